@@ -1,0 +1,1 @@
+//! drover-resource-synchronizer
