@@ -1,1 +1,34 @@
-//! drover-scheduling
+//! Deciding: where an app goes, who has to move for it, and why.
+//!
+//! Pure: a [`Fleet`] and a request go in, a [`Decision`] or a [`Plan`] comes out. No clock, no I/O, no randomness;
+//! the same input gives the same answer, whatever order it arrives in. The types are also the wire types
+//! (feature `schema` gives them OpenAPI schemas), so nothing is converted between services.
+//!
+//! ```text
+//! Fleet ── Member ── Node            DecisionRequest ── AppRequest ── Demand ── PodGroup
+//!   └──── Claim ──── PodsOnNode                              └────── PlacementTerms
+//! ```
+
+mod amounts;
+mod decision;
+mod demand;
+mod fleet;
+mod plan;
+mod policy;
+mod terms;
+
+pub use amounts::Amounts;
+pub use decision::{
+    AppDecision, Considered, Decision, DecisionRequest, DigRef, GroupDecision, Outcome, Placement, Verdict,
+};
+pub use demand::{Demand, PodGroup, Toleration};
+pub use fleet::{
+    Capacity, Claim, ClaimState, Fleet, FleetMember, MemberKey, MemberState, Node, Observed, PodsOnNode, Taint,
+};
+pub use plan::{
+    Candidate, Dependant, Exclusion, Infeasible, Move, Plan, PlanKind, PlanRequest, PlanResult, Score, WhyNot,
+};
+pub use policy::{
+    Algorithm, AlgorithmUse, Missing, MissingPlace, Movability, Parameter, ParameterScope, ParameterSource, Policy, PolicyMode, Prefer,
+};
+pub use terms::{AppRequest, Element, Intent, NodeRequirement, Operator, Packing, PlacementTerms, WhenFull};

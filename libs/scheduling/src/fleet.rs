@@ -1,0 +1,224 @@
+//! The fleet as the ledger sees it: members, their nodes, and the claims on them.
+//!
+//! Two sums per node (design.md section 2):
+//! ```text
+//! present = foreign + Σ held + Σ leaving      claim held:     present and future must fit
+//! future  = foreign + Σ held + Σ promised     claim promised: future must fit;  promised -> held: present must fit
+//! ```
+//! A claim counts the larger of what it claims and what is observed of its binding; observed nodes replace assumed ones.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{Amounts, AppRequest, DigRef};
+
+/// `<provider>+<cluster>`, EMCO's cluster id.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(transparent)]
+pub struct MemberKey(pub String);
+
+impl MemberKey {
+    /// The key of `cluster` of `provider`.
+    pub fn new(provider: &str, cluster: &str) -> Self {
+        Self(format!("{provider}+{cluster}"))
+    }
+    /// The provider's name.
+    pub fn provider(&self) -> &str {
+        self.0.split_once('+').map_or("", |(provider, _)| provider)
+    }
+    /// The cluster's name.
+    pub fn cluster(&self) -> &str {
+        self.0.split_once('+').map_or(&self.0, |(_, cluster)| cluster)
+    }
+}
+
+impl fmt::Display for MemberKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Everything a decision looks at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Fleet {
+    /// Members by key.
+    pub members: BTreeMap<MemberKey, FleetMember>,
+    /// What is known of their room. No entry, or `age_ms` over [`Capacity::FRESH_MS`]: unknown, nothing new is claimed there.
+    pub capacity: BTreeMap<MemberKey, Arc<Capacity>>,
+    /// Claims by id.
+    pub claims: BTreeMap<Uuid, Arc<Claim>>,
+}
+
+/// A registered cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct FleetMember {
+    /// Key.
+    pub key: MemberKey,
+    /// Priority of its provider, 1 (best) to 10.
+    pub priority: u8,
+    /// Its labels.
+    #[serde(default)]
+    pub labels: Vec<String>,
+    /// State.
+    pub state: MemberState,
+    /// Why it is in that state, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// State of a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum MemberState {
+    /// Registered, not probed yet.
+    #[default]
+    Unknown,
+    /// Answers; its nodes and pods are being watched.
+    Ready,
+    /// Does not answer.
+    Unreachable,
+    /// Answers 401 or 403.
+    Unauthorized,
+    /// Being removed: nothing new is claimed there.
+    Deregistering,
+}
+
+/// The room of one member, as last seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Capacity {
+    /// Nodes, by name.
+    pub nodes: Vec<Node>,
+    /// What is observed of Drover's bindings, by binding id.
+    #[serde(default)]
+    pub observed: BTreeMap<Uuid, Observed>,
+    /// Age of this knowledge in milliseconds when the fleet was put together (readers add their own delay).
+    #[serde(default)]
+    pub age_ms: u64,
+    /// Whether metrics.k8s.io answers there.
+    #[serde(default)]
+    pub metrics: bool,
+}
+
+impl Capacity {
+    /// Older knowledge than this is no knowledge.
+    pub const FRESH_MS: u64 = 30_000;
+}
+
+/// A node of a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Node {
+    /// Name.
+    pub name: String,
+    /// What pods may request in all.
+    pub allocatable: Amounts,
+    /// Requests of pods on it that are not Drover's.
+    pub foreign: Amounts,
+    /// Use reported by metrics.k8s.io, where it exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Amounts>,
+    /// Labels.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Taints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+    /// Cordoned or not Ready: no new pod goes there.
+    #[serde(default)]
+    pub unschedulable: bool,
+}
+
+/// A taint of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Taint {
+    /// Key.
+    pub key: String,
+    /// Value.
+    #[serde(default)]
+    pub value: String,
+    /// `NoSchedule`, `NoExecute` or `PreferNoSchedule` (the last never forbids).
+    pub effect: String,
+}
+
+/// What is observed of one binding in its member.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Observed {
+    /// Requests of its pods by node.
+    pub requests: BTreeMap<String, Amounts>,
+    /// CPU in milli-cores and memory in bytes that its pods use; absent: not reported (never zero instead).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Amounts>,
+    /// Age of its oldest running pod in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_s: Option<u64>,
+    /// Bytes of its images that nodes of the member report (for `MoveCost`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_bytes: Option<u64>,
+    /// Median seconds from creation to Ready of its pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_s: Option<f64>,
+    /// Images present in the member at all (names), only where nodes report them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
+}
+
+/// Room that a binding takes. Its id is the binding's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Claim {
+    /// Claim id = binding id.
+    pub id: Uuid,
+    /// Whose it is.
+    pub dig: DigRef,
+    /// The app with its demand and terms (so that a plan needs no one else).
+    pub request: Arc<AppRequest>,
+    /// Where.
+    pub member: MemberKey,
+    /// State.
+    pub state: ClaimState,
+    /// The witness that a packing exists: pods on nodes. No order to the member's scheduler.
+    pub pods: Vec<PodsOnNode>,
+    /// Counts surge too (an update runs).
+    #[serde(default)]
+    pub surging: bool,
+    /// Fence of the last writer.
+    pub fence: i64,
+    /// Operation that wrote it last.
+    pub operation: Uuid,
+}
+
+/// State of a claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ClaimState {
+    /// The room is taken, now and later.
+    #[default]
+    Held,
+    /// The room will be taken when those who leave have left.
+    Promised,
+    /// The room is taken now and will be free.
+    Leaving,
+}
+
+/// Some pods of a group on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PodsOnNode {
+    /// Node name.
+    pub node: String,
+    /// Index into [`crate::Demand::groups`].
+    pub group: usize,
+    /// How many.
+    pub count: u32,
+}
