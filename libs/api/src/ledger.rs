@@ -1,0 +1,176 @@
+//! Explicit changes of the ledger (placement): all operations of a transaction or none.
+//!
+//! Decisions choose members; a transaction is told them. Both are idempotent by an id that the caller chose.
+
+use std::sync::Arc;
+
+use drover_scheduling::{AppRequest, Claim, ClaimState, DigRef, MemberKey, PodsOnNode};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// One atomic change of the ledger.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LedgerTransaction {
+    /// Operation on whose behalf.
+    pub operation: Uuid,
+    /// Fence of the writer; a claim written with a higher one refuses.
+    pub fence: i64,
+    /// The changes, judged together after all of them.
+    pub changes: Vec<LedgerChange>,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum LedgerChange {
+    /// A victim that must still be as the plan saw it (held, there): held -> leaving.
+    Leave {
+        /// Claim.
+        claim: Uuid,
+        /// Where the plan saw it.
+        member: MemberKey,
+    },
+    /// Undo of `leave`: leaving -> held.
+    Stay {
+        /// Claim.
+        claim: Uuid,
+    },
+    /// New room at a member; the ledger finds the nodes.
+    Take {
+        /// Claim id = binding id.
+        claim: Uuid,
+        /// Whose.
+        dig: DigRef,
+        /// The app.
+        request: Arc<AppRequest>,
+        /// Where.
+        member: MemberKey,
+        /// `held`; `promised`; absent: held where it fits now, promised where it only fits later.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<ClaimState>,
+    },
+    /// promised -> held, if it fits now.
+    Admit {
+        /// Claim.
+        claim: Uuid,
+    },
+    /// A claim's demand (and terms) become these; with `surge`, the larger of old and new plus surge is counted while an update runs.
+    Resize {
+        /// Claim.
+        claim: Uuid,
+        /// The new request.
+        request: Arc<AppRequest>,
+        /// Count the surge and the larger of old and new.
+        surge: bool,
+    },
+    /// The claim goes. Absent already: fine.
+    Release {
+        /// Claim.
+        claim: Uuid,
+    },
+}
+
+/// What a transaction did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LedgerReceipt {
+    /// Ledger sequence after it.
+    pub seq: i64,
+    /// Claims that it wrote, as they are now (released ones are missing).
+    pub claims: Vec<ClaimReceipt>,
+}
+
+/// A claim as written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ClaimReceipt {
+    /// Claim.
+    pub claim: Uuid,
+    /// Its state now.
+    pub state: ClaimState,
+    /// Its member.
+    pub member: MemberKey,
+    /// Its witness.
+    pub pods: Vec<PodsOnNode>,
+}
+
+/// Claims, for sweeps and tests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Claims {
+    /// The claims.
+    pub items: Vec<Claim>,
+}
+
+/// `GET /v2/clusters?view=capacity`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterCapacity {
+    /// `<provider>+<cluster>`.
+    pub member: MemberKey,
+    /// Provider.
+    #[serde(rename = "clusterProvider")]
+    pub provider: String,
+    /// Cluster.
+    pub cluster: String,
+    /// Priority of its provider.
+    pub priority: u8,
+    /// State.
+    pub state: drover_scheduling::MemberState,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Sums over its nodes.
+    pub total: Room,
+    /// Node by node.
+    pub nodes: Vec<NodeRoom>,
+    /// Apps on it.
+    pub apps: Vec<AppRoom>,
+    /// Age of what is known, milliseconds; absent: nothing is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
+}
+
+/// Room: allocatable, requested (foreign + held + leaving), reserved (promised), used, free (allocatable - requested).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Room {
+    /// What pods may request.
+    pub allocatable: drover_scheduling::Amounts,
+    /// foreign + held + leaving.
+    pub requested: drover_scheduling::Amounts,
+    /// promised.
+    pub reserved: drover_scheduling::Amounts,
+    /// Reported use; absent: no metrics there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<drover_scheduling::Amounts>,
+    /// allocatable - requested.
+    pub free: drover_scheduling::Amounts,
+}
+
+/// Room of one node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NodeRoom {
+    /// Node.
+    pub name: String,
+    /// No new pods go there.
+    #[serde(default)]
+    pub unschedulable: bool,
+    /// Its room.
+    #[serde(flatten)]
+    pub room: Room,
+}
+
+/// Room that one app takes on a member.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AppRoom {
+    /// Claim = binding.
+    pub claim: Uuid,
+    /// Whose.
+    pub dig: DigRef,
+    /// App.
+    pub app: String,
+    /// State.
+    pub state: ClaimState,
+    /// What it requests.
+    pub requested: drover_scheduling::Amounts,
+    /// What it uses, where reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<drover_scheduling::Amounts>,
+}
