@@ -1,0 +1,185 @@
+#!/usr/bin/env bash
+# node.sh lan                     the bridge all real nodes and their control planes share
+# node.sh up CLUSTER-DIR N        the N-th real node of a cluster started by kube.sh --real (again: starts what died)
+# node.sh down CLUSTER-DIR N      ends it and removes its traces
+# node.sh exec CLUSTER-DIR N CMD  runs CMD inside the node
+# node.sh lan-down                removes the bridge if no node is on it
+#
+# A node is: a network namespace on the bridge, a mount namespace with /var/lib/kubelet, /var/lib/containerd,
+# /run/containerd, /etc/cni … of its own, a cgroup root of its own, one containerd 1.6, one kubelet and, unless
+# PROXY=none, one kube-proxy (PROXY=nftables|iptables). Needs root and cgroup v1. Called by kube.sh under the set's lock.
+#   NODE_CPU NODE_MEMORY   allocatable, if the machine has more (the rest is reserved); default: all but 1Gi
+set -euo pipefail
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$HERE/../lib.sh"
+PATH=${DROVER_KUBE_BIN:-}:$PATH:/usr/sbin:/sbin
+POD_NET=10.200 LAN=drover-lan UPLINK=drover-root
+: "${PROXY:=nftables}" "${SNAPSHOTTER:=overlayfs}"
+PRIVATE="/var/lib/kubelet /var/lib/containerd /run/containerd /var/lib/cni /etc/cni /var/log/pods /var/log/containers /run/netns"
+
+controllers() { awk -F' - ' '$2 ~ /^cgroup / {split($1, a, " "); print a[5]}' /proc/self/mountinfo | grep '^/sys/fs/cgroup/' | sort -u; }
+inside() { nsenter -t "$(pid_of "$D" holder)" -m -n -u -- "$@"; }
+
+# node CLUSTER-DIR N: the names of everything that belongs to the node. Its number is machine-wide, from its address.
+node() {
+  C=$1 D=$1/nodes/$2 IP=$(claim_address $REAL_NET 101 120 "$1/nodes/$2")
+  NUM=$((${IP##*.} - 100)) NAME=$(basename "$1")-$2
+  NS=drover-n$NUM
+}
+
+check_machine() {
+  [ "$(id -u)" = 0 ] || die "real nodes need root"
+  need containerd runc ip=iproute2 nft=nftables iptables nsenter=util-linux sysctl=procps
+  [ -x /usr/lib/cni/bridge ] || die "missing: containernetworking-plugins (as root: apt-get install -y containernetworking-plugins)"
+  controllers | grep -q memory || die "real nodes need cgroup v1 controllers in /sys/fs/cgroup; this machine has none"
+}
+
+# The bridge lives in a network namespace of its own, so that the machine's firewall (Docker's FORWARD policy DROP, say)
+# cannot drop traffic between nodes. The machine has one veth into it with the addresses of the control planes.
+lan() {
+  check_machine
+  [ -e /run/netns/$LAN ] || ip netns add $LAN
+  ip -n $LAN link show br0 >/dev/null 2>&1 || ip -n $LAN link add br0 type bridge
+  ip -n $LAN link set br0 up
+  ip -n $LAN link set lo up
+  if ! ip link show $UPLINK >/dev/null 2>&1; then
+    ip link add $UPLINK type veth peer name root netns $LAN
+    ip -n $LAN link set root master br0 up
+    ip link set $UPLINK up
+  fi
+  for i in $(seq 9); do ip addr replace $REAL_NET.$i/24 dev $UPLINK; done
+}
+
+lan_down() {
+  [ -e /run/netns/$LAN ] || return 0
+  ip -n $LAN -o link show | grep -q ': node[0-9]' && return
+  ip link del $UPLINK 2>/dev/null || true
+  ip netns del $LAN
+}
+
+network() {
+  local other
+  [ ! -e /run/netns/$NS ] || return 0
+  ip -n $LAN link del "node$NUM" 2>/dev/null || true
+  ip netns add $NS
+  ip -n $LAN link add "node$NUM" type veth peer name eth0 netns $NS
+  ip -n $LAN link set "node$NUM" master br0 up
+  ip -n $NS addr add $IP/24 dev eth0
+  ip -n $NS link set eth0 up
+  ip -n $NS link set lo up
+  ip -n $NS route add default via $REAL_NET.1
+  nsenter --net=/run/netns/$NS sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 2>/dev/null || true
+  for other in $(seq 20); do [ "$other" = $NUM ] || ip -n $NS route add $POD_NET.$other.0/24 via $REAL_NET.$((100 + other)); done
+  ip route replace $POD_NET.$NUM.0/24 via $IP dev $UPLINK
+}
+
+# A sleeping process keeps the mount and host name namespaces. Not `ip netns exec`, which remounts /sys and loses the cgroups.
+hold() {
+  local p
+  ! pid_of "$D" holder >/dev/null || return 0
+  for p in $PRIVATE; do mkdir -p "$p" "$D/fs$p"; done
+  rm -f "$D/held"
+  start "$D" holder nsenter --net=/run/netns/$NS unshare -m -u --propagation slave sh -c '
+    set -e; d=$1 n=$2; shift 2
+    for p; do mount --bind "$d/fs$p" "$p"; done
+    mount --make-rshared /
+    hostname "$n"; : >"$d/held"; exec sleep infinity' holder "$D" "$NAME" $PRIVATE
+  wait_for 10 "$NAME: namespaces" test -e "$D/held"
+}
+
+# What the node keeps from pods so that NODE_CPU and NODE_MEMORY are left.
+reserved() {
+  local cores kib cpu=0 mem=1024 want
+  cores=$(($(nproc) * 1000)) kib=$(awk '/^MemTotal/{print $2}' /proc/meminfo)
+  case ${NODE_CPU:-} in '') ;; *m) cpu=$((cores - ${NODE_CPU%m})) ;; *) cpu=$((cores - NODE_CPU * 1000)) ;; esac
+  case ${NODE_MEMORY:-} in
+    '') ;;
+    *Gi) want=$((${NODE_MEMORY%Gi} * 1024)) ;;
+    *Mi) want=${NODE_MEMORY%Mi} ;;
+    *) die "real nodes take --memory in Gi or Mi" ;;
+  esac
+  [ -z "${want:-}" ] || mem=$((kib / 1024 - want - 100)) # 100Mi are kept by the eviction threshold
+  echo "{cpu: \"$((cpu > 0 ? cpu : 0))m\", memory: \"$((mem > 0 ? mem : 0))Mi\"}"
+}
+
+configure() {
+  local ca set_ca api dns
+  set_ca=$(dirname "$C")/.pki ca=$set_ca/ca.crt api=https://$(cat "$C/ip"):6443
+  dns=10.$((96 + $(cut -d. -f4 "$C/ip") % 32)).0.10
+  mkdir -p "$D"/{pki,etc,fs/etc/cni/net.d}
+  sed "s/@SNAPSHOTTER@/$SNAPSHOTTER/" "$HERE/containerd.toml.in" >"$D/etc/containerd.toml"
+  sed "s#@SUBNET@#$POD_NET.$NUM.0/24#" "$HERE/10-bridge.conflist.in" >"$D/fs/etc/cni/net.d/10-bridge.conflist"
+  echo "nameserver $dns" >"$D/etc/resolv.conf"
+  if [ ! -s "$D/kubelet.kubeconfig" ]; then
+    cert "$set_ca/ca" "$D/pki/kubelet" "/CN=$NAME" "DNS:$NAME,IP:$IP"
+    cert "$set_ca/ca" "$D/pki/client" "/O=system:nodes/CN=system:node:$NAME" ""
+    kubeconfig "$D/kubelet.kubeconfig" "$NAME" "$api" "$ca" \
+      "client-certificate-data: $(inline "$D/pki/client.crt"), client-key-data: $(inline "$D/pki/client.key")"
+  fi
+  sed -e "s#@CGROUP@#$NS#; s#@IP@#$IP#g; s#@CA@#$ca#; s#@PKI@#$D/pki/kubelet#g; s#@DNS@#$dns#; s#@RESERVED@#$(reserved)#; s#@RESOLV@#$D/etc/resolv.conf#" \
+    "$HERE/kubelet.yaml.in" >"$D/etc/kubelet.yaml"
+  cat >"$D/etc/kube-proxy.yaml" <<Y
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: $PROXY
+hostnameOverride: $NAME
+clientConnection: {kubeconfig: $C/pki/kube-proxy.kubeconfig}
+clusterCIDR: $POD_NET.0.0/16
+healthzBindAddress: $IP:10256
+metricsBindAddress: 127.0.0.1:10249
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+Y
+}
+
+up() {
+  local c image
+  check_machine
+  network
+  # The kubelet refuses a cgroup root that does not exist in every controller.
+  for c in $(controllers); do
+    mkdir -p "$c/$NS"
+    case $c in */cpuset) cat "$c/cpuset.cpus" >"$c/$NS/cpuset.cpus"; cat "$c/cpuset.mems" >"$c/$NS/cpuset.mems" ;; esac
+  done
+  hold
+  configure
+  local enter="nsenter -t $(pid_of "$D" holder) -m -n -u --"
+  start "$D" containerd $enter containerd -c "$D/etc/containerd.toml"
+  wait_for 20 "$NAME: containerd" inside ctr version
+  for image in "$DROVER_KUBE_IMAGES"/*.tar ${EXTRA_IMAGES:-}; do inside ctr -n k8s.io images import "$image" >>"$D/log/images.log" 2>&1; done
+  start "$D" kubelet $enter "$DROVER_KUBE_BIN/kubelet" --config="$D/etc/kubelet.yaml" --kubeconfig="$D/kubelet.kubeconfig" \
+    --hostname-override="$NAME" --node-ip="$IP" --node-labels=type=real --root-dir=/var/lib/kubelet --cert-dir="$D/pki" ${KUBELET_EXTRA:-}
+  [ "$PROXY" = none ] || start "$D" kube-proxy $enter "$DROVER_KUBE_BIN/kube-proxy" --config="$D/etc/kube-proxy.yaml"
+  wait_for 60 "$NAME: registration" kubectl --kubeconfig="$C/kubeconfig" get node "$NAME" || { tail -n 15 "$D/log/kubelet.log" >&2; exit 1; }
+}
+
+down() {
+  set +e
+  local c s holder mounts
+  stop "$D" kube-proxy kubelet
+  if holder=$(pid_of "$D" holder); then
+    mounts=$(readlink "/proc/$holder/ns/mnt")
+    for c in $(inside ctr -n k8s.io tasks ls -q 2>/dev/null); do inside ctr -n k8s.io tasks kill -s 9 "$c" 2>/dev/null; done
+    for c in $(inside ctr -n k8s.io containers ls -q 2>/dev/null); do
+      inside ctr -n k8s.io tasks delete -f "$c"
+      inside ctr -n k8s.io containers delete "$c"
+    done >/dev/null 2>&1
+    stop "$D" containerd
+    # Shims that are left: only those in this node's own mount namespace.
+    for s in $(pgrep -f containerd-shim-runc-v2); do [ "$(readlink "/proc/$s/ns/mnt")" = "$mounts" ] && kill -9 "$s"; done
+    STOP_NOW=1 stop "$D" holder
+  fi
+  ip netns del $NS 2>/dev/null
+  ip -n $LAN link del "node$NUM" 2>/dev/null
+  ip route del $POD_NET.$NUM.0/24 2>/dev/null
+  for c in $(controllers) /sys/fs/cgroup/unified; do [ -d "$c/$NS" ] && find "$c/$NS" -depth -type d -exec rmdir {} \; 2>/dev/null; done
+  wait_for 5 "$NAME: unmounted" rm -rf "$D"
+  true
+}
+
+case ${1:-} in
+  lan) lan ;;
+  lan-down) lan_down ;;
+  up | down) node "$2" "$3"; "$1" ;;
+  exec) node "$2" "$3"; shift 3; inside "$@" ;;
+  *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac
