@@ -1,1 +1,39 @@
-//! drover-service
+//! What each Drover process is made of: configuration, problem+json, limits, telemetry, health, feeds, peer calls, shutdown.
+//!
+//! It knows nothing of clusters, plans or documents. The invariant: whatever goes wrong in a request (a rejection, an
+//! unknown path, a panic, a timeout), the client gets `application/problem+json` with a code of [`codes`], and nothing
+//! that is internal leaves the process.
+//!
+//! A service is put together like this:
+//! ```ignore
+//! pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
+//!     let common = common.scoped("placement");
+//!     let app = App::connect(&config, &common).await?;              // store, tasks on common.tracker
+//!     common.readiness.check("database", { let app = app.clone(); move || app.clone().ping() });
+//!     let listener = service::bind(config.listen, &common).await?;
+//!     Ok(service::serve(listener, service::router(routes().with_state(app), &common), &common))
+//! }
+//! ```
+
+pub mod codes;
+pub mod config;
+pub mod extract;
+pub mod feed;
+pub mod health;
+pub mod metrics;
+mod middleware;
+pub mod openapi;
+pub mod peer;
+pub mod problem;
+mod router;
+mod serve;
+pub mod telemetry;
+
+pub use codes::Code;
+pub use config::{Common, Peers};
+pub use extract::{BodyLimit, Json, Path, Query};
+pub use feed::{FeedBatch, FeedContact, FeedHub, FeedReader};
+pub use peer::{Peer, PeerError};
+pub use problem::{Problem, ProblemDocument};
+pub use router::router;
+pub use serve::{Running, bind, run, serve};

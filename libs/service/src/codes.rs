@@ -1,0 +1,123 @@
+//! The registry of error codes: one line here and one page `docs/errors/<code>.md` each.
+//!
+//! To add a code: one line in the table below, and its page (what happened, why, what to do, an example). The page is
+//! compiled in, so a code without a page does not build; a test finds a page without a code. A code that clients may
+//! have seen is never renamed or given another meaning.
+
+use http::StatusCode;
+
+use crate::Problem;
+
+/// A stable kind of error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Code {
+    /// The name on the wire.
+    pub name: &'static str,
+    /// HTTP status.
+    pub status: u16,
+    /// A few words for people.
+    pub title: &'static str,
+    /// Its page, Markdown.
+    pub page: &'static str,
+}
+
+impl Code {
+    /// A problem of this kind.
+    pub fn problem(self, detail: impl Into<String>) -> Problem {
+        Problem::new(self, detail)
+    }
+
+    /// HTTP status.
+    pub fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.status).expect("the table holds valid statuses, see the test")
+    }
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The code of this name.
+pub fn find(name: &str) -> Option<Code> {
+    ALL.iter().copied().find(|code| code.name == name)
+}
+
+macro_rules! codes {
+    ($($constant:ident $name:literal $status:literal $title:literal;)*) => {
+        $(#[doc = concat!($title, " (", $status, ").")]
+        pub const $constant: Code = Code {
+            name: $name,
+            status: $status,
+            title: $title,
+            page: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors/", $name, ".md")),
+        };)*
+        /// Every code.
+        pub const ALL: &[Code] = &[$($constant),*];
+    };
+}
+
+codes! {
+    // the request
+    EMPTY_BODY "empty_body" 400 "Empty body";
+    MALFORMED_JSON "malformed_json" 422 "The body is not valid JSON for this request";
+    MALFORMED_UPLOAD "malformed_upload" 422 "The upload cannot be read";
+    INVALID "invalid" 400 "The request breaks a rule";
+    MISMATCHED_NAME "mismatched_name" 400 "Mismatched name in PUT request";
+    UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 "Unsupported content type";
+    NOT_ACCEPTABLE "not_acceptable" 406 "No representation of the kind asked for";
+    TOO_LARGE "too_large" 413 "The body is too large";
+    METHOD_NOT_ALLOWED "method_not_allowed" 405 "This path does not know this method";
+    UNAUTHORIZED "unauthorized" 401 "A valid bearer token is needed";
+    FORBIDDEN "forbidden" 403 "Not allowed";
+    TIMEOUT "timeout" 504 "The request took too long";
+    INTERNAL "internal" 500 "Something failed inside Drover";
+    NOT_YET "not_yet" 501 "Not in this version yet";
+    // documents
+    NOT_FOUND "not_found" 404 "Not found";
+    ALREADY_EXISTS "already_exists" 409 "Already exists";
+    PARENT_NOT_FOUND "parent_not_found" 404 "The parent does not exist";
+    HAS_CHILDREN "has_children" 409 "Other resources live below this one";
+    HAS_REFERENCES "has_references" 409 "Other resources refer to this one";
+    REFERENCE_NOT_FOUND "reference_not_found" 409 "A resource that this one refers to does not exist";
+    PRECONDITION_FAILED "precondition_failed" 412 "It has changed meanwhile";
+    WRONG_STATE "wrong_state" 409 "Not possible in the current state";
+    // operations
+    BUSY "busy" 409 "Another operation holds this deployment intent group";
+    PAST_THE_PIVOT "past_the_pivot" 409 "The operation can no longer be undone";
+    VICTIM_BUSY "victim_busy" 409 "An application that was to move is busy";
+    DESTINATION_NOT_READY "destination_not_ready" 409 "A moved application did not become ready";
+    ROOM_LOST "room_lost" 409 "Somebody else took the room that was made";
+    DEADLINE "deadline" 409 "The operation ran out of time";
+    CANCELLED "cancelled" 409 "The operation was cancelled";
+    PREFLIGHT_FAILED "preflight_failed" 409 "The member would refuse these objects";
+    APPLY_FAILED "apply_failed" 409 "The member refused an object";
+    NOT_READY "not_ready" 409 "The application did not become ready";
+    // deciding
+    NO_ROOM "no_room" 409 "No allowed member has room";
+    CAPACITY_UNKNOWN "capacity_unknown" 503 "The room of the allowed members is not known now";
+    PLAN_INFEASIBLE "plan_infeasible" 409 "No plan makes the room";
+    PLAN_NOT_PROPOSED "plan_not_proposed" 409 "The plan is no longer open";
+    WORLD_CHANGED "world_changed" 409 "The world has changed since the plan was made";
+    LEDGER_CONFLICT "ledger_conflict" 409 "The ledger differs from what was assumed";
+    STALE_FENCE "stale_fence" 409 "A newer writer has taken over";
+    VOLUME_APP "volume_app" 409 "Applications with volumes cannot move yet";
+    EXPRESSION_INVALID "expression_invalid" 400 "The expression does not compile";
+    // applications
+    RENDER_FAILED "render_failed" 422 "The application does not render";
+    UNKNOWN_KIND "unknown_kind" 422 "A manifest is of a kind that Drover does not know";
+    NAME_NOT_DNS "name_not_dns" 400 "The name is not a DNS label";
+    // members
+    UNKNOWN_CLUSTER "unknown_cluster" 400 "No such cluster or label";
+    KUBECONFIG_INVALID "kubeconfig_invalid" 422 "The kubeconfig cannot be used";
+    KUBECONFIG_REFUSED "kubeconfig_refused" 422 "The kubeconfig asks for something that Drover does not do";
+    CLUSTER_UNREACHABLE "cluster_unreachable" 503 "The member does not answer";
+    CLUSTER_UNAUTHORIZED "cluster_unauthorized" 409 "The member refuses the credential";
+    CLAIMS_LEFT "claims_left" 409 "Applications still have room in this cluster";
+    // what is behind
+    PEER_UNAVAILABLE "peer_unavailable" 503 "Another Drover service does not answer";
+    STORE_UNAVAILABLE "store_unavailable" 503 "The database does not answer";
+    STORE_FULL "store_full" 507 "The database has no space left";
+    BUSY_SERVER "busy_server" 503 "Too much at once";
+}

@@ -1,0 +1,314 @@
+//! Configuration: flags, environment `DROVER_*`, then a TOML file, in that order; and what a service gets of it.
+//!
+//! The file's keys are the flags' names (`api-token-file = "…"`; a table `[peers]` with `placement = …` means
+//! `peers-placement`). Its values become the defaults of the flags, so there is one parser and one set of errors, and
+//! [`explain`] can say where each value came from.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::exit;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use url::Url;
+
+use crate::health::Readiness;
+use crate::metrics::Metrics;
+use crate::peer::Peer;
+use crate::telemetry::{self, Telemetry};
+
+/// The settings that every service has.
+#[derive(Args, Clone, Debug)]
+pub struct Settings {
+    /// TOML file with defaults for all of these
+    #[arg(long, env = "DROVER_CONFIG", global = true)]
+    pub config: Option<PathBuf>,
+    /// Postgres to keep everything in
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<SecretString>,
+    /// Token that services show each other
+    #[arg(long, env = "DROVER_PEER_TOKEN", hide_env_values = true)]
+    pub peer_token: Option<SecretString>,
+    /// File that holds the peer token
+    #[arg(long, env = "DROVER_PEER_TOKEN_FILE")]
+    pub peer_token_file: Option<PathBuf>,
+    /// Token that clients must show; without it only loopback addresses are served
+    #[arg(long, env = "DROVER_API_TOKEN", hide_env_values = true)]
+    pub api_token: Option<SecretString>,
+    /// File that holds the API token
+    #[arg(long, env = "DROVER_API_TOKEN_FILE")]
+    pub api_token_file: Option<PathBuf>,
+    /// Listen on other addresses than loopback without an API token
+    #[arg(long, env = "DROVER_INSECURE")]
+    pub insecure: bool,
+    /// Address of each service
+    #[command(flatten)]
+    pub peers: Peers,
+    /// Logs and traces
+    #[command(flatten)]
+    pub telemetry: telemetry::Options,
+}
+
+/// Where the services are.
+#[derive(Args, Clone, Debug)]
+pub struct Peers {
+    /// Address of cluster-manager
+    #[arg(long = "peers-cluster-manager", env = "DROVER_PEERS_CLUSTER_MANAGER", default_value = "http://127.0.0.1:9061")]
+    pub cluster_manager: Url,
+    /// Address of orchestrator
+    #[arg(long = "peers-orchestrator", env = "DROVER_PEERS_ORCHESTRATOR", default_value = "http://127.0.0.1:9015")]
+    pub orchestrator: Url,
+    /// Address of placement
+    #[arg(long = "peers-placement", env = "DROVER_PEERS_PLACEMENT", default_value = "http://127.0.0.1:9031")]
+    pub placement: Url,
+    /// Address of migration
+    #[arg(long = "peers-migration", env = "DROVER_PEERS_MIGRATION", default_value = "http://127.0.0.1:9900")]
+    pub migration: Url,
+    /// Address of resource-synchronizer
+    #[arg(long = "peers-resource-synchronizer", env = "DROVER_PEERS_RESOURCE_SYNCHRONIZER", default_value = "http://127.0.0.1:9023")]
+    pub resource_synchronizer: Url,
+}
+
+impl Default for Peers {
+    fn default() -> Self {
+        let at = |port: u16| Url::parse(&format!("http://127.0.0.1:{port}")).expect("a literal address");
+        Self { cluster_manager: at(9061), orchestrator: at(9015), placement: at(9031), migration: at(9900), resource_synchronizer: at(9023) }
+    }
+}
+
+/// What a service runs with. Cheap to clone; [`Common::scoped`] gives a service its own tasks, metrics and checks.
+#[derive(Clone)]
+pub struct Common {
+    /// Name of the service, for logs, traces and documents.
+    pub service: &'static str,
+    /// Postgres, with its password.
+    pub database_url: SecretString,
+    /// Shown to peers, asked of peers.
+    pub peer_token: SecretString,
+    /// Asked of clients, where set.
+    pub api_token: Option<SecretString>,
+    /// Other addresses than loopback are served without an API token.
+    pub insecure: bool,
+    /// Where the other services are.
+    pub peers: Peers,
+    /// Handle of logs and traces.
+    pub telemetry: Telemetry,
+    /// Cancelled when the service is to end.
+    pub shutdown: CancellationToken,
+    /// The service's tasks; ending waits for them.
+    pub tracker: TaskTracker,
+    /// The service's metrics.
+    pub metrics: Metrics,
+    /// The service's readiness.
+    pub readiness: Readiness,
+}
+
+impl Common {
+    /// A context without files and environment: for `drover up` and tests.
+    pub fn new(database_url: impl Into<String>, peer_token: impl Into<String>, peers: Peers) -> Self {
+        Self {
+            service: "drover",
+            database_url: SecretString::from(database_url.into()),
+            peer_token: SecretString::from(peer_token.into()),
+            api_token: None,
+            insecure: false,
+            peers,
+            telemetry: telemetry::current(),
+            shutdown: CancellationToken::new(),
+            tracker: TaskTracker::new(),
+            metrics: Metrics::default(),
+            readiness: Readiness::default(),
+        }
+    }
+
+    /// The same for one service: own tasks, metrics, checks, and a shutdown token below the caller's.
+    pub fn scoped(&self, service: &'static str) -> Self {
+        Self {
+            service,
+            shutdown: self.shutdown.child_token(),
+            tracker: TaskTracker::new(),
+            metrics: Metrics::default(),
+            readiness: Readiness::default(),
+            ..self.clone()
+        }
+    }
+
+    /// A client of another service.
+    pub fn peer(&self, name: &'static str, base: &Url) -> Peer {
+        Peer::new(name, base.clone(), self.peer_token.clone())
+    }
+
+    /// Runs a task of the service until it ends or the service does.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let shutdown = self.shutdown.clone();
+        self.tracker.spawn(async move {
+            tokio::select! { () = shutdown.cancelled() => {}, () = task => {} }
+        });
+    }
+}
+
+impl Settings {
+    /// Reads token files, starts telemetry.
+    pub fn common(self, service: &'static str) -> anyhow::Result<Common> {
+        let telemetry = telemetry::init(service, &self.telemetry)?;
+        let peer_token = token(self.peer_token, self.peer_token_file.as_deref())?
+            .ok_or_else(|| anyhow::anyhow!("services need a common token: set --peer-token-file or DROVER_PEER_TOKEN"))?;
+        let database_url = self.database_url.ok_or_else(|| anyhow::anyhow!("no database: set DATABASE_URL"))?;
+        let api_token = token(self.api_token, self.api_token_file.as_deref())?;
+        let mut common = Common::new(database_url.expose_secret(), peer_token.expose_secret(), self.peers);
+        (common.service, common.telemetry, common.api_token, common.insecure) = (service, telemetry, api_token, self.insecure);
+        Ok(common)
+    }
+}
+
+/// A token from its value or its file.
+pub fn token(value: Option<SecretString>, file: Option<&Path>) -> anyhow::Result<Option<SecretString>> {
+    let Some(file) = file.filter(|_| value.is_none()) else { return Ok(value) };
+    let text = std::fs::read_to_string(file).map_err(|error| anyhow::anyhow!("cannot read {}: {error}", file.display()))?;
+    let text = text.trim();
+    anyhow::ensure!(!text.is_empty(), "{} is empty; it should hold a token", file.display());
+    Ok(Some(SecretString::from(text.to_owned())))
+}
+
+/// Where a value came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// A flag.
+    Flag,
+    /// The environment.
+    Environment,
+    /// The file.
+    File,
+    /// Nobody said anything.
+    Default,
+}
+
+/// One line of `drover config explain`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explained {
+    /// Name of the flag and of the file's key.
+    pub name: String,
+    /// Name of the environment variable.
+    pub env: Option<String>,
+    /// Value; `(set)` for a secret, none where there is none.
+    pub value: Option<String>,
+    /// Where it came from.
+    pub source: Source,
+    /// What it means.
+    pub help: String,
+}
+
+/// A file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("cannot read the configuration {0}: {1}")]
+    Read(PathBuf, std::io::Error),
+    /// It is not TOML.
+    #[error("the configuration {0} is not valid TOML: {1}")]
+    Syntax(PathBuf, toml::de::Error),
+    /// A key that no flag has.
+    #[error("the configuration {0} has {1:?}, which no setting is called")]
+    Unknown(PathBuf, String),
+}
+
+#[derive(clap::Parser)]
+struct Cli<C: Args> {
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    config: C,
+}
+
+/// Parses the command line of a service; prints help and errors and exits as clap does.
+pub(crate) fn parse<C: Args>(service: &'static str) -> (Settings, C) {
+    let command = <Cli<C> as clap::CommandFactory>::command().name(service).version(env!("CARGO_PKG_VERSION"));
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let command = match with_file(command, &args) {
+        Ok((command, _)) => command,
+        Err(error) => { eprintln!("{error}"); exit(2) }
+    };
+    let parsed = command.try_get_matches_from(args).and_then(|mut matches| Cli::<C>::from_arg_matches_mut(&mut matches));
+    match parsed {
+        Ok(cli) => (cli.settings, cli.config),
+        Err(error) => error.exit(),
+    }
+}
+
+/// Gives the command's arguments the defaults that the file (`--config`, `DROVER_CONFIG`) names; returns its keys too.
+pub fn with_file(mut command: Command, args: &[OsString]) -> Result<(Command, Vec<String>), FileError> {
+    let Some(file) = file_of(args) else { return Ok((command, Vec::new())) };
+    let text = std::fs::read_to_string(&file).map_err(|error| FileError::Read(file.clone(), error))?;
+    let table: toml::Table = toml::from_str(&text).map_err(|error| FileError::Syntax(file.clone(), error))?;
+    let mut values = BTreeMap::new();
+    flatten("", &table, &mut values);
+    let known: BTreeMap<String, clap::Id> = command.get_arguments()
+        .filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.get_id().clone()))).collect();
+    for (key, value) in &values {
+        let id = known.get(key).ok_or_else(|| FileError::Unknown(file.clone(), key.clone()))?;
+        let value = value.clone();
+        command = command.mut_arg(id, move |arg| arg.default_value(value));
+    }
+    Ok((command, values.into_keys().collect()))
+}
+
+fn file_of(args: &[OsString]) -> Option<PathBuf> {
+    for (index, arg) in args.iter().enumerate() {
+        if arg == "--config" {
+            return args.get(index + 1).map(PathBuf::from);
+        }
+        if let Some(path) = arg.to_str().and_then(|arg| arg.strip_prefix("--config=")) {
+            return Some(PathBuf::from(path));
+        }
+    }
+    std::env::var_os("DROVER_CONFIG").map(PathBuf::from)
+}
+
+fn flatten(prefix: &str, table: &toml::Table, into: &mut BTreeMap<String, String>) {
+    for (key, value) in table {
+        let key = key.replace('_', "-");
+        let name = if prefix.is_empty() { key } else { format!("{prefix}-{key}") };
+        match value {
+            toml::Value::Table(table) => flatten(&name, table, into),
+            toml::Value::String(text) => { into.insert(name, text.clone()); }
+            other => { into.insert(name, other.to_string()); }
+        }
+    }
+}
+
+/// Each setting of a parsed command, its value, where it came from and what it means.
+pub fn explain(command: &Command, matches: &ArgMatches, from_file: &[String]) -> Vec<Explained> {
+    command.get_arguments().filter_map(|arg| {
+        let name = arg.get_long()?.to_owned();
+        if matches!(name.as_str(), "help" | "version") {
+            return None;
+        }
+        let id = arg.get_id().as_str();
+        let source = match matches.value_source(id) {
+            Some(ValueSource::CommandLine) => Source::Flag,
+            Some(ValueSource::EnvVariable) => Source::Environment,
+            _ if from_file.contains(&name) => Source::File,
+            _ => Source::Default,
+        };
+        let raw = matches.try_get_raw(id).ok().flatten().map(|values| {
+            values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(",")
+        });
+        let value = raw.map(|raw| if arg.is_hide_env_values_set() { "(set)".to_owned() } else { raw });
+        Some(Explained {
+            env: arg.get_env().map(|env| env.to_string_lossy().into_owned()),
+            help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+            name, value, source,
+        })
+    }).collect()
+}
+
+/// The command that `explain` is asked about for a service's own settings `C`.
+pub fn command<C: Args>(name: &'static str) -> Command {
+    C::augment_args(Settings::augment_args(Command::new(name)))
+}

@@ -1,0 +1,100 @@
+//! The following side of a feed: reconnects with back-off and jitter, and knows how old its knowledge is.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::FeedPage;
+use crate::peer::{Peer, backoff};
+
+/// Follows one feed. [`FeedReader::next`] gives what changed, for ever.
+pub struct FeedReader<T> {
+    peer: Peer,
+    path: String,
+    wait: u64,
+    since: Option<String>,
+    failures: u32,
+    contact: FeedContact,
+    value: std::marker::PhantomData<fn() -> T>,
+}
+
+/// What changed, to be applied in this order.
+#[derive(Clone, Debug)]
+pub struct FeedBatch<T> {
+    /// Forget everything first.
+    pub reset: bool,
+    /// Newest values; none: gone.
+    pub items: Vec<(String, Option<T>)>,
+}
+
+/// When the feed last answered; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct FeedContact(Arc<Mutex<Option<Instant>>>);
+
+impl FeedContact {
+    /// Time since the last answer; none: never heard of it.
+    pub fn age(&self) -> Option<Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
+    }
+
+    fn now(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+impl<T: DeserializeOwned> FeedReader<T> {
+    /// A reader of `path` (for example `/internal/feeds/members`) of `peer`.
+    pub fn new(peer: Peer, path: impl Into<String>) -> Self {
+        let wait = 10;
+        let peer = peer.attempts(1).timeout(Duration::from_secs(wait + 10));
+        Self { peer, path: path.into(), wait, since: None, failures: 0, contact: FeedContact::default(), value: std::marker::PhantomData }
+    }
+
+    /// A handle on when it last answered.
+    pub fn contact(&self) -> FeedContact {
+        self.contact.clone()
+    }
+
+    /// The next changes. It never fails: what goes wrong is logged once, and tried again. The first batch is a reset.
+    pub async fn next(&mut self) -> FeedBatch<T> {
+        loop {
+            let since = self.since.as_deref().map(|since| format!("&since={since}")).unwrap_or_default();
+            let path = format!("{}?wait={}{since}", self.path, self.wait);
+            match self.peer.get::<FeedPage<Value>>(&path).await {
+                Ok(page) => {
+                    if self.failures > 1 {
+                        tracing::info!(feed = %self.path, peer = self.peer.name(), "the feed is back");
+                    }
+                    self.failures = 0;
+                    self.contact.now();
+                    self.since = Some(page.version);
+                    if page.reset || !page.items.is_empty() {
+                        let items = page.items.into_iter().filter_map(|item| self.decode(item.key, item.value)).collect();
+                        return FeedBatch { reset: page.reset, items };
+                    }
+                }
+                Err(error) => {
+                    self.failures += 1;
+                    // The first failure is often a restart; the second is news.
+                    if self.failures == 2 {
+                        tracing::warn!(feed = %self.path, peer = self.peer.name(), %error, "the feed does not answer, trying on");
+                    }
+                    tokio::time::sleep(backoff(self.failures, Duration::from_secs(3))).await;
+                }
+            }
+        }
+    }
+
+    /// One value that cannot be read costs that key only.
+    fn decode(&self, key: String, value: Option<Value>) -> Option<(String, Option<T>)> {
+        match value.map(serde_json::from_value).transpose() {
+            Ok(value) => Some((key, value)),
+            Err(error) => {
+                tracing::error!(feed = %self.path, key, %error, "a value of the feed cannot be read and is left out");
+                None
+            }
+        }
+    }
+}

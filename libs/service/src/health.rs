@@ -1,0 +1,65 @@
+//! Readiness: the dependencies of a service, each by name.
+//!
+//! `/healthz` says that the process answers, nothing more; `/readyz` runs every check and names each result.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
+
+/// The checks of a service; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Readiness(Arc<RwLock<BTreeMap<String, Check>>>);
+
+/// What `/readyz` answers.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Ready {
+    /// All checks passed.
+    pub ready: bool,
+    /// `ok`, or what is wrong, by dependency.
+    pub checks: BTreeMap<String, String>,
+}
+
+impl Readiness {
+    /// No answer after this long counts as not ready.
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    /// Adds a dependency: `readiness.check("database", move || { let pool = pool.clone(); async move { … } })`.
+    pub fn check<F, Fut>(&self, name: impl Into<String>, check: F)
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let check: Check = Arc::new(move || Box::pin(check()));
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.into(), check);
+    }
+
+    /// Runs all checks at once.
+    pub async fn probe(&self) -> Ready {
+        let checks = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let results = futures::future::join_all(checks.into_iter().map(|(name, check)| async move {
+            let result = tokio::time::timeout(Self::PATIENCE, check()).await;
+            (name, result.unwrap_or_else(|_| Err("no answer in time".to_owned())))
+        }));
+        let results = results.await;
+        Ready {
+            ready: results.iter().all(|(_, result)| result.is_ok()),
+            checks: results.into_iter().map(|(name, result)| (name, result.err().unwrap_or_else(|| "ok".to_owned()))).collect(),
+        }
+    }
+}
+
+impl IntoResponse for Ready {
+    fn into_response(self) -> Response {
+        let status = if self.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        (status, axum::Json(self)).into_response()
+    }
+}

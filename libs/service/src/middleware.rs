@@ -1,0 +1,83 @@
+//! What happens around every request: its id, its span, its metrics, panics and time-outs.
+//!
+//! The request id lives in a task-local so that a [`crate::Problem`] made anywhere below can name it.
+
+use std::any::Any;
+use std::time::{Duration, Instant};
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue};
+use tracing::{Instrument, Span};
+use uuid::Uuid;
+
+use crate::metrics::Metrics;
+use crate::{Problem, codes, telemetry};
+
+tokio::task_local! {
+    static REQUEST_ID: String;
+}
+
+const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The id of the request that the current task serves.
+pub(crate) fn request_id() -> Option<String> {
+    REQUEST_ID.try_with(Clone::clone).ok()
+}
+
+/// What [`observe`] needs.
+#[derive(Clone)]
+pub(crate) struct Observed {
+    pub service: &'static str,
+    pub metrics: Metrics,
+    pub timeout: Duration,
+}
+
+/// Gives the request its id, its span (a child of the caller's), its time limit and its place in the metrics.
+pub(crate) async fn observe(State(observed): State<Observed>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let id = request.headers().get(&HEADER).and_then(|id| id.to_str().ok()).filter(|id| acceptable(id))
+        .map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let span = span(&observed, &request, &route, &id);
+
+    let answer = REQUEST_ID.scope(id.clone(), async {
+        match tokio::time::timeout(observed.timeout, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => codes::TIMEOUT.problem("The request took too long and was given up").into_response(),
+        }
+    });
+    let mut response = answer.instrument(span.clone()).await;
+
+    span.record("http.response.status_code", response.status().as_u16());
+    observed.metrics.request(&route, &method, response.status(), started.elapsed());
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(HEADER, value);
+    }
+    response
+}
+
+fn span(observed: &Observed, request: &Request, route: &str, id: &str) -> Span {
+    // The pages that machines poll would drown the traces.
+    if matches!(route, "/healthz" | "/readyz" | "/metrics") || route.starts_with("/internal/feeds/") {
+        return Span::none();
+    }
+    let span = tracing::info_span!("request", otel.name = format!("{} {route}", request.method()), otel.kind = "server",
+        service = observed.service, request.id = id, http.request.method = %request.method(), http.route = route,
+        url.path = request.uri().path(), http.response.status_code = tracing::field::Empty);
+    telemetry::set_parent_from(&span, request.headers());
+    span
+}
+
+/// A client's own id is kept if it cannot confuse a log.
+fn acceptable(id: &str) -> bool {
+    (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// A panic becomes `internal`; what it said goes to the log.
+pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    Problem::internal(format!("a handler panicked: {}", said.unwrap_or("without a message"))).into_response()
+}

@@ -1,0 +1,59 @@
+//! Finishing touches on a service's OpenAPI document, the same for all services.
+//!
+//! Handlers describe what is theirs; that every operation may answer with a problem, that path parameters are required,
+//! that operation ids are unique is settled here.
+
+use std::collections::BTreeSet;
+
+use axum::Router;
+use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
+use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder};
+use utoipa::{PartialSchema, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::ProblemDocument;
+
+/// The document of a service: what `/openapi.json` answers and what openapi/<service>.json holds.
+pub fn document<S: Clone + Send + Sync + 'static>(service: &str, routes: OpenApiRouter<S>) -> OpenApi {
+    finish(service, routes).1
+}
+
+pub(crate) fn finish<S: Clone + Send + Sync + 'static>(service: &str, routes: OpenApiRouter<S>) -> (Router<S>, OpenApi) {
+    let (router, mut document) = routes.split_for_parts();
+    let description = document.info.description.take();
+    document.info = InfoBuilder::new().title(format!("drover {service}")).version("v2").description(description).build();
+    document.servers = None;
+
+    let components = document.components.get_or_insert_default();
+    components.schemas.insert(ProblemDocument::name().into_owned(), ProblemDocument::schema());
+
+    let mut ids = BTreeSet::new();
+    for (path, item) in &mut document.paths.paths {
+        for operation in operations(item) {
+            let id = operation.operation_id.clone().unwrap_or_default();
+            assert!(ids.insert(id.clone()), "operation id {id:?} is used twice, again at {path}");
+            operation.responses.responses.entry("default".to_owned()).or_insert_with(problem);
+            for response in operation.responses.responses.values_mut() {
+                if let RefOr::T(response) = response && response.description.is_empty() {
+                    response.description = "As described by its schema".to_owned();
+                }
+            }
+            for parameter in operation.parameters.iter_mut().flatten() {
+                if let RefOr::T(parameter) = parameter && matches!(parameter.parameter_in, ParameterIn::Path) {
+                    parameter.required = Required::True;
+                }
+            }
+        }
+    }
+    (router, document)
+}
+
+fn problem() -> RefOr<utoipa::openapi::Response> {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ProblemDocument::name()))).build();
+    ResponseBuilder::new().description("What went wrong").content("application/problem+json", content).build().into()
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch, &mut item.head, &mut item.options, &mut item.trace]
+        .into_iter().flatten()
+}

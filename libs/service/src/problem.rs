@@ -1,0 +1,177 @@
+//! The one shape of an error on the wire: RFC 9457 with a stable code.
+//!
+//! [`Problem`] is what handlers return. Its source never reaches a client: for a 5xx the detail is fixed text, and the
+//! chain is logged here, once, with the request id that the client sees as `instance`.
+
+use std::error::Error;
+use std::fmt;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::codes::{self, Code};
+use crate::middleware;
+
+/// An error on its way to the client.
+pub struct Problem(Box<Inner>);
+
+struct Inner {
+    code: Code,
+    detail: Option<String>,
+    reasons: Vec<String>,
+    instance: Option<String>,
+    headers: HeaderMap,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// The body of an error (`application/problem+json`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct ProblemDocument {
+    /// Where the page about this code is, relative to the server.
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    /// What the code means, in a few words.
+    #[serde(default)]
+    pub title: String,
+    /// HTTP status.
+    #[serde(default)]
+    pub status: u16,
+    /// What happened this time.
+    #[serde(default)]
+    pub detail: String,
+    /// Stable code, a page in docs/errors.
+    #[serde(default)]
+    pub code: String,
+    /// Request id, or the operation to watch or cancel (`/v2/operations/{id}`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Each single reason, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+}
+
+impl Problem {
+    /// A problem the client can do something about; `detail` is shown to it.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            code,
+            detail: Some(detail.into()),
+            reasons: Vec::new(),
+            instance: None,
+            headers: HeaderMap::new(),
+            source: None,
+        }))
+    }
+
+    /// A failure of ours: the chain goes to the log, the client gets fixed text and the request id.
+    pub fn internal(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::failed(codes::INTERNAL, source)
+    }
+
+    /// As [`Problem::internal`] with another 5xx code (`store_unavailable`, `peer_unavailable`).
+    pub fn failed(code: Code, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let mut problem = Self::new(code, "");
+        problem.0.detail = None;
+        problem.0.source = Some(source.into());
+        problem
+    }
+
+    /// Adds one of several reasons.
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.0.reasons.push(reason.into());
+        self
+    }
+
+    /// Adds reasons.
+    pub fn reasons(mut self, reasons: impl IntoIterator<Item = String>) -> Self {
+        self.0.reasons.extend(reasons);
+        self
+    }
+
+    /// Names the operation or object it is about (default: the request id).
+    pub fn instance(mut self, instance: impl Into<String>) -> Self {
+        self.0.instance = Some(instance.into());
+        self
+    }
+
+    /// Adds a response header (`Retry-After`, `WWW-Authenticate`).
+    pub fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
+        self.0.headers.insert(name, value);
+        self
+    }
+
+    /// Its code.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// Its HTTP status.
+    pub fn status(&self) -> StatusCode {
+        self.0.code.status()
+    }
+
+    /// What the client reads.
+    pub fn document(&self) -> ProblemDocument {
+        let inner = &self.0;
+        ProblemDocument {
+            kind: format!("/docs/errors/{}", inner.code.name),
+            title: inner.code.title.to_owned(),
+            status: inner.code.status,
+            detail: inner.detail.clone().unwrap_or_else(|| inner.code.title.to_owned()),
+            code: inner.code.name.to_owned(),
+            instance: inner.instance.clone().or_else(middleware::request_id),
+            reasons: inner.reasons.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.code.name, self.0.detail.as_deref().unwrap_or(self.0.code.title))
+    }
+}
+
+impl fmt::Debug for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Problem({self}; reasons {:?}; source {:?})", self.0.reasons, self.0.source)
+    }
+}
+
+impl Error for Problem {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let document = self.document();
+        if let Some(source) = &self.0.source {
+            tracing::error!(code = %document.code, request.id = document.instance.as_deref().unwrap_or(""),
+                error = %chain(source.as_ref()), "a request failed");
+        }
+        let body = serde_json::to_vec(&document).expect("strings and numbers always serialise");
+        let mut response = (self.status(), body).into_response();
+        let headers = response.headers_mut();
+        headers.extend(self.0.headers);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response
+    }
+}
+
+/// An error with all its causes on one line; a cause that its parent already quotes is not repeated.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

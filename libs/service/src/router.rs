@@ -1,0 +1,90 @@
+//! From a service's routes to the app that is served: documents, health, metrics, guards, limits, fallbacks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, Path as AxumPath, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use http::{HeaderValue, header};
+use secrecy::{ExposeSecret, SecretString};
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::middleware::{Observed, observe, panicked};
+use crate::{Common, Problem, codes, openapi};
+
+/// No answer takes longer; long polls and `?wait=` stay below it.
+const TIMEOUT: Duration = Duration::from_secs(90);
+
+/// The app of a service: its routes and what every service has.
+pub fn router(routes: OpenApiRouter, common: &Common) -> Router {
+    let (router, document) = openapi::finish(common.service, routes);
+    let json = Arc::new(serde_json::to_string_pretty(&document).expect("an OpenAPI document always serialises"));
+    let (readiness, metrics) = (common.readiness.clone(), common.metrics.clone());
+    let observed = Observed { service: common.service, metrics: metrics.clone(), timeout: TIMEOUT };
+
+    router
+        .route("/openapi.json", get(move || async move { ([(header::CONTENT_TYPE, "application/json")], json.to_string()) }))
+        .route("/docs", get(|| async { Html(include_str!("docs.html")) }))
+        .route("/docs/errors/{code}", get(error_page))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(move || async move { readiness.probe().await }))
+        .route("/metrics", get(move || async move { ([(header::CONTENT_TYPE, OPENMETRICS)], metrics.text()) }))
+        .fallback(|request: Request| async move { no_route(&request) })
+        .method_not_allowed_fallback(|request: Request| async move { no_method(&request) })
+        .layer(from_fn_with_state(Tokens { peer: common.peer_token.clone(), api: common.api_token.clone() }, guard))
+        .layer(DefaultBodyLimit::disable())
+        .layer(Extension(common.shutdown.clone()))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(observed, observe))
+}
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+fn no_route(request: &Request) -> Problem {
+    codes::NOT_FOUND.problem(format!("There is nothing at {}", request.uri().path()))
+}
+
+fn no_method(request: &Request) -> Problem {
+    codes::METHOD_NOT_ALLOWED.problem(format!("{} does not know {}", request.uri().path(), request.method()))
+}
+
+async fn error_page(AxumPath(code): AxumPath<String>) -> Result<impl IntoResponse, Problem> {
+    let code = codes::find(&code).ok_or_else(|| codes::NOT_FOUND.problem(format!("There is no error code {code}")))?;
+    Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], code.page))
+}
+
+#[derive(Clone)]
+struct Tokens {
+    peer: SecretString,
+    api: Option<SecretString>,
+}
+
+/// `/internal` needs the peer token; the rest needs the API token where one is set (or the peer token: the gateway).
+async fn guard(State(tokens): State<Tokens>, request: Request, next: Next) -> Result<Response, Problem> {
+    let path = request.uri().path();
+    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim());
+    let is = |token: &SecretString| given.is_some_and(|given| same(given.as_bytes(), token.expose_secret().as_bytes()));
+    let allowed = if path == "/internal" || path.starts_with("/internal/") {
+        is(&tokens.peer)
+    } else if matches!(path, "/healthz" | "/readyz") {
+        true
+    } else {
+        tokens.api.as_ref().is_none_or(|api| is(api) || is(&tokens.peer))
+    };
+    if allowed {
+        return Ok(next.run(request).await);
+    }
+    Err(codes::UNAUTHORIZED.problem("Send the token as `Authorization: Bearer <token>`")
+        .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+}
+
+/// Equality in a time that does not depend on where the two differ.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |different, (a, b)| different | (a ^ b)) == 0
+}

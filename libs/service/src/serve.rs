@@ -1,0 +1,105 @@
+//! Listening, and ending in order: no new requests, the running ones finish, then the tasks.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use axum::Router;
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::{Common, config};
+
+/// A service that runs.
+pub struct Running {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// Cancel it to end the service.
+    pub shutdown: CancellationToken,
+    tracker: TaskTracker,
+}
+
+impl Running {
+    /// How long requests and tasks may take to end.
+    const GRACE: Duration = Duration::from_secs(10);
+
+    /// Waits until the service has ended (after [`Running::shutdown`] was cancelled by anyone).
+    pub async fn wait(self) {
+        self.shutdown.cancelled().await;
+        if tokio::time::timeout(Self::GRACE, self.tracker.wait()).await.is_err() {
+            tracing::warn!(addr = %self.addr, tasks = self.tracker.len(), "some tasks did not end in time and are dropped");
+        }
+    }
+
+    /// Ends it and waits.
+    pub async fn stop(self) {
+        self.shutdown.cancel();
+        self.wait().await;
+    }
+}
+
+/// Opens the listening socket. Anything but loopback needs an API token or `--insecure`.
+pub async fn bind(addr: SocketAddr, common: &Common) -> anyhow::Result<TcpListener> {
+    if !addr.ip().is_loopback() && common.api_token.is_none() && !common.insecure {
+        anyhow::bail!("{addr} is not a loopback address: set --api-token-file (or DROVER_API_TOKEN), or say --insecure");
+    }
+    TcpListener::bind(addr).await.map_err(|error| anyhow::anyhow!("cannot listen on {addr}: {error}"))
+}
+
+/// Serves until the service's shutdown token is cancelled; its tasks are those on `common.tracker`.
+pub fn serve(listener: TcpListener, router: Router, common: &Common) -> Running {
+    let addr = listener.local_addr().expect("a bound socket has an address");
+    let (shutdown, tracker, service) = (common.shutdown.clone(), common.tracker.clone(), common.service);
+    let stop = shutdown.clone();
+    tracker.spawn(async move {
+        let app = router.into_make_service();
+        let server = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
+        tokio::select! {
+            result = server.into_future() => if let Err(error) = result {
+                tracing::error!(%error, "{service} stopped listening");
+            },
+            // A client that never ends its request does not hold up the process.
+            () = async { stop.cancelled().await; tokio::time::sleep(Duration::from_secs(5)).await } => {}
+        }
+        stop.cancel();
+    });
+    tracker.close();
+    tracing::info!(%addr, "{service} is listening");
+    Running { addr, shutdown, tracker }
+}
+
+/// `main` of a service: flags, environment, file; telemetry; SIGTERM and Ctrl-C end it in order.
+pub fn run<C: Args, F: Future<Output = anyhow::Result<Running>>>(service: &'static str, start: impl FnOnce(C, Common) -> F) -> ExitCode {
+    let (settings, config) = config::parse::<C>(service);
+    let runtime = tokio::runtime::Runtime::new().expect("the runtime needs threads and an event queue, or nothing can work");
+    let result = runtime.block_on(async {
+        let common = settings.common(service)?;
+        let root = common.shutdown.clone();
+        let telemetry = common.telemetry.clone();
+        tokio::spawn(async move { signalled().await; root.cancel() });
+        start(config, common).await?.wait().await;
+        telemetry.flush().await;
+        Ok::<_, anyhow::Error>(())
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{service} cannot run: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Resolves at the first SIGTERM or Ctrl-C.
+pub async fn signalled() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let terminated = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => { signal.recv().await; }
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! { () = terminated => {}, _ = tokio::signal::ctrl_c() => {} }
+}
