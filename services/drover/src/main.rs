@@ -1,2 +1,7 @@
-//! drover
-fn main() {}
+//! `drover`: see [`drover::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    drover::main()
+}

@@ -1,0 +1,193 @@
+//! Speaking REST with a running Drover. Knows problem+json, tokens and the base address; nothing of any noun.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use reqwest::{Method, RequestBuilder, StatusCode, header};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use url::Url;
+
+/// A refusal in Drover's own words.
+#[derive(Clone, Debug, Default, Deserialize, thiserror::Error)]
+#[error("{}", self.text())]
+pub struct Problem {
+    /// HTTP status.
+    #[serde(default)]
+    pub status: u16,
+    /// Short title.
+    #[serde(default)]
+    pub title: String,
+    /// What happened.
+    #[serde(default)]
+    pub detail: String,
+    /// Stable code.
+    #[serde(default)]
+    pub code: String,
+    /// The operation or request concerned.
+    #[serde(default)]
+    pub instance: Option<String>,
+    /// Reasons.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+}
+
+impl Problem {
+    fn text(&self) -> String {
+        let mut text = if self.detail.is_empty() { self.title.clone() } else { self.detail.clone() };
+        for reason in &self.reasons {
+            text.push_str("\n  - ");
+            text.push_str(reason);
+        }
+        text.push_str(&format!("\n  code: {} (docs/errors/{}.md)", self.code, self.code));
+        text
+    }
+}
+
+/// An answer: its status, the operation it points at, and its JSON.
+#[derive(Debug)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// `Location`, for accepted work.
+    pub location: Option<String>,
+    /// `Warning` headers.
+    pub warnings: Vec<String>,
+    /// JSON body, `null` if empty.
+    pub body: Value,
+}
+
+/// A client of one Drover.
+#[derive(Clone, Debug)]
+pub struct Client {
+    base: Url,
+    token: Option<String>,
+    http: reqwest::Client,
+}
+
+impl Client {
+    /// A client of the Drover at `base`.
+    pub fn new(base: Url, token: Option<String>) -> Result<Self> {
+        let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).timeout(Duration::from_secs(90)).build()?;
+        Ok(Self { base, token, http })
+    }
+
+    /// The address it speaks to.
+    pub fn base(&self) -> &Url {
+        &self.base
+    }
+
+    fn request(&self, method: Method, path: &str) -> Result<RequestBuilder> {
+        let url = self.base.join(path.trim_start_matches('/')).with_context(|| format!("bad path {path}"))?;
+        let request = self.http.request(method, url).header(header::ACCEPT, "application/json");
+        Ok(match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        })
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Answer> {
+        let response = request.send().await.map_err(|error| {
+            if error.is_connect() {
+                anyhow!("no Drover answers at {}\n  start one with `drover up`, or name another with --url (DROVER_URL)", self.base)
+            } else {
+                anyhow!(error).context(format!("no answer from {}", self.base))
+            }
+        })?;
+        let status = response.status();
+        let text = |name: header::HeaderName| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let location = text(header::LOCATION);
+        let warnings =
+            response.headers().get_all(header::WARNING).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned).collect();
+        let bytes = response.bytes().await?;
+        if !status.is_success() {
+            let mut problem: Problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| Problem {
+                title: status.to_string(),
+                detail: String::from_utf8_lossy(&bytes).chars().take(300).collect(),
+                ..Problem::default()
+            });
+            problem.status = status.as_u16();
+            return Err(problem.into());
+        }
+        let body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).context("the answer is not JSON")? };
+        Ok(Answer { status, location, warnings, body })
+    }
+
+    /// Any call with an optional JSON body.
+    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer> {
+        let mut request = self.request(method, path)?;
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        self.send(request).await
+    }
+
+    /// GET as a typed value.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        let answer = self.call(Method::GET, path, None).await?;
+        serde_json::from_value(answer.body).with_context(|| format!("unexpected answer of {path}"))
+    }
+
+    /// GET, `None` where there is no such thing.
+    pub async fn find(&self, path: &str) -> Result<Option<Value>> {
+        match self.call(Method::GET, path, None).await {
+            Ok(answer) => Ok(Some(answer.body)),
+            Err(error) if is_status(&error, 404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// POST.
+    pub async fn post(&self, path: &str, body: Option<&Value>) -> Result<Answer> {
+        self.call(Method::POST, path, body).await
+    }
+
+    /// PUT.
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Answer> {
+        self.call(Method::PUT, path, Some(body)).await
+    }
+
+    /// DELETE; absent is fine.
+    pub async fn delete(&self, path: &str) -> Result<()> {
+        match self.call(Method::DELETE, path, None).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_status(&error, 404) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates `collection/name` from `body`, or replaces it.
+    pub async fn upsert(&self, collection: &str, name: &str, body: &Value) -> Result<()> {
+        match self.post(collection, Some(body)).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_status(&error, 409) && code(&error) == Some("already_exists") => {
+                self.put(&format!("{collection}/{name}"), body).await.map(drop)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates `collection` item from `body` unless it exists.
+    pub async fn ensure(&self, collection: &str, body: &Value) -> Result<()> {
+        match self.post(collection, Some(body)).await {
+            Ok(_) => Ok(()),
+            Err(error) if code(&error) == Some("already_exists") => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether Drover answered with this status.
+pub fn is_status(error: &anyhow::Error, status: u16) -> bool {
+    error.downcast_ref::<Problem>().is_some_and(|problem| problem.status == status)
+}
+
+/// The problem's code.
+pub fn code(error: &anyhow::Error) -> Option<&str> {
+    error.downcast_ref::<Problem>().map(|problem| problem.code.as_str())
+}
+
+/// One path segment, percent-encoded.
+pub fn segment(name: &str) -> String {
+    percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string().replace("%2D", "-").replace("%2E", ".").replace("%5F", "_")
+}

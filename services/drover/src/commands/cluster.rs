@@ -1,0 +1,65 @@
+//! `drover cluster …`.
+
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use drover_api::ledger::ClusterCapacity;
+use serde_json::json;
+
+use super::{Session, provider};
+use crate::cli::{ClusterCommand, GetArgs, What};
+use crate::client::segment;
+
+/// Runs it.
+pub async fn run(session: &Session, command: ClusterCommand) -> Result<()> {
+    match command {
+        ClusterCommand::Add { name, provider, kubeconfig, labels, priority } => {
+            let text = std::fs::read(&kubeconfig).with_context(|| format!("cannot read {}", kubeconfig.display()))?;
+            add(session, &name, &provider, &text, &labels, priority).await
+        }
+        ClusterCommand::Remove { name } => {
+            let found = find(session, &name).await?;
+            let path = format!("/v2/cluster-providers/{}/clusters/{}", segment(&found.provider), segment(&found.cluster));
+            session.client.call(reqwest::Method::DELETE, &path, None).await?;
+            eprintln!("cluster {} removed", found.cluster);
+            Ok(())
+        }
+        ClusterCommand::List => super::get::run(session, GetArgs { what: What::Clusters, name: None, watch: false }).await,
+    }
+}
+
+/// Registers a cluster, making its provider where it is new.
+pub async fn add(session: &Session, name: &str, provider: &str, kubeconfig: &[u8], labels: &[String], priority: Option<u8>) -> Result<()> {
+    match priority {
+        Some(priority) => provider::set(session, provider, priority).await?,
+        None => session.client.ensure("/v2/cluster-providers", &json!({"metadata": {"name": provider}})).await?,
+    }
+    let clusters = format!("/v2/cluster-providers/{}/clusters", segment(provider));
+    let body = json!({
+        "metadata": {"name": name},
+        "file": base64::engine::general_purpose::STANDARD.encode(kubeconfig),
+    });
+    session.client.post(&clusters, Some(&body)).await?;
+    for label in labels {
+        session.client.ensure(&format!("{clusters}/{}/labels", segment(name)), &json!({"clusterLabel": label})).await?;
+    }
+    eprintln!("cluster {name} of {provider} registered");
+    Ok(())
+}
+
+/// All clusters, by preference.
+pub async fn all(session: &Session) -> Result<Vec<ClusterCapacity>> {
+    session.client.get("/v2/clusters?view=capacity").await
+}
+
+/// The cluster called `name` or `provider/name`.
+pub async fn find(session: &Session, name: &str) -> Result<ClusterCapacity> {
+    let clusters = all(session).await?;
+    let known = clusters.iter().map(|c| format!("{}/{}", c.provider, c.cluster)).collect::<Vec<_>>().join(", ");
+    let mut found: Vec<_> =
+        clusters.into_iter().filter(|c| c.cluster == name || format!("{}/{}", c.provider, c.cluster) == name || c.member.0 == name).collect();
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => bail!("no cluster is called {name}; there are: {known}"),
+        _ => bail!("several providers have a cluster {name}; say provider/{name} ({known})"),
+    }
+}

@@ -1,0 +1,239 @@
+//! `drover deploy`: EMCO's resources made from plain manifests, then approve and instantiate (or update).
+//!
+//! Safe to run again at any point: every resource is created or replaced by name, and the verb fits the state found.
+
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use drover_api::ledger::ClusterCapacity;
+use serde_json::{Value, json};
+
+use super::manifests::{self, Upload};
+use super::{Session, cluster};
+use crate::cli::{DeployArgs, Format};
+use crate::client::{self, Answer, segment};
+use crate::{output, watch};
+
+const VERSION: &str = "v1";
+const NAME: &str = "default";
+
+/// An application as `deploy` makes it: names of its EMCO resources.
+pub struct Application {
+    project: String,
+    /// `…/composite-apps/{name}/v1`.
+    composite: String,
+    /// `…/deployment-intent-groups/{name}`.
+    pub group: String,
+    name: String,
+}
+
+impl Application {
+    /// The application `name` of the session's project.
+    pub fn new(session: &Session, name: &str) -> Self {
+        let project = format!("/v2/projects/{}", segment(&session.project));
+        let composite = format!("{project}/composite-apps/{}/{VERSION}", segment(name));
+        let group = format!("{composite}/deployment-intent-groups/{}", segment(name));
+        Self { project, composite, group, name: name.to_owned() }
+    }
+}
+
+/// What a deployment may choose beside its manifests.
+#[derive(Default)]
+pub struct Wishes {
+    /// Placement elements (EMCO's), one of which is chosen.
+    pub any_of: Vec<Value>,
+    /// `whenFull`.
+    pub when_full: Option<&'static str>,
+    /// Owner's word on moving: may it, and how readily. `None` leaves what is there.
+    pub movable: Option<(bool, u8)>,
+}
+
+/// Runs it.
+pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
+    let uploads = manifests::read(&args.path, &args.name)?;
+    let clusters = cluster::all(session).await?;
+    let wishes = Wishes {
+        any_of: elements(&clusters, &args.on, args.only.as_deref(), args.label.as_deref())?,
+        when_full: args.when_full.map(crate::cli::WhenFullArg::word),
+        movable: if args.movable { Some((true, args.move_priority)) } else if args.pinned { Some((false, 10)) } else { None },
+    };
+    let application = Application::new(session, &args.name);
+    prepare(session, &application, &uploads, &wishes, &clusters).await?;
+    let verb = verb(session, &application).await?;
+    if args.dry_run {
+        let answer = session.client.post(&format!("{}/{verb}?dryRun=All", application.group), None).await?;
+        return print_dry_run(session, &answer.body);
+    }
+    let answer = session.client.post(&format!("{}/{verb}", application.group), None).await?;
+    let id = operation_of(&answer)?;
+    if args.wait {
+        let operation = watch::to_success(&session.client, &id).await?;
+        if session.format != Format::Table {
+            return output::print(session.format, &operation, |_| (vec![], vec![]));
+        }
+        eprintln!("{} is up", args.name);
+        return Ok(());
+    }
+    output::print(session.format, &json!({"operation": id}), |_| (vec!["OPERATION"], vec![vec![id.clone()]]))
+}
+
+/// Terminates the application and removes what `deploy` made.
+pub async fn delete(session: &Session, name: &str) -> Result<()> {
+    let application = Application::new(session, name);
+    if matches!(state(session, &application).await?.as_deref(), Some("Instantiated" | "InstantiateStopped")) {
+        let answer = session.client.post(&format!("{}/terminate", application.group), None).await?;
+        watch::to_success(&session.client, &operation_of(&answer)?).await?;
+    }
+    for collection in ["intents", "generic-placement-intents", "migration-intents"] {
+        let path = format!("{}/{collection}", application.group);
+        for intent in names(session, &path).await? {
+            for child in names(session, &format!("{path}/{intent}/app-intents")).await? {
+                session.client.delete(&format!("{path}/{intent}/app-intents/{child}")).await?;
+            }
+            session.client.delete(&format!("{path}/{intent}")).await?;
+        }
+    }
+    session.client.delete(&application.group).await?;
+    for app in names(session, &format!("{}/apps", application.composite)).await? {
+        session.client.delete(&format!("{}/apps/{app}", application.composite)).await?;
+    }
+    session.client.delete(&format!("{}/composite-profiles/{NAME}", application.composite)).await?;
+    session.client.delete(&application.composite).await?;
+    eprintln!("{name} is gone");
+    Ok(())
+}
+
+/// Placement elements for `--on`, `--only` and `--label`.
+pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>, label: Option<&str>) -> Result<Vec<Value>> {
+    let providers = || clusters.iter().map(|c| c.provider.as_str()).collect::<std::collections::BTreeSet<_>>();
+    for wanted in on {
+        if !providers().contains(wanted.as_str()) {
+            bail!("no provider called {wanted} has a cluster; there are: {}", providers().into_iter().collect::<Vec<_>>().join(", "));
+        }
+    }
+    if let Some(label) = label {
+        return Ok(providers().into_iter().map(|p| json!({"clusterProvider": p, "clusterLabel": label})).collect());
+    }
+    let chosen: Vec<Value> = clusters
+        .iter()
+        .filter(|c| only.is_none_or(|only| c.cluster == only || c.member.0 == only || format!("{}/{}", c.provider, c.cluster) == only))
+        .filter(|c| on.is_empty() || on.contains(&c.provider))
+        .map(|c| json!({"clusterProvider": c.provider, "cluster": c.cluster}))
+        .collect();
+    if chosen.is_empty() {
+        bail!("no cluster matches; see `drover get clusters`, register one with `drover cluster add`");
+    }
+    Ok(chosen)
+}
+
+/// Makes or replaces every resource that the application needs, up to but without its lifecycle verb.
+pub async fn prepare(session: &Session, application: &Application, uploads: &[Upload], wishes: &Wishes, clusters: &[ClusterCapacity]) -> Result<()> {
+    let client = &session.client;
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    client.ensure("/v2/projects", &named(&session.project)).await?;
+    logical_cloud(session, application, clusters).await?;
+    let composite = json!({"metadata": {"name": application.name}, "spec": {"compositeAppVersion": VERSION}});
+    client.ensure(&format!("{}/composite-apps", application.project), &composite).await?;
+    let apps = format!("{}/apps", application.composite);
+    for upload in uploads {
+        let file = base64::engine::general_purpose::STANDARD.encode(&upload.file);
+        let body = json!({"metadata": {"name": upload.name}, "file": file});
+        client.upsert(&apps, &segment(&upload.name), &body).await.with_context(|| format!("app {}", upload.name))?;
+    }
+    client.ensure(&format!("{}/composite-profiles", application.composite), &named(NAME)).await?;
+    let group = json!({
+        "metadata": {"name": application.name},
+        "spec": {"compositeProfile": NAME, "version": application.name, "logicalCloud": NAME, "overrideValues": []},
+    });
+    client.ensure(&format!("{}/deployment-intent-groups", application.composite), &group).await?;
+
+    let placement = format!("{}/generic-placement-intents", application.group);
+    client.ensure(&placement, &named(NAME)).await?;
+    for upload in uploads {
+        let mut spec = json!({"app": upload.name, "intent": {"anyOf": wishes.any_of}});
+        if let Some(word) = wishes.when_full {
+            spec["whenFull"] = word.into();
+        }
+        let body = json!({"metadata": {"name": upload.name}, "spec": spec});
+        client.upsert(&format!("{placement}/{NAME}/app-intents"), &segment(&upload.name), &body).await?;
+    }
+    let intents = json!({"metadata": {"name": NAME}, "spec": {"intent": {"genericPlacementIntent": NAME}}});
+    client.ensure(&format!("{}/intents", application.group), &intents).await?;
+    if let Some((migration, priority)) = wishes.movable {
+        let collection = format!("{}/migration-intents", application.group);
+        client.ensure(&collection, &named(NAME)).await?;
+        for upload in uploads {
+            let spec = json!({"app": upload.name, "migration": migration, "priority": priority});
+            let body = json!({"metadata": {"name": upload.name}, "spec": spec});
+            client.upsert(&format!("{collection}/{NAME}/app-intents"), &segment(&upload.name), &body).await?;
+        }
+    }
+    drop_old_apps(session, application, uploads).await
+}
+
+/// Approves where that is due, and names the verb that brings the application up from its state.
+pub async fn verb(session: &Session, application: &Application) -> Result<&'static str> {
+    if state(session, application).await?.as_deref() == Some("Instantiated") {
+        return Ok("update");
+    }
+    session.client.post(&format!("{}/approve", application.group), None).await?;
+    Ok("instantiate")
+}
+
+/// The operation that an accepted verb started.
+pub fn operation_of(answer: &Answer) -> Result<String> {
+    let location = answer.location.as_deref().context("the answer names no operation")?;
+    Ok(location.rsplit('/').next().unwrap_or(location).to_owned())
+}
+
+async fn logical_cloud(session: &Session, application: &Application, clusters: &[ClusterCapacity]) -> Result<()> {
+    let client = &session.client;
+    let collection = format!("{}/logical-clouds", application.project);
+    let body = json!({"metadata": {"name": NAME}, "spec": {"namespace": "default", "level": "0"}});
+    client.ensure(&collection, &body).await?;
+    let references = format!("{collection}/{NAME}/cluster-references");
+    let known = names(session, &references).await?;
+    for cluster in clusters {
+        let name = format!("{}-{}", cluster.provider, cluster.cluster);
+        if !known.contains(&name) {
+            let spec = json!({"clusterProvider": cluster.provider, "cluster": cluster.cluster});
+            client.ensure(&references, &json!({"metadata": {"name": name}, "spec": spec})).await?;
+        }
+    }
+    match client.post(&format!("{collection}/{NAME}/instantiate"), None).await {
+        Ok(_) => Ok(()),
+        Err(error) if client::code(&error) == Some("wrong_state") => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+async fn drop_old_apps(session: &Session, application: &Application, uploads: &[Upload]) -> Result<()> {
+    for app in names(session, &format!("{}/apps", application.composite)).await? {
+        if uploads.iter().any(|upload| upload.name == app) {
+            continue;
+        }
+        for intents in ["generic-placement-intents", "migration-intents"] {
+            session.client.delete(&format!("{}/{intents}/{NAME}/app-intents/{}", application.group, segment(&app))).await?;
+        }
+        session.client.delete(&format!("{}/apps/{}", application.composite, segment(&app))).await?;
+    }
+    Ok(())
+}
+
+async fn names(session: &Session, collection: &str) -> Result<Vec<String>> {
+    let Some(list) = session.client.find(collection).await? else { return Ok(Vec::new()) };
+    let list = match list.get("intent") {
+        Some(intents) => intents.clone(),
+        None => list,
+    };
+    Ok(list.as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect())
+}
+
+/// EMCO state of the group, `None` where there is no such group.
+pub async fn state(session: &Session, application: &Application) -> Result<Option<String>> {
+    let status = session.client.find(&format!("{}/status", application.group)).await?;
+    Ok(status.and_then(|status| Some(status["states"]["actions"].as_array()?.last()?["state"].as_str()?.to_owned())))
+}
+
+fn print_dry_run(session: &Session, body: &Value) -> Result<()> {
+    output::print(session.format, body, |_| (vec!["DRY RUN: nothing was changed"], super::plan::dry_run_rows(body)))
+}

@@ -1,0 +1,128 @@
+//! `drover get`: lists.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use drover_api::ledger::ClusterCapacity;
+use drover_api::operations::{Operation, OperationList};
+use drover_api::plans::{PlanDocument, PlanList};
+use serde_json::Value;
+
+use super::{Session, cluster, plan};
+use crate::cli::{GetArgs, What};
+use crate::output;
+
+/// Runs it.
+pub async fn run(session: &Session, args: GetArgs) -> Result<()> {
+    if !args.watch {
+        return output::write_stdout(&list(session, args.what, args.name.as_deref()).await?);
+    }
+    let mut last = String::new();
+    loop {
+        let now = list(session, args.what, args.name.as_deref()).await?;
+        if now != last {
+            output::write_stdout(&now)?;
+            last = now;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+        }
+    }
+}
+
+async fn list(session: &Session, what: What, name: Option<&str>) -> Result<String> {
+    let client = &session.client;
+    match what {
+        What::Clusters => {
+            let mut clusters = cluster::all(session).await?;
+            clusters.retain(|c| name.is_none_or(|name| c.cluster == name || c.member.0 == name));
+            output::render(session.format, &clusters, |wide| cluster_rows(&clusters, wide))
+        }
+        What::Apps => {
+            let mut apps: Value = client.get("/v2/apps").await?;
+            let mine = |a: &Value| a["project"] == session.project.as_str() && name.is_none_or(|n| a["compositeApp"] == n || a["app"] == n);
+            let items: Vec<Value> = apps["items"].take().as_array().into_iter().flatten().filter(|a| mine(a)).cloned().collect();
+            output::render(session.format, &items, |_| app_rows(&items))
+        }
+        What::Plans => {
+            let items: Vec<PlanDocument> = match name {
+                Some(id) => vec![client.get(&format!("/v2/plans/{id}")).await?],
+                None => client.get::<PlanList>("/v2/plans").await?.items,
+            };
+            output::render(session.format, &items, |_| plan_rows(&items))
+        }
+        What::Operations | What::Moves => {
+            let items: Vec<Operation> = match name {
+                Some(id) => vec![client.get(&format!("/v2/operations/{id}")).await?],
+                None => client.get::<OperationList>("/v2/operations").await?.items,
+            };
+            if what == What::Operations {
+                return output::render(session.format, &items, |_| operation_rows(&items));
+            }
+            let moves: Vec<_> = items.iter().flat_map(|o| o.moves.iter().map(move |m| (o.id, m))).collect();
+            output::render(session.format, &moves.iter().map(|(_, m)| m).collect::<Vec<_>>(), |_| {
+                let row = |(id, m): &(uuid::Uuid, &drover_api::operations::MoveView)| {
+                    vec![m.app.clone(), m.from.clone(), m.to.clone(), m.stage.clone(), format!("{:.1} s", m.seconds), id.to_string(), m.reason.clone().unwrap_or_default()]
+                };
+                (vec!["APP", "FROM", "TO", "STAGE", "TIME", "OPERATION", "REASON"], moves.iter().map(row).collect())
+            })
+        }
+    }
+}
+
+type Rows = (Vec<&'static str>, Vec<Vec<String>>);
+
+fn cluster_rows(clusters: &[ClusterCapacity], wide: bool) -> Rows {
+    let mut head = vec!["NAME", "PROVIDER", "PRIORITY", "STATE", "CPU", "MEMORY", "APPS"];
+    if wide {
+        head.extend(["FREE", "RESERVED", "USED", "NODES", "AGE", "REASON"]);
+    }
+    let row = |c: &ClusterCapacity| {
+        let room = &c.total;
+        let mut row = vec![
+            c.cluster.clone(),
+            c.provider.clone(),
+            c.priority.to_string(),
+            format!("{:?}", c.state),
+            output::percent(room.requested.cpu, room.allocatable.cpu),
+            output::percent(room.requested.memory, room.allocatable.memory),
+            c.apps.len().to_string(),
+        ];
+        if wide {
+            row.extend([
+                output::amounts(&room.free),
+                output::amounts(&room.reserved),
+                room.used.as_ref().map_or_else(|| "-".into(), output::amounts),
+                c.nodes.len().to_string(),
+                c.age_ms.map_or_else(|| "unknown".into(), |ms| format!("{:.0} s", ms as f64 / 1000.0)),
+                c.reason.clone().unwrap_or_default(),
+            ]);
+        }
+        row
+    };
+    (head, clusters.iter().map(row).collect())
+}
+
+fn app_rows(items: &[Value]) -> Rows {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let row = |a: &Value| {
+        let places = a["bindings"].as_array().into_iter().flatten();
+        let places: Vec<String> = places.map(|b| format!("{} ({})", text(&b["member"]), text(&b["phase"]))).collect();
+        vec![format!("{}/{}", text(&a["compositeApp"]), text(&a["app"])), text(&a["state"]), places.join(", "), a["operation"].as_str().unwrap_or_default().to_owned()]
+    };
+    (vec!["APP", "STATE", "ON", "OPERATION"], items.iter().map(row).collect())
+}
+
+fn plan_rows(items: &[PlanDocument]) -> Rows {
+    let row = |p: &PlanDocument| {
+        let moves = p.plan.as_ref().map_or(0, |plan| plan.waves.iter().map(Vec::len).sum());
+        vec![p.id.to_string(), format!("{:?}", p.state), plan::subject(&p.kind), moves.to_string(), p.policy.clone(), p.created_at.clone()]
+    };
+    (vec!["ID", "STATE", "FOR", "MOVES", "POLICY", "CREATED"], items.iter().map(row).collect())
+}
+
+fn operation_rows(items: &[Operation]) -> Rows {
+    let row = |o: &Operation| vec![o.id.to_string(), o.kind.clone(), o.subject.clone(), format!("{:?}", o.state), o.message.clone(), o.created_at.clone()];
+    (vec!["ID", "KIND", "SUBJECT", "STATE", "MESSAGE", "CREATED"], items.iter().map(row).collect())
+}

@@ -1,0 +1,61 @@
+//! What each command does, a file per command.
+
+mod cluster;
+pub mod demo;
+mod deploy;
+mod explain;
+mod get;
+mod manifests;
+mod operation;
+mod plan;
+mod policy;
+mod provider;
+pub mod up;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+
+use crate::cli::{Cli, Command, Format};
+use crate::client::Client;
+
+/// What every command needs.
+pub struct Session {
+    /// The Drover spoken to.
+    pub client: Client,
+    /// Project.
+    pub project: String,
+    /// Output format.
+    pub format: Format,
+}
+
+/// Runs the command.
+pub async fn run(cli: Cli) -> Result<ExitCode> {
+    let Cli { url, token_file, project, output: format, command } = cli;
+    let session = || -> Result<Session> {
+        let token = match &token_file {
+            Some(file) => Some(std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?.trim().to_owned()),
+            None => std::env::var("DROVER_TOKEN").ok().filter(|token| !token.is_empty()),
+        };
+        Ok(Session { client: Client::new(url, token)?, project, format })
+    };
+    match command {
+        Command::Up(args) => up::run(*args).await?,
+        Command::Cluster(command) => cluster::run(&session()?, command).await?,
+        Command::Provider(command) => provider::run(&session()?, command).await?,
+        Command::Deploy(args) => deploy::run(&session()?, args).await?,
+        Command::Delete(args) => deploy::delete(&session()?, &args.name).await?,
+        Command::Get(args) => get::run(&session()?, args).await?,
+        Command::Explain(args) => explain::run(&session()?, &args.app).await?,
+        Command::Plan(command) => plan::run(&session()?, command).await?,
+        Command::Operation(command) => operation::run(&session()?, command).await?,
+        Command::Policy(command) => policy::run(&session()?, command).await?,
+        Command::Dev(command) => return crate::dev::run(command, format).await,
+        Command::Demo(args) => return demo::run(args).await,
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "drover", &mut std::io::stdout());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,41 @@
+//! `drover operation …`.
+
+use anyhow::Result;
+use drover_api::operations::Operation;
+
+use super::Session;
+use crate::cli::{Format, GetArgs, OperationCommand, What};
+use crate::{output, watch};
+
+/// Runs it.
+pub async fn run(session: &Session, command: OperationCommand) -> Result<()> {
+    match command {
+        OperationCommand::Watch { id } => {
+            let operation = watch::follow(&session.client, &id).await?;
+            print(session, &operation)
+        }
+        OperationCommand::Cancel { id } => {
+            session.client.post(&format!("/v2/operations/{id}/cancel"), None).await?;
+            let operation = watch::follow(&session.client, &id).await?;
+            print(session, &operation)
+        }
+        OperationCommand::List => super::get::run(session, GetArgs { what: What::Operations, name: None, watch: false }).await,
+    }
+}
+
+/// One operation with its steps.
+pub fn print(session: &Session, operation: &Operation) -> Result<()> {
+    if session.format == Format::Table {
+        output::write_stdout(&format!("{} {}  {:?}: {}", operation.kind, operation.subject, operation.state, operation.message))?;
+        for reason in &operation.reasons {
+            output::write_stdout(&format!("  - {reason}"))?;
+        }
+    }
+    output::print(session.format, operation, |_| {
+        let rows = operation.steps.iter().map(|step| {
+            let ended = step.finished_at.clone().unwrap_or_else(|| "running".into());
+            vec![step.name.clone(), step.direction.clone(), step.attempt.to_string(), step.started_at.clone(), ended, step.error.clone().unwrap_or_default()]
+        });
+        (vec!["STEP", "", "TRY", "STARTED", "ENDED", "ERROR"], rows.collect())
+    })
+}

@@ -1,0 +1,147 @@
+//! `drover plan …`: ask, read, carry out, throw away.
+
+use anyhow::Result;
+use drover_api::plans::{PlanDocument, PlanSubject};
+use drover_api::scheduling::{Candidate, Plan};
+use serde_json::{Value, json};
+
+use super::deploy::{self, Application, Wishes};
+use super::{Session, cluster, manifests};
+use crate::cli::{Format, PlanCommand};
+use crate::{output, watch};
+
+/// Runs it.
+pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
+    match command {
+        PlanCommand::Newcomer { path, name, only, on } => {
+            let name = name.unwrap_or_else(|| path.file_stem().map_or_else(|| "newcomer".into(), |s| s.to_string_lossy().into_owned()));
+            let uploads = manifests::read(&path, &name)?;
+            let clusters = cluster::all(session).await?;
+            let wishes = Wishes { any_of: deploy::elements(&clusters, &on, only.as_deref(), None)?, ..Wishes::default() };
+            let application = Application::new(session, &name);
+            deploy::prepare(session, &application, &uploads, &wishes, &clusters).await?;
+            session.client.post(&format!("{}/approve", application.group), None).await?;
+            let wish = json!({
+                "kind": "newcomer", "project": session.project, "compositeApp": name,
+                "compositeAppVersion": "v1", "deploymentIntentGroup": name,
+            });
+            make(session, &wish).await
+        }
+        PlanCommand::Drain { cluster } => {
+            let cluster = cluster::find(session, &cluster).await?;
+            make(session, &json!({"kind": "drain", "clusterProvider": cluster.provider, "cluster": cluster.cluster})).await
+        }
+        PlanCommand::Show { id, why_not } => {
+            let document: PlanDocument = session.client.get(&format!("/v2/plans/{id}")).await?;
+            print(session, &document, why_not)
+        }
+        PlanCommand::Apply { id, wait } => {
+            let answer = session.client.post(&format!("/v2/plans/{id}/apply"), None).await?;
+            let operation = deploy::operation_of(&answer)?;
+            if wait {
+                let operation = watch::to_success(&session.client, &operation).await?;
+                return super::operation::print(session, &operation);
+            }
+            output::print(session.format, &json!({"operation": operation}), |_| (vec!["OPERATION"], vec![vec![operation.clone()]]))
+        }
+        PlanCommand::Discard { id } => {
+            session.client.call(reqwest::Method::DELETE, &format!("/v2/plans/{id}"), None).await?;
+            eprintln!("plan {id} discarded");
+            Ok(())
+        }
+    }
+}
+
+async fn make(session: &Session, wish: &Value) -> Result<()> {
+    let answer = session.client.post("/v2/plans", Some(wish)).await?;
+    let document: PlanDocument = serde_json::from_value(answer.body)?;
+    print(session, &document, false)
+}
+
+/// What a plan is for, in words.
+pub fn subject(subject: &PlanSubject) -> String {
+    match subject {
+        PlanSubject::Newcomer(dig) => format!("room for {}/{}", dig.project, dig.name),
+        PlanSubject::Drain(member) => format!("drain {member}"),
+    }
+}
+
+fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Result<()> {
+    if matches!(session.format, Format::Json | Format::Yaml) {
+        return output::print(session.format, document, |_| (vec![], vec![]));
+    }
+    let mut text = format!("plan {}  {:?}  {}\n", document.id, document.state, subject(&document.kind));
+    match (&document.plan, &document.infeasible) {
+        (Some(plan), _) => text.push_str(&lines(plan, why_not).join("\n")),
+        (None, Some(none)) => {
+            text.push_str("there is no way:\n");
+            for why in &none.members {
+                text.push_str(&format!("  {}: {}\n", why.member, why.reason));
+            }
+            if none.cut_short {
+                text.push_str(&format!("  (looked at {} combinations, then stopped)\n", none.examined));
+            }
+            text.push_str(&candidates(&none.candidates));
+        }
+        (None, None) => {}
+    }
+    output::write_stdout(&text)
+}
+
+/// A plan in lines, as the demo and `plan show` print it.
+pub fn lines(plan: &Plan, why_not: bool) -> Vec<String> {
+    let moves: Vec<_> = plan.waves.iter().flatten().collect();
+    let mut lines = vec![format!("move {} of {} looked at; frees {}, needed {}", moves.len(), plan.candidates.len(), output::amounts(&plan.freed), output::amounts(&plan.needed))];
+    for item in moves {
+        lines.push(format!("  {}/{} → {}   {}   frees {}", item.dig.composite_app, item.app, item.to.cluster(), item.reason, output::amounts(&item.frees)));
+    }
+    for dependant in &plan.dependants {
+        lines.push(format!("  note: others may call Service {} by name", dependant.service));
+    }
+    if why_not {
+        lines.push(candidates(&plan.candidates));
+    } else {
+        let kept: Vec<String> = plan.candidates.iter().filter(|c| !c.taken).map(kept).collect();
+        if !kept.is_empty() {
+            lines.push(format!("  kept: {}", kept.join(", ")));
+        }
+    }
+    lines
+}
+
+fn kept(candidate: &Candidate) -> String {
+    let why = candidate.why_not.as_ref().map_or("not needed", |why| why.detail.as_str());
+    format!("{}/{} ({why})", candidate.dig.composite_app, candidate.app)
+}
+
+fn candidates(list: &[Candidate]) -> String {
+    let rows: Vec<_> = list.iter().enumerate().map(|(i, c)| candidate_row(i, c)).collect();
+    output::table(&["#", "APP", "PRIORITY", "SCORES", "TOTAL", "STAYS BECAUSE"], &rows)
+}
+
+/// A candidate as a row.
+pub fn candidate_row(at: usize, candidate: &Candidate) -> Vec<String> {
+    let scores: Vec<String> = candidate
+        .scores
+        .iter()
+        .map(|s| format!("{} {}", s.algorithm, s.value.map_or_else(|| "-".into(), |v| format!("{v:.2}"))))
+        .collect();
+    vec![
+        (at + 1).to_string(),
+        format!("{}/{}", candidate.dig.composite_app, candidate.app),
+        candidate.priority.to_string(),
+        scores.join(", "),
+        candidate.total.map(|t| format!("{t:.3}")).unwrap_or_default(),
+        candidate.why_not.as_ref().map(|why| why.detail.clone()).unwrap_or_default(),
+    ]
+}
+
+/// A dry run's answer in rows: where each app would go, or the plan that would make room.
+pub fn dry_run_rows(body: &Value) -> Vec<Vec<String>> {
+    let mut rows: Vec<Vec<String>> = super::explain::rows(body).into_iter().map(|row| vec![row.join("  ")]).collect();
+    let plan = body.get("plan").filter(|plan| plan.is_object());
+    if let Some(plan) = plan.and_then(|plan| serde_json::from_value::<Plan>(plan.get("plan").unwrap_or(plan).clone()).ok()) {
+        rows.extend(lines(&plan, false).into_iter().map(|line| vec![line]));
+    }
+    rows
+}

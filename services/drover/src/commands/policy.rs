@@ -1,0 +1,22 @@
+//! `drover policy …`.
+
+use anyhow::Result;
+use drover_api::scheduling::Candidate;
+use serde_json::{Value, json};
+
+use super::{Session, cluster};
+use crate::cli::PolicyCommand;
+use crate::output;
+
+/// Runs it.
+pub async fn run(session: &Session, command: PolicyCommand) -> Result<()> {
+    let PolicyCommand::Test { name, on } = command;
+    let member = cluster::find(session, &on).await?.member;
+    let body = json!({"project": session.project, "policy": name, "member": member});
+    let answer = session.client.post("/v2/policy-tests", Some(&body)).await?;
+    let list = answer.body.get("candidates").cloned().unwrap_or(Value::Array(Vec::new()));
+    let candidates: Vec<Candidate> = serde_json::from_value(list)?;
+    output::print(session.format, &answer.body, |_| {
+        (vec!["#", "APP", "PRIORITY", "SCORES", "TOTAL", "STAYS BECAUSE"], candidates.iter().enumerate().map(|(i, c)| super::plan::candidate_row(i, c)).collect())
+    })
+}

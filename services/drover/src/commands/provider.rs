@@ -1,0 +1,45 @@
+//! `drover provider …`.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::Session;
+use crate::cli::ProviderCommand;
+use crate::client::segment;
+use crate::output;
+
+const PROVIDERS: &str = "/v2/cluster-providers";
+
+/// Runs it.
+pub async fn run(session: &Session, command: ProviderCommand) -> Result<()> {
+    match command {
+        ProviderCommand::Set { name, priority } => set(session, &name, priority).await,
+        ProviderCommand::Remove { name } => session.client.call(reqwest::Method::DELETE, &format!("{PROVIDERS}/{}", segment(&name)), None).await.map(drop),
+        ProviderCommand::List => {
+            let mut providers: Vec<Value> = session.client.get(PROVIDERS).await?;
+            let priority = |p: &Value| p["spec"]["priority"].as_u64().unwrap_or(10);
+            providers.sort_by_key(|p| (priority(p), p["metadata"]["name"].as_str().map(str::to_owned)));
+            output::print(session.format, &providers, |_| {
+                let row = |p: &Value| vec![p["metadata"]["name"].as_str().unwrap_or_default().to_owned(), priority(p).to_string()];
+                (vec!["NAME", "PRIORITY"], providers.iter().map(row).collect())
+            })
+        }
+    }
+}
+
+/// Makes the provider or changes its priority, keeping what else its document says.
+pub async fn set(session: &Session, name: &str, priority: u8) -> Result<()> {
+    let path = format!("{PROVIDERS}/{}", segment(name));
+    match session.client.find(&path).await? {
+        None => {
+            let body = json!({"metadata": {"name": name}, "spec": {"priority": priority}});
+            session.client.post(PROVIDERS, Some(&body)).await?;
+        }
+        Some(mut provider) => {
+            provider["spec"]["priority"] = priority.into();
+            session.client.put(&path, &provider).await?;
+        }
+    }
+    eprintln!("provider {name}: priority {priority}");
+    Ok(())
+}
