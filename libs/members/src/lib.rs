@@ -1,1 +1,13 @@
-//! drover-members
+//! Talking to Kubernetes members.
+//!
+//! What is here, and nothing else: credentials that may be used ([`kubeconfig`]), one client per member ([`Clients`]),
+//! the objects of a rendered bundle ([`objects`]), the verbs Drover uses on them ([`Member`]), when an object is ready
+//! ([`readiness`]), and the trimmed types that are watched ([`trimmed`]).
+//!
+//! Not here: what should run where (the synchronizer's tables), and how much room there is (the cluster-manager's sums).
+//!
+//! Invariant: nothing in this crate ever changes an object in a member that is not Drover's.
+
+pub mod kubeconfig;
+
+pub use kubeconfig::{KubeconfigError, VettedKubeconfig};
