@@ -8,6 +8,11 @@
 //!
 //! Invariant: nothing in this crate ever changes an object in a member that is not Drover's.
 
+pub mod clients;
 pub mod kubeconfig;
+pub mod labels;
+pub mod quantity;
+pub mod trimmed;
 
+pub use clients::Clients;
 pub use kubeconfig::{KubeconfigError, VettedKubeconfig};

@@ -1,0 +1,410 @@
+//! Nodes and pods as they are watched: only what capacity and readiness need.
+//!
+//! A full Pod of a busy cluster weighs some 10 kB in memory, these a few hundred bytes; sums are made while decoding, so
+//! that nothing larger ever lives. Give these types to `kube::Api` and `kube::runtime::watcher` like any other resource.
+//!
+//! Invariant: what is missing or unreadable counts as zero or absent; the API server has validated it before.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use drover_scheduling::{Amounts, Taint};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::core::{ClusterResourceScope, NamespaceResourceScope};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use crate::labels;
+use crate::quantity::amounts;
+
+/// A pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "RawPod")]
+pub struct Pod {
+    /// Name, namespace, uid, labels, version and times; nothing else is kept.
+    pub metadata: ObjectMeta,
+    /// Effective requests, see [`effective_requests`].
+    pub requests: Amounts,
+    /// Node it was bound to.
+    pub node: Option<String>,
+    /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
+    pub phase: String,
+    /// Condition Ready.
+    pub ready: bool,
+    /// Since when the condition Ready is as it is.
+    pub ready_changed: Option<Timestamp>,
+    /// What the scheduler says if the pod fits on no node.
+    pub unschedulable: Option<String>,
+    /// Why a container waits or died last (`CrashLoopBackOff: back-off …`).
+    pub trouble: Option<String>,
+    /// Images of its containers.
+    pub images: Vec<String>,
+}
+
+impl Pod {
+    /// Whether it takes room on its node: bound, and not ended.
+    pub fn takes_room(&self) -> bool {
+        self.node.is_some() && !self.ended()
+    }
+    /// Succeeded or failed: it will never run again.
+    pub fn ended(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
+    /// The binding whose pod it is, if it is Drover's.
+    pub fn binding(&self) -> Option<Uuid> {
+        labels::binding(&self.metadata)
+    }
+    /// When it was created.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.metadata.creation_timestamp.as_ref().map(|time| time.0)
+    }
+    /// Seconds from its creation to its being ready, if it is.
+    pub fn seconds_to_ready(&self) -> Option<f64> {
+        let (created, ready) = (self.created()?, self.ready_changed.filter(|_| self.ready)?);
+        Some((ready - created).total(jiff::Unit::Second).ok()?.max(0.0))
+    }
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "RawNode")]
+pub struct Node {
+    /// Name, uid, labels, version and times.
+    pub metadata: ObjectMeta,
+    /// What pods may request in all.
+    pub allocatable: Amounts,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// Cordoned.
+    pub cordoned: bool,
+    /// Condition Ready.
+    pub ready: bool,
+    /// Images on it, with their size in bytes.
+    pub images: Vec<NodeImage>,
+}
+
+/// An image that a node reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeImage {
+    /// Its names.
+    pub names: Vec<String>,
+    /// Size in bytes.
+    pub size_bytes: u64,
+}
+
+/// Effective requests of a pod, as the scheduler counts them: the containers' sum and the sidecars (init containers with
+/// `restartPolicy: Always`), or the largest single init container beside the sidecars started before it, whichever is
+/// more; pod-level requests replace the sum; overhead comes on top. `pods` is 1.
+pub fn effective_requests(spec: &PodSpec) -> Amounts {
+    let mut running = Amounts::default();
+    for container in &spec.containers {
+        running.add(&container.resources.requested(), 1);
+    }
+    let (mut sidecars, mut highest) = (Amounts::default(), Amounts::default());
+    for container in &spec.init_containers {
+        let mut now = container.resources.requested();
+        if container.restart_policy.as_deref() == Some("Always") {
+            sidecars.add(&now, 1);
+            now = sidecars.clone();
+        } else {
+            now.add(&sidecars, 1);
+        }
+        raise(&mut highest, &now);
+    }
+    running.add(&sidecars, 1);
+    raise(&mut running, &highest);
+    if let Some(resources) = &spec.resources {
+        let whole = resources.requested();
+        let declares = |name| resources.requests.contains_key(name) || resources.limits.contains_key(name);
+        running.cpu = if declares("cpu") { whole.cpu } else { running.cpu };
+        running.memory = if declares("memory") { whole.memory } else { running.memory };
+        running.extra.extend(whole.extra);
+    }
+    running.add(&amounts(&spec.overhead).unwrap_or_default(), 1);
+    running.pods = 1;
+    running
+}
+
+fn raise(to: &mut Amounts, at_least: &Amounts) {
+    to.cpu = to.cpu.max(at_least.cpu);
+    to.memory = to.memory.max(at_least.memory);
+    for (name, amount) in &at_least.extra {
+        let entry = to.extra.entry(name.clone()).or_default();
+        *entry = (*entry).max(*amount);
+    }
+}
+
+/// The part of a pod's spec that counts; also read from a pod template.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    node_name: Option<String>,
+    containers: Vec<Container>,
+    init_containers: Vec<Container>,
+    overhead: BTreeMap<String, String>,
+    resources: Option<Resources>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Container {
+    image: String,
+    restart_policy: Option<String>,
+    resources: Resources,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    requests: BTreeMap<String, String>,
+    limits: BTreeMap<String, String>,
+}
+
+impl Resources {
+    /// A limit without a request is a request too.
+    fn requested(&self) -> Amounts {
+        let mut all = self.limits.clone();
+        all.extend(self.requests.clone());
+        amounts(&all).unwrap_or_default()
+    }
+}
+
+#[derive(Deserialize)]
+struct RawPod {
+    #[serde(default)]
+    metadata: RawMeta,
+    #[serde(default)]
+    spec: PodSpec,
+    #[serde(default)]
+    status: RawPodStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawPodStatus {
+    phase: String,
+    conditions: Vec<Condition>,
+    container_statuses: Vec<ContainerStatus>,
+    init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Condition {
+    r#type: String,
+    status: String,
+    reason: String,
+    message: String,
+    last_transition_time: Option<Time>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerStatus {
+    name: String,
+    state: ContainerState,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ContainerState {
+    waiting: Option<Cause>,
+    terminated: Option<Cause>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Cause {
+    reason: String,
+    message: String,
+    exit_code: i64,
+}
+
+/// Metadata without managed fields and annotations, which outweigh everything else.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+}
+
+impl From<RawMeta> for ObjectMeta {
+    fn from(raw: RawMeta) -> Self {
+        let RawMeta { name, namespace, uid, resource_version, labels, creation_timestamp, deletion_timestamp } = raw;
+        Self { name, namespace, uid, resource_version, labels, creation_timestamp, deletion_timestamp, ..Self::default() }
+    }
+}
+
+impl From<RawPod> for Pod {
+    fn from(RawPod { metadata, spec, status }: RawPod) -> Self {
+        let condition = |kind: &str| status.conditions.iter().find(|condition| condition.r#type == kind);
+        let ready = condition("Ready");
+        let scheduled = condition("PodScheduled").filter(|c| c.status == "False" && c.reason == "Unschedulable");
+        let trouble = status.init_container_statuses.iter().chain(&status.container_statuses).find_map(ContainerStatus::trouble);
+        Self {
+            requests: effective_requests(&spec),
+            ready: ready.is_some_and(|condition| condition.status == "True"),
+            ready_changed: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0),
+            unschedulable: scheduled.map(|condition| condition.message.clone()),
+            trouble,
+            images: spec.containers.into_iter().map(|container| container.image).filter(|image| !image.is_empty()).collect(),
+            metadata: metadata.into(),
+            node: spec.node_name,
+            phase: status.phase,
+        }
+    }
+}
+
+impl ContainerStatus {
+    fn trouble(&self) -> Option<String> {
+        let (cause, text) = match &self.state {
+            ContainerState { waiting: Some(cause), .. } if !matches!(cause.reason.as_str(), "" | "ContainerCreating" | "PodInitializing") => (cause, cause.reason.clone()),
+            ContainerState { terminated: Some(cause), .. } if cause.exit_code != 0 => (cause, format!("exit code {}", cause.exit_code)),
+            _ => return None,
+        };
+        let separator = if cause.message.is_empty() { "" } else { ": " };
+        Some(format!("container {}: {text}{separator}{}", self.name, cause.message))
+    }
+}
+
+#[derive(Deserialize)]
+struct RawNode {
+    #[serde(default)]
+    metadata: RawMeta,
+    #[serde(default)]
+    spec: RawNodeSpec,
+    #[serde(default)]
+    status: RawNodeStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawNodeSpec {
+    taints: Vec<Taint>,
+    unschedulable: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawNodeStatus {
+    allocatable: BTreeMap<String, String>,
+    conditions: Vec<Condition>,
+    images: Vec<NodeImage>,
+}
+
+impl From<RawNode> for Node {
+    fn from(RawNode { metadata, spec, status }: RawNode) -> Self {
+        Self {
+            metadata: metadata.into(),
+            allocatable: amounts(&status.allocatable).unwrap_or_default(),
+            taints: spec.taints,
+            cordoned: spec.unschedulable,
+            ready: status.conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True"),
+            images: status.images,
+        }
+    }
+}
+
+macro_rules! core_resource {
+    ($kind:ident, $plural:literal, $scope:ty) => {
+        impl kube::Resource for $kind {
+            type DynamicType = ();
+            type Scope = $scope;
+            fn kind((): &()) -> Cow<'_, str> {
+                stringify!($kind).into()
+            }
+            fn group((): &()) -> Cow<'_, str> {
+                "".into()
+            }
+            fn version((): &()) -> Cow<'_, str> {
+                "v1".into()
+            }
+            fn plural((): &()) -> Cow<'_, str> {
+                $plural.into()
+            }
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+core_resource!(Pod, "pods", NamespaceResourceScope);
+core_resource!(Node, "nodes", ClusterResourceScope);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn requests(spec: Value) -> (i64, i64) {
+        let requests = effective_requests(&serde_json::from_value(spec).unwrap());
+        assert_eq!(requests.pods, 1);
+        (requests.cpu, requests.memory)
+    }
+    fn asks(cpu: &str) -> Value {
+        json!({"resources": {"requests": {"cpu": cpu}}})
+    }
+
+    #[test]
+    fn requests_are_effective() {
+        assert_eq!(requests(json!({"containers": [asks("1"), asks("250m")]})), (1250, 0));
+        // An init container is over before the rest starts: the larger counts.
+        assert_eq!(requests(json!({"containers": [asks("1")], "initContainers": [asks("3")]})), (3000, 0));
+        // A sidecar stays: beside the containers, and beside the init containers that come after it.
+        let sidecar = json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}});
+        assert_eq!(requests(json!({"containers": [asks("1")], "initContainers": [sidecar, asks("2")]})), (2500, 0));
+        assert_eq!(requests(json!({"containers": [asks("1")], "initContainers": [asks("1200m"), sidecar]})), (1500, 0));
+        assert_eq!(requests(json!({"containers": [asks("1")], "overhead": {"cpu": "100m", "memory": "1Mi"}})), (1100, 1 << 20));
+        assert_eq!(requests(json!({"containers": [{"resources": {"limits": {"memory": "1Ki"}}}]})), (0, 1024));
+        assert_eq!(requests(json!({"containers": [asks("1")], "resources": {"requests": {"cpu": "2"}}})), (2000, 0));
+    }
+
+    #[test]
+    fn a_pod_keeps_what_counts() {
+        let binding = Uuid::from_u128(7);
+        let pod: Pod = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "labels": {"drover.io/binding": binding}, "managedFields": [{"manager": "x"}], "annotations": {"a": "b"},
+                         "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i:1"}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}],
+                       "containerStatuses": [{"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}}]}
+        }))
+        .unwrap();
+        assert_eq!((pod.binding(), pod.seconds_to_ready(), pod.takes_room()), (Some(binding), Some(5.0), true));
+        assert_eq!((pod.metadata.managed_fields, pod.metadata.annotations), (None, None));
+        assert_eq!(pod.trouble.as_deref(), Some("container c: CrashLoopBackOff: back-off"));
+        let waiting: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p"}, "spec": {"containers": []},
+            "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}]}
+        }))
+        .unwrap();
+        assert_eq!((waiting.unschedulable.as_deref(), waiting.takes_room()), (Some("0/3 nodes"), false));
+    }
+
+    #[test]
+    fn a_node_keeps_what_counts() {
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {"name": "n", "labels": {"zone": "a"}},
+            "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": true},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110", "nvidia.com/gpu": "2"},
+                       "conditions": [{"type": "Ready", "status": "True"}], "images": [{"names": ["i:1"], "sizeBytes": 5}]}
+        }))
+        .unwrap();
+        assert_eq!((node.allocatable.cpu, node.allocatable.memory, node.allocatable.pods), (4000, 8 << 30, 110));
+        assert_eq!(node.allocatable.extra["nvidia.com/gpu"], 2);
+        assert!(node.ready && node.cordoned && node.taints.len() == 1 && node.images[0].size_bytes == 5);
+    }
+}
