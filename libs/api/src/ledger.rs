@@ -174,3 +174,74 @@ pub struct AppRoom {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<drover_scheduling::Amounts>,
 }
+
+/// A value of the feed `fleet`; which one, the key says: `member/<key>`, `capacity/<key>`, `claim/<uuid>`, `head`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum FleetItem {
+    /// `claim/<uuid>`.
+    Claim(Arc<Claim>),
+    /// `capacity/<key>`; no entry: nothing is known of the member's room now.
+    Capacity(Arc<drover_scheduling::Capacity>),
+    /// `member/<key>`.
+    Member(drover_scheduling::FleetMember),
+    /// `head`: published after the claims of its entries.
+    Head(LedgerHead),
+}
+
+/// How far the ledger is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LedgerHead {
+    /// Sequence of the last entry.
+    pub seq: i64,
+}
+
+/// `GET /v2/decisions/{id}`: what was asked, what was found, what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DecisionRecord {
+    /// The decision.
+    #[serde(flatten)]
+    pub decision: drover_scheduling::Decision,
+    /// What was asked; absent in answers that were only computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<drover_scheduling::DecisionRequest>,
+    /// RFC 3339.
+    pub created_at: String,
+}
+
+/// `GET /v2/explain`: why an app is where it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Explanation {
+    /// Project.
+    pub project: String,
+    /// Whose app.
+    pub dig: DigRef,
+    /// App.
+    pub app: String,
+    /// Where it has room now; empty: nowhere.
+    pub room: Vec<ClaimReceipt>,
+    /// It is no longer where the decision put it (it was moved).
+    pub moved: bool,
+    /// The decision that placed or refused it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided: Option<ExplainedDecision>,
+    /// What would be decided now, as if it had no room yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<ExplainedDecision>,
+}
+
+/// One app's part of a decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ExplainedDecision {
+    /// Decision id; absent: not stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Uuid>,
+    /// RFC 3339.
+    pub at: String,
+    /// Ledger sequence.
+    pub seq: i64,
+    /// Result of the whole decision.
+    pub outcome: drover_scheduling::Outcome,
+    /// The app's part.
+    pub decision: drover_scheduling::AppDecision,
+}
