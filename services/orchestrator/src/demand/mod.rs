@@ -1,0 +1,51 @@
+//! From rendered manifests to what an app needs of a member. Pure.
+//!
+//! Only built-in workloads are counted; what an operator makes of a custom resource is seen later, as observed pods of
+//! the binding. The invariant: an app that owns data, or is tied to a node, is never reported as movable.
+
+mod pod;
+pub mod quantity;
+mod workload;
+
+use std::collections::BTreeSet;
+
+use drover_api::scheduling::Demand;
+use serde_json::Value;
+
+pub use workload::DemandError;
+use workload::Workload;
+
+/// What the objects of one app need. `namespace` is where objects without one will live.
+pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
+    let mut demand = Demand::default();
+    let mut images = BTreeSet::new();
+    let mut claims = BTreeSet::new();
+    for object in objects {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (kind, name) = (text("/kind"), text("/metadata/name"));
+        let own = Some(text("/metadata/namespace")).filter(|ns| !ns.is_empty()).unwrap_or(namespace);
+        match (text("/apiVersion"), kind) {
+            ("v1", "Service") => demand.services.push(format!("{own}/{name}")),
+            ("v1", "PersistentVolumeClaim") => {
+                if claims.insert(name.to_owned()) {
+                    demand.volumes += 1;
+                    demand.immovable.push(format!("volume: it owns the volume claim {name}"));
+                }
+            }
+            ("v1", "PersistentVolume") => demand.immovable.push(format!("volume: it owns the volume {name}")),
+            _ => {}
+        }
+        if let Some(workload) = Workload::of(object)? {
+            workload.count_volumes(&mut demand, &mut claims);
+            workload.say_what_binds_it(&mut demand);
+            images.extend(pod::images(&workload.pod).map(str::to_owned));
+            demand.groups.push(workload.pods()?);
+        }
+    }
+    demand.images = images.into_iter().collect();
+    demand.services.sort_unstable();
+    Ok(demand)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! One pod: what it asks of a node, and what ties it to a place.
+
+use std::collections::BTreeMap;
+
+use drover_api::scheduling::{Amounts, NodeRequirement, Operator, Toleration};
+use k8s_openapi::api::core::v1::{Container, NodeSelectorRequirement, PodSpec, ResourceRequirements, Volume};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::quantity::{self, NotAQuantity};
+
+type Requests = BTreeMap<String, i64>;
+
+/// Effective requests of a pod, as the scheduler counts them: init containers run one after the other before the rest,
+/// those with `restartPolicy: Always` (sidecars) stay; pod-level requests replace the sum; overhead comes on top.
+pub fn requests(pod: &PodSpec) -> Result<Amounts, NotAQuantity> {
+    let mut running = Requests::new();
+    for container in &pod.containers {
+        add(&mut running, &container_requests(container)?);
+    }
+    let (mut sidecars, mut highest) = (Requests::new(), Requests::new());
+    for container in pod.init_containers.iter().flatten() {
+        let mut now = container_requests(container)?;
+        if container.restart_policy.as_deref() == Some("Always") {
+            add(&mut sidecars, &now);
+            now = sidecars.clone();
+        } else {
+            add(&mut now, &sidecars);
+        }
+        raise(&mut highest, &now);
+    }
+    add(&mut running, &sidecars);
+    raise(&mut running, &highest);
+    if let Some(resources) = &pod.resources {
+        running.extend(declared(resources)?);
+    }
+    if let Some(overhead) = &pod.overhead {
+        add(&mut running, &read(overhead)?);
+    }
+    let take = |requests: &mut Requests, name| requests.remove(name).unwrap_or_default();
+    Ok(Amounts { cpu: take(&mut running, "cpu"), memory: take(&mut running, "memory"), pods: 1, extra: running })
+}
+
+fn container_requests(container: &Container) -> Result<Requests, NotAQuantity> {
+    container.resources.as_ref().map_or_else(|| Ok(Requests::new()), declared)
+}
+
+/// Requests; a limit without a request is one (the API server fills it in that way).
+fn declared(resources: &ResourceRequirements) -> Result<Requests, NotAQuantity> {
+    let mut requests = resources.limits.as_ref().map_or_else(|| Ok(Requests::new()), read)?;
+    requests.extend(resources.requests.as_ref().map_or_else(|| Ok(Requests::new()), read)?);
+    Ok(requests)
+}
+
+fn read(list: &BTreeMap<String, Quantity>) -> Result<Requests, NotAQuantity> {
+    let amount = |name: &str, text: &str| if name == "cpu" { quantity::milli(text) } else { quantity::units(text) };
+    list.iter().map(|(name, Quantity(text))| Ok((name.clone(), amount(name, text)?))).collect()
+}
+
+fn add(sum: &mut Requests, more: &Requests) {
+    for (name, amount) in more {
+        *sum.entry(name.clone()).or_default() += amount;
+    }
+}
+
+fn raise(to: &mut Requests, at_least: &Requests) {
+    for (name, amount) in at_least {
+        let entry = to.entry(name.clone()).or_default();
+        *entry = (*entry).max(*amount);
+    }
+}
+
+/// Tolerations of a pod.
+pub fn tolerations(pod: &PodSpec) -> Vec<Toleration> {
+    let toleration = |t: &k8s_openapi::api::core::v1::Toleration| Toleration {
+        key: t.key.clone().unwrap_or_default(),
+        exists: t.operator.as_deref() == Some("Exists"),
+        value: t.value.clone().unwrap_or_default(),
+        effect: t.effect.clone().unwrap_or_default(),
+    };
+    pod.tolerations.iter().flatten().map(toleration).collect()
+}
+
+/// Required node affinity: terms or-ed, requirements and-ed. A term without requirements matches nothing and is left out,
+/// as in Kubernetes; when only such terms are there, one impossible term remains.
+pub fn node_affinity(pod: &PodSpec) -> Vec<Vec<NodeRequirement>> {
+    let Some(selector) = pod.affinity.as_ref().and_then(|a| a.node_affinity.as_ref())
+        .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
+    else {
+        return Vec::new();
+    };
+    let terms: Vec<Vec<NodeRequirement>> = selector.node_selector_terms.iter()
+        .map(|term| {
+            let labels = term.match_expressions.iter().flatten();
+            let fields = term.match_fields.iter().flatten();
+            labels.chain(fields).filter_map(requirement).collect()
+        })
+        .filter(|term: &Vec<NodeRequirement>| !term.is_empty())
+        .collect();
+    if terms.is_empty() {
+        return vec![vec![NodeRequirement { key: String::new(), operator: Operator::In, values: Vec::new() }]];
+    }
+    terms
+}
+
+fn requirement(requirement: &NodeSelectorRequirement) -> Option<NodeRequirement> {
+    let operator = match requirement.operator.as_str() {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        "Gt" => Operator::Gt,
+        "Lt" => Operator::Lt,
+        _ => return None,
+    };
+    Some(NodeRequirement { key: requirement.key.clone(), operator, values: requirement.values.clone().unwrap_or_default() })
+}
+
+/// Whether the pod names the node it must run on.
+pub fn bound_to_node(pod: &PodSpec) -> bool {
+    const HOSTNAME: &str = "kubernetes.io/hostname";
+    let names_node = |r: &NodeRequirement| r.operator == Operator::In && (r.key == HOSTNAME || r.key == "metadata.name");
+    let affinity = node_affinity(pod);
+    pod.node_name.as_deref().is_some_and(|name| !name.is_empty())
+        || pod.node_selector.as_ref().is_some_and(|selector| selector.contains_key(HOSTNAME))
+        || (!affinity.is_empty() && affinity.iter().all(|term| term.iter().any(names_node)))
+}
+
+/// What a volume of a pod is to a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumeKind {
+    /// Made anew with each pod.
+    Scratch,
+    /// A directory of the node.
+    HostPath,
+    /// Data that outlives the pod.
+    Persistent,
+}
+
+/// Which kind of volume it is. What is not known to be scratch is data.
+pub fn volume_kind(volume: &Volume) -> VolumeKind {
+    let scratch = volume.empty_dir.is_some() || volume.config_map.is_some() || volume.secret.is_some()
+        || volume.downward_api.is_some() || volume.projected.is_some() || volume.ephemeral.is_some()
+        || volume.csi.is_some() || volume.image.is_some() || volume.git_repo.is_some();
+    if volume.host_path.is_some() {
+        VolumeKind::HostPath
+    } else if scratch {
+        VolumeKind::Scratch
+    } else if *volume == (Volume { name: volume.name.clone(), ..Volume::default() }) {
+        // A volume without a source is an emptyDir.
+        VolumeKind::Scratch
+    } else {
+        VolumeKind::Persistent
+    }
+}
+
+/// Images of a pod.
+pub fn images(pod: &PodSpec) -> impl Iterator<Item = &str> {
+    pod.init_containers.iter().flatten().chain(&pod.containers).filter_map(|container| container.image.as_deref())
+}

@@ -1,0 +1,193 @@
+//! The built-in workloads: whose pods they make, how many, and how many more during an update.
+
+use std::collections::BTreeSet;
+
+use drover_api::scheduling::{Demand, PodGroup};
+use k8s_openapi::api::core::v1::{PodSpec, Volume};
+use serde_json::Value;
+
+use super::pod::{self, VolumeKind};
+use super::quantity::NotAQuantity;
+
+/// A manifest whose pods cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DemandError {
+    /// The pod template is not one.
+    #[error("{workload}: its pod template cannot be read: {reason}")]
+    Template {
+        /// `Kind/name`.
+        workload: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A request is no quantity.
+    #[error("{workload}: {source}")]
+    Quantity {
+        /// `Kind/name`.
+        workload: String,
+        /// Which.
+        source: NotAQuantity,
+    },
+}
+
+/// A manifest that makes pods.
+pub struct Workload<'a> {
+    object: &'a Value,
+    /// `Kind/name`.
+    pub name: String,
+    kind: &'a str,
+    /// Its pods.
+    pub pod: PodSpec,
+}
+
+impl<'a> Workload<'a> {
+    /// The workload that `object` is, if it is one.
+    pub fn of(object: &'a Value) -> Result<Option<Self>, DemandError> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let kind = text("/kind");
+        let path = match (text("/apiVersion"), kind) {
+            ("apps/v1", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet")
+            | ("batch/v1", "Job")
+            | ("v1", "ReplicationController") => "/spec/template/spec",
+            ("batch/v1", "CronJob") => "/spec/jobTemplate/spec/template/spec",
+            ("v1", "Pod") => "/spec",
+            _ => return Ok(None),
+        };
+        let name = format!("{kind}/{}", text("/metadata/name"));
+        let mut spec = object.pointer(path).cloned().unwrap_or(Value::Null);
+        quantities_as_text(&mut spec);
+        let pod = serde_json::from_value(spec)
+            .map_err(|error| DemandError::Template { workload: name.clone(), reason: error.to_string() })?;
+        Ok(Some(Self { object, name, kind, pod }))
+    }
+
+    /// Its pods as the ledger counts them.
+    pub fn pods(&self) -> Result<PodGroup, DemandError> {
+        let requests = pod::requests(&self.pod).map_err(|source| DemandError::Quantity { workload: self.name.clone(), source })?;
+        let replicas = self.replicas();
+        Ok(PodGroup {
+            workload: self.name.clone(),
+            replicas,
+            surge: self.surge(replicas),
+            per_node: self.kind == "DaemonSet",
+            requests,
+            tolerations: self.tolerations(),
+            node_selector: self.pod.node_selector.clone().unwrap_or_default(),
+            node_affinity: pod::node_affinity(&self.pod),
+        })
+    }
+
+    /// Counts its volumes, each claim once.
+    pub fn count_volumes(&self, demand: &mut Demand, claims: &mut BTreeSet<String>) {
+        for template in self.array("/spec/volumeClaimTemplates") {
+            let name = template.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            demand.volumes += self.replicas().max(1);
+            demand.immovable.push(format!("volume: {} keeps data in its volumes {name}", self.name));
+        }
+        for volume in self.pod.volumes.iter().flatten() {
+            match pod::volume_kind(volume) {
+                VolumeKind::Scratch => {}
+                VolumeKind::HostPath => {
+                    demand.immovable.push(format!("host_path: {} uses a directory of its node (volume {})", self.name, volume.name));
+                }
+                VolumeKind::Persistent => self.persistent(volume, demand, claims),
+            }
+        }
+    }
+
+    fn persistent(&self, volume: &Volume, demand: &mut Demand, claims: &mut BTreeSet<String>) {
+        let claim = volume.persistent_volume_claim.as_ref().map(|source| source.claim_name.clone());
+        let key = claim.clone().unwrap_or_else(|| format!("{}/{}", self.name, volume.name));
+        if claims.insert(key) {
+            demand.volumes += 1;
+        }
+        let what = claim.map_or_else(|| format!("volume {}", volume.name), |claim| format!("volume claim {claim}"));
+        demand.immovable.push(format!("volume: {} keeps data in the {what}", self.name));
+    }
+
+    /// Says what else ties it to a place.
+    pub fn say_what_binds_it(&self, demand: &mut Demand) {
+        if self.kind == "DaemonSet" {
+            demand.immovable.push(format!("daemon_set: {} belongs to every node of its member", self.name));
+        }
+        if pod::bound_to_node(&self.pod) {
+            demand.immovable.push(format!("node_bound: the pods of {} name their node", self.name));
+        }
+    }
+
+    /// The DaemonSet controller adds these to its pods.
+    fn tolerations(&self) -> Vec<drover_api::scheduling::Toleration> {
+        let mut tolerations = pod::tolerations(&self.pod);
+        if self.kind == "DaemonSet" {
+            for key in ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"] {
+                tolerations.push(drover_api::scheduling::Toleration {
+                    key: format!("node.kubernetes.io/{key}"),
+                    exists: true,
+                    ..Default::default()
+                });
+            }
+        }
+        tolerations
+    }
+
+    fn replicas(&self) -> u32 {
+        match self.kind {
+            "Pod" => 1,
+            "DaemonSet" => 0,
+            "Job" => self.parallel("/spec"),
+            "CronJob" => self.parallel("/spec/jobTemplate/spec"),
+            _ => self.number("/spec/replicas").unwrap_or(1),
+        }
+    }
+
+    /// Pods of a job at once: no more than it wants to complete.
+    fn parallel(&self, spec: &str) -> u32 {
+        let parallelism = self.number(&format!("{spec}/parallelism")).unwrap_or(1);
+        self.number(&format!("{spec}/completions")).map_or(parallelism, |completions| parallelism.min(completions))
+    }
+
+    /// `maxSurge` of a Deployment; percentages are rounded up; the default is 25 %.
+    fn surge(&self, replicas: u32) -> u32 {
+        let strategy = self.object.pointer("/spec/strategy/type").and_then(Value::as_str);
+        if self.kind != "Deployment" || strategy == Some("Recreate") {
+            return 0;
+        }
+        match self.object.pointer("/spec/strategy/rollingUpdate/maxSurge") {
+            Some(Value::Number(count)) => count.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            Some(Value::String(text)) => {
+                let share = text.strip_suffix('%').and_then(|percent| percent.parse::<u32>().ok());
+                share.map_or_else(|| text.parse().unwrap_or(0), |percent| (replicas * percent).div_ceil(100))
+            }
+            _ => (replicas * 25).div_ceil(100),
+        }
+    }
+
+    fn number(&self, pointer: &str) -> Option<u32> {
+        self.object.pointer(pointer).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok())
+    }
+
+    fn array(&self, pointer: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+        self.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+    }
+}
+
+/// `cpu: 1` is fine in a manifest, but the typed reader takes texts only.
+fn quantities_as_text(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                match value {
+                    Value::Object(list) if matches!(key.as_str(), "requests" | "limits" | "overhead") => {
+                        for amount in list.values_mut().filter(|amount| amount.is_number()) {
+                            *amount = Value::String(amount.to_string());
+                        }
+                    }
+                    Value::Number(number) if matches!(key.as_str(), "sizeLimit" | "divisor") => *value = Value::String(number.to_string()),
+                    _ => quantities_as_text(value),
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(quantities_as_text),
+        _ => {}
+    }
+}

@@ -1,0 +1,150 @@
+//! Helm as a process: no network, no cluster, a folder of its own, a time limit, and its words without secrets.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+
+use super::{Archive, Profile, RenderError, Renderer, Source};
+
+/// The most bytes that a chart may render to.
+const MAX_OUTPUT: u64 = 32 << 20;
+
+/// The helm binary.
+#[derive(Debug, Clone)]
+pub struct Helm {
+    binary: PathBuf,
+    limit: Duration,
+}
+
+impl Helm {
+    /// `binary` is a path or a name on PATH.
+    pub fn new(binary: impl Into<PathBuf>, limit: Duration) -> Self {
+        Self { binary: binary.into(), limit }
+    }
+
+    fn command(&self, home: &Path) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.env_clear().current_dir(home).kill_on_drop(true)
+            .stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(path) = std::env::var_os("PATH") {
+            command.env("PATH", path);
+        }
+        // No repositories, plugins or kubeconfig of whoever runs Drover.
+        for (name, folder) in [("HOME", ""), ("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")] {
+            command.env(name, home.join(folder));
+        }
+        command.env("HELM_PLUGINS", home.join("plugins")).env("KUBECONFIG", home.join("none"));
+        command
+    }
+}
+
+#[async_trait]
+impl Renderer for Helm {
+    async fn chart(&self, source: &Source, chart: &Archive, profile: &Profile) -> Result<String, RenderError> {
+        let unavailable = |reason: String| RenderError::Unavailable { app: source.app.clone(), reason };
+        let home = tempfile::tempdir().map_err(|error| unavailable(format!("no folder for helm: {error}")))?;
+        let folder = lay_out(home.path(), chart, profile).map_err(|error| unavailable(format!("no room for helm: {error}")))?;
+
+        let mut command = self.command(home.path());
+        command.args(["template", &source.release]).arg(&folder).args(["--include-crds", "--skip-tests", "--namespace", &source.namespace]);
+        if profile.values.is_some() {
+            command.arg("--values").arg(home.path().join("profile-values.yaml"));
+        }
+        for (key, value) in &source.overrides {
+            command.arg(format!("--set={key}={value}"));
+        }
+        let mut child = command.spawn()
+            .map_err(|error| unavailable(format!("helm ({}) cannot be started: {error}", self.binary.display())))?;
+
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let work = async {
+            let (out, words) = tokio::try_join!(drain(stdout), drain(stderr))?;
+            Ok::<_, std::io::Error>((child.wait().await?, out, words))
+        };
+        let (status, out, words) = tokio::time::timeout(self.limit, work).await
+            .map_err(|_| unavailable(format!("helm did not end within {} s", self.limit.as_secs())))?
+            .map_err(|error| unavailable(format!("helm: {error}")))?;
+        if !status.success() {
+            return Err(RenderError::Helm { app: source.app.clone(), words: harmless(&words, &folder, source, profile) });
+        }
+        if out.len() as u64 >= MAX_OUTPUT {
+            return Err(unavailable(format!("the chart renders to more than {} MiB", MAX_OUTPUT >> 20)));
+        }
+        Ok(out)
+    }
+}
+
+/// Chart and values on disk; the chart's own folder.
+fn lay_out(home: &Path, chart: &Archive, profile: &Profile) -> std::io::Result<PathBuf> {
+    let root = home.join("chart");
+    chart.unpack(&root)?;
+    let folder = root.join(chart.chart_root().unwrap_or_default());
+    for (path, content) in &profile.files {
+        let target = folder.join(path);
+        if let Some(parent) = target.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(target, content)?;
+    }
+    if let Some(values) = &profile.values {
+        std::fs::write(home.join("profile-values.yaml"), values)?;
+    }
+    Ok(folder)
+}
+
+async fn drain(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        pipe.take(MAX_OUTPUT).read_to_end(&mut bytes).await?;
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Helm's words, without our paths, without values that look like secrets, and not too many.
+fn harmless(words: &str, folder: &Path, source: &Source, profile: &Profile) -> String {
+    let mut text = words.trim().trim_start_matches("Error: ").replace(&format!("{}/", folder.display()), "");
+    for value in secrets(source, profile) {
+        text = text.replace(&value, "…");
+    }
+    const MOST: usize = 2000;
+    if let Some((cut, _)) = text.char_indices().nth(MOST) {
+        text.truncate(cut);
+        text.push('…');
+    }
+    text
+}
+
+/// Values whose key says that they are secret.
+fn secrets(source: &Source, profile: &Profile) -> Vec<String> {
+    let telling = |key: &str| {
+        let key = key.to_ascii_lowercase();
+        ["password", "passwd", "secret", "token", "credential", "apikey", "api_key", "privatekey", "private_key"].iter().any(|word| key.contains(word))
+    };
+    fn collect(value: &Value, secret: bool, telling: &dyn Fn(&str) -> bool, found: &mut Vec<String>) {
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| collect(value, secret || telling(key), telling, found)),
+            Value::Array(list) => list.iter().for_each(|value| collect(value, secret, telling, found)),
+            Value::String(text) if secret => found.push(text.clone()),
+            Value::Number(number) if secret => found.push(number.to_string()),
+            _ => {}
+        }
+    }
+    let mut found: Vec<String> = source.overrides.iter().filter(|(key, _)| telling(key)).map(|(_, value)| value.clone()).collect();
+    if let Some(values) = profile.values.as_deref().and_then(|text| serde_yaml::from_str::<Value>(text).ok()) {
+        collect(&values, false, &telling, &mut found);
+    }
+    // Replacing very short texts would garble the message and hides nothing.
+    found.retain(|value| value.len() >= 3);
+    found
+}
+
+/// Whether an object belongs to an installation. Hooks of deletion, upgrade, rollback and tests do not: nobody here runs hooks.
+pub fn runs_at_install(object: &Value) -> bool {
+    let hooks = object.pointer("/metadata/annotations").and_then(|annotations| annotations.get("helm.sh/hook")).and_then(Value::as_str);
+    hooks.is_none_or(|hooks| hooks.split(',').any(|hook| matches!(hook.trim(), "pre-install" | "post-install" | "crd-install")))
+}

@@ -1,0 +1,65 @@
+//! EMCO's app profile: an archive of `manifest.yaml`, override values and, if named there, files put into the chart.
+
+use serde::Deserialize;
+
+use super::archive::{Archive, clean};
+
+/// What a profile adds to a chart.
+#[derive(Debug, Clone, Default)]
+pub struct Profile {
+    /// Override values (YAML text).
+    pub values: Option<String>,
+    /// Files copied into the chart: path there, content.
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    #[serde(rename = "type")]
+    kind: ManifestType,
+}
+
+#[derive(Deserialize)]
+struct ManifestType {
+    #[serde(default)]
+    values: String,
+    #[serde(default)]
+    configresource: Vec<ConfigResource>,
+}
+
+#[derive(Deserialize)]
+struct ConfigResource {
+    filepath: String,
+    chartpath: String,
+}
+
+impl Profile {
+    /// Reads a profile's archive.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        let archive = Archive::read(bytes).map_err(|error| format!("the profile: {error}"))?;
+        let (path, text) = archive.files()
+            .filter(|(path, _)| path.rsplit('/').next() == Some("manifest.yaml"))
+            .min_by_key(|(path, _)| path.matches('/').count())
+            .ok_or("the profile holds no manifest.yaml")?;
+        let folder = path.strip_suffix("manifest.yaml").unwrap_or_default();
+        let manifest: Manifest = serde_yaml::from_slice(text).map_err(|error| format!("the profile's manifest.yaml: {error}"))?;
+        let file = |name: &str| {
+            archive.file(&format!("{folder}{name}")).ok_or_else(|| format!("the profile's manifest.yaml names {name}, which is not there"))
+        };
+
+        let values = match manifest.kind.values.as_str() {
+            "" => None,
+            name => {
+                let text = std::str::from_utf8(file(name)?).map_err(|_| format!("{name} is not UTF-8 text"))?;
+                serde_yaml::from_str::<serde_yaml::Value>(text).map_err(|error| format!("{name}: {error}"))?;
+                Some(text.to_owned())
+            }
+        };
+        let mut files = Vec::new();
+        for resource in manifest.kind.configresource {
+            let target = clean(&resource.chartpath).ok_or_else(|| format!("the path {:?} leaves the chart", resource.chartpath))?;
+            files.push((target, file(&resource.filepath)?.to_vec()));
+        }
+        Ok(Self { values, files })
+    }
+}

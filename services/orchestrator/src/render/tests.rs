@@ -1,0 +1,176 @@
+use std::time::Duration;
+
+use flate2::{Compression, write::GzEncoder};
+use serde_json::json;
+
+use super::*;
+
+/// A tar.gz of these files.
+pub(crate) fn tar_gz(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (path, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        // Past the crate's own checks: an attacker does not use them.
+        header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_cksum();
+        tar.append(&header, content.as_bytes()).unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap()
+}
+
+struct NoHelm;
+
+#[async_trait]
+impl Renderer for NoHelm {
+    async fn chart(&self, source: &Source, _: &Archive, _: &Profile) -> Result<String, RenderError> {
+        Err(RenderError::Unavailable { app: source.app.clone(), reason: "no helm here".into() })
+    }
+}
+
+fn source(file: Vec<u8>) -> Source {
+    Source { app: "web".into(), file, release: "r1".into(), namespace: "default".into(), ..Source::default() }
+}
+
+const CONFIG_MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {a: b}\n";
+const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: two}\n";
+
+#[tokio::test]
+async fn text_and_archive_of_the_same_manifests_are_the_same_bundle() {
+    let text = render(&NoHelm, &source(format!("---\n{CONFIG_MAP}---\n{SERVICE}---\n").into_bytes())).await.unwrap();
+    let archive = tar_gz(&[("a/z.yaml", SERVICE), ("./b.yml", CONFIG_MAP), ("README.md", "not a manifest")]);
+    let archived = render(&NoHelm, &source(archive)).await.unwrap();
+    assert_eq!(text, archived);
+    assert_eq!(text.objects.len(), 2);
+    assert!(text.digest.starts_with("sha256:") && text.digest.len() == 71);
+
+    let other = render(&NoHelm, &source(CONFIG_MAP.replace("a: b", "a: c").into_bytes())).await.unwrap();
+    assert_ne!(text.digest, other.digest);
+}
+
+#[tokio::test]
+async fn lists_are_flattened() {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}},
+    ]});
+    assert_eq!(render(&NoHelm, &source(list.to_string().into_bytes())).await.unwrap().objects.len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_no_manifest_is_named() {
+    let cases = [
+        ("just text", "has no kind"),
+        ("kind: ConfigMap\nmetadata: {name: a}", "the ConfigMap has no apiVersion"),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {}", "the ConfigMap has no metadata.name"),
+        ("a: [", "document 1"),
+        ("", "renders to no objects"),
+    ];
+    for (text, expected) in cases {
+        let error = render(&NoHelm, &source(text.into())).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{text:?}: {error}");
+    }
+    let twice = render(&NoHelm, &source(format!("{SERVICE}---\n{SERVICE}").into_bytes())).await.unwrap_err().to_string();
+    assert!(twice.contains("twice"), "{twice}");
+    assert!(check_upload(&[0xff, 0xfe, 0x00]).unwrap_err().starts_with("Error in file format"));
+}
+
+#[test]
+fn archives_that_climb_link_or_explode_are_refused() {
+    for path in ["../evil.yaml", "/etc/passwd", "a/../../b.yaml"] {
+        assert!(matches!(Archive::read(&tar_gz(&[(path, "x")])), Err(ArchiveError::Path(_))), "{path}");
+    }
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Symlink);
+    header.set_size(0);
+    tar.append_link(&mut header, "link", "/etc/passwd").unwrap();
+    assert!(matches!(Archive::read(&tar.into_inner().unwrap().finish().unwrap()), Err(ArchiveError::Kind(_))));
+
+    let zeros = "0".repeat(65 << 20);
+    let bomb = tar_gz(&[("bomb", &zeros)]);
+    assert!(bomb.len() < 1 << 20);
+    assert!(matches!(Archive::read(&bomb), Err(ArchiveError::TooLarge)));
+    assert!(Archive::read(&tar_gz(&[("a", "x")])[..20]).is_err(), "cut off");
+}
+
+#[test]
+fn a_profile_says_which_values_and_files() {
+    let profile = Profile::read(&tar_gz(&[
+        ("p/manifest.yaml", "version: v1\ntype:\n  values: override_values.yaml\n  configresource:\n  - {filepath: extra.yaml, chartpath: templates/extra.yaml}\n"),
+        ("p/override_values.yaml", "replicas: 3\n"),
+        ("p/extra.yaml", "x"),
+    ])).unwrap();
+    assert_eq!(profile.values.as_deref(), Some("replicas: 3\n"));
+    assert_eq!(profile.files, [("templates/extra.yaml".to_owned(), b"x".to_vec())]);
+
+    assert!(Profile::read(&tar_gz(&[("manifest.yaml", "version: v1\ntype: {values: gone.yaml}")])).unwrap_err().contains("gone.yaml"));
+    let climbing = "version: v1\ntype: {configresource: [{filepath: manifest.yaml, chartpath: ../../x}]}";
+    assert!(Profile::read(&tar_gz(&[("manifest.yaml", climbing)])).unwrap_err().contains("leaves the chart"));
+}
+
+#[test]
+fn hooks_of_an_installation_stay_others_go() {
+    let hook = |hook: &str| json!({"metadata": {"annotations": {"helm.sh/hook": hook}}});
+    assert!(helm::runs_at_install(&json!({"metadata": {}})));
+    assert!(helm::runs_at_install(&hook("post-install,post-upgrade")));
+    assert!(!helm::runs_at_install(&hook("pre-delete")));
+    assert!(!helm::runs_at_install(&hook("test")));
+}
+
+/// The real helm, where it is: `DROVER_HELM`, else on PATH. Without it the test says so and proves nothing.
+fn helm() -> Option<Helm> {
+    let path = std::env::var_os("DROVER_HELM").or_else(|| {
+        let on_path = std::env::split_paths(&std::env::var_os("PATH")?).any(|folder| folder.join("helm").is_file());
+        on_path.then(|| "helm".into())
+    });
+    if path.is_none() {
+        eprintln!("skipped: no helm (set DROVER_HELM)");
+    }
+    path.map(|path| Helm::new(path, Duration::from_secs(30)))
+}
+
+fn chart(template: &str) -> Vec<u8> {
+    tar_gz(&[
+        ("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 0.1.0\n"),
+        ("web/values.yaml", "replicas: 1\nimage: {tag: a}\n"),
+        ("web/crds/crd.yaml", "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: xs.example.io}\n"),
+        ("web/templates/config.yaml", template),
+    ])
+}
+
+const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-config\ndata:\n  replicas: {{ .Values.replicas | quote }}\n  tag: {{ .Values.image.tag }}\n  ns: {{ .Release.Namespace }}\n";
+
+#[tokio::test]
+async fn a_chart_gets_profile_then_override_values() {
+    let Some(helm) = helm() else { return };
+    let profile = tar_gz(&[("manifest.yaml", "version: v1\ntype: {values: v.yaml}"), ("v.yaml", "replicas: 3\nimage: {tag: b}")]);
+    let source = Source { profile: Some(profile), overrides: vec![("image.tag".into(), "c".into())], ..source(chart(TEMPLATE)) };
+    let rendered = render(&helm, &source).await.unwrap();
+    let config = rendered.objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
+    assert_eq!(config["metadata"]["name"], "r1-config");
+    assert_eq!(config["data"], json!({"replicas": "3", "tag": "c", "ns": "default"}));
+    assert!(rendered.objects.iter().any(|object| object["kind"] == "CustomResourceDefinition"));
+}
+
+#[tokio::test]
+async fn a_chart_that_does_not_render_says_helms_words_without_secrets() {
+    let Some(helm) = helm() else { return };
+    let template = "{{ fail (printf \"no good: %s\" .Values.db.password) }}";
+    let source = Source { overrides: vec![("db.password".into(), "hunter22".into())], ..source(chart(template)) };
+    let error = render(&helm, &source).await.unwrap_err().to_string();
+    assert!(error.contains("no good"), "{error}");
+    assert!(!error.contains("hunter22") && !error.contains("/tmp"), "{error}");
+}
+
+#[tokio::test]
+async fn helm_that_does_not_end_is_given_up() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("helm");
+    std::fs::write(&script, "#!/bin/sh\nsleep 600\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let error = render(&Helm::new(script, Duration::from_millis(50)), &source(chart(TEMPLATE))).await.unwrap_err();
+    assert!(matches!(&error, RenderError::Unavailable { reason, .. } if reason.contains("did not end")), "{error}");
+}
