@@ -163,13 +163,15 @@ impl<T, F: Into<StoreError>> ResultExt<T> for Result<T, F> {
 /// Runs a whole transaction again (at most `attempts` times) while it loses against concurrent ones.
 ///
 /// `contended` says whether the error is one; for a plain [`StoreError`] pass [`StoreError::is_contended`].
-pub async fn retry_contended<T, E, F>(
+pub async fn retry_contended<T, E, F, Fut>(
     attempts: usize,
     contended: impl Fn(&E) -> bool,
     mut transaction: F,
 ) -> Result<T, E>
 where
-    F: AsyncFnMut() -> Result<T, E>,
+    // Not `AsyncFnMut`: futures of those cannot be shown to be `Send`, which handlers need.
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, E>>,
 {
     for _ in 1..attempts {
         match transaction().await {

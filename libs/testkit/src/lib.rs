@@ -1,1 +1,14 @@
-//! drover-testkit
+//! What Drover's tests stand on: a database per test, waiting on conditions, networks that can be cut, servers on port 0.
+//!
+//! For tests only; nothing that ships depends on it. Nothing here sleeps a fixed time, and nothing it starts survives the test
+//! process.
+
+mod chaos;
+mod eventually;
+mod http;
+mod postgres;
+
+pub use chaos::ChaosProxy;
+pub use eventually::eventually;
+pub use http::HttpServer;
+pub use postgres::{TestDb, test_db};

@@ -1,0 +1,378 @@
+//! A Postgres server of one's own: `drover up` keeps its state in it, each test process has a throw-away one.
+//!
+//! Not a way to run Postgres in production (there `DATABASE_URL` names one). The programs are found on the machine. The
+//! server listens on a random loopback port only, without a unix socket, and asks everybody for a random password.
+//!
+//! ```text
+//! DIR/            0711 root or us      DIR/lock       held by the process that uses DIR
+//! DIR/password    0600                 DIR/log        what the server says
+//! DIR/data/       0700 the server's user (Postgres refuses to run as root, so root lends it another user)
+//! ```
+//!
+//! Invariant: the server never outlives the process that started it, not even a SIGKILL of that process (see `supervisor`),
+//! and one directory is used by one process at a time.
+
+mod programs;
+mod supervisor;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use secrecy::{ExposeSecret, SecretString};
+use sqlx::{Connection, PgConnection};
+
+use programs::Programs;
+use supervisor::Supervisor;
+
+/// The superuser of a private server; services get roles of their own below it.
+const USER: &str = "drover";
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why there is no private server.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivatePostgresError {
+    /// Neither on PATH nor under /usr/lib/postgresql.
+    #[error(
+        "no Postgres found on this machine: install it (Debian: apt install postgresql) or set DATABASE_URL"
+    )]
+    NotInstalled,
+    /// Root may not run Postgres and there is nobody to lend it to.
+    #[error(
+        "Postgres refuses to run as root, and this machine has neither a user `postgres` nor a user `nobody`"
+    )]
+    NoUser,
+    /// The directory is locked.
+    #[error("{0} is in use by another drover; stop it first or choose another --data directory")]
+    InUse(PathBuf),
+    /// Made by another major version.
+    #[error(
+        "{path} was made by Postgres {found}, the one installed is {installed}: use that version, or another --data directory"
+    )]
+    OtherVersion {
+        /// The data directory.
+        path: PathBuf,
+        /// The version that made it.
+        found: String,
+        /// The version on this machine.
+        installed: String,
+    },
+    /// initdb failed.
+    #[error("initdb failed: {0}")]
+    Init(String),
+    /// The server ended or never answered.
+    #[error("Postgres did not start; the end of {log}:\n{tail}")]
+    Start {
+        /// Where the whole log is.
+        log: PathBuf,
+        /// Its last lines.
+        tail: String,
+    },
+    /// A file or process operation failed.
+    #[error("{doing}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+type Result<T> = std::result::Result<T, PrivatePostgresError>;
+
+fn io<T>(doing: impl std::fmt::Display, result: std::io::Result<T>) -> Result<T> {
+    result.map_err(|source| PrivatePostgresError::Io {
+        doing: format!("cannot {doing}"),
+        source,
+    })
+}
+
+/// How much a server has to endure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// fsync on, data survives restarts of process and machine.
+    Durable,
+    /// fsync off, and the whole directory is removed when the server stops: for tests.
+    ThrowAway,
+}
+
+/// A running private server. Dropping it stops the server in the background; [`PrivatePostgres::stop`] waits for the end.
+#[derive(Debug)]
+pub struct PrivatePostgres {
+    supervisor: Supervisor,
+    port: u16,
+    password: SecretString,
+    _lock: File,
+}
+
+impl PrivatePostgres {
+    /// Starts the server of `directory`, making it first where there is none.
+    pub async fn start(directory: &Path, durability: Durability) -> Result<Self> {
+        let directory = directory.to_owned();
+        let launch = move || Self::launch(&directory, durability);
+        let running = io(
+            "start Postgres",
+            tokio::task::spawn_blocking(launch)
+                .await
+                .map_err(std::io::Error::other),
+        )??;
+        running.wait_until_ready().await
+    }
+
+    /// `postgres://…` of `database` on this server (`postgres` always exists).
+    pub fn url(&self, database: &str) -> SecretString {
+        SecretString::from(format!(
+            "postgres://{USER}:{}@127.0.0.1:{}/{database}",
+            self.password.expose_secret(),
+            self.port
+        ))
+    }
+
+    /// The loopback port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether the server has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.supervisor.has_ended()
+    }
+
+    /// Disconnects everybody, writes everything down and waits for the end.
+    pub async fn stop(self) {
+        let _ = tokio::task::spawn_blocking(move || self.supervisor.stop()).await;
+    }
+
+    /// Makes the cluster of `directory` without starting it, for copies to be started from.
+    pub async fn prepare(directory: &Path, durability: Durability) -> Result<()> {
+        let directory = directory.to_owned();
+        let prepare = move || {
+            let programs = Programs::find()?;
+            let home = Home::open(&directory, &programs)?;
+            let _lock = home.lock()?;
+            home.initialise(&programs, durability).map(drop)
+        };
+        io(
+            "run initdb",
+            tokio::task::spawn_blocking(prepare)
+                .await
+                .map_err(std::io::Error::other),
+        )?
+    }
+
+    fn launch(directory: &Path, durability: Durability) -> Result<Self> {
+        let programs = Programs::find()?;
+        let home = Home::open(directory, &programs)?;
+        let lock = home.lock()?;
+        supervisor::end_orphan(&home.data())?;
+        let password = home.initialise(&programs, durability)?;
+        // Bound and released again: between the two another process may take it, then the server says so and we fail loudly.
+        let port = io(
+            "find a free port",
+            TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()),
+        )?
+        .port();
+        let supervisor = Supervisor::start(&programs, &home, port, durability)?;
+        Ok(Self {
+            supervisor,
+            port,
+            password,
+            _lock: lock,
+        })
+    }
+
+    async fn wait_until_ready(mut self) -> Result<Self> {
+        let give_up = Instant::now() + START_PATIENCE;
+        let url = self.url("postgres");
+        loop {
+            if let Ok(connection) = PgConnection::connect(url.expose_secret()).await {
+                let _ = connection.close().await;
+                return Ok(self);
+            }
+            if self.has_ended() || Instant::now() > give_up {
+                return Err(self.supervisor.start_failure());
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+    }
+}
+
+/// The directory and its files.
+struct Home {
+    path: PathBuf,
+}
+
+impl Home {
+    fn open(directory: &Path, programs: &Programs) -> Result<Self> {
+        io(
+            format!("create {}", directory.display()),
+            fs::create_dir_all(directory),
+        )?;
+        let path = io(
+            format!("open {}", directory.display()),
+            directory.canonicalize(),
+        )?;
+        if programs.lent_user.is_none() {
+            return Ok(Self { path });
+        }
+        // The lent user must be able to walk to its data. The directory and the one above it are Drover's and may be opened for
+        // passing through; a home directory is not ours to change.
+        for ours in [Some(path.as_path()), path.parent()].into_iter().flatten() {
+            let metadata = io("read permissions", fs::metadata(ours))?;
+            if metadata.permissions().mode() & 0o001 == 0
+                && metadata.uid() == 0
+                && Some(ours) != programs.home.as_deref()
+            {
+                let mode = metadata.permissions().mode() | 0o011;
+                io(
+                    "set permissions",
+                    fs::set_permissions(ours, fs::Permissions::from_mode(mode)),
+                )?;
+            }
+        }
+        let reachable = path
+            .ancestors()
+            .all(|above| fs::metadata(above).is_ok_and(|it| it.permissions().mode() & 0o001 != 0));
+        if reachable {
+            return Ok(Self { path });
+        }
+        // Below /root nobody but root can go. The files live under /var/lib then, keyed by the directory they belong to.
+        let key = format!("{:016x}", fingerprint(&path));
+        let elsewhere = Path::new("/var/lib/drover").join(key);
+        io(
+            format!("create {}", elsewhere.display()),
+            fs::create_dir_all(&elsewhere),
+        )?;
+        let pointer = path.join("MOVED");
+        io(
+            "note where the data is",
+            fs::write(pointer, format!("{}\n", elsewhere.display())),
+        )?;
+        tracing::info!(path = %elsewhere.display(), "Postgres cannot run as root nor reach {}; its files are elsewhere", path.display());
+        Ok(Self { path: elsewhere })
+    }
+
+    fn data(&self) -> PathBuf {
+        self.path.join("data")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    /// Held until the process ends, however it ends.
+    fn lock(&self) -> Result<File> {
+        let file = io(
+            "open the lock",
+            File::options()
+                .create(true)
+                .append(true)
+                .open(self.path.join("lock")),
+        )?;
+        file.try_lock()
+            .map_err(|_| PrivatePostgresError::InUse(self.path.clone()))?;
+        Ok(file)
+    }
+
+    /// Makes the cluster where there is none. It is made aside and renamed, so that a kill in mid-way leaves no half of one.
+    fn initialise(&self, programs: &Programs, durability: Durability) -> Result<SecretString> {
+        let password_file = self.path.join("password");
+        if let Ok(found) = fs::read_to_string(self.data().join("PG_VERSION")) {
+            let found = found.trim().to_owned();
+            if found != programs.major_version {
+                return Err(PrivatePostgresError::OtherVersion {
+                    path: self.data(),
+                    found,
+                    installed: programs.major_version.clone(),
+                });
+            }
+            return Ok(SecretString::from(
+                io(
+                    "read the database password",
+                    fs::read_to_string(&password_file),
+                )?
+                .trim(),
+            ));
+        }
+        let password = SecretString::from(random_password());
+        let mut file = io(
+            "create the password file",
+            File::options()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&password_file),
+        )?;
+        io(
+            "write the password file",
+            file.write_all(password.expose_secret().as_bytes())
+                .and_then(|()| file.sync_all()),
+        )?;
+
+        let aside = self.path.join("data.new");
+        if aside.exists() {
+            io("remove a half-made cluster", fs::remove_dir_all(&aside))?;
+        }
+        io("create the data directory", fs::create_dir(&aside))?;
+        io(
+            "set permissions",
+            fs::set_permissions(&aside, fs::Permissions::from_mode(0o700)),
+        )?;
+        // initdb reads the password as the lent user, who may not read ours.
+        let for_initdb = self.path.join("password.initdb");
+        io("copy the password", fs::copy(&password_file, &for_initdb))?;
+        programs.give(&aside)?;
+        programs.give(&for_initdb)?;
+
+        let mut initdb = programs.command(&programs.initdb);
+        initdb
+            .args([
+                "--auth=scram-sha-256",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--username",
+                USER,
+                "--pwfile",
+            ])
+            .arg(&for_initdb)
+            .arg("-D")
+            .arg(&aside);
+        if durability == Durability::ThrowAway {
+            initdb.args(["--no-sync", "--wal-segsize=1"]);
+        }
+        let output = io("run initdb", initdb.output());
+        io(
+            "remove the copy of the password",
+            fs::remove_file(&for_initdb),
+        )?;
+        let output = output?;
+        if !output.status.success() {
+            return Err(PrivatePostgresError::Init(
+                String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            ));
+        }
+        io(
+            "move the cluster into place",
+            fs::rename(&aside, self.data()),
+        )?;
+        Ok(password)
+    }
+}
+
+fn random_password() -> String {
+    let bytes: [u8; 24] = rand::random();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn fingerprint(path: &Path) -> u64 {
+    use sha2::Digest;
+    let digest = sha2::Sha256::digest(path.as_os_str().as_encoded_bytes());
+    digest[..8]
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}

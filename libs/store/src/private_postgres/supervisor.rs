@@ -1,0 +1,158 @@
+//! The server process, tied to this one by a pipe.
+//!
+//! A three-line shell stands between the two. It waits for the server, and a subshell of it waits for the end of a pipe that
+//! only we hold open. When we close it, or die of whatever cause, the server is told to shut down fast and cleanly. Without
+//! it a SIGKILLed test run or `drover up` would leave a server behind.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::programs::Programs;
+use super::{Durability, Home, PrivatePostgresError, Result, io};
+
+/// `$1` is what to remove afterwards (or nothing), the rest is the server's command line.
+const SCRIPT: &str = r#"exec 3<&0; remove=$1; shift
+"$@" 3<&- </dev/null & server=$!
+(cat <&3 >/dev/null; kill -INT $server 2>/dev/null) &
+wait $server; status=$?
+[ -z "$remove" ] || rm -rf -- "$remove"
+exit $status"#;
+
+#[derive(Debug)]
+pub(super) struct Supervisor {
+    shell: Child,
+    log: PathBuf,
+}
+
+impl Supervisor {
+    pub fn start(
+        programs: &Programs,
+        home: &Home,
+        port: u16,
+        durability: Durability,
+    ) -> Result<Self> {
+        let log = io(
+            "open the server's log",
+            File::options().create(true).append(true).open(home.log()),
+        )?;
+        let errors = io("open the server's log", log.try_clone())?;
+        let remove = if durability == Durability::ThrowAway {
+            programs.give(&home.path)?;
+            home.path.clone()
+        } else {
+            PathBuf::new()
+        };
+        let mut command = programs.command(Path::new("/bin/sh"));
+        command.args(["-c", SCRIPT, "drover-postgres"]).arg(remove);
+        command
+            .arg(&programs.postgres)
+            .arg("-D")
+            .arg(home.data())
+            .args(["-p", &port.to_string()]);
+        let mut settings = vec![
+            "listen_addresses=127.0.0.1",
+            "unix_socket_directories=",
+            "max_connections=200",
+            "shared_buffers=64MB",
+            "password_encryption=scram-sha-256",
+        ];
+        if durability == Durability::ThrowAway {
+            settings.extend([
+                "fsync=off",
+                "synchronous_commit=off",
+                "full_page_writes=off",
+                "autovacuum=off",
+                "max_wal_size=128MB",
+                "min_wal_size=2MB",
+            ]);
+        }
+        for setting in settings {
+            command.args(["-c", setting]);
+        }
+        let shell = io(
+            "start Postgres",
+            command
+                .stdin(Stdio::piped())
+                .stdout(log)
+                .stderr(errors)
+                .spawn(),
+        )?;
+        Ok(Self {
+            shell,
+            log: home.log(),
+        })
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.shell.try_wait(), Ok(Some(_)))
+    }
+
+    /// Closes the pipe and waits. A fast shutdown takes a checkpoint; a server that cannot finish one is left to its fate
+    /// rather than killed, for killing it would only move the work to the next start.
+    pub fn stop(mut self) {
+        drop(self.shell.stdin.take());
+        let give_up = Instant::now() + Duration::from_secs(30);
+        while !self.has_ended() && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn start_failure(&self) -> PrivatePostgresError {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        PrivatePostgresError::Start {
+            log: self.log.clone(),
+            tail: lines[lines.len().saturating_sub(8)..].join("\n"),
+        }
+    }
+}
+
+/// Deals with the `postmaster.pid` of an earlier run. We hold the directory's lock, so whoever is meant is nobody's server
+/// any more: it is on its way out (its process was just killed), or long dead and its pid belongs to somebody else.
+pub(super) fn end_orphan(data: &Path) -> Result<()> {
+    let pid_file = data.join("postmaster.pid");
+    let Ok(text) = std::fs::read_to_string(&pid_file) else {
+        return Ok(());
+    };
+    let Some(pid) = text
+        .lines()
+        .next()
+        .and_then(|line| line.trim().parse().ok())
+        .filter(|pid| *pid > 1)
+    else {
+        return io(
+            "remove a broken postmaster.pid",
+            std::fs::remove_file(&pid_file),
+        );
+    };
+    // A server works in its data directory: that tells it from a stranger with a recycled pid.
+    let serves_here =
+        || std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|directory| directory == data);
+    let give_up = Instant::now() + Duration::from_secs(30);
+    while serves_here() {
+        match kill(Pid::from_raw(pid), Signal::SIGINT) {
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(errno) => return io("stop the server of an earlier run", Err(errno.into())),
+        }
+        if Instant::now() > give_up {
+            return io(
+                "stop the server of an earlier run",
+                Err(std::io::ErrorKind::TimedOut.into()),
+            );
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Postgres would trust a recycled pid and refuse to start.
+    match std::fs::remove_file(&pid_file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            io("remove a stale postmaster.pid", Err(error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,166 @@
+//! A database of its own for every test, on one throw-away server per test process.
+//!
+//! The server is made from a copy of a prepared cluster (initdb takes seconds, a copy a tenth of one); the server and its files
+//! go when the process ends, even by SIGKILL. `DROVER_TEST_DATABASE_URL` (a superuser's) replaces the server.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+use std::time::Duration;
+
+use drover_store::private_postgres::{Durability, PrivatePostgres, PrivatePostgresError};
+use secrecy::{ExposeSecret, SecretString};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tokio::sync::OnceCell;
+
+static SERVER: OnceCell<Server> = OnceCell::const_new();
+
+enum Server {
+    Ours(PrivatePostgres),
+    Given(SecretString),
+}
+
+impl Server {
+    fn url(&self, database: &str) -> SecretString {
+        match self {
+            Self::Ours(server) => server.url(database),
+            Self::Given(url) => {
+                let options = PgConnectOptions::from_str(url.expose_secret())
+                    .expect("DROVER_TEST_DATABASE_URL must be a Postgres URL");
+                SecretString::from(
+                    sqlx::ConnectOptions::to_url_lossy(&options.database(database)).to_string(),
+                )
+            }
+        }
+    }
+}
+
+/// An empty database; dropped with the value.
+#[derive(Debug)]
+pub struct TestDb {
+    /// Connects as a superuser; what a service gets as its database URL.
+    pub url: SecretString,
+    name: String,
+    server: SecretString,
+}
+
+/// A fresh, empty database.
+pub async fn test_db() -> TestDb {
+    let server = SERVER.get_or_init(start).await;
+    let name = format!("t_{}", uuid::Uuid::now_v7().simple());
+    let admin = server.url("postgres");
+    let mut connection = PgConnection::connect(admin.expose_secret())
+        .await
+        .expect("the test server answers");
+    sqlx::query(AssertSqlSafe(format!("create database {name}")))
+        .execute(&mut connection)
+        .await
+        .expect("a database can be created");
+    connection.close().await.expect("the test server answers");
+    TestDb {
+        url: server.url(&name),
+        name,
+        server: admin,
+    }
+}
+
+impl TestDb {
+    /// The URL with another host and port: for a [`crate::ChaosProxy`] between a service and its database.
+    pub fn url_through(&self, address: std::net::SocketAddr) -> SecretString {
+        let options =
+            PgConnectOptions::from_str(self.url.expose_secret()).expect("it was made here");
+        let options = options.host(&address.ip().to_string()).port(address.port());
+        SecretString::from(sqlx::ConnectOptions::to_url_lossy(&options).to_string())
+    }
+
+    /// Where the database's server listens.
+    pub fn address(&self) -> std::net::SocketAddr {
+        let options =
+            PgConnectOptions::from_str(self.url.expose_secret()).expect("it was made here");
+        std::net::ToSocketAddrs::to_socket_addrs(&(options.get_host(), options.get_port()))
+            .ok()
+            .and_then(|mut found| found.next())
+            .expect("the host resolves")
+    }
+}
+
+impl Drop for TestDb {
+    fn drop(&mut self) {
+        // Drop is not async and the test's runtime may be gone: a thread with a runtime of its own, joined so that the
+        // process does not end before it.
+        let (server, name) = (self.server.clone(), self.name.clone());
+        let dropper = std::thread::spawn(move || {
+            let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+            else {
+                return;
+            };
+            runtime.block_on(async {
+                if let Ok(mut connection) = PgConnection::connect(server.expose_secret()).await {
+                    let _ =
+                        sqlx::query(AssertSqlSafe(format!("drop database {name} with (force)")))
+                            .execute(&mut connection)
+                            .await;
+                }
+            });
+        });
+        let _ = dropper.join();
+    }
+}
+
+async fn start() -> Server {
+    if let Ok(url) = std::env::var("DROVER_TEST_DATABASE_URL") {
+        return Server::Given(SecretString::from(url));
+    }
+    // Not below the target directory: as root the server runs as another user, who must be able to walk there.
+    let base = std::env::temp_dir();
+    let prepared = base.join(format!(
+        "drover-test-postgres-{}",
+        nix::unistd::Uid::effective()
+    ));
+    let directory = base.join(format!(
+        "drover-test-postgres-{}",
+        uuid::Uuid::now_v7().simple()
+    ));
+    prepare(&prepared).await;
+    copy(&prepared, &directory);
+    Server::Ours(
+        PrivatePostgres::start(&directory, Durability::ThrowAway)
+            .await
+            .expect("a private Postgres starts"),
+    )
+}
+
+/// Several test processes may start at once; one of them makes the cluster, the others wait for it.
+async fn prepare(prepared: &Path) {
+    let made = crate::eventually(
+        Duration::from_secs(60),
+        async || match PrivatePostgres::prepare(prepared, Durability::ThrowAway).await {
+            Err(PrivatePostgresError::InUse(_)) => None,
+            // A leftover of another Postgres version is made anew.
+            Err(PrivatePostgresError::OtherVersion { .. }) => std::fs::remove_dir_all(prepared)
+                .err()
+                .map(|error| panic!("{error}")),
+            outcome => Some(outcome),
+        },
+    );
+    made.await.expect("a private Postgres can be made");
+}
+
+/// `cp`, because it keeps the owner and can share blocks.
+fn copy(prepared: &Path, directory: &Path) {
+    std::fs::create_dir_all(directory).expect("the temporary directory is writable");
+    let sources: Vec<PathBuf> = ["data", "password"]
+        .iter()
+        .map(|name| prepared.join(name))
+        .collect();
+    let status = Command::new("cp")
+        .args(["-a", "--reflink=auto"])
+        .args(sources)
+        .arg(directory)
+        .status()
+        .expect("cp exists");
+    assert!(status.success(), "the prepared cluster can be copied");
+}
