@@ -158,7 +158,8 @@ impl Settings {
         let telemetry = telemetry::init(service, &self.telemetry)?;
         let peer_token = token(self.peer_token, self.peer_token_file.as_deref())?
             .ok_or_else(|| anyhow::anyhow!("services need a common token: set --peer-token-file or DROVER_PEER_TOKEN"))?;
-        let database_url = self.database_url.ok_or_else(|| anyhow::anyhow!("no database: set DATABASE_URL"))?;
+        // A service without a database (the gateway) needs none; the others say so when they connect.
+        let database_url = self.database_url.unwrap_or_default();
         let api_token = token(self.api_token, self.api_token_file.as_deref())?;
         let mut common = Common::new(database_url.expose_secret(), peer_token.expose_secret(), self.peers);
         (common.service, common.telemetry, common.api_token, common.insecure) = (service, telemetry, api_token, self.insecure);

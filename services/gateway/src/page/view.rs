@@ -1,0 +1,293 @@
+//! From answers to what the templates print. Pure.
+
+use askama::Template;
+use drover_api::ledger::{ClusterCapacity, Room};
+use drover_api::operations::{Operation, OperationState};
+use drover_api::plans::{PlanDocument, PlanSubject};
+use drover_api::scheduling::{Candidate, ClaimState, MemberState};
+use serde_json::Value;
+
+/// How many operations and plans the overview shows.
+const SHOWN: usize = 12;
+
+/// The whole first page.
+#[derive(Template)]
+#[template(path = "overview.html")]
+pub struct Overview {
+    clusters: Vec<Cluster>,
+    operations: Vec<OperationRow>,
+    plans: Vec<PlanRow>,
+    problems: Vec<String>,
+}
+
+/// Its live part.
+#[derive(Template)]
+#[template(path = "live.html")]
+pub struct Live {
+    clusters: Vec<Cluster>,
+    operations: Vec<OperationRow>,
+    plans: Vec<PlanRow>,
+    problems: Vec<String>,
+}
+
+impl Live {
+    /// From the three lists; `problems` says which could not be read.
+    pub fn new(clusters: &[ClusterCapacity], operations: &[Operation], plans: &[PlanDocument], problems: Vec<String>) -> Self {
+        Self {
+            clusters: clusters.iter().map(Cluster::new).collect(),
+            operations: operations.iter().filter(|o| o.parent.is_none()).take(SHOWN).map(|o| OperationRow::new(o, operations)).collect(),
+            plans: plans.iter().take(SHOWN).map(PlanRow::new).collect(),
+            problems,
+        }
+    }
+}
+
+impl From<Live> for Overview {
+    fn from(live: Live) -> Self {
+        let Live { clusters, operations, plans, problems } = live;
+        Self { clusters, operations, plans, problems }
+    }
+}
+
+struct Cluster {
+    key: String,
+    name: String,
+    provider: String,
+    priority: u8,
+    ready: bool,
+    state: String,
+    reason: Option<String>,
+    meters: Vec<Meter>,
+    apps: Vec<App>,
+}
+
+struct Meter {
+    name: &'static str,
+    text: String,
+    requested: u32,
+    reserved: u32,
+    used: Option<u32>,
+}
+
+struct App {
+    name: String,
+    title: String,
+    link: String,
+    class: &'static str,
+}
+
+impl Cluster {
+    fn new(c: &ClusterCapacity) -> Self {
+        let apps = c.apps.iter().map(|a| {
+            let name = format!("{}/{}", a.dig.composite_app, a.app);
+            let class = match a.state {
+                ClaimState::Held => "held",
+                ClaimState::Promised => "promised",
+                ClaimState::Leaving => "leaving",
+            };
+            let cpu = a.requested.cpu;
+            let title = format!("{}: {class}, {cpu}m CPU and {} MiB requested", a.dig.project, a.requested.memory >> 20);
+            App { link: format!("/ui/explain?app={name}&project={}", a.dig.project), name, title, class }
+        });
+        Self {
+            key: c.member.0.clone(),
+            name: c.cluster.clone(),
+            provider: c.provider.clone(),
+            priority: c.priority,
+            ready: c.state == MemberState::Ready,
+            state: format!("{:?}", c.state),
+            reason: c.reason.clone(),
+            meters: vec![meter("CPU", &c.total, |a| a.cpu), meter("memory", &c.total, |a| a.memory)],
+            apps: apps.collect(),
+        }
+    }
+}
+
+fn meter(name: &'static str, room: &Room, part: impl Fn(&drover_api::scheduling::Amounts) -> i64) -> Meter {
+    let whole = part(&room.allocatable).max(1);
+    let share = |amount: i64| u32::try_from((amount * 100 / whole).clamp(0, 100)).unwrap_or(0);
+    let requested = part(&room.requested);
+    Meter {
+        name,
+        text: format!("{} %", share(requested)),
+        requested: share(requested),
+        reserved: share(requested + part(&room.reserved)),
+        used: room.used.as_ref().map(|used| share(part(used))),
+    }
+}
+
+struct OperationRow {
+    id: String,
+    kind: String,
+    subject: String,
+    state: String,
+    failed: bool,
+    message: String,
+    reasons: Vec<String>,
+    plan: Option<String>,
+    moves: Vec<MoveRow>,
+}
+
+struct MoveRow {
+    app: String,
+    from: String,
+    to: String,
+    stage: String,
+    seconds: String,
+    reason: String,
+}
+
+impl OperationRow {
+    /// An operation with the moves of its children, which a visitor does not tell from its own.
+    fn new(o: &Operation, all: &[Operation]) -> Self {
+        let children = all.iter().filter(|c| c.parent == Some(o.id));
+        let mut moves: Vec<MoveRow> = Vec::new();
+        for m in o.moves.iter().chain(children.flat_map(|c| &c.moves)) {
+            if !moves.iter().any(|seen| seen.app == m.app && seen.to == m.to) {
+                let reason = m.reason.clone().unwrap_or_default();
+                moves.push(MoveRow { app: m.app.clone(), from: m.from.clone(), to: m.to.clone(), stage: m.stage.clone(), seconds: format!("{:.1}", m.seconds), reason });
+            }
+        }
+        Self {
+            id: o.id.to_string(),
+            kind: o.kind.clone(),
+            subject: o.subject.clone(),
+            state: format!("{:?}", o.state),
+            failed: matches!(o.state, OperationState::Failed | OperationState::Refused),
+            message: o.message.clone(),
+            reasons: o.reasons.clone(),
+            plan: o.plan.map(|p| p.to_string()),
+            moves,
+        }
+    }
+}
+
+struct PlanRow {
+    id: String,
+    subject: String,
+    state: String,
+    moves: usize,
+    created: String,
+}
+
+fn subject(subject: &PlanSubject) -> String {
+    match subject {
+        PlanSubject::Newcomer(dig) => format!("room for {}/{}", dig.project, dig.name),
+        PlanSubject::Drain(member) => format!("drain {member}"),
+    }
+}
+
+impl PlanRow {
+    fn new(p: &PlanDocument) -> Self {
+        Self {
+            id: p.id.to_string(),
+            subject: subject(&p.kind),
+            state: format!("{:?}", p.state),
+            moves: p.plan.as_ref().map_or(0, |plan| plan.waves.iter().map(Vec::len).sum()),
+            created: p.created_at.clone(),
+        }
+    }
+}
+
+/// One plan: the picture, the moves, and every candidate.
+#[derive(Template)]
+#[template(path = "plan.html")]
+pub struct PlanPage {
+    subject: String,
+    state: String,
+    picture: Option<String>,
+    moves: Vec<MoveRow>,
+    tried: Vec<String>,
+    candidates: Vec<CandidateRow>,
+}
+
+struct CandidateRow {
+    app: String,
+    priority: u8,
+    scores: String,
+    taken: bool,
+    why_not: String,
+}
+
+impl PlanPage {
+    /// From a plan document.
+    pub fn new(document: &PlanDocument) -> Self {
+        let plan = document.plan.as_ref();
+        let none = document.infeasible.as_ref();
+        let moves = plan.into_iter().flat_map(|p| p.waves.iter().flatten()).map(|m| MoveRow {
+            app: format!("{}/{}", m.dig.composite_app, m.app),
+            from: m.from.to_string(),
+            to: m.to.to_string(),
+            stage: String::new(),
+            seconds: String::new(),
+            reason: m.reason.clone(),
+        });
+        let tried = plan.map_or_else(|| none.map(|n| n.members.as_slice()).unwrap_or_default(), |p| p.tried.as_slice());
+        let candidates = plan.map_or_else(|| none.map(|n| n.candidates.as_slice()).unwrap_or_default(), |p| p.candidates.as_slice());
+        Self {
+            subject: subject(&document.kind),
+            state: format!("{:?}", document.state),
+            picture: plan.map(|plan| super::draw(plan, &document.kind)),
+            moves: moves.collect(),
+            tried: tried.iter().map(|t| format!("{}: {}", t.member, t.reason)).collect(),
+            candidates: candidates.iter().map(candidate).collect(),
+        }
+    }
+}
+
+fn candidate(c: &Candidate) -> CandidateRow {
+    let score = |s: &drover_api::scheduling::Score| format!("{} {}", s.algorithm, s.value.map_or_else(|| "–".into(), |v| format!("{v:.2}")));
+    CandidateRow {
+        app: format!("{}/{} on {}", c.dig.composite_app, c.app, c.member),
+        priority: c.priority,
+        scores: c.scores.iter().map(score).collect::<Vec<_>>().join(", "),
+        taken: c.taken,
+        why_not: c.why_not.as_ref().map(|w| w.detail.clone()).unwrap_or_default(),
+    }
+}
+
+/// Why an app is where it is.
+#[derive(Template)]
+#[template(path = "explain.html")]
+pub struct Explanation {
+    app: String,
+    rows: Vec<ExplainRow>,
+}
+
+struct ExplainRow {
+    app: String,
+    member: String,
+    priority: String,
+    verdict: String,
+    reason: String,
+}
+
+impl Explanation {
+    /// From placement's answer: a row per member that was considered.
+    pub fn new(app: &str, explanation: &Value) -> Self {
+        let mut rows = Vec::new();
+        collect(explanation, &mut rows);
+        Self { app: app.to_owned(), rows }
+    }
+}
+
+fn collect(value: &Value, rows: &mut Vec<ExplainRow>) {
+    match value {
+        Value::Object(map) if map.contains_key("app") && map.contains_key("groups") => {
+            let groups = value["groups"].as_array().into_iter().flatten();
+            for c in groups.flat_map(|g| g["considered"].as_array().into_iter().flatten()) {
+                let text = |key: &str| c[key].as_str().unwrap_or_default().to_owned();
+                rows.push(ExplainRow {
+                    app: value["app"].as_str().unwrap_or_default().to_owned(),
+                    member: text("member"),
+                    priority: c["priority"].to_string(),
+                    verdict: text("verdict"),
+                    reason: text("reason"),
+                });
+            }
+        }
+        Value::Object(map) => map.values().for_each(|inner| collect(inner, rows)),
+        Value::Array(list) => list.iter().for_each(|inner| collect(inner, rows)),
+        _ => {}
+    }
+}

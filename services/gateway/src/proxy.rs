@@ -1,0 +1,106 @@
+//! Passing requests on. Bodies and event streams flow through; a service that does not answer is a problem like any other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum_reverse_proxy::{ProxyPolicy, ReverseProxy};
+use drover_service::{Common, Peer, Problem, codes};
+use http::{HeaderValue, StatusCode, header};
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use secrecy::{ExposeSecret, SecretString};
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::routes::{Upstream, upstream};
+
+/// Longer than any long poll of a service.
+const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(85);
+
+/// The services behind, cheap to clone.
+#[derive(Clone)]
+pub struct Services(Arc<Inner>);
+
+struct Inner {
+    token: SecretString,
+    each: Vec<(Upstream, ReverseProxy<HttpConnector>, Peer)>,
+}
+
+impl Services {
+    /// The services at the addresses of `common`.
+    pub fn new(common: &Common) -> Self {
+        let peers = &common.peers;
+        let client: Client<HttpConnector, Body> = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
+        let each = Upstream::ALL.map(|upstream| {
+            let base = match upstream {
+                Upstream::ClusterManager => &peers.cluster_manager,
+                Upstream::Orchestrator => &peers.orchestrator,
+                Upstream::Placement => &peers.placement,
+                Upstream::Migration => &peers.migration,
+                Upstream::ResourceSynchronizer => &peers.resource_synchronizer,
+            };
+            let policy = ProxyPolicy::new().with_upstream_timeout(UPSTREAM_TIMEOUT);
+            (upstream, ReverseProxy::new_with_client("", base.as_str(), client.clone()).with_policy(policy), common.peer(upstream.name(), base))
+        });
+        Self(Arc::new(Inner { token: common.peer_token.clone(), each: each.into() }))
+    }
+
+    /// A client of one service.
+    pub fn peer(&self, wanted: Upstream) -> Peer {
+        self.entry(wanted).2.clone()
+    }
+
+    fn entry(&self, wanted: Upstream) -> &(Upstream, ReverseProxy<HttpConnector>, Peer) {
+        self.0.each.iter().find(|(upstream, ..)| *upstream == wanted).expect("made from Upstream::ALL")
+    }
+
+    /// `/readyz` names each service.
+    pub fn watch_readiness(&self, common: &Common) {
+        for (upstream, _, peer) in &self.0.each {
+            let peer = peer.clone().attempts(1).timeout(Duration::from_secs(1));
+            common.readiness.check(upstream.name(), move || {
+                let peer = peer.clone();
+                async move { peer.get::<serde_json::Value>("/readyz").await.map(drop).map_err(|error| error.to_string()) }
+            });
+        }
+    }
+
+    async fn forward(&self, to: Upstream, mut request: Request) -> Response {
+        let (_, proxy, _) = self.entry(to);
+        let bearer = format!("Bearer {}", self.0.token.expose_secret());
+        if let Ok(mut value) = HeaderValue::from_str(&bearer) {
+            value.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
+        drover_service::telemetry::inject(request.headers_mut());
+        let Ok(response) = proxy.proxy_request(request).await;
+        // The proxy's own failures are bare texts; a service's are problems.
+        let bare = matches!(response.status(), StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT)
+            && response.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind != "application/problem+json");
+        if bare {
+            return codes::PEER_UNAVAILABLE.problem(format!("{} does not answer at the moment; try again", to.name())).into_response();
+        }
+        response
+    }
+}
+
+/// Everything below `/v2`.
+pub fn routes() -> OpenApiRouter<Services> {
+    OpenApiRouter::new().route("/v2/{*path}", axum::routing::any(pass)).route("/openapi/{service}", axum::routing::get(document))
+}
+
+async fn pass(State(services): State<Services>, request: Request) -> Response {
+    let to = upstream(request.method(), request.uri().path());
+    services.forward(to, request).await
+}
+
+/// A service's OpenAPI document: `/openapi/<service>.json`.
+async fn document(State(services): State<Services>, mut request: Request) -> Result<Response, Problem> {
+    let name = request.uri().path().trim_start_matches("/openapi/").trim_end_matches(".json").to_owned();
+    let to = Upstream::ALL.into_iter().find(|upstream| upstream.name() == name);
+    let to = to.ok_or_else(|| codes::NOT_FOUND.problem(format!("There is no service {name}")))?;
+    *request.uri_mut() = http::Uri::from_static("/openapi.json");
+    Ok(services.forward(to, request).await)
+}

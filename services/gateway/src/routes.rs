@@ -1,0 +1,75 @@
+//! Which service a path belongs to. A table; pure.
+
+use http::Method;
+
+/// A service behind the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upstream {
+    /// Providers, clusters, their controllers.
+    ClusterManager,
+    /// Projects and all that lives in them, operations.
+    Orchestrator,
+    /// Decisions and room.
+    Placement,
+    /// Migration intents, policies, plans.
+    Migration,
+    /// Nothing public but health.
+    ResourceSynchronizer,
+}
+
+impl Upstream {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::ClusterManager, Self::Orchestrator, Self::Placement, Self::Migration, Self::ResourceSynchronizer];
+
+    /// The service's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ClusterManager => "cluster-manager",
+            Self::Orchestrator => "orchestrator",
+            Self::Placement => "placement",
+            Self::Migration => "migration",
+            Self::ResourceSynchronizer => "resource-synchronizer",
+        }
+    }
+}
+
+/// The service that answers `method path`, for a path below `/v2`.
+pub fn upstream(method: &Method, path: &str) -> Upstream {
+    let segments: Vec<&str> = path.trim_matches('/').split('/').skip(1).collect();
+    match segments.as_slice() {
+        ["cluster-providers" | "clm-controllers", ..] => Upstream::ClusterManager,
+        ["decisions" | "explain" | "clusters", ..] => Upstream::Placement,
+        ["plans", _, "apply"] if method == Method::POST => Upstream::Orchestrator,
+        ["plans" | "policy-tests" | "migration-algorithms" | "migration-parameters", ..] => Upstream::Migration,
+        ["projects", _, "migration-policies", ..] => Upstream::Migration,
+        ["projects", _, "composite-apps", _, _, "deployment-intent-groups", _, "migration-intents", ..] => Upstream::Migration,
+        _ => Upstream::Orchestrator,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_has_its_service() {
+        let cases = [
+            ("GET", "/v2/cluster-providers/p/clusters/c/labels", Upstream::ClusterManager),
+            ("POST", "/v2/clm-controllers", Upstream::ClusterManager),
+            ("GET", "/v2/clusters", Upstream::Placement),
+            ("GET", "/v2/explain", Upstream::Placement),
+            ("POST", "/v2/plans", Upstream::Migration),
+            ("POST", "/v2/plans/x/apply", Upstream::Orchestrator),
+            ("GET", "/v2/plans/x", Upstream::Migration),
+            ("GET", "/v2/projects/p/migration-policies", Upstream::Migration),
+            ("POST", "/v2/projects/p/composite-apps/a/v1/deployment-intent-groups/d/migration-intents/i/app-intents", Upstream::Migration),
+            ("POST", "/v2/projects/p/composite-apps/a/v1/deployment-intent-groups/d/instantiate", Upstream::Orchestrator),
+            ("GET", "/v2/operations", Upstream::Orchestrator),
+            ("GET", "/v2/projects/migration-policies/logical-clouds", Upstream::Orchestrator),
+        ];
+        for (method, path, wanted) in cases {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            assert_eq!(upstream(&method, path), wanted, "{method} {path}");
+        }
+    }
+}
