@@ -36,4 +36,4 @@ pub use feed::{FeedBatch, FeedContact, FeedHub, FeedReader};
 pub use peer::{Peer, PeerError};
 pub use problem::{Problem, ProblemDocument};
 pub use router::router;
-pub use serve::{Running, bind, run, serve};
+pub use serve::{Running, bind, run, serve, signalled};
