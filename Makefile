@@ -1,0 +1,41 @@
+# What a person types. The work is done by deploy/*.sh and cargo; caches live outside the clone (deploy/env.sh).
+SHELL := /bin/bash
+.ONESHELL:
+.SHELLFLAGS := -euo pipefail -c
+MEMBERS ?= sim
+
+.PHONY: help demo build test test-long bench lint
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:[^#]*## /\t/' | expand -t 12
+
+demo: ## tells the story on three clusters; MEMBERS=sim|local|real, ONCE=1 to exit when told
+	@case $(MEMBERS) in sim) groups=demo ;; local) groups="demo test" ;; real) groups="demo test real" ;; *) echo "MEMBERS is sim, local or real" >&2; exit 2 ;; esac
+	deploy/setup.sh $$groups
+	. deploy/env.sh
+	cargo build -p drover
+	[ $(MEMBERS) = sim ] || export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
+	exec "$$CARGO_TARGET_DIR/debug/drover" demo --members $(MEMBERS) $(if $(ONCE),--once)
+
+build: ## all binaries, optimised
+	@deploy/setup.sh demo
+	. deploy/env.sh
+	cargo build --workspace --bins --release
+	echo "binaries are in $$CARGO_TARGET_DIR/release"
+
+test: ## set-up, format, clippy and all tests, on real Kubernetes control planes too
+	@exec deploy/test.sh
+
+test-long: ## the same with the longer runs
+	@exec deploy/test.sh --long
+
+bench: ## benchmarks (tests/benches)
+	@deploy/setup.sh test
+	. deploy/env.sh
+	export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
+	cargo bench -p drover-e2e
+
+lint: ## format, clippy, and cargo-deny if it is installed
+	@. deploy/env.sh
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; else echo "cargo-deny is not installed: licences, bans and sources not checked"; fi

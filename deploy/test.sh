@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# test.sh [--long]: everything `make test` does, from an empty machine to a closing line "N passed, N failed".
+# --long also runs the tests marked #[ignore], and more cases of the property tests.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+step() { echo "== $* ($(date +%T))"; }
+
+step "what the machine lacks"
+deploy/setup.sh test
+. deploy/env.sh
+
+step "docker-compose.yml and deploy scripts"
+deploy/docker/check.sh
+
+step "format"
+cargo fmt --all --check
+
+step "Kubernetes and helm (cached)"
+DROVER_KUBE_BIN=$(deploy/local-kube/build.sh kubernetes)
+DROVER_HELM=$(deploy/local-kube/build.sh helm)/helm
+DROVER_LOCAL_KUBE=$PWD/deploy/local-kube
+DROVER_BIN=$CARGO_TARGET_DIR/debug/drover
+export DROVER_KUBE_BIN DROVER_HELM DROVER_LOCAL_KUBE DROVER_BIN
+
+step "clippy"
+cargo clippy --workspace --all-targets -- -D warnings
+
+step "tests"
+cargo build --workspace --bins # the end-to-end tests run them
+case ${1:-} in
+  --long) export PROPTEST_CASES=${PROPTEST_CASES:-4096}; extra=(-- --include-ignored) ;;
+  *) extra=() ;;
+esac
+log=$(mktemp)
+code=0
+cargo test --workspace --no-fail-fast "${extra[@]}" 2>&1 | tee "$log" || code=$?
+
+# Build trees of other pins that nobody used for a week.
+touch "$CARGO_TARGET_DIR"
+find "$DROVER_CACHE" -maxdepth 1 -name 'target-????????????' -mtime +7 -exec rm -rf {} +
+
+step "done"
+awk '/^test result:/ {for (i = 2; i <= NF; i++) n[$i] += $(i - 1)} END {printf "%d passed, %d failed, %d skipped\n", n["passed;"], n["failed;"], n["ignored;"]}' "$log"
+rm "$log"
+exit $code
