@@ -7,6 +7,7 @@ use std::error::Error;
 use std::fmt;
 
 use axum::response::{IntoResponse, Response};
+use drover_store::StoreError;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -174,4 +175,16 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
         source = cause.source();
     }
     text
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let code = match &error {
+            StoreError::Unavailable(_) | StoreError::Contended(_) => codes::STORE_UNAVAILABLE,
+            StoreError::Full(_) => codes::STORE_FULL,
+            StoreError::NotFound => codes::NOT_FOUND,
+            StoreError::Constraint { .. } | StoreError::Seal(_) | StoreError::Schema { .. } | StoreError::Url | StoreError::Other(_) => codes::INTERNAL,
+        };
+        Self::failed(code, error)
+    }
 }

@@ -1,0 +1,92 @@
+//! The shape around a spec, in and out.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use drover_service::{Problem, codes};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::kind::{Checked, Echo, Invalid, Kind, Place, is_name, readable};
+use crate::{Document, Metadata, ResourceError};
+
+/// A body, decoded.
+pub(crate) struct Incoming {
+    pub metadata: Metadata,
+    pub spec: Option<Value>,
+    pub file: Option<Bytes>,
+    pub ignored: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Option<Value>,
+    #[serde(default)]
+    file: Option<String>,
+}
+
+/// Decodes the JSON part; `upload` is the file of a multipart body.
+pub(crate) fn decode(kind: &Kind, json: &[u8], upload: Option<Bytes>) -> Result<Incoming, Problem> {
+    if json.is_empty() {
+        return Err(codes::EMPTY_BODY.problem("Empty body"));
+    }
+    let mut ignored = Vec::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let envelope: Envelope = serde_ignored::deserialize(&mut deserializer, |path| ignored.push(readable(&path.to_string())))
+        .and_then(|envelope| deserializer.end().map(|()| envelope))
+        .map_err(undecodable)?;
+    let inline = match envelope.file {
+        Some(_) if kind.file.is_none() => { ignored.push("file".to_owned()); None }
+        Some(text) => Some(STANDARD.decode(text.split_ascii_whitespace().collect::<String>())
+            .map_err(|error| codes::MALFORMED_UPLOAD.problem(format!("Unable to process file: `file` is not base64: {error}")))?),
+        None => None,
+    };
+    Ok(Incoming { metadata: envelope.metadata, spec: envelope.spec, file: upload.or(inline.map(Bytes::from)), ignored })
+}
+
+fn undecodable(error: serde_json::Error) -> Problem {
+    // EMCO decodes an absent key as an empty string, which its schema then refuses: 400. Bad JSON is 422.
+    if error.is_data() && error.to_string().starts_with("missing field") {
+        return codes::INVALID.problem(format!("Invalid Input: {error}"));
+    }
+    codes::MALFORMED_JSON.problem(format!("The body cannot be decoded: {error}"))
+}
+
+/// Checks the rules of metadata and spec; the spec comes back as it is to be stored.
+pub(crate) fn check(kind: &Kind, incoming: &Incoming, at: &Place<'_>) -> Result<Checked, ResourceError> {
+    let Metadata { name, description, user_data1, user_data2 } = &incoming.metadata;
+    let mut reasons = Vec::new();
+    if !is_name(name) {
+        reasons.push(format!("metadata.name: {name:?} does not match ^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$ or is longer than 128"));
+    }
+    for (field, value, limit) in [("description", description, 1024), ("userData1", user_data1, 512), ("userData2", user_data2, 512)] {
+        if value.chars().count() > limit {
+            reasons.push(format!("metadata.{field}: longer than {limit} characters"));
+        }
+    }
+    Invalid::unless_empty(reasons)?;
+    let sent = incoming.spec.as_ref().is_some_and(|spec| !spec.is_null());
+    let mut checked = (kind.check)(name, incoming.spec.clone(), at)?;
+    if kind.echo == Echo::Never || (kind.echo == Echo::IfSent && !sent) {
+        checked.spec = Value::Null;
+    }
+    if kind.echo == Echo::Never && sent {
+        checked.ignored = vec!["spec".to_owned()];
+    }
+    Ok(checked)
+}
+
+/// A document as clients see it.
+pub fn output(kind: &Kind, document: &Document) -> Value {
+    let mut metadata = json!(document.metadata);
+    if kind.lean_metadata && let Some(fields) = metadata.as_object_mut() {
+        fields.retain(|key, value| key == "name" || value != "");
+    }
+    let mut output = Map::from_iter([("metadata".to_owned(), metadata)]);
+    if !document.spec.is_null() {
+        output.insert("spec".to_owned(), document.spec.clone());
+    }
+    Value::Object(output)
+}

@@ -1,0 +1,146 @@
+//! Documents over HTTP: one ordinary function per verb, and [`mount`], which gives a kind its routes.
+
+mod read;
+mod upload;
+mod write;
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{FromRef, RawPathParams, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use drover_service::{BodyLimit, Problem, Query, codes};
+use drover_store::Store;
+use http::HeaderMap;
+use utoipa_axum::router::OpenApiRouter;
+use uuid::Uuid;
+
+pub use read::{get_one, list};
+pub use write::{create, delete, replace};
+
+use crate::kind::{Kind, Put};
+use crate::{Hooks, openapi};
+
+/// What the handlers work on; part of a service's state (`impl FromRef<App> for Documents`).
+#[derive(Clone)]
+pub struct Documents {
+    /// The service's store, migrated with [`crate::migrations`].
+    pub store: Store,
+    /// What the service adds.
+    pub hooks: Arc<dyn Hooks>,
+}
+
+impl Documents {
+    /// Documents in `store` with what the service adds.
+    pub fn new(store: Store, hooks: impl Hooks) -> Self {
+        Self { store, hooks: Arc::new(hooks) }
+    }
+
+    /// The uuid of the foreign document that `path` is below; a problem if it does not exist.
+    async fn foreign(&self, kind: &Kind, params: &PathParams) -> Result<Option<Uuid>, Problem> {
+        let Some(foreign) = kind.foreign() else { return Ok(None) };
+        let path = params.fill(foreign.path)?;
+        let found = self.hooks.foreign_parent(&foreign, &path).await?;
+        found.map(Some).ok_or_else(|| crate::ResourceError::ParentNotFound { path }.into())
+    }
+}
+
+/// Path parameters by name.
+#[derive(Clone, Debug, Default)]
+pub struct PathParams(pub Vec<(String, String)>);
+
+impl From<&RawPathParams> for PathParams {
+    fn from(raw: &RawPathParams) -> Self {
+        Self(raw.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    }
+}
+
+impl PathParams {
+    /// The value of a parameter.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// `/v2/projects/{project}` with its parameters filled in.
+    pub fn fill(&self, template: &str) -> Result<String, Problem> {
+        let mut path = String::new();
+        for part in template.split('/').skip(1) {
+            path.push('/');
+            let Some(key) = part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) else {
+                path.push_str(part);
+                continue;
+            };
+            let value = self.get(key).unwrap_or_default();
+            // What cannot be a name cannot exist; a slash in it must not make another path of this one.
+            if !crate::is_name(value) {
+                return Err(codes::NOT_FOUND.problem(format!("There is no {key} called {value:?}")));
+            }
+            path.push_str(value);
+        }
+        Ok(path)
+    }
+}
+
+/// Query parameters by name.
+pub(crate) type Params = Vec<(String, String)>;
+
+/// Gives each kind its routes.
+pub fn mount_all<S>(router: OpenApiRouter<S>, kinds: &[&'static Kind]) -> OpenApiRouter<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Documents: FromRef<S>,
+{
+    kinds.iter().fold(router, |router, kind| mount(router, kind))
+}
+
+/// Gives a kind its routes and describes them. Panics at start when a schema's name is taken by another schema.
+pub fn mount<S>(mut router: OpenApiRouter<S>, kind: &'static Kind) -> OpenApiRouter<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Documents: FromRef<S>,
+{
+    openapi::describe(router.get_openapi_mut(), kind);
+    let mut collection: MethodRouter<S> = post(move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>, request: Request| async move {
+        create(&documents, kind, &(&raw).into(), &query, request).await
+    });
+    if !kind.own_list {
+        collection = collection.get(move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>| async move {
+            list(&documents, kind, &(&raw).into(), &query).await
+        });
+    }
+    let mut item: MethodRouter<S> = get(move |State(documents): State<Documents>, raw: RawPathParams, headers: HeaderMap| async move {
+        get_one(&documents, kind, &(&raw).into(), &headers).await
+    });
+    item = item.delete(move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>, headers: HeaderMap| async move {
+        delete(&documents, kind, &(&raw).into(), &query, &headers).await
+    });
+    if kind.put != Put::None {
+        item = item.put(move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>, request: Request| async move {
+            replace(&documents, kind, &(&raw).into(), &query, request).await
+        });
+    }
+    if let Some(file) = kind.file {
+        // As base64 in JSON a file is a third larger; the rest is for the document around it.
+        let limit = BodyLimit(file.max_bytes / 3 * 4 + (1 << 20));
+        collection = collection.layer(Extension(limit));
+        item = item.layer(Extension(limit));
+    }
+    for path in [kind.collection_path(), kind.item_path()] {
+        let method_router = if path == kind.collection_path() { collection.clone() } else { item.clone() };
+        let paths = openapi::paths(kind, &path);
+        router = router.routes((Vec::new(), paths, method_router));
+    }
+    router
+}
+
+/// A named query parameter.
+pub(crate) fn param<'a>(query: &'a Params, key: &str) -> Option<&'a str> {
+    query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+}
+
+/// A JSON answer with the document's ETag.
+fn answer(status: http::StatusCode, kind: &Kind, document: &crate::Document) -> Response {
+    let etag = document.etag();
+    (status, [(http::header::ETAG, etag)], axum::Json(crate::output(kind, document))).into_response()
+}

@@ -1,0 +1,108 @@
+//! Reading documents: one, its file, or a page of a list.
+
+use axum::response::{IntoResponse, Response};
+use drover_service::{Problem, codes};
+use drover_store::StoreError;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::{Documents, Params, PathParams, answer, param};
+use crate::kind::{Keep, Kind, Parent};
+use crate::{ResourceError, output, store};
+
+/// The largest page, and the size without `?limit=` (EMCO's clients expect everything in one list).
+const MAX_PAGE: i64 = 10_000;
+
+/// `GET` of one document; its file for who accepts only that.
+pub async fn get_one(documents: &Documents, kind: &'static Kind, params: &PathParams, headers: &HeaderMap) -> Result<Response, Problem> {
+    let path = params.fill(&kind.item_path())?;
+    let mut db = documents.store.pool().acquire().await.map_err(StoreError::from)?;
+    let found = store::find(&mut db, kind, &path).await?;
+    let document = found.ok_or(ResourceError::NotFound { title: kind.title, path })?;
+    match wanted(headers) {
+        Wanted::Json => Ok(answer(StatusCode::OK, kind, &document)),
+        form => {
+            let file = kind.file.filter(|file| file.keep == Keep::Table);
+            let digest = document.file_digest.as_deref();
+            let bytes = match (file, digest) {
+                (Some(_), Some(digest)) => store::file(&mut db, digest).await?,
+                _ => None,
+            };
+            let (Some(file), Some(bytes)) = (file, bytes) else {
+                return Err(codes::NOT_ACCEPTABLE.problem(format!("This {} has no file that is given out; accept application/json", kind.title)));
+            };
+            if matches!(form, Wanted::File) {
+                return Ok(([(header::CONTENT_TYPE, file.content_type), (header::ETAG, document.etag().as_str())], bytes).into_response());
+            }
+            Ok(multipart(&output(kind, &document), file.content_type, &bytes))
+        }
+    }
+}
+
+enum Wanted {
+    Json,
+    File,
+    Both,
+}
+
+/// EMCO insists on an `Accept` for documents with files; without one, or with `*/*`, JSON is meant here.
+fn wanted(headers: &HeaderMap) -> Wanted {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accept.is_empty() || accept.contains("json") || accept.contains("*/*") {
+        Wanted::Json
+    } else if accept.contains("octet-stream") {
+        Wanted::File
+    } else if accept.contains("multipart/form-data") {
+        Wanted::Both
+    } else {
+        Wanted::Json
+    }
+}
+
+fn multipart(document: &Value, content_type: &str, bytes: &[u8]) -> Response {
+    let boundary = format!("drover-{}", Uuid::new_v4().simple());
+    let mut body = format!(
+        "--{boundary}\r\nContent-Disposition: form-data; name=\"metadata\"\r\nContent-Type: application/json\r\n\r\n{document}\r\n\
+         --{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"file\"\r\nContent-Type: {content_type}\r\n\r\n").into_bytes();
+    body.extend_from_slice(bytes);
+    body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+    ([(header::CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}"))], body).into_response()
+}
+
+/// `GET` of a collection: all of it, or the page after `after` of at most `limit`; a `Link` names the next page.
+pub async fn list(documents: &Documents, kind: &'static Kind, params: &PathParams, query: &Params) -> Result<Response, Problem> {
+    let parent = params.fill(&kind.parent_template())?;
+    let limit = match param(query, "limit") {
+        None => MAX_PAGE,
+        Some(text) => text.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit))
+            .ok_or_else(|| codes::INVALID.problem(format!("limit={text}: a number from 1 to {MAX_PAGE} is expected")))?,
+    };
+    let after = param(query, "after").map(|after| format!("{parent}/{}/{after}", kind.segment)).unwrap_or_default();
+    let mut filters = Map::new();
+    for (name, field) in kind.filters {
+        if let Some(value) = param(query, name) {
+            filters.insert((*field).to_owned(), value.into());
+        }
+    }
+    let foreign = documents.foreign(kind, params).await?;
+    let mut db = documents.store.pool().acquire().await.map_err(StoreError::from)?;
+    if let Parent::Local(above) = kind.parent && store::find(&mut db, above, &parent).await?.is_none() {
+        return Err(ResourceError::ParentNotFound { path: parent }.into());
+    }
+    let page = store::Page { parent: &parent, foreign, after: &after, filters: Value::Object(filters), limit: limit + 1 };
+    let mut found = store::page(&mut db, kind, page).await?;
+    let more = found.len() > usize::try_from(limit).unwrap_or(usize::MAX);
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let body: Vec<Value> = found.iter().map(|document| output(kind, document)).collect();
+    let mut response = axum::Json(body).into_response();
+    if let Some(last) = found.last().filter(|_| more) {
+        let collection = format!("{parent}/{}", kind.segment);
+        let after = last.path.get(collection.len() + 1..).unwrap_or_default();
+        let link = format!("<{collection}?limit={limit}&after={after}>; rel=\"next\"");
+        if let Ok(link) = HeaderValue::from_str(&link) {
+            response.headers_mut().insert(header::LINK, link);
+        }
+    }
+    Ok(response)
+}

@@ -1,0 +1,53 @@
+//! Bodies: plain JSON, or EMCO's multipart form with the fields `metadata` and `file`.
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Multipart, Request};
+use bytes::Bytes;
+use drover_service::{Problem, codes, extract};
+use http::header;
+use http::request::Parts;
+
+use crate::envelope::{Incoming, decode};
+use crate::kind::Kind;
+
+/// Reads and decodes a body of a kind.
+pub(super) async fn read(kind: &Kind, parts: &Parts, body: Body) -> Result<Incoming, Problem> {
+    let bytes = extract::read(parts, body).await?;
+    if bytes.is_empty() {
+        return Err(codes::EMPTY_BODY.problem("Empty body"));
+    }
+    let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let incoming = if content_type.to_ascii_lowercase().starts_with("multipart/form-data") {
+        let (json, file) = form(parts, bytes).await?;
+        decode(kind, &json, file)?
+    } else {
+        extract::expect_json(&parts.headers)?;
+        decode(kind, &bytes, None)?
+    };
+    if let (Some(rules), Some(file)) = (&kind.file, &incoming.file) {
+        if file.len() > rules.max_bytes {
+            return Err(codes::TOO_LARGE.problem(format!("The file is larger than {} bytes", rules.max_bytes)));
+        }
+        (rules.check)(file).map_err(crate::ResourceError::from)?;
+    }
+    Ok(incoming)
+}
+
+async fn form(parts: &Parts, bytes: Bytes) -> Result<(Bytes, Option<Bytes>), Problem> {
+    let broken = |error: &dyn std::fmt::Display| codes::MALFORMED_UPLOAD.problem(format!("The form cannot be read: {error}"));
+    // With the request's extensions: they lift axum's own limit, the body was read within the route's already.
+    let request = Request::from_parts(parts.clone(), Body::from(bytes));
+    let mut form = Multipart::from_request(request, &()).await.map_err(|error| broken(&error))?;
+    let (mut metadata, mut file) = (None, None);
+    while let Some(field) = form.next_field().await.map_err(|error| broken(&error))? {
+        let name = field.name().unwrap_or_default().to_owned();
+        let bytes = field.bytes().await.map_err(|error| broken(&error))?;
+        match name.as_str() {
+            "metadata" => metadata = Some(bytes),
+            "file" => file = Some(bytes),
+            _ => {}
+        }
+    }
+    let metadata = metadata.ok_or_else(|| codes::EMPTY_BODY.problem("Empty body: the form has no field `metadata`"))?;
+    Ok((metadata, file))
+}

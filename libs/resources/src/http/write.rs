@@ -1,0 +1,237 @@
+//! Making, replacing and deleting documents: each in one transaction, guards and side tables included.
+
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use drover_service::{Problem, codes};
+use drover_store::{StoreError, Tx};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use uuid::Uuid;
+
+use super::{Documents, Params, PathParams, answer, param, upload};
+use crate::envelope::{self, Incoming};
+use crate::kind::{Checked, Keep, Kind, Place, Put};
+use crate::{Change, Document, ResourceError, Verb, store};
+
+/// `POST` to a collection: 201, or why not.
+pub async fn create(documents: &Documents, kind: &'static Kind, params: &PathParams, query: &Params, request: Request) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let incoming = upload::read(kind, &parts, body).await?;
+    let parent = params.fill(&kind.parent_template())?;
+    let path = path_of(kind, &parent, &incoming)?;
+    let foreign = documents.foreign(kind, params).await?;
+    let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query };
+    let mut tx = documents.store.begin().await?;
+    let (document, ignored) = writing.create(&mut tx, incoming).await?;
+    writing.end(tx, Verb::Create, None, &document.0, document.1.as_ref()).await?;
+    let mut response = answer(StatusCode::CREATED, kind, &document.0);
+    if let Ok(location) = HeaderValue::from_str(&path) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(warned(response, ignored))
+}
+
+/// `PUT` of a document, as the kind wants it.
+pub async fn replace(documents: &Documents, kind: &'static Kind, params: &PathParams, query: &Params, request: Request) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let incoming = upload::read(kind, &parts, body).await?;
+    let path = params.fill(&kind.item_path())?;
+    let parent = params.fill(&kind.parent_template())?;
+    if path_of(kind, &parent, &incoming)? != path {
+        return Err(ResourceError::MismatchedName.into());
+    }
+    let foreign = documents.foreign(kind, params).await?;
+    let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query };
+    let mut tx = documents.store.begin().await?;
+    let found = store::lock(&mut tx, kind, &path).await?;
+    // A document of an earlier parent of the same name is nobody's any more.
+    let before = found.filter(|document| document.foreign_parent == foreign);
+    let Some(before) = before else {
+        if kind.put != Put::Upsert {
+            return Err(ResourceError::NotFound { title: kind.title, path }.into());
+        }
+        matches_version(&parts.headers, None)?;
+        let (document, ignored) = writing.create(&mut tx, incoming).await?;
+        writing.end(tx, Verb::Create, None, &document.0, document.1.as_ref()).await?;
+        return Ok(warned(answer(StatusCode::CREATED, kind, &document.0), ignored));
+    };
+    matches_version(&parts.headers, Some(&before))?;
+    let (document, ignored) = writing.replace(&mut tx, &before, incoming).await?;
+    writing.end(tx, Verb::Replace, Some(&before), &document.0, document.1.as_ref()).await?;
+    let status = if kind.put == Put::Created201 { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(warned(answer(status, kind, &document.0), ignored))
+}
+
+/// `DELETE` of a document: 204, or who still needs it.
+pub async fn delete(documents: &Documents, kind: &'static Kind, params: &PathParams, query: &Params, headers: &HeaderMap) -> Result<Response, Problem> {
+    let path = params.fill(&kind.item_path())?;
+    let mut tx = documents.store.begin().await?;
+    let Some(document) = store::lock(&mut tx, kind, &path).await? else {
+        return Err(codes::NOT_FOUND.problem("The requested resource not found").reason(path));
+    };
+    matches_version(headers, Some(&document))?;
+    let change = Change { kind, verb: Verb::Delete, path: &path, before: Some(&document), after: None, file: None };
+    documents.hooks.guard(&mut tx, &change).await?;
+    let paths = store::referrers(&mut tx, document.id).await?;
+    if !paths.is_empty() {
+        return Err(ResourceError::HasReferences { paths }.into());
+    }
+    store::delete(&mut tx, &document).await?;
+    documents.hooks.written(&mut tx, &change).await?;
+    if dry_run(query)? {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    drop_file(documents, document.file_digest.as_deref()).await;
+    documents.hooks.committed(&change).await;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// What a document comes to: itself and the file that came with it.
+type Written = (Document, Option<bytes::Bytes>);
+
+struct Writing<'a> {
+    documents: &'a Documents,
+    kind: &'static Kind,
+    parent: &'a str,
+    path: &'a str,
+    foreign: Option<Uuid>,
+    query: &'a Params,
+}
+
+impl Writing<'_> {
+    async fn create(&self, tx: &mut Tx, incoming: Incoming) -> Result<(Written, Vec<String>), Problem> {
+        if let Some(current) = self.foreign && let Some(orphan) = store::orphaned(tx, self.path, current).await? {
+            store::purge_foreign(tx, orphan).await?;
+        }
+        let checked = self.check(&incoming)?;
+        let ignored = self.ignored(&incoming, &checked)?;
+        if let Some(rules) = &self.kind.file && rules.required && incoming.file.is_none() {
+            return Err(codes::MALFORMED_UPLOAD.problem(format!("Unable to process file: a {} needs one", self.kind.title)));
+        }
+        let digest = self.keep(tx, &incoming).await?;
+        let name = incoming.metadata.name.clone();
+        let mut document = Document::draft(Uuid::now_v7(), self.path.to_owned(), name, incoming.metadata, checked.spec, digest);
+        let change = self.change(Verb::Create, None, &document, incoming.file.as_ref());
+        self.documents.hooks.guard(tx, &change).await?;
+        store::insert(tx, self.kind, &mut document, self.parent, self.foreign).await?;
+        store::set_references(tx, document.id, &checked.references).await?;
+        Ok(((document, incoming.file), ignored))
+    }
+
+    async fn replace(&self, tx: &mut Tx, before: &Document, incoming: Incoming) -> Result<(Written, Vec<String>), Problem> {
+        let checked = self.check(&incoming)?;
+        let ignored = self.ignored(&incoming, &checked)?;
+        let digest = self.keep(tx, &incoming).await?;
+        let mut document = Document {
+            metadata: incoming.metadata,
+            spec: checked.spec,
+            file_digest: digest.or_else(|| before.file_digest.clone()),
+            ..before.clone()
+        };
+        let change = self.change(Verb::Replace, Some(before), &document, incoming.file.as_ref());
+        self.documents.hooks.guard(tx, &change).await?;
+        store::update(tx, &mut document).await?;
+        store::set_references(tx, document.id, &checked.references).await?;
+        Ok(((document, incoming.file), ignored))
+    }
+
+    /// The side tables, the commit, and what follows from it.
+    async fn end(&self, mut tx: Tx, verb: Verb, before: Option<&Document>, after: &Document, file: Option<&bytes::Bytes>) -> Result<(), Problem> {
+        let change = self.change(verb, before, after, file);
+        self.documents.hooks.written(&mut tx, &change).await?;
+        if dry_run(self.query)? {
+            return Ok(());
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+        let old = before.and_then(|before| before.file_digest.as_deref());
+        drop_file(self.documents, old.filter(|old| after.file_digest.as_deref() != Some(*old))).await;
+        self.documents.hooks.committed(&change).await;
+        Ok(())
+    }
+
+    fn change<'b>(&'b self, verb: Verb, before: Option<&'b Document>, after: &'b Document, file: Option<&'b bytes::Bytes>) -> Change<'b> {
+        Change { kind: self.kind, verb, path: self.path, before, after: Some(after), file }
+    }
+
+    fn check(&self, incoming: &Incoming) -> Result<Checked, ResourceError> {
+        envelope::check(self.kind, incoming, &Place { path: self.path, parent: self.parent })
+    }
+
+    async fn keep(&self, tx: &mut Tx, incoming: &Incoming) -> Result<Option<Vec<u8>>, ResourceError> {
+        match (&self.kind.file, &incoming.file) {
+            (Some(rules), Some(bytes)) if rules.keep == Keep::Table => store::put_file(tx, bytes).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Keys that mean nothing here: refused, named in a header, or passed over (`?fieldValidation=`).
+    fn ignored(&self, incoming: &Incoming, checked: &Checked) -> Result<Vec<String>, Problem> {
+        let ignored: Vec<String> = incoming.ignored.iter().chain(&checked.ignored).cloned().collect();
+        match param(self.query, "fieldValidation").unwrap_or("Warn") {
+            "Strict" if !ignored.is_empty() => Err(codes::INVALID.problem("Invalid Input: unknown fields")
+                .reasons(ignored.into_iter().map(|field| format!("unknown field {field}")))),
+            "Ignore" => Ok(Vec::new()),
+            "Strict" | "Warn" => Ok(ignored),
+            other => Err(codes::INVALID.problem(format!("fieldValidation={other}: Strict, Warn or Ignore is expected"))),
+        }
+    }
+}
+
+/// `?dryRun=All`: everything but the commit.
+fn dry_run(query: &Params) -> Result<bool, Problem> {
+    match param(query, "dryRun") {
+        None | Some("") => Ok(false),
+        Some("All") => Ok(true),
+        Some(other) => Err(codes::INVALID.problem(format!("dryRun={other}: All is expected"))),
+    }
+}
+
+/// Path of the document that the body names.
+fn path_of(kind: &Kind, parent: &str, incoming: &Incoming) -> Result<String, Problem> {
+    let mut path = format!("{parent}/{}", kind.segment);
+    for (index, key) in kind.key.iter().enumerate() {
+        let value = if index == 0 {
+            Some(incoming.metadata.name.as_str())
+        } else {
+            incoming.spec.as_ref().and_then(|spec| spec.get(key)).and_then(serde_json::Value::as_str)
+        };
+        let value = value.filter(|value| crate::is_name(value)).ok_or_else(|| {
+            let field = if index == 0 { "metadata.name".to_owned() } else { format!("spec.{key}") };
+            codes::INVALID.problem(format!("Invalid Input: {field} must match ^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$ and have at most 128 characters"))
+        })?;
+        path = format!("{path}/{value}");
+    }
+    Ok(path)
+}
+
+/// `If-Match` names the version that is there, or `*` for any.
+fn matches_version(headers: &HeaderMap, current: Option<&Document>) -> Result<(), ResourceError> {
+    let Some(wanted) = headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok()) else { return Ok(()) };
+    let etag = current.map(Document::etag);
+    let fits = wanted.split(',').map(str::trim).any(|wanted| match &etag {
+        Some(etag) => wanted == "*" || wanted.trim_start_matches("W/") == etag,
+        None => false,
+    });
+    if fits { Ok(()) } else { Err(ResourceError::Changed { current: etag.unwrap_or_else(|| "none".to_owned()) }) }
+}
+
+fn warned(mut response: Response, ignored: Vec<String>) -> Response {
+    for field in ignored {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 drover \"unknown field {}\"", field.replace(['"', '\\'], "'"))) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+    response
+}
+
+/// Outside the transaction: a file somebody else stores at this moment stays, and nobody waits for that.
+async fn drop_file(documents: &Documents, digest: Option<&[u8]>) {
+    let Some(digest) = digest else { return };
+    let outcome = async {
+        let mut db = documents.store.pool().acquire().await.map_err(StoreError::from)?;
+        store::drop_file(&mut db, digest).await
+    };
+    if let Err(error) = outcome.await {
+        tracing::warn!(%error, "a file that nobody needs any more could not be dropped");
+    }
+}
