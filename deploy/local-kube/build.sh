@@ -27,9 +27,14 @@ stamp() {
     gitCommit=0000000000000000000000000000000000000000 buildDate=2026-07-01T00:00:00Z
 }
 
+# `go build -v` as a line now and then; errors as they are.
+compile() {
+  go build -v -trimpath "$@" 2>&1 | awk '/^go: downloading/ {next} /^[^ :]+$/ {if (++n % 250 == 0) {print "local-kube: " n " packages compiled"; fflush()}; next} {print}' >&2
+}
+
 build_kubernetes() {
   local k=k8s.io/kubernetes/cmd
-  (cd "$HERE/kubernetes" && go build -trimpath -o "$1/" -ldflags "-s -w $(stamp k8s.io/component-base/version) $(stamp k8s.io/client-go/pkg/version) \
+  (cd "$HERE/kubernetes" && compile -o "$1/" -ldflags "-s -w $(stamp k8s.io/component-base/version) $(stamp k8s.io/client-go/pkg/version) \
       -X sigs.k8s.io/metrics-server/pkg/version.gitVersion=$METRICS_SERVER" \
     $k/kube-apiserver $k/kube-controller-manager $k/kube-scheduler $k/kubectl $k/kubelet $k/kube-proxy \
     sigs.k8s.io/kwok/cmd/kwok sigs.k8s.io/metrics-server/cmd/metrics-server go.etcd.io/etcd/server/v3)
@@ -43,12 +48,12 @@ build_kubernetes() {
 build_helm() {
   local h=helm.sh/helm/v3 p stamps="-X helm.sh/helm/v3/internal/version.version=$HELM -X helm.sh/helm/v3/internal/version.gitTreeState=clean"
   for p in pkg/chartutil pkg/lint/rules; do stamps+=" -X $h/$p.k8sVersionMajor=1 -X $h/$p.k8sVersionMinor=$(minor $KUBERNETES)"; done
-  (cd "$HERE/helm" && go build -trimpath -ldflags "-s -w $stamps" -o "$1/" $h/cmd/helm)
+  (cd "$HERE/helm" && compile -ldflags "-s -w $stamps" -o "$1/" $h/cmd/helm)
 }
 
 build_pause() {
   local applet links=()
-  (cd "$HERE/images/pause" && go build -trimpath -ldflags '-s -w' -o "$1/pause" main.go)
+  (cd "$HERE/images/pause" && compile -ldflags '-s -w' -o "$1/pause" main.go)
   python3 "$HERE/images/mkimage.py" "$1/pause.tar" drover.local/pause:1 /pause "$1/pause=/pause" >&2
   [ -x /bin/busybox ] || return 0
   for applet in sh ls cat sleep echo hostname httpd nc ps env mkdir rm true false head tail grep wget; do links+=(--link "busybox=/bin/$applet"); done
@@ -77,9 +82,12 @@ if [ "${2:-}" != --print ] && [ ! -d "$out" ]; then
     say "building $what from Go modules: about $takes the first time, seconds with a warm Go cache"
     rm -rf "$DROVER_CACHE/$name".partial
     mkdir "$DROVER_CACHE/$name".partial
-    "build_$what" "$DROVER_CACHE/$name".partial >&2
+    "build_$what" "$DROVER_CACHE/$name".partial
     mv "$DROVER_CACHE/$name".partial "$out"
     say "built $out"
+    # Results of other pins that nobody used for a week.
+    find "$DROVER_CACHE" -maxdepth 1 -name "$name-????????????" -mtime +7 -exec rm -rf {} +
   fi
 fi
+[ ! -d "$out" ] || touch "$out"
 echo "$out"
