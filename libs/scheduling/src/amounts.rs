@@ -56,4 +56,84 @@ impl Amounts {
             && (need.pods <= 0 || need.pods <= self.pods)
             && need.extra.iter().all(|(name, n)| *n <= 0 || *n <= self.extra.get(name).copied().unwrap_or(0))
     }
+
+    /// `n` times this.
+    pub fn times(&self, n: i64) -> Self {
+        let mut product = Self::default();
+        product.add(self, n);
+        product
+    }
+
+    /// The smaller of both, resource by resource.
+    pub fn min(&self, other: &Self) -> Self {
+        self.zip(other, i64::min)
+    }
+
+    /// The larger of both, resource by resource.
+    pub fn max(&self, other: &Self) -> Self {
+        self.zip(other, i64::max)
+    }
+
+    fn zip(&self, other: &Self, pick: impl Fn(i64, i64) -> i64) -> Self {
+        let mut extra = BTreeMap::new();
+        for name in self.extra.keys().chain(other.extra.keys()) {
+            if !extra.contains_key(name) {
+                extra.insert(name.clone(), pick(self.get(name), other.get(name)));
+            }
+        }
+        Self {
+            cpu: pick(self.cpu, other.cpu),
+            memory: pick(self.memory, other.memory),
+            pods: pick(self.pods, other.pods),
+            extra,
+        }
+    }
+
+    /// The amount of one resource: `cpu`, `memory`, `pods` or an extended one.
+    pub fn get(&self, resource: &str) -> i64 {
+        match resource {
+            "cpu" => self.cpu,
+            "memory" => self.memory,
+            "pods" => self.pods,
+            extra => self.extra.get(extra).copied().unwrap_or(0),
+        }
+    }
+
+    /// Mutable access to the amount of one resource.
+    pub(crate) fn get_mut(&mut self, resource: &str) -> &mut i64 {
+        match resource {
+            "cpu" => &mut self.cpu,
+            "memory" => &mut self.memory,
+            "pods" => &mut self.pods,
+            extra => self.extra.entry(extra.to_owned()).or_default(),
+        }
+    }
+
+    /// Names of the resources that are asked for, CPU and memory first.
+    pub fn asked(&self) -> impl Iterator<Item = &str> {
+        ["cpu", "memory", "pods"].into_iter().chain(self.extra.keys().map(String::as_str)).filter(|r| self.get(r) > 0)
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_zero(&self) -> bool {
+        self.cpu == 0 && self.memory == 0 && self.pods == 0 && self.extra.values().all(|n| *n == 0)
+    }
+}
+
+/// An amount of a resource as people write it: `1500m`, `2Gi`, `3`.
+pub fn quantity(resource: &str, amount: i64) -> String {
+    const UNITS: [(&str, i64); 3] = [("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+    match resource {
+        "cpu" => format!("{amount}m"),
+        "memory" | "ephemeral-storage" => {
+            // Exact where it can be, else whole Mi, so that a shortage never looks like none.
+            let exact = UNITS.iter().find(|(_, unit)| amount != 0 && amount % unit == 0);
+            match exact {
+                Some((name, unit)) => format!("{}{name}", amount / unit),
+                None if amount.abs() >= 1 << 20 => format!("{}Mi", amount.div_euclid(1 << 20)),
+                None => amount.to_string(),
+            }
+        }
+        _ => amount.to_string(),
+    }
 }

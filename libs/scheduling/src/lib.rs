@@ -10,14 +10,26 @@
 //! ```
 
 mod amounts;
+mod considered;
 mod decision;
 mod demand;
+mod expand;
+mod fit;
 mod fleet;
+mod ledger;
+mod matching;
+mod misfit;
+mod place;
 mod plan;
 mod policy;
+mod resize;
+mod room;
 mod terms;
+mod transact;
+mod transaction;
+mod trial;
 
-pub use amounts::Amounts;
+pub use amounts::{Amounts, quantity};
 pub use decision::{
     AppDecision, Considered, Decision, DecisionRequest, DigRef, GroupDecision, Outcome, Placement, Verdict,
 };
@@ -25,6 +37,11 @@ pub use demand::{Demand, PodGroup, Toleration};
 pub use fleet::{
     Capacity, Claim, ClaimState, Fleet, FleetMember, MemberKey, MemberState, Node, Observed, PodsOnNode, Taint,
 };
+pub use fit::{Ask, Free, pack};
+pub use ledger::{Ledger, Undo};
+pub use matching::{Refusal, admits};
+pub use misfit::{Misfit, explain};
+pub use place::binding_id;
 pub use plan::{
     Candidate, Dependant, Exclusion, Infeasible, Move, Plan, PlanKind, PlanRequest, PlanResult, Score, WhyNot,
 };
@@ -32,3 +49,5 @@ pub use policy::{
     Algorithm, AlgorithmUse, Missing, MissingPlace, Movability, Parameter, ParameterScope, ParameterSource, Policy, PolicyMode, Prefer,
 };
 pub use terms::{AppRequest, Element, Intent, NodeRequirement, Operator, Packing, PlacementTerms, WhenFull};
+pub use room::MemberRoom;
+pub use transaction::{ClaimReceipt, Difference, LedgerChange, LedgerReceipt, LedgerTransaction};

@@ -1,0 +1,160 @@
+//! What was found at each member when an app was placed, best first, in words.
+
+use crate::expand::Standing;
+use crate::fit::Ask;
+use crate::misfit::Misfit;
+use crate::place::Slot;
+use crate::trial::Trial;
+use crate::{Considered, MemberKey, MemberRoom, Packing, PodsOnNode, Verdict};
+
+/// How many members a decision lists per group.
+pub(crate) const LISTED: usize = 16;
+
+/// What one group of alternatives came to.
+pub(crate) struct Judged<'a> {
+    pub chosen: Option<(&'a MemberRoom, Vec<PodsOnNode>)>,
+    pub considered: Vec<Considered>,
+    pub more: usize,
+}
+
+/// Chooses for `slot` and adds it to the trial as tenant `i`. `imposed` names the member that a search found.
+pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, imposed: Option<Option<&'a MemberRoom>>) -> Judged<'a> {
+    let ask = Ask::held(&slot.request.demand);
+    let ranked = slot.ranked(trial);
+    let mut chosen: Option<&MemberRoom> = None;
+    let mut considered: Vec<Considered> = Vec::new();
+    // Reasons are looked for before anything is added, as the app found the members.
+    for (room, share) in &ranked {
+        if chosen.is_some() && considered.len() >= LISTED {
+            break;
+        }
+        let fits = trial.fit(room, ask).is_some();
+        let wanted = match imposed {
+            None => chosen.is_none() && fits,
+            Some(imposed) => imposed.is_some_and(|want| want.key == room.key),
+        };
+        if wanted {
+            chosen = Some(room);
+            considered.push(entry(room, Verdict::Chosen, String::new(), Some(*share)));
+        } else if considered.len() < LISTED {
+            considered.push(match fits {
+                true => entry(room, Verdict::Fits, String::new(), Some(*share)),
+                false => misfit(room, trial.why_not(room, ask)),
+            });
+        }
+    }
+    // The chosen one is always among those listed.
+    if considered.len() > LISTED {
+        considered.swap_remove(LISTED - 1);
+    }
+    if let Some(room) = chosen {
+        let best = ranked.iter().find(|(r, _)| r.key == room.key).map_or(0.0, |(_, share)| *share);
+        explain_choice(slot, room, best, &mut considered);
+    }
+    let chosen = chosen.filter(|room| trial.add(room, i, ask)).map(|room| (room, Vec::new()));
+    if chosen.is_none() {
+        // Room that repacking the request's other apps would make counts too.
+        let repacked = ranked.iter().find(|(room, _)| imposed.is_none() && trial.add(room, i, ask));
+        if let Some((room, share)) = repacked {
+            considered.retain(|c| c.member != room.key);
+            considered.insert(0, entry(room, Verdict::Chosen, String::new(), Some(*share)));
+            explain_choice(slot, room, *share, &mut considered);
+            considered.truncate(LISTED);
+            return finish(slot, Some((room, Vec::new())), considered);
+        }
+    }
+    finish(slot, chosen, considered)
+}
+
+fn finish<'a>(slot: &Slot<'a>, chosen: Option<(&'a MemberRoom, Vec<PodsOnNode>)>, mut considered: Vec<Considered>) -> Judged<'a> {
+    let best = slot.group.insists_on(&slot.request.terms, slot.overflow);
+    for choice in &slot.group.options {
+        if considered.len() >= LISTED {
+            break;
+        }
+        let room = choice.room;
+        match choice.standing {
+            Standing::Allowed if best.is_some_and(|best| room.priority() > best) => {
+                let reason = format!("whenFull preferred: insists on provider priority {}", best.unwrap_or_default());
+                considered.push(entry(room, Verdict::LessPreferred, reason, None));
+            }
+            Standing::Allowed if !room.is_known() => considered.push(entry(room, Verdict::Unknown, why_unknown(room), None)),
+            Standing::Allowed => {}
+            Standing::OutsideLogicalCloud => {
+                considered.push(entry(room, Verdict::NotAllowed, "not a member of the logical cloud".into(), None));
+            }
+            Standing::Deregistering => considered.push(entry(room, Verdict::NotAllowed, "is being removed".into(), None)),
+        }
+    }
+    for key in &slot.group.missing {
+        if considered.len() < LISTED {
+            considered.push(not_registered(key.clone(), format!("no cluster {key} is registered")));
+        }
+    }
+    if considered.is_empty() && slot.group.options.is_empty() {
+        considered.push(not_registered(MemberKey::default(), format!("no cluster matches {}", slot.group.label)));
+    }
+    let more = (slot.group.options.len() + slot.group.missing.len()).saturating_sub(considered.len());
+    Judged { chosen, considered, more }
+}
+
+/// Nothing was claimed after all: what was chosen fitted.
+pub(crate) fn nothing_chosen(considered: &mut [Considered]) {
+    for entry in considered.iter_mut().filter(|c| c.verdict == Verdict::Chosen) {
+        entry.verdict = Verdict::Fits;
+        entry.reason = "fits, but another app of the request does not: nothing is claimed".into();
+    }
+}
+
+fn explain_choice(slot: &Slot<'_>, chosen: &MemberRoom, best: f64, considered: &mut [Considered]) {
+    let tight = slot.request.terms.packing == Packing::Tight;
+    for entry in considered.iter_mut() {
+        match entry.verdict {
+            Verdict::Chosen => {
+                let how = if tight { "the fullest that fits" } else { "most room left" };
+                entry.reason = format!("provider priority {}, {how}: {} of requests after placing", chosen.priority(), percent(best));
+            }
+            Verdict::Fits if entry.priority > chosen.priority() => {
+                entry.reason = format!("fits, but {} has the better provider priority", chosen.key);
+            }
+            Verdict::Fits if entry.share != Some(best) => {
+                let how = if tight { "is fuller" } else { "has more room left" };
+                entry.reason = format!("fits, but {} {how} ({} against {})", chosen.key, percent(best), percent(entry.share.unwrap_or_default()));
+            }
+            Verdict::Fits => entry.reason = format!("fits as well as {}, which comes first by name", chosen.key),
+            _ => {}
+        }
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn misfit(room: &MemberRoom, misfit: Misfit) -> Considered {
+    match misfit {
+        Misfit::NoRoom(reason) => entry(room, Verdict::NoRoom, reason, None),
+        Misfit::NoNodeMatches(reason) => entry(room, Verdict::NoNodeMatches, reason, None),
+    }
+}
+
+fn entry(room: &MemberRoom, verdict: Verdict, reason: String, share: Option<f64>) -> Considered {
+    Considered { member: room.key.clone(), priority: room.priority(), verdict, reason, share, age_ms: room.age_ms.unwrap_or_default() }
+}
+
+fn not_registered(member: MemberKey, reason: String) -> Considered {
+    Considered { member, priority: 10, verdict: Verdict::NotAllowed, reason, share: None, age_ms: 0 }
+}
+
+/// Why nothing is known of a member.
+pub(crate) fn why_unknown(room: &MemberRoom) -> String {
+    let Some(member) = &room.member else { return "not registered".into() };
+    if member.state != crate::MemberState::Ready {
+        let state = format!("{:?}", member.state).to_lowercase();
+        return member.reason.as_ref().map_or(state.clone(), |reason| format!("{state}: {reason}"));
+    }
+    match room.age_ms {
+        Some(age) if room.capacity.is_some() => format!("last seen {} s ago", age / 1000),
+        _ => "its nodes have not been seen yet".into(),
+    }
+}

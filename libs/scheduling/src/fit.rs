@@ -1,0 +1,258 @@
+//! Whether pods fit on the nodes of one member, as a packing that proves it.
+//!
+//! First-fit decreasing; where that fails on few nodes, an exact search within a fixed number of steps, so that small
+//! cases are decided to the end. Beyond the bound the answer errs on the side of "does not fit".
+//! Not here: which member is best ([`crate::place`]), why something does not fit (`misfit.rs`).
+
+use crate::matching::admits;
+use crate::{Amounts, Demand, Node, PodGroup, PodsOnNode};
+
+/// Steps of the exact search on up to [`EXACT_NODES`] nodes.
+const EXACT_STEPS: u32 = 100_000;
+/// Nodes up to which the exact search runs with all its steps.
+const EXACT_NODES: usize = 4;
+/// Steps of the exact search on more nodes than that, up to [`SHORT_NODES`].
+const SHORT_STEPS: u32 = 2_000;
+const SHORT_NODES: usize = 16;
+/// Pods up to which the exact search is tried.
+const EXACT_PODS: usize = 32;
+
+/// Room of a member: its nodes and what is free on each, at present and when those who leave have left.
+#[derive(Clone, Copy)]
+pub struct Free<'a> {
+    /// Nodes, sorted by name.
+    pub nodes: &'a [Node],
+    /// Free of what is there now.
+    pub now: &'a [Amounts],
+    /// Free of what will be there.
+    pub later: &'a [Amounts],
+}
+
+/// One app that asks for room.
+#[derive(Clone, Copy)]
+pub struct Ask<'a> {
+    /// What it needs.
+    pub demand: &'a Demand,
+    /// Count the surge of an update too.
+    pub surge: bool,
+    /// It takes its room at once, so the present must have it; else only the future.
+    pub now: bool,
+}
+
+impl<'a> Ask<'a> {
+    /// Room to be taken at once (a claim that is held).
+    pub fn held(demand: &'a Demand) -> Self {
+        Self { demand, surge: false, now: true }
+    }
+    /// Room for later (a claim that is promised).
+    pub fn promised(demand: &'a Demand) -> Self {
+        Self { demand, surge: false, now: false }
+    }
+    /// Pods of a group that are not one per node.
+    pub(crate) fn count(&self, group: &PodGroup) -> u32 {
+        group.replicas + if self.surge { group.surge } else { 0 }
+    }
+}
+
+/// Finds nodes for all asks together, each ask's pods as a witness; none where they do not fit.
+pub fn pack(free: Free<'_>, asks: &[Ask<'_>]) -> Option<Vec<Vec<PodsOnNode>>> {
+    if let [ask] = asks
+        && let [group] = ask.demand.groups.as_slice()
+        && !group.per_node
+        && ask.count(group) == 1
+    {
+        let node = (0..free.nodes.len()).find(|n| takes(&free, *n, group, ask.now))?;
+        return Some(vec![vec![PodsOnNode { node: free.nodes[node].name.clone(), group: 0, count: 1 }]]);
+    }
+    Packer::new(free, asks)?.solve()
+}
+
+fn takes(free: &Free<'_>, n: usize, group: &PodGroup, now: bool) -> bool {
+    free.later[n].fits(&group.requests)
+        && (!now || free.now[n].fits(&group.requests))
+        && admits(&free.nodes[n], group).is_ok()
+}
+
+/// Equal pods still to be placed, and the nodes they may go to.
+struct Item<'a> {
+    ask: usize,
+    group: usize,
+    requests: &'a Amounts,
+    count: u32,
+    now: bool,
+    nodes: Vec<usize>,
+}
+
+struct Packer<'a> {
+    names: &'a [Node],
+    now: Vec<Amounts>,
+    later: Vec<Amounts>,
+    items: Vec<Item<'a>>,
+    /// Pods by (ask, group, node).
+    fixed: Vec<Vec<PodsOnNode>>,
+}
+
+impl<'a> Packer<'a> {
+    /// Sets pods that go to every node, and lists the others, largest first.
+    fn new(free: Free<'a>, asks: &[Ask<'a>]) -> Option<Self> {
+        let mut packer = Self {
+            names: free.nodes,
+            now: free.now.to_vec(),
+            later: free.later.to_vec(),
+            items: Vec::new(),
+            fixed: vec![Vec::new(); asks.len()],
+        };
+        for (a, ask) in asks.iter().enumerate() {
+            for (g, group) in ask.demand.groups.iter().enumerate() {
+                let count = if group.per_node { 1 } else { ask.count(group) };
+                if count == 0 {
+                    continue;
+                }
+                let nodes: Vec<usize> = (0..free.nodes.len()).filter(|n| admits(&free.nodes[*n], group).is_ok()).collect();
+                if nodes.is_empty() {
+                    return None;
+                }
+                if group.per_node {
+                    for n in nodes {
+                        if !packer.has_room(n, &group.requests, ask.now) {
+                            return None;
+                        }
+                        packer.take(n, &group.requests, ask.now, 1);
+                        packer.fixed[a].push(PodsOnNode { node: free.nodes[n].name.clone(), group: g, count: 1 });
+                    }
+                } else {
+                    packer.items.push(Item { ask: a, group: g, requests: &group.requests, count, now: ask.now, nodes });
+                }
+            }
+        }
+        // Nodes without room for a single pod only make the search wider. Per-node pods are all set by now.
+        let mut items = std::mem::take(&mut packer.items);
+        for item in &mut items {
+            item.nodes.retain(|n| packer.has_room(*n, item.requests, item.now));
+            if item.nodes.is_empty() {
+                return None;
+            }
+        }
+        let total = packer.names.iter().fold(Amounts::default(), |mut sum, node| {
+            sum.add(&node.allocatable, 1);
+            sum
+        });
+        let size = |item: &Item<'_>| {
+            item.requests.asked().map(|r| item.requests.get(r) as f64 / total.get(r).max(1) as f64).fold(0.0, f64::max)
+        };
+        items.sort_by(|a, b| size(b).total_cmp(&size(a)).then_with(|| (a.ask, a.group).cmp(&(b.ask, b.group))));
+        packer.items = items;
+        Some(packer)
+    }
+
+    fn has_room(&self, n: usize, requests: &Amounts, now: bool) -> bool {
+        self.later[n].fits(requests) && (!now || self.now[n].fits(requests))
+    }
+
+    fn take(&mut self, n: usize, requests: &Amounts, now: bool, pods: i64) {
+        self.later[n].add(requests, -pods);
+        if now {
+            self.now[n].add(requests, -pods);
+        }
+    }
+
+    fn solve(mut self) -> Option<Vec<Vec<PodsOnNode>>> {
+        let start = (self.now.clone(), self.later.clone());
+        if let Some(placed) = self.first_fit() {
+            return Some(self.witness(&placed));
+        }
+        (self.now, self.later) = start;
+        let pods: usize = self.items.iter().map(|item| item.count as usize).sum();
+        let mut nodes: Vec<usize> = self.items.iter().flat_map(|item| item.nodes.iter().copied()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if pods < 2 || pods > EXACT_PODS || nodes.len() > SHORT_NODES || self.sums_exceed(&nodes) {
+            return None;
+        }
+        let mut steps = if nodes.len() <= EXACT_NODES { EXACT_STEPS } else { SHORT_STEPS };
+        let list: Vec<usize> =
+            self.items.iter().enumerate().flat_map(|(i, item)| std::iter::repeat_n(i, item.count as usize)).collect();
+        let mut placed = Vec::with_capacity(list.len());
+        self.search(&list, &mut placed, &mut steps).then(|| self.witness(&placed))
+    }
+
+    /// One pod after the other to the first node with room: pods of an item are equal, so a node that was full stays full.
+    fn first_fit(&mut self) -> Option<Vec<(usize, usize)>> {
+        let mut placed = Vec::new();
+        for i in 0..self.items.len() {
+            let (requests, now) = (self.items[i].requests, self.items[i].now);
+            let mut left = self.items[i].count;
+            for k in 0..self.items[i].nodes.len() {
+                let n = self.items[i].nodes[k];
+                while left > 0 && self.has_room(n, requests, now) {
+                    self.take(n, requests, now, 1);
+                    placed.push((i, n));
+                    left -= 1;
+                }
+            }
+            if left > 0 {
+                return None;
+            }
+        }
+        Some(placed)
+    }
+
+    /// Whether the sums alone show that there is no packing.
+    fn sums_exceed(&self, nodes: &[usize]) -> bool {
+        let mut need = Amounts::default();
+        let mut room = Amounts::default();
+        for item in &self.items {
+            need.add(item.requests, i64::from(item.count));
+        }
+        // Nodes over-committed in one resource give none of it, and take none from the others.
+        for n in nodes {
+            room.add(&self.later[*n].max(&Amounts::default()), 1);
+        }
+        !room.fits(&need)
+    }
+
+    /// Depth first over `list`, equal pods on nodes in ascending order.
+    fn search(&mut self, list: &[usize], placed: &mut Vec<(usize, usize)>, steps: &mut u32) -> bool {
+        let Some(&i) = list.get(placed.len()) else { return true };
+        let (requests, now) = (self.items[i].requests, self.items[i].now);
+        let from = match placed.last() {
+            Some((last, node)) if *last == i => *node,
+            _ => 0,
+        };
+        for k in 0..self.items[i].nodes.len() {
+            let n = self.items[i].nodes[k];
+            if n < from || !self.has_room(n, requests, now) {
+                continue;
+            }
+            if *steps == 0 {
+                return false;
+            }
+            *steps -= 1;
+            self.take(n, requests, now, 1);
+            placed.push((i, n));
+            if self.search(list, placed, steps) {
+                return true;
+            }
+            placed.pop();
+            self.take(n, requests, now, -1);
+        }
+        false
+    }
+
+    fn witness(&self, placed: &[(usize, usize)]) -> Vec<Vec<PodsOnNode>> {
+        let mut all = self.fixed.clone();
+        for (i, n) in placed {
+            let item = &self.items[*i];
+            let name = &self.names[*n].name;
+            let pods = &mut all[item.ask];
+            match pods.iter_mut().find(|p| p.group == item.group && p.node == *name) {
+                Some(there) => there.count += 1,
+                None => pods.push(PodsOnNode { node: name.clone(), group: item.group, count: 1 }),
+            }
+        }
+        for pods in &mut all {
+            pods.sort_by(|a, b| (a.group, &a.node).cmp(&(b.group, &b.node)));
+        }
+        all
+    }
+}

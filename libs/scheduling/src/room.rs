@@ -1,0 +1,204 @@
+//! The room of one member, kept current claim by claim: what is free on each node now and later.
+//!
+//! ```text
+//! now   = allocatable - foreign - Σ held - Σ leaving   - leftovers
+//! later = allocatable - foreign - Σ held - Σ promised  - leftovers      (leftovers: pods of bindings without a claim here)
+//! ```
+//! A claim counts what is observed of it where it is observed; what it claims beyond that stays on its assumed nodes,
+//! so that in all it counts the larger of both and on no node more than the larger of both.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::fit::Free;
+use crate::matching::admits;
+use crate::{Amounts, Capacity, Claim, ClaimState, FleetMember, MemberKey, MemberState, Node, Observed};
+
+/// A member with its room.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemberRoom {
+    /// Key.
+    pub key: MemberKey,
+    /// The registered cluster; absent: only its capacity is known (feeds arrive in any order), so nothing goes there.
+    pub member: Option<FleetMember>,
+    /// What was last seen of it.
+    pub capacity: Option<Arc<Capacity>>,
+    /// Age of that; absent: unknown.
+    pub age_ms: Option<u64>,
+    nodes: Arc<[Node]>,
+    now: Vec<Amounts>,
+    later: Vec<Amounts>,
+    /// The most that is free on any schedulable node, resource by resource, now and later: skips members quickly.
+    largest: Amounts,
+    /// Sums over schedulable nodes.
+    allocatable: Amounts,
+    free: Amounts,
+}
+
+impl MemberRoom {
+    pub(crate) fn new(key: MemberKey) -> Self {
+        Self { key, ..Self::default() }
+    }
+
+    /// Its free room, node by node.
+    pub fn free(&self) -> Free<'_> {
+        Free { nodes: &self.nodes, now: &self.now, later: &self.later }
+    }
+
+    /// Its nodes, by name.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Whether something may be claimed there at all, now: Ready, and seen not too long ago.
+    pub fn is_known(&self) -> bool {
+        self.member.as_ref().is_some_and(|m| m.state == MemberState::Ready)
+            && self.capacity.is_some()
+            && self.age_ms.is_some_and(|age| age <= Capacity::FRESH_MS)
+    }
+
+    /// Priority of its provider; 10 while it is not registered.
+    pub fn priority(&self) -> u8 {
+        self.member.as_ref().map_or(10, |m| m.priority)
+    }
+
+    /// Whether a pod of `requests` may have room on some node. True is no promise.
+    pub(crate) fn may_fit(&self, requests: &Amounts) -> bool {
+        self.largest.fits(requests)
+    }
+
+    /// Dominant share of requests (CPU, memory) over its schedulable nodes after `more` is placed, 0..1 and above.
+    pub fn share_with(&self, more: &Amounts) -> f64 {
+        let share = |all: i64, free: i64, more: i64| {
+            if all <= 0 { if more > 0 { f64::MAX } else { 0.0 } } else { (all - free + more) as f64 / all as f64 }
+        };
+        share(self.allocatable.cpu, self.free.cpu, more.cpu).max(share(self.allocatable.memory, self.free.memory, more.memory))
+    }
+
+    /// Sets what was seen of it, and counts `claims` (all of this member) anew.
+    pub(crate) fn set_capacity<'c>(&mut self, capacity: Option<Arc<Capacity>>, claims: impl Iterator<Item = &'c Arc<Claim>>) {
+        let mut nodes = capacity.as_ref().map_or_else(Vec::new, |c| c.nodes.clone());
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        self.nodes = nodes.into();
+        self.age_ms = capacity.as_ref().map(|c| c.age_ms);
+        self.now = self.nodes.iter().map(|n| n.allocatable.minus(&n.foreign)).collect();
+        self.later = self.now.clone();
+        self.capacity = capacity;
+        let capacity = self.capacity.clone();
+        let mut leftovers: BTreeMap<_, _> = capacity.as_ref().map_or_else(BTreeMap::new, |c| c.observed.iter().collect());
+        for claim in claims {
+            let observed = leftovers.remove(&claim.id);
+            self.count(claim, observed, -1);
+        }
+        for observed in leftovers.into_values() {
+            self.count_leftover(observed, -1);
+        }
+        self.sum_up();
+    }
+
+    /// A claim is written or goes: `old` no longer counts, `new` does (both of this member).
+    pub(crate) fn replace(&mut self, old: Option<&Claim>, new: Option<&Claim>) {
+        let capacity = self.capacity.clone();
+        let Some(id) = old.or(new).map(|claim| claim.id) else { return };
+        let observed = capacity.as_ref().and_then(|c| c.observed.get(&id));
+        match (old, observed) {
+            (Some(old), _) => self.count(old, observed, 1),
+            (None, Some(observed)) => self.count_leftover(observed, 1),
+            (None, None) => {}
+        }
+        match (new, observed) {
+            (Some(new), _) => self.count(new, observed, -1),
+            (None, Some(observed)) => self.count_leftover(observed, -1),
+            (None, None) => {}
+        }
+        self.sum_up();
+    }
+
+    fn count(&mut self, claim: &Claim, observed: Option<&Observed>, sign: i64) {
+        let now = claim.state != ClaimState::Promised;
+        let later = claim.state != ClaimState::Leaving;
+        let nodes = Arc::clone(&self.nodes);
+        usage(&nodes, claim, observed, |n, amounts, times| {
+            if now {
+                self.now[n].add(amounts, sign * times);
+            }
+            if later {
+                self.later[n].add(amounts, sign * times);
+            }
+        });
+    }
+
+    fn count_leftover(&mut self, observed: &Observed, sign: i64) {
+        for (node, requests) in &observed.requests {
+            if let Some(n) = find(&self.nodes, node) {
+                self.now[n].add(requests, sign);
+                self.later[n].add(requests, sign);
+            }
+        }
+    }
+
+    fn sum_up(&mut self) {
+        self.largest = Amounts::default();
+        self.allocatable = Amounts::default();
+        self.free = Amounts::default();
+        for (n, node) in self.nodes.iter().enumerate() {
+            if node.unschedulable {
+                continue;
+            }
+            let free = self.now[n].min(&self.later[n]);
+            self.largest = self.largest.max(&free);
+            self.allocatable.add(&node.allocatable, 1);
+            self.free.add(&free, 1);
+        }
+    }
+}
+
+/// Index of a node by name.
+pub(crate) fn find(nodes: &[Node], name: &str) -> Option<usize> {
+    nodes.binary_search_by(|n| n.name.as_str().cmp(name)).ok()
+}
+
+/// What a claim counts on each node, as (node, amounts, times).
+pub(crate) fn usage(nodes: &[Node], claim: &Claim, observed: Option<&Observed>, mut each: impl FnMut(usize, &Amounts, i64)) {
+    let claimed = |each: &mut dyn FnMut(usize, &Amounts, i64)| {
+        for pods in &claim.pods {
+            let Some(group) = claim.request.demand.groups.get(pods.group) else { continue };
+            // A node that is gone: its pods will run elsewhere, and until they are seen there they count where they may.
+            let home = || (0..nodes.len()).find(|n| admits(&nodes[*n], group).is_ok());
+            if let Some(n) = find(nodes, &pods.node).or_else(home) {
+                each(n, &group.requests, i64::from(pods.count));
+            }
+        }
+    };
+    let Some(observed) = observed.filter(|o| !o.requests.is_empty()) else {
+        return claimed(&mut each);
+    };
+    let mut assumed: BTreeMap<usize, Amounts> = BTreeMap::new();
+    let mut rest = Amounts::default();
+    claimed(&mut |n, amounts, times| {
+        assumed.entry(n).or_default().add(amounts, times);
+        rest.add(amounts, times);
+    });
+    for (name, requests) in &observed.requests {
+        rest.add(requests, -1);
+        if let Some(n) = find(nodes, name) {
+            each(n, requests, 1);
+            if let Some(there) = assumed.get_mut(&n) {
+                there.add(requests, -1);
+            }
+        }
+    }
+    // What is claimed beyond what is seen stays on assumed nodes, where less is seen than assumed.
+    for (n, unseen) in assumed {
+        let mut kept = Amounts::default();
+        let resources: Vec<String> = unseen.asked().map(str::to_owned).collect();
+        for resource in resources {
+            let amount = unseen.get(&resource).min(rest.get(&resource)).max(0);
+            *kept.get_mut(&resource) = amount;
+            *rest.get_mut(&resource) -= amount;
+        }
+        if !kept.is_zero() {
+            each(n, &kept, 1);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Judging and making the changes of a [`LedgerTransaction`]: all or none.
+//!
+//! What goes, leaves or stays is applied first; then everything that wants room at a member is packed there together, so
+//! that a plan which found room for all of them jointly is never refused because of the order they are listed in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::fit::{Ask, Free, pack};
+use crate::misfit::explain;
+use crate::resize::{Resized, resize};
+use crate::room::usage;
+use crate::{
+    Amounts, Claim, ClaimReceipt, ClaimState, Difference, Ledger, LedgerChange, LedgerReceipt, LedgerTransaction, MemberKey, MemberRoom,
+    PodsOnNode, Undo,
+};
+
+impl Ledger {
+    /// Makes all changes of `transaction`, or none and says what stands against them.
+    ///
+    /// The receipt carries the ledger's sequence as it is; the caller that numbers changes sets it.
+    pub fn transact(&mut self, transaction: &LedgerTransaction) -> Result<(LedgerReceipt, Undo), Vec<Difference>> {
+        let mut undo = Undo::default();
+        let differences = self.attempt(transaction, &mut undo);
+        if !differences.is_empty() {
+            self.undo(undo);
+            return Err(differences);
+        }
+        let mut claims: Vec<ClaimReceipt> = Vec::new();
+        for change in &transaction.changes {
+            if let Some(claim) = self.claim(change.claim()).filter(|c| claims.iter().all(|r| r.claim != c.id)) {
+                claims.push(ClaimReceipt {
+                    claim: claim.id,
+                    state: claim.state,
+                    member: claim.member.clone(),
+                    pods: claim.pods.clone(),
+                });
+            }
+        }
+        Ok((LedgerReceipt { seq: self.seq, claims }, undo))
+    }
+
+    fn attempt(&mut self, transaction: &LedgerTransaction, undo: &mut Undo) -> Vec<Difference> {
+        let mut differences = Vec::new();
+        let mut wishes: BTreeMap<MemberKey, Vec<Wish>> = BTreeMap::new();
+        for change in &transaction.changes {
+            match self.prepare(transaction, change, undo) {
+                Ok(Some(wish)) => wishes.entry(wish.claim.member.clone()).or_default().push(wish),
+                Ok(None) => {}
+                Err(difference) => differences.push(difference),
+            }
+        }
+        if !differences.is_empty() {
+            return differences;
+        }
+        for (member, wishes) in wishes {
+            let Some(room) = self.room(&member) else {
+                differences.extend(wishes.iter().map(|w| w.differs("member_unknown", format!("{member} is not registered"))));
+                continue;
+            };
+            match grant(room, wishes) {
+                Ok(claims) => {
+                    for claim in claims {
+                        self.put(undo, claim.id, Some(Arc::new(claim)));
+                    }
+                }
+                Err(refused) => differences.extend(refused),
+            }
+        }
+        differences
+    }
+
+    /// Applies a change that needs no room, or says what room it wants.
+    fn prepare(&mut self, tx: &LedgerTransaction, change: &LedgerChange, undo: &mut Undo) -> Result<Option<Wish>, Difference> {
+        let id = *change.claim();
+        let differs = |code: &str, detail: String| Difference { code: code.into(), claim: id, detail };
+        let existing = self.claim(&id).cloned();
+        if let Some(claim) = &existing
+            && claim.fence > tx.fence
+        {
+            return Err(differs("stale_fence", format!("{} was written by a later operation ({})", name(claim), claim.operation)));
+        }
+        let written = |claim: &Claim, state: ClaimState| Claim { state, fence: tx.fence, operation: tx.operation, ..claim.clone() };
+        let present = || existing.clone().ok_or_else(|| differs("claim_missing", format!("claim {id} is gone")));
+        match change {
+            LedgerChange::Leave { member, .. } => {
+                let claim = present()?;
+                if claim.member != *member {
+                    return Err(differs("claim_moved", format!("{} is on {}, no longer on {member}", name(&claim), claim.member)));
+                }
+                let again = claim.state == ClaimState::Leaving && claim.operation == tx.operation;
+                if claim.state != ClaimState::Held && !again {
+                    return Err(differs("not_held", format!("{} is {} for operation {}", name(&claim), state(claim.state), claim.operation)));
+                }
+                self.put(undo, id, Some(Arc::new(written(&claim, ClaimState::Leaving))));
+                Ok(None)
+            }
+            LedgerChange::Stay { .. } => {
+                let claim = present()?;
+                if claim.state == ClaimState::Promised {
+                    return Err(differs("not_leaving", format!("{} is promised, not leaving", name(&claim))));
+                }
+                self.put(undo, id, Some(Arc::new(written(&claim, ClaimState::Held))));
+                Ok(None)
+            }
+            LedgerChange::Release { .. } => {
+                if existing.is_some() {
+                    self.put(undo, id, None);
+                }
+                Ok(None)
+            }
+            LedgerChange::Take { dig, request, member, state: wanted, .. } => {
+                if let Some(claim) = existing {
+                    // The same word again (its answer was lost) is fine; anything else of that id is not.
+                    let same = claim.member == *member && claim.dig.id == dig.id && claim.request == *request && claim.operation == tx.operation;
+                    return match same {
+                        true => Ok(None),
+                        false => Err(differs("claim_taken", format!("claim {id} exists: {} on {}", name(&claim), claim.member))),
+                    };
+                }
+                if !self.room(member).is_some_and(MemberRoom::is_known) {
+                    return Err(differs("member_unknown", format!("{}: nothing is known of {member} at the moment", request.app)));
+                }
+                let claim = Claim {
+                    id,
+                    dig: dig.clone(),
+                    request: Arc::clone(request),
+                    member: member.clone(),
+                    state: wanted.unwrap_or_default(),
+                    pods: Vec::new(),
+                    surging: false,
+                    fence: tx.fence,
+                    operation: tx.operation,
+                };
+                let kind = match wanted {
+                    None => Kind::TakeWhatFits,
+                    Some(_) => Kind::Take,
+                };
+                Ok(Some(Wish { claim, kind, old: None }))
+            }
+            LedgerChange::Admit { .. } => {
+                let claim = present()?;
+                match claim.state {
+                    ClaimState::Held => Ok(None),
+                    ClaimState::Leaving => Err(differs("not_promised", format!("{} is leaving, not promised", name(&claim)))),
+                    ClaimState::Promised => {
+                        Ok(Some(Wish { claim: written(&claim, ClaimState::Held), kind: Kind::Admit, old: Some(claim) }))
+                    }
+                }
+            }
+            LedgerChange::Resize { request, surge, .. } => {
+                let claim = present()?;
+                match resize(&claim, request, *surge) {
+                    Resized::InPlace(resized) => {
+                        self.put(undo, id, Some(Arc::new(written(&resized, claim.state))));
+                        Ok(None)
+                    }
+                    Resized::Grows { claim: grown, kept } => {
+                        Ok(Some(Wish { claim: written(&grown, claim.state), kind: Kind::Grow { kept }, old: Some(claim) }))
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl LedgerChange {
+    /// The claim that a change is about.
+    pub fn claim(&self) -> &Uuid {
+        match self {
+            Self::Leave { claim, .. }
+            | Self::Stay { claim }
+            | Self::Take { claim, .. }
+            | Self::Admit { claim }
+            | Self::Resize { claim, .. }
+            | Self::Release { claim } => claim,
+        }
+    }
+}
+
+/// A claim that wants room at its member.
+struct Wish {
+    claim: Claim,
+    kind: Kind,
+    /// As it counts until now.
+    old: Option<Arc<Claim>>,
+}
+
+#[derive(PartialEq)]
+enum Kind {
+    Take,
+    TakeWhatFits,
+    Admit,
+    /// Pods that may stay where they are.
+    Grow { kept: Vec<PodsOnNode> },
+}
+
+impl Wish {
+    fn ask(&self) -> Ask<'_> {
+        Ask { demand: &self.claim.request.demand, surge: self.claim.surging, now: self.claim.state != ClaimState::Promised }
+    }
+    fn differs(&self, code: &str, detail: String) -> Difference {
+        Difference { code: code.into(), claim: self.claim.id, detail }
+    }
+}
+
+/// Finds nodes for all wishes at one member.
+fn grant(room: &MemberRoom, mut wishes: Vec<Wish>) -> Result<Vec<Claim>, Vec<Difference>> {
+    let mut now: Vec<Amounts> = room.free().now.to_vec();
+    let mut later: Vec<Amounts> = room.free().later.to_vec();
+    for claim in wishes.iter().filter_map(|w| w.old.as_deref()) {
+        let observed = room.capacity.as_ref().and_then(|c| c.observed.get(&claim.id));
+        usage(room.nodes(), claim, observed, |n, amounts, times| {
+            if claim.state != ClaimState::Promised {
+                now[n].add(amounts, times);
+            }
+            if claim.state != ClaimState::Leaving {
+                later[n].add(amounts, times);
+            }
+        });
+    }
+    let free = Free { nodes: room.nodes(), now: &now, later: &later };
+    choose_states(free, &mut wishes);
+    let asks: Vec<Ask<'_>> = wishes.iter().map(Wish::ask).collect();
+    if let Some(packing) = pack(free, &asks) {
+        return Ok(wishes.into_iter().zip(packing).map(|(wish, pods)| Claim { pods, ..wish.claim }).collect());
+    }
+    one_by_one(room, now, later, wishes)
+}
+
+/// Those that may be either are held where they fit now beside all others, else promised.
+fn choose_states(free: Free<'_>, wishes: &mut [Wish]) {
+    let open: Vec<usize> = (0..wishes.len()).filter(|i| wishes[*i].kind == Kind::TakeWhatFits).collect();
+    if open.is_empty() || pack(free, &wishes.iter().map(Wish::ask).collect::<Vec<_>>()).is_some() {
+        return;
+    }
+    for i in &open {
+        wishes[*i].claim.state = ClaimState::Promised;
+    }
+    for i in &open {
+        wishes[*i].claim.state = ClaimState::Held;
+        if pack(free, &wishes.iter().map(Wish::ask).collect::<Vec<_>>()).is_none() {
+            wishes[*i].claim.state = ClaimState::Promised;
+        }
+    }
+}
+
+/// The second try, where not all fit at once afresh: what is admitted needs the present only, what grows keeps its pods.
+fn one_by_one(room: &MemberRoom, mut now: Vec<Amounts>, mut later: Vec<Amounts>, wishes: Vec<Wish>) -> Result<Vec<Claim>, Vec<Difference>> {
+    let mut granted = Vec::new();
+    let mut refused = Vec::new();
+    for wish in wishes {
+        let free = Free { nodes: room.nodes(), now: &now, later: &later };
+        let ask = wish.ask();
+        let alone = |free: Free<'_>, ask: Ask<'_>| pack(free, &[ask]).and_then(|mut all| all.pop());
+        let pods = alone(free, ask).or_else(|| match &wish.kind {
+            // Its future room is promised already; a future that others over-committed is not its fault.
+            Kind::Admit => alone(Free { later: &now, ..free }, ask),
+            Kind::Grow { kept } => keep_and_add(free, &wish.claim, kept),
+            Kind::Take | Kind::TakeWhatFits => None,
+        });
+        let Some(pods) = pods else {
+            let judged = if wish.kind == Kind::Admit { Free { later: &now, ..free } } else { free };
+            let why = explain(judged, ask);
+            refused.push(wish.differs("no_room", format!("{} on {}: {}", wish.claim.request.app, room.key, why.reason())));
+            continue;
+        };
+        let claim = Claim { pods, ..wish.claim };
+        usage(room.nodes(), &claim, None, |n, amounts, times| {
+            if claim.state != ClaimState::Promised {
+                now[n].add(amounts, -times);
+            }
+            later[n].add(amounts, -times);
+        });
+        granted.push(claim);
+    }
+    if refused.is_empty() { Ok(granted) } else { Err(refused) }
+}
+
+/// Leaves `kept` where they are, unjudged, and finds nodes for the rest.
+fn keep_and_add(free: Free<'_>, claim: &Claim, kept: &[PodsOnNode]) -> Option<Vec<PodsOnNode>> {
+    let mut now = free.now.to_vec();
+    let mut later = free.later.to_vec();
+    let mut rest = claim.request.demand.clone();
+    for group in rest.groups.iter_mut().filter(|g| !g.per_node) {
+        group.replicas += if claim.surging { group.surge } else { 0 };
+    }
+    for pods in kept {
+        let group = &mut rest.groups[pods.group];
+        group.replicas = group.replicas.saturating_sub(pods.count);
+        if let Some(n) = crate::room::find(free.nodes, &pods.node) {
+            now[n].add(&group.requests, -i64::from(pods.count));
+            later[n].add(&group.requests, -i64::from(pods.count));
+        }
+    }
+    let ask = Ask { demand: &rest, surge: false, now: claim.state != ClaimState::Promised };
+    let mut pods = pack(Free { now: &now, later: &later, ..free }, &[ask])?.pop()?;
+    for keep in kept {
+        match pods.iter_mut().find(|p| p.group == keep.group && p.node == keep.node) {
+            Some(there) => there.count += keep.count,
+            None => pods.push(keep.clone()),
+        }
+    }
+    pods.sort_by(|a, b| (a.group, &a.node).cmp(&(b.group, &b.node)));
+    Some(pods)
+}
+
+fn name(claim: &Claim) -> String {
+    format!("{}/{}/{}", claim.dig.project, claim.dig.name, claim.request.app)
+}
+
+fn state(state: ClaimState) -> &'static str {
+    match state {
+        ClaimState::Held => "held",
+        ClaimState::Promised => "promised",
+        ClaimState::Leaving => "leaving",
+    }
+}

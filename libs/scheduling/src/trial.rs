@@ -1,0 +1,198 @@
+//! "What if": the ledger with some claims leaving and some apps added, without changing it.
+//!
+//! Decisions and plans are tried here. Only touched members are copied. Where apps added one after the other do not fit,
+//! all that were added to the member are packed anew together: the order of adding decides nothing that small cases can avoid.
+
+use std::collections::BTreeMap;
+
+use crate::fit::{Ask, Free, pack};
+use crate::matching::admits;
+use crate::misfit::{Misfit, explain};
+use crate::room::usage;
+use crate::{Amounts, Claim, ClaimState, Demand, MemberKey, MemberRoom, PodsOnNode};
+
+/// Names one added app: whatever the caller counts them by.
+pub(crate) type Tenant = usize;
+
+#[derive(Clone, Default)]
+pub(crate) struct Trial<'a> {
+    touched: BTreeMap<&'a MemberKey, Touched<'a>>,
+}
+
+#[derive(Clone)]
+struct Touched<'a> {
+    room: &'a MemberRoom,
+    /// Without the tenants.
+    base: Arrays,
+    /// With them.
+    current: Arrays,
+    tenants: Vec<(Tenant, Ask<'a>, Vec<PodsOnNode>)>,
+    /// What was added (and left, negative), in all.
+    added: Amounts,
+}
+
+#[derive(Clone)]
+struct Arrays {
+    now: Vec<Amounts>,
+    later: Vec<Amounts>,
+}
+
+impl Arrays {
+    fn take(&mut self, room: &MemberRoom, ask: &Ask<'_>, pods: &[PodsOnNode], sign: i64) -> Amounts {
+        let mut sum = Amounts::default();
+        for p in pods {
+            let (Some(n), Some(group)) = (crate::room::find(room.nodes(), &p.node), ask.demand.groups.get(p.group)) else { continue };
+            let times = i64::from(p.count);
+            self.later[n].add(&group.requests, -sign * times);
+            if ask.now {
+                self.now[n].add(&group.requests, -sign * times);
+            }
+            sum.add(&group.requests, times);
+        }
+        sum
+    }
+}
+
+impl<'a> Touched<'a> {
+    fn new(room: &'a MemberRoom) -> Self {
+        let free = room.free();
+        let base = Arrays { now: free.now.to_vec(), later: free.later.to_vec() };
+        Self { room, current: base.clone(), base, tenants: Vec::new(), added: Amounts::default() }
+    }
+    fn free(&self) -> Free<'_> {
+        Free { nodes: self.room.nodes(), now: &self.current.now, later: &self.current.later }
+    }
+    fn base(&self) -> Free<'_> {
+        Free { nodes: self.room.nodes(), now: &self.base.now, later: &self.base.later }
+    }
+}
+
+impl<'a> Trial<'a> {
+    fn touch(&mut self, room: &'a MemberRoom) -> &mut Touched<'a> {
+        self.touched.entry(&room.key).or_insert_with(|| Touched::new(room))
+    }
+
+    /// Where `ask` would go at `room`.
+    pub fn fit(&self, room: &'a MemberRoom, ask: Ask<'a>) -> Option<Vec<PodsOnNode>> {
+        match self.touched.get(&room.key) {
+            None => {
+                // Only rooms nobody touched have a bound that holds, and only for what must fit now and later.
+                if ask.now && ask.demand.groups.iter().any(|g| !g.per_node && ask.count(g) > 0 && !room.may_fit(&g.requests)) {
+                    return None;
+                }
+                pack(room.free(), &[ask])?.pop()
+            }
+            Some(touched) => pack(touched.free(), &[ask])?.pop(),
+        }
+    }
+
+    /// Adds `ask` to `room` as `tenant`, if there is room beside all tenants there.
+    pub fn add(&mut self, room: &'a MemberRoom, tenant: Tenant, ask: Ask<'a>) -> bool {
+        match self.fit(room, ask) {
+            Some(pods) => {
+                let touched = self.touch(room);
+                let sum = touched.current.take(room, &ask, &pods, 1);
+                touched.added.add(&sum, 1);
+                touched.tenants.push((tenant, ask, pods));
+                true
+            }
+            None => self.touched.get_mut(&room.key).is_some_and(|touched| repack(touched, tenant, ask)),
+        }
+    }
+
+    /// Takes `tenant` away from `room` again.
+    pub fn remove(&mut self, room: &'a MemberRoom, tenant: Tenant) {
+        if let Some(touched) = self.touched.get_mut(&room.key)
+            && let Some(at) = touched.tenants.iter().position(|(t, ..)| *t == tenant)
+        {
+            let (_, ask, pods) = touched.tenants.remove(at);
+            let sum = touched.current.take(room, &ask, &pods, -1);
+            touched.added.add(&sum, -1);
+        }
+    }
+
+    /// A tenant's witness as it is now.
+    pub fn pods(&self, room: &MemberRoom, tenant: Tenant) -> Vec<PodsOnNode> {
+        let tenants = self.touched.get(&room.key).map_or(&[][..], |t| &t.tenants);
+        tenants.iter().find(|(t, ..)| *t == tenant).map_or_else(Vec::new, |(_, _, pods)| pods.clone())
+    }
+
+    /// `claim`, held on `room`, will leave: its room is free later.
+    pub fn leave(&mut self, room: &'a MemberRoom, claim: &Claim) {
+        self.shift(room, claim, 1);
+    }
+
+    /// It stays after all. The caller has taken away what used its room.
+    pub fn stay(&mut self, room: &'a MemberRoom, claim: &Claim) {
+        self.shift(room, claim, -1);
+    }
+
+    fn shift(&mut self, room: &'a MemberRoom, claim: &Claim, sign: i64) {
+        if claim.state == ClaimState::Leaving {
+            return;
+        }
+        let observed = room.capacity.as_ref().and_then(|c| c.observed.get(&claim.id));
+        let touched = self.touch(room);
+        usage(room.nodes(), claim, observed, |n, amounts, times| {
+            touched.base.later[n].add(amounts, sign * times);
+            touched.current.later[n].add(amounts, sign * times);
+            touched.added.add(amounts, -sign * times);
+        });
+    }
+
+    /// Dominant share of requests at `room` after `more` is placed there too.
+    pub fn share(&self, room: &MemberRoom, more: &Amounts) -> f64 {
+        match self.touched.get(&room.key) {
+            None => room.share_with(more),
+            Some(touched) => {
+                let mut more = more.clone();
+                more.add(&touched.added, 1);
+                room.share_with(&more)
+            }
+        }
+    }
+
+    /// Why `ask` does not fit at `room`.
+    pub fn why_not(&self, room: &MemberRoom, ask: Ask<'_>) -> Misfit {
+        explain(self.touched.get(&room.key).map_or_else(|| room.free(), Touched::free), ask)
+    }
+}
+
+/// Packs all tenants of a member and the new one afresh.
+fn repack<'a>(touched: &mut Touched<'a>, tenant: Tenant, ask: Ask<'a>) -> bool {
+    if touched.tenants.is_empty() {
+        return false;
+    }
+    let mut asks: Vec<Ask<'a>> = touched.tenants.iter().map(|(_, ask, _)| *ask).collect();
+    asks.push(ask);
+    let Some(packing) = pack(touched.base(), &asks) else { return false };
+    touched.tenants.push((tenant, ask, Vec::new()));
+    touched.current = touched.base.clone();
+    let room = touched.room;
+    for ((_, ask, pods), new) in touched.tenants.iter_mut().zip(packing) {
+        *pods = new;
+        touched.current.take(room, ask, pods, 1);
+    }
+    // The sum of the others is what it was; only the new one is added.
+    if let Some((_, ask, pods)) = touched.tenants.last() {
+        for p in pods {
+            if let Some(group) = ask.demand.groups.get(p.group) {
+                touched.added.add(&group.requests, i64::from(p.count));
+            }
+        }
+    }
+    true
+}
+
+/// What a demand takes in all on `room`, pods per node counted on matching nodes.
+pub(crate) fn total_on(demand: &Demand, room: &MemberRoom) -> Amounts {
+    let mut total = Amounts::default();
+    for group in &demand.groups {
+        let pods = match group.per_node {
+            true => room.nodes().iter().filter(|n| admits(n, group).is_ok()).count() as i64,
+            false => i64::from(group.replicas),
+        };
+        total.add(&group.requests, pods);
+    }
+    total
+}
