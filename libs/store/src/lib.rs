@@ -8,6 +8,7 @@
 //! Invariant: a connection handed out by a [`Store`] resolves unqualified names in its service's schema and nowhere else.
 
 mod error;
+pub mod failpoint;
 pub mod private_postgres;
 mod schema;
 mod seal;

@@ -84,7 +84,12 @@ impl Store {
     /// Waits for the server, creates what is missing, applies the sets in order, and opens the pool.
     pub async fn connect(config: &StoreConfig, migrations: &[MigrationSet]) -> StoreResult<Self> {
         let schema = config.schema();
-        let options = PgConnectOptions::from_str(config.url.expose_secret())
+        let url = config.url.expose_secret();
+        // sqlx parses any scheme.
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err(StoreError::Url);
+        }
+        let options = PgConnectOptions::from_str(url)
             .map_err(|_| StoreError::Url)?
             .application_name(&format!("drover-{}", config.service))
             // A client that vanished in mid-transaction must not hold its locks for hours.

@@ -109,10 +109,10 @@ async fn data_survives_stops_kills_and_stale_pid_files() {
 
 #[tokio::test]
 async fn a_throw_away_server_leaves_nothing() {
-    let above = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o1777))
-        .tempdir()
-        .unwrap();
+    // As /tmp is: without the umask's cut.
+    let above = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+    std::fs::set_permissions(above.path(), open).unwrap();
     let directory = above.path().join("postgres");
     // A start that was killed in the middle of initdb.
     std::fs::create_dir_all(directory.join("data.new/base")).unwrap();
