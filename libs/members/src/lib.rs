@@ -11,8 +11,15 @@
 pub mod clients;
 pub mod kubeconfig;
 pub mod labels;
+pub mod member;
+pub mod objects;
 pub mod quantity;
+pub mod readiness;
 pub mod trimmed;
 
 pub use clients::Clients;
 pub use kubeconfig::{KubeconfigError, VettedKubeconfig};
+pub use labels::Owner;
+pub use member::{Applied, Mapping, Member, MemberError};
+pub use objects::{Object, ObjectId};
+pub use readiness::Readiness;

@@ -1,0 +1,354 @@
+//! The objects of a rendered bundle, on their way into a member.
+//!
+//! Pure: no member is asked. [`flatten`] checks what a bundle holds, [`Object::new`] makes one object Drover's own (labels,
+//! namespace, digest), [`wave`] says what must exist before what.
+//!
+//! Invariant: the digest of an object depends on what is desired of it only, so equal digests mean nothing to do.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::labels::{self, Owner};
+
+/// Which object: what its address in a member is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ObjectId {
+    /// `v1`, `apps/v1`, …
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace; empty for cluster-wide kinds.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl ObjectId {
+    /// API group, empty for the core.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+    /// API version without its group.
+    pub fn version(&self) -> &str {
+        self.api_version.split_once('/').map_or(&self.api_version, |(_, version)| version)
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, namespace, name, .. } = self;
+        if namespace.is_empty() { write!(f, "{kind}/{name}") } else { write!(f, "{kind}/{namespace}/{name}") }
+    }
+}
+
+/// A bundle that cannot be applied anywhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("document {index}{}: {reason}", if kind.is_empty() { String::new() } else { format!(" ({kind})") })]
+pub struct BundleError {
+    /// Which document of the bundle, from 1.
+    pub index: usize,
+    /// Its kind, as far as it can be told.
+    pub kind: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// Takes `List`s apart, drops empty documents, and checks that each object can be addressed and comes once.
+pub fn flatten(documents: &[Value]) -> Result<Vec<Value>, BundleError> {
+    let mut flat = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (index, document) in documents.iter().enumerate() {
+        let first = flat.len();
+        take(document, &mut flat);
+        for object in &flat[first..] {
+            let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+            check(object, &mut seen).map_err(|reason| BundleError { index: index + 1, kind, reason })?;
+        }
+    }
+    Ok(flat)
+}
+
+fn take(document: &Value, into: &mut Vec<Value>) {
+    let kind = document["kind"].as_str().unwrap_or_default();
+    match document["items"].as_array() {
+        Some(items) if kind.ends_with("List") => items.iter().for_each(|item| take(item, into)),
+        _ if document.is_null() => {}
+        _ => into.push(document.clone()),
+    }
+}
+
+fn check(object: &Value, seen: &mut BTreeSet<ObjectId>) -> Result<(), String> {
+    if !object.is_object() {
+        return Err("is not a mapping".into());
+    }
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let api_version = text("/apiVersion").ok_or("has no apiVersion")?;
+    let kind = text("/kind").ok_or("has no kind")?;
+    if text("/metadata/generateName").is_some() && text("/metadata/name").is_none() {
+        return Err("has generateName: Drover must know the name to find the object again".into());
+    }
+    let name = text("/metadata/name").ok_or("has no metadata.name")?;
+    let namespace = text("/metadata/namespace").unwrap_or_default();
+    for part in [api_version, kind, name, namespace].into_iter().filter(|part| !part.is_empty()) {
+        // Each becomes part of a path; Kubernetes forbids these in all of them too.
+        let segments = if part == api_version { 2 } else { 1 };
+        let odd = part.contains(['%', '?', '#', ' ']) || part.split('/').count() > segments;
+        if odd || part.split('/').any(|segment| matches!(segment, "." | ".." | "")) {
+            return Err(format!("{part:?} is no valid name"));
+        }
+    }
+    let [api_version, kind, namespace, name] = [api_version, kind, namespace, name].map(str::to_owned);
+    let id = ObjectId { api_version, kind, namespace, name };
+    if seen.contains(&id) {
+        return Err(format!("{id} comes twice"));
+    }
+    seen.insert(id);
+    Ok(())
+}
+
+/// Whether a CRD among the objects brings this kind; if so, whether it is namespaced.
+pub fn brought(objects: &[Value], api_version: &str, kind: &str) -> Option<bool> {
+    let (group, version) = api_version.split_once('/')?;
+    let definition = objects.iter().find(|object| {
+        let spec = &object["spec"];
+        object["kind"] == "CustomResourceDefinition"
+            && spec["group"] == group
+            && spec["names"]["kind"] == kind
+            && spec["versions"].as_array().is_some_and(|versions| versions.iter().any(|served| served["name"] == version))
+    })?;
+    Some(definition["spec"]["scope"] != "Cluster")
+}
+
+/// When an object is applied: lower waves first, deletion the other way round.
+pub fn wave(api_version: &str, kind: &str) -> u8 {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    match (group, kind) {
+        ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition") => 0,
+        ("scheduling.k8s.io" | "storage.k8s.io" | "node.k8s.io", _) | ("networking.k8s.io", "IngressClass") => 1,
+        ("", "ServiceAccount" | "ResourceQuota" | "LimitRange") | ("rbac.authorization.k8s.io", _) | ("networking.k8s.io", "NetworkPolicy") => 2,
+        ("", "ConfigMap" | "Secret" | "PersistentVolume" | "PersistentVolumeClaim") => 3,
+        ("", "Service" | "Endpoints") | ("discovery.k8s.io", _) => 4,
+        ("", "Pod" | "ReplicationController") | ("apps" | "batch", _) => 5,
+        ("autoscaling" | "policy" | "networking.k8s.io" | "gateway.networking.k8s.io", _) => 6,
+        // What operators, webhooks and extension servers serve comes when these run.
+        _ => 7,
+    }
+}
+
+/// An object as Drover applies it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// Its address.
+    pub id: ObjectId,
+    /// Digest of what is desired of it.
+    pub digest: String,
+    /// What is sent.
+    pub value: Value,
+}
+
+impl Object {
+    /// Makes a checked object (see [`flatten`]) Drover's: namespace defaulted, labelled with its owner (pod templates
+    /// too), server's own fields and fields of other owners left out, digest annotated.
+    pub fn new(mut value: Value, namespaced: bool, namespace: &str, owner: &Owner) -> Self {
+        let text = |value: &Value, pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let own = text(&value, "/metadata/namespace");
+        let namespace = match (namespaced, own.is_empty()) {
+            (false, _) => String::new(),
+            (true, true) => namespace.to_owned(),
+            (true, false) => own,
+        };
+        let id = ObjectId { api_version: text(&value, "/apiVersion"), kind: text(&value, "/kind"), namespace, name: text(&value, "/metadata/name") };
+
+        if let Some(fields) = value.as_object_mut() {
+            fields.remove("status");
+        }
+        let metadata = mapping(&mut value, "metadata");
+        for field in ["creationTimestamp", "deletionTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"] {
+            metadata.remove(field);
+        }
+        metadata.remove("namespace");
+        if !id.namespace.is_empty() {
+            metadata.insert("namespace".into(), json!(id.namespace));
+        }
+        let replicas_owned = metadata.get("annotations").is_some_and(|annotations| !annotations[labels::REPLICAS_OWNER].is_null());
+        if replicas_owned && let Some(spec) = value["spec"].as_object_mut() {
+            spec.remove("replicas");
+        }
+        label(&mut value, owner.labels());
+        for pointer in ["/spec/template", "/spec/jobTemplate", "/spec/jobTemplate/spec/template"] {
+            if has_pods(&id) && let Some(template) = value.pointer_mut(pointer).filter(|template| template.is_object()) {
+                let marks = owner.labels().into_iter().filter(|(name, _)| *name != labels::DIG);
+                label(template, marks);
+            }
+        }
+        let digest = digest(&value);
+        let metadata = value.get_mut("metadata").expect("was made above");
+        mapping(metadata, "annotations").insert(labels::DIGEST.into(), json!(digest));
+        Self { id, digest, value }
+    }
+}
+
+impl Eq for Object {}
+
+impl Ord for Object {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |object: &Self| (wave(&object.id.api_version, &object.id.kind), object.id.clone());
+        key(self).cmp(&key(other))
+    }
+}
+
+impl PartialOrd for Object {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+fn has_pods(id: &ObjectId) -> bool {
+    matches!(id.group(), "apps" | "batch") || id.kind == "ReplicationController"
+}
+
+fn label(object: &mut Value, marks: impl IntoIterator<Item = (&'static str, String)>) {
+    mapping(object, "metadata");
+    let labels = mapping(&mut object["metadata"], "labels");
+    for (name, value) in marks {
+        labels.insert(name.into(), json!(value));
+    }
+}
+
+/// The mapping under `field`, made if it is missing or null.
+fn mapping<'a>(value: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
+    if !value[field].is_object() {
+        value[field] = json!({});
+    }
+    value[field].as_object_mut().expect("was made a mapping")
+}
+
+/// SHA-256 of a value in canonical form (keys sorted, no blanks), in hex.
+pub fn digest(value: &Value) -> String {
+    let mut text = String::new();
+    canonical(value, &mut text);
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            // Sorted here: whether serde_json's maps are depends on features that other crates turn on.
+            let mut keys: Vec<&String> = fields.keys().collect();
+            keys.sort_unstable();
+            out.push('{');
+            for key in keys {
+                out.push_str(&Value::String(key.clone()).to_string());
+                out.push(':');
+                canonical(&fields[key], out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for item in items {
+                canonical(item, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn owner() -> Owner {
+        Owner { hub: Uuid::from_u128(1), dig: Uuid::from_u128(2), app: "web".into(), binding: Uuid::from_u128(3) }
+    }
+    fn object(api_version: &str, kind: &str, name: &str) -> Value {
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}})
+    }
+
+    #[test]
+    fn lists_are_taken_apart_and_faults_name_their_document() {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [object("v1", "Secret", "a"), object("v1", "Secret", "b")]});
+        assert_eq!(flatten(&[Value::Null, list, object("v1", "ConfigMap", "a")]).unwrap().len(), 3);
+        let fault = |documents: &[Value]| flatten(documents).unwrap_err().to_string();
+        let config = object("v1", "ConfigMap", "a");
+        assert_eq!(fault(&[config.clone(), config.clone()]), "document 2 (ConfigMap): ConfigMap/a comes twice");
+        assert_eq!(fault(&[json!({"kind": "Pod"})]), "document 1 (Pod): has no apiVersion");
+        assert_eq!(fault(&[json!([1])]), "document 1: is not a mapping");
+        assert_eq!(fault(&[object("v1", "Pod", "../x")]), "document 1 (Pod): \"../x\" is no valid name");
+        assert!(fault(&[json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "x"}})]).contains("generateName"));
+    }
+
+    #[test]
+    fn an_object_becomes_drovers() {
+        let mut deployment = object("apps/v1", "Deployment", "web");
+        deployment["metadata"]["uid"] = json!("u");
+        deployment["metadata"]["labels"] = json!({"keep": "me"});
+        deployment["spec"] = json!({"replicas": 3, "template": {"spec": {}}});
+        deployment["status"] = json!({});
+        let made = Object::new(deployment.clone(), true, "shop", &owner());
+        assert_eq!(made.id.to_string(), "Deployment/shop/web");
+        let metadata = &made.value["metadata"];
+        assert_eq!((&metadata["uid"], &made.value["status"], &made.value["spec"]["replicas"]), (&Value::Null, &Value::Null, &json!(3)));
+        assert_eq!((&metadata["labels"]["keep"], &metadata["labels"][labels::APP]), (&json!("me"), &json!("web")));
+        assert_eq!(made.value["spec"]["template"]["metadata"]["labels"][labels::BINDING], json!(owner().binding));
+        assert_eq!(metadata["annotations"][labels::DIGEST], json!(made.digest));
+
+        deployment["metadata"]["annotations"] = json!({labels::REPLICAS_OWNER: "autoscaler"});
+        let owned = Object::new(deployment.clone(), true, "shop", &owner());
+        assert_eq!(owned.value["spec"]["replicas"], Value::Null);
+        deployment["spec"]["replicas"] = json!(9);
+        assert_eq!(Object::new(deployment, true, "shop", &owner()).digest, owned.digest);
+
+        let cluster_wide = Object::new(object("v1", "Namespace", "x"), false, "shop", &owner());
+        assert_eq!((cluster_wide.id.namespace.as_str(), &cluster_wide.value["metadata"]["namespace"]), ("", &Value::Null));
+        let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": {"jobTemplate": {"spec": {"template": {}}}}});
+        let cron = Object::new(cron, true, "shop", &owner());
+        assert_eq!(cron.value["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"][labels::APP], json!("web"));
+    }
+
+    #[test]
+    fn what_others_need_comes_first() {
+        let kinds = [
+            ("example.com/v1", "Thing"),
+            ("apps/v1", "Deployment"),
+            ("policy/v1", "PodDisruptionBudget"),
+            ("v1", "Service"),
+            ("v1", "ConfigMap"),
+            ("v1", "ServiceAccount"),
+            ("storage.k8s.io/v1", "StorageClass"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        ];
+        let mut objects: Vec<Object> = kinds.iter().map(|(api, kind)| Object::new(object(api, kind, "x"), false, "", &owner())).collect();
+        objects.sort();
+        let order: Vec<&str> = objects.iter().map(|object| object.id.kind.as_str()).collect();
+        let expected = ["CustomResourceDefinition", "StorageClass", "ServiceAccount", "ConfigMap", "Service", "Deployment", "PodDisruptionBudget", "Thing"];
+        assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn a_crd_brings_its_kind() {
+        let mut crd = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.example.com");
+        crd["spec"] = json!({"group": "example.com", "scope": "Cluster", "names": {"kind": "Thing"}, "versions": [{"name": "v1"}]});
+        assert_eq!(brought(&[crd.clone()], "example.com/v1", "Thing"), Some(false));
+        assert_eq!(brought(&[crd.clone()], "example.com/v2", "Thing"), None);
+        assert_eq!(brought(&[crd], "v1", "Thing"), None);
+    }
+
+    #[test]
+    fn digests_do_not_depend_on_the_order_of_keys() {
+        let one: Value = serde_json::from_str(r#"{"a":{"x":1,"y":[1,2]},"b":null}"#).unwrap();
+        let two: Value = serde_json::from_str(r#"{"b":null,"a":{"y":[1,2],"x":1}}"#).unwrap();
+        assert_eq!(digest(&one), digest(&two));
+        assert_ne!(digest(&one), digest(&json!({"a": {"x": 1, "y": [2, 1]}, "b": null})));
+    }
+}
