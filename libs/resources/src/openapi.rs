@@ -86,8 +86,8 @@ fn collection(kind: &Kind) -> Vec<(HttpMethod, Value)> {
 fn item(kind: &Kind) -> Vec<(HttpMethod, Value)> {
     let id = kind.name.replace('-', "_");
     let mut found = one(kind, "The document");
-    if kind.file.is_some_and(|file| file.keep == Keep::Table) {
-        found["content"]["application/octet-stream"] = json!({"schema": {"type": "string", "format": "binary"}});
+    if let Some(file) = kind.file.filter(|file| file.keep == Keep::Table) {
+        found["content"][file.content_type] = json!({"schema": {"type": "string", "format": "binary"}});
         found["content"]["multipart/form-data"] = json!({"schema": {"type": "object"}});
     }
     let if_match = json!({"name": "If-Match", "in": "header", "required": false, "description": "ETag that must still be current", "schema": {"type": "string"}});

@@ -8,6 +8,8 @@ mod eventually;
 mod http;
 mod postgres;
 
+pub mod openapi;
+
 pub use chaos::ChaosProxy;
 pub use eventually::eventually;
 pub use http::HttpServer;
