@@ -1,1 +1,34 @@
-//! drover-placement
+//! Placement: the ledger. Which member each app goes to, who holds room where, and why.
+//!
+//! It owns decisions, claims and the head of the ledger, and nothing else: members and their capacity are followed by feed,
+//! what users wanted comes with each request. It writes into no other service.
+//!
+//! ```text
+//! PUT decisions ─┐               ┌─ Book (memory) ── decide, in sequence
+//! PUT transactions ── queue ── Writer
+//!                                └─ head, decision, claim, receipt (Postgres) ── one statement, compare-and-swap on head
+//! feeds members, capacity ── Book ── feed fleet
+//! ```
+//! The invariant: what was answered is committed, and was decided on exactly the ledger that it was committed onto.
+
+mod app;
+mod config;
+mod http;
+mod routes;
+mod store;
+mod tasks;
+
+pub use config::Config;
+pub use routes::openapi;
+
+use drover_service::{self as service, Common, Running};
+
+/// Starts the service.
+pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
+    let common = common.scoped("placement");
+    let app = app::App::connect(&common).await?;
+    tasks::spawn(&app, &common);
+    let listener = service::bind(config.listen, &common).await?;
+    let routes = routes::routes(&app.fleet).with_state(app);
+    Ok(service::serve(listener, service::router(routes, &common), &common))
+}

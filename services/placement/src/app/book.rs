@@ -1,0 +1,158 @@
+//! The one in-memory copy: the ledger, who is registered, how old each member's capacity is, which fences released claims.
+//!
+//! Claims change only by the writer's hand. Members and capacity change here and nowhere else: they are never written down.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use drover_api::members::Member;
+use drover_scheduling::{Capacity, Claim, FleetMember, Ledger, MemberKey, MemberState};
+use uuid::Uuid;
+
+use crate::store::News;
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Book {
+    /// Members, capacity, claims.
+    pub ledger: Ledger,
+    /// Fences of those who released claims, so that an older writer cannot take the room after all.
+    pub fences: HashMap<Uuid, i64>,
+    registered: Option<BTreeMap<MemberKey, FleetMember>>,
+    seen: HashMap<MemberKey, Seen>,
+}
+
+/// When a capacity came and how old it was then.
+#[derive(Clone, Copy)]
+struct Seen {
+    at: Instant,
+    age: Duration,
+}
+
+impl Book {
+    /// Whether it is known at all which members there are.
+    pub fn knows_members(&self) -> bool {
+        self.registered.is_some()
+    }
+
+    /// A batch of the feed `members`.
+    pub fn follow_members(&mut self, reset: bool, items: Vec<(String, Option<Member>)>) {
+        let registered = self.registered.get_or_insert_default();
+        if reset {
+            registered.clear();
+        }
+        for (key, member) in items {
+            let key = MemberKey(key);
+            match member {
+                Some(member) => registered.insert(key.clone(), fleet_member(key, member)),
+                None => registered.remove(&key),
+            };
+        }
+        self.settle_members();
+    }
+
+    /// Makes the ledger's members those that are registered, and those that are not but still have claims: these leave.
+    pub fn settle_members(&mut self) {
+        let Some(registered) = &self.registered else { return };
+        for member in registered.values() {
+            if self.ledger.room(&member.key).and_then(|room| room.member.as_ref()) != Some(member) {
+                self.ledger.set_member(member.clone());
+            }
+        }
+        let left: Vec<FleetMember> = self.ledger.rooms().filter(|room| !registered.contains_key(&room.key)).map(|room| FleetMember {
+            key: room.key.clone(),
+            state: MemberState::Deregistering,
+            reason: Some("no longer registered; applications still have room there".to_owned()),
+            ..room.member.clone().unwrap_or_else(|| unregistered(&room.key))
+        }).collect();
+        for member in left {
+            if self.ledger.claims_of(&member.key).next().is_some() {
+                self.ledger.set_member(member);
+            } else {
+                self.ledger.remove_member(&member.key);
+                self.seen.remove(&member.key);
+            }
+        }
+        let orphans: Vec<MemberKey> = self.ledger.claims().map(|claim| &claim.member)
+            .filter(|key| self.ledger.room(key).is_none_or(|room| room.member.is_none())).cloned().collect();
+        for key in orphans {
+            self.ledger.set_member(unregistered(&key));
+        }
+    }
+
+    /// A value of the feed `capacity`.
+    pub fn follow_capacity(&mut self, key: MemberKey, capacity: Option<Arc<Capacity>>) {
+        match &capacity {
+            Some(capacity) => self.seen.insert(key.clone(), Seen { at: Instant::now(), age: Duration::from_millis(capacity.age_ms) }),
+            None => self.seen.remove(&key),
+        };
+        self.ledger.set_capacity(&key, capacity);
+    }
+
+    /// Members whose capacity is told but not in `keys`.
+    pub fn capacity_besides(&self, keys: &[MemberKey]) -> Vec<MemberKey> {
+        self.seen.keys().filter(|key| !keys.contains(key)).cloned().collect()
+    }
+
+    /// How old the knowledge of a member is, milliseconds.
+    pub fn age_ms(&self, key: &MemberKey) -> Option<u64> {
+        self.seen.get(key).map(|seen| u64::try_from((seen.age + seen.at.elapsed()).as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Tells the ledger the time, so to say. Before every batch and every look.
+    pub fn refresh_ages(&mut self) {
+        let seen = &self.seen;
+        self.ledger.set_ages(|key| seen.get(key).map(|seen| u64::try_from((seen.age + seen.at.elapsed()).as_millis()).unwrap_or(u64::MAX)));
+    }
+
+    /// Follows what was written to the log; returns the claims that are now different or gone.
+    pub fn follow_log(&mut self, news: News) -> Vec<Uuid> {
+        let mut touched = Vec::new();
+        if news.all {
+            touched.extend(self.ledger.claims().map(|claim| claim.id));
+            for id in &touched {
+                self.ledger.put_claim(*id, None);
+            }
+            self.fences.clear();
+        }
+        // A released claim may have been taken again: what lives wins.
+        for (id, fence) in news.released {
+            self.fences.insert(id, fence);
+            self.ledger.put_claim(id, None);
+            touched.push(id);
+        }
+        for claim in news.claims {
+            touched.push(claim.id);
+            self.ledger.put_claim(claim.id, Some(Arc::new(claim)));
+        }
+        self.ledger.seq = news.head;
+        self.settle_members();
+        touched
+    }
+
+    /// The claims of one app of a group.
+    pub fn claims_of_app(&self, project: &str, group: &str, app: &str) -> Vec<Arc<Claim>> {
+        let mut claims: Vec<Arc<Claim>> = self.ledger.claims()
+            .filter(|claim| claim.dig.project == project && claim.request.app == app)
+            .filter(|claim| claim.dig.name == group || claim.dig.composite_app == group)
+            .cloned().collect();
+        claims.sort_by(|a, b| (&a.dig.name, &a.member, a.id).cmp(&(&b.dig.name, &b.member, b.id)));
+        claims
+    }
+}
+
+fn fleet_member(key: MemberKey, member: Member) -> FleetMember {
+    FleetMember { key, priority: member.priority, labels: member.labels, state: member.state, reason: member.reason }
+}
+
+/// A member that only its claims tell of.
+fn unregistered(key: &MemberKey) -> FleetMember {
+    FleetMember {
+        key: key.clone(),
+        priority: 10,
+        labels: Vec::new(),
+        state: MemberState::Deregistering,
+        reason: Some("no longer registered; applications still have room there".to_owned()),
+    }
+}

@@ -1,0 +1,60 @@
+//! Why an app is where it is, and where it would go now.
+
+use std::collections::BTreeSet;
+
+use drover_api::ledger::{ClaimReceipt, ExplainedDecision, Explanation};
+use drover_scheduling::{Claim, Decision, DecisionRequest, MemberKey};
+use drover_store::{Timestamp, now};
+use uuid::Uuid;
+
+use super::{App, LedgerError};
+use crate::store;
+
+impl App {
+    /// The reasons, for an app of the deployment intent group or composite app called `group`.
+    pub async fn explain(&self, project: &str, group: &str, app: &str) -> Result<Explanation, LedgerError> {
+        let stored = store::last_about(&self.store, project, group, app).await?;
+        let mut book = self.copy();
+        let claims = book.claims_of_app(project, group, app);
+        let dig = claims.first().map(|claim| claim.dig.clone()).or_else(|| stored.as_ref().map(|stored| stored.answer.dig.clone()))
+            .ok_or_else(|| LedgerError::NotFound(format!("Nothing was ever decided about {group}/{app} in project {project}")))?;
+        let request = claims.first().map(|claim| claim.request.as_ref().clone())
+            .or_else(|| stored.as_ref().and_then(|stored| stored.request.apps.iter().find(|asked| asked.app == app).cloned()));
+
+        let now = request.filter(|_| book.knows_members()).and_then(|request| {
+            for claim in &claims {
+                book.ledger.put_claim(claim.id, None);
+            }
+            let request = DecisionRequest { dig: dig.clone(), apps: vec![request], overflow: false, operation: Uuid::nil(), fence: i64::MAX };
+            let decision = book.ledger.decide(Uuid::now_v7(), &request);
+            part(&decision, app, None, now())
+        });
+        let decided = stored.as_ref().and_then(|stored| part(&stored.answer, app, Some(stored.answer.id), stored.created_at));
+        Ok(Explanation {
+            project: project.to_owned(),
+            dig,
+            app: app.to_owned(),
+            moved: decided.as_ref().is_some_and(|decided| !claims.is_empty() && chosen(decided) != places(&claims)),
+            room: claims.iter().map(|claim| receipt(claim)).collect(),
+            decided,
+            now,
+        })
+    }
+}
+
+fn part(decision: &Decision, app: &str, id: Option<Uuid>, at: Timestamp) -> Option<ExplainedDecision> {
+    let part = decision.apps.iter().find(|part| part.app == app)?;
+    Some(ExplainedDecision { id, at: at.to_string(), seq: decision.seq, outcome: decision.outcome, decision: part.clone() })
+}
+
+fn chosen(decided: &ExplainedDecision) -> BTreeSet<&MemberKey> {
+    decided.decision.groups.iter().filter_map(|group| Some(&group.placement.as_ref()?.member)).collect()
+}
+
+fn places(claims: &[std::sync::Arc<Claim>]) -> BTreeSet<&MemberKey> {
+    claims.iter().map(|claim| &claim.member).collect()
+}
+
+fn receipt(claim: &Claim) -> ClaimReceipt {
+    ClaimReceipt { claim: claim.id, state: claim.state, member: claim.member.clone(), pods: claim.pods.clone() }
+}

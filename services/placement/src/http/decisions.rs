@@ -1,0 +1,31 @@
+//! Decisions: made, tried and read.
+
+use axum::extract::State;
+use drover_api::ledger::DecisionRecord;
+use drover_scheduling::{Decision, DecisionRequest};
+use drover_service::{Json, Path, Problem};
+use uuid::Uuid;
+
+use crate::app::App;
+
+/// Decides and claims, all apps or none; the same id again is answered as before.
+#[utoipa::path(put, path = "/internal/decisions/{id}", operation_id = "decision_put", tag = "peer", params(("id" = Uuid, Path)),
+    request_body = DecisionRequest, responses((status = 200, description = "The decision", body = Decision)))]
+pub async fn put(State(app): State<App>, Path(id): Path<Uuid>, Json(request): Json<DecisionRequest>) -> Result<Json<Decision>, Problem> {
+    let decision = app.decide(id, request).await?;
+    Ok(Json(Decision::clone(&decision)))
+}
+
+/// Decides and writes nothing.
+#[utoipa::path(post, path = "/internal/decisions/dry-run", operation_id = "decision_dry_run", tag = "peer",
+    request_body = DecisionRequest, responses((status = 200, description = "What would be decided now", body = Decision)))]
+pub async fn dry_run(State(app): State<App>, Json(request): Json<DecisionRequest>) -> Result<Json<Decision>, Problem> {
+    Ok(Json(app.try_out(&request)?))
+}
+
+/// A decision with its inputs and reasons.
+#[utoipa::path(get, path = "/v2/decisions/{id}", operation_id = "decision_get", tag = "decisions", params(("id" = Uuid, Path)),
+    responses((status = 200, description = "The decision", body = DecisionRecord)))]
+pub async fn get(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<DecisionRecord>, Problem> {
+    Ok(Json(app.decision(id).await?))
+}

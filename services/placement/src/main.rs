@@ -1,0 +1,7 @@
+//! The process of placement.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    drover_service::run("placement", drover_placement::start)
+}

@@ -1,0 +1,32 @@
+//! The table of contents; the OpenAPI document falls out of it.
+
+use axum::Extension;
+use drover_api::ledger::FleetItem;
+use drover_service::{BodyLimit, FeedHub};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::http::{claims, clusters, decisions, explain, transactions};
+
+/// Requests carry whole groups of apps with their demands.
+const BODY: usize = 16 << 20;
+
+/// Every route of the service.
+pub(crate) fn routes(fleet: &FeedHub<FleetItem>) -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(decisions::put))
+        .routes(routes!(decisions::dry_run))
+        .routes(routes!(decisions::get))
+        .routes(routes!(transactions::put))
+        .routes(routes!(claims::list))
+        .routes(routes!(explain::get))
+        .routes(routes!(clusters::list))
+        .routes(fleet.route("/internal/feeds/fleet", "fleet_feed"))
+        .layer(Extension(BodyLimit(BODY)))
+}
+
+/// The service's OpenAPI document.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    drover_service::openapi::document("placement", routes(&FeedHub::new()))
+}

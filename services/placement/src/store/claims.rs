@@ -1,0 +1,101 @@
+//! Claims as rows, and reading them.
+
+use std::sync::Arc;
+
+use drover_scheduling::{AppRequest, Claim, ClaimState, DigRef, MemberKey, PodsOnNode};
+use drover_store::{Store, StoreResult};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+/// What happened in the ledger since a sequence.
+pub struct News {
+    /// The head now.
+    pub head: i64,
+    /// This is everything: what the reader does not find here is gone.
+    pub all: bool,
+    /// Claims that were written.
+    pub claims: Vec<Claim>,
+    /// Claims that were released, with the fence of who did it.
+    pub released: Vec<(Uuid, i64)>,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: Uuid,
+    dig_id: Uuid,
+    project: String,
+    composite_app: String,
+    composite_app_version: String,
+    dig: String,
+    app: String,
+    member: String,
+    state: String,
+    surging: bool,
+    fence: i64,
+    operation: Uuid,
+    request: Json<AppRequest>,
+    pods: Json<Vec<PodsOnNode>>,
+}
+
+impl From<Row> for Claim {
+    fn from(row: Row) -> Self {
+        debug_assert_eq!(row.app, row.request.0.app, "the column is a copy");
+        Self {
+            id: row.id,
+            dig: DigRef {
+                id: row.dig_id,
+                project: row.project,
+                composite_app: row.composite_app,
+                version: row.composite_app_version,
+                name: row.dig,
+            },
+            request: Arc::new(row.request.0),
+            member: MemberKey(row.member),
+            // The column has a check: there is no fourth word.
+            state: match row.state.as_str() {
+                "promised" => ClaimState::Promised,
+                "leaving" => ClaimState::Leaving,
+                _ => ClaimState::Held,
+            },
+            pods: row.pods.0,
+            surging: row.surging,
+            fence: row.fence,
+            operation: row.operation,
+        }
+    }
+}
+
+/// The column's word for a state.
+pub(super) fn word(state: ClaimState) -> &'static str {
+    match state {
+        ClaimState::Held => "held",
+        ClaimState::Promised => "promised",
+        ClaimState::Leaving => "leaving",
+    }
+}
+
+/// What was written after `seq`, in one snapshot with the head; none: nothing was.
+pub async fn news(store: &Store, seq: Option<i64>) -> StoreResult<Option<News>> {
+    if let Some(seq) = seq {
+        let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(store.pool()).await?;
+        if head == seq {
+            return Ok(None);
+        }
+    }
+    let mut tx = store.begin().await?;
+    sqlx::query("set transaction isolation level repeatable read read only").execute(&mut *tx).await?;
+    let (head, tidied): (i64, i64) = sqlx::query_as("select seq, tidied from head").fetch_one(&mut *tx).await?;
+    let since = seq.filter(|seq| *seq >= tidied && *seq <= head);
+    let rows: Vec<Row> = sqlx::query_as(include_str!("sql/claims_since.sql")).bind(since.unwrap_or(-1)).fetch_all(&mut *tx).await?;
+    let released = sqlx::query_as("select id, fence from tombstone where seq > $1").bind(since.unwrap_or(-1)).fetch_all(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(Some(News { head, all: since.is_none(), claims: rows.into_iter().map(Claim::from).collect(), released }))
+}
+
+/// Claims by any of deployment intent group, member and operation.
+pub async fn find(store: &Store, dig: Option<Uuid>, member: Option<&MemberKey>, operation: Option<Uuid>) -> StoreResult<Vec<Claim>> {
+    let rows: Vec<Row> = sqlx::query_as(include_str!("sql/claims_where.sql"))
+        .bind(dig).bind(member.map(|key| key.0.as_str())).bind(operation)
+        .fetch_all(store.pool()).await?;
+    Ok(rows.into_iter().map(Claim::from).collect())
+}

@@ -1,0 +1,169 @@
+//! Writing a batch of ledger entries: one statement, one commit.
+
+use drover_api::ledger::{LedgerReceipt, LedgerTransaction};
+use drover_scheduling::{Claim, Decision, DecisionRequest, Outcome};
+use drover_store::{Store, StoreError, StoreResult};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::claims::word;
+
+/// What became of a batch.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// It is written.
+    Done,
+    /// Somebody else moved the head: nothing is written, look again.
+    Moved,
+    /// One of its ids is in the log already: nothing is written, look it up.
+    Repeated,
+}
+
+/// A batch, column by column as `unnest` wants it.
+#[derive(Default)]
+pub struct Entries {
+    decision: DecisionColumns,
+    receipt: ReceiptColumns,
+    claim: ClaimColumns,
+    released: ReleasedColumns,
+}
+
+#[derive(Default)]
+struct DecisionColumns {
+    id: Vec<Uuid>,
+    seq: Vec<i64>,
+    project: Vec<String>,
+    composite_app: Vec<String>,
+    dig: Vec<String>,
+    dig_id: Vec<Uuid>,
+    operation: Vec<Uuid>,
+    outcome: Vec<&'static str>,
+    request: Vec<String>,
+    answer: Vec<String>,
+}
+
+#[derive(Default)]
+struct ReceiptColumns {
+    id: Vec<Uuid>,
+    seq: Vec<i64>,
+    operation: Vec<Uuid>,
+    answer: Vec<String>,
+}
+
+#[derive(Default)]
+struct ClaimColumns {
+    id: Vec<Uuid>,
+    seq: Vec<i64>,
+    dig_id: Vec<Uuid>,
+    project: Vec<String>,
+    composite_app: Vec<String>,
+    version: Vec<String>,
+    dig: Vec<String>,
+    app: Vec<String>,
+    member: Vec<String>,
+    state: Vec<&'static str>,
+    surging: Vec<bool>,
+    fence: Vec<i64>,
+    operation: Vec<Uuid>,
+    request: Vec<String>,
+    pods: Vec<String>,
+}
+
+#[derive(Default)]
+struct ReleasedColumns {
+    id: Vec<Uuid>,
+    seq: Vec<i64>,
+    fence: Vec<i64>,
+}
+
+impl Entries {
+    /// A decision, as the ledger entry of its `seq`.
+    pub fn decision(&mut self, request: &DecisionRequest, answer: &Decision) {
+        let rows = &mut self.decision;
+        rows.id.push(answer.id);
+        rows.seq.push(answer.seq);
+        rows.project.push(answer.dig.project.clone());
+        rows.composite_app.push(answer.dig.composite_app.clone());
+        rows.dig.push(answer.dig.name.clone());
+        rows.dig_id.push(answer.dig.id);
+        rows.operation.push(request.operation);
+        rows.outcome.push(match answer.outcome {
+            Outcome::Placed => "placed",
+            Outcome::NoRoom => "no_room",
+            Outcome::Unknown => "unknown",
+            Outcome::Impossible => "impossible",
+        });
+        rows.request.push(json(request));
+        rows.answer.push(json(answer));
+    }
+
+    /// A transaction's receipt, as the ledger entry of its `seq`.
+    pub fn receipt(&mut self, id: Uuid, transaction: &LedgerTransaction, receipt: &LedgerReceipt) {
+        let rows = &mut self.receipt;
+        rows.id.push(id);
+        rows.seq.push(receipt.seq);
+        rows.operation.push(transaction.operation);
+        rows.answer.push(json(receipt));
+    }
+
+    /// What a batch made of a claim, at most once per claim; `seq` is the last entry that wrote it.
+    pub fn claim(&mut self, seq: i64, claim: &Claim) {
+        let rows = &mut self.claim;
+        rows.id.push(claim.id);
+        rows.seq.push(seq);
+        rows.dig_id.push(claim.dig.id);
+        rows.project.push(claim.dig.project.clone());
+        rows.composite_app.push(claim.dig.composite_app.clone());
+        rows.version.push(claim.dig.version.clone());
+        rows.dig.push(claim.dig.name.clone());
+        rows.app.push(claim.request.app.clone());
+        rows.member.push(claim.member.0.clone());
+        rows.state.push(word(claim.state));
+        rows.surging.push(claim.surging);
+        rows.fence.push(claim.fence);
+        rows.operation.push(claim.operation);
+        rows.request.push(json(&*claim.request));
+        rows.pods.push(json(&claim.pods));
+    }
+
+    /// A claim that is gone after the batch, at most once per claim.
+    pub fn released(&mut self, seq: i64, id: Uuid, fence: i64) {
+        self.released.id.push(id);
+        self.released.seq.push(seq);
+        self.released.fence.push(fence);
+    }
+
+    /// How many sequence numbers it takes.
+    pub fn len(&self) -> usize {
+        self.decision.id.len() + self.receipt.id.len()
+    }
+
+    /// Writes all, if the head is still `expected`. Without entries it only checks that.
+    pub async fn commit(self, store: &Store, expected: i64) -> StoreResult<Committed> {
+        let count = self.len() as i64;
+        let Self { decision: d, receipt: t, claim: c, released: r } = self;
+        if count == 0 {
+            let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(store.pool()).await?;
+            return Ok(if head == expected { Committed::Done } else { Committed::Moved });
+        }
+        let written: Result<Option<i64>, sqlx::Error> = sqlx::query_scalar(include_str!("sql/commit.sql"))
+            .bind(count).bind(expected)
+            .bind(d.id).bind(d.seq).bind(d.project).bind(d.composite_app).bind(d.dig).bind(d.dig_id).bind(d.operation).bind(d.outcome)
+            .bind(d.request).bind(d.answer)
+            .bind(t.id).bind(t.seq).bind(t.operation).bind(t.answer)
+            .bind(c.id).bind(c.seq).bind(c.dig_id).bind(c.project).bind(c.composite_app).bind(c.version).bind(c.dig).bind(c.app)
+            .bind(c.member).bind(c.state).bind(c.surging).bind(c.fence).bind(c.operation).bind(c.request).bind(c.pods)
+            .bind(r.id).bind(r.seq).bind(r.fence)
+            .fetch_optional(store.pool()).await;
+        match written.map_err(StoreError::from) {
+            Ok(Some(_)) => Ok(Committed::Done),
+            Ok(None) => Ok(Committed::Moved),
+            Err(error) if matches!(error.constraint(), Some("decision_pkey" | "receipt_pkey")) => Ok(Committed::Repeated),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("maps with string keys always serialise")
+}
