@@ -1,5 +1,8 @@
 //! `drover dev`: clusters to try things on.
 
+pub mod kube;
+mod scripts;
+
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -8,9 +11,15 @@ use crate::cli::Format;
 
 /// `drover dev …`.
 #[derive(Debug, Subcommand)]
-pub enum DevCommand {}
+pub enum DevCommand {
+    /// Real Kubernetes control planes on this machine, with simulated or real nodes.
+    #[command(subcommand)]
+    Kube(kube::KubeCommand),
+}
 
 /// Runs it.
-pub async fn run(command: DevCommand, _format: Format) -> anyhow::Result<ExitCode> {
-    match command {}
+pub async fn run(command: DevCommand, format: Format) -> anyhow::Result<ExitCode> {
+    match command {
+        DevCommand::Kube(command) => kube::run(command, format).await,
+    }
 }
