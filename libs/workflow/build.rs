@@ -1,0 +1,4 @@
+//! `sqlx::migrate!` does not notice new files by itself.
+fn main() {
+    println!("cargo:rerun-if-changed=../../migrations/workflow");
+}

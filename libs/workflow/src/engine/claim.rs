@@ -1,0 +1,230 @@
+//! Who works on what: the engine's name and lease, the claims, and the loop that hands claimed workflows to tasks.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_store::{StoreError, StoreResult};
+use tracing::Instrument;
+use uuid::Uuid;
+
+use super::{Inner, drive::Drive};
+use crate::journal::{Lost, Row};
+
+pub(super) type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Free: parked or new; held by an engine whose lease has ended; held by an earlier start of this one.
+const CLAIM: &str = "with free as (
+    select id from workflow w
+    where ended_at is null and run_at <= now() and kind || '/' || version = any($4) and id <> all($5)
+      and not exists (select from worker k where k.name = w.worker and k.incarnation = w.incarnation and k.lease_until > now())
+      and exists (select from worker k where k.name = $1 and k.incarnation = $2)
+    order by run_at for update skip locked limit $3)
+update workflow w set worker = $1, incarnation = $2, woken = false, refused = false,
+    fence = case when w.worker is null and w.incarnation = $2 then w.fence else nextval('workflow_fence') end
+from free where w.id = free.id
+returning w.id, w.kind, w.version, w.traceparent, w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested, w.message, w.failure, w.parent_id, w.fence, w.created_at";
+
+/// What nobody here knows, and nobody else works on. Only a mark to be seen: an engine that knows it will still take it.
+const REFUSE: &str = "update workflow w set refused = true, revision = revision + 1, updated_at = now()
+    where ended_at is null and not refused and run_at <= now() and kind || '/' || version <> all($1)
+      and not exists (select from worker k where k.name = w.worker and k.incarnation = w.incarnation and k.lease_until > now())
+    returning id, kind, version";
+
+impl Inner {
+    fn lease_micros(&self) -> i64 {
+        i64::try_from(self.settings.lease.as_micros()).unwrap_or(i64::MAX)
+    }
+
+    /// From now on this incarnation is the engine of that name, and an earlier one is not.
+    pub(super) async fn take_name(&self) -> StoreResult<()> {
+        sqlx::query(
+            "insert into worker (name, incarnation, lease_until) values ($1, $2, now() + $3 * interval '1 microsecond') \
+             on conflict (name) do update set incarnation = excluded.incarnation, lease_until = excluded.lease_until",
+        )
+        .bind(&self.settings.name)
+        .bind(self.incarnation)
+        .bind(self.lease_micros())
+        .execute(self.store.pool())
+        .await?;
+        Ok(())
+    }
+
+    /// False: another engine has taken the name.
+    async fn renew_lease(&self) -> StoreResult<bool> {
+        let done = sqlx::query("update worker set lease_until = now() + $3 * interval '1 microsecond' where name = $1 and incarnation = $2")
+            .bind(&self.settings.name)
+            .bind(self.incarnation)
+            .bind(self.lease_micros())
+            .execute(self.store.pool())
+            .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    pub(super) async fn give_up_name(&self) -> StoreResult<()> {
+        sqlx::query("update worker set lease_until = now() where name = $1 and incarnation = $2").bind(&self.settings.name).bind(self.incarnation).execute(self.store.pool()).await?;
+        Ok(())
+    }
+
+    async fn claim(&self, limit: usize) -> StoreResult<Vec<Row>> {
+        let running: Vec<Uuid> = self.running().iter().copied().collect();
+        let rows = sqlx::query_as(CLAIM)
+            .bind(&self.settings.name)
+            .bind(self.incarnation)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .bind(self.registry.known())
+            .bind(running)
+            .fetch_all(self.store.pool())
+            .await?;
+        Ok(rows)
+    }
+
+    async fn refuse_unknown(&self) -> StoreResult<()> {
+        let refused: Vec<(Uuid, String, i32)> = sqlx::query_as(REFUSE).bind(self.registry.known()).fetch_all(self.store.pool()).await?;
+        for (id, kind, version) in refused {
+            tracing::error!(workflow.id = %id, kind, version, "refused: this engine does not know this kind and version");
+            self.changed(id);
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn heartbeat(engine: Arc<Inner>) -> Background {
+    Box::pin(async move {
+        let period = engine.settings.lease / 3;
+        while tokio::time::timeout(period, engine.stopping.cancelled()).await.is_err() {
+            // For tests: an engine that is stopped in its tracks and later wakes up.
+            let _ = engine.settings.failpoints.reached(|| "engine/heartbeat".to_owned()).await;
+            match engine.renew_lease().await {
+                Ok(true) => {}
+                Ok(false) => {
+                    tracing::error!(name = engine.settings.name, "another engine has this name now; this one stops");
+                    engine.stopping.cancel();
+                }
+                Err(error) => tracing::warn!(%error, "the engine's lease was not renewed"),
+            }
+        }
+        // Steps that still finish do so under a fresh lease.
+        let _ = engine.renew_lease().await;
+    })
+}
+
+pub(super) fn work(engine: Arc<Inner>) -> Background {
+    Box::pin(async move {
+        while !engine.stopping.is_cancelled() {
+            let full = match engine.claim_and_spawn().await {
+                Ok(full) => full,
+                Err(error) => {
+                    tracing::warn!(%error, "due workflows could not be claimed");
+                    false
+                }
+            };
+            if !full {
+                tokio::select! {
+                    () = engine.due.notified() => {}
+                    () = tokio::time::sleep(engine.settings.poll) => {
+                        if let Err(error) = engine.refuse_unknown().await {
+                            tracing::debug!(%error, "unknown workflows could not be marked");
+                        }
+                    }
+                    () = engine.stopping.cancelled() => {}
+                }
+            }
+        }
+    })
+}
+
+impl Inner {
+    /// True when there may be more to claim.
+    async fn claim_and_spawn(self: &Arc<Self>) -> StoreResult<bool> {
+        let free = self.permits.available_permits();
+        if free == 0 {
+            return Ok(false);
+        }
+        let rows = self.claim(free).await?;
+        let full = rows.len() == free;
+        for row in rows {
+            let Ok(permit) = self.permits.clone().try_acquire_owned() else { break };
+            self.running().insert(row.id);
+            let engine = self.clone();
+            let killed = self.killed.clone();
+            self.tasks.spawn(killed.run_until_cancelled_owned(async move {
+                let (id, fence) = (row.id, row.fence);
+                let lost = engine.clone().drive(row).await;
+                engine.settle(id, fence, lost).await;
+                drop(permit);
+                engine.running().remove(&id);
+                engine.due.notify_one();
+            }));
+        }
+        Ok(full)
+    }
+
+    async fn drive(self: Arc<Self>, row: Row) -> Result<(), Lost> {
+        let Some(runner) = self.registry.runner(&row.kind, row.version).cloned() else {
+            return Ok(());
+        };
+        let span = tracing::info_span!("workflow", otel.name = %row.kind, workflow.id = %row.id);
+        if let Some(traceparent) = &row.traceparent {
+            drover_service::telemetry::set_parent(&span, traceparent);
+        }
+        Drive::new(self, runner, row).run().instrument(span).await
+    }
+
+    /// What becomes of a claim that its driver did not give back in order.
+    async fn settle(&self, id: Uuid, fence: i64, outcome: Result<(), Lost>) {
+        match outcome {
+            Ok(()) => {}
+            Err(Lost::Fenced) => tracing::info!(workflow.id = %id, fence, "another engine has taken this workflow over"),
+            // As if this process had been killed there: the claim stays.
+            Err(Lost::Halted) => {}
+            Err(Lost::Store(error)) => {
+                tracing::warn!(workflow.id = %id, %error, "the journal could not be written; the step will be repeated");
+                while let Err(error) = self.release(id, fence).await {
+                    if self.stopping.is_cancelled() {
+                        return;
+                    }
+                    tracing::debug!(workflow.id = %id, %error, "still no journal");
+                    tokio::time::sleep(self.settings.backoff).await;
+                }
+            }
+        }
+    }
+
+    async fn release(&self, id: Uuid, fence: i64) -> Result<(), StoreError> {
+        sqlx::query("update workflow set worker = null, run_at = now() + $3 * interval '1 microsecond' where id = $1 and fence = $2 and ended_at is null")
+            .bind(id)
+            .bind(fence)
+            .bind(i64::try_from(self.settings.backoff.as_micros()).unwrap_or(i64::MAX))
+            .execute(self.store.pool())
+            .await?;
+        Ok(())
+    }
+}
+
+/// Writes wake-ups to the parked rows, many at once.
+pub(super) fn write_wakes(engine: Arc<Inner>) -> Background {
+    Box::pin(async move {
+        loop {
+            tokio::select! {
+                () = engine.called.notified() => {}
+                () = engine.stopping.cancelled() => return,
+            }
+            let keys = engine.wakes.take_pending();
+            let woken = sqlx::query("update workflow set woken = true, run_at = least(run_at, now()) where ended_at is null and wake_keys && $1")
+                .bind(&keys)
+                .execute(engine.store.pool())
+                .await;
+            match woken {
+                Ok(woken) if woken.rows_affected() > 0 => engine.due.notify_one(),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "wake-ups could not be written; trying again");
+                    engine.wakes.put_back(keys);
+                    let _ = tokio::time::timeout(Duration::from_secs(1), engine.stopping.cancelled()).await;
+                    engine.called.notify_one();
+                }
+            }
+        }
+    })
+}

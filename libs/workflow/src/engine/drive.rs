@@ -1,0 +1,385 @@
+//! Forward: one workflow, step by step, until it parks, ends, turns back or is lost.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_store::failpoint::Injected;
+use futures::FutureExt;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use tracing::Instrument;
+
+use super::Inner;
+use crate::definition::StepKind;
+use crate::journal::{self, Guard, Lost, Row, StepRow};
+use crate::outcome::Park;
+use crate::runner::{Answer, Call, Direction, Runner, StepInfo};
+use crate::{ChildOutcome, Failure, Outcome, StepError};
+
+/// Whether the driver goes on with this workflow or lets go of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    GoOn,
+    LetGo,
+}
+
+/// A claimed workflow.
+pub(super) struct Drive {
+    pub engine: Arc<Inner>,
+    pub runner: Arc<dyn Runner>,
+    pub row: Row,
+    /// When the step that runs now began to look at the world.
+    pub mark: u64,
+}
+
+impl Drive {
+    pub fn new(engine: Arc<Inner>, runner: Arc<dyn Runner>, row: Row) -> Self {
+        Self { mark: engine.wakes.mark(), engine, runner, row }
+    }
+
+    pub async fn run(mut self) -> Result<(), Lost> {
+        loop {
+            self.mark = self.engine.wakes.mark();
+            let then = if self.row.status == "undoing" { self.backward().await? } else { self.forward().await? };
+            if then == Then::LetGo {
+                return Ok(());
+            }
+            if self.engine.stopping.is_cancelled() {
+                let mut guard = self.lock().await?;
+                guard.park(Duration::ZERO, &[]).await?;
+                return guard.commit().await;
+            }
+        }
+    }
+
+    async fn forward(&mut self) -> Result<Then, Lost> {
+        if self.cancelled() {
+            let guard = self.lock().await?;
+            return self.turn_back(guard, cancelled()).await;
+        }
+        let Some(index) = self.position(&self.row.step) else {
+            return self.unknown_step().await;
+        };
+        let info = self.runner.steps()[index];
+        let seq = self.row.seq + 1;
+        let span = tracing::info_span!("step", otel.name = %format_args!("{}/{}", self.row.kind, info.name), workflow.id = %self.row.id, workflow.round = self.row.round);
+        async {
+            if let Some(answer) = self.failpoint(info.name, "do", "before").await? {
+                return self.answered(None, index, seq, answer).await;
+            }
+            match info.kind {
+                StepKind::Local => self.local(index, info, seq).await,
+                StepKind::Remote => self.remote(index, info, seq).await,
+                StepKind::Children => self.children(index, info, seq).await,
+            }
+        }
+        .instrument(span)
+        .await
+    }
+
+    async fn local(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
+        let mut guard = self.lock().await?;
+        if self.cancelled() {
+            return self.turn_back(guard, cancelled()).await;
+        }
+        let step = guard.start_step(seq, &info, self.row.round).await?;
+        let mut answer = self.call(index, Direction::Do, &step, Vec::new(), Some(&mut guard.tx)).await;
+        if let Some(injected) = self.failpoint(info.name, "do", "after_effect").await? {
+            answer = injected;
+        }
+        self.answered(Some(guard), index, seq, answer).await
+    }
+
+    async fn remote(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
+        let step = match journal::step(self.engine.store.pool(), self.row.id, seq).await? {
+            Some(step) => step,
+            None => {
+                // The intent, before the effect.
+                let mut guard = self.lock().await?;
+                if self.cancelled() {
+                    return self.turn_back(guard, cancelled()).await;
+                }
+                let step = guard.start_step(seq, &info, self.row.round).await?;
+                guard.commit().await?;
+                self.engine.changed(self.row.id);
+                step
+            }
+        };
+        let mut answer = self.call(index, Direction::Do, &step, Vec::new(), None).await;
+        if let Some(injected) = self.failpoint(info.name, "do", "after_effect").await? {
+            answer = injected;
+        }
+        self.answered(None, index, seq, answer).await
+    }
+
+    async fn children(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
+        let mut guard = self.lock().await?;
+        if self.cancelled() {
+            return self.turn_back(guard, cancelled()).await;
+        }
+        let step = guard.start_step(seq, &info, self.row.round).await?;
+        if step.output.is_none() {
+            let call = self.call_of(&step, Vec::new());
+            let answer = unwinding(self.runner.spawn(index, call, &mut guard.tx)).await;
+            let children = match answer.result {
+                Ok(children) => children,
+                Err(error) => return self.answered(Some(guard), index, seq, Answer { result: Err(error), state: answer.state, message: answer.message }).await,
+            };
+            for child in &children {
+                child.start.insert(&mut guard.tx, child.id, Some((self.row.id, seq)), self.row.traceparent.as_deref()).await?;
+            }
+            guard.spawned(seq, children.len()).await?;
+            self.adopt(answer.state, answer.message);
+            guard.save(&self.row).await?;
+            guard.commit().await?;
+            self.engine.changed(self.row.id);
+            self.engine.due.notify_one();
+            guard = self.lock().await?;
+        }
+        let children = guard.children(seq).await?;
+        if children.iter().any(|child| !child.ended()) {
+            return self.park(guard, &Park::default()).await;
+        }
+        let outcomes = children.into_iter().map(journal::ChildRow::outcome).collect();
+        let mut answer = self.call(index, Direction::Do, &step, outcomes, Some(&mut guard.tx)).await;
+        if let Some(injected) = self.failpoint(info.name, "do", "after_effect").await? {
+            answer = injected;
+        }
+        self.answered(Some(guard), index, seq, answer).await
+    }
+
+    /// Journals how a step ended. `writes` is the transaction of a local one: committed with the journal, or dropped.
+    async fn answered(&mut self, writes: Option<Guard>, index: usize, seq: i32, answer: Answer) -> Result<Then, Lost> {
+        let info = self.runner.steps()[index];
+        let local = writes.is_some();
+        let then = match answer.result {
+            Ok(Outcome::Next(output)) => {
+                let mut guard = self.or_lock(writes).await?;
+                guard.finish_step(seq, "done", Some(&output), None).await?;
+                self.adopt(answer.state, answer.message);
+                self.row.seq = seq;
+                self.row.past_pivot |= self.runner.pivot() == Some(index);
+                self.move_to(index + 1);
+                self.saved(guard).await?
+            }
+            Ok(Outcome::Repeat(from)) => match self.position(from).filter(|earlier| *earlier <= index && !self.row.past_pivot) {
+                Some(_) => {
+                    let mut guard = self.or_lock(writes).await?;
+                    guard.finish_step(seq, "done", Some(&json!({"repeat": from})), None).await?;
+                    self.adopt(answer.state, answer.message);
+                    self.row.seq = seq;
+                    self.row.round += 1;
+                    self.row.step = from.to_owned();
+                    self.saved(guard).await?
+                }
+                None => {
+                    drop(writes);
+                    self.give_up(index, seq, failure("bad_repeat", format!("{} cannot go back to {from}", info.name))).await?
+                }
+            },
+            Ok(Outcome::Park(park)) => {
+                drop(writes);
+                let mut guard = self.lock().await?;
+                guard.start_step(seq, &info, self.row.round).await?;
+                let before = (self.row.state.clone(), self.row.message.clone());
+                // A local step's state went with its writes.
+                self.adopt(if local { Value::Null } else { answer.state }, answer.message);
+                if before != (self.row.state.clone(), self.row.message.clone()) {
+                    guard.save(&self.row).await?;
+                    self.engine.changed(self.row.id);
+                }
+                return self.park(guard, &park).await;
+            }
+            Err(StepError::Retry { message, after }) => {
+                drop(writes);
+                let mut guard = self.lock().await?;
+                guard.start_step(seq, &info, self.row.round).await?;
+                let attempts = guard.retry_step(seq, &message).await?;
+                if info.attempts.is_some_and(|most| attempts >= most) {
+                    drop(guard);
+                    self.give_up(index, seq, failure("step_failed", format!("{} did not succeed in {attempts} attempts: {message}", info.name))).await?
+                } else {
+                    tracing::debug!(workflow.id = %self.row.id, step = info.name, attempts, message, "will be tried again");
+                    guard.save(&self.row).await?;
+                    let pause = after.unwrap_or_else(|| self.engine.backoff(attempts));
+                    return self.pause(guard, pause, &[]).await;
+                }
+            }
+            Err(StepError::Fail(failure)) => {
+                drop(writes);
+                self.give_up(index, seq, failure).await?
+            }
+        };
+        match self.failpoint(info.name, "do", "after_journal").await? {
+            // The journal is written; nothing that happens now can change how the step ended.
+            Some(_) | None => Ok(then),
+        }
+    }
+
+    async fn give_up(&mut self, index: usize, seq: i32, failure: Failure) -> Result<Then, Lost> {
+        let info = self.runner.steps()[index];
+        tracing::info!(workflow.id = %self.row.id, step = info.name, code = failure.code, "gives up: {}", failure.message);
+        let mut guard = self.lock().await?;
+        guard.start_step(seq, &info, self.row.round).await?;
+        guard.finish_step(seq, "failed", None, Some(&json!(failure))).await?;
+        self.row.seq = seq;
+        if !self.row.past_pivot {
+            return self.turn_back(guard, failure).await;
+        }
+        // Past the pivot what was done stands. Only the final steps are still owed.
+        self.row.failure.get_or_insert(failure);
+        let finally = self.runner.finally().unwrap_or(usize::MAX);
+        self.move_to(if index < finally { finally } else { index + 1 });
+        self.saved(guard).await
+    }
+
+    async fn turn_back(&mut self, mut guard: Guard, failure: Failure) -> Result<Then, Lost> {
+        self.row.failure = Some(failure);
+        self.row.status = "undoing".to_owned();
+        guard.save(&self.row).await?;
+        guard.commit().await?;
+        self.engine.changed(self.row.id);
+        Ok(Then::GoOn)
+    }
+
+    /// To the step of that index, or to the end.
+    fn move_to(&mut self, index: usize) {
+        match self.runner.steps().get(index) {
+            Some(step) => self.row.step = step.name.to_owned(),
+            None => {
+                self.row.step = String::new();
+                self.row.status = if self.row.failure.is_some() { "failed" } else { "done" }.to_owned();
+            }
+        }
+    }
+
+    pub(super) async fn saved(&mut self, mut guard: Guard) -> Result<Then, Lost> {
+        guard.save(&self.row).await?;
+        guard.commit().await?;
+        self.engine.changed(self.row.id);
+        let ended = !matches!(self.row.status.as_str(), "running" | "undoing");
+        if ended {
+            if let Some(parent) = self.row.parent_id {
+                self.engine.changed(parent);
+            }
+            self.engine.due.notify_one();
+        }
+        Ok(if ended { Then::LetGo } else { Then::GoOn })
+    }
+
+    /// Until woken, at the slow poll at the latest.
+    pub(super) async fn park(&mut self, guard: Guard, park: &Park) -> Result<Then, Lost> {
+        let until = park.until.map(|until| Duration::try_from(until.duration_since(*drover_store::now())).unwrap_or_default());
+        let delay = until.unwrap_or(Duration::MAX).min(self.engine.settings.slow_poll);
+        self.pause(guard, delay, &park.keys).await
+    }
+
+    pub(super) async fn pause(&mut self, mut guard: Guard, delay: Duration, keys: &[String]) -> Result<Then, Lost> {
+        guard.park(delay, keys).await?;
+        guard.commit().await?;
+        if !keys.is_empty() && self.engine.wakes.called_since(self.mark, keys) {
+            sqlx::query("update workflow set run_at = now() where id = $1 and ended_at is null").bind(self.row.id).execute(self.engine.store.pool()).await?;
+            self.engine.due.notify_one();
+        }
+        self.engine.nudge_after(delay);
+        Ok(Then::LetGo)
+    }
+
+    /// The version is known and the step is not: the table was changed without a new version. Nothing is guessed.
+    async fn unknown_step(&mut self) -> Result<Then, Lost> {
+        tracing::error!(workflow.id = %self.row.id, step = self.row.step, "refused: the version of this workflow has no such step");
+        sqlx::query("update workflow set refused = true, revision = revision + 1, worker = null, run_at = now() + interval '1 minute' where id = $1 and fence = $2")
+            .bind(self.row.id)
+            .bind(self.row.fence)
+            .execute(self.engine.store.pool())
+            .await?;
+        self.engine.changed(self.row.id);
+        Ok(Then::LetGo)
+    }
+
+    pub(super) fn position(&self, step: &str) -> Option<usize> {
+        self.runner.steps().iter().position(|info| info.name == step)
+    }
+
+    pub(super) async fn lock(&mut self) -> Result<Guard, Lost> {
+        let guard = Guard::lock(self.engine.store.pool(), self.row.id, self.row.fence).await?;
+        self.row.cancel_requested = guard.cancel_requested;
+        Ok(guard)
+    }
+
+    async fn or_lock(&mut self, guard: Option<Guard>) -> Result<Guard, Lost> {
+        match guard {
+            Some(guard) => Ok(guard),
+            None => self.lock().await,
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        self.row.cancel_requested && !self.row.past_pivot
+    }
+
+    pub(super) fn adopt(&mut self, state: Value, message: Option<String>) {
+        if !state.is_null() {
+            self.row.state = state;
+        }
+        if message.is_some() {
+            self.row.message = message;
+        }
+    }
+
+    pub(super) fn call_of(&self, step: &StepRow, children: Vec<ChildOutcome>) -> Call {
+        Call {
+            id: self.row.id,
+            fence: self.row.fence,
+            round: step.round,
+            input: self.row.input.clone(),
+            state: self.row.state.clone(),
+            started: step.started_at,
+            created: self.row.created_at,
+            cancel_requested: self.row.cancel_requested,
+            children,
+        }
+    }
+
+    pub(super) async fn call(&self, index: usize, direction: Direction, step: &StepRow, children: Vec<ChildOutcome>, tx: Option<&mut PgConnection>) -> Answer {
+        unwinding(self.runner.call(index, direction, self.call_of(step, children), tx)).await
+    }
+
+    /// `Some`: what the step is made to answer instead.
+    pub(super) async fn failpoint(&self, step: &str, direction: &str, point: &str) -> Result<Option<Answer>, Lost> {
+        let injected = self.engine.settings.failpoints.reached(|| format!("{}/{step}/{direction}/{point}", self.row.kind)).await;
+        let error = match injected {
+            Ok(()) => return Ok(None),
+            Err(Injected::Halt) => return Err(Lost::Halted),
+            Err(Injected::Error) => StepError::retry("an injected error"),
+            Err(Injected::Fatal) => StepError::fail("injected", "an injected failure"),
+        };
+        Ok(Some(Answer { result: Err(error), state: Value::Null, message: None }))
+    }
+}
+
+impl Inner {
+    pub(super) fn backoff(&self, attempts: i32) -> Duration {
+        let doublings = u32::try_from(attempts - 1).unwrap_or(0).min(16);
+        let pause = self.settings.backoff.saturating_mul(1 << doublings).min(self.settings.longest_backoff);
+        // Spread, so that what failed together does not come back together.
+        pause.mul_f64(rand::random_range(0.8..1.2))
+    }
+}
+
+/// A step that panics is a step that met an error.
+async fn unwinding<T>(call: impl Future<Output = Answer<T>>) -> Answer<T> {
+    match AssertUnwindSafe(call).catch_unwind().await {
+        Ok(answer) => answer,
+        Err(_) => Answer { result: Err(StepError::retry("the step panicked; the log has the details")), state: Value::Null, message: None },
+    }
+}
+
+fn failure(code: &str, message: String) -> Failure {
+    Failure { code: code.to_owned(), message, reasons: Vec::new() }
+}
+
+fn cancelled() -> Failure {
+    failure("cancelled", "cancelled on request".to_owned())
+}

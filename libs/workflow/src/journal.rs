@@ -1,0 +1,291 @@
+//! The SQL of the engine, and only the engine's. Every write that moves a workflow goes through [`Guard`], which locks the row
+//! and checks the fence: a hand that lost the workflow can read, but no longer write.
+
+use drover_store::{StoreError, StoreResult, Timestamp, Tx};
+use serde_json::Value;
+use sqlx::{FromRow, PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::runner::StepInfo;
+use crate::{ChildOutcome, Failure, StepError, Workflow};
+
+/// Where a workflow is, as the journal says.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct Row {
+    pub id: Uuid,
+    pub kind: String,
+    pub version: i32,
+    pub traceparent: Option<String>,
+    pub input: Value,
+    pub state: Value,
+    pub status: String,
+    pub step: String,
+    pub seq: i32,
+    pub round: i32,
+    pub past_pivot: bool,
+    pub cancel_requested: bool,
+    pub message: Option<String>,
+    #[sqlx(json(nullable))]
+    pub failure: Option<Failure>,
+    pub parent_id: Option<Uuid>,
+    pub fence: i64,
+    pub created_at: Timestamp,
+}
+
+/// One started step.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct StepRow {
+    pub seq: i32,
+    pub name: String,
+    pub round: i32,
+    pub output: Option<Value>,
+    pub started_at: Timestamp,
+}
+
+const STEP_COLUMNS: &str = "seq, name, round, output, started_at";
+
+/// A workflow that is to be started.
+#[derive(Clone, Debug)]
+pub(crate) struct NewWorkflow {
+    kind: &'static str,
+    version: i32,
+    subject: String,
+    input: Value,
+    first: &'static str,
+}
+
+impl NewWorkflow {
+    pub fn of<W: Workflow>(input: &W::Input) -> Result<Self, StepError> {
+        let first = W::steps().steps.first().map_or("", |step| step.name);
+        Ok(Self { kind: W::KIND, version: W::VERSION, subject: W::subject(input), input: serde_json::to_value(input)?, first })
+    }
+
+    /// False when there is one of that id already.
+    pub async fn insert(&self, tx: &mut PgConnection, id: Uuid, parent: Option<(Uuid, i32)>, traceparent: Option<&str>) -> StoreResult<bool> {
+        let done = sqlx::query(
+            "insert into workflow (id, kind, version, subject, traceparent, input, state, step, parent_id, parent_seq) \
+             values ($1, $2, $3, $4, $5, $6, 'null', $7, $8, $9) on conflict (id) do nothing",
+        )
+        .bind(id)
+        .bind(self.kind)
+        .bind(self.version)
+        .bind(&self.subject)
+        .bind(traceparent)
+        .bind(&self.input)
+        .bind(self.first)
+        .bind(parent.map(|(id, _)| id))
+        .bind(parent.map(|(_, seq)| seq))
+        .execute(tx)
+        .await?;
+        Ok(done.rows_affected() == 1)
+    }
+}
+
+/// Why a journal write was not made.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    /// Somebody else has the workflow now.
+    Fenced,
+    /// A test stopped us dead.
+    Halted,
+    /// The database.
+    Store(StoreError),
+}
+
+impl<E: Into<StoreError>> From<E> for Lost {
+    fn from(error: E) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// A transaction that holds the workflow's row, by the right of its fence.
+pub(crate) struct Guard {
+    pub tx: Tx,
+    pub cancel_requested: bool,
+    id: Uuid,
+}
+
+impl Guard {
+    pub async fn lock(pool: &PgPool, id: Uuid, fence: i64) -> Result<Self, Lost> {
+        let mut tx = pool.begin().await?;
+        let row: Option<(bool,)> =
+            sqlx::query_as("select cancel_requested from workflow where id = $1 and fence = $2 and ended_at is null for update").bind(id).bind(fence).fetch_optional(&mut *tx).await?;
+        let (cancel_requested,) = row.ok_or(Lost::Fenced)?;
+        Ok(Self { tx, cancel_requested, id })
+    }
+
+    /// The step's journal row, made when there is none yet.
+    pub async fn start_step(&mut self, seq: i32, step: &StepInfo, round: i32) -> Result<StepRow, Lost> {
+        let atomic = step.kind == crate::definition::StepKind::Local;
+        sqlx::query("insert into workflow_step (workflow_id, seq, name, round, status, atomic) values ($1, $2, $3, $4, 'started', $5) on conflict (workflow_id, seq) do nothing")
+            .bind(self.id)
+            .bind(seq)
+            .bind(step.name)
+            .bind(round)
+            .bind(atomic)
+            .execute(&mut *self.tx)
+            .await?;
+        let row = sqlx::query_as(sqlx::AssertSqlSafe(format!("select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and seq = $2")))
+            .bind(self.id)
+            .bind(seq)
+            .fetch_one(&mut *self.tx)
+            .await?;
+        Ok(row)
+    }
+
+    /// `started` → `done` or `failed`, with output or error.
+    pub async fn finish_step(&mut self, seq: i32, status: &str, output: Option<&Value>, error: Option<&Value>) -> Result<(), Lost> {
+        sqlx::query("update workflow_step set status = $3, output = $4, error = $5, finished_at = clock_timestamp() where workflow_id = $1 and seq = $2")
+            .bind(self.id)
+            .bind(seq)
+            .bind(status)
+            .bind(output)
+            .bind(error)
+            .execute(&mut *self.tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Notes that the children of a step exist.
+    pub async fn spawned(&mut self, seq: i32, count: usize) -> Result<(), Lost> {
+        sqlx::query("update workflow_step set output = jsonb_build_object('children', $3::bigint) where workflow_id = $1 and seq = $2")
+            .bind(self.id)
+            .bind(seq)
+            .bind(i64::try_from(count).unwrap_or(i64::MAX))
+            .execute(&mut *self.tx)
+            .await?;
+        Ok(())
+    }
+
+    /// One more attempt, and why the last one did not do. Returns how many there were.
+    pub async fn retry_step(&mut self, seq: i32, error: &str) -> Result<i32, Lost> {
+        let attempts: (i32,) =
+            sqlx::query_as("update workflow_step set attempt = attempt + 1, error = jsonb_build_object('message', $3::text) where workflow_id = $1 and seq = $2 returning attempt - 1")
+                .bind(self.id)
+                .bind(seq)
+                .bind(error)
+                .fetch_one(&mut *self.tx)
+                .await?;
+        Ok(attempts.0)
+    }
+
+    /// `undoing` (attempts start anew) or `undone`.
+    pub async fn undo_step(&mut self, seq: i32, status: &str) -> Result<(), Lost> {
+        let statement = match status {
+            "undoing" => "update workflow_step set status = 'undoing', attempt = 1, undo_started_at = clock_timestamp() where workflow_id = $1 and seq = $2 and status <> 'undoing'",
+            _ => {
+                "update workflow_step set status = 'undone', undo_started_at = coalesce(undo_started_at, now()), undo_finished_at = clock_timestamp() \
+                 where workflow_id = $1 and seq = $2"
+            }
+        };
+        sqlx::query(statement).bind(self.id).bind(seq).execute(&mut *self.tx).await?;
+        Ok(())
+    }
+
+    /// Writes where the workflow is now.
+    pub async fn save(&mut self, row: &Row) -> Result<(), Lost> {
+        let ended = matches!(row.status.as_str(), "done" | "failed" | "cancelled");
+        sqlx::query(
+            "update workflow set state = $2, status = $3, step = $4, seq = $5, round = $6, past_pivot = $7, message = $8, failure = $9, \
+             revision = revision + 1, updated_at = clock_timestamp(), ended_at = case when $10 then clock_timestamp() end, \
+             worker = case when $10 then null else worker end where id = $1",
+        )
+        .bind(row.id)
+        .bind(&row.state)
+        .bind(&row.status)
+        .bind(&row.step)
+        .bind(row.seq)
+        .bind(row.round)
+        .bind(row.past_pivot)
+        .bind(&row.message)
+        .bind(row.failure.as_ref().map(sqlx::types::Json))
+        .bind(ended)
+        .execute(&mut *self.tx)
+        .await?;
+        if ended && let Some(parent) = row.parent_id {
+            // The parent may be looking right now: `woken` outlives its parking.
+            sqlx::query("update workflow set woken = true, run_at = least(run_at, now()) where id = $1 and ended_at is null").bind(parent).execute(&mut *self.tx).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the workflow until `delay` has passed (or one of the keys is woken). Not at all if it was woken meanwhile.
+    pub async fn park(&mut self, delay: std::time::Duration, keys: &[String]) -> Result<(), Lost> {
+        sqlx::query(
+            "update workflow set worker = null, wake_keys = $3, woken = false, \
+             run_at = case when woken then now() else now() + $2 * interval '1 microsecond' end where id = $1",
+        )
+        .bind(self.id)
+        .bind(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX / 4))
+        .bind(keys)
+        .execute(&mut *self.tx)
+        .await?;
+        Ok(())
+    }
+
+    pub async fn children(&mut self, seq: i32) -> Result<Vec<ChildRow>, Lost> {
+        children(&mut self.tx, self.id, seq).await
+    }
+
+    pub async fn commit(self) -> Result<(), Lost> {
+        self.tx.commit().await?;
+        Ok(())
+    }
+}
+
+/// A child as its parent sees it.
+#[derive(Clone, Debug, FromRow)]
+pub(crate) struct ChildRow {
+    pub id: Uuid,
+    pub kind: String,
+    pub status: String,
+    pub past_pivot: bool,
+    #[sqlx(json(nullable))]
+    pub failure: Option<Failure>,
+    pub state: Value,
+}
+
+impl ChildRow {
+    pub fn ended(&self) -> bool {
+        matches!(self.status.as_str(), "done" | "failed" | "cancelled")
+    }
+
+    pub fn outcome(self) -> ChildOutcome {
+        ChildOutcome { done: self.status == "done", id: self.id, kind: self.kind, past_pivot: self.past_pivot, failure: self.failure, state: self.state }
+    }
+}
+
+async fn children(tx: &mut PgConnection, parent: Uuid, seq: i32) -> Result<Vec<ChildRow>, Lost> {
+    let rows = sqlx::query_as("select id, kind, status, past_pivot, failure, state from workflow where parent_id = $1 and parent_seq = $2 order by id")
+        .bind(parent)
+        .bind(seq)
+        .fetch_all(tx)
+        .await?;
+    Ok(rows)
+}
+
+/// Asks the children of a step to stop. Outside of any transaction of the parent's: a child that ends locks its own row first
+/// and its parent's then, so holding ours while locking theirs could deadlock.
+pub(crate) async fn cancel_children(pool: &PgPool, parent: Uuid, seq: i32) -> Result<(), Lost> {
+    sqlx::query(
+        "update workflow set cancel_requested = true, woken = true, run_at = least(run_at, now()), revision = revision + 1 \
+         where parent_id = $1 and parent_seq = $2 and ended_at is null and not past_pivot and not cancel_requested",
+    )
+    .bind(parent)
+    .bind(seq)
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// The row of one step, if it was started.
+pub(crate) async fn step(pool: &PgPool, id: Uuid, seq: i32) -> Result<Option<StepRow>, Lost> {
+    let row = sqlx::query_as(sqlx::AssertSqlSafe(format!("select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and seq = $2"))).bind(id).bind(seq).fetch_optional(pool).await?;
+    Ok(row)
+}
+
+/// The latest started step that is to be undone: not those that are, nor local ones that never finished.
+pub(crate) async fn to_undo(pool: &PgPool, id: Uuid) -> Result<Option<StepRow>, Lost> {
+    let statement = format!("select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and status <> 'undone' and (not atomic or status in ('done', 'undoing')) order by seq desc limit 1");
+    Ok(sqlx::query_as(sqlx::AssertSqlSafe(statement)).bind(id).fetch_optional(pool).await?)
+}

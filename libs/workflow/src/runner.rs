@@ -1,0 +1,170 @@
+//! The bridge from typed steps to the untyped journal: one [`Runner`] per registered kind and version.
+//!
+//! Not a place for decisions. It turns JSON into the author's types, calls the function, and turns the state back.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use drover_store::Timestamp;
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::definition::{Effect, Step, StepKind, Steps};
+use crate::{Child, ChildOutcome, Ctx, Outcome, StepError, Workflow};
+
+/// What the engine tells a step.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub id: Uuid,
+    pub fence: i64,
+    pub round: i32,
+    pub input: Value,
+    pub state: Value,
+    pub started: Timestamp,
+    pub created: Timestamp,
+    pub cancel_requested: bool,
+    pub children: Vec<ChildOutcome>,
+}
+
+/// What a step tells the engine.
+#[derive(Debug)]
+pub(crate) struct Answer<T = Outcome> {
+    pub result: Result<T, StepError>,
+    pub state: Value,
+    pub message: Option<String>,
+}
+
+/// What the engine knows of a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepInfo {
+    pub name: &'static str,
+    pub kind: StepKind,
+    /// Whether its undo takes part in the journal's transaction; `None` where nothing is to be undone.
+    pub undo: Option<StepKind>,
+    pub attempts: Option<i32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Do,
+    Undo,
+}
+
+#[async_trait]
+pub(crate) trait Runner: Send + Sync {
+    fn kind(&self) -> &'static str;
+    fn version(&self) -> i32;
+    fn steps(&self) -> &[StepInfo];
+    fn pivot(&self) -> Option<usize>;
+    fn finally(&self) -> Option<usize>;
+    /// Calls a step's function; `tx` is there for local ones.
+    async fn call(&self, step: usize, direction: Direction, call: Call, tx: Option<&mut PgConnection>) -> Answer;
+    /// Asks a step for its children.
+    async fn spawn(&self, step: usize, call: Call, tx: &mut PgConnection) -> Answer<Vec<Child>>;
+}
+
+/// A table of steps and the world they work in.
+pub(crate) struct Typed<W: Workflow> {
+    steps: Vec<Step<W>>,
+    infos: Vec<StepInfo>,
+    pivot: Option<usize>,
+    finally: Option<usize>,
+    world: Arc<W::World>,
+}
+
+impl<W: Workflow> Typed<W> {
+    pub fn new(world: Arc<W::World>) -> Self {
+        let Steps { steps, pivot, finally } = W::steps();
+        let infos = steps.iter().map(|step| StepInfo { name: step.name, kind: step.kind, undo: step.undo.as_ref().map(kind_of), attempts: step.attempts });
+        Self { infos: infos.collect(), steps, pivot, finally, world }
+    }
+
+    fn ctx(&self, call: Call) -> Result<Ctx<W>, StepError> {
+        let state = if call.state.is_null() { W::State::default() } else { serde_json::from_value(call.state)? };
+        Ok(Ctx {
+            id: call.id,
+            fence: call.fence,
+            round: call.round,
+            input: serde_json::from_value(call.input)?,
+            state,
+            world: self.world.clone(),
+            started: call.started,
+            created: call.created,
+            cancel_requested: call.cancel_requested,
+            children: call.children,
+            message: None,
+        })
+    }
+}
+
+fn kind_of<W: Workflow>(effect: &Effect<W>) -> StepKind {
+    match effect {
+        Effect::Local(_) => StepKind::Local,
+        Effect::Remote(_) => StepKind::Remote,
+    }
+}
+
+fn answer<W: Workflow, T>(ctx: Ctx<W>, result: Result<T, StepError>) -> Answer<T> {
+    match serde_json::to_value(&ctx.state) {
+        Ok(state) => Answer { result, state, message: ctx.message },
+        Err(error) => Answer { result: Err(error.into()), state: Value::Null, message: ctx.message },
+    }
+}
+
+fn unreadable<T>(error: StepError) -> Answer<T> {
+    Answer { result: Err(error), state: Value::Null, message: None }
+}
+
+#[async_trait]
+impl<W: Workflow> Runner for Typed<W> {
+    fn kind(&self) -> &'static str {
+        W::KIND
+    }
+
+    fn version(&self) -> i32 {
+        W::VERSION
+    }
+
+    fn steps(&self) -> &[StepInfo] {
+        &self.infos
+    }
+
+    fn pivot(&self) -> Option<usize> {
+        self.pivot
+    }
+
+    fn finally(&self) -> Option<usize> {
+        self.finally
+    }
+
+    async fn call(&self, step: usize, direction: Direction, call: Call, tx: Option<&mut PgConnection>) -> Answer {
+        let effect = match direction {
+            Direction::Do => Some(&self.steps[step].effect),
+            Direction::Undo => self.steps[step].undo.as_ref(),
+        };
+        let mut ctx = match self.ctx(call) {
+            Ok(ctx) => ctx,
+            Err(error) => return unreadable(error),
+        };
+        let result = match (effect, tx) {
+            (Some(Effect::Local(f)), Some(tx)) => f(&mut ctx, tx).await,
+            (Some(Effect::Remote(f)), _) => f(&mut ctx).await,
+            (Some(Effect::Local(_)), None) => Err(StepError::retry("a local step was called without a transaction")),
+            (None, _) => Ok(Outcome::next()),
+        };
+        answer(ctx, result)
+    }
+
+    async fn spawn(&self, step: usize, call: Call, tx: &mut PgConnection) -> Answer<Vec<Child>> {
+        let mut ctx = match self.ctx(call) {
+            Ok(ctx) => ctx,
+            Err(error) => return unreadable(error),
+        };
+        let result = match &self.steps[step].spawn {
+            Some(spawn) => spawn(&mut ctx, tx).await,
+            None => Ok(Vec::new()),
+        };
+        answer(ctx, result)
+    }
+}
