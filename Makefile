@@ -9,11 +9,10 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:[^#]*## /\t/' | expand -t 12
 
 demo: ## tells the story on three clusters; MEMBERS=sim|local|real, ONCE=1 to exit when told
-	@case $(MEMBERS) in sim) groups=demo ;; local) groups="demo test" ;; real) groups="demo test real" ;; *) echo "MEMBERS is sim, local or real" >&2; exit 2 ;; esac
-	deploy/setup.sh $$groups
+	@case $(MEMBERS) in sim) needs=demo ;; local|real) needs=$(MEMBERS) ;; *) echo "MEMBERS is sim, local or real" >&2; exit 2 ;; esac
+	deploy/setup.sh $$needs
 	. deploy/env.sh
 	cargo build -p drover
-	[ $(MEMBERS) = sim ] || export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
 	exec "$$CARGO_TARGET_DIR/debug/drover" demo --members $(MEMBERS) $(if $(ONCE),--once)
 
 build: ## all binaries, optimised

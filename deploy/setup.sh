@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# setup.sh [demo|test|real]...
+# setup.sh [demo|local|test|real]...
 #
 # Installs what a bare Debian 12 (or Ubuntu) with Rust and Go lacks: by apt as root, saying what first; as a user it prints the
 # command for root and fails. Quick and silent when all is there. Kubernetes and helm are no packages: local-kube builds them.
-#   demo   building and `make demo`       test   `make test` (the default, includes demo)      real   also real kubelets
+#   demo   building, and `make demo` with simulated members     local  the same with real control planes (Go)
+#   test   `make test`, the default; includes local             real   real kubelets too; includes local
 set -euo pipefail
 
 die() { echo "setup: $*" >&2; exit 1; }
@@ -21,12 +22,12 @@ have() {
 DEMO="cc=gcc /usr/include/stdio.h=libc6-dev git=git make=make initdb=postgresql openssl=openssl curl=curl setsid=util-linux flock=util-linux
   runuser=util-linux ps=procps awk=mawk /etc/ssl/certs/ca-certificates.crt=ca-certificates"
 TEST="$DEMO chromium=chromium docker-compose=docker-compose"
-REAL="containerd=containerd runc=runc /usr/lib/cni/bridge=containernetworking-plugins nft=nftables iptables=iptables ip=iproute2
+REAL="$DEMO containerd=containerd runc=runc /usr/lib/cni/bridge=containernetworking-plugins nft=nftables iptables=iptables ip=iproute2
   sysctl=procps nsenter=util-linux pgrep=procps python3=python3 /bin/busybox=busybox-static"
 
 wanted=
 for group in "${@:-test}"; do
-  case $group in demo) wanted+=" $DEMO" ;; test) wanted+=" $TEST" ;; real) wanted+=" $REAL" ;; *) die "unknown group $group: demo, test or real" ;; esac
+  case $group in demo | local) wanted+=" $DEMO" ;; test) wanted+=" $TEST" ;; real) wanted+=" $REAL" ;; *) die "unknown group $group: demo, local, test or real" ;; esac
 done
 missing=$(for pair in $wanted; do have "${pair%%=*}" || echo "${pair##*=}"; done | sort -u | tr '\n' ' ')
 
@@ -45,7 +46,7 @@ fi
 # The two toolchains are not ours to install.
 PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin
 command -v cargo >/dev/null || die "Rust is missing: install it with rustup (https://rustup.rs); rust-toolchain.toml names the version"
-case " $* " in
-  " demo ") ;; # simulated members need no Go
+case $* in
+  demo) ;; # simulated members need no Go
   *) command -v go >/dev/null || die "Go is missing: Kubernetes and helm are built with Go 1.26.4 or newer (https://go.dev/dl)" ;;
 esac

@@ -23,17 +23,17 @@ DROVER_BIN=$CARGO_TARGET_DIR/debug/drover
 export DROVER_KUBE_BIN DROVER_HELM DROVER_LOCAL_KUBE DROVER_BIN
 
 step "clippy"
-cargo clippy --workspace --all-targets -- -D warnings
+cargo clippy --locked --workspace --all-targets -- -D warnings
 
 step "tests"
-cargo build --workspace --bins # the end-to-end tests run them
+cargo build --locked --workspace --bins # the end-to-end tests run them
 case ${1:-} in
   --long) export PROPTEST_CASES=${PROPTEST_CASES:-4096}; extra=(-- --include-ignored) ;;
   *) extra=() ;;
 esac
 log=$(mktemp)
 code=0
-cargo test --workspace --no-fail-fast "${extra[@]}" 2>&1 | tee "$log" || code=$?
+cargo test --locked --workspace --no-fail-fast "${extra[@]}" 2>&1 | tee "$log" || code=$?
 
 # Build trees of other pins that nobody used for a week.
 touch "$CARGO_TARGET_DIR"
