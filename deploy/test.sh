@@ -18,9 +18,8 @@ cargo fmt --all --check
 step "Kubernetes and helm (cached)"
 DROVER_KUBE_BIN=$(deploy/local-kube/build.sh kubernetes)
 DROVER_HELM=$(deploy/local-kube/build.sh helm)/helm
-DROVER_LOCAL_KUBE=$PWD/deploy/local-kube
 DROVER_BIN=$CARGO_TARGET_DIR/debug/drover
-export DROVER_KUBE_BIN DROVER_HELM DROVER_LOCAL_KUBE DROVER_BIN
+export DROVER_KUBE_BIN DROVER_HELM DROVER_BIN
 
 step "clippy"
 cargo clippy --locked --workspace --all-targets -- -D warnings
