@@ -10,6 +10,8 @@
 //! ```
 
 mod amounts;
+mod builtin;
+mod cel;
 mod considered;
 mod decision;
 mod demand;
@@ -21,6 +23,7 @@ mod matching;
 mod misfit;
 mod place;
 mod plan;
+mod planning;
 mod policy;
 mod resize;
 mod room;
@@ -30,6 +33,8 @@ mod transaction;
 mod trial;
 
 pub use amounts::{Amounts, quantity};
+pub use builtin::{builtin_algorithms, builtin_parameters};
+pub use cel::{Expression, ExpressionError, validate_expression};
 pub use decision::{
     AppDecision, Considered, Decision, DecisionRequest, DigRef, GroupDecision, Outcome, Placement, Verdict,
 };
@@ -45,6 +50,7 @@ pub use place::binding_id;
 pub use plan::{
     Candidate, Dependant, Exclusion, Infeasible, Move, Plan, PlanKind, PlanRequest, PlanResult, Score, WhyNot,
 };
+pub use planning::{plan, policy_test};
 pub use policy::{
     Algorithm, AlgorithmUse, Missing, MissingPlace, Movability, Parameter, ParameterScope, ParameterSource, Policy, PolicyMode, Prefer,
 };

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::considered::{self, Judged};
-use crate::expand::{Group, Standing, groups};
+use crate::expand::{Group, groups};
 use crate::fit::Ask;
 use crate::trial::{Trial, total_on};
 use crate::{
-    AppDecision, AppRequest, Claim, ClaimState, Decision, DecisionRequest, GroupDecision, Ledger, MemberKey, MemberRoom, Outcome, Packing,
+    AppDecision, AppRequest, Claim, ClaimState, Decision, DecisionRequest, Demand, GroupDecision, Ledger, MemberKey, MemberRoom, Outcome, Packing,
     Placement, Undo,
 };
 
@@ -49,30 +49,31 @@ impl<'a> Slot<'a> {
 
     /// Known members that count, best first, with the share of requests each would have.
     pub fn ranked(&self, trial: &Trial<'a>) -> Vec<(&'a MemberRoom, f64)> {
-        let demand = &self.request.demand;
         let tight = self.request.terms.packing == Packing::Tight;
-        let mut ranked: Vec<(&MemberRoom, f64)> = self
-            .counted()
-            .filter(|room| room.is_known())
-            .map(|room| (room, trial.share(room, &total_on(demand, room))))
-            .collect();
-        ranked.sort_by(|(a, x), (b, y)| {
-            let share = if tight { y.total_cmp(x) } else { x.total_cmp(y) };
-            a.priority().cmp(&b.priority()).then(share).then_with(|| a.key.cmp(&b.key))
-        });
-        ranked
+        rank_rooms(self.counted().filter(|room| room.is_known()), &self.request.demand, tight, trial)
     }
 
     /// Whether a cluster already chosen for the same app satisfies it.
-    fn satisfied(&self, slots: &[Slot<'a>], chosen: &[Option<&'a MemberRoom>]) -> bool {
-        self.satisfied_by(slots, chosen).is_some()
-    }
-
-    fn satisfied_by(&self, slots: &[Slot<'a>], chosen: &[Option<&'a MemberRoom>]) -> Option<&'a MemberRoom> {
+    pub fn satisfied(&self, slots: &[Slot<'a>], chosen: &[Option<&'a MemberRoom>]) -> bool {
         let mine = slots.iter().zip(chosen).filter(|(slot, _)| slot.app == self.app).filter_map(|(_, room)| *room);
-        let mut mine = mine.filter(|room| self.group.options.iter().any(|c| c.room.key == room.key && c.standing == Standing::Allowed));
-        mine.next()
+        let mut mine = mine.filter(|room| self.group.allowed().any(|allowed| allowed.key == room.key));
+        mine.next().is_some()
     }
+}
+
+/// Members by provider priority, then by the share of requests after placing, then by name.
+pub(crate) fn rank_rooms<'a>(
+    rooms: impl Iterator<Item = &'a MemberRoom>,
+    demand: &Demand,
+    tight: bool,
+    trial: &Trial<'a>,
+) -> Vec<(&'a MemberRoom, f64)> {
+    let mut ranked: Vec<(&MemberRoom, f64)> = rooms.map(|room| (room, trial.share(room, &total_on(demand, room)))).collect();
+    ranked.sort_by(|(a, x), (b, y)| {
+        let share = if tight { y.total_cmp(x) } else { x.total_cmp(y) };
+        a.priority().cmp(&b.priority()).then(share).then_with(|| a.key.cmp(&b.key))
+    });
+    ranked
 }
 
 impl Ledger {

@@ -154,7 +154,7 @@ pub struct Score {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Exclusion {
     /// `no_intent`, `migration_false`, `volume`, `daemon_set`, `host_path`, `node_bound`, `busy`, `no_other_member`,
-    /// `no_destination`, `not_needed`, `dependants`, `itself`.
+    /// `no_destination`, `not_needed`, `not_enough` (there is no plan), `dependants`, `itself`.
     pub code: String,
     /// For people.
     pub detail: String,

@@ -75,15 +75,17 @@ impl<'a> Trial<'a> {
     /// Where `ask` would go at `room`.
     pub fn fit(&self, room: &'a MemberRoom, ask: Ask<'a>) -> Option<Vec<PodsOnNode>> {
         match self.touched.get(&room.key) {
-            None => {
-                // Only rooms nobody touched have a bound that holds, and only for what must fit now and later.
-                if ask.now && ask.demand.groups.iter().any(|g| !g.per_node && ask.count(g) > 0 && !room.may_fit(&g.requests)) {
-                    return None;
-                }
-                pack(room.free(), &[ask])?.pop()
-            }
+            None if !self.may_fit(room, ask) => None,
+            None => pack(room.free(), &[ask])?.pop(),
             Some(touched) => pack(touched.free(), &[ask])?.pop(),
         }
+    }
+
+    /// Whether it is worth looking: false where no node of `room` has room for a single one of the pods.
+    pub fn may_fit(&self, room: &MemberRoom, ask: Ask<'_>) -> bool {
+        // Only rooms nobody touched have a bound that holds, and only for what must fit now and later.
+        let bounded = ask.now && !self.touched.contains_key(&room.key);
+        !bounded || ask.demand.groups.iter().all(|g| g.per_node || ask.count(g) == 0 || room.may_fit(&g.requests))
     }
 
     /// Adds `ask` to `room` as `tenant`, if there is room beside all tenants there.

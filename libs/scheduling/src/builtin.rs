@@ -1,0 +1,43 @@
+//! The algorithms and parameters that Drover brings, as the data they are: an operator can read and copy them.
+
+use std::collections::BTreeMap;
+
+use crate::{Algorithm, Missing, Parameter, ParameterScope, ParameterSource, Prefer};
+
+/// Bytes per second that images are taken to arrive with.
+const BANDWIDTH: f64 = 50_000_000.0;
+
+/// Parameters by name.
+pub fn builtin_parameters() -> BTreeMap<String, Parameter> {
+    let metric = |name: &str| {
+        let parameter = Parameter { source: ParameterSource::Metric, metric: Some(name.into()), ..Parameter::default() };
+        (name.to_owned(), parameter)
+    };
+    let topology = |name: &str, scope: ParameterScope| {
+        let parameter = Parameter { source: ParameterSource::Topology, scope, fact: Some(name.into()), ..Parameter::default() };
+        (name.to_owned(), parameter)
+    };
+    let bandwidth = Parameter { source: ParameterSource::Constant, value: Some(BANDWIDTH), ..Parameter::default() };
+    let metrics = ["cpu_used", "cpu_requested", "memory_used", "memory_requested", "age", "image_bytes_missing", "ready_seconds"];
+    let mut all: BTreeMap<String, Parameter> = metrics.into_iter().map(metric).collect();
+    all.extend(["clusters_of_application", "apps_of_application"].map(|fact| topology(fact, ParameterScope::Service)));
+    all.extend(["volumes", "pods", "provider_priority"].map(|fact| topology(fact, ParameterScope::App)));
+    all.insert("bandwidth".into(), bandwidth);
+    all
+}
+
+/// Algorithms by name.
+///
+/// `Age` prefers low: what started last has the least to lose by starting again.
+pub fn builtin_algorithms() -> BTreeMap<String, Algorithm> {
+    let algorithm = |name: &str, expression: &str, prefer: Prefer| {
+        (name.to_owned(), Algorithm { expression: expression.into(), prefer, missing: Missing::Default })
+    };
+    BTreeMap::from([
+        algorithm("CPUUtilization", "cpu_used * 100 / cpu_requested", Prefer::Low),
+        algorithm("MemoryUtilization", "memory_used * 100 / memory_requested", Prefer::Low),
+        algorithm("Dispersion", "clusters_of_application / apps_of_application", Prefer::High),
+        algorithm("Age", "age", Prefer::Low),
+        algorithm("MoveCost", "image_bytes_missing / bandwidth + ready_seconds + 60 * volumes", Prefer::Low),
+    ])
+}

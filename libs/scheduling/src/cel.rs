@@ -1,0 +1,202 @@
+//! Algorithm expressions: CEL narrowed to arithmetic over parameters, checked when they are written.
+//!
+//! Every number is a double (`cpu_used * 100 / cpu_requested` means what it says, though CEL proper has no int × double).
+//! No strings, maps, messages or comprehensions, a bounded length and nesting: an expression cannot run away.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use cel::common::ast::{Expr, LiteralValue};
+use cel::common::types::CelDouble;
+use cel::{Context, Env, ExecutionError, IdedExpr, Value, extensions};
+
+/// Longest expression, in bytes.
+pub const MAX_LENGTH: usize = 1024;
+/// Most nodes of its syntax tree.
+const MAX_NODES: usize = 256;
+const MAX_DEPTH: u16 = 32;
+
+/// The standard library and `math.*`.
+static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
+    let mut env = Env::stdlib();
+    env.add_extension(extensions::math).expect("the math extension goes with a fresh standard library");
+    Arc::new(env)
+});
+
+/// What is wrong with an expression.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("column {column}: {message}")]
+pub struct ExpressionError {
+    /// Where, counted from 1.
+    pub column: usize,
+    /// What.
+    pub message: String,
+}
+
+/// A checked expression.
+#[derive(Debug)]
+pub struct Expression {
+    tree: IdedExpr,
+    parameters: Vec<String>,
+}
+
+/// Checks an algorithm's expression against the names of the parameters that exist.
+pub fn validate_expression<'n>(source: &str, known: impl IntoIterator<Item = &'n str>) -> Result<(), ExpressionError> {
+    let known: Vec<&str> = known.into_iter().collect();
+    let expression = Expression::compile(source)?;
+    if let Some(unknown) = expression.parameters.iter().find(|p| !known.contains(&p.as_str())) {
+        let column = source.find(unknown.as_str()).unwrap_or(0) + 1;
+        return Err(ExpressionError { column, message: format!("there is no parameter {unknown}; known: {}", known.join(", ")) });
+    }
+    // Values that differ, so that a difference of two parameters divides by something.
+    let sample = expression.parameters.iter().enumerate().map(|(i, name)| (name.as_str(), 1.5 + i as f64));
+    match expression.run(&sample.collect()) {
+        Ok(Value::Float(_) | Value::Int(_) | Value::UInt(_)) => Ok(()),
+        Ok(other) => Err(ExpressionError { column: 1, message: format!("is {}, not a number", other.type_of()) }),
+        Err(error) => Err(ExpressionError { column: 1, message: error.to_string() }),
+    }
+}
+
+impl Expression {
+    /// Parses and narrows.
+    pub fn compile(source: &str) -> Result<Self, ExpressionError> {
+        let wrong = |column: usize, message: String| ExpressionError { column, message };
+        if source.trim().is_empty() {
+            return Err(wrong(1, "is empty".into()));
+        }
+        if source.len() > MAX_LENGTH {
+            return Err(wrong(MAX_LENGTH, format!("is longer than {MAX_LENGTH} bytes")));
+        }
+        let (mut tree, info) = ENV.parser().max_recursion_depth(MAX_DEPTH).parse_with_source_info(source).map_err(|errors| {
+            let first = errors.errors.first();
+            let column = first.map_or(1, |e| usize::try_from(e.pos.1).unwrap_or(1).max(1));
+            wrong(column, first.map_or_else(|| "does not parse".into(), |e| e.msg.clone()))
+        })?;
+        let mut found = Narrowing { nodes: 0, parameters: Vec::new() };
+        found.narrow(&mut tree).map_err(|(id, message)| {
+            let start = info.offset_for(id).map_or(0, |(start, _)| start as usize);
+            wrong(start + 1, message)
+        })?;
+        found.parameters.sort();
+        found.parameters.dedup();
+        Ok(Self { tree, parameters: found.parameters })
+    }
+
+    /// Names of the parameters it is over.
+    pub fn parameters(&self) -> &[String] {
+        &self.parameters
+    }
+
+    /// Its value; none where a parameter has none or the result is no finite number.
+    pub fn evaluate(&self, values: &BTreeMap<&str, f64>) -> Option<f64> {
+        let number = match self.run(values).ok()? {
+            Value::Float(number) => number,
+            Value::Int(number) => number as f64,
+            Value::UInt(number) => number as f64,
+            _ => return None,
+        };
+        number.is_finite().then_some(number)
+    }
+
+    fn run(&self, values: &BTreeMap<&str, f64>) -> Result<Value, ExecutionError> {
+        let mut context = Context::with_env(Arc::clone(&ENV));
+        for name in &self.parameters {
+            if let Some(value) = values.get(name.as_str()) {
+                context.add_variable_from_value(name.clone(), *value);
+            }
+        }
+        Value::resolve(&self.tree, &context)
+    }
+}
+
+struct Narrowing {
+    nodes: usize,
+    parameters: Vec<String>,
+}
+
+impl Narrowing {
+    /// Refuses what is not arithmetic, makes every number a double, notes the parameters.
+    fn narrow(&mut self, node: &mut IdedExpr) -> Result<(), (u64, String)> {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err((node.id, format!("has more than {MAX_NODES} parts")));
+        }
+        let refuse = |what: &str| Err((node.id, format!("{what} are not for algorithms; only numbers, parameters and math")));
+        match &mut node.expr {
+            Expr::Literal(literal) => match literal {
+                LiteralValue::Int(n) => *literal = LiteralValue::Double(CelDouble::from(*n.inner() as f64)),
+                LiteralValue::UInt(n) => *literal = LiteralValue::Double(CelDouble::from(*n.inner() as f64)),
+                LiteralValue::Double(_) | LiteralValue::Boolean(_) => {}
+                LiteralValue::String(_) | LiteralValue::Bytes(_) | LiteralValue::Null => return refuse("strings and null"),
+            },
+            Expr::Ident(name) => self.parameters.push(name.clone()),
+            Expr::Call(call) => {
+                match &mut call.target {
+                    Some(target) if target.expr == Expr::Ident("math".into()) => {}
+                    Some(target) => self.narrow(target)?,
+                    None => {}
+                }
+                for argument in &mut call.args {
+                    self.narrow(argument)?;
+                }
+            }
+            Expr::List(list) => {
+                for element in &mut list.elements {
+                    self.narrow(element)?;
+                }
+            }
+            Expr::Select(_) => return refuse("fields"),
+            Expr::Comprehension(_) => return refuse("comprehensions"),
+            Expr::Map(_) | Expr::Struct(_) => return refuse("maps and messages"),
+            Expr::Unspecified => return Err((node.id, "is empty".into())),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(source: &str, values: &[(&str, f64)]) -> Option<f64> {
+        Expression::compile(source).expect(source).evaluate(&values.iter().copied().collect())
+    }
+
+    fn error(source: &str) -> ExpressionError {
+        validate_expression(source, ["a", "b"]).expect_err(source)
+    }
+
+    #[test]
+    fn whole_numbers_are_numbers_too() {
+        assert_eq!(value("a * 100 / b", &[("a", 1.0), ("b", 4.0)]), Some(25.0));
+        assert_eq!(value("a > 1 ? a : 2", &[("a", 1.0)]), Some(2.0));
+        assert_eq!(value("math.greatest(a, 3) + math.abs(-b)", &[("a", 1.0), ("b", 4.0)]), Some(7.0));
+        assert_eq!(value("1 / 2", &[]), Some(0.5));
+    }
+
+    #[test]
+    fn what_is_no_finite_number_is_missing() {
+        assert_eq!(value("a / b", &[("a", 1.0), ("b", 0.0)]), None);
+        assert_eq!(value("b / b", &[("b", 0.0)]), None);
+        assert_eq!(value("a", &[]), None);
+        assert_eq!(value("a > 1", &[("a", 1.0)]), None);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        assert_eq!(error("a + cpu").column, 5);
+        assert!(error("a + cpu").message.contains("cpu"));
+        assert_eq!(error("a +").column, 4, "{}", error("a +"));
+        assert!(error("a > 1").message.contains("not a number"));
+        assert_eq!(error("a + 'x'").column, 5);
+        assert!(validate_expression("a * 100 / (b - a)", ["a", "b"]).is_ok());
+    }
+
+    #[test]
+    fn nothing_runs_away() {
+        assert!(error("[1, 2].map(x, x * 2)[0]").message.contains("comprehensions"));
+        assert!(error(&"a+".repeat(600)).message.contains("longer"));
+        assert!(Expression::compile(&format!("{}a{}", "(".repeat(100), ")".repeat(100))).is_err());
+        assert!(Expression::compile(&format!("a{}", "+a".repeat(300))).is_err());
+    }
+}

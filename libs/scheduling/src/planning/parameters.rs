@@ -1,0 +1,121 @@
+//! Values of parameters and algorithms for a candidate. What is not known has no value, never zero.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::World;
+use super::candidate::Movable;
+use crate::{Amounts, Claim, Ledger, MemberRoom, Observed, Parameter, ParameterScope, ParameterSource, Score};
+
+/// Seconds to Ready that are taken where none were observed.
+const READY_S: f64 = 10.0;
+/// Seconds that each volume adds to a move.
+const VOLUME_S: f64 = 60.0;
+const BANDWIDTH: f64 = 50_000_000.0;
+
+/// Values of the policy's algorithms, in the order in which they apply.
+pub(crate) fn scores(world: &World<'_>, candidate: &Movable<'_>) -> Vec<Score> {
+    let mut known: BTreeMap<&str, Option<f64>> = BTreeMap::new();
+    let mut scores = Vec::with_capacity(world.algorithms.len());
+    for (used, definition) in &world.algorithms {
+        let value = definition.as_ref().and_then(|(_, expression)| {
+            let mut values = BTreeMap::new();
+            for name in expression.parameters() {
+                let parameter = world.policy.parameters.get(name)?;
+                let value = known.entry(name).or_insert_with(|| resolve(world, candidate, name, parameter));
+                values.insert(name.as_str(), (*value)?);
+            }
+            expression.evaluate(&values)
+        });
+        scores.push(Score { algorithm: used.algorithm.clone(), value, normalised: None });
+    }
+    scores
+}
+
+fn resolve(world: &World<'_>, candidate: &Movable<'_>, name: &str, parameter: &Parameter) -> Option<f64> {
+    let claim = candidate.claim;
+    let value = match parameter.source {
+        ParameterSource::Constant => parameter.value,
+        ParameterSource::Prometheus => world.external.get(&claim.id).and_then(|values| values.get(name)).copied(),
+        ParameterSource::Topology => fact(world, claim, parameter.fact.as_deref()?, parameter.scope),
+        ParameterSource::Metric => {
+            let of = |c: &Claim| metric(world.ledger, c, candidate.best, parameter.metric.as_deref()?);
+            match parameter.scope {
+                ParameterScope::App => of(claim),
+                // Of a whole application: the sum (the oldest and the slowest, for times), or nothing where a part is unknown.
+                ParameterScope::Service => {
+                    let parts: Option<Vec<f64>> = world.siblings(claim).iter().map(|c| of(c)).collect();
+                    let longest = matches!(parameter.metric.as_deref(), Some("age" | "ready_seconds"));
+                    parts.map(|p| if longest { p.into_iter().fold(0.0, f64::max) } else { p.into_iter().sum() })
+                }
+            }
+        }
+    };
+    value.filter(|v| v.is_finite())
+}
+
+fn fact(world: &World<'_>, claim: &Claim, fact: &str, scope: ParameterScope) -> Option<f64> {
+    let siblings = world.siblings(claim);
+    let of: &[&Claim] = match scope {
+        ParameterScope::App => &[claim],
+        ParameterScope::Service => siblings,
+    };
+    Some(match fact {
+        "clusters_of_application" => siblings.iter().map(|c| &c.member).collect::<BTreeSet<_>>().len() as f64,
+        "apps_of_application" => siblings.iter().map(|c| &c.request.app).collect::<BTreeSet<_>>().len() as f64,
+        "volumes" => of.iter().map(|c| f64::from(c.request.demand.volumes)).sum(),
+        "pods" => of.iter().flat_map(|c| &c.pods).map(|p| f64::from(p.count)).sum(),
+        "provider_priority" => f64::from(world.ledger.room(&claim.member)?.priority()),
+        _ => return None,
+    })
+}
+
+fn metric(ledger: &Ledger, claim: &Claim, destination: Option<&MemberRoom>, metric: &str) -> Option<f64> {
+    let observed = observed(ledger, claim);
+    let used = || observed.and_then(|o| o.used.as_ref());
+    match metric {
+        "cpu_used" => used().map(|u| u.cpu as f64),
+        "memory_used" => used().map(|u| u.memory as f64),
+        "cpu_requested" => Some(requested(claim).cpu as f64),
+        "memory_requested" => Some(requested(claim).memory as f64),
+        "age" => observed?.age_s.map(|s| s as f64),
+        "image_bytes_missing" => image_bytes_missing(claim, observed?, destination?),
+        "ready_seconds" => Some(observed.and_then(|o| o.ready_s).unwrap_or(READY_S)),
+        _ => None,
+    }
+}
+
+fn observed<'a>(ledger: &'a Ledger, claim: &Claim) -> Option<&'a Observed> {
+    ledger.room(&claim.member)?.capacity.as_ref()?.observed.get(&claim.id)
+}
+
+/// What a claim requests in all.
+pub(crate) fn requested(claim: &Claim) -> Amounts {
+    let mut sum = Amounts::default();
+    for pods in &claim.pods {
+        if let Some(group) = claim.request.demand.groups.get(pods.group) {
+            sum.add(&group.requests, i64::from(pods.count));
+        }
+    }
+    sum
+}
+
+/// Bytes of its images that the destination does not have, taking its images as equally large.
+fn image_bytes_missing(claim: &Claim, observed: &Observed, destination: &MemberRoom) -> Option<f64> {
+    let bytes = observed.image_bytes? as f64;
+    let images = &claim.request.demand.images;
+    let there: BTreeSet<&String> =
+        destination.capacity.iter().flat_map(|c| c.observed.values()).flat_map(|o| &o.images).collect();
+    match images.len() {
+        0 => Some(bytes),
+        all => Some(bytes * images.iter().filter(|i| !there.contains(i)).count() as f64 / all as f64),
+    }
+}
+
+/// Estimated seconds of moving a candidate to `destination`; image bytes that nobody reports count nothing.
+pub(crate) fn move_cost(world: &World<'_>, candidate: &Movable<'_>, destination: &MemberRoom) -> f64 {
+    let observed = observed(world.ledger, candidate.claim);
+    let bytes = observed.and_then(|o| image_bytes_missing(candidate.claim, o, destination)).unwrap_or(0.0);
+    let bandwidth = world.policy.parameters.get("bandwidth").and_then(|p| p.value).filter(|b| *b > 0.0).unwrap_or(BANDWIDTH);
+    let ready = observed.and_then(|o| o.ready_s).unwrap_or(READY_S);
+    bytes / bandwidth + ready + VOLUME_S * f64::from(candidate.claim.request.demand.volumes)
+}

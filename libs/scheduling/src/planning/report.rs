@@ -1,0 +1,163 @@
+//! What was found, as a [`Plan`]: every move with its reason, every other candidate with why it stays.
+
+use uuid::Uuid;
+
+use super::World;
+use super::candidate::{Looked, Movable, no};
+use super::parameters::{move_cost, requested};
+use super::search::{Case, Effort, Moves};
+use crate::considered;
+use crate::place::Slot;
+use crate::trial::{Trial, total_on};
+use crate::{
+    AppDecision, Candidate, Dependant, Exclusion, GroupDecision, MemberRoom, Move, Placement, Plan, Verdict, WhyNot,
+};
+
+/// Other destinations listed per move.
+const ALTERNATIVES: usize = 8;
+
+/// Victims out of those that were looked at.
+pub(crate) struct Found<'w, 'a> {
+    looked: &'w Looked<'a>,
+    moves: Moves<'a>,
+}
+
+impl<'w, 'a> Found<'w, 'a> {
+    pub fn new(looked: &'w Looked<'a>, moves: Moves<'a>) -> Self {
+        Self { looked, moves }
+    }
+}
+
+/// The plan that makes these moves.
+pub(crate) fn feasible<'a>(world: &World<'a>, case: &Case<'_, 'a>, found: Found<'_, 'a>, tried: Vec<WhyNot>, effort: &Effort) -> Plan {
+    // Found by building just this; rebuilt, it fits again.
+    let trial = case.build(&found.moves).unwrap_or_default();
+    let mut plan = Plan { tried, examined: effort.examined, ..Plan::default() };
+    let mut wave = Vec::new();
+    for (j, to) in &found.moves {
+        let m = &case.movable[*j];
+        let frees = requested(m.claim);
+        plan.freed.add(&frees, 1);
+        plan.cost_s += move_cost(world, m, to);
+        if !plan.targets.contains(&m.room.key) {
+            plan.targets.push(m.room.key.clone());
+        }
+        let services = m.claim.request.demand.services.iter().cloned();
+        plan.dependants.extend(services.map(|service| Dependant { claim: m.claim.id, service }));
+        wave.push(Move {
+            claim: m.claim.id,
+            dig: m.claim.dig.clone(),
+            app: m.claim.request.app.clone(),
+            from: m.room.key.clone(),
+            to: to.key.clone(),
+            alternatives: alternatives(m, to, &trial),
+            pods: case.pods(&trial, *j, to),
+            frees,
+            reason: reason(world, m, to),
+        });
+    }
+    plan.targets.sort();
+    if !wave.is_empty() {
+        plan.waves.push(wave);
+    }
+    plan.newcomer = newcomer(case, &trial, &found.moves);
+    for slot_home in case.slots.iter().zip(case.homes) {
+        if let (slot, Some(home)) = slot_home {
+            plan.needed.add(&total_on(&slot.request.demand, home), 1);
+        }
+    }
+    let taken = |j: usize| found.moves.iter().any(|(moved, _)| *moved == j);
+    let movable = found.looked.movable.iter().enumerate().map(|(j, m)| {
+        let why_not = (!taken(j)).then(|| match m.best {
+            Some(_) => no("not_needed", "there is room enough without it"),
+            None => no_destination(m),
+        });
+        candidate(world, m, taken(j), why_not)
+    });
+    plan.candidates = movable.chain(found.looked.excluded.iter().cloned()).collect();
+    plan
+}
+
+/// Candidates of a member where no plan was found.
+pub(crate) fn refused(world: &World<'_>, looked: Looked<'_>) -> Vec<Candidate> {
+    let why_not = |m: &Movable<'_>| match m.best {
+        Some(to) => no("not_enough", format!("could go to {}, but that makes no plan", to.key)),
+        None => no_destination(m),
+    };
+    let movable: Vec<Candidate> = looked.movable.iter().map(|m| candidate(world, m, false, Some(why_not(m)))).collect();
+    movable.into_iter().chain(looked.excluded).collect()
+}
+
+fn no_destination(m: &Movable<'_>) -> Exclusion {
+    let nothing = Trial::default();
+    let reasons: Vec<String> =
+        m.destinations.iter().take(3).map(|to| format!("{}: {}", to.key, nothing.why_not(to, m.ask()).reason())).collect();
+    no("no_destination", format!("no other allowed cluster has room: {}", reasons.join("; ")))
+}
+
+/// A candidate as it is shown.
+pub(crate) fn candidate(_world: &World<'_>, m: &Movable<'_>, taken: bool, why_not: Option<Exclusion>) -> Candidate {
+    Candidate {
+        claim: m.claim.id,
+        dig: m.claim.dig.clone(),
+        app: m.claim.request.app.clone(),
+        member: m.room.key.clone(),
+        priority: m.priority,
+        scores: m.scores.clone(),
+        total: m.total,
+        taken,
+        why_not,
+    }
+}
+
+/// Other destinations that would do with all else as planned.
+fn alternatives<'a>(m: &Movable<'a>, to: &MemberRoom, trial: &Trial<'a>) -> Vec<crate::MemberKey> {
+    let others = m.ranked(trial).into_iter().filter(|room| room.key != to.key && room.key != m.room.key);
+    others.filter(|room| trial.fit(room, m.ask()).is_some()).take(ALTERNATIVES).map(|room| room.key.clone()).collect()
+}
+
+fn reason(world: &World<'_>, m: &Movable<'_>, to: &MemberRoom) -> String {
+    let by = match (m.total, m.scores.first()) {
+        (Some(total), _) => format!("score {total:.2} by policy {}", world.policy.name),
+        (None, Some(score)) => match score.value {
+            Some(value) => format!("{} {value:.1} by policy {}", score.algorithm, world.policy.name),
+            None => format!("{} unknown, policy {}", score.algorithm, world.policy.name),
+        },
+        (None, None) => "no policy".into(),
+    };
+    let best = match m.best {
+        Some(best) if best.key != to.key => format!(" ({} is needed by others)", best.key),
+        _ => String::new(),
+    };
+    format!("intent priority {}, {by}; to provider priority {}{best}", m.priority, to.priority())
+}
+
+/// Where the newcomer's apps go. Their bindings are named when the plan is applied, so they are nil here.
+fn newcomer<'a>(case: &Case<'_, 'a>, trial: &Trial<'a>, moves: &[(usize, &'a MemberRoom)]) -> Vec<AppDecision> {
+    let mut apps: Vec<AppDecision> = Vec::new();
+    for (i, (slot, home)) in case.slots.iter().zip(case.homes).enumerate() {
+        let Some(home) = home else { continue };
+        let group = group(case, slot, home, Placement { binding: Uuid::nil(), member: home.key.clone(), pods: trial.pods(home, i) }, moves);
+        match apps.iter_mut().find(|a| a.app == slot.request.app) {
+            Some(app) => app.groups.push(group),
+            None => apps.push(AppDecision { app: slot.request.app.clone(), groups: vec![group] }),
+        }
+    }
+    apps
+}
+
+fn group<'a>(case: &Case<'_, 'a>, slot: &Slot<'a>, home: &'a MemberRoom, placement: Placement, moves: &[(usize, &'a MemberRoom)]) -> GroupDecision {
+    let judged = considered::judge(slot, 0, &mut Trial::default(), Some(Some(home)));
+    let leaving = moves.iter().filter(|(j, _)| case.movable[*j].room.key == home.key).count();
+    let mut considered = judged.considered;
+    for entry in considered.iter_mut().filter(|c| c.member == home.key && (leaving > 0 || c.verdict != Verdict::Chosen)) {
+        entry.verdict = Verdict::Chosen;
+        entry.reason = match leaving {
+            0 => format!("provider priority {}; there is room", home.priority()),
+            1 => format!("provider priority {}; room is made: 1 app moves away", home.priority()),
+            n => format!("provider priority {}; room is made: {n} apps move away", home.priority()),
+        };
+        entry.share = None;
+    }
+    GroupDecision { placement: Some(placement), considered, more: judged.more }
+}

@@ -1,0 +1,301 @@
+//! Which candidates leave, and where to, so that the newcomer fits on members chosen for it.
+//!
+//! In order: take candidates until it fits, drop those without whom it still fits; where that finds nothing, other sets
+//! and destinations, fewest victims first. Up to [`SMALL_CANDIDATES`] candidates, [`SMALL_MEMBERS`] members and
+//! [`SMALL_NODES`] nodes each to the end; beyond that within [`CASE_BOUND`] and [`TOTAL_BOUND`].
+
+use std::collections::BTreeMap;
+
+use super::candidate::Movable;
+use crate::MemberRoom;
+use crate::fit::Ask;
+use crate::place::Slot;
+use crate::trial::Trial;
+
+const SMALL_CANDIDATES: usize = 8;
+const SMALL_MEMBERS: usize = 3;
+const SMALL_NODES: usize = 4;
+/// Sets and destinations examined for one choice of members, where the case is not small.
+const CASE_BOUND: u64 = 2_000;
+/// The same in a whole plan.
+const TOTAL_BOUND: u64 = 10_000;
+
+/// How much has been looked at.
+#[derive(Default)]
+pub(crate) struct Effort {
+    pub examined: u64,
+    pub cut_short: bool,
+    /// Spent on cases that are not small.
+    bounded: u64,
+    /// What the case at hand may still spend.
+    left: u64,
+}
+
+impl Effort {
+    fn start(&mut self, small: bool) {
+        self.left = if small { u64::MAX } else { CASE_BOUND.min(TOTAL_BOUND.saturating_sub(self.bounded)) };
+    }
+    /// Whether one more may be examined.
+    fn step(&mut self) -> bool {
+        if self.left == 0 {
+            self.cut_short = true;
+            return false;
+        }
+        self.examined += 1;
+        if self.left != u64::MAX {
+            self.left -= 1;
+            self.bounded += 1;
+        }
+        true
+    }
+    fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+}
+
+/// Victims (index into the candidates) and where each goes.
+pub(crate) type Moves<'a> = Vec<(usize, &'a MemberRoom)>;
+
+/// Members chosen for the newcomer, and who might leave them.
+pub(crate) struct Case<'w, 'a> {
+    pub slots: &'w [Slot<'a>],
+    /// Where each slot goes; none: satisfied by another one of its app.
+    pub homes: &'w [Option<&'a MemberRoom>],
+    /// In the order in which they are taken.
+    pub movable: &'w [Movable<'a>],
+}
+
+/// Why no set was found.
+pub(crate) enum Stuck {
+    /// Not even if all of them left.
+    NeverFits(String),
+    /// No set of them has homes elsewhere and makes the room.
+    NoSet,
+}
+
+impl<'w, 'a> Case<'w, 'a> {
+    fn tenant(&self, candidate: usize) -> usize {
+        self.slots.len() + candidate
+    }
+
+    /// The members chosen, by key.
+    pub fn members(&self) -> Vec<&'a MemberRoom> {
+        let by_key: BTreeMap<_, _> = self.homes.iter().flatten().map(|room| (&room.key, *room)).collect();
+        by_key.into_values().collect()
+    }
+
+    /// Adds the newcomer's apps (those on `only`), all or none. They may wait for those who leave: the future counts.
+    fn add_newcomer(&self, trial: &mut Trial<'a>, only: Option<&'a MemberRoom>) -> bool {
+        for (i, home) in self.homes.iter().enumerate() {
+            let Some(home) = home.filter(|home| only.is_none_or(|o| o.key == home.key)) else { continue };
+            if !trial.add(home, i, Ask::promised(&self.slots[i].request.demand)) {
+                self.remove_newcomer(trial, only);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn remove_newcomer(&self, trial: &mut Trial<'a>, only: Option<&'a MemberRoom>) {
+        for (i, home) in self.homes.iter().enumerate() {
+            if let Some(home) = home.filter(|home| only.is_none_or(|o| o.key == home.key)) {
+                trial.remove(home, i);
+            }
+        }
+    }
+
+    /// Members where the newcomer does not fit as things stand.
+    pub fn open(&self) -> Vec<&'a MemberRoom> {
+        self.place_what_fits(&mut Trial::default())
+    }
+
+    fn place_what_fits(&self, trial: &mut Trial<'a>) -> Vec<&'a MemberRoom> {
+        self.members().into_iter().filter(|home| !self.add_newcomer(trial, Some(home))).collect()
+    }
+
+    /// The world with these moves made and the newcomer placed, if all of it fits at once.
+    pub fn build(&self, moves: &[(usize, &'a MemberRoom)]) -> Option<Trial<'a>> {
+        let mut trial = Trial::default();
+        for (j, _) in moves {
+            trial.leave(self.movable[*j].room, self.movable[*j].claim);
+        }
+        for (j, to) in moves {
+            if !trial.add(to, self.tenant(*j), self.movable[*j].ask()) {
+                return None;
+            }
+        }
+        self.add_newcomer(&mut trial, None).then_some(trial)
+    }
+
+    /// A victim's witness at its destination.
+    pub fn pods(&self, trial: &Trial<'a>, candidate: usize, to: &MemberRoom) -> Vec<crate::PodsOnNode> {
+        trial.pods(to, self.tenant(candidate))
+    }
+
+    /// Finds who leaves.
+    pub fn solve(&self, effort: &mut Effort) -> Result<Moves<'a>, Stuck> {
+        let mut everybody = Trial::default();
+        for m in self.movable {
+            everybody.leave(m.room, m.claim);
+        }
+        if !self.add_newcomer(&mut everybody, None) {
+            return Err(Stuck::NeverFits(self.why_not(&mut everybody)));
+        }
+        self.remove_newcomer(&mut everybody, None);
+        let can_go: Vec<usize> = (0..self.movable.len()).filter(|j| self.movable[*j].best_in(&everybody).is_some()).collect();
+        if let Some(moves) = self.greedy(effort) {
+            return Ok(moves);
+        }
+        effort.start(self.is_small(&can_go));
+        let mut trial = Trial::default();
+        for k in 1..=can_go.len() {
+            let mut chosen = Vec::with_capacity(k);
+            if let Some(moves) = self.sets_of(k, &can_go, &mut chosen, &mut trial, effort) {
+                return Ok(moves);
+            }
+            if effort.is_spent() {
+                effort.cut_short = true;
+                break;
+            }
+        }
+        Err(Stuck::NoSet)
+    }
+
+    fn why_not(&self, trial: &mut Trial<'a>) -> String {
+        for (i, home) in self.homes.iter().enumerate() {
+            let Some(home) = home else { continue };
+            let ask = Ask::promised(&self.slots[i].request.demand);
+            if !trial.add(home, i, ask) {
+                return format!("{}: {}", self.slots[i].request.app, trial.why_not(home, ask).reason());
+            }
+        }
+        "its apps do not fit there together".into()
+    }
+
+    fn is_small(&self, can_go: &[usize]) -> bool {
+        let mut members: BTreeMap<_, &MemberRoom> = self.homes.iter().flatten().map(|room| (&room.key, *room)).collect();
+        members.extend(can_go.iter().flat_map(|j| &self.movable[*j].destinations).map(|room| (&room.key, *room)));
+        can_go.len() <= SMALL_CANDIDATES
+            && members.len() <= SMALL_MEMBERS
+            && members.values().all(|room| room.nodes().len() <= SMALL_NODES)
+    }
+
+    /// Takes candidates in order until the newcomer fits, then drops those it does not need.
+    fn greedy(&self, effort: &mut Effort) -> Option<Moves<'a>> {
+        let mut trial = Trial::default();
+        let mut open = self.place_what_fits(&mut trial);
+        let targets: Vec<_> = open.iter().map(|room| &room.key).collect();
+        let mut moves: Moves<'a> = Vec::new();
+        for (j, m) in self.movable.iter().enumerate() {
+            if open.is_empty() {
+                break;
+            }
+            let Some(at) = open.iter().position(|room| room.key == m.room.key) else { continue };
+            effort.examined += 1;
+            trial.leave(m.room, m.claim);
+            let home = m.ranked(&trial).into_iter().filter(|to| !targets.contains(&&to.key)).find(|to| trial.add(to, self.tenant(j), m.ask()));
+            let Some(to) = home else {
+                trial.stay(m.room, m.claim);
+                continue;
+            };
+            moves.push((j, to));
+            if self.add_newcomer(&mut trial, Some(m.room)) {
+                open.remove(at);
+            }
+        }
+        if !open.is_empty() || self.build(&moves).is_none() {
+            return None;
+        }
+        let pruned = self.prune(moves, effort);
+        Some(self.settle(&pruned).unwrap_or(pruned))
+    }
+
+    /// Drops every victim without which it still fits, those taken last first.
+    fn prune(&self, mut moves: Moves<'a>, effort: &mut Effort) -> Moves<'a> {
+        loop {
+            let before = moves.len();
+            for at in (0..moves.len()).rev() {
+                let mut without = moves.clone();
+                without.remove(at);
+                effort.examined += 1;
+                if self.build(&without).is_some() {
+                    moves = without;
+                }
+            }
+            if moves.len() == before {
+                return moves;
+            }
+        }
+    }
+
+    /// The same victims, each at the best destination that those before it leave: somebody who was dropped may have had it.
+    fn settle(&self, moves: &[(usize, &'a MemberRoom)]) -> Option<Moves<'a>> {
+        let mut trial = Trial::default();
+        for (j, _) in moves {
+            trial.leave(self.movable[*j].room, self.movable[*j].claim);
+        }
+        let targets = self.open();
+        let mut settled = Vec::with_capacity(moves.len());
+        for (j, _) in moves {
+            let m = &self.movable[*j];
+            let elsewhere = |to: &&MemberRoom| targets.iter().all(|target| target.key != to.key);
+            let to = m.ranked(&trial).into_iter().filter(elsewhere).find(|to| trial.add(to, self.tenant(*j), m.ask()))?;
+            settled.push((*j, to));
+        }
+        self.build(&settled).is_some().then_some(settled)
+    }
+
+    /// Sets of `k` victims in their order; the trial has those chosen so far leaving.
+    fn sets_of(&self, k: usize, can_go: &[usize], chosen: &mut Vec<usize>, trial: &mut Trial<'a>, effort: &mut Effort) -> Option<Moves<'a>> {
+        if chosen.len() == k {
+            if !effort.step() || !self.add_newcomer(trial, None) {
+                return None;
+            }
+            self.remove_newcomer(trial, None);
+            return self.homes_for(chosen, &mut Vec::with_capacity(k), trial, effort);
+        }
+        for (at, j) in can_go.iter().enumerate() {
+            if can_go.len() - at < k - chosen.len() || effort.is_spent() {
+                break;
+            }
+            let m = &self.movable[*j];
+            trial.leave(m.room, m.claim);
+            chosen.push(*j);
+            let found = self.sets_of(k, &can_go[at + 1..], chosen, trial, effort);
+            chosen.pop();
+            trial.stay(m.room, m.claim);
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Destinations for a set, best first, until all of it fits.
+    fn homes_for(&self, chosen: &[usize], moves: &mut Moves<'a>, trial: &mut Trial<'a>, effort: &mut Effort) -> Option<Moves<'a>> {
+        let Some(j) = chosen.get(moves.len()) else {
+            if effort.step() && self.add_newcomer(trial, None) {
+                self.remove_newcomer(trial, None);
+                return Some(moves.clone());
+            }
+            return None;
+        };
+        let m = &self.movable[*j];
+        for to in m.ranked(trial) {
+            if effort.is_spent() {
+                break;
+            }
+            if !trial.add(to, self.tenant(*j), m.ask()) {
+                continue;
+            }
+            moves.push((*j, to));
+            let found = self.homes_for(chosen, moves, trial, effort);
+            moves.pop();
+            trial.remove(to, self.tenant(*j));
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+}
