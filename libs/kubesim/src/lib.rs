@@ -1,1 +1,49 @@
-//! drover-kubesim
+//! Kubernetes API servers in memory, thousands in one process, for tests and demos of Drover.
+//!
+//! It serves what Drover uses of Kubernetes, as a real server would (README.md lists the differences), and is never the
+//! only proof: the same [`contract`] runs against a real API server. It is no library for others' clusters and keeps
+//! nothing when the process ends.
+//!
+//! Objects are JSON (`store`), changed by plain functions (`api`) behind one lock per cluster (`cluster`), read by watches
+//! from a log (`watch`). Controllers, scheduler and kubelet are functions too, called after changes and when timers
+//! (`timers`) are due; no task belongs to a cluster, so an idle one costs only its memory.
+#![allow(missing_docs, reason = "most modules are private; what is public is documented")]
+
+mod api;
+mod apply;
+mod cluster;
+mod controllers;
+mod defaults;
+mod discovery;
+mod effects;
+mod error;
+mod faults;
+mod request;
+mod kinds;
+mod kubelet;
+mod metrics;
+mod nodes;
+mod object;
+mod patch;
+mod pods;
+mod quantity;
+mod quota;
+mod route;
+mod schema;
+mod scheduler;
+mod selectors;
+mod server;
+mod sim;
+mod store;
+mod timers;
+mod validation;
+mod watch;
+
+pub mod contract;
+pub mod dev;
+
+pub use effects::{Effect, Operation, ReadyRecorder};
+pub use error::ApiError;
+pub use faults::Fault;
+pub use sim::{ClusterSpec, NodeSpec, Sim};
+pub use store::Key;

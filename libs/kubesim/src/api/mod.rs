@@ -1,0 +1,105 @@
+//! What the API server does with a request, as plain functions over the state: no HTTP, no waiting.
+
+mod create;
+mod delete;
+mod read;
+mod update;
+
+pub use create::random_suffix;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::cluster::State;
+use crate::error::ApiError;
+use crate::kinds::Kind;
+use crate::object;
+use crate::store::Key;
+
+pub type Answer = Result<Value, ApiError>;
+
+/// What a path names.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub kind: Arc<Kind>,
+    pub namespace: String,
+    pub name: String,
+    pub sub: String,
+}
+
+impl Target {
+    pub fn key(&self, name: &str) -> Key {
+        Key::new(&self.kind.resource, &self.namespace, name)
+    }
+
+    pub fn not_found(&self) -> ApiError {
+        ApiError::not_found(&self.kind.resource, &self.name)
+    }
+}
+
+/// What the query string asks of a write.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    pub dry_run: bool,
+    pub force: bool,
+    pub manager: String,
+    pub propagation: Option<String>,
+    pub grace: Option<i64>,
+}
+
+/// How a patch is meant.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+/// Kinds whose spec changes are counted in `metadata.generation`.
+pub(crate) fn has_generation(kind: &Kind) -> bool {
+    kind.custom
+        || matches!(
+            &*kind.resource,
+            "pods" | "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "daemonsets.apps" | "jobs.batch"
+                | "cronjobs.batch" | "ingresses.networking.k8s.io" | "networkpolicies.networking.k8s.io"
+                | "poddisruptionbudgets.policy" | "replicationcontrollers" | "endpointslices.discovery.k8s.io"
+                | "customresourcedefinitions.apiextensions.k8s.io" | "priorityclasses.scheduling.k8s.io"
+        )
+}
+
+/// The parts of an object that are its desired state: all but metadata and, where it has a life of its own, status.
+pub(crate) fn same_spec(kind: &Kind, a: &Value, b: &Value) -> bool {
+    let strip = |object: &Value| {
+        let mut map = object.as_object().cloned().unwrap_or_default();
+        map.remove("metadata");
+        map.remove("apiVersion");
+        if kind.status {
+            map.remove("status");
+        }
+        map
+    };
+    strip(a) == strip(b)
+}
+
+/// A `Scale` of an object that has replicas.
+pub(crate) fn scale_of(object: &Value) -> Value {
+    let selector = object::map(object, "/spec/selector/matchLabels").map(|labels| {
+        let pairs: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or(""))).collect();
+        pairs.join(",")
+    });
+    let meta = &object["metadata"];
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
+        "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"],
+            "resourceVersion": meta["resourceVersion"], "creationTimestamp": meta["creationTimestamp"]},
+        "spec": {"replicas": object::number(object, "/spec/replicas").unwrap_or(0)},
+        "status": {"replicas": object::number(object, "/status/replicas").unwrap_or(0), "selector": selector.unwrap_or_default()}})
+}
+
+impl State {
+    /// The object a target names.
+    pub(crate) fn existing(&self, target: &Target) -> Result<Arc<Value>, ApiError> {
+        self.store.get(&target.key(&target.name)).cloned().ok_or_else(|| target.not_found())
+    }
+}

@@ -1,0 +1,204 @@
+//! What Drover relies on of a Kubernetes API server, as cases that run against kubesim always and against real servers
+//! where there are some. A case that fails here but not there is a defect of the simulator.
+//!
+//! The cases make namespaces and a tainted node of their own (label `type=kwok`, so kwok manages it on a real server),
+//! and remove them. They need rights of a cluster administrator.
+
+mod apply;
+mod objects;
+mod watches;
+mod workloads;
+
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams};
+use kube::runtime::wait::await_condition;
+use serde_json::{Value, json};
+
+/// A case did not end as it must.
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    /// The server refused what it must accept, or could not be reached.
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+    /// A watch broke while waiting.
+    #[error(transparent)]
+    Wait(#[from] kube::runtime::wait::Error),
+    /// It answered, but not as expected.
+    #[error("{0}")]
+    Expectation(String),
+}
+
+/// How a case ends.
+pub type Outcome = Result<(), Broken>;
+
+/// One thing that must hold.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    run: fn(Fixture) -> BoxFuture<'static, Outcome>,
+}
+
+/// Fails the case unless the condition holds.
+macro_rules! must {
+    ($holds:expr, $($why:tt)+) => {
+        if !$holds {
+            return Err($crate::contract::Broken::Expectation(format!($($why)+)));
+        }
+    };
+}
+/// A table of cases from functions of the same names.
+macro_rules! table {
+    ($($name:ident),+ $(,)?) => {
+        pub const CASES: &[$crate::contract::Case] =
+            &[$($crate::contract::Case { name: stringify!($name), run: |fixture| Box::pin($name(fixture)) }),+];
+    };
+}
+use {must, table};
+
+/// All cases.
+pub fn cases() -> Vec<Case> {
+    [objects::CASES, apply::CASES, watches::CASES, workloads::CASES].concat()
+}
+
+/// Runs every case (whose name contains `filter`), one after the other, each in a namespace of its own.
+///
+/// # Errors
+/// When the server cannot be used at all; what single cases found is in the list.
+pub async fn run_all(client: kube::Client, filter: &str) -> Result<Vec<(&'static str, Outcome, Duration)>, Broken> {
+    let mut outcomes = Vec::new();
+    let run = format!("{:06x}", rand::random_range(0..0xff_ffffu32));
+    let node = format!("contract-{run}");
+    let nodes = all(&client, "", "v1", "Node");
+    let taints = json!([{"key": "drover-contract", "value": run, "effect": "NoSchedule"}]);
+    let room = json!({"cpu": "4", "memory": "8Gi", "pods": "20"});
+    let mut object = crate::nodes::new(&node, &json!({"drover-contract": run}), &taints, &room);
+    object["metadata"]["annotations"] = json!({"metrics.k8s.io/resource-metrics-path": format!("/metrics/nodes/{node}/metrics/resource")});
+    nodes.create(&PostParams::default(), &typed(object)).await?;
+    let ready = |node: Option<&DynamicObject>| node.is_some_and(|n| condition(n, "Ready") == "True" && of(n, "/spec/taints/1").is_null());
+    until(&nodes, &node, ready, "the node gets ready").await?;
+    for (at, case) in cases().into_iter().filter(|case| case.name.contains(filter)).enumerate() {
+        let namespace = format!("contract-{run}-{at}");
+        let fixture = Fixture { client: client.clone(), namespace: namespace.clone(), run: run.clone(), node: node.clone() };
+        let namespaces = all(&client, "", "v1", "Namespace");
+        namespaces.create(&PostParams::default(), &typed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))).await?;
+        let start = Instant::now();
+        let outcome = (case.run)(fixture).await;
+        outcomes.push((case.name, outcome, start.elapsed()));
+        // Left to the server to finish: only its own case waits for that.
+        match namespaces.delete(&namespace, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(e) if code(&e) == 404 => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    nodes.delete(&node, &DeleteParams::default()).await?;
+    Ok(outcomes)
+}
+
+/// What a case works with.
+pub(crate) struct Fixture {
+    client: kube::Client,
+    namespace: String,
+    run: String,
+    node: String,
+}
+
+impl Fixture {
+    /// Objects of a kind in the case's namespace.
+    fn api(&self, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, &ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)))
+    }
+
+    fn config_maps(&self) -> Api<DynamicObject> {
+        self.api("", "v1", "ConfigMap")
+    }
+
+    fn pods(&self) -> Api<DynamicObject> {
+        self.api("", "v1", "Pod")
+    }
+
+    fn deployments(&self) -> Api<DynamicObject> {
+        self.api("apps", "v1", "Deployment")
+    }
+
+    fn config_map(&self, name: &str, data: Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"app": name}}, "data": data})
+    }
+
+    /// A pod template that only the case's own node takes.
+    fn template(&self, app: &str, cpu: &str, annotations: Value) -> Value {
+        json!({"metadata": {"labels": {"app": app}, "annotations": annotations},
+            "spec": {"nodeSelector": {"drover-contract": self.run},
+                "tolerations": [{"key": "drover-contract", "operator": "Exists"}],
+                "containers": [{"name": "main", "image": "example.invalid/main:1", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}]}})
+    }
+
+    fn deployment(&self, name: &str, replicas: u32, cpu: &str) -> Value {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": self.template(name, cpu, json!({}))}})
+    }
+}
+
+fn all(client: &kube::Client, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind)))
+}
+
+fn typed(object: Value) -> DynamicObject {
+    serde_json::from_value(object).expect("the cases write well-formed objects")
+}
+
+/// The value at a pointer below the object's own fields.
+fn of<'a>(object: &'a DynamicObject, pointer: &str) -> &'a Value {
+    object.data.pointer(pointer).unwrap_or(&Value::Null)
+}
+
+fn condition<'a>(object: &'a DynamicObject, kind: &str) -> &'a str {
+    let conditions = of(object, "/status/conditions").as_array();
+    conditions.into_iter().flatten().find(|c| c["type"] == kind).and_then(|c| c["status"].as_str()).unwrap_or("")
+}
+
+fn version(object: &DynamicObject) -> &str {
+    object.metadata.resource_version.as_deref().unwrap_or("")
+}
+
+/// The HTTP status of a refusal, 0 for other errors.
+fn code(error: &kube::Error) -> u16 {
+    if let kube::Error::Api(status) = error { status.code } else { 0 }
+}
+
+/// The refusal must have this status and reason.
+fn refused<T>(result: Result<T, kube::Error>, want: u16, reason: &str) -> Outcome {
+    match result {
+        Err(kube::Error::Api(status)) if status.code == want && (reason.is_empty() || status.reason == reason) => Ok(()),
+        Err(other) => Err(Broken::Expectation(format!("expected {want} {reason}, got {other:?}"))),
+        Ok(_) => Err(Broken::Expectation(format!("expected {want} {reason}, but it was accepted"))),
+    }
+}
+
+/// Waits until the object is as it should be.
+async fn until(
+    api: &Api<DynamicObject>, name: &str, holds: impl Fn(Option<&DynamicObject>) -> bool + Send, what: &str,
+) -> Result<Option<DynamicObject>, Broken> {
+    let wait = await_condition(api.clone(), name, move |object: Option<&DynamicObject>| holds(object));
+    match tokio::time::timeout(Duration::from_secs(60), wait).await {
+        Ok(object) => Ok(object?),
+        Err(_) => {
+            let now = api.get_opt(name).await?;
+            let now = now.map(|object| object.data.to_string()).unwrap_or_default();
+            Err(Broken::Expectation(format!("waited a minute in vain until {what}; {name} is {now}")))
+        }
+    }
+}
+
+/// Tries again until the check passes: for what cannot be watched.
+async fn eventually<F: Future<Output = Result<bool, Broken>>>(seconds: u64, what: &str, check: impl Fn() -> F) -> Outcome {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while !check().await? {
+        must!(Instant::now() < end, "waited {seconds} s in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}

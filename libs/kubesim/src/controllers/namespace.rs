@@ -1,0 +1,34 @@
+//! Namespaces: the default service account, and emptying one that is being deleted.
+
+use serde_json::{Value, json};
+
+use crate::cluster::State;
+use crate::object;
+use crate::store::Key;
+
+pub fn reconcile(state: &mut State, key: &Key, namespace: &Value) {
+    if object::deleting(namespace) {
+        empty(state, key);
+        return;
+    }
+    let account = Key::new(&"serviceaccounts".into(), &key.name, "default");
+    if state.store.get(&account).is_none() {
+        let now = state.clock.stamp();
+        let uid = uuid::Uuid::new_v4().to_string();
+        state.put(account, json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": &*key.name, "uid": uid, "creationTimestamp": now}}));
+    }
+}
+
+fn empty(state: &mut State, key: &Key) {
+    let contents: Vec<Key> = state.store.all().map(|(k, _)| k).filter(|k| k.namespace == key.name).cloned().collect();
+    let mut left = false;
+    for inside in contents {
+        let waiting = state.store.get(&inside).is_some_and(|o| object::deleting(o));
+        left |= waiting || !state.delete_object(&inside, None, "Background");
+    }
+    let done = state.store.get(key).is_some_and(|namespace| !object::has_finalizers(namespace));
+    if !left && done {
+        state.remove(key);
+    }
+}

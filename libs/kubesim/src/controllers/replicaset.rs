@@ -1,0 +1,74 @@
+//! ReplicaSet: as many active pods as it says.
+
+use serde_json::{Value, json};
+
+use super::{count, generation, owned, pod_of, put_status, replicas, without_zeros};
+use crate::api::random_suffix;
+use crate::cluster::State;
+use crate::object::{self, list, number, text};
+use crate::store::Key;
+use crate::timers::Timer;
+
+pub fn reconcile(state: &mut State, key: &Key, set: &Value) {
+    let mut pods = owned(state, set, "pods");
+    pods.retain(|(_, pod)| object::pod_active(pod));
+    let want = usize::try_from(replicas(set)).unwrap_or(0);
+    let mut failure = None;
+    if pods.len() < want {
+        for _ in pods.len()..want {
+            if let Err(refusal) = add(state, key, set) {
+                failure = Some(("FailedCreate", refusal.message));
+                break;
+            }
+        }
+    } else {
+        // Those go first that serve least: unscheduled, then not ready, then the youngest.
+        pods.sort_by_cached_key(|(_, pod)| {
+            let youngest = std::cmp::Reverse(text(pod, "/metadata/creationTimestamp").to_string());
+            (!text(pod, "/spec/nodeName").is_empty(), object::pod_ready(pod), youngest)
+        });
+        for (key, _) in pods.iter().take(pods.len() - want) {
+            state.delete_object(key, None, "Background");
+        }
+    }
+    status(state, key, set, failure);
+}
+
+fn add(state: &mut State, key: &Key, set: &Value) -> Result<(), crate::error::ApiError> {
+    let mut pod = pod_of(&set["spec"]["template"]);
+    pod["metadata"]["generateName"] = json!(format!("{}-", key.name));
+    let name = Key::new(&"pods".into(), &key.namespace, &format!("{}-{}", key.name, random_suffix()));
+    state.create_owned(name, pod, set).map(drop)
+}
+
+fn status(state: &mut State, key: &Key, set: &Value, failure: Option<(&str, String)>) {
+    let pods: Vec<_> = owned(state, set, "pods").into_iter().map(|(_, pod)| pod).filter(|pod| object::pod_active(pod)).collect();
+    let count = count(state, key, pods.iter(), number(set, "/spec/minReadySeconds").unwrap_or(0));
+    let mut status = without_zeros(&[
+        ("fullyLabeledReplicas", count.replicas),
+        ("readyReplicas", count.ready),
+        ("availableReplicas", count.available),
+        ("observedGeneration", generation(set)),
+    ]);
+    status.insert("replicas".into(), json!(count.replicas));
+    let mut conditions: Vec<Value> = list(set, "/status/conditions").to_vec();
+    match failure {
+        Some((reason, message)) => {
+            // The message of a refusal names another pod each time; the first one stands until pods fit again.
+            if !conditions.iter().any(|c| c["type"] == "ReplicaFailure") {
+                object::set_condition(
+                    &mut conditions,
+                    json!({"type": "ReplicaFailure", "status": "True", "reason": reason, "message": message}),
+                    &state.clock.stamp(),
+                    false,
+                );
+            }
+            state.after(std::time::Duration::from_secs(1), Timer::Revisit(key.clone()));
+        }
+        None => conditions.retain(|c| c["type"] != "ReplicaFailure"),
+    }
+    if !conditions.is_empty() {
+        status.insert("conditions".into(), conditions.into());
+    }
+    put_status(state, key, set, status.into());
+}

@@ -1,0 +1,237 @@
+//! The life of pods on their nodes, by annotation, as the kwok stages of deploy/local-kube have it; and of nodes.
+//!
+//! Every step is a timer that names the pod by uid. A lost node's kubelet does nothing until the node is back.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::cluster::State;
+use crate::nodes;
+use crate::object::{self, annotation, deleting, has_finalizers, label, list, text};
+use crate::store::Key;
+use crate::timers::{PodStep, Timer};
+
+/// Starts timers for what changed.
+pub fn observe(state: &mut State, key: &Key, old: Option<&Value>, new: Option<&Value>) {
+    match (&*key.resource, new) {
+        ("pods", Some(pod)) => pod_changed(state, key, old, pod),
+        ("nodes", Some(node)) => nodes::observe(state, key, old, node),
+        _ => {}
+    }
+}
+
+fn pod_changed(state: &mut State, key: &Key, old: Option<&Value>, pod: &Value) {
+    if text(pod, "/spec/nodeName").is_empty() {
+        return;
+    }
+    let became = |is: fn(&Value) -> bool| is(pod) && !old.is_some_and(is);
+    if became(|pod| deleting(pod) && !has_finalizers(pod)) {
+        later(state, key, pod, PodStep::Stop);
+    } else if became(|pod| !text(pod, "/spec/nodeName").is_empty() && !deleting(pod)) && text(pod, "/status/phase") == "Pending" {
+        later(state, key, pod, PodStep::Start);
+    } else if became(running) {
+        if label(pod, "kit/chaos") == Some("crash") {
+            later(state, key, pod, PodStep::Crash);
+        } else if finite(pod) {
+            later(state, key, pod, PodStep::Complete);
+        } else if annotation(pod, "kit/flap").is_some() {
+            later(state, key, pod, PodStep::Flap);
+        }
+    }
+}
+
+fn running(pod: &Value) -> bool {
+    text(pod, "/status/phase") == "Running"
+}
+
+fn finite(pod: &Value) -> bool {
+    label(pod, "kit/finite") == Some("true") || list(pod, "/metadata/ownerReferences").iter().any(|owner| owner["kind"] == "Job")
+}
+
+fn later(state: &mut State, key: &Key, pod: &Value, step: PodStep) {
+    let delay = match step {
+        PodStep::Start => delay(pod, "kit/start-delay", 300, 600),
+        PodStep::Complete => delay(pod, "kit/run-for", 2_000, 2_000),
+        PodStep::Crash => delay(pod, "kit/crash-after", 10_000, 20_000),
+        PodStep::Flap => delay(pod, "kit/flap", 1_000, 1_000),
+        PodStep::Stop => delay(pod, "kit/stop-delay", 200, 200),
+    };
+    state.after(delay, Timer::Pod { key: key.clone(), uid: object::uid(pod).into(), step });
+}
+
+/// The annotation, up to `<annotation>-max` when that is there; without both, between the two defaults.
+fn delay(pod: &Value, name: &str, min: u64, max: u64) -> Duration {
+    let given = |name: &str| annotation(pod, name).and_then(duration);
+    let low = given(name).unwrap_or(Duration::from_millis(min));
+    let high = given(&format!("{name}-max"));
+    let high = high.unwrap_or(if given(name).is_some() { low } else { Duration::from_millis(max) });
+    rand::random_range(low..=high.max(low))
+}
+
+/// A Go duration: `1500ms`, `30s`, `1m30s`.
+pub fn duration(text: &str) -> Option<Duration> {
+    let (mut rest, mut sum) = (text, 0f64);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, tail) = rest.split_at(digits);
+        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_end);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        sum += number.parse::<f64>().ok()? * seconds;
+        rest = tail;
+    }
+    Duration::try_from_secs_f64(sum).ok()
+}
+
+/// A timer of a pod is due.
+pub fn step(state: &mut State, key: &Key, uid: &str, step: PodStep) {
+    let Some(pod) = state.store.get(key).filter(|pod| object::uid(pod) == uid).cloned() else { return };
+    if state.lost.contains(text(&pod, "/spec/nodeName")) {
+        // Asked again when the node is back.
+        return;
+    }
+    if step == PodStep::Stop {
+        if !has_finalizers(&pod) {
+            state.remove(key);
+        }
+        return;
+    }
+    if deleting(&pod) || object::pod_finished(&pod) {
+        return;
+    }
+    let now = state.clock.stamp();
+    let mut new = Value::clone(&pod);
+    match step {
+        PodStep::Start if !running(&pod) => start(&mut new, &now),
+        PodStep::Complete => finish(&mut new, "Succeeded", 0, "Completed", &now),
+        PodStep::Crash => {
+            finish(&mut new, "Failed", 137, "Error", &now);
+            new["status"]["reason"] = json!("KitChaos");
+        }
+        PodStep::Flap => {
+            set_ready(&mut new, !object::pod_ready(&pod), "ContainersNotReady", &now);
+            later(state, key, &pod, PodStep::Flap);
+        }
+        PodStep::Start | PodStep::Stop => return,
+    }
+    state.put(key.clone(), new);
+}
+
+/// Takes up the pods of a node that is back: what was due meanwhile happens now.
+pub fn resume(state: &mut State, node: &str) {
+    let pods: Vec<(Key, Value)> = state
+        .store
+        .list(&"pods".into(), "")
+        .filter(|(_, pod)| text(pod, "/spec/nodeName") == node)
+        .map(|(key, pod)| (key.clone(), Value::clone(pod)))
+        .collect();
+    for (key, pod) in pods {
+        if deleting(&pod) {
+            later(state, &key, &pod, PodStep::Stop);
+        } else if running(&pod) {
+            let mut new = pod.clone();
+            set_ready(&mut new, !never_ready(&pod), "ContainersNotReady", &state.clock.stamp());
+            if new != pod {
+                state.put(key, new);
+            }
+        } else {
+            later(state, &key, &pod, PodStep::Start);
+        }
+    }
+}
+
+fn never_ready(pod: &Value) -> bool {
+    annotation(pod, "kit/never-ready") == Some("true")
+}
+
+fn start(pod: &mut Value, now: &str) {
+    let ready = !never_ready(pod);
+    let byte = |at: usize| u8::from_str_radix(object::uid(pod).get(at..at + 2).unwrap_or("1"), 16).unwrap_or(1);
+    let ip = format!("10.{}.{}.{}", 128 + byte(0) % 64, byte(2), byte(4).max(1));
+    let statuses = |pointer: &str| -> Vec<Value> {
+        list(pod, pointer)
+            .iter()
+            .map(|c| {
+                let done = pointer.ends_with("initContainers") && c["restartPolicy"] != "Always";
+                let state = if done {
+                    json!({"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}})
+                } else {
+                    json!({"running": {"startedAt": now}})
+                };
+                json!({"name": c["name"], "image": c["image"], "imageID": "", "ready": ready || done, "started": true,
+                    "restartCount": 0, "state": state, "lastState": {}})
+            })
+            .collect()
+    };
+    let (containers, init) = (statuses("/spec/containers"), statuses("/spec/initContainers"));
+    let status = object::map_mut(pod, &["status"]);
+    status.insert("phase".into(), json!("Running"));
+    status.insert("startTime".into(), json!(now));
+    status.insert("podIP".into(), json!(ip));
+    status.insert("podIPs".into(), json!([{"ip": ip}]));
+    status.insert("containerStatuses".into(), containers.into());
+    if !init.is_empty() {
+        status.insert("initContainerStatuses".into(), init.into());
+    }
+    let gates: Vec<Value> = list(pod, "/spec/readinessGates").to_vec();
+    let mut conditions = list(pod, "/status/conditions").to_vec();
+    object::set_condition(&mut conditions, json!({"type": "Initialized", "status": "True", "lastProbeTime": null}), now, false);
+    for gate in gates {
+        object::set_condition(&mut conditions, json!({"type": gate["conditionType"], "status": "True", "lastProbeTime": null}), now, false);
+    }
+    pod["status"]["conditions"] = conditions.into();
+    set_ready(pod, ready, "ContainersNotReady", now);
+}
+
+fn finish(pod: &mut Value, phase: &str, code: i64, reason: &str, now: &str) {
+    let started = text(pod, "/status/startTime").to_string();
+    pod["status"]["phase"] = json!(phase);
+    if let Some(Value::Array(containers)) = pod.pointer_mut("/status/containerStatuses") {
+        for container in containers {
+            container["started"] = json!(false);
+            container["state"] = json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now}});
+        }
+    }
+    set_ready(pod, false, if code == 0 { "PodCompleted" } else { "PodFailed" }, now);
+}
+
+/// Sets readiness of the pod and of its containers.
+pub fn set_ready(pod: &mut Value, ready: bool, reason: &str, now: &str) {
+    let mut conditions = list(pod, "/status/conditions").to_vec();
+    for kind in ["Ready", "ContainersReady"] {
+        let condition = if ready {
+            json!({"type": kind, "status": "True", "lastProbeTime": null})
+        } else {
+            json!({"type": kind, "status": "False", "reason": reason, "lastProbeTime": null})
+        };
+        object::set_condition(&mut conditions, condition, now, false);
+    }
+    pod["status"]["conditions"] = conditions.into();
+    if let Some(Value::Array(containers)) = pod.pointer_mut("/status/containerStatuses") {
+        for container in containers {
+            container["ready"] = json!(ready);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_durations() {
+        assert_eq!(duration("1500ms"), Some(Duration::from_millis(1500)));
+        assert_eq!(duration("1m30s"), Some(Duration::from_secs(90)));
+        assert_eq!(duration("soon"), None);
+        assert_eq!(duration("5"), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! metrics.k8s.io from annotations: `kit/cpu`, `kit/mem`, `kit/wave`, as the kwok usage of deploy/local-kube has them.
+//!
+//! Samples are of now; a real metrics-server is up to its resolution late and knows nothing of a pod's first seconds.
+
+use serde_json::{Value, json};
+
+use crate::api::Answer;
+use crate::cluster::{State, stamp};
+use crate::error::ApiError;
+use crate::object::{self, annotation, list, text};
+use crate::quantity;
+use crate::selectors::Labels;
+
+/// Answers `nodes[/name]`, `pods`, `namespaces/<ns>/pods[/name]`.
+pub fn serve(state: &State, path: &[String], labels: &Labels) -> Answer {
+    if !state.settings.metrics {
+        return Err(ApiError::no_such_resource());
+    }
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let pods = |namespace: &str| -> Vec<Value> {
+        let resource = "pods".into();
+        let all = state.store.list(&resource, namespace).filter(|(_, pod)| labels.matches(pod));
+        all.filter_map(|(_, pod)| of_pod(state, pod)).collect()
+    };
+    let nodes = || -> Vec<Value> {
+        let resource = "nodes".into();
+        let all = state.store.list(&resource, "").filter(|(_, node)| labels.matches(node));
+        all.filter(|(_, node)| object::condition_is_true(node, "Ready")).map(|(_, node)| of_node(state, node)).collect()
+    };
+    let list = |kind: &str, items: Vec<Value>| {
+        Ok(json!({"kind": format!("{kind}MetricsList"), "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": items}))
+    };
+    let one = |items: Vec<Value>, resource: &str, name: &str| {
+        items.into_iter().find(|item| object::name(item) == name).ok_or_else(|| ApiError::not_found(resource, name))
+    };
+    match path.as_slice() {
+        ["nodes"] => list("Node", nodes()),
+        ["nodes", name] => one(nodes(), "nodes.metrics.k8s.io", name),
+        ["pods"] => list("Pod", pods("")),
+        ["namespaces", namespace, "pods"] => list("Pod", pods(namespace)),
+        ["namespaces", namespace, "pods", name] => one(pods(namespace), "pods.metrics.k8s.io", name),
+        _ => Err(ApiError::no_such_resource()),
+    }
+}
+
+/// (nanocores, bytes) of each container of a pod.
+fn usage(state: &State, pod: &Value) -> (i128, i128) {
+    let amount = |name: &str, default: &str| annotation(pod, name).and_then(quantity::milli).or(quantity::milli(default)).unwrap_or(0);
+    let wave = annotation(pod, "kit/wave").and_then(|w| w.parse::<i64>().ok()).filter(|w| *w > 0);
+    let factor = wave.map_or(1.0, |period| {
+        let at = state.clock.now().as_second().rem_euclid(period) as f64 / period as f64;
+        if at < 0.5 { 2.0 * at } else { 2.0 - 2.0 * at }
+    });
+    let cpu = amount("kit/cpu", "5m") as f64 * 1e6 * factor;
+    (cpu as i128, amount("kit/mem", "16Mi") / 1000)
+}
+
+fn shown(cpu: i128, memory: i128) -> Value {
+    json!({"cpu": format!("{cpu}n"), "memory": format!("{}Ki", memory / 1024)})
+}
+
+fn sample(state: &State, of: &Value, kind: &str) -> Value {
+    json!({"kind": kind, "apiVersion": "metrics.k8s.io/v1beta1", "timestamp": stamp(state.clock.now()), "window": "10s",
+        "metadata": {"name": object::name(of), "labels": of["metadata"].get("labels").cloned().unwrap_or(json!({})),
+            "creationTimestamp": stamp(state.clock.now())}})
+}
+
+fn of_pod(state: &State, pod: &Value) -> Option<Value> {
+    if text(pod, "/status/phase") != "Running" {
+        return None;
+    }
+    let (cpu, memory) = usage(state, pod);
+    let mut metrics = sample(state, pod, "PodMetrics");
+    metrics["metadata"]["namespace"] = json!(object::namespace(pod));
+    metrics["containers"] =
+        list(pod, "/spec/containers").iter().map(|c| json!({"name": c["name"], "usage": shown(cpu, memory)})).collect();
+    Some(metrics)
+}
+
+/// Every node carries a base load of 50m and 300 MB besides its pods.
+fn of_node(state: &State, node: &Value) -> Value {
+    let pods = "pods".into();
+    let here = state.store.list(&pods, "").filter(|(_, pod)| {
+        text(pod, "/spec/nodeName") == object::name(node) && text(pod, "/status/phase") == "Running"
+    });
+    let (mut cpu, mut memory) = (50_000_000, 300_000_000);
+    for (_, pod) in here {
+        let (each_cpu, each_memory) = usage(state, pod);
+        let containers = list(pod, "/spec/containers").len() as i128;
+        cpu += each_cpu * containers;
+        memory += each_memory * containers;
+    }
+    let mut metrics = sample(state, node, "NodeMetrics");
+    metrics["usage"] = shown(cpu, memory);
+    metrics
+}

@@ -1,0 +1,271 @@
+//! The simulator: what tests and the command line hold.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::cluster::{Clock, Cluster, Settings};
+use crate::effects::{Effect, Operation, ReadyRecorder};
+use crate::error::ApiError;
+use crate::faults::Fault;
+use crate::selectors::Labels;
+use crate::store::Key;
+use crate::timers::Timers;
+use crate::{kubelet, nodes, server};
+
+/// A node to begin with.
+#[derive(Debug, Clone)]
+pub struct NodeSpec {
+    /// Its name.
+    pub name: String,
+    /// Allocatable cpu, e.g. `4`.
+    pub cpu: String,
+    /// Allocatable memory, e.g. `16Gi`.
+    pub memory: String,
+    /// Allocatable pods.
+    pub pods: u32,
+    /// Labels besides those of every node.
+    pub labels: BTreeMap<String, String>,
+    /// Taints, as in a Node's spec.
+    pub taints: Vec<Value>,
+}
+
+impl NodeSpec {
+    /// A node with room for 110 pods.
+    pub fn new(name: impl Into<String>, cpu: impl Into<String>, memory: impl Into<String>) -> Self {
+        Self { name: name.into(), cpu: cpu.into(), memory: memory.into(), pods: 110, labels: BTreeMap::new(), taints: Vec::new() }
+    }
+}
+
+/// A cluster to begin with.
+#[derive(Debug, Clone)]
+pub struct ClusterSpec {
+    /// Its nodes.
+    pub nodes: Vec<NodeSpec>,
+    /// Serve metrics.k8s.io.
+    pub metrics: bool,
+    /// Run controllers, scheduler and kubelet; without them it is an API server alone.
+    pub controllers: bool,
+    /// Between a change and the controllers' answer.
+    pub controller_delay: Duration,
+    /// How many changes a watch can look back.
+    pub log: usize,
+}
+
+impl Default for ClusterSpec {
+    fn default() -> Self {
+        Self { nodes: Vec::new(), metrics: true, controllers: true, controller_delay: Duration::from_millis(5), log: 2_000 }
+    }
+}
+
+impl ClusterSpec {
+    /// So many equal nodes, `node-1` and on.
+    pub fn with_nodes(count: usize, cpu: &str, memory: &str) -> Self {
+        Self { nodes: (1..=count).map(|at| NodeSpec::new(format!("node-{at}"), cpu, memory)).collect(), ..Self::default() }
+    }
+}
+
+/// Kubernetes API servers in memory. Dropping the last handle ends them.
+#[derive(Clone)]
+pub struct Sim(Arc<Inner>);
+
+pub struct Inner {
+    clusters: RwLock<BTreeMap<String, Arc<Cluster>>>,
+    recorders: RwLock<Vec<ReadyRecorder>>,
+    timers: Arc<Timers>,
+    clock: Clock,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Inner {
+    pub fn cluster(&self, name: &str) -> Option<Arc<Cluster>> {
+        self.clusters.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+}
+
+impl Default for Sim {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sim {
+    /// No clusters yet. Needs a tokio runtime around it, whose (possibly paused) time it follows.
+    pub fn new() -> Self {
+        let timers = Arc::new(Timers::default());
+        let driver = tokio::spawn(timers.clone().run());
+        Self(Arc::new(Inner { clusters: RwLock::default(), recorders: RwLock::default(), timers, clock: Clock::new(), driver }))
+    }
+
+    /// Adds a cluster with ready nodes; one of the same name is replaced.
+    pub fn add_cluster(&self, name: &str, spec: ClusterSpec) {
+        let settings = Settings {
+            metrics: spec.metrics,
+            controllers: spec.controllers,
+            controller_delay: spec.controller_delay,
+            log: spec.log,
+        };
+        let token = format!("sim-{}", uuid::Uuid::new_v4());
+        let cluster = Cluster::new(token, settings, self.0.clock, self.0.timers.clone());
+        cluster.with(|state| {
+            state.recorders = self.0.recorders.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let now = state.clock.stamp();
+            let seed = |resource: &str, mut object: Value| {
+                object["metadata"]["uid"] = json!(uuid::Uuid::new_v4().to_string());
+                object["metadata"]["creationTimestamp"] = json!(now);
+                let key = Key::new(&resource.into(), "", crate::object::name(&object));
+                (key, object)
+            };
+            for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+                let (key, object) = seed("namespaces", json!({"apiVersion": "v1", "kind": "Namespace",
+                    "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+                    "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}));
+                state.put(key, object);
+            }
+            for node in &spec.nodes {
+                let room = json!({"cpu": node.cpu, "memory": node.memory, "pods": node.pods.to_string()});
+                let (key, object) = seed("nodes", nodes::new(&node.name, &json!(node.labels), &json!(node.taints), &room));
+                let node = state.put(key.clone(), object);
+                nodes::reconcile(state, &key, &node);
+            }
+            // As on a real server, revisions from before it served are gone.
+            state.store.compact();
+        });
+        self.0.clusters.write().unwrap_or_else(PoisonError::into_inner).insert(name.into(), cluster);
+    }
+
+    /// Takes a cluster away for good.
+    pub fn remove_cluster(&self, name: &str) {
+        let gone = self.0.clusters.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if let Some(cluster) = gone {
+            cluster.faults.cut_watches();
+        }
+    }
+
+    /// The names of all clusters.
+    pub fn clusters(&self) -> Vec<String> {
+        self.0.clusters.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    fn cluster(&self, name: &str) -> Arc<Cluster> {
+        self.0.cluster(name).unwrap_or_else(|| panic!("no simulated cluster is called {name}"))
+    }
+
+    /// A client in the process: no TCP, no token.
+    ///
+    /// # Panics
+    /// As all that follow, when there is no such cluster.
+    pub fn client(&self, name: &str) -> kube::Client {
+        let cluster = self.cluster(name);
+        kube::Client::new(tower::service_fn(move |request| server::in_process(cluster.clone(), request)), "default")
+    }
+
+    /// Serves all clusters, also later ones, below `/clusters/<name>`, until the simulator is dropped.
+    pub fn serve(&self, listener: TcpListener) -> JoinHandle<()> {
+        tokio::spawn(server::serve(Arc::downgrade(&self.0), listener))
+    }
+
+    /// A kubeconfig with a token. `base_url` is where [`Sim::serve`] listens, without the path.
+    pub fn kubeconfig(&self, name: &str, base_url: &str) -> String {
+        let token = self.cluster(name).token.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let server = format!("{}/clusters/{name}", base_url.trim_end_matches('/'));
+        format!(
+            "apiVersion: v1\nkind: Config\nclusters:\n- name: {name}\n  cluster:\n    server: {server}\nusers:\n- name: {name}\n  user:\n    \
+             token: {token}\ncontexts:\n- name: {name}\n  context:\n    cluster: {name}\n    user: {name}\n    namespace: default\n\
+             current-context: {name}\n"
+        )
+    }
+
+    /// Makes a new token the only valid one; [`Sim::kubeconfig`] gives it from now on.
+    pub fn rotate_token(&self, name: &str) {
+        *self.cluster(name).token.lock().unwrap_or_else(PoisonError::into_inner) = format!("sim-{}", uuid::Uuid::new_v4());
+    }
+
+    /// Breaks something.
+    pub fn fault(&self, name: &str, fault: Fault) {
+        let cluster = self.cluster(name);
+        match fault {
+            Fault::CutWatches => cluster.faults.cut_watches(),
+            Fault::Gone410 => cluster.with(|state| state.store.compact()),
+            Fault::ClockSkew(skew) => {
+                cluster.with(|state| state.clock.skew = skew);
+            }
+            lasting => cluster.faults.set(lasting),
+        }
+    }
+
+    /// Mends everything.
+    pub fn clear_faults(&self, name: &str) {
+        let cluster = self.cluster(name);
+        cluster.with(|state| state.clock.skew = jiff::SignedDuration::ZERO);
+        cluster.faults.clear();
+    }
+
+    /// Adds a node to a running cluster.
+    pub async fn add_node(&self, name: &str, node: &NodeSpec) -> Result<(), kube::Error> {
+        let room = json!({"cpu": node.cpu, "memory": node.memory, "pods": node.pods.to_string()});
+        let node = nodes::new(&node.name, &json!(node.labels), &json!(node.taints), &room);
+        let node = serde_json::from_value(node).map_err(kube::Error::SerdeError)?;
+        kube::Api::<k8s_openapi::api::core::v1::Node>::all(self.client(name)).create(&kube::api::PostParams::default(), &node).await?;
+        Ok(())
+    }
+
+    /// A node and its kubelet are gone: Ready=Unknown at once, tainted, its pods not ready; after five minutes they are evicted.
+    pub fn node_down(&self, name: &str, node: &str) {
+        self.cluster(name).with(|state| {
+            state.lost.insert(node.into());
+            state.enqueue(Key::new(&"nodes".into(), "", node));
+        });
+    }
+
+    /// It is back, with the pods it had.
+    pub fn node_up(&self, name: &str, node: &str) {
+        self.cluster(name).with(|state| {
+            state.lost.remove(node);
+            state.enqueue(Key::new(&"nodes".into(), "", node));
+            kubelet::resume(state, node);
+        });
+    }
+
+    /// Every write that took effect, oldest first.
+    pub fn effects(&self, name: &str) -> Vec<Effect> {
+        self.cluster(name).with(|state| state.store.journal().to_vec())
+    }
+
+    /// How many objects of this name were ever created: 1 means exactly once.
+    pub fn created(&self, name: &str, resource: &str, namespace: &str, object: &str) -> usize {
+        let key = Key::new(&resource.into(), namespace, object);
+        self.cluster(name).with(|state| {
+            state.store.journal().iter().filter(|effect| effect.operation == Operation::Create && effect.key == key).count()
+        })
+    }
+
+    /// Counts ready pods with these labels (`app=web`), in one namespace or in all, over all clusters, from now on.
+    ///
+    /// # Errors
+    /// When the selector cannot be parsed.
+    pub fn record_ready(&self, namespace: Option<&str>, selector: &str) -> Result<ReadyRecorder, ApiError> {
+        let recorder = ReadyRecorder::new(namespace.map(String::from), Labels::parse(selector)?);
+        self.0.recorders.write().unwrap_or_else(PoisonError::into_inner).push(recorder.clone());
+        for name in self.clusters() {
+            self.cluster(&name).with(|state| {
+                for (_, pod) in state.store.list(&"pods".into(), "") {
+                    recorder.observe(None, Some(pod));
+                }
+                state.recorders.push(recorder.clone());
+            });
+        }
+        recorder.arm();
+        Ok(recorder)
+    }
+}

@@ -1,0 +1,213 @@
+//! What one cluster keeps: objects by key, the log that watches read, indices by uid and owner, and the effects journal.
+//!
+//! Every change of an object goes through [`Store::put`] or [`Store::remove`], so the revision, the log, the indices and
+//! the journal cannot disagree. The store knows nothing about kinds or rules.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::effects::{Effect, Operation};
+use crate::object;
+
+/// Where an object is kept. `namespace` is empty for kinds without one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// `plural.group`.
+    pub resource: Arc<str>,
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+impl Key {
+    pub fn new(resource: &Arc<str>, namespace: &str, name: &str) -> Self {
+        Self { resource: resource.clone(), namespace: namespace.into(), name: name.into() }
+    }
+}
+
+/// One change. Both sides are kept, because a watch with a selector must see objects enter and leave it.
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub revision: u64,
+    pub key: Key,
+    pub at: Timestamp,
+    pub old: Option<Arc<Value>>,
+    pub new: Option<Arc<Value>>,
+}
+
+/// The objects of one cluster.
+#[derive(Debug, Default)]
+pub struct Store {
+    objects: BTreeMap<Key, Arc<Value>>,
+    revision: u64,
+    log: VecDeque<Event>,
+    log_limit: usize,
+    /// Changes up to here have left the log.
+    compacted: u64,
+    by_uid: HashMap<String, Key>,
+    dependents: HashMap<String, BTreeSet<Key>>,
+    journal: Vec<Effect>,
+}
+
+impl Store {
+    pub fn new(log_limit: usize) -> Self {
+        // A real server is never at revision 0: clients read 0 as "any".
+        Self { revision: 1, compacted: 1, log_limit, ..Self::default() }
+    }
+
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    pub fn get(&self, key: &Key) -> Option<&Arc<Value>> {
+        self.objects.get(key)
+    }
+
+    /// Objects of one resource; of one namespace when it is not empty.
+    pub fn list<'a>(&'a self, resource: &'a Arc<str>, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+        self.objects
+            .range(Key::new(resource, namespace, "")..)
+            .take_while(move |(key, _)| key.resource == *resource && (namespace.is_empty() || &*key.namespace == namespace))
+    }
+
+    /// Everything, in the order of keys.
+    pub fn all(&self) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
+        self.objects.iter()
+    }
+
+    pub fn key_of(&self, uid: &str) -> Option<&Key> {
+        self.by_uid.get(uid)
+    }
+
+    /// Objects that name this uid as an owner.
+    pub fn dependents(&self, uid: &str) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
+        self.dependents.get(uid).into_iter().flatten().filter_map(|key| self.objects.get_key_value(key))
+    }
+
+    /// Changes after `revision`, oldest first.
+    pub fn since(&self, revision: u64) -> impl Iterator<Item = &Event> {
+        let from = self.log.partition_point(|event| event.revision <= revision);
+        self.log.range(from..)
+    }
+
+    /// Writes an object under the next revision.
+    pub fn put(&mut self, key: Key, mut object: Value, now: Timestamp) -> Arc<Value> {
+        self.revision += 1;
+        object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+        let new = Arc::new(object);
+        let old = self.objects.insert(key.clone(), new.clone());
+        if let Some(old) = &old {
+            self.unindex(&key, old);
+        }
+        self.by_uid.insert(object::uid(&new).into(), key.clone());
+        for owner in object::list(&new, "/metadata/ownerReferences") {
+            self.dependents.entry(object::text(owner, "/uid").into()).or_default().insert(key.clone());
+        }
+        self.record(key, old, Some(new.clone()), now);
+        new
+    }
+
+    /// Removes an object; what comes back is its last state under the revision of its removal.
+    pub fn remove(&mut self, key: &Key, now: Timestamp) -> Option<Arc<Value>> {
+        let old = self.objects.remove(key)?;
+        self.unindex(key, &old);
+        self.revision += 1;
+        self.record(key.clone(), Some(old.clone()), None, now);
+        Some(old)
+    }
+
+    fn unindex(&mut self, key: &Key, object: &Value) {
+        self.by_uid.remove(object::uid(object));
+        for owner in object::list(object, "/metadata/ownerReferences") {
+            let owner = object::text(owner, "/uid");
+            if let Some(keys) = self.dependents.get_mut(owner) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.dependents.remove(owner);
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, key: Key, old: Option<Arc<Value>>, new: Option<Arc<Value>>, at: Timestamp) {
+        let operation = match (&old, &new) {
+            (None, _) => Operation::Create,
+            (Some(_), Some(_)) => Operation::Update,
+            (Some(_), None) => Operation::Delete,
+        };
+        let subject = new.as_ref().or(old.as_ref());
+        let uid = subject.map_or("", |object| object::uid(object));
+        self.journal.push(Effect { at, operation, key: key.clone(), uid: uid.into(), revision: self.revision });
+        self.log.push_back(Event { revision: self.revision, key, at, old, new });
+        while self.log.len() > self.log_limit {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(event) = self.log.pop_front() {
+            self.compacted = event.revision;
+        }
+    }
+
+    /// Forgets changes made before `limit`; true when some remain.
+    pub fn trim(&mut self, limit: Timestamp) -> bool {
+        while self.log.front().is_some_and(|event| event.at < limit) {
+            self.drop_oldest();
+        }
+        !self.log.is_empty()
+    }
+
+    /// Forgets all changes, as etcd compaction does.
+    pub fn compact(&mut self) {
+        self.revision += 1;
+        self.log.clear();
+        self.compacted = self.revision;
+    }
+
+    pub fn journal(&self) -> &[Effect] {
+        &self.journal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cm(name: &str, owner: Option<&str>) -> (Key, Value) {
+        let mut object = json!({"metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")}});
+        if let Some(owner) = owner {
+            object["metadata"]["ownerReferences"] = json!([{"uid": owner}]);
+        }
+        (Key::new(&"configmaps".into(), "default", name), object)
+    }
+
+    #[test]
+    fn the_log_forgets_and_says_so() {
+        let mut store = Store::new(2);
+        for name in ["a", "b", "c"] {
+            let (key, object) = cm(name, None);
+            store.put(key, object, Timestamp::UNIX_EPOCH);
+        }
+        assert_eq!(store.revision(), 4);
+        assert_eq!(store.compacted(), 2);
+        assert_eq!(store.since(3).map(|e| e.key.name.to_string()).collect::<Vec<_>>(), ["c"]);
+    }
+
+    #[test]
+    fn owners_know_their_dependents() {
+        let mut store = Store::new(10);
+        let (key, object) = cm("child", Some("uid-parent"));
+        store.put(key.clone(), object, Timestamp::UNIX_EPOCH);
+        assert_eq!(store.dependents("uid-parent").count(), 1);
+        store.remove(&key, Timestamp::UNIX_EPOCH);
+        assert_eq!(store.dependents("uid-parent").count(), 0);
+        assert_eq!(store.journal().iter().map(|e| e.operation).collect::<Vec<_>>(), [Operation::Create, Operation::Delete]);
+    }
+}

@@ -1,0 +1,37 @@
+//! The contract, against kubesim and, where `DROVER_CONTRACT_KUBECONFIG` names one, a real API server.
+
+use drover_kubesim::{ClusterSpec, Sim, contract};
+
+async fn holds(client: kube::Client, where_: &str) {
+    let filter = std::env::var("DROVER_CONTRACT_CASE").unwrap_or_default();
+    let outcomes = contract::run_all(client, &filter).await.expect("the server can be used");
+    let mut broken = 0;
+    for (name, outcome, took) in &outcomes {
+        match outcome {
+            Ok(()) => println!("{where_}: ok      {name} ({took:.1?})"),
+            Err(why) => {
+                broken += 1;
+                println!("{where_}: BROKEN  {name} ({took:.1?}): {why}");
+            }
+        }
+    }
+    assert_eq!(broken, 0, "{broken} of {} cases are broken against {where_}", outcomes.len());
+}
+
+#[tokio::test]
+async fn kubesim_keeps_the_contract() {
+    let sim = Sim::new();
+    sim.add_cluster("a", ClusterSpec::default());
+    holds(sim.client("a"), "kubesim").await;
+}
+
+#[tokio::test]
+async fn a_real_server_keeps_the_contract() {
+    let Ok(path) = std::env::var("DROVER_CONTRACT_KUBECONFIG") else {
+        println!("DROVER_CONTRACT_KUBECONFIG is not set: nothing to compare with");
+        return;
+    };
+    let kubeconfig = kube::config::Kubeconfig::read_from(path).expect("the kubeconfig can be read");
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.expect("the kubeconfig is usable");
+    holds(kube::Client::try_from(config).expect("a client"), "real").await;
+}
