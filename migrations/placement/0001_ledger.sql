@@ -2,7 +2,7 @@
 -- whoever moves it from the sequence that he decided on has decided on the truth.
 
 create table head (
-    only boolean primary key default true check (only),
+    single boolean primary key default true check (single),
     -- Sequence of the last entry. Every decision and every transaction takes one number.
     seq bigint not null default 0,
     -- Tombstones up to here were tidied away: a reader that stands before it starts anew.

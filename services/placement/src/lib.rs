@@ -21,14 +21,22 @@ mod tasks;
 pub use config::Config;
 pub use routes::openapi;
 
+use axum::Router;
 use drover_service::{self as service, Common, Running};
+use drover_store::failpoint::Failpoints;
 
 /// Starts the service.
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let common = common.scoped("placement");
-    let app = app::App::connect(&common).await?;
-    tasks::spawn(&app, &common);
+    let router = assemble(&common, Failpoints::of_process()).await?;
     let listener = service::bind(config.listen, &common).await?;
+    Ok(service::serve(listener, router, &common))
+}
+
+/// The service without its socket: its tasks run on `common`. Failpoints: `ledger/commit/before`, `ledger/commit/after`.
+pub async fn assemble(common: &Common, failpoints: Failpoints) -> anyhow::Result<Router> {
+    let app = app::App::connect(common, failpoints).await?;
+    tasks::spawn(&app, common);
     let routes = routes::routes(&app.fleet).with_state(app);
-    Ok(service::serve(listener, service::router(routes, &common), &common))
+    Ok(service::router(routes, common))
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use drover_api::ledger::{DecisionRecord, FleetItem, LedgerHead};
 use drover_scheduling::{Claim, Decision, DecisionRequest, LedgerReceipt, LedgerTransaction, MemberKey};
 use drover_service::{Common, FeedHub};
+use drover_store::failpoint::Failpoints;
 use drover_store::{MigrationSet, Store, StoreConfig};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
@@ -30,17 +31,18 @@ pub struct App {
     pub(crate) store: Store,
     /// Feed `fleet`.
     pub(crate) fleet: FeedHub<FleetItem>,
+    failpoints: Failpoints,
     book: Arc<RwLock<Book>>,
     queue: mpsc::Sender<Job>,
 }
 
 impl App {
     /// Connects the log, loads the ledger, starts the writer.
-    pub async fn connect(common: &Common) -> anyhow::Result<Self> {
+    pub async fn connect(common: &Common, failpoints: Failpoints) -> anyhow::Result<Self> {
         let config = StoreConfig::new("placement", common.database_url.clone());
         let store = Store::connect(&config, &[MigrationSet::new("placement", sqlx::migrate!("../../migrations/placement"))]).await?;
         let (queue, jobs) = mpsc::channel(QUEUE);
-        let app = Self { store, fleet: FeedHub::new(), book: Arc::default(), queue };
+        let app = Self { store, fleet: FeedHub::new(), failpoints, book: Arc::default(), queue };
         let news = store::news(&app.store, None).await?;
         if let Some(news) = news {
             let touched = app.write(|book| book.follow_log(news));

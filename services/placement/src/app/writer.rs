@@ -136,7 +136,7 @@ async fn batch(app: &App, mut works: Vec<Work>) {
         }
         let mut draft = app.write(|book| draft(book, &works));
         let entries = std::mem::take(&mut draft.entries);
-        match entries.commit(&app.store, draft.onto).await {
+        match commit(app, entries, draft.onto).await {
             Ok(Committed::Done) => return finish(app, draft, works),
             Ok(Committed::Moved | Committed::Repeated) => {
                 app.write(|book| take_back(book, draft));
@@ -148,17 +148,25 @@ async fn batch(app: &App, mut works: Vec<Work>) {
             Err(error) => {
                 app.write(|book| take_back(book, draft));
                 // Data that Postgres refuses must cost only whoever sent it.
-                if works.len() > 1 && !error.is_retryable() {
+                if works.len() > 1 && matches!(&error, LedgerError::Store(error) if !error.is_retryable()) {
                     for work in works {
                         Box::pin(batch(app, vec![work])).await;
                     }
                     return;
                 }
-                return fail(works, &LedgerError::from(error));
+                return fail(works, &error);
             }
         }
     }
     fail(works, &LedgerError::Busy);
+}
+
+async fn commit(app: &App, entries: Entries, onto: i64) -> Result<Committed, LedgerError> {
+    let stopped = |_| LedgerError::Stopped;
+    app.failpoints.reached(|| "ledger/commit/before".to_owned()).await.map_err(stopped)?;
+    let committed = entries.commit(&app.store, onto).await?;
+    app.failpoints.reached(|| "ledger/commit/after".to_owned()).await.map_err(stopped)?;
+    Ok(committed)
 }
 
 fn fail(works: Vec<Work>, error: &LedgerError) {

@@ -1,0 +1,177 @@
+//! Decisions over REST: made once, explained, never on what is not known.
+
+mod support;
+
+use drover_api::ledger::{DecisionRecord, Explanation, FleetItem};
+use drover_scheduling::{Amounts, Capacity, LedgerChange, MemberState, Node, Outcome, Verdict};
+use drover_testkit::{eventually, openapi, test_db};
+use reqwest::{Method, StatusCode};
+use support::{ClusterManager, PATIENCE, Placement, app, bindings, dig, member, nodes, request, transaction};
+use uuid::Uuid;
+
+const BOTH: [&str; 2] = ["aws+c", "onprem+a"];
+
+async fn two_members() -> ClusterManager {
+    let manager = ClusterManager::start().await;
+    manager.member("onprem+a", 1, nodes(1, 1000));
+    manager.member("aws+c", 5, nodes(1, 1000));
+    manager
+}
+
+#[test]
+fn golden() {
+    openapi::assert_golden("placement", &serde_json::to_value(drover_placement::openapi()).unwrap());
+}
+
+#[tokio::test]
+async fn the_preferred_member_first_and_the_same_answer_again() {
+    let (db, manager) = (test_db().await, two_members().await);
+    let placement = Placement::start(&db, &manager).await;
+    let (id, shop) = (Uuid::now_v7(), dig("shop"));
+    let wanted = request(&shop, vec![app("cart", 1, 600, &BOTH), app("web", 1, 600, &BOTH)]);
+
+    let decision = placement.decide(id, &wanted).await;
+    assert_eq!(decision.outcome, Outcome::Placed);
+    let placed = bindings(&decision);
+    let mut members: Vec<&str> = placed.values().map(|(_, member)| member.as_str()).collect();
+    members.sort_unstable();
+    assert_eq!(members, BOTH, "the preferred one has room for one of them");
+    assert_eq!(placement.decide(id, &wanted).await, decision, "the same id is answered as before");
+
+    let claims = placement.claims(&format!("dig={}", shop.id)).await;
+    assert_eq!(claims.items.len(), 2);
+    assert_eq!(placement.claims("member=onprem%2Ba").await.items.len(), 1);
+    assert_eq!(placement.claims(&format!("operation={}", Uuid::now_v7())).await.items.len(), 0);
+
+    let record: DecisionRecord = placement.get(&format!("/v2/decisions/{id}")).await;
+    assert_eq!((record.decision, record.request), (decision.clone(), Some(wanted.clone())));
+    let (status, problem) = placement.send(Method::GET, &format!("/v2/decisions/{}", Uuid::now_v7()), None::<&()>).await;
+    assert_eq!((status, problem["code"].as_str()), (StatusCode::NOT_FOUND, Some("not_found")));
+
+    let clusters = placement.clusters().await;
+    assert_eq!(clusters[0].member.0, "onprem+a", "in order of preference");
+    assert_eq!((clusters[0].total.requested.cpu, clusters[0].total.free.cpu), (600, 400));
+    assert_eq!(clusters[0].apps.len(), 1);
+    let fleet = placement.fleet().await;
+    assert!(matches!(&fleet["head"], FleetItem::Head(head) if head.seq == decision.seq));
+    assert!(matches!(&fleet["member/onprem+a"], FleetItem::Member(member) if member.priority == 1));
+    assert!(matches!(&fleet["capacity/aws+c"], FleetItem::Capacity(capacity) if capacity.nodes.len() == 1));
+    for (binding, member) in placed.values() {
+        assert!(matches!(&fleet[&format!("claim/{binding}")], FleetItem::Claim(claim) if claim.member.0 == *member));
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_writes_nothing_and_says_what_is_then_done() {
+    let (db, manager) = (test_db().await, two_members().await);
+    let placement = Placement::start(&db, &manager).await;
+    let wanted = request(&dig("shop"), vec![app("cart", 2, 300, &BOTH)]);
+    let (status, tried) = placement.send(Method::POST, "/internal/decisions/dry-run", Some(&wanted)).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(placement.claims("").await.items.is_empty());
+    let done = serde_json::to_value(placement.decide(Uuid::now_v7(), &wanted).await).unwrap();
+    let chosen = |decision: &serde_json::Value| decision["apps"][0]["groups"][0]["placement"]["member"].clone();
+    assert_eq!((&tried["outcome"], chosen(&tried)), (&done["outcome"], chosen(&done)));
+}
+
+#[tokio::test]
+async fn no_room_is_not_unknown_and_nowhere_is_neither() {
+    let (db, manager) = (test_db().await, two_members().await);
+    let placement = Placement::start(&db, &manager).await;
+    let big = |members: &[&str]| request(&dig("big"), vec![app("big", 1, 1500, members)]);
+
+    let refused = placement.decide(Uuid::now_v7(), &big(&BOTH)).await;
+    assert_eq!(refused.outcome, Outcome::NoRoom);
+    let considered = &refused.apps[0].groups[0].considered;
+    assert!(considered.iter().all(|c| c.verdict == Verdict::NoRoom && c.reason.contains("cpu")), "{considered:#?}");
+    let nowhere = placement.decide(Uuid::now_v7(), &big(&["nobody+x"])).await;
+    assert_eq!(nowhere.outcome, Outcome::Impossible);
+
+    // What is seen is too old: nothing is claimed there, and it is not "no room" either.
+    manager.capacity.publish("onprem+a", Some(Capacity { nodes: nodes(1, 4000), age_ms: Capacity::FRESH_MS + 1, ..Capacity::default() }));
+    eventually(PATIENCE, async || {
+        (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Unknown).then_some(())
+    }).await;
+    eventually(PATIENCE, async || (!placement.fleet().await.contains_key("capacity/onprem+a")).then_some(())).await;
+    manager.capacity.publish("onprem+a", Some(Capacity { nodes: nodes(1, 4000), ..Capacity::default() }));
+    eventually(PATIENCE, async || {
+        (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Placed).then_some(())
+    }).await;
+    assert_eq!(placement.claims("").await.items.len(), 1, "only what was placed is claimed");
+}
+
+#[tokio::test]
+async fn nothing_is_decided_before_the_members_are_known() {
+    let db = test_db().await;
+    let placement = Placement::assemble(&db, "http://127.0.0.1:1/".parse().unwrap(), true).await;
+    let wanted = request(&dig("shop"), vec![app("cart", 1, 100, &BOTH)]);
+    let (status, problem) = placement.send(Method::PUT, &format!("/internal/decisions/{}", Uuid::now_v7()), Some(&wanted)).await;
+    assert_eq!((status, problem["code"].as_str()), (StatusCode::SERVICE_UNAVAILABLE, Some("capacity_unknown")));
+    let (status, _) = placement.send(Method::GET, "/readyz", None::<&()>).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn why_here_and_what_would_be_now() {
+    let (db, manager) = (test_db().await, two_members().await);
+    let placement = Placement::start(&db, &manager).await;
+    let shop = dig("shop");
+    let decision = placement.decide(Uuid::now_v7(), &request(&shop, vec![app("cart", 1, 600, &BOTH)])).await;
+    let (binding, _) = bindings(&decision)["cart"].clone();
+
+    let why: Explanation = placement.get("/v2/explain?app=shop/cart").await;
+    assert!(!why.moved);
+    assert_eq!(why.room[0].member.0, "onprem+a");
+    assert_eq!(why.decided.unwrap().id, Some(decision.id));
+    assert_eq!(why.now.unwrap().outcome, Outcome::Placed, "its own room does not stand in its way");
+
+    // Moved by hand, as a relocation does.
+    let moved = Uuid::now_v7();
+    let request = std::sync::Arc::new(app("cart", 1, 600, &BOTH));
+    placement.transact(&transaction(2, vec![
+        LedgerChange::Take { claim: moved, dig: shop.clone(), request, member: drover_scheduling::MemberKey("aws+c".into()), state: None },
+        LedgerChange::Release { claim: binding },
+    ])).await;
+    let why: Explanation = placement.get("/v2/explain?app=shop%2Fcart&project=default").await;
+    assert!(why.moved);
+    assert_eq!(why.room[0].claim, moved);
+
+    for path in ["/v2/explain?app=cart", "/v2/explain?app=shop/"] {
+        assert_eq!(placement.send(Method::GET, path, None::<&()>).await.0, StatusCode::BAD_REQUEST, "{path}");
+    }
+    assert_eq!(placement.send(Method::GET, "/v2/explain?app=shop/nobody", None::<&()>).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_member_that_left_keeps_its_claims_and_gets_no_more() {
+    let (db, manager) = (test_db().await, two_members().await);
+    let placement = Placement::start(&db, &manager).await;
+    let only_a = ["onprem+a"];
+    let decision = placement.decide(Uuid::now_v7(), &request(&dig("shop"), vec![app("cart", 1, 100, &only_a)])).await;
+    manager.members.publish("onprem+a", None);
+    manager.capacity.publish("onprem+a", None);
+    eventually(PATIENCE, async || {
+        let clusters = placement.clusters().await;
+        clusters.iter().find(|c| c.member.0 == "onprem+a").filter(|c| c.state == MemberState::Deregistering && c.apps.len() == 1).map(drop)
+    }).await;
+    let refused = placement.decide(Uuid::now_v7(), &request(&dig("blog"), vec![app("web", 1, 100, &only_a)])).await;
+    assert_ne!(refused.outcome, Outcome::Placed);
+    let (binding, _) = bindings(&decision)["cart"].clone();
+    placement.transact(&transaction(2, vec![LedgerChange::Release { claim: binding }])).await;
+    eventually(PATIENCE, async || placement.clusters().await.iter().all(|c| c.member.0 != "onprem+a").then_some(())).await;
+}
+
+#[tokio::test]
+async fn what_is_observed_counts() {
+    let (db, manager) = (test_db().await, ClusterManager::start().await);
+    let foreign = Amounts { cpu: 800, memory: 100 << 20, pods: 3, ..Amounts::default() };
+    let full: Vec<Node> = nodes(1, 1000).into_iter().map(|node| Node { foreign: foreign.clone(), ..node }).collect();
+    manager.member("onprem+a", 1, full);
+    manager.members.publish("aws+c", Some(member("aws+c", 5, MemberState::Unreachable)));
+    let placement = Placement::start_cold(&db, &manager).await;
+    eventually(PATIENCE, async || (placement.clusters().await.len() == 2).then_some(())).await;
+    let decision = placement.decide(Uuid::now_v7(), &request(&dig("shop"), vec![app("cart", 1, 300, &["onprem+a"])])).await;
+    assert_eq!(decision.outcome, Outcome::NoRoom, "somebody else's pods take room too");
+    let decision = placement.decide(Uuid::now_v7(), &request(&dig("shop"), vec![app("cart", 1, 300, &BOTH)])).await;
+    assert_eq!(decision.outcome, Outcome::Unknown, "the other may have room");
+}

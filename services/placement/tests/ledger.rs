@@ -1,0 +1,217 @@
+//! The ledger as a log: all or none, once, never more than there is, the same after a kill, whoever writes.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drover_api::ledger::FleetItem;
+use drover_scheduling::{Claim, ClaimState, Decision, LedgerChange, LedgerReceipt, MemberKey, Outcome};
+use drover_store::failpoint::Action;
+use drover_testkit::{eventually, test_db};
+use reqwest::{Method, StatusCode};
+use support::{ClusterManager, PATIENCE, Placement, app, bindings, dig, nodes, request, transaction};
+use uuid::Uuid;
+
+const A: [&str; 1] = ["onprem+a"];
+
+fn key(member: &str) -> MemberKey {
+    MemberKey(member.into())
+}
+
+async fn one_member(count: usize, cpu: i64) -> ClusterManager {
+    let manager = ClusterManager::start().await;
+    manager.member("onprem+a", 1, nodes(count, cpu));
+    manager
+}
+
+async fn place(placement: &Placement, name: &str, cpu: i64) -> (Uuid, Decision) {
+    let decision = placement.decide(Uuid::now_v7(), &request(&dig(name), vec![app("web", 1, cpu, &A)])).await;
+    assert_eq!(decision.outcome, Outcome::Placed);
+    (bindings(&decision)["web"].0, decision)
+}
+
+#[tokio::test]
+async fn a_transaction_is_all_or_none_and_names_every_difference() {
+    let (db, manager) = (test_db().await, one_member(1, 1000).await);
+    manager.member("aws+c", 5, nodes(1, 1000));
+    let placement = Placement::start(&db, &manager).await;
+    let (victim, _) = place(&placement, "shop", 900).await;
+    let take = |claim, member: &str, cpu| LedgerChange::Take {
+        claim, dig: dig("new"), request: Arc::new(app("web", 1, cpu, &A)), member: key(member), state: None,
+    };
+
+    let before = placement.claims("").await;
+    let wrong = transaction(2, vec![
+        LedgerChange::Leave { claim: victim, member: key("aws+c") },
+        LedgerChange::Admit { claim: Uuid::now_v7() },
+        take(Uuid::now_v7(), "aws+c", 100),
+    ]);
+    let (status, problem) = placement.try_transact(Uuid::now_v7(), &wrong).await;
+    assert_eq!((status, problem["code"].as_str()), (StatusCode::CONFLICT, Some("ledger_conflict")));
+    let reasons = problem["reasons"].to_string();
+    assert!(reasons.contains("claim_moved") && reasons.contains("claim_missing"), "{reasons}");
+    assert_eq!(placement.claims("").await, before, "nothing was written");
+
+    // Room for a newcomer that only fits when the victim has gone: promised first, held when the present has it.
+    let (home, newcomer) = (Uuid::now_v7(), Uuid::now_v7());
+    let make_room = transaction(2, vec![
+        LedgerChange::Leave { claim: victim, member: key("onprem+a") },
+        take(home, "aws+c", 900),
+        take(newcomer, "onprem+a", 800),
+    ]);
+    let id = Uuid::now_v7();
+    let receipt: LedgerReceipt = serde_json::from_value(placement.try_transact(id, &make_room).await.1).unwrap();
+    let states: BTreeMap<Uuid, ClaimState> = receipt.claims.iter().map(|claim| (claim.claim, claim.state)).collect();
+    assert_eq!(states, BTreeMap::from([(victim, ClaimState::Leaving), (home, ClaimState::Held), (newcomer, ClaimState::Promised)]));
+    let again: LedgerReceipt = serde_json::from_value(placement.try_transact(id, &make_room).await.1).unwrap();
+    assert_eq!(again, receipt, "the same id is answered as before");
+    let clusters = placement.clusters().await;
+    assert_eq!((clusters[0].total.requested.cpu, clusters[0].total.reserved.cpu), (900, 800));
+
+    let admit = transaction(2, vec![LedgerChange::Admit { claim: newcomer }]);
+    let (status, problem) = placement.try_transact(Uuid::now_v7(), &admit).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert!(problem["reasons"].to_string().contains("no_room"), "{problem}");
+    placement.transact(&transaction(2, vec![LedgerChange::Release { claim: victim }])).await;
+    assert_eq!(placement.transact(&admit).await.claims[0].state, ClaimState::Held);
+}
+
+#[tokio::test]
+async fn a_writer_that_was_replaced_is_refused() {
+    let (db, manager) = (test_db().await, one_member(1, 1000).await);
+    let placement = Placement::start(&db, &manager).await;
+    let (claim, _) = place(&placement, "shop", 100).await;
+    placement.transact(&transaction(7, vec![LedgerChange::Leave { claim, member: key("onprem+a") }])).await;
+    let stale = [LedgerChange::Stay { claim }, LedgerChange::Release { claim }];
+    for change in stale {
+        let (status, problem) = placement.try_transact(Uuid::now_v7(), &transaction(6, vec![change])).await;
+        assert_eq!(status, StatusCode::CONFLICT);
+        assert!(problem["reasons"].to_string().contains("stale_fence"), "{problem}");
+    }
+
+    // Released before the older writer's word arrived, even if it never was: that word comes too late, also after a restart.
+    let late = Uuid::now_v7();
+    placement.transact(&transaction(8, vec![LedgerChange::Release { claim: late }, LedgerChange::Release { claim }])).await;
+    let take = |fence| transaction(fence, vec![LedgerChange::Take {
+        claim: late, dig: dig("late"), request: Arc::new(app("web", 1, 100, &A)), member: key("onprem+a"), state: None,
+    }]);
+    let (status, _) = placement.try_transact(Uuid::now_v7(), &take(7)).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    placement.kill();
+    let placement = Placement::start(&db, &manager).await;
+    let (status, problem) = placement.try_transact(Uuid::now_v7(), &take(7)).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert!(problem["reasons"].to_string().contains("stale_fence"), "{problem}");
+    placement.transact(&take(9)).await;
+    assert_eq!(placement.claims("").await.items.len(), 1);
+}
+
+#[tokio::test]
+async fn the_same_after_a_kill_at_the_worst_moments() {
+    let (db, manager) = (test_db().await, one_member(2, 1000).await);
+    let placement = Placement::start(&db, &manager).await;
+    place(&placement, "shop", 300).await;
+    let wanted = request(&dig("blog"), vec![app("web", 1, 200, &A)]);
+    let put = |id: Uuid| format!("/internal/decisions/{id}");
+
+    let (lost, kept) = (Uuid::now_v7(), Uuid::now_v7());
+    placement.failpoints.set("ledger/commit/before", Action::ErrorOnce);
+    assert_eq!(placement.send(Method::PUT, &put(lost), Some(&wanted)).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(placement.claims("").await.items.len(), 1);
+    assert_eq!(placement.clusters().await[0].total.requested.cpu, 300, "the book took it back");
+    // Committed, but nobody was told.
+    placement.failpoints.set("ledger/commit/after", Action::ErrorOnce);
+    assert_eq!(placement.send(Method::PUT, &put(kept), Some(&wanted)).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(placement.claims("").await.items.len(), 2);
+    let first = placement.decide(kept, &wanted).await;
+    assert_eq!(first.outcome, Outcome::Placed);
+
+    let claims = placement.claims("").await;
+    assert_eq!(claims.items.len(), 2, "repeating it took nothing more");
+    placement.kill();
+    let placement = Placement::start(&db, &manager).await;
+    assert_eq!(placement.claims("").await, claims);
+    assert_eq!(placement.clusters().await[0].total.requested.cpu, 500);
+    assert_eq!(placement.decide(kept, &wanted).await, first);
+    let loaded: Vec<Arc<Claim>> = placement.fleet().await.into_values().filter_map(|item| match item {
+        FleetItem::Claim(claim) => Some(claim),
+        _ => None,
+    }).collect();
+    assert_eq!(loaded.len(), 2);
+    assert!(loaded.iter().all(|claim| claims.items.contains(claim)), "what is loaded equals what was written");
+}
+
+/// Asks for room from `clients` sides at once until it is refused; returns how many were placed.
+async fn rush(placements: &[Arc<Placement>], clients: usize, cpu: i64) -> usize {
+    let mut running = tokio::task::JoinSet::new();
+    for client in 0..clients {
+        let placement = placements[client % placements.len()].clone();
+        running.spawn(async move {
+            let mut placed = 0;
+            loop {
+                let decision = placement.decide(Uuid::now_v7(), &request(&dig(&format!("app-{client}")), vec![app("web", 2, cpu, &A)])).await;
+                match decision.outcome {
+                    Outcome::Placed => placed += 1,
+                    Outcome::NoRoom => return placed,
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+    }
+    running.join_all().await.into_iter().sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixteen_clients_never_take_more_than_there_is() {
+    let (db, manager) = (test_db().await, one_member(5, 1000).await);
+    let placement = Arc::new(Placement::start(&db, &manager).await);
+    // 5 nodes of 1000m hold 10 pods of 100m each: 25 apps of two.
+    assert_eq!(rush(std::slice::from_ref(&placement), 16, 100).await, 25);
+    let clusters = placement.clusters().await;
+    assert!(clusters[0].nodes.iter().all(|node| node.room.free.cpu == 0), "{clusters:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_on_one_database_never_spend_the_same_room_twice() {
+    let (db, manager) = (test_db().await, one_member(5, 1000).await);
+    let both = [Arc::new(Placement::start(&db, &manager).await), Arc::new(Placement::start(&db, &manager).await)];
+    assert_eq!(rush(&both, 8, 100).await, 25);
+    assert_eq!(both[0].claims("").await.items.len(), 25);
+    // Each learns what the other wrote, and so do those who follow it.
+    for placement in &both {
+        eventually(PATIENCE, async || (placement.clusters().await[0].apps.len() == 25).then_some(())).await;
+        eventually(PATIENCE, async || {
+            (placement.fleet().await.keys().filter(|key| key.starts_with("claim/")).count() == 25).then_some(())
+        }).await;
+    }
+    // The same id at both at once is one decision.
+    both[0].transact(&transaction(9, both[0].claims("").await.items.iter().take(3).map(|claim| LedgerChange::Release { claim: claim.id }).collect())).await;
+    let (id, wanted) = (Uuid::now_v7(), request(&dig("twice"), vec![app("web", 2, 100, &A)]));
+    let (one, other) = tokio::join!(both[0].decide(id, &wanted), both[1].decide(id, &wanted));
+    assert_eq!(one, other);
+    assert_eq!(one.outcome, Outcome::Placed);
+    assert_eq!(both[1].claims("").await.items.len(), 23);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_postgres_refuses_costs_only_its_sender() {
+    let (db, manager) = (test_db().await, one_member(5, 1000).await);
+    let placement = Arc::new(Placement::start(&db, &manager).await);
+    let mut running = tokio::task::JoinSet::new();
+    for n in 0..16 {
+        let placement = placement.clone();
+        running.spawn(async move {
+            // Postgres keeps no NUL in text.
+            let name = if n == 7 { "bad\0name".to_owned() } else { format!("app-{n}") };
+            let wanted = request(&dig(&name), vec![app("web", 1, 10, &A)]);
+            let (status, _) = placement.send(Method::PUT, &format!("/internal/decisions/{}", Uuid::now_v7()), Some(&wanted)).await;
+            (n, status.as_u16())
+        });
+    }
+    for (n, status) in running.join_all().await {
+        assert_eq!(status, if n == 7 { 500 } else { 200 }, "client {n}");
+    }
+    assert_eq!(placement.claims("").await.items.len(), 15);
+    assert_eq!(placement.clusters().await[0].total.requested.cpu, 150);
+}
