@@ -32,6 +32,8 @@ pub struct Kind {
     pub file: Option<File>,
     /// The list is the service's own handler.
     pub own_list: bool,
+    /// Reading one is the service's own handler.
+    pub own_get: bool,
     /// Group in the API's description.
     pub tag: &'static str,
     pub(crate) check: fn(&str, Option<Value>, &Place<'_>) -> Result<Checked, Invalid>,
@@ -192,6 +194,7 @@ impl Kind {
             filters: &[],
             file: None,
             own_list: false,
+            own_get: false,
             tag: segment,
             check: check::<T>,
             spec_schema: <T as utoipa::PartialSchema>::schema,
@@ -236,6 +239,11 @@ impl Kind {
     /// The list is the service's own handler (which may call [`crate::list`]).
     pub const fn own_list(mut self) -> Self {
         self.own_list = true;
+        self
+    }
+    /// Reading one is the service's own handler (which may call [`crate::get_one`]).
+    pub const fn own_get(mut self) -> Self {
+        self.own_get = true;
         self
     }
     /// Group in the API's description (default: the segment).

@@ -91,11 +91,15 @@ fn item(kind: &Kind) -> Vec<(HttpMethod, Value)> {
         found["content"]["multipart/form-data"] = json!({"schema": {"type": "object"}});
     }
     let if_match = json!({"name": "If-Match", "in": "header", "required": false, "description": "ETag that must still be current", "schema": {"type": "string"}});
+    let get = json!({"operationId": format!("{id}_get"), "summary": format!("One {}", kind.title), "responses": {"200": found}});
     let mut operations = vec![
-        (HttpMethod::Get, json!({"operationId": format!("{id}_get"), "summary": format!("One {}", kind.title), "responses": {"200": found}})),
+        (HttpMethod::Get, get),
         (HttpMethod::Delete, json!({"operationId": format!("{id}_delete"), "summary": format!("Delete a {}", kind.title), "parameters": [if_match.clone()],
             "responses": {"204": {"description": "It is gone"}}})),
     ];
+    if kind.own_get {
+        operations.remove(0);
+    }
     let responses = match kind.put {
         Put::None => return operations,
         Put::Created201 => json!({"201": one(kind, "As it was stored")}),

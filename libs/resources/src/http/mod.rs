@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{FromRef, RawPathParams, Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, post};
 use drover_service::{BodyLimit, Problem, Query, codes};
 use drover_store::Store;
 use http::HeaderMap;
@@ -109,9 +109,12 @@ where
             list(&documents, kind, &(&raw).into(), &query).await
         });
     }
-    let mut item: MethodRouter<S> = get(move |State(documents): State<Documents>, raw: RawPathParams, headers: HeaderMap| async move {
-        get_one(&documents, kind, &(&raw).into(), &headers).await
-    });
+    let mut item: MethodRouter<S> = MethodRouter::new();
+    if !kind.own_get {
+        item = item.get(move |State(documents): State<Documents>, raw: RawPathParams, headers: HeaderMap| async move {
+            get_one(&documents, kind, &(&raw).into(), &headers).await
+        });
+    }
     item = item.delete(move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>, headers: HeaderMap| async move {
         delete(&documents, kind, &(&raw).into(), &query, &headers).await
     });

@@ -1,0 +1,247 @@
+//! A member's nodes and pods as its watches tell them, and the sums that others need. Pure.
+//!
+//! Kept of a pod is what the sums need and no more: a busy fleet has a hundred thousand of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use drover_members::trimmed;
+use drover_scheduling::{Amounts, Capacity, Node, Observed};
+use jiff::Timestamp;
+use kube::runtime::watcher::Event;
+use uuid::Uuid;
+
+/// Nodes and pods of a member.
+#[derive(Debug, Default)]
+pub struct Model {
+    nodes: Listed<trimmed::Node>,
+    pods: Listed<Pod>,
+}
+
+/// What a watch has told so far; a list that is not complete yet does not count.
+#[derive(Debug)]
+struct Listed<T> {
+    current: HashMap<String, T>,
+    next: Option<HashMap<String, T>>,
+    complete: bool,
+}
+
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Self { current: HashMap::new(), next: None, complete: false }
+    }
+}
+
+#[derive(Debug)]
+struct Pod {
+    node: Option<String>,
+    requests: Amounts,
+    binding: Option<Uuid>,
+    takes_room: bool,
+    ready: bool,
+    created: Option<Timestamp>,
+    ready_s: Option<f64>,
+    /// Only of Drover's own pods.
+    images: Vec<String>,
+}
+
+/// What metrics.k8s.io says: use of nodes by name and of pods by `namespace/name`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// By node.
+    pub nodes: HashMap<String, Amounts>,
+    /// By pod, Drover's own only.
+    pub pods: HashMap<String, Amounts>,
+}
+
+impl<T> Listed<T> {
+    fn apply<K>(&mut self, event: Event<K>, name: impl Fn(&K) -> String, keep: impl Fn(K) -> T) {
+        match event {
+            Event::Init => self.next = Some(HashMap::new()),
+            Event::InitApply(object) => {
+                let name = name(&object);
+                self.next.get_or_insert_default().insert(name, keep(object));
+            }
+            Event::InitDone => {
+                self.current = self.next.take().unwrap_or_default();
+                self.complete = true;
+            }
+            Event::Apply(object) => {
+                let name = name(&object);
+                self.current.insert(name, keep(object));
+            }
+            Event::Delete(object) => {
+                self.current.remove(&name(&object));
+            }
+        }
+    }
+}
+
+impl Model {
+    /// The watch of nodes says this.
+    pub fn node(&mut self, event: Event<trimmed::Node>) {
+        self.nodes.apply(event, |node| node.metadata.name.clone().unwrap_or_default(), |node| node);
+    }
+
+    /// The watch of pods says this.
+    pub fn pod(&mut self, event: Event<trimmed::Pod>) {
+        let name = |pod: &trimmed::Pod| {
+            format!("{}/{}", pod.metadata.namespace.as_deref().unwrap_or_default(), pod.metadata.name.as_deref().unwrap_or_default())
+        };
+        self.pods.apply(event, name, |pod| Pod {
+            binding: pod.binding(),
+            takes_room: pod.takes_room(),
+            created: pod.created(),
+            ready_s: pod.seconds_to_ready(),
+            ready: pod.ready,
+            images: if pod.binding().is_some() { pod.images } else { Vec::new() },
+            node: pod.node,
+            requests: pod.requests,
+        });
+    }
+
+    /// Both lists are there.
+    pub fn complete(&self) -> bool {
+        self.nodes.complete && self.pods.complete
+    }
+
+    /// The sums. `usage` is none where metrics.k8s.io does not answer.
+    pub fn capacity(&self, usage: Option<&Usage>, now: Timestamp) -> Capacity {
+        let mut foreign: HashMap<&str, Amounts> = HashMap::new();
+        let mut ours: BTreeMap<Uuid, Vec<(&String, &Pod)>> = BTreeMap::new();
+        for (name, pod) in &self.pods.current {
+            match (pod.binding, &pod.node) {
+                (Some(binding), _) => ours.entry(binding).or_default().push((name, pod)),
+                (None, Some(node)) if pod.takes_room => foreign.entry(node.as_str()).or_default().add(&pod.requests, 1),
+                _ => {}
+            }
+        }
+        let nodes = self.nodes.current.iter().map(|(name, node)| Node {
+            name: name.clone(),
+            allocatable: node.allocatable.clone(),
+            foreign: foreign.remove(name.as_str()).unwrap_or_default(),
+            used: usage.and_then(|usage| usage.nodes.get(name).cloned()),
+            labels: node.metadata.labels.clone().unwrap_or_default(),
+            taints: node.taints.clone(),
+            unschedulable: node.cordoned || !node.ready,
+        });
+        let mut nodes: Vec<Node> = nodes.collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        let sizes = self.image_sizes();
+        let observed = ours.into_iter().map(|(binding, pods)| (binding, observe(&pods, usage, &sizes, now))).collect();
+        Capacity { nodes, observed, age_ms: 0, metrics: usage.is_some() }
+    }
+
+    fn image_sizes(&self) -> HashMap<&str, u64> {
+        let images = self.nodes.current.values().flat_map(|node| &node.images);
+        images.flat_map(|image| image.names.iter().map(|name| (name.as_str(), image.size_bytes))).collect()
+    }
+}
+
+fn observe(pods: &[(&String, &Pod)], usage: Option<&Usage>, sizes: &HashMap<&str, u64>, now: Timestamp) -> Observed {
+    let mut requests: BTreeMap<String, Amounts> = BTreeMap::new();
+    let (mut used, mut reported) = (Amounts::default(), usage.is_some());
+    let (mut oldest, mut ready_s): (Option<Timestamp>, Vec<f64>) = (None, Vec::new());
+    for (name, pod) in pods {
+        ready_s.extend(pod.ready_s);
+        let Some(node) = pod.node.as_ref().filter(|_| pod.takes_room) else { continue };
+        requests.entry(node.clone()).or_default().add(&pod.requests, 1);
+        if pod.ready {
+            oldest = [oldest, pod.created].into_iter().flatten().min();
+            // Half of an app's use over all of its requests would be a lie: all of its pods or nothing.
+            match usage.and_then(|usage| usage.pods.get(*name)) {
+                Some(amounts) => used.add(amounts, 1),
+                None => reported = false,
+            }
+        }
+    }
+    ready_s.sort_by(f64::total_cmp);
+    let images: BTreeSet<&String> = pods.iter().flat_map(|(_, pod)| &pod.images).collect();
+    let known: Vec<u64> = images.iter().filter_map(|image| sizes.get(image.as_str()).copied()).collect();
+    Observed {
+        requests,
+        used: (reported && oldest.is_some()).then_some(used),
+        age_s: oldest.and_then(|created| u64::try_from(now.duration_since(created).as_secs()).ok()),
+        image_bytes: (!known.is_empty()).then(|| known.iter().sum()),
+        ready_s: ready_s.get(ready_s.len() / 2).copied(),
+        images: images.into_iter().cloned().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(name: &str) -> trimmed::Node {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {"zone": "a"}},
+            "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True"}], "images": [{"names": ["nginx:1"], "sizeBytes": 50}]},
+        })).unwrap()
+    }
+
+    fn pod(name: &str, node: Option<&str>, binding: Option<Uuid>, phase: &str) -> trimmed::Pod {
+        let labels = binding.map_or(Value::Null, |binding| json!({"drover.io/binding": binding}));
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "d", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "nginx:1", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}]},
+            "status": {"phase": phase, "conditions": [{"type": "Ready", "status": if phase == "Running" { "True" } else { "False" },
+                "lastTransitionTime": "2026-01-01T00:00:04Z"}]},
+        })).unwrap()
+    }
+
+    fn model(pods: Vec<trimmed::Pod>) -> Model {
+        let mut model = Model::default();
+        model.node(Event::Init);
+        model.node(Event::InitApply(node("n1")));
+        model.node(Event::InitDone);
+        assert!(!model.complete());
+        model.pod(Event::Init);
+        pods.into_iter().for_each(|pod| model.pod(Event::InitApply(pod)));
+        model.pod(Event::InitDone);
+        assert!(model.complete());
+        model
+    }
+
+    #[test]
+    fn foreign_pods_count_for_nodes_and_ours_for_their_binding() {
+        let binding = Uuid::new_v4();
+        let model = model(vec![
+            pod("foreign", Some("n1"), None, "Running"), pod("done", Some("n1"), None, "Succeeded"), pod("waiting", None, None, "Pending"),
+            pod("ours", Some("n1"), Some(binding), "Running"), pod("ours-waiting", None, Some(binding), "Pending"),
+        ]);
+        let capacity = model.capacity(None, "2026-01-01T00:01:00Z".parse().unwrap());
+        assert_eq!(capacity.nodes[0].foreign, Amounts::pod(500, 1 << 30));
+        assert_eq!(capacity.nodes[0].allocatable, Amounts { cpu: 4000, memory: 8 << 30, pods: 110, ..Amounts::default() });
+        assert_eq!(capacity.nodes[0].taints[0].key, "gpu");
+        let observed = &capacity.observed[&binding];
+        assert_eq!(observed.requests["n1"], Amounts::pod(500, 1 << 30));
+        assert_eq!((observed.used.as_ref(), observed.age_s, observed.ready_s, observed.image_bytes), (None, Some(60), Some(4.0), Some(50)));
+        assert!(!capacity.metrics);
+    }
+
+    #[test]
+    fn use_is_told_only_when_every_running_pod_reports() {
+        let binding = Uuid::new_v4();
+        let model = model(vec![pod("a", Some("n1"), Some(binding), "Running"), pod("b", Some("n1"), Some(binding), "Running")]);
+        let used = Amounts { cpu: 10, memory: 20, ..Amounts::default() };
+        let mut usage = Usage { nodes: HashMap::from([("n1".to_owned(), used.clone())]), pods: HashMap::from([("d/a".to_owned(), used.clone())]) };
+        let partial = model.capacity(Some(&usage), Timestamp::now());
+        assert_eq!((partial.observed[&binding].used.as_ref(), partial.nodes[0].used.as_ref()), (None, Some(&used)));
+        usage.pods.insert("d/b".to_owned(), used.clone());
+        assert_eq!(model.capacity(Some(&usage), Timestamp::now()).observed[&binding].used, Some(used.times(2)));
+    }
+
+    #[test]
+    fn a_relist_replaces_everything_at_once() {
+        let mut model = model(vec![pod("a", Some("n1"), None, "Running")]);
+        model.pod(Event::Init);
+        assert_eq!(model.capacity(None, Timestamp::now()).nodes[0].foreign.cpu, 500, "the old list counts until the new one is whole");
+        model.pod(Event::InitDone);
+        assert_eq!(model.capacity(None, Timestamp::now()).nodes[0].foreign.cpu, 0);
+        model.pod(Event::Apply(pod("b", Some("n1"), None, "Running")));
+        model.pod(Event::Delete(pod("b", Some("n1"), None, "Running")));
+        assert_eq!(model.capacity(None, Timestamp::now()).nodes[0].foreign.cpu, 0);
+    }
+}

@@ -1,0 +1,46 @@
+//! Clusters: the members. The kubeconfig that comes with one is vetted, sealed, and never given out again.
+
+use drover_members::kubeconfig::vet;
+use drover_resources::{File, Invalid, Keep, Kind, Put, Spec};
+use drover_service::codes;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::provider::PROVIDER;
+
+/// Spec of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterSpec {
+    /// How the cluster is reached if not by kubeconfig; accepted and kept, not acted on.
+    #[serde(default, rename = "gitOps")]
+    pub git_ops: GitOps,
+}
+
+/// EMCO's GitOps settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GitOps {
+    /// `fluxcd`, `azureArcV2`, `anthos` or empty.
+    #[serde(default, rename = "gitOpsType")]
+    pub kind: String,
+    /// Sync object that says where.
+    #[serde(default, rename = "gitOpsReferenceObject")]
+    pub reference_object: String,
+    /// Sync object with the credentials.
+    #[serde(default, rename = "gitOpsResourceObject")]
+    pub resource_object: String,
+}
+
+impl Spec for ClusterSpec {}
+
+/// `cluster-providers/{clusterProvider}/clusters/{cluster}`
+pub static CLUSTER: Kind = Kind::of::<ClusterSpec>("cluster", "Cluster", "clusters", &["cluster"])
+    .below(&PROVIDER).put(Put::Ok200).own_list()
+    .file(File { required: false, keep: Keep::Hook, max_bytes: 1 << 20, content_type: "application/yaml", check: usable });
+
+fn usable(bytes: &[u8]) -> Result<(), Invalid> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Invalid::with(codes::KUBECONFIG_INVALID, "kubeconfig: not UTF-8 text"))?;
+    vet(text).map(drop).map_err(|error| {
+        let code = codes::find(error.code()).unwrap_or(codes::KUBECONFIG_INVALID);
+        Invalid::with(code, format!("kubeconfig: {error}"))
+    })
+}

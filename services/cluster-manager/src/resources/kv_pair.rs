@@ -1,0 +1,27 @@
+//! Key-value pairs of a cluster, for whoever wants to keep some.
+
+use std::collections::BTreeMap;
+
+use drover_resources::{Invalid, Kind, Put, Spec};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::cluster::CLUSTER;
+
+/// Spec of kv-pairs: EMCO writes each pair as a map of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KvPairSpec {
+    /// The pairs.
+    pub kv: Vec<BTreeMap<String, String>>,
+}
+
+impl Spec for KvPairSpec {
+    fn validate(&self, _: &str) -> Result<(), Invalid> {
+        let long = self.kv.iter().flatten().filter(|(_, value)| value.chars().count() > 128);
+        Invalid::unless_empty(long.map(|(key, _)| format!("spec.kv: the value of {key} is longer than 128 characters")).collect())
+    }
+}
+
+/// `…/clusters/{cluster}/kv-pairs/{clusterKv}`
+pub static KV_PAIR: Kind = Kind::of::<KvPairSpec>("cluster-kv-pair", "ClusterKvPair", "kv-pairs", &["clusterKv"])
+    .below(&CLUSTER).put(Put::Created201).own_get().tag("clusters");

@@ -1,0 +1,31 @@
+//! Cluster providers: whose clusters these are, and how much they are preferred.
+
+use drover_resources::{Echo, Invalid, Kind, Put, Spec};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Spec of a provider. In the output only if the client sent one, as EMCO's clients expect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProviderSpec {
+    /// 1 is preferred most, 10 least.
+    #[serde(default = "least")]
+    #[schema(minimum = 1, maximum = 10, default = 10)]
+    pub priority: u8,
+}
+
+fn least() -> u8 {
+    10
+}
+
+impl Spec for ProviderSpec {
+    fn validate(&self, _: &str) -> Result<(), Invalid> {
+        if (1..=10).contains(&self.priority) {
+            return Ok(());
+        }
+        Err(Invalid::rule(format!("spec.priority: {} is not in 1..10", self.priority)))
+    }
+}
+
+/// `cluster-providers/{clusterProvider}`
+pub static PROVIDER: Kind = Kind::of::<ProviderSpec>("cluster-provider", "ClusterProvider", "cluster-providers", &["clusterProvider"])
+    .put(Put::Created201).echo(Echo::IfSent);

@@ -1,0 +1,34 @@
+//! The table of contents.
+
+use axum::extract::FromRef;
+use drover_resources::{Documents, mount_all};
+use drover_service::openapi::document;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::{App, Fleet};
+use crate::http::{clusters, kv_pairs, labels, members};
+use crate::resources::KINDS;
+
+impl FromRef<App> for Documents {
+    fn from_ref(app: &App) -> Self {
+        app.documents.clone()
+    }
+}
+
+pub(crate) fn routes(fleet: &Fleet) -> OpenApiRouter<App> {
+    mount_all(OpenApiRouter::default(), KINDS)
+        .routes(routes!(clusters::list))
+        .routes(routes!(clusters::status))
+        .routes(routes!(kv_pairs::get))
+        .routes(routes!(labels::list, labels::create))
+        .routes(routes!(labels::get, labels::put, labels::delete))
+        .routes(routes!(members::kubeconfig))
+        .routes(fleet.members.route("/internal/feeds/members", "members_feed"))
+        .routes(fleet.capacity.route("/internal/feeds/capacity", "capacity_feed"))
+}
+
+/// The service's OpenAPI document.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    document("cluster-manager", routes(&Fleet::default()))
+}

@@ -1,0 +1,39 @@
+//! All members in one look: what the supervisor compares its workers with.
+
+use drover_scheduling::MemberKey;
+use drover_store::StoreResult;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// A member as it is registered.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Registered {
+    /// Id of its document.
+    pub id: Uuid,
+    provider: String,
+    cluster: String,
+    /// Priority of its provider.
+    pub priority: i32,
+    /// Labels, sorted.
+    pub labels: Vec<String>,
+    /// Version of its kubeconfig; none: it has none.
+    pub credential: Option<i64>,
+}
+
+impl Registered {
+    /// `<provider>+<cluster>`
+    pub fn key(&self) -> MemberKey {
+        MemberKey::new(&self.provider, &self.cluster)
+    }
+}
+
+/// All members.
+pub async fn all(db: &mut PgConnection) -> StoreResult<Vec<Registered>> {
+    Ok(sqlx::query_as(
+        "select cluster.id, provider.name as provider, cluster.name as cluster, credential.version as credential,
+            coalesce((provider.spec ->> 'priority')::int, 10) as priority,
+            array(select label from cluster_label where cluster_id = cluster.id order by label) as labels
+        from resource cluster join resource provider on provider.id = cluster.parent_id
+            left join credential on credential.cluster_id = cluster.id
+        where cluster.kind = 'cluster' order by cluster.path").fetch_all(db).await?)
+}
