@@ -195,14 +195,15 @@ impl Member {
     }
 
     /// Applies an object, server-side and by force: what Drover desires of its own objects holds against other managers.
-    pub async fn apply(&self, object: &Object, owner: &Owner) -> Result<Applied, MemberError> {
-        self.must_be_ours(&object.id, owner).await?;
+    /// `uid`: of the object that was applied before, which stays this app's even if somebody took its labels off.
+    pub async fn apply(&self, object: &Object, owner: &Owner, uid: Option<&str>) -> Result<Applied, MemberError> {
+        self.must_be_ours(&object.id, owner, uid).await?;
         self.patch(object, false).await
     }
 
     /// Whether an object could be applied: asks the member's admission without writing, and refuses what is not ours.
     pub async fn dry_run(&self, object: &Object, owner: &Owner) -> Result<(), MemberError> {
-        self.must_be_ours(&object.id, owner).await?;
+        self.must_be_ours(&object.id, owner, None).await?;
         self.patch(object, true).await.map(|_| ())
     }
 
@@ -255,8 +256,14 @@ impl Member {
             Ok(None) | Err(MemberError::UnknownKind { .. }) => return Ok(true),
             Err(error) => return Err(error),
         };
-        // Another uid: ours is gone and somebody made a new one. Another binding: a later one took the object over.
-        if labels::binding(&found) != Some(binding) || uid.is_some_and(|uid| found.uid.as_deref() != Some(uid)) {
+        // Another uid: ours is gone and somebody made a new one. Another binding: a later one took the object over. No
+        // binding: somebody took the labels off, and only the uid tells that it is ours.
+        let same = uid.map(|uid| found.uid.as_deref() == Some(uid));
+        let ours = match labels::binding(&found) {
+            Some(named) => named == binding && same != Some(false),
+            None => same == Some(true),
+        };
+        if !ours {
             return Ok(true);
         }
         if found.deletion_timestamp.is_some() {
@@ -281,10 +288,11 @@ impl Member {
         })
     }
 
-    async fn must_be_ours(&self, id: &ObjectId, owner: &Owner) -> Result<(), MemberError> {
+    async fn must_be_ours(&self, id: &ObjectId, owner: &Owner, uid: Option<&str>) -> Result<(), MemberError> {
         let Some(found) = self.metadata(id).await? else { return Ok(()) };
         let labels = found.labels.as_ref();
-        if owner.owns(labels) {
+        let unlabelled = labels.is_none_or(|found| !found.contains_key(labels::DIG) && !found.contains_key(labels::BINDING));
+        if owner.owns(labels) || (unlabelled && uid.is_some() && found.uid.as_deref() == uid) {
             return Ok(());
         }
         let whose = match labels.and_then(|labels| Some((labels.get(labels::DIG)?, labels.get(labels::APP)?))) {

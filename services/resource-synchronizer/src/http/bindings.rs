@@ -1,0 +1,32 @@
+//! Bindings: what shall be true, and how far it is.
+
+use axum::extract::State;
+use drover_api::bindings::{BindingStatus, DesiredBinding};
+use drover_service::{Json, Path, Problem};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::app::App;
+
+/// Says what shall be true of a binding; the same again changes nothing, a lower fence is refused.
+#[utoipa::path(put, path = "/internal/bindings/{id}", operation_id = "binding_put", tag = "peer",
+    params(("id" = Uuid, Path)), request_body = DesiredBinding, responses((status = 200, description = "What is desired now", body = DesiredBinding)))]
+pub async fn put(State(app): State<App>, Path(id): Path<Uuid>, Json(desired): Json<DesiredBinding>) -> Result<Json<DesiredBinding>, Problem> {
+    app.put_binding(id, &desired).await?;
+    Ok(Json(desired))
+}
+
+/// How far a binding is; the same as on the feed.
+#[utoipa::path(get, path = "/internal/bindings/{id}", operation_id = "binding_get", tag = "peer",
+    params(("id" = Uuid, Path)), responses((status = 200, description = "Its status", body = BindingStatus)))]
+pub async fn get(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<BindingStatus>, Problem> {
+    Ok(Json(app.status(id)?))
+}
+
+/// Forgets a binding that is gone.
+#[utoipa::path(delete, path = "/internal/bindings/{id}", operation_id = "binding_delete", tag = "peer",
+    params(("id" = Uuid, Path)), responses((status = 200, description = "Forgotten", body = Value)))]
+pub async fn delete(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<Value>, Problem> {
+    app.forget_binding(id).await?;
+    Ok(Json(Value::Null))
+}

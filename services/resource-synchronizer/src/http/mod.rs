@@ -1,0 +1,4 @@
+//! Handlers, a file per noun.
+
+pub mod bindings;
+pub mod bundles;

@@ -1,0 +1,27 @@
+//! The table of contents; the OpenAPI document falls out of it.
+
+use axum::Extension;
+use drover_api::bindings::BindingStatus;
+use drover_service::{BodyLimit, FeedHub};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::http::{bindings, bundles};
+
+/// A rendered chart of many CRDs runs to megabytes; Kubernetes itself takes 3 MiB an object.
+const BODY: usize = 64 << 20;
+
+/// Every route of the service.
+pub(crate) fn routes(statuses: &FeedHub<BindingStatus>) -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(bundles::put))
+        .routes(routes!(bindings::put, bindings::get, bindings::delete))
+        .routes(statuses.route("/internal/feeds/bindings", "bindings_feed"))
+        .layer(Extension(BodyLimit(BODY)))
+}
+
+/// The service's OpenAPI document.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    drover_service::openapi::document("resource-synchronizer", routes(&FeedHub::new()))
+}

@@ -1,0 +1,103 @@
+//! Desired bindings: one row each, the newest writer's.
+
+use drover_api::bindings::{DesiredBinding, DesiredState};
+use drover_scheduling::{DigRef, MemberKey};
+use drover_store::{Store, StoreResult};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+/// A row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What is desired.
+    pub desired: DesiredBinding,
+    /// Absent was desired, and is so.
+    pub gone: bool,
+}
+
+#[derive(sqlx::FromRow)]
+struct Raw {
+    id: Uuid,
+    dig: Json<DigRef>,
+    app: String,
+    member: String,
+    namespace: String,
+    digest: String,
+    present: bool,
+    fence: i64,
+    gone: bool,
+}
+
+impl From<Raw> for Row {
+    fn from(raw: Raw) -> Self {
+        let state = if raw.present { DesiredState::Present } else { DesiredState::Absent };
+        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, .. } = raw;
+        Self { desired: DesiredBinding { id, dig, app, member: MemberKey(member), namespace, digest, state, fence }, gone }
+    }
+}
+
+/// Stores a desired binding; none: a newer writer has spoken.
+pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<Row>> {
+    let row: Option<Raw> = sqlx::query_as(
+        "insert into binding (id, dig, app, member, namespace, digest, present, fence) values ($1, $2, $3, $4, $5, $6, $7, $8)
+         on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8,
+             gone = binding.gone and not $7, updated_at = now()
+         where binding.fence <= excluded.fence
+         returning id, dig, app, member, namespace, digest, present, fence, gone",
+    )
+    .bind(desired.id)
+    .bind(Json(&desired.dig))
+    .bind(&desired.app)
+    .bind(&desired.member.0)
+    .bind(&desired.namespace)
+    .bind(&desired.digest)
+    .bind(desired.state == DesiredState::Present)
+    .bind(desired.fence)
+    .fetch_optional(store.pool())
+    .await?;
+    Ok(row.map(Row::from))
+}
+
+/// The newest row of a binding.
+pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
+    let row: Option<Raw> =
+        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone from binding where id = $1")
+            .bind(id)
+            .fetch_optional(store.pool())
+            .await?;
+    Ok(row.map(Row::from))
+}
+
+/// All rows of a member.
+pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
+    let rows: Vec<Raw> =
+        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone from binding where member = $1 order by id")
+            .bind(&member.0)
+            .fetch_all(store.pool())
+            .await?;
+    Ok(rows.into_iter().map(Row::from).collect())
+}
+
+/// All rows.
+pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
+    let rows: Vec<Raw> = sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone from binding order by id")
+        .fetch_all(store.pool())
+        .await?;
+    Ok(rows.into_iter().map(Row::from).collect())
+}
+
+/// Writes down that nothing of a binding is there any more, unless it has been desired otherwise since.
+pub async fn set_gone(store: &Store, id: Uuid, fence: i64) -> StoreResult<bool> {
+    let done = sqlx::query("update binding set gone = true where id = $1 and fence = $2 and not present")
+        .bind(id)
+        .bind(fence)
+        .execute(store.pool())
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Deletes the row of a binding that is gone.
+pub async fn forget(store: &Store, id: Uuid) -> StoreResult<bool> {
+    let done = sqlx::query("delete from binding where id = $1 and gone").bind(id).execute(store.pool()).await?;
+    Ok(done.rows_affected() > 0)
+}

@@ -1,0 +1,27 @@
+//! Bundles.
+
+use drover_store::{Store, StoreResult};
+use serde_json::Value;
+use sqlx::types::Json;
+
+/// Stores objects under their digest.
+pub async fn put(store: &Store, digest: &str, objects: &[Value]) -> StoreResult<()> {
+    sqlx::query("insert into bundle (digest, objects) values ($1, $2) on conflict (digest) do nothing")
+        .bind(digest)
+        .bind(Json(objects))
+        .execute(store.pool())
+        .await?;
+    Ok(())
+}
+
+/// Whether a bundle is stored.
+pub async fn exists(store: &Store, digest: &str) -> StoreResult<bool> {
+    Ok(sqlx::query_scalar("select exists (select from bundle where digest = $1)").bind(digest).fetch_one(store.pool()).await?)
+}
+
+/// The objects of a bundle.
+pub async fn get(store: &Store, digest: &str) -> StoreResult<Option<Vec<Value>>> {
+    let found: Option<Json<Vec<Value>>> =
+        sqlx::query_scalar("select objects from bundle where digest = $1").bind(digest).fetch_optional(store.pool()).await?;
+    Ok(found.map(|Json(objects)| objects))
+}

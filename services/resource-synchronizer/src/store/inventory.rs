@@ -1,0 +1,121 @@
+//! What was applied, and in which kinds leftovers can be.
+
+use std::collections::BTreeMap;
+
+use drover_members::{Applied, Object, ObjectId};
+use drover_scheduling::MemberKey;
+use drover_store::{Store, StoreResult};
+use uuid::Uuid;
+
+/// One object of a binding as it was applied last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Item {
+    /// Digest that was applied.
+    pub digest: String,
+    /// What the member answered; none: it is not known whether the object got there.
+    pub applied: Option<Applied>,
+}
+
+/// Objects of a binding.
+pub type Inventory = BTreeMap<ObjectId, Item>;
+
+#[derive(sqlx::FromRow)]
+struct Raw {
+    binding: Uuid,
+    api_version: String,
+    kind: String,
+    namespace: String,
+    name: String,
+    digest: String,
+    uid: Option<String>,
+    generation: Option<i64>,
+    resource_version: Option<String>,
+}
+
+/// The inventories of a member's bindings.
+pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<BTreeMap<Uuid, Inventory>> {
+    let rows: Vec<Raw> = sqlx::query_as(
+        "select i.binding, i.api_version, i.kind, i.namespace, i.name, i.digest, i.uid, i.generation, i.resource_version
+         from inventory i join binding b on b.id = i.binding where b.member = $1",
+    )
+    .bind(&member.0)
+    .fetch_all(store.pool())
+    .await?;
+    let mut inventories: BTreeMap<Uuid, Inventory> = BTreeMap::new();
+    for Raw { binding, api_version, kind, namespace, name, digest, uid, generation, resource_version } in rows {
+        let id = ObjectId { api_version, kind, namespace, name };
+        let applied = uid.map(|uid| Applied { uid, generation, resource_version: resource_version.unwrap_or_default() });
+        inventories.entry(binding).or_default().insert(id, Item { digest, applied });
+    }
+    Ok(inventories)
+}
+
+/// Writes down what is about to be applied, and that leftovers of these kinds can be in the member from now on.
+pub async fn intend(store: &Store, member: &MemberKey, binding: Uuid, objects: &[Object]) -> StoreResult<()> {
+    let column = |of: fn(&Object) -> &String| objects.iter().map(of).cloned().collect::<Vec<String>>();
+    let (api_versions, kinds) = (column(|o| &o.id.api_version), column(|o| &o.id.kind));
+    let mut tx = store.begin().await?;
+    sqlx::query(
+        "insert into inventory (binding, api_version, kind, namespace, name, digest)
+         select $1, * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+         on conflict (binding, api_version, kind, namespace, name) do update set digest = excluded.digest, uid = null",
+    )
+    .bind(binding)
+    .bind(&api_versions)
+    .bind(&kinds)
+    .bind(column(|o| &o.id.namespace))
+    .bind(column(|o| &o.id.name))
+    .bind(column(|o| &o.digest))
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query("insert into member_kind (member, api_version, kind) select distinct $1, * from unnest($2::text[], $3::text[]) on conflict do nothing")
+        .bind(&member.0)
+        .bind(&api_versions)
+        .bind(&kinds)
+        .execute(&mut *tx)
+        .await?;
+    Ok(tx.commit().await?)
+}
+
+/// Writes down what the member answered.
+pub async fn applied(store: &Store, binding: Uuid, answers: &[(ObjectId, Applied)]) -> StoreResult<()> {
+    let ids = |of: fn(&ObjectId) -> &String| answers.iter().map(|(id, _)| of(id).clone()).collect::<Vec<String>>();
+    let uids: Vec<&str> = answers.iter().map(|(_, applied)| applied.uid.as_str()).collect();
+    let generations: Vec<Option<i64>> = answers.iter().map(|(_, applied)| applied.generation).collect();
+    let versions: Vec<&str> = answers.iter().map(|(_, applied)| applied.resource_version.as_str()).collect();
+    sqlx::query(
+        "update inventory i set uid = a.uid, generation = a.generation, resource_version = a.resource_version
+         from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[])
+              as a (api_version, kind, namespace, name, uid, generation, resource_version)
+         where i.binding = $1 and (i.api_version, i.kind, i.namespace, i.name) = (a.api_version, a.kind, a.namespace, a.name)",
+    )
+    .bind(binding)
+    .bind(ids(|id| &id.api_version))
+    .bind(ids(|id| &id.kind))
+    .bind(ids(|id| &id.namespace))
+    .bind(ids(|id| &id.name))
+    .bind(uids)
+    .bind(generations)
+    .bind(versions)
+    .execute(store.pool())
+    .await?;
+    Ok(())
+}
+
+/// Removes an object that is no more.
+pub async fn remove(store: &Store, binding: Uuid, id: &ObjectId) -> StoreResult<()> {
+    sqlx::query("delete from inventory where binding = $1 and api_version = $2 and kind = $3 and namespace = $4 and name = $5")
+        .bind(binding)
+        .bind(&id.api_version)
+        .bind(&id.kind)
+        .bind(&id.namespace)
+        .bind(&id.name)
+        .execute(store.pool())
+        .await?;
+    Ok(())
+}
+
+/// Kinds that were ever applied in a member.
+pub async fn kinds(store: &Store, member: &MemberKey) -> StoreResult<Vec<(String, String)>> {
+    Ok(sqlx::query_as("select api_version, kind from member_kind where member = $1").bind(&member.0).fetch_all(store.pool()).await?)
+}

@@ -1,0 +1,5 @@
+//! What goes on beside requests.
+
+mod members;
+
+pub use members::follow_members;

@@ -1,0 +1,383 @@
+//! One member's worker: a task of its own with its own queue, clock and back-off.
+//!
+//! ```text
+//! run: session, lost, wait, session, …
+//! session: connect ── watches ── lists complete ── loop { desired changed | seen changed | due } ── reconcile(binding)
+//! ```
+//! Everything about a member happens in this one task, so nothing here is locked and nothing runs twice at once.
+//! Invariant: nothing is written before all lists are complete, so a restart re-applies only what really differs.
+
+mod judge;
+mod reconcile;
+mod watch;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::members::{Member as Registered, MemberCredential};
+use drover_members::{Member, MemberError, kubeconfig};
+use drover_scheduling::{MemberKey, MemberState};
+use drover_service::peer::{backoff, segment};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch as latest};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::app::{App, Dirty, Error};
+use crate::store;
+use judge::{Bound, Failure, status};
+use reconcile::Outcome;
+use world::{Event, Kind, World};
+
+/// A member that has not listed its objects after so long is not reachable in any useful sense.
+const LIST: Duration = Duration::from_secs(30);
+/// Longest pause between two attempts to reach a member.
+const RECONNECT: Duration = Duration::from_secs(20);
+/// Longest pause between two attempts at one binding.
+const RETRY: Duration = Duration::from_secs(30);
+/// Quiet for so long, a binding's failures are forgiven.
+const CALM: Duration = Duration::from_secs(60);
+/// Watch events on their way; more hold back the watch.
+const EVENTS: usize = 256;
+
+/// Why a session ended.
+enum End {
+    /// The worker shall end.
+    Stopped,
+    /// There is a newer credential.
+    Credential,
+    /// The member cannot be worked with.
+    Lost(Failure),
+}
+
+/// The worker of one member.
+pub struct Worker {
+    app: App,
+    key: MemberKey,
+    registered: latest::Receiver<Registered>,
+    dirty: Arc<Dirty>,
+    stop: CancellationToken,
+    bindings: BTreeMap<Uuid, Bound>,
+    world: World,
+    watches: HashMap<Kind, watch::Watch>,
+    events: Option<mpsc::Sender<Event>>,
+    due: BTreeMap<Uuid, Instant>,
+    lost: Option<Failure>,
+}
+
+impl Worker {
+    /// A worker that is to be [`Worker::run`].
+    pub fn new(app: App, registered: latest::Receiver<Registered>, dirty: Arc<Dirty>, stop: CancellationToken) -> Self {
+        let key = registered.borrow().key.clone();
+        Self {
+            app,
+            key,
+            registered,
+            dirty,
+            stop,
+            bindings: BTreeMap::new(),
+            world: World::default(),
+            watches: HashMap::new(),
+            events: None,
+            due: BTreeMap::new(),
+            lost: None,
+        }
+    }
+
+    /// Works until the member is gone or the service ends.
+    pub async fn run(mut self) {
+        let mut failures = 0;
+        loop {
+            let began = Instant::now();
+            let end = self.session().await;
+            self.watches.clear();
+            self.events = None;
+            match end {
+                End::Stopped => return,
+                End::Credential => failures = 0,
+                End::Lost(failure) => {
+                    if self.lost.is_none() {
+                        tracing::warn!(cluster.id = %self.key, reason = %failure.reason, "the member cannot be worked with");
+                    }
+                    self.lost = Some(failure);
+                    self.publish_all().await;
+                    failures = if began.elapsed() > CALM { 1 } else { failures + 1 };
+                    if !self.pause(backoff(failures, RECONNECT)).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits before the next session; whatever cluster-manager learns of the member cuts it short. False: the end.
+    async fn pause(&mut self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return false,
+                () = sleep_until(until) => return true,
+                changed = self.registered.changed() => match changed {
+                    Ok(()) if self.registered.borrow().state == MemberState::Ready => return true,
+                    Ok(()) => {}
+                    Err(_) => return false,
+                },
+                // Nothing can be done, but whoever follows must hear that it cannot.
+                ids = self.dirty.take() => self.read_and_publish(ids).await,
+            }
+        }
+    }
+
+    async fn session(&mut self) -> End {
+        let stop = self.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => End::Stopped,
+            end = self.work() => end,
+        }
+    }
+
+    async fn work(&mut self) -> End {
+        let version = self.registered.borrow_and_update().credential_version;
+        // A start of a thousand workers lists 32 members at a time; the permit goes back when this one's lists are there.
+        let Ok(permit) = self.app.listing.clone().acquire_owned().await else { return End::Stopped };
+        let mut permit = Some(permit);
+        let (member, mut events) = match self.connect(version).await {
+            Ok(connected) => connected,
+            Err(failure) => return End::Lost(failure),
+        };
+        let listed_by = Instant::now() + LIST;
+        loop {
+            let listing = permit.is_some();
+            let next = if listing { None } else { self.due.values().min().copied() };
+            let step = tokio::select! {
+                changed = self.registered.changed() => self.changed(&member, version, changed.is_ok()).await,
+                ids = self.dirty.take() => {
+                    ids.into_iter().for_each(|id| self.schedule(id, Duration::ZERO));
+                    Ok(())
+                }
+                Some(event) = events.recv() => self.take(&member, event).await,
+                () = sleep_until(next.unwrap_or(listed_by)), if listing || next.is_some() => match listing {
+                    true => Err(End::Lost(Failure { code: "unreachable", reason: format!("did not list its objects within {} s", LIST.as_secs()) })),
+                    false => self.work_off(&member).await,
+                },
+            };
+            if let Err(end) = step {
+                return end;
+            }
+            if listing && self.is_listed() {
+                self.listed(&mut permit).await;
+            }
+        }
+    }
+
+    async fn connect(&mut self, version: i64) -> Result<(Member, mpsc::Receiver<Event>), Failure> {
+        let failure = |code, reason| Failure { code, reason };
+        let client = match self.app.clients.cached(&self.key, version).await {
+            Some(client) => client,
+            None => {
+                let path = format!("/internal/members/{}/kubeconfig", segment(&self.key.0));
+                let credential: MemberCredential =
+                    self.app.cluster_manager.get(&path).await.map_err(|error| failure("unreachable", format!("its kubeconfig cannot be had: {error}")))?;
+                let vetted = kubeconfig::vet(credential.kubeconfig.expose()).map_err(|error| failure(error.code(), error.to_string()))?;
+                let built = self.app.clients.get(&self.key, credential.version, &vetted).await;
+                built.map_err(|error| failure(error.code(), error.to_string()))?
+            }
+        };
+        let member = Member::new(client);
+        let broken = |error: MemberError| failure(error.code(), error.to_string());
+        member.mapping("v1", "Pod").await.map_err(broken)?;
+        let stored = |error: drover_store::StoreError| failure("store_unavailable", error.to_string());
+        self.load().await.map_err(stored)?;
+        let kinds = store::inventory::kinds(&self.app.store, &self.key).await.map_err(stored)?;
+        let (sender, events) = mpsc::channel(EVENTS);
+        let pods = (String::new(), String::new());
+        self.world = World::default();
+        self.watches.insert(pods, watch::pods(&member, self.app.hub, sender.clone()));
+        self.events = Some(sender);
+        for kind in kinds {
+            self.watch(&member, kind).await.map_err(broken)?;
+        }
+        Ok((member, events))
+    }
+
+    /// Reads everything that is desired of this member.
+    async fn load(&mut self) -> Result<(), drover_store::StoreError> {
+        let mut inventories = store::inventory::of_member(&self.app.store, &self.key).await?;
+        let rows = store::bindings::of_member(&self.app.store, &self.key).await?;
+        self.due = rows.iter().map(|row| (row.desired.id, Instant::now())).collect();
+        self.bindings = rows
+            .into_iter()
+            .map(|row| {
+                let id = row.desired.id;
+                (id, Bound::new(row, inventories.remove(&id).unwrap_or_default()))
+            })
+            .collect();
+        Ok(())
+    }
+
+    /// Watches a kind unless it is watched; one that the member does not serve (yet) cannot be.
+    async fn watch(&mut self, member: &Member, kind: Kind) -> Result<(), MemberError> {
+        let Some(events) = self.events.clone().filter(|_| !self.watches.contains_key(&kind)) else { return Ok(()) };
+        match watch::kind(member, &kind, self.app.hub, events).await {
+            Ok(watch) => {
+                self.watches.insert(kind, watch);
+                Ok(())
+            }
+            Err(MemberError::UnknownKind { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_listed(&self) -> bool {
+        self.watches.keys().all(|kind| self.world.is_complete(&Some(kind.clone()).filter(|(_, kind)| !kind.is_empty())))
+    }
+
+    /// All lists are there: from now on the world can be trusted.
+    async fn listed(&mut self, permit: &mut Option<OwnedSemaphorePermit>) {
+        *permit = None;
+        if self.lost.take().is_some() {
+            tracing::info!(cluster.id = %self.key, "the member can be worked with again");
+        }
+        self.world.bindings().into_iter().for_each(|id| self.schedule(id, Duration::ZERO));
+    }
+
+    async fn changed(&mut self, member: &Member, version: i64, alive: bool) -> Result<(), End> {
+        let (newest, state) = {
+            let registered = self.registered.borrow_and_update();
+            (registered.credential_version, registered.state)
+        };
+        if !alive {
+            return Err(End::Stopped);
+        }
+        if newest != version {
+            return Err(End::Credential);
+        }
+        if matches!(state, MemberState::Unreachable | MemberState::Unauthorized) { self.probe(member).await } else { Ok(()) }
+    }
+
+    async fn take(&mut self, member: &Member, event: Event) -> Result<(), End> {
+        if let Event::Broken(kind, reason) = &event {
+            tracing::debug!(cluster.id = %self.key, ?kind, %reason, "a watch was interrupted");
+            return self.probe(member).await;
+        }
+        for id in self.world.take(event) {
+            self.publish(id);
+            if self.needs_work(id) {
+                self.schedule(id, self.patience(id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the member answers at all.
+    async fn probe(&self, member: &Member) -> Result<(), End> {
+        let lost = |code, reason| Err(End::Lost(Failure { code, reason }));
+        match timeout(drover_members::member::DEADLINE, member.client().list_core_api_versions()).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => lost("unauthorized", status.message.clone()),
+            Ok(Err(error)) => lost("unreachable", error.to_string()),
+            Err(_) => lost("unreachable", "does not answer".to_owned()),
+        }
+    }
+
+    fn needs_work(&self, id: Uuid) -> bool {
+        let Some(bound) = self.bindings.get(&id) else { return self.world.of_binding(id).next().is_some() };
+        match (bound.row.gone, bound.present()) {
+            (true, _) => self.world.of_binding(id).next().is_some(),
+            (false, false) => true,
+            (false, true) => {
+                bound.wanted.is_none() || !bound.drifted(&self.world).is_empty() || (bound.is_ready(&self.world) && !bound.superfluous(&self.world).is_empty())
+            }
+        }
+    }
+
+    /// Reconciles what is due, one binding; the loop comes back for the next, so that events are taken in between.
+    async fn work_off(&mut self, member: &Member) -> Result<(), End> {
+        let now = Instant::now();
+        let Some(id) = self.due.iter().filter(|(_, at)| **at <= now).min_by_key(|(_, at)| **at).map(|(id, _)| *id) else { return Ok(()) };
+        self.due.remove(&id);
+        let outcome = self.reconcile(member, id).await;
+        let outcome = match outcome {
+            Err(Error::Member(error)) if error.is_member() => {
+                return Err(End::Lost(Failure { code: error.code(), reason: error.to_string() }));
+            }
+            Err(Error::Injected(drover_store::failpoint::Injected::Halt)) => return Err(End::Stopped),
+            Err(error) => {
+                tracing::error!(cluster.id = %self.key, binding.id = %id, %error, "a pass over the binding failed");
+                Outcome::Again
+            }
+            Ok(outcome) => outcome,
+        };
+        self.publish(id);
+        let known = self.bindings.contains_key(&id);
+        if outcome == Outcome::Settled && !(known && self.needs_work(id)) {
+            if let Some(bound) = self.bindings.get_mut(&id) {
+                bound.attempts = 0;
+            }
+            return Ok(());
+        }
+        let pause = match self.bindings.get_mut(&id) {
+            // Deleting is waited for: events come, the clock is only the fallback.
+            Some(bound) => {
+                bound.attempts += 1;
+                backoff(bound.attempts, RETRY)
+            }
+            None => Duration::from_secs(1),
+        };
+        self.due.insert(id, Instant::now() + pause);
+        Ok(())
+    }
+
+    fn schedule(&mut self, id: Uuid, after: Duration) {
+        let at = Instant::now() + after;
+        let due = self.due.entry(id).or_insert(at);
+        *due = (*due).min(at);
+    }
+
+    /// How long what is seen of a binding must wait: deletion goes on at once, what failed or is fought over waits.
+    fn patience(&self, id: Uuid) -> Duration {
+        match self.bindings.get(&id) {
+            Some(bound) if bound.present() => {
+                let fights = bound.corrections.0.saturating_sub(2);
+                let waits = if bound.failure.is_some() { bound.attempts.max(fights) } else { fights };
+                if waits == 0 { Duration::ZERO } else { backoff(waits, RETRY) }
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn publish(&self, id: Uuid) {
+        if let Some(bound) = self.bindings.get(&id) {
+            let status = status(bound, &self.world, self.lost.as_ref());
+            self.app.statuses.publish_if_changed(id.to_string(), Some(status));
+        }
+    }
+
+    async fn publish_all(&mut self) {
+        if self.bindings.is_empty() {
+            // Never connected: what is desired is in the tables alone.
+            if let Err(error) = self.load().await {
+                tracing::error!(cluster.id = %self.key, %error, "cannot read the bindings of the member");
+            }
+        }
+        self.bindings.keys().for_each(|id| self.publish(*id));
+    }
+
+    async fn read_and_publish(&mut self, ids: BTreeSet<Uuid>) {
+        for id in ids {
+            match store::bindings::get(&self.app.store, id).await {
+                Ok(Some(row)) => {
+                    let bound = self.bindings.entry(id).or_insert_with(|| Bound::new(row.clone(), Default::default()));
+                    bound.row = row;
+                    self.publish(id);
+                }
+                Ok(None) => {
+                    self.bindings.remove(&id);
+                }
+                Err(error) => tracing::error!(cluster.id = %self.key, binding.id = %id, %error, "cannot read the binding"),
+            }
+        }
+    }
+}

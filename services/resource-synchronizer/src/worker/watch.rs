@@ -1,0 +1,117 @@
+//! The watches of one member: only kinds in its inventory, and pods; only objects of this installation.
+//!
+//! Kinds without a readiness of their own are watched by metadata alone. Objects are judged here and dropped: nothing
+//! larger than a [`Seen`] leaves this file.
+
+use std::time::Instant;
+
+use drover_members::readiness::{self, has_status};
+use drover_members::{Mapping, Member, MemberError, ObjectId, Readiness, labels, trimmed};
+use futures::StreamExt;
+use kube::api::DynamicObject;
+use kube::core::PartialObjectMeta;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::Sender;
+use tokio_util::task::AbortOnDropHandle;
+use uuid::Uuid;
+
+use super::world::{Event, Kind, Seen};
+
+/// Server-side end of a watch; it also bounds how long a silently dropped connection goes unnoticed.
+const WATCH_SECONDS: u32 = 240;
+
+/// A watch; dropping it ends it.
+pub type Watch = AbortOnDropHandle<()>;
+
+/// Watches pods.
+pub fn pods(member: &Member, hub: Uuid, to: Sender<Event>) -> Watch {
+    let stream = watcher(Api::<trimmed::Pod>::all(member.client()), config(hub)).default_backoff();
+    spawn(stream, to, None, |pod| Some(Event::Pod(Box::new(pod))), |pod| Some(Event::PodVanished(Box::new(pod))))
+}
+
+/// Watches a kind.
+pub async fn kind(member: &Member, kind: &Kind, hub: Uuid, to: Sender<Event>) -> Result<Watch, MemberError> {
+    let mapping = member.mapping(&kind.0, &kind.1).await?;
+    if has_status(&kind.0, &kind.1) {
+        let api: Api<DynamicObject> = Api::all_with(member.client(), &mapping.resource);
+        let stream = watcher(api, config(hub)).default_backoff();
+        let (there, gone) = (mapping.clone(), mapping);
+        return Ok(spawn(stream, to, Some(kind.clone()), move |object| whole(&there, object), move |object| vanished(&gone, &object)));
+    }
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(member.client(), &mapping.resource);
+    let stream = watcher(api, config(hub)).default_backoff();
+    let (there, gone) = (mapping.clone(), mapping);
+    let seen = move |object: PartialObjectMeta<DynamicObject>| seen(&there, &object, Readiness::Ready);
+    Ok(spawn(stream, to, Some(kind.clone()), seen, move |object: PartialObjectMeta<DynamicObject>| vanished(&gone, &object)))
+}
+
+fn config(hub: Uuid) -> watcher::Config {
+    watcher::Config::default().labels(&format!("{}={hub}", labels::HUB)).timeout(WATCH_SECONDS)
+}
+
+fn spawn<K: Send + 'static>(
+    stream: impl futures::Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+    to: Sender<Event>,
+    kind: Option<Kind>,
+    there: impl Fn(K) -> Option<Event> + Send + 'static,
+    gone: impl Fn(K) -> Option<Event> + Send + 'static,
+) -> Watch {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut stream = std::pin::pin!(stream);
+        while let Some(event) = stream.next().await {
+            let event = match event {
+                Ok(watcher::Event::Init) => Some(Event::Begin(kind.clone(), Instant::now())),
+                Ok(watcher::Event::InitDone) => Some(Event::Done(kind.clone())),
+                Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => there(object),
+                Ok(watcher::Event::Delete(object)) => gone(object),
+                Err(error) => Some(Event::Broken(kind.clone(), error.to_string())),
+            };
+            // A full queue holds back this watch alone; a closed one means that the worker has ended.
+            if let Some(event) = event
+                && to.send(event).await.is_err()
+            {
+                return;
+            }
+        }
+    }))
+}
+
+fn whole(mapping: &Mapping, object: DynamicObject) -> Option<Event> {
+    let mut value = serde_json::to_value(&object).unwrap_or(Value::Null);
+    // Items of a list do not say what they are.
+    value["apiVersion"] = json!(mapping.resource.api_version);
+    value["kind"] = json!(mapping.resource.kind);
+    seen(mapping, &object, readiness::of(&value))
+}
+
+fn seen<K: ResourceExt>(mapping: &Mapping, object: &K, readiness: Readiness) -> Option<Event> {
+    let metadata = object.meta();
+    let deleting = metadata.deletion_timestamp.is_some();
+    let seen = Seen {
+        uid: metadata.uid.clone().unwrap_or_default(),
+        generation: metadata.generation,
+        version: metadata.resource_version.clone().unwrap_or_default(),
+        digest: object.annotations().get(labels::DIGEST).cloned().unwrap_or_default(),
+        binding: labels::binding(metadata)?,
+        dependent: object.owner_references().iter().any(|owner| owner.controller == Some(true)),
+        deleting,
+        readiness,
+        at: Instant::now(),
+    };
+    Some(Event::Object(address(mapping, object), Box::new(seen)))
+}
+
+fn vanished<K: ResourceExt>(mapping: &Mapping, object: &K) -> Option<Event> {
+    Some(Event::Vanished(address(mapping, object), object.uid().unwrap_or_default()))
+}
+
+fn address<K: ResourceExt>(mapping: &Mapping, object: &K) -> ObjectId {
+    ObjectId {
+        api_version: mapping.resource.api_version.clone(),
+        kind: mapping.resource.kind.clone(),
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+    }
+}

@@ -1,0 +1,269 @@
+//! What is seen of one member: the objects of this installation, and its pods.
+//!
+//! Pure: watch events in, the bindings they touch out. Keeps of each object what a judgement needs and nothing else.
+//! Invariant: a picture is never replaced by an older one, so an event that was on its way while Drover applied is no drift.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Instant;
+
+use drover_members::{ObjectId, Readiness, trimmed};
+use uuid::Uuid;
+
+/// A kind: API version and name.
+pub type Kind = (String, String);
+
+/// An object as last seen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// Uid.
+    pub uid: String,
+    /// Generation, where the kind counts one.
+    pub generation: Option<i64>,
+    /// Resource version.
+    pub version: String,
+    /// Digest that its annotation tells.
+    pub digest: String,
+    /// Binding that its label names.
+    pub binding: Uuid,
+    /// Made by a controller from another object: whose deletion takes it along.
+    pub dependent: bool,
+    /// Is going.
+    pub deleting: bool,
+    /// Judgement of its kind.
+    pub readiness: Readiness,
+    /// When this was learnt.
+    pub at: Instant,
+}
+
+/// A pod as last seen.
+#[derive(Clone, Debug, PartialEq)]
+struct PodSeen {
+    binding: Uuid,
+    unschedulable: Option<String>,
+    trouble: Option<String>,
+    at: Instant,
+}
+
+/// What the watches tell.
+#[derive(Debug)]
+pub enum Event {
+    /// A list of a kind begins at this time; `None`: of pods.
+    Begin(Option<Kind>, Instant),
+    /// An object is there.
+    Object(ObjectId, Box<Seen>),
+    /// An object is not there any more.
+    Vanished(ObjectId, String),
+    /// A pod is there.
+    Pod(Box<trimmed::Pod>),
+    /// A pod is not there any more.
+    PodVanished(Box<trimmed::Pod>),
+    /// The list is complete.
+    Done(Option<Kind>),
+    /// A watch does not get through.
+    Broken(Option<Kind>, String),
+}
+
+/// The picture.
+#[derive(Debug, Default)]
+pub struct World {
+    objects: HashMap<ObjectId, Seen>,
+    by_binding: HashMap<Uuid, HashSet<ObjectId>>,
+    pods: HashMap<(String, String), PodSeen>,
+    listing: HashMap<Option<Kind>, Instant>,
+    complete: HashSet<Option<Kind>>,
+}
+
+impl World {
+    /// An object.
+    pub fn object(&self, id: &ObjectId) -> Option<&Seen> {
+        self.objects.get(id)
+    }
+
+    /// Objects that carry a binding's label, dependants left out.
+    pub fn of_binding(&self, binding: Uuid) -> impl Iterator<Item = (&ObjectId, &Seen)> {
+        let ids = self.by_binding.get(&binding).into_iter().flatten();
+        ids.filter_map(|id| self.objects.get_key_value(id)).filter(|(_, seen)| !seen.dependent)
+    }
+
+    /// Every binding that something seen belongs to.
+    pub fn bindings(&self) -> BTreeSet<Uuid> {
+        self.by_binding.keys().copied().chain(self.pods.values().map(|pod| pod.binding)).collect()
+    }
+
+    /// How many pods of a binding exist, ended ones too.
+    pub fn pods(&self, binding: Uuid) -> usize {
+        self.pods_of(binding).count()
+    }
+
+    /// What the scheduler says of a pod of the binding that fits on no node.
+    pub fn unschedulable(&self, binding: Uuid) -> Option<&str> {
+        self.pods_of(binding).filter_map(|pod| pod.unschedulable.as_deref()).min()
+    }
+
+    /// What keeps a container of the binding from running.
+    pub fn trouble(&self, binding: Uuid) -> Option<&str> {
+        self.pods_of(binding).filter_map(|pod| pod.trouble.as_deref()).min()
+    }
+
+    /// Whether a list of this kind has been complete.
+    pub fn is_complete(&self, kind: &Option<Kind>) -> bool {
+        self.complete.contains(kind)
+    }
+
+    /// Takes in what was applied, before any watch tells.
+    pub fn put(&mut self, id: ObjectId, seen: Seen) {
+        if let Some(old) = self.objects.get(&id).filter(|old| old.binding != seen.binding) {
+            let binding = old.binding;
+            self.unlink(binding, &id);
+        }
+        self.by_binding.entry(seen.binding).or_default().insert(id.clone());
+        self.objects.insert(id, seen);
+    }
+
+    /// Takes in an event; returns the bindings that it touches.
+    pub fn take(&mut self, event: Event) -> BTreeSet<Uuid> {
+        match event {
+            Event::Begin(kind, at) => {
+                self.listing.insert(kind, at);
+                BTreeSet::new()
+            }
+            Event::Object(id, seen) => {
+                let before = self.objects.get(&id).map(|old| old.binding);
+                if self.objects.get(&id).is_some_and(|old| old.uid == seen.uid && older(&seen.version, &old.version)) {
+                    // Seen again is seen, or the end of a list would take it for gone.
+                    self.objects.entry(id).and_modify(|old| old.at = seen.at);
+                    return BTreeSet::new();
+                }
+                let touched = before.into_iter().chain([seen.binding]).collect();
+                self.put(id, *seen);
+                touched
+            }
+            Event::Vanished(id, uid) => match self.objects.get(&id).filter(|seen| seen.uid == uid) {
+                Some(_) => self.remove(&id).into_iter().collect(),
+                None => BTreeSet::new(),
+            },
+            Event::Pod(pod) => {
+                let Some(binding) = pod.binding() else { return BTreeSet::new() };
+                let trimmed::Pod { unschedulable, trouble, .. } = *pod.clone();
+                self.pods.insert(pod_key(&pod), PodSeen { binding, unschedulable, trouble, at: Instant::now() });
+                BTreeSet::from([binding])
+            }
+            Event::PodVanished(pod) => self.pods.remove(&pod_key(&pod)).map(|pod| pod.binding).into_iter().collect(),
+            Event::Done(kind) => {
+                let begun = self.listing.remove(&kind).unwrap_or_else(Instant::now);
+                self.complete.insert(kind.clone());
+                self.retire(kind.as_ref(), begun)
+            }
+            Event::Broken(..) => BTreeSet::new(),
+        }
+    }
+
+    /// What a complete list did not hold is gone.
+    fn retire(&mut self, kind: Option<&Kind>, begun: Instant) -> BTreeSet<Uuid> {
+        let Some((api_version, kind)) = kind else {
+            let stale: Vec<_> = self.pods.iter().filter(|(_, pod)| pod.at < begun).map(|(key, _)| key.clone()).collect();
+            return stale.iter().filter_map(|key| self.pods.remove(key)).map(|pod| pod.binding).collect();
+        };
+        let of_kind = |id: &ObjectId| id.api_version == *api_version && id.kind == *kind;
+        let stale: Vec<_> = self.objects.iter().filter(|(id, seen)| of_kind(id) && seen.at < begun).map(|(id, _)| id.clone()).collect();
+        stale.iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    /// Takes an object out; returns its binding.
+    pub fn remove(&mut self, id: &ObjectId) -> Option<Uuid> {
+        let seen = self.objects.remove(id)?;
+        self.unlink(seen.binding, id);
+        Some(seen.binding)
+    }
+
+    fn unlink(&mut self, binding: Uuid, id: &ObjectId) {
+        if let Some(ids) = self.by_binding.get_mut(&binding) {
+            ids.remove(id);
+            if ids.is_empty() {
+                self.by_binding.remove(&binding);
+            }
+        }
+    }
+
+    fn pods_of(&self, binding: Uuid) -> impl Iterator<Item = &PodSeen> {
+        self.pods.values().filter(move |pod| pod.binding == binding)
+    }
+}
+
+/// Whether one resource version is older than another. Opaque ones (no server that we know of) are never older.
+fn older(version: &str, than: &str) -> bool {
+    matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
+}
+
+fn pod_key(pod: &trimmed::Pod) -> (String, String) {
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    (part(&pod.metadata.namespace), part(&pod.metadata.name))
+}
+
+#[cfg(test)]
+pub mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    pub fn id(kind: &str, name: &str) -> ObjectId {
+        ObjectId { api_version: "v1".into(), kind: kind.into(), namespace: "n".into(), name: name.into() }
+    }
+    pub fn seen(binding: Uuid, version: &str) -> Seen {
+        let readiness = Readiness::Ready;
+        let (uid, version, digest) = ("u".into(), version.into(), "d".into());
+        Seen { uid, generation: Some(1), version, digest, binding, dependent: false, deleting: false, readiness, at: Instant::now() }
+    }
+    fn kind() -> Option<Kind> {
+        Some(("v1".into(), "Secret".into()))
+    }
+
+    #[test]
+    fn a_complete_list_retires_what_it_did_not_hold() {
+        let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let mut world = World::default();
+        world.take(Event::Object(id("Secret", "a"), Box::new(seen(a, "1"))));
+        world.take(Event::Object(id("Secret", "b"), Box::new(seen(b, "2"))));
+        world.take(Event::Begin(kind(), Instant::now()));
+        world.take(Event::Object(id("Secret", "a"), Box::new(seen(a, "1"))));
+        assert!(!world.is_complete(&kind()));
+        assert_eq!(world.take(Event::Done(kind())), BTreeSet::from([b]));
+        assert!(world.is_complete(&kind()) && world.object(&id("Secret", "a")).is_some() && world.object(&id("Secret", "b")).is_none());
+        // What was applied while the list was on its way is not retired by it.
+        world.take(Event::Begin(kind(), Instant::now()));
+        world.put(id("Secret", "c"), seen(b, "9"));
+        world.take(Event::Object(id("Secret", "a"), Box::new(seen(a, "1"))));
+        assert_eq!(world.take(Event::Done(kind())), BTreeSet::new());
+        assert!(world.object(&id("Secret", "c")).is_some());
+    }
+
+    #[test]
+    fn older_pictures_do_not_replace_newer_ones() {
+        let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let mut world = World::default();
+        world.put(id("Secret", "a"), seen(a, "10"));
+        assert_eq!(world.take(Event::Object(id("Secret", "a"), Box::new(seen(a, "9")))), BTreeSet::new());
+        assert_eq!(world.object(&id("Secret", "a")).map(|seen| seen.version.as_str()), Some("10"));
+        // A later binding took the object over: both are touched.
+        assert_eq!(world.take(Event::Object(id("Secret", "a"), Box::new(seen(b, "11")))), BTreeSet::from([a, b]));
+        assert_eq!((world.of_binding(a).count(), world.of_binding(b).count()), (0, 1));
+        assert_eq!(world.take(Event::Vanished(id("Secret", "a"), "another uid".into())), BTreeSet::new());
+        assert_eq!(world.take(Event::Vanished(id("Secret", "a"), "u".into())), BTreeSet::from([b]));
+    }
+
+    #[test]
+    fn pods_are_counted_by_binding() {
+        let a = Uuid::from_u128(1);
+        let pod = |message: &str| {
+            let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+            let pod = json!({"metadata": {"name": "p", "labels": {"drover.io/binding": a}}, "spec": {}, "status": {"conditions": [condition]}});
+            Box::new(serde_json::from_value::<trimmed::Pod>(pod).unwrap())
+        };
+        let mut world = World::default();
+        assert_eq!(world.take(Event::Pod(pod("0/1 nodes"))), BTreeSet::from([a]));
+        assert_eq!((world.pods(a), world.unschedulable(a)), (1, Some("0/1 nodes")));
+        world.take(Event::Begin(None, Instant::now()));
+        assert_eq!(world.take(Event::Done(None)), BTreeSet::from([a]));
+        assert_eq!(world.pods(a), 0);
+    }
+}
