@@ -4,7 +4,6 @@
 //! in `DROVER_LOCAL_KUBE`. This module shows their progress and turns their words into tables, JSON and errors.
 //! Invariant: it keeps no state; what runs is what the scripts find in the set's directory.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
@@ -169,7 +168,7 @@ pub async fn list(set: &Set) -> Result<Vec<Cluster>> {
     parse(&kube(vec!["list".into()], set, "looking").await?)
 }
 
-/// Runs `kube.sh`: its stderr becomes progress, its stdout the result.
+/// Runs `kube.sh`: its stderr becomes progress, its stdout the result, its last words the error.
 async fn kube(mut args: Vec<OsString>, set: &Set, doing: &'static str) -> Result<String> {
     if let Some(dir) = &set.dir {
         args.extend(["--dir".into(), dir.into()]);
@@ -184,9 +183,14 @@ async fn kube(mut args: Vec<OsString>, set: &Set, doing: &'static str) -> Result
         .spawn()
         .context("cannot run bash, which local clusters need")?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let (result, last_words) = tokio::join!(read(stdout), progress(stderr, doing));
+    let mut progress = Progress::new(doing);
+    let (result, ()) = tokio::join!(read(stdout), progress.follow(stderr));
+    let last_words = progress.end();
     if !child.wait().await?.success() {
-        bail!("{}", last_words.join("\n  "));
+        bail!(last_words.unwrap_or_else(|| format!("{} failed and did not say why", script.display())));
+    }
+    if let Some(words) = last_words {
+        eprintln!("{words}");
     }
     Ok(result)
 }
@@ -200,35 +204,50 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> String {
     text
 }
 
-/// Shows each line as it comes; returns the last ones, which say why when something fails.
-async fn progress(from: Option<impl AsyncRead + Unpin>, doing: &'static str) -> Vec<String> {
-    const KEPT: usize = 20;
-    let bar = output::is_terminal().then(|| {
-        let bar = ProgressBar::new_spinner().with_message(doing);
-        bar.set_style(ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        bar.enable_steady_tick(Duration::from_millis(120));
-        bar
-    });
-    let mut last = VecDeque::new();
-    if let Some(from) = from {
+/// Shows each line when the next one comes, so that the last one is left over: as the error, or to be shown after all.
+struct Progress {
+    bar: Option<ProgressBar>,
+    last: Option<String>,
+}
+
+impl Progress {
+    fn new(doing: &'static str) -> Self {
+        let bar = output::is_terminal().then(|| {
+            let bar = ProgressBar::new_spinner().with_message(doing);
+            bar.set_style(
+                ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}").unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            );
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        Self { bar, last: None }
+    }
+
+    async fn follow(&mut self, from: Option<impl AsyncRead + Unpin>) {
+        let Some(from) = from else { return };
         let mut lines = BufReader::new(from).lines();
         while let Ok(Some(line)) = lines.next_line().await {
-            match &bar {
-                Some(bar) if line.ends_with(" packages compiled") => bar.set_message(line.clone()),
-                Some(bar) => bar.println(&line),
-                None => eprintln!("{line}"),
+            match &self.bar {
+                Some(bar) => {
+                    bar.set_message(line.clone());
+                    self.last.iter().filter(|line| !line.ends_with(COUNTING)).for_each(|line| bar.println(line));
+                }
+                None => self.last.iter().for_each(|line| eprintln!("{line}")),
             }
-            if last.len() == KEPT {
-                last.pop_front();
-            }
-            last.push_back(line);
+            self.last = Some(line);
         }
     }
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
+
+    fn end(self) -> Option<String> {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+        self.last
     }
-    last.into()
 }
+
+/// How build.sh's lines end that only count; on a terminal they are not kept.
+const COUNTING: &str = " packages compiled";
 
 fn parse(lines: &str) -> Result<Vec<Cluster>> {
     lines
