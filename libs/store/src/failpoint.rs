@@ -102,6 +102,11 @@ impl Failpoints {
         self.0.changed.notify_waiters();
     }
 
+    /// Whether it is still set: those that act once are not, after they have.
+    pub fn is_armed(&self, name: &str) -> bool {
+        self.lock().actions.contains_key(name)
+    }
+
     /// Whether somebody is pausing there.
     pub fn is_paused(&self, name: &str) -> bool {
         self.lock().paused.iter().any(|paused| paused == name)

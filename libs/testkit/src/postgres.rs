@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drover_store::private_postgres::{Durability, PrivatePostgres, PrivatePostgresError};
 use secrecy::{ExposeSecret, SecretString};
@@ -135,18 +135,21 @@ async fn start() -> Server {
 
 /// Several test processes may start at once; one of them makes the cluster, the others wait for it.
 async fn prepare(prepared: &Path) {
-    let made = crate::eventually(
-        Duration::from_secs(60),
-        async || match PrivatePostgres::prepare(prepared, Durability::ThrowAway).await {
-            Err(PrivatePostgresError::InUse(_)) => None,
+    // A plain loop: the future of `eventually` cannot be shown to be `Send`, and fixtures need this one to be.
+    let give_up = Instant::now() + Duration::from_secs(60);
+    loop {
+        match PrivatePostgres::prepare(prepared, Durability::ThrowAway).await {
+            Ok(()) => return,
+            Err(PrivatePostgresError::InUse(_)) if Instant::now() < give_up => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
             // A leftover of another Postgres version is made anew.
-            Err(PrivatePostgresError::OtherVersion { .. }) => std::fs::remove_dir_all(prepared)
-                .err()
-                .map(|error| panic!("{error}")),
-            outcome => Some(outcome),
-        },
-    );
-    made.await.expect("a private Postgres can be made");
+            Err(PrivatePostgresError::OtherVersion { .. }) => {
+                std::fs::remove_dir_all(prepared).expect("the temporary directory is ours");
+            }
+            Err(error) => panic!("no private Postgres for tests: {error}"),
+        }
+    }
 }
 
 /// `cp`, because it keeps the owner and can share blocks.

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use drover_store::{StoreResult, Timestamp};
-use futures::Stream;
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::FromRow;
@@ -155,15 +156,14 @@ impl Engine {
     }
 
     /// The workflow now, again after each change, and finally as it ended. Ends at once when there is none of that id.
-    pub fn watch(&self, id: Uuid) -> impl Stream<Item = StoreResult<WorkflowView>> + Send + use<> {
+    pub fn watch(&self, id: Uuid) -> BoxStream<'static, StoreResult<WorkflowView>> {
         let seen = Watch { events: self.events(), engine: self.clone(), id, revision: None, ended: false };
-        futures::stream::unfold(seen, |mut watch| async move { watch.next().await.map(|view| (view, watch)) })
+        futures::stream::unfold(seen, |mut watch| async move { watch.next().await.map(|view| (view, watch)) }).boxed()
     }
 
     /// The workflow when it has ended, or as it is when the patience ends.
     pub async fn wait(&self, id: Uuid, patience: Duration) -> StoreResult<Option<WorkflowView>> {
-        use futures::StreamExt;
-        let mut changes = Box::pin(self.watch(id));
+        let mut changes = self.watch(id);
         let ended = tokio::time::timeout(patience, async {
             while let Some(view) = changes.next().await {
                 if view.as_ref().map_or(true, WorkflowView::ended) {

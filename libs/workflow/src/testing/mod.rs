@@ -1,1 +1,305 @@
-//! placeholder
+//! Tests that every workflow gets for nothing: give a [`Fixture`], get the five properties.
+//!
+//! ```ignore
+//! struct Small { … }
+//! #[async_trait] impl Fixture for Small { type Workflow = Relocate; … }
+//! drover_workflow::generic_tests!(Small);
+//! ```
+//!
+//! The failpoints that a plain run passes are recorded first; each property then visits all of them, a fresh world for each.
+//! A property that does not hold panics and names the failpoint.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use drover_store::Store;
+use drover_store::failpoint::{Action, Failpoints};
+use futures::StreamExt;
+use uuid::Uuid;
+
+use crate::{Engine, Registry, Settings, Workflow, WorkflowView};
+
+/// How long one world may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How many worlds are visited at once.
+const AT_ONCE: usize = 4;
+
+/// A world in which a workflow can be run, and that can tell what it should look like.
+#[async_trait]
+pub trait Fixture: Send + Sync + Sized + 'static {
+    /// What is tested.
+    type Workflow: Workflow;
+
+    /// A world of its own: a database, fake peers.
+    async fn fresh() -> Self;
+    /// A store whose schema has the engine's tables.
+    fn store(&self) -> Store;
+    /// The workflow, its children's kinds, and the world they work in.
+    fn registry(&self) -> Registry;
+    /// What to start it with.
+    fn input(&self) -> <Self::Workflow as Workflow>::Input;
+    /// An error unless all is as it must be after success.
+    async fn check_done(&self, view: &WorkflowView) -> Result<(), String>;
+    /// An error unless all is as it was before the start.
+    async fn check_undone(&self, view: &WorkflowView) -> Result<(), String>;
+    /// What the outside does by itself, such as getting ready; called again and again while the workflow runs.
+    async fn outside(&self, _engine: &Engine) {}
+}
+
+/// One `#[tokio::test]` per property.
+#[macro_export]
+macro_rules! generic_tests {
+    ($fixture:ty) => {
+        #[tokio::test(flavor = "multi_thread")]
+        async fn steps_succeed_when_repeated() {
+            $crate::testing::steps_succeed_when_repeated::<$fixture>().await;
+        }
+        #[tokio::test(flavor = "multi_thread")]
+        async fn crash_between_any_two_effects() {
+            $crate::testing::crash_between_any_two_effects::<$fixture>().await;
+        }
+        #[tokio::test(flavor = "multi_thread")]
+        async fn failure_at_any_step_unwinds() {
+            $crate::testing::failure_at_any_step_unwinds::<$fixture>().await;
+        }
+        #[tokio::test(flavor = "multi_thread")]
+        async fn undo_succeeds_when_repeated() {
+            $crate::testing::undo_succeeds_when_repeated::<$fixture>().await;
+        }
+        #[tokio::test(flavor = "multi_thread")]
+        async fn nothing_leaks() {
+            $crate::testing::nothing_leaks::<$fixture>().await;
+        }
+    };
+}
+
+/// Settings under which nothing takes long.
+pub fn quick(name: &str, failpoints: &Failpoints) -> Settings {
+    Settings {
+        lease: Duration::from_secs(5),
+        poll: Duration::from_millis(25),
+        slow_poll: Duration::from_millis(100),
+        backoff: Duration::from_millis(5),
+        longest_backoff: Duration::from_millis(50),
+        grace: Duration::from_secs(5),
+        failpoints: failpoints.clone(),
+        ..Settings::new(name)
+    }
+}
+
+/// Every step's effect is made twice (the first answer is lost), and the end is the same.
+pub async fn steps_succeed_when_repeated<F: Fixture>() {
+    let points = record::<F>().await;
+    let world = World::<F>::fresh().await;
+    for point in points.iter().filter(|point| point.ends_with("/do/after_effect")) {
+        world.failpoints.set(point, Action::ErrorOnce);
+    }
+    let view = world.run().await;
+    world.expect_done(&view, "every effect repeated").await;
+}
+
+/// The process dies at every point, before and after each effect and each journal write; its successor finishes.
+pub async fn crash_between_any_two_effects<F: Fixture>() {
+    let points = record::<F>().await;
+    each(points, |point| async move {
+        let world = World::<F>::fresh().await;
+        world.failpoints.set(&point, Action::Halt);
+        let view = world.run_over_crash(&point).await;
+        world.expect_done(&view, &point).await;
+    })
+    .await;
+}
+
+/// Every step up to the pivot fails, before its effect and after it: all is as before.
+pub async fn failure_at_any_step_unwinds<F: Fixture>() {
+    let points = before_pivot::<F>().into_iter().flat_map(|step| ["before", "after_effect"].map(|point| point_of::<F>(step, "do", point)));
+    each(points, |point| async move {
+        let world = World::<F>::fresh().await;
+        world.failpoints.set(&point, Action::Fatal);
+        let view = world.run().await;
+        assert!(!world.failpoints.is_armed(&point), "{point} was never passed");
+        world.expect_undone(&view, &point).await;
+    })
+    .await;
+}
+
+/// Every undo is made twice; and the process dies at every point of the way back.
+pub async fn undo_succeeds_when_repeated<F: Fixture>() {
+    let Some(last) = before_pivot::<F>().last().copied() else { return };
+    let turn = point_of::<F>(last, "do", "before");
+
+    let world = World::<F>::fresh().await;
+    world.failpoints.record();
+    world.failpoints.set(&turn, Action::Fatal);
+    let view = world.run().await;
+    world.expect_undone(&view, "a plain way back").await;
+    let undo_points: BTreeSet<String> = world.failpoints.recorded().into_iter().filter(|point| point.contains("/undo/")).collect();
+
+    let world = World::<F>::fresh().await;
+    world.failpoints.set(&turn, Action::Fatal);
+    for point in undo_points.iter().filter(|point| point.ends_with("/after_effect")) {
+        world.failpoints.set(point, Action::ErrorOnce);
+    }
+    let view = world.run().await;
+    world.expect_undone(&view, "every undo repeated").await;
+
+    each(undo_points, |point| {
+        let turn = turn.clone();
+        async move {
+            let world = World::<F>::fresh().await;
+            world.failpoints.set(&turn, Action::Fatal);
+            world.failpoints.set(&point, Action::Halt);
+            let view = world.run_over_crash(&point).await;
+            world.expect_undone(&view, &point).await;
+        }
+    })
+    .await;
+}
+
+/// Cancelled in front of every step up to the pivot: all is as before, and every workflow below it has ended.
+pub async fn nothing_leaks<F: Fixture>() {
+    let points = before_pivot::<F>().into_iter().map(|step| point_of::<F>(step, "do", "before"));
+    each(points, |point| async move {
+        let world = World::<F>::fresh().await;
+        world.failpoints.set(&point, Action::Pause);
+        let engine = world.engine().await;
+        world.start(&engine).await;
+        world.during(&engine, until(|| world.failpoints.is_paused(&point)), &point).await;
+        engine.cancel(world.id).await.unwrap_or_else(|error| panic!("{point}: cancel is refused: {error}"));
+        world.failpoints.clear(&point);
+        let view = world.end(&engine, &point).await;
+        assert_eq!(view.status, "cancelled", "{point}: {view:#?}");
+        world.expect_undone(&view, &point).await;
+        engine.stop().await;
+    })
+    .await;
+}
+
+fn point_of<F: Fixture>(step: &str, direction: &str, point: &str) -> String {
+    format!("{}/{step}/{direction}/{point}", F::Workflow::KIND)
+}
+
+/// The steps at which turning back is possible: up to and including the pivot, or all.
+fn before_pivot<F: Fixture>() -> Vec<&'static str> {
+    let steps = F::Workflow::steps();
+    let count = steps.pivot.map_or(steps.steps.len(), |pivot| pivot + 1);
+    steps.steps.iter().take(count).map(|step| step.name).collect()
+}
+
+/// The failpoints of a plain run, which must end well.
+async fn record<F: Fixture>() -> BTreeSet<String> {
+    let world = World::<F>::fresh().await;
+    world.failpoints.record();
+    let view = world.run().await;
+    world.expect_done(&view, "a plain run").await;
+    world.failpoints.recorded().into_iter().filter(|point| point != "engine/heartbeat").collect()
+}
+
+async fn each<Fut: Future<Output = ()>>(points: impl IntoIterator<Item = String>, visit: impl Fn(String) -> Fut) {
+    let points: Vec<String> = points.into_iter().collect();
+    assert!(!points.is_empty(), "there is nothing to visit");
+    futures::stream::iter(points).map(visit).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+}
+
+async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// One fixture, its failpoints and its workflow.
+struct World<F> {
+    fixture: F,
+    failpoints: Failpoints,
+    id: Uuid,
+}
+
+impl<F: Fixture> World<F> {
+    async fn fresh() -> Self {
+        Self { fixture: F::fresh().await, failpoints: Failpoints::default(), id: Uuid::now_v7() }
+    }
+
+    async fn engine(&self) -> Engine {
+        let settings = quick("engine-under-test", &self.failpoints);
+        Engine::start(self.fixture.store(), self.fixture.registry(), settings).await.unwrap_or_else(|error| panic!("the engine does not start: {error}"))
+    }
+
+    async fn start(&self, engine: &Engine) {
+        let store = self.fixture.store();
+        let mut tx = store.begin().await.expect("the test database answers");
+        engine.start_in_tx::<F::Workflow>(&mut tx, self.id, &self.fixture.input()).await.expect("the workflow can be started");
+        tx.commit().await.expect("the test database answers");
+        engine.nudge();
+    }
+
+    async fn run(&self) -> WorkflowView {
+        let engine = self.engine().await;
+        self.start(&engine).await;
+        let view = self.end(&engine, "").await;
+        engine.stop().await;
+        view
+    }
+
+    async fn run_over_crash(&self, point: &str) -> WorkflowView {
+        let engine = self.engine().await;
+        self.start(&engine).await;
+        self.during(&engine, until(|| !self.failpoints.is_armed(point)), point).await;
+        engine.kill().await;
+        let successor = self.engine().await;
+        let view = self.end(&successor, point).await;
+        successor.stop().await;
+        view
+    }
+
+    async fn end(&self, engine: &Engine, point: &str) -> WorkflowView {
+        let ended = async {
+            loop {
+                match engine.wait(self.id, PATIENCE).await {
+                    Ok(Some(view)) => return view,
+                    Ok(None) => panic!("{point}: the workflow is gone"),
+                    Err(error) => panic!("{point}: {error}"),
+                }
+            }
+        };
+        let view = self.during(engine, ended, point).await;
+        assert!(view.ended(), "{point}: it does not end: {view:#?}");
+        view
+    }
+
+    /// Lets the outside do its part until `condition` is met.
+    async fn during<T>(&self, engine: &Engine, condition: impl Future<Output = T>, point: &str) -> T {
+        let outside = async {
+            loop {
+                self.fixture.outside(engine).await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            met = condition => met,
+            () = outside => unreachable!("the outside never ends"),
+            () = tokio::time::sleep(PATIENCE) => {
+                let view = engine.get(self.id).await;
+                panic!("{point}: not reached: {view:#?}");
+            }
+        }
+    }
+
+    async fn expect_done(&self, view: &WorkflowView, point: &str) {
+        assert_eq!(view.status, "done", "{point}: {view:#?}");
+        self.fixture.check_done(view).await.unwrap_or_else(|error| panic!("{point}: {error}\n{view:#?}"));
+        self.expect_all_ended(point).await;
+    }
+
+    async fn expect_undone(&self, view: &WorkflowView, point: &str) {
+        assert!(matches!(view.status.as_str(), "failed" | "cancelled"), "{point}: {view:#?}");
+        self.fixture.check_undone(view).await.unwrap_or_else(|error| panic!("{point}: {error}\n{view:#?}"));
+        self.expect_all_ended(point).await;
+    }
+
+    async fn expect_all_ended(&self, point: &str) {
+        let left: i64 = sqlx::query_scalar("select count(*) from workflow where ended_at is null").fetch_one(self.fixture.store().pool()).await.expect("the test database answers");
+        assert_eq!(left, 0, "{point}: workflows are left");
+    }
+}

@@ -1,0 +1,175 @@
+//! Several engines: a workflow has one hand at a time, whatever happens to the engines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_store::Store;
+use drover_store::failpoint::{Action, Failpoints};
+use drover_testkit::{eventually, test_db};
+use drover_workflow::testing::{Fixture, quick};
+use drover_workflow::{Ctx, Engine, Outcome, Registry, Settings, Step, StepResult, Steps, Workflow};
+use sqlx::PgConnection;
+
+use crate::fixture::{Move, Moving, begin, ended, store};
+
+const SECONDS: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_wakes_past_its_lease_is_fenced_off() {
+    let world = Moving::fresh().await;
+    // Stopped in its tracks, as by SIGSTOP: neither its step nor its heartbeat goes on.
+    let stopped = Failpoints::default();
+    stopped.set("move/copy/do/after_effect", Action::Pause);
+    stopped.set("engine/heartbeat", Action::Pause);
+    let settings = Settings { lease: Duration::from_millis(300), ..quick("a", &stopped) };
+    let a = Engine::start(world.store(), world.registry(), settings).await.unwrap();
+    let id = begin::<Move>(&a, &world.store, &world.input()).await;
+    eventually(SECONDS, async || stopped.is_paused("move/copy/do/after_effect").then_some(())).await;
+    let first = a.get(id).await.unwrap().unwrap().fence;
+
+    let b = world.engine("b", &Failpoints::default()).await;
+    world.outside(&b).await;
+    let done = ended(&b, id).await;
+    assert!(done.fence > first, "a new hand has a new fence");
+    world.check_done(&done).await.unwrap();
+
+    // It wakes up and wants to journal its copy: nothing changes.
+    stopped.clear("move/copy/do/after_effect");
+    stopped.clear("engine/heartbeat");
+    a.stop().await;
+    let after = b.get(id).await.unwrap().unwrap();
+    assert_eq!((after.revision, after.fence), (done.revision, done.fence));
+    world.check_done(&after).await.unwrap();
+    // And a remote write of the old hand would be refused where the fence is looked at.
+    let copy = world.member.names().into_iter().find(|name| name.starts_with("copy-")).unwrap();
+    assert!(world.member.put(&copy, first).is_err());
+    b.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_takes_its_own_work_back_at_once() {
+    let world = Moving::fresh().await;
+    let failpoints = Failpoints::default();
+    failpoints.set("move/copy/do/before", Action::Pause);
+    // A lease far longer than the test: only the name can be why it goes on.
+    let settings = || Settings { lease: Duration::from_secs(3600), ..quick("orchestrator-0", &failpoints) };
+    let engine = Engine::start(world.store(), world.registry(), settings()).await.unwrap();
+    let id = begin::<Move>(&engine, &world.store, &world.input()).await;
+    eventually(SECONDS, async || failpoints.is_paused("move/copy/do/before").then_some(())).await;
+    let first = engine.get(id).await.unwrap().unwrap().fence;
+    engine.kill().await;
+    failpoints.clear("move/copy/do/before");
+
+    let again = Engine::start(world.store(), world.registry(), settings()).await.unwrap();
+    world.outside(&again).await;
+    let view = ended(&again, id).await;
+    assert!(view.fence > first);
+    world.check_done(&view).await.unwrap();
+    again.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clean_stop_hands_over_without_waiting_for_a_lease() {
+    let world = Moving::fresh().await;
+    let failpoints = Failpoints::default();
+    let settings = Settings { lease: Duration::from_secs(3600), ..quick("a", &failpoints) };
+    let a = Engine::start(world.store(), world.registry(), settings).await.unwrap();
+    failpoints.set("move/hold/do/before", Action::Pause);
+    let id = begin::<Move>(&a, &world.store, &world.input()).await;
+    eventually(SECONDS, async || failpoints.is_paused("move/hold/do/before").then_some(())).await;
+    let stopping = tokio::spawn({
+        let a = a.clone();
+        async move { a.stop().await }
+    });
+    failpoints.clear("move/hold/do/before");
+    stopping.await.unwrap();
+    let b = world.engine("b", &Failpoints::default()).await;
+    world.outside(&b).await;
+    world.check_done(&ended(&b, id).await).await.unwrap();
+    b.stop().await;
+}
+
+struct Five;
+impl Workflow for Five {
+    const KIND: &'static str = "five";
+    const VERSION: i32 = 1;
+    type World = ();
+    type Input = ();
+    type State = i32;
+    fn steps() -> Steps<Self> {
+        Steps::new()
+            .step(Step::local("one", write))
+            .step(Step::local("two", write))
+            .step(Step::remote("three", nothing))
+            .step(Step::local("four", write))
+            .step(Step::local("five", write))
+    }
+}
+
+async fn write(ctx: &mut Ctx<Five>, tx: &mut PgConnection) -> StepResult {
+    ctx.state += 1;
+    sqlx::query("insert into effect (workflow, step) values ($1, $2)").bind(ctx.id).bind(ctx.state.to_string()).execute(&mut *tx).await?;
+    Ok(Outcome::next())
+}
+
+async fn nothing(ctx: &mut Ctx<Five>) -> StepResult {
+    tokio::task::yield_now().await;
+    ctx.progress("three");
+    Ok(Outcome::next())
+}
+
+async fn five(store: &Store, name: &str) -> Engine {
+    let settings = Settings { lease: Duration::from_millis(400), concurrency: 8, ..quick(name, &Failpoints::default()) };
+    Engine::start(store.clone(), Registry::new().with::<Five>(Arc::new(())), settings).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn local_effects_happen_exactly_once_though_engines_die_at_random() {
+    const WORKFLOWS: i64 = 150;
+    let db = test_db().await;
+    let store = store(&db).await;
+    let starter = five(&store, "starter").await;
+    for _ in 0..WORKFLOWS {
+        begin::<Five>(&starter, &store, &()).await;
+    }
+    let all_ended = async || {
+        let left: i64 = sqlx::query_scalar("select count(*) from workflow where ended_at is null").fetch_one(store.pool()).await.unwrap();
+        left == 0
+    };
+    // Three engines that are killed again and again, whatever they are doing; one of them comes back under another name.
+    let mut kills = 0;
+    let mut engines = vec![starter, five(&store, "one").await, five(&store, "two").await];
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while !all_ended().await {
+        assert!(std::time::Instant::now() < deadline, "the workflows do not end");
+        let pause = Duration::from_micros(uuid::Uuid::new_v4().as_u128() as u64 % 30_000);
+        tokio::time::sleep(pause).await;
+        let name = ["starter", "one", "two", "other"][kills % 4];
+        engines.remove(0).kill().await;
+        engines.push(five(&store, name).await);
+        kills += 1;
+    }
+    for engine in engines {
+        engine.stop().await;
+    }
+    assert!(kills > 3, "too few engines died to show anything: {kills}");
+    let (effects, distinct): (i64, i64) = sqlx::query_as("select count(*), count(distinct (workflow, step)) from effect").fetch_one(store.pool()).await.unwrap();
+    assert_eq!((effects, distinct), (WORKFLOWS * 4, WORKFLOWS * 4));
+    let done: i64 = sqlx::query_scalar("select count(*) from workflow where status = 'done'").fetch_one(store.pool()).await.unwrap();
+    assert_eq!(done, WORKFLOWS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_engines_with_one_name_the_later_stays() {
+    let db = test_db().await;
+    let store = store(&db).await;
+    let earlier = five(&store, "same").await;
+    let later = five(&store, "same").await;
+    let id = begin::<Five>(&earlier, &store, &()).await;
+    ended(&later, id).await;
+    let incarnation: uuid::Uuid = sqlx::query_scalar("select incarnation from workflow where id = $1").bind(id).fetch_one(store.pool()).await.unwrap();
+    let named: uuid::Uuid = sqlx::query_scalar("select incarnation from worker where name = 'same'").fetch_one(store.pool()).await.unwrap();
+    assert_eq!(incarnation, named);
+    later.stop().await;
+    earlier.stop().await;
+}

@@ -1,0 +1,113 @@
+//! Parked workflows: cheap, woken by their keys and nobody else's, never forgotten.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use drover_store::failpoint::{Action, Failpoints};
+use drover_testkit::{eventually, test_db};
+use drover_workflow::testing::quick;
+use drover_workflow::{Ctx, Engine, Outcome, Registry, Settings, Step, StepError, StepResult, Steps, Workflow};
+
+use crate::fixture::{begin, ended, store};
+
+const SECONDS: Duration = Duration::from_secs(20);
+
+#[derive(Default)]
+struct Doors {
+    open: Mutex<HashSet<String>>,
+    asked: Mutex<Vec<String>>,
+}
+
+struct Wait;
+impl Workflow for Wait {
+    const KIND: &'static str = "wait";
+    const VERSION: i32 = 1;
+    type World = Doors;
+    /// Which door, and for how many milliseconds.
+    type Input = (String, u64);
+    type State = ();
+    fn steps() -> Steps<Self> {
+        Steps::new().step(Step::wait("door", door))
+    }
+}
+
+async fn door(ctx: &mut Ctx<Wait>) -> StepResult {
+    let (name, patience) = ctx.input.clone();
+    let patience = Duration::from_millis(patience);
+    ctx.world.asked.lock().unwrap().push(name.clone());
+    if ctx.world.open.lock().unwrap().contains(&name) {
+        return Ok(Outcome::next());
+    }
+    if ctx.waited() >= patience {
+        return Err(StepError::fail("deadline", format!("{name} stayed shut")));
+    }
+    Ok(Outcome::park([format!("door:{name}")]).until(ctx.deadline(patience)))
+}
+
+/// Nothing but a wake-up or a deadline brings a workflow back within a test.
+async fn sleepy(db: &drover_testkit::TestDb, doors: &Arc<Doors>, failpoints: &Failpoints) -> (Engine, drover_store::Store) {
+    let store = store(db).await;
+    let settings = Settings { slow_poll: Duration::from_secs(3600), ..quick("a", failpoints) };
+    (Engine::start(store.clone(), Registry::new().with::<Wait>(doors.clone()), settings).await.unwrap(), store)
+}
+
+fn long(door: &str) -> (String, u64) {
+    (door.to_owned(), 3_600_000)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_park_and_only_the_one_that_is_called_looks_again() {
+    let db = test_db().await;
+    let doors = Arc::new(Doors::default());
+    let (engine, store) = sleepy(&db, &doors, &Failpoints::default()).await;
+    let last = begin::<Wait>(&engine, &store, &long("last")).await;
+    sqlx::query("insert into workflow (id, kind, version, subject, input, state, step) select gen_random_uuid(), 'wait', 1, '', jsonb_build_array('d' || n, 3600000), 'null', 'door' from generate_series(1, 2000) n")
+        .execute(store.pool())
+        .await
+        .unwrap();
+    engine.nudge();
+    eventually(Duration::from_secs(60), async || {
+        let parked: i64 = sqlx::query_scalar("select count(*) from workflow where worker is null and wake_keys <> '{}' and run_at > now()").fetch_one(store.pool()).await.unwrap();
+        (parked == 2001).then_some(())
+    })
+    .await;
+    doors.asked.lock().unwrap().clear();
+    doors.open.lock().unwrap().insert("last".into());
+    engine.wake("door:nobody");
+    engine.wake("door:last");
+    assert_eq!(ended(&engine, last).await.status, "done");
+    assert_eq!(*doors.asked.lock().unwrap(), ["last"]);
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_between_the_look_and_the_parking_is_not_lost() {
+    let db = test_db().await;
+    let doors = Arc::new(Doors::default());
+    let failpoints = Failpoints::default();
+    let (engine, store) = sleepy(&db, &doors, &failpoints).await;
+    // It has looked (shut), and is stopped just before it parks.
+    failpoints.set("wait/door/do/after_effect", Action::Pause);
+    let id = begin::<Wait>(&engine, &store, &long("d")).await;
+    eventually(SECONDS, async || failpoints.is_paused("wait/door/do/after_effect").then_some(())).await;
+    doors.open.lock().unwrap().insert("d".into());
+    engine.wake("door:d");
+    failpoints.clear("wait/door/do/after_effect");
+    assert_eq!(ended(&engine, id).await.status, "done");
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_wakes_too_and_counts_from_the_first_look() {
+    let db = test_db().await;
+    let doors = Arc::new(Doors::default());
+    let (engine, store) = sleepy(&db, &doors, &Failpoints::default()).await;
+    let id = begin::<Wait>(&engine, &store, &("shut".to_owned(), 300)).await;
+    let view = ended(&engine, id).await;
+    assert_eq!(view.failure.unwrap().code, "deadline");
+    let step = &view.steps[0];
+    let took = step.finished_at.unwrap().duration_since(*step.started_at.unwrap());
+    assert!(took >= Duration::from_millis(300).try_into().unwrap(), "{took}");
+    engine.stop().await;
+}
