@@ -12,12 +12,36 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
+use axum::response::IntoResponse;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
 /// The router, each of its exchanges checked against `document`.
 pub fn validated(router: Router, document: Value) -> Router {
     router.layer(from_fn_with_state(Arc::new(Documented { document, compiled: Mutex::default() }), check))
+}
+
+/// A running service seen through [`validated`]: tests talk to this address instead of the service's.
+pub async fn proxy(target: std::net::SocketAddr, document: Value) -> crate::HttpServer {
+    let forward = move |request: Request| async move {
+        let (parts, body) = request.into_parts();
+        let body = to_bytes(body, 1 << 27).await.unwrap_or_default();
+        let url = format!("http://{target}{}", parts.uri);
+        let mut headers = parts.headers;
+        headers.remove(header::HOST);
+        headers.remove(header::TRANSFER_ENCODING);
+        match reqwest::Client::new().request(parts.method, url).headers(headers).body(body).send().await {
+            Ok(answer) => {
+                let mut response = Response::builder().status(answer.status());
+                for (name, value) in answer.headers().iter().filter(|(name, _)| *name != header::TRANSFER_ENCODING) {
+                    response = response.header(name, value);
+                }
+                response.body(Body::from_stream(answer.bytes_stream())).expect("the parts come from a response")
+            }
+            Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
+        }
+    };
+    crate::HttpServer::start(validated(Router::new().fallback(forward), document)).await
 }
 
 struct Documented {
