@@ -23,7 +23,7 @@ fn golden() {
     openapi::assert_golden("placement", &serde_json::to_value(drover_placement::openapi()).unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_preferred_member_first_and_the_same_answer_again() {
     let (db, manager) = (test_db().await, two_members().await);
     let placement = Placement::start(&db, &manager).await;
@@ -61,7 +61,7 @@ async fn the_preferred_member_first_and_the_same_answer_again() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_writes_nothing_and_says_what_is_then_done() {
     let (db, manager) = (test_db().await, two_members().await);
     let placement = Placement::start(&db, &manager).await;
@@ -74,7 +74,7 @@ async fn a_dry_run_writes_nothing_and_says_what_is_then_done() {
     assert_eq!((&tried["outcome"], chosen(&tried)), (&done["outcome"], chosen(&done)));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn no_room_is_not_unknown_and_nowhere_is_neither() {
     let (db, manager) = (test_db().await, two_members().await);
     let placement = Placement::start(&db, &manager).await;
@@ -100,7 +100,7 @@ async fn no_room_is_not_unknown_and_nowhere_is_neither() {
     assert_eq!(placement.claims("").await.items.len(), 1, "only what was placed is claimed");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_decided_before_the_members_are_known() {
     let db = test_db().await;
     let placement = Placement::assemble(&db, "http://127.0.0.1:1/".parse().unwrap(), true).await;
@@ -111,7 +111,7 @@ async fn nothing_is_decided_before_the_members_are_known() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn why_here_and_what_would_be_now() {
     let (db, manager) = (test_db().await, two_members().await);
     let placement = Placement::start(&db, &manager).await;
@@ -142,7 +142,7 @@ async fn why_here_and_what_would_be_now() {
     assert_eq!(placement.send(Method::GET, "/v2/explain?app=shop/nobody", None::<&()>).await.0, StatusCode::NOT_FOUND);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_left_keeps_its_claims_and_gets_no_more() {
     let (db, manager) = (test_db().await, two_members().await);
     let placement = Placement::start(&db, &manager).await;
@@ -161,7 +161,7 @@ async fn a_member_that_left_keeps_its_claims_and_gets_no_more() {
     eventually(PATIENCE, async || placement.clusters().await.iter().all(|c| c.member.0 != "onprem+a").then_some(())).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_observed_counts() {
     let (db, manager) = (test_db().await, ClusterManager::start().await);
     let foreign = Amounts { cpu: 800, memory: 100 << 20, pods: 3, ..Amounts::default() };

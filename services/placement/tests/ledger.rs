@@ -31,7 +31,7 @@ async fn place(placement: &Placement, name: &str, cpu: i64) -> (Uuid, Decision) 
     (bindings(&decision)["web"].0, decision)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_is_all_or_none_and_names_every_difference() {
     let (db, manager) = (test_db().await, one_member(1, 1000).await);
     manager.member("aws+c", 5, nodes(1, 1000));
@@ -77,7 +77,7 @@ async fn a_transaction_is_all_or_none_and_names_every_difference() {
     assert_eq!(placement.transact(&admit).await.claims[0].state, ClaimState::Held);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_was_replaced_is_refused() {
     let (db, manager) = (test_db().await, one_member(1, 1000).await);
     let placement = Placement::start(&db, &manager).await;
@@ -107,7 +107,7 @@ async fn a_writer_that_was_replaced_is_refused() {
     assert_eq!(placement.claims("").await.items.len(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_same_after_a_kill_at_the_worst_moments() {
     let (db, manager) = (test_db().await, one_member(2, 1000).await);
     let placement = Placement::start(&db, &manager).await;
