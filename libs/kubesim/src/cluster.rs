@@ -42,6 +42,7 @@ pub struct State {
     pub recorders: Vec<ReadyRecorder>,
     /// Nodes that were lost: their kubelet does nothing.
     pub lost: BTreeSet<String>,
+    /// Taken from the end: replica sets before the deployments that count them.
     queue: BTreeSet<Key>,
     orphans: Vec<String>,
     schedule: bool,
@@ -234,7 +235,7 @@ impl State {
         for _ in 0..5_000 {
             if let Some(uid) = self.orphans.pop() {
                 controllers::gc::collect(self, &uid);
-            } else if let Some(key) = self.queue.pop_first() {
+            } else if let Some(key) = self.queue.pop_last() {
                 controllers::reconcile(self, &key);
             } else if std::mem::take(&mut self.schedule) {
                 scheduler::run(self);

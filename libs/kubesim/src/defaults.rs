@@ -23,8 +23,15 @@ pub fn apply(kind: &Kind, object: &mut Value) {
         "secrets" => set(object, &[("type", json!("Opaque"))]),
         "deployments.apps" => {
             let spec = &mut object["spec"];
-            set(spec, &[("replicas", json!(1)), ("revisionHistoryLimit", json!(10)), ("progressDeadlineSeconds", json!(600)),
-                ("strategy", json!({"type": "RollingUpdate"}))]);
+            set(
+                spec,
+                &[
+                    ("replicas", json!(1)),
+                    ("revisionHistoryLimit", json!(10)),
+                    ("progressDeadlineSeconds", json!(600)),
+                    ("strategy", json!({"type": "RollingUpdate"})),
+                ],
+            );
             if spec["strategy"]["type"] == "RollingUpdate" {
                 set(&mut spec["strategy"]["rollingUpdate"], &[("maxSurge", json!("25%")), ("maxUnavailable", json!("25%"))]);
             }
@@ -36,20 +43,40 @@ pub fn apply(kind: &Kind, object: &mut Value) {
         }
         "statefulsets.apps" => {
             let spec = &mut object["spec"];
-            set(spec, &[("replicas", json!(1)), ("podManagementPolicy", json!("OrderedReady")), ("revisionHistoryLimit", json!(10)),
-                ("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}))]);
+            set(
+                spec,
+                &[
+                    ("replicas", json!(1)),
+                    ("podManagementPolicy", json!("OrderedReady")),
+                    ("revisionHistoryLimit", json!(10)),
+                    ("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})),
+                ],
+            );
             template(spec);
         }
         "daemonsets.apps" => {
             let spec = &mut object["spec"];
-            set(spec, &[("revisionHistoryLimit", json!(10)),
-                ("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}))]);
+            set(
+                spec,
+                &[
+                    ("revisionHistoryLimit", json!(10)),
+                    ("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}})),
+                ],
+            );
             template(spec);
         }
         "jobs.batch" => {
             let spec = &mut object["spec"];
             let completions = if spec.get("parallelism").is_none() && spec.get("completions").is_none() { Some(json!(1)) } else { None };
-            set(spec, &[("parallelism", json!(1)), ("backoffLimit", json!(6)), ("completionMode", json!("NonIndexed")), ("suspend", json!(false))]);
+            set(
+                spec,
+                &[
+                    ("parallelism", json!(1)),
+                    ("backoffLimit", json!(6)),
+                    ("completionMode", json!("NonIndexed")),
+                    ("suspend", json!(false)),
+                ],
+            );
             if let Some(one) = completions {
                 set(spec, &[("completions", one)]);
             }
@@ -107,14 +134,28 @@ fn pod(spec: &mut Value) {
     if !spec.is_object() {
         return;
     }
-    set(spec, &[("restartPolicy", json!("Always")), ("terminationGracePeriodSeconds", json!(30)),
-        ("dnsPolicy", json!("ClusterFirst")), ("schedulerName", json!("default-scheduler")), ("securityContext", json!({}))]);
+    set(
+        spec,
+        &[
+            ("restartPolicy", json!("Always")),
+            ("terminationGracePeriodSeconds", json!(30)),
+            ("dnsPolicy", json!("ClusterFirst")),
+            ("schedulerName", json!("default-scheduler")),
+            ("securityContext", json!({})),
+        ],
+    );
     for list in ["initContainers", "containers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             let latest = !text(container, "/image").contains(':') || text(container, "/image").ends_with(":latest");
-            set(container, &[("resources", json!({})), ("terminationMessagePath", json!("/dev/termination-log")),
-                ("terminationMessagePolicy", json!("File")),
-                ("imagePullPolicy", json!(if latest { "Always" } else { "IfNotPresent" }))]);
+            set(
+                container,
+                &[
+                    ("resources", json!({})),
+                    ("terminationMessagePath", json!("/dev/termination-log")),
+                    ("terminationMessagePolicy", json!("File")),
+                    ("imagePullPolicy", json!(if latest { "Always" } else { "IfNotPresent" })),
+                ],
+            );
             ports(container);
             if let Some(limits) = map(container, "/resources/limits").cloned() {
                 let limits: Vec<(&str, Value)> = limits.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();

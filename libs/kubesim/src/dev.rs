@@ -13,7 +13,11 @@ use crate::{ClusterSpec, Sim};
 /// # Errors
 /// When the port or the folder cannot be had.
 pub async fn run(
-    clusters: usize, nodes: usize, out: &Path, ready: impl FnOnce(&str, &[PathBuf]), shutdown: impl Future<Output = ()>,
+    clusters: usize,
+    nodes: usize,
+    out: &Path,
+    ready: impl FnOnce(&str, &[PathBuf]),
+    shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let url = format!("http://{}", listener.local_addr()?);

@@ -85,7 +85,8 @@ pub fn resources(state: &State, group: &str, version: &str) -> Result<Value, Api
                 resources.push(json!({"name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": ["get", "list"]}));
             }
         }
-        ("authorization.k8s.io", "v1") => resources.push(json!({"name": "selfsubjectaccessreviews", "singularName": "selfsubjectaccessreview",
+        ("authorization.k8s.io", "v1") => resources
+            .push(json!({"name": "selfsubjectaccessreviews", "singularName": "selfsubjectaccessreview",
             "namespaced": false, "kind": "SelfSubjectAccessReview", "verbs": ["create"]})),
         ("authentication.k8s.io", "v1") => resources.push(json!({"name": "selfsubjectreviews", "singularName": "selfsubjectreview",
             "namespaced": false, "kind": "SelfSubjectReview", "verbs": ["create"]})),

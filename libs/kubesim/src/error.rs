@@ -82,8 +82,7 @@ impl ApiError {
             .collect();
         let s = if causes.len() == 1 { "" } else { "s" };
         let list: Vec<String> = conflicts.iter().map(|(m, f)| format!("conflict with \"{m}\": {f}")).collect();
-        let mut e =
-            Self::new(409, "Conflict", format!("Apply failed with {} conflict{s}: {}", causes.len(), list.join(", ")));
+        let mut e = Self::new(409, "Conflict", format!("Apply failed with {} conflict{s}: {}", causes.len(), list.join(", ")));
         e.details = json!({"causes": causes});
         e
     }

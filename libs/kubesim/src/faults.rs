@@ -73,12 +73,17 @@ impl Faults {
         active.retain(|f| std::mem::discriminant(f) != std::mem::discriminant(&fault));
         active.push(fault);
         drop(active);
-        self.epoch.send_replace(*self.epoch.borrow());
+        self.wake();
     }
 
     pub fn clear(&self) {
         self.active().clear();
-        self.epoch.send_replace(*self.epoch.borrow());
+        self.wake();
+    }
+
+    /// Whoever waits looks again.
+    fn wake(&self) {
+        self.epoch.send_modify(|_| {});
     }
 
     /// Ends all watches that are open.

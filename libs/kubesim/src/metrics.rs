@@ -72,17 +72,17 @@ fn of_pod(state: &State, pod: &Value) -> Option<Value> {
     let (cpu, memory) = usage(state, pod);
     let mut metrics = sample(state, pod, "PodMetrics");
     metrics["metadata"]["namespace"] = json!(object::namespace(pod));
-    metrics["containers"] =
-        list(pod, "/spec/containers").iter().map(|c| json!({"name": c["name"], "usage": shown(cpu, memory)})).collect();
+    metrics["containers"] = list(pod, "/spec/containers").iter().map(|c| json!({"name": c["name"], "usage": shown(cpu, memory)})).collect();
     Some(metrics)
 }
 
 /// Every node carries a base load of 50m and 300 MB besides its pods.
 fn of_node(state: &State, node: &Value) -> Value {
     let pods = "pods".into();
-    let here = state.store.list(&pods, "").filter(|(_, pod)| {
-        text(pod, "/spec/nodeName") == object::name(node) && text(pod, "/status/phase") == "Running"
-    });
+    let here = state
+        .store
+        .list(&pods, "")
+        .filter(|(_, pod)| text(pod, "/spec/nodeName") == object::name(node) && text(pod, "/status/phase") == "Running");
     let (mut cpu, mut memory) = (50_000_000, 300_000_000);
     for (_, pod) in here {
         let (each_cpu, each_memory) = usage(state, pod);

@@ -99,7 +99,9 @@ fn describe(node: &mut Value, name: &str) {
         status.entry(field).or_insert_with(|| room.clone());
     }
     status.entry("phase").or_insert_with(|| json!("Running"));
-    status.entry("addresses").or_insert_with(|| json!([{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}]));
+    status
+        .entry("addresses")
+        .or_insert_with(|| json!([{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}]));
     status.entry("nodeInfo").or_insert_with(|| {
         json!({"architecture": "amd64", "operatingSystem": "linux", "osImage": "fake", "bootID": "", "machineID": "", "systemUUID": "",
             "kernelVersion": "kubesim", "containerRuntimeVersion": "kubesim", "kubeProxyVersion": "kubesim", "kubeletVersion": "kubesim-v1.36.3"})
@@ -162,7 +164,9 @@ fn evict(state: &mut State, key: &Key, node: &Value) {
     }
     for (key, pod) in pods_on(state, &key.name) {
         let stays = list(&pod, "/metadata/ownerReferences").iter().any(|owner| owner["kind"] == "DaemonSet")
-            || list(&pod, "/spec/tolerations").iter().any(|t| t["operator"] == "Exists" && map(t, "").is_some_and(|t| !t.contains_key("key")));
+            || list(&pod, "/spec/tolerations")
+                .iter()
+                .any(|t| t["operator"] == "Exists" && map(t, "").is_some_and(|t| !t.contains_key("key")));
         if !stays && !object::deleting(&pod) {
             state.delete_object(&key, None, "Background");
         }

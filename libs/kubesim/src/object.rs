@@ -95,9 +95,9 @@ pub fn remove(object: &mut Value, path: &[&str], key: &str) -> Option<Value> {
 /// Sets a condition as controllers do: `lastTransitionTime` moves only with `status`.
 pub fn set_condition(conditions: &mut Vec<Value>, mut condition: Value, now: &str, updated: bool) {
     let old = conditions.iter_mut().find(|c| c["type"] == condition["type"]);
-    let same = old.as_ref().is_some_and(|c| {
-        c["status"] == condition["status"] && c["reason"] == condition["reason"] && c["message"] == condition["message"]
-    });
+    let same = old
+        .as_ref()
+        .is_some_and(|c| c["status"] == condition["status"] && c["reason"] == condition["reason"] && c["message"] == condition["message"]);
     if same {
         return;
     }

@@ -1,5 +1,6 @@
 //! JSON patch, merge patch and strategic merge patch. Server-side apply is elsewhere (`apply`).
 
+use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
 use crate::api::PatchType;
@@ -11,13 +12,16 @@ pub fn patched(document: &Value, kind: PatchType, patch: &Value, custom: bool) -
     let mut new = document.clone();
     match kind {
         PatchType::Json => {
-            let operations: json_patch::Patch = serde_json::from_value(patch.clone())
-                .map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
-            json_patch::patch(&mut new, &operations).map_err(|e| {
-                let mut refusal = ApiError::bad_request(format!("the server rejected our request: {e}"));
-                (refusal.code, refusal.reason) = (422, "Invalid");
-                refusal
-            })?;
+            let operations: json_patch::Patch =
+                serde_json::from_value(patch.clone()).map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
+            for operation in operations.0 {
+                let operation = as_the_server_reads_it(operation, &new);
+                json_patch::patch(&mut new, &[operation]).map_err(|e| {
+                    let mut refusal = ApiError::bad_request(format!("the server rejected our request: {e}"));
+                    (refusal.code, refusal.reason) = (422, "Invalid");
+                    refusal
+                })?;
+            }
         }
         PatchType::Strategic if custom => {
             return Err(ApiError::unsupported_media_type("strategic merge patch is not supported for custom resources"));
@@ -34,6 +38,16 @@ pub fn patched(document: &Value, kind: PatchType, patch: &Value, custom: bool) -
         }
     }
     Ok(new)
+}
+
+/// A real server's library lets `replace` add a member of an object that is not there, against RFC 6902.
+fn as_the_server_reads_it(operation: PatchOperation, document: &Value) -> PatchOperation {
+    match operation {
+        PatchOperation::Replace(ReplaceOperation { path, value }) if document.pointer(path.as_str()).is_none() => {
+            PatchOperation::Add(AddOperation { path, value })
+        }
+        operation => operation,
+    }
 }
 
 fn strategic(document: &mut Value, patch: &Map<String, Value>, field: &str) {

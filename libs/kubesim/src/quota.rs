@@ -47,20 +47,39 @@ pub fn admit(state: &State, pod: &Value) -> Result<(), ApiError> {
             name => name,
         };
         for (resource, hard) in map(quota, "/spec/hard").into_iter().flatten() {
-            let tracked = resource.contains('.') && !resource.starts_with("count/") || matches!(resource.as_str(), "cpu" | "memory" | "pods");
+            let tracked =
+                resource.contains('.') && !resource.starts_with("count/") || matches!(resource.as_str(), "cpu" | "memory" | "pods");
             let Some(want) = wanted.get(resource) else {
-                if tracked && (resource.starts_with("requests.") || resource.starts_with("limits.") || matches!(resource.as_str(), "cpu" | "memory")) {
-                    return Err(ApiError::forbidden("pods", name, format!("failed quota: {}: must specify {resource} for: {}", key.name,
-                        object::text(pod, "/spec/containers/0/name"))));
+                if tracked
+                    && (resource.starts_with("requests.")
+                        || resource.starts_with("limits.")
+                        || matches!(resource.as_str(), "cpu" | "memory"))
+                {
+                    return Err(ApiError::forbidden(
+                        "pods",
+                        name,
+                        format!(
+                            "failed quota: {}: must specify {resource} for: {}",
+                            key.name,
+                            object::text(pod, "/spec/containers/0/name")
+                        ),
+                    ));
                 }
                 continue;
             };
             let have = used.get(resource).copied().unwrap_or(0);
             if have + want > quantity::of(hard) {
-                return Err(ApiError::forbidden("pods", name, format!(
-                    "exceeded quota: {}, requested: {resource}={}, used: {resource}={}, limited: {resource}={}",
-                    key.name, quantity::show(*want), quantity::show(have), hard.as_str().unwrap_or("")
-                )));
+                return Err(ApiError::forbidden(
+                    "pods",
+                    name,
+                    format!(
+                        "exceeded quota: {}, requested: {resource}={}, used: {resource}={}, limited: {resource}={}",
+                        key.name,
+                        quantity::show(*want),
+                        quantity::show(have),
+                        hard.as_str().unwrap_or("")
+                    ),
+                ));
             }
         }
     }

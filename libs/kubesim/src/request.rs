@@ -187,19 +187,35 @@ fn as_metadata(result: Value) -> Value {
 }
 
 fn open_watch(
-    cluster: &Arc<Cluster>, target: Target, labels: Labels, fields: Fields, metadata_only: bool, query: &Query,
+    cluster: &Arc<Cluster>,
+    target: Target,
+    labels: Labels,
+    fields: Fields,
+    metadata_only: bool,
+    query: &Query,
 ) -> Result<Response<Body>, ApiError> {
     let initial_events = query.is("sendInitialEvents");
     if initial_events && query.get("resourceVersionMatch") != "NotOlderThan" {
-        return Err(ApiError::invalid("ListOptions", "", "resourceVersionMatch",
-            "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+        return Err(ApiError::invalid(
+            "ListOptions",
+            "",
+            "resourceVersionMatch",
+            "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ));
     }
-    let body = watch::open(cluster.clone(), watch::Request {
-        target, labels, fields, metadata_only, initial_events,
-        bookmarks: query.is("allowWatchBookmarks"),
-        revision: query.get("resourceVersion").into(),
-        timeout: Duration::from_secs(query.get("timeoutSeconds").parse().unwrap_or(1800)),
-    })?;
+    let body = watch::open(
+        cluster.clone(),
+        watch::Request {
+            target,
+            labels,
+            fields,
+            metadata_only,
+            initial_events,
+            bookmarks: query.is("allowWatchBookmarks"),
+            revision: query.get("resourceVersion").into(),
+            timeout: Duration::from_secs(query.get("timeoutSeconds").parse().unwrap_or(1800)),
+        },
+    )?;
     Ok(typed(200, "application/json", body))
 }
 

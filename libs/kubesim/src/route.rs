@@ -14,10 +14,16 @@ pub enum Route {
     CoreVersions,
     Groups,
     Group(String),
-    Resources { group: String, version: String },
+    Resources {
+        group: String,
+        version: String,
+    },
     Metrics(Vec<String>),
     /// An access review, answered yes.
-    Review { api_version: String, kind: &'static str },
+    Review {
+        api_version: String,
+        kind: &'static str,
+    },
     Object(Target),
     Nowhere,
 }

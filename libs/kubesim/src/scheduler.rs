@@ -20,13 +20,15 @@ pub fn concerned(key: &Key, old: Option<&Value>, new: Option<&Value>) -> bool {
             (None, Some(pod)) => text(pod, "/spec/nodeName").is_empty(),
             (Some(_), None) => true,
             (Some(old), Some(new)) => {
-                object::pod_finished(new) != object::pod_finished(old) || new["spec"] != old["spec"] && text(new, "/spec/nodeName").is_empty()
+                object::pod_finished(new) != object::pod_finished(old)
+                    || new["spec"] != old["spec"] && text(new, "/spec/nodeName").is_empty()
             }
             (None, None) => false,
         },
         "nodes" => match (old, new) {
             (Some(old), Some(new)) => {
-                old["spec"] != new["spec"] || old["metadata"]["labels"] != new["metadata"]["labels"]
+                old["spec"] != new["spec"]
+                    || old["metadata"]["labels"] != new["metadata"]["labels"]
                     || old.pointer("/status/allocatable") != new.pointer("/status/allocatable")
             }
             _ => true,
@@ -170,8 +172,7 @@ pub fn selected(pod: &Value, node: &Value) -> bool {
 
 fn term_matches(term: &Value, node: &Value) -> bool {
     let (expressions, fields) = (list(term, "/matchExpressions"), list(term, "/matchFields"));
-    let (numeric, plain): (Vec<_>, Vec<_>) =
-        expressions.iter().cloned().partition(|e| matches!(text(e, "/operator"), "Gt" | "Lt"));
+    let (numeric, plain): (Vec<_>, Vec<_>) = expressions.iter().cloned().partition(|e| matches!(text(e, "/operator"), "Gt" | "Lt"));
     let numbers_match = numeric.iter().all(|e| {
         let have = object::label(node, text(e, "/key")).and_then(|v| v.parse::<i64>().ok());
         let want = text(e, "/values/0").parse::<i64>().ok();

@@ -25,8 +25,18 @@ pub fn list_shape(field: &str, parent: &str, custom: bool) -> ListShape {
         _ => {}
     }
     match (field, parent) {
-        ("containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets"
-            | "schedulingGates" | "webhooks" | "secrets", _) => ListShape::Keyed(&["name"]),
+        (
+            "containers"
+            | "initContainers"
+            | "ephemeralContainers"
+            | "volumes"
+            | "env"
+            | "imagePullSecrets"
+            | "schedulingGates"
+            | "webhooks"
+            | "secrets",
+            _,
+        ) => ListShape::Keyed(&["name"]),
         ("volumeMounts", _) => ListShape::Keyed(&["mountPath"]),
         ("volumeDevices", _) => ListShape::Keyed(&["devicePath"]),
         ("ports", "containers" | "initContainers") => ListShape::Keyed(&["containerPort", "protocol"]),
@@ -43,9 +53,21 @@ pub fn atomic_map(field: &str, parent: &str, custom: bool) -> bool {
     !custom
         && matches!(
             (field, parent),
-            ("selector" | "labelSelector" | "nodeSelector" | "podSelector" | "namespaceSelector" | "fieldRef"
-                | "resourceFieldRef" | "secretKeyRef" | "configMapKeyRef" | "scaleTargetRef" | "roleRef" | "objectRef", _)
-                | ("requiredDuringSchedulingIgnoredDuringExecution", "nodeAffinity")
+            (
+                "selector"
+                    | "labelSelector"
+                    | "nodeSelector"
+                    | "podSelector"
+                    | "namespaceSelector"
+                    | "fieldRef"
+                    | "resourceFieldRef"
+                    | "secretKeyRef"
+                    | "configMapKeyRef"
+                    | "scaleTargetRef"
+                    | "roleRef"
+                    | "objectRef",
+                _
+            ) | ("requiredDuringSchedulingIgnoredDuringExecution", "nodeAffinity")
         )
 }
 

@@ -74,4 +74,3 @@ fn nowhere() -> Response<Body> {
     *response.status_mut() = StatusCode::NOT_FOUND;
     response
 }
-

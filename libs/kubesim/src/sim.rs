@@ -109,12 +109,8 @@ impl Sim {
 
     /// Adds a cluster with ready nodes; one of the same name is replaced.
     pub fn add_cluster(&self, name: &str, spec: ClusterSpec) {
-        let settings = Settings {
-            metrics: spec.metrics,
-            controllers: spec.controllers,
-            controller_delay: spec.controller_delay,
-            log: spec.log,
-        };
+        let settings =
+            Settings { metrics: spec.metrics, controllers: spec.controllers, controller_delay: spec.controller_delay, log: spec.log };
         let token = format!("sim-{}", uuid::Uuid::new_v4());
         let cluster = Cluster::new(token, settings, self.0.clock, self.0.timers.clone());
         cluster.with(|state| {
@@ -127,9 +123,12 @@ impl Sim {
                 (key, object)
             };
             for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
-                let (key, object) = seed("namespaces", json!({"apiVersion": "v1", "kind": "Namespace",
+                let (key, object) = seed(
+                    "namespaces",
+                    json!({"apiVersion": "v1", "kind": "Namespace",
                     "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-                    "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}));
+                    "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}),
+                );
                 state.put(key, object);
             }
             for node in &spec.nodes {
@@ -245,9 +244,8 @@ impl Sim {
     /// How many objects of this name were ever created: 1 means exactly once.
     pub fn created(&self, name: &str, resource: &str, namespace: &str, object: &str) -> usize {
         let key = Key::new(&resource.into(), namespace, object);
-        self.cluster(name).with(|state| {
-            state.store.journal().iter().filter(|effect| effect.operation == Operation::Create && effect.key == key).count()
-        })
+        self.cluster(name)
+            .with(|state| state.store.journal().iter().filter(|effect| effect.operation == Operation::Create && effect.key == key).count())
     }
 
     /// Counts ready pods with these labels (`app=web`), in one namespace or in all, over all clusters, from now on.

@@ -20,8 +20,13 @@ pub fn object(kind: &Kind, object: &Value) -> Result<(), ApiError> {
     }
     for (key, value) in map(object, "/metadata/labels").into_iter().flatten() {
         if !value.as_str().is_some_and(label_value) {
-            return invalid("metadata.labels", format!("Invalid value: {value}: a valid label must be an empty string or consist of \
-                alphanumeric characters, '-', '_' or '.' (key {key})"));
+            return invalid(
+                "metadata.labels",
+                format!(
+                    "Invalid value: {value}: a valid label must be an empty string or consist of \
+                alphanumeric characters, '-', '_' or '.' (key {key})"
+                ),
+            );
         }
     }
     match &*kind.resource {
@@ -34,12 +39,19 @@ pub fn object(kind: &Kind, object: &Value) -> Result<(), ApiError> {
             pod_spec(kind, name, &object["spec"]["template"]["spec"], "spec.template.spec")?;
             match text(object, "/spec/template/spec/restartPolicy") {
                 "OnFailure" | "Never" => Ok(()),
-                other => invalid("spec.template.spec.restartPolicy",
-                    format!("Required value: valid values: \"OnFailure\", \"Never\" (got \"{other}\")")),
+                other => invalid(
+                    "spec.template.spec.restartPolicy",
+                    format!("Required value: valid values: \"OnFailure\", \"Never\" (got \"{other}\")"),
+                ),
             }
         }
-        "services" if list(object, "/spec/ports").is_empty() && object["spec"]["type"] != "ExternalName"
-            && object["spec"]["clusterIP"] != "None" => invalid("spec.ports", "Required value".into()),
+        "services"
+            if list(object, "/spec/ports").is_empty()
+                && object["spec"]["type"] != "ExternalName"
+                && object["spec"]["clusterIP"] != "None" =>
+        {
+            invalid("spec.ports", "Required value".into())
+        }
         "customresourcedefinitions.apiextensions.k8s.io" => definition(kind, object),
         _ => Ok(()),
     }
@@ -114,7 +126,10 @@ fn definition(kind: &Kind, object: &Value) -> Result<(), ApiError> {
     let want = format!("{}.{}", text(object, "/spec/names/plural"), text(object, "/spec/group"));
     let invalid = |field: &str, why: String| Err(ApiError::invalid(&kind.kind, object::name(object), field, why));
     if object::name(object) != want {
-        return invalid("metadata.name", format!("Invalid value: \"{}\": must be spec.names.plural+\".\"+spec.group", object::name(object)));
+        return invalid(
+            "metadata.name",
+            format!("Invalid value: \"{}\": must be spec.names.plural+\".\"+spec.group", object::name(object)),
+        );
     }
     if list(object, "/spec/versions").is_empty() {
         return invalid("spec.versions", "Required value".into());
@@ -130,7 +145,9 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
 fn bad_name(kind: &Kind, name: &str) -> Option<&'static str> {
     match &*kind.resource {
         // RBAC names are path segments.
-        r if r.ends_with("rbac.authorization.k8s.io") => (name.contains('/') || matches!(name, "." | "..")).then_some("may not contain '/'"),
+        r if r.ends_with("rbac.authorization.k8s.io") => {
+            (name.contains('/') || matches!(name, "." | "..")).then_some("may not contain '/'")
+        }
         "namespaces" | "services" => (!dns_label(name)).then_some(LABEL),
         _ => (name.len() > 253 || !name.split('.').all(|part| dns_label_of(part, 253))).then_some(SUBDOMAIN),
     }

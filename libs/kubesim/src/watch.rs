@@ -62,7 +62,13 @@ pub fn open(cluster: Arc<Cluster>, request: Request) -> Result<Body, ApiError> {
     let stream = Stream {
         end: now + request.timeout,
         bookmark: now + BOOKMARKS,
-        cluster, request, at, first, revisions, epoch, born_in,
+        cluster,
+        request,
+        at,
+        first,
+        revisions,
+        epoch,
+        born_in,
         over: false,
     };
     Ok(Body::from_stream(futures::stream::unfold(stream, |mut stream| async move {
@@ -93,6 +99,9 @@ impl Stream {
             if self.over {
                 return None;
             }
+            // Marked as seen before anything is read, so that no later change is missed.
+            let epoch = *self.epoch.borrow_and_update();
+            self.revisions.borrow_and_update();
             match self.cluster.faults.partition() {
                 Some(false) => {
                     self.over = true;
@@ -102,13 +111,12 @@ impl Stream {
                     self.epoch.changed().await.ok()?;
                     continue;
                 }
-                None if *self.epoch.borrow_and_update() != self.born_in => return None,
+                None if epoch != self.born_in => return None,
                 None => {}
             }
             if let Some(first) = self.first.take().filter(|first| !first.is_empty()) {
                 return Some(Ok(first.into()));
             }
-            self.revisions.borrow_and_update();
             let chunk = self.read();
             if !chunk.is_empty() {
                 return Some(Ok(chunk.into()));

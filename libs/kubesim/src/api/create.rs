@@ -82,8 +82,8 @@ impl State {
         let kind = &target.kind;
         check_type(target, &mut object)?;
         let meta = object::map_mut(&mut object, &["metadata"]);
-        for system in ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-            "generation", "selfLink"]
+        for system in
+            ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"]
         {
             meta.remove(system);
         }
@@ -146,9 +146,7 @@ pub(super) fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiE
     for (field, want) in [("kind", kind), ("apiVersion", version.as_str())] {
         match object[field].as_str() {
             Some(got) if !got.is_empty() && got != want => {
-                return Err(ApiError::bad_request(format!(
-                    "the {field} in the data ({got}) does not match the expected {field} ({want})"
-                )));
+                return Err(ApiError::bad_request(format!("the {field} in the data ({got}) does not match the expected {field} ({want})")));
             }
             _ => object[field] = json!(want),
         }

@@ -19,8 +19,10 @@ impl State {
         ] {
             let wanted = text(body, pointer);
             if !wanted.is_empty() && wanted != have {
-                let why = format!("the {what} in the precondition ({wanted}) does not match the {what} in record ({have}). \
-                    The object might have been deleted and then recreated");
+                let why = format!(
+                    "the {what} in the precondition ({wanted}) does not match the {what} in record ({have}). \
+                    The object might have been deleted and then recreated"
+                );
                 return Err(ApiError::conflict(&target.kind.resource, &target.name, &why));
             }
         }
@@ -94,8 +96,7 @@ impl State {
 
     /// Takes an owner out of its dependents.
     fn disown(&mut self, uid: &str) {
-        let dependents: Vec<(Key, Value)> =
-            self.store.dependents(uid).map(|(key, object)| (key.clone(), Value::clone(object))).collect();
+        let dependents: Vec<(Key, Value)> = self.store.dependents(uid).map(|(key, object)| (key.clone(), Value::clone(object))).collect();
         for (key, mut object) in dependents {
             if let Some(Value::Array(owners)) = object.pointer_mut("/metadata/ownerReferences") {
                 owners.retain(|owner| owner["uid"] != uid);

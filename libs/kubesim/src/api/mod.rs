@@ -62,10 +62,20 @@ pub(crate) fn has_generation(kind: &Kind) -> bool {
     kind.custom
         || matches!(
             &*kind.resource,
-            "pods" | "deployments.apps" | "replicasets.apps" | "statefulsets.apps" | "daemonsets.apps" | "jobs.batch"
-                | "cronjobs.batch" | "ingresses.networking.k8s.io" | "networkpolicies.networking.k8s.io"
-                | "poddisruptionbudgets.policy" | "replicationcontrollers" | "endpointslices.discovery.k8s.io"
-                | "customresourcedefinitions.apiextensions.k8s.io" | "priorityclasses.scheduling.k8s.io"
+            "pods"
+                | "deployments.apps"
+                | "replicasets.apps"
+                | "statefulsets.apps"
+                | "daemonsets.apps"
+                | "jobs.batch"
+                | "cronjobs.batch"
+                | "ingresses.networking.k8s.io"
+                | "networkpolicies.networking.k8s.io"
+                | "poddisruptionbudgets.policy"
+                | "replicationcontrollers"
+                | "endpointslices.discovery.k8s.io"
+                | "customresourcedefinitions.apiextensions.k8s.io"
+                | "priorityclasses.scheduling.k8s.io"
         )
 }
 

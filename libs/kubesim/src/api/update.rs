@@ -12,8 +12,7 @@ use crate::object;
 use crate::{apply, defaults, patch, validation};
 
 /// Metadata that only the server writes.
-const FIXED: &[&str] =
-    &["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
+const FIXED: &[&str] = &["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
 
 impl State {
     /// PUT.
@@ -51,7 +50,9 @@ impl State {
 
     fn apply(&mut self, target: &Target, mut body: Value, options: &Options) -> Answer {
         if options.manager.is_empty() {
-            return Err(ApiError::bad_request("PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch"));
+            return Err(ApiError::bad_request(
+                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+            ));
         }
         check_type(target, &mut body)?;
         body["metadata"]["name"] = json!(target.name);
@@ -96,8 +97,11 @@ impl State {
             _ => {}
         }
         if !matches!(object::uid(&new), "") && object::uid(&new) != object::uid(old) {
-            return conflict(&format!("Precondition failed: UID in precondition: {}, UID in object meta: {}",
-                object::uid(&new), object::uid(old)));
+            return conflict(&format!(
+                "Precondition failed: UID in precondition: {}, UID in object meta: {}",
+                object::uid(&new),
+                object::uid(old)
+            ));
         }
         if target.sub == "status" {
             new = with_status_only(old, &new);

@@ -15,8 +15,17 @@ pub type Path = Vec<String>;
 pub type FieldSet = BTreeSet<Path>;
 
 const SYSTEM: &[&str] = &[
-    "name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink",
-    "deletionTimestamp", "deletionGracePeriodSeconds", "generateName",
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generateName",
 ];
 
 /// All leaves of an object.
@@ -160,6 +169,13 @@ pub fn remove(object: &mut Value, path: &[String]) {
             rest => remove(&mut items[position], rest),
         }
     }
+}
+
+/// A field that tells its list item apart: it goes with the item only.
+pub fn is_key(path: &[String]) -> bool {
+    let [.., item, field] = path else { return false };
+    let key = item.strip_prefix("k:").and_then(|key| serde_json::from_str::<Value>(key).ok());
+    key.is_some_and(|key| field.strip_prefix("f:").is_some_and(|field| key.get(field).is_some()))
 }
 
 /// As conflicts name it: `.spec.template.spec.containers[name="a"].image`.

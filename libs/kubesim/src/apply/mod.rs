@@ -53,8 +53,7 @@ fn managers(object: &Value) -> Vec<Manager> {
 
 fn write_managers(object: &mut Value, managers: Vec<Manager>, now: &str) {
     let before = list(object, "/metadata/managedFields").to_vec();
-    let entries: Vec<Value> =
-        managers.into_iter().filter(|m| !m.set.is_empty()).map(|manager| manager.entry(&before, now)).collect();
+    let entries: Vec<Value> = managers.into_iter().filter(|m| !m.set.is_empty()).map(|manager| manager.entry(&before, now)).collect();
     map_mut(object, &["metadata"]).insert("managedFields".into(), entries.into());
 }
 
@@ -79,11 +78,9 @@ pub fn record_create(object: &mut Value, target: &Target, options: &Options, now
 pub fn record_update(old: &Value, new: &mut Value, target: &Target, options: &Options, now: &str) {
     let custom = target.kind.custom;
     let (before, after) = (fields::of(old, custom), fields::of(new, custom));
-    let changed: FieldSet =
-        after.iter().filter(|p| !before.contains(*p) || fields::at(old, p) != fields::at(new, p)).cloned().collect();
+    let changed: FieldSet = after.iter().filter(|p| !before.contains(*p) || fields::at(old, p) != fields::at(new, p)).cloned().collect();
     // Membership of a list item changes with its presence only, not with its fields.
-    let changed: FieldSet =
-        changed.into_iter().filter(|p| !p.last().is_some_and(|s| s.starts_with("k:")) || !before.contains(p)).collect();
+    let changed: FieldSet = changed.into_iter().filter(|p| !p.last().is_some_and(|s| s.starts_with("k:")) || !before.contains(p)).collect();
     let mut managers = managers(old);
     new["metadata"]["managedFields"] = old.pointer("/metadata/managedFields").cloned().unwrap_or_else(|| json!([]));
     for manager in &mut managers {
@@ -96,9 +93,7 @@ pub fn record_update(old: &Value, new: &mut Value, target: &Target, options: &Op
 }
 
 /// The object after an apply, or the conflicts that stand in its way. `live` is absent when apply creates.
-pub fn apply(
-    live: Option<&Value>, mut applied: Value, target: &Target, options: &Options, now: &str,
-) -> Result<Value, ApiError> {
+pub fn apply(live: Option<&Value>, mut applied: Value, target: &Target, options: &Options, now: &str) -> Result<Value, ApiError> {
     if !list(&applied, "/metadata/managedFields").is_empty() {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
@@ -140,11 +135,11 @@ pub fn apply(
     let mut merged = live.clone();
     merge(&mut merged, &applied, "", "", custom);
     let entry = mine(&mut managers, me);
-    let dropped: Vec<_> = std::mem::replace(&mut entry.set, wanted).into_iter().collect();
-    // Deepest first, so that an item goes after its fields.
-    for path in dropped.iter().rev() {
+    let dropped = std::mem::replace(&mut entry.set, wanted);
+    // In order, so that an item goes before its fields and is still known by its key.
+    for path in &dropped {
         let kept = managers.iter().any(|m| m.set.iter().any(|owned| owned.starts_with(path)));
-        if !kept {
+        if !kept && !fields::is_key(path) {
             fields::remove(&mut merged, path);
         }
     }

@@ -3,11 +3,17 @@
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{Fixture, Outcome, must, table, of, refused, typed, version};
+use super::{Fixture, Outcome, must, of, refused, table, typed, version};
 
 table!(
-    apply_creates_and_repeats_without_a_trace, what_is_dropped_goes, others_keep_what_they_own, conflicts_need_force,
-    list_items_are_told_apart_by_name, updates_take_ownership, apply_needs_a_manager, apply_leaves_status_alone,
+    apply_creates_and_repeats_without_a_trace,
+    what_is_dropped_goes,
+    others_keep_what_they_own,
+    conflicts_need_force,
+    list_items_are_told_apart_by_name,
+    updates_take_ownership,
+    apply_needs_a_manager,
+    apply_leaves_status_alone,
 );
 
 async fn apply(f: &Fixture, manager: &str, object: &Value, force: bool) -> Result<DynamicObject, kube::Error> {
@@ -23,7 +29,9 @@ async fn apply_creates_and_repeats_without_a_trace(f: Fixture) -> Outcome {
     let made = apply(&f, "drover", &object, false).await?;
     let managers = made.metadata.managed_fields.clone().unwrap_or_default();
     must!(managers.iter().any(|m| m.manager.as_deref() == Some("drover") && m.operation.as_deref() == Some("Apply")), "{managers:?}");
-    let settled = super::until(&f.deployments(), "web", |d| d.is_some_and(|d| !of(d, "/status/conditions/1").is_null()), "the controller has looked").await?;
+    let settled =
+        super::until(&f.deployments(), "web", |d| d.is_some_and(|d| !of(d, "/status/conditions/1").is_null()), "the controller has looked")
+            .await?;
     let before = settled.map(|d| version(&d).to_string());
     let again = apply(&f, "drover", &object, false).await?;
     must!(before.as_deref() == Some(version(&again)), "the same apply again changed the version");

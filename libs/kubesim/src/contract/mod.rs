@@ -83,7 +83,9 @@ pub async fn run_all(client: kube::Client, filter: &str) -> Result<Vec<(&'static
         let namespace = format!("contract-{run}-{at}");
         let fixture = Fixture { client: client.clone(), namespace: namespace.clone(), run: run.clone(), node: node.clone() };
         let namespaces = all(&client, "", "v1", "Namespace");
-        namespaces.create(&PostParams::default(), &typed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))).await?;
+        namespaces
+            .create(&PostParams::default(), &typed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})))
+            .await?;
         let start = Instant::now();
         let outcome = (case.run)(fixture).await;
         outcomes.push((case.name, outcome, start.elapsed()));
@@ -180,7 +182,10 @@ fn refused<T>(result: Result<T, kube::Error>, want: u16, reason: &str) -> Outcom
 
 /// Waits until the object is as it should be.
 async fn until(
-    api: &Api<DynamicObject>, name: &str, holds: impl Fn(Option<&DynamicObject>) -> bool + Send, what: &str,
+    api: &Api<DynamicObject>,
+    name: &str,
+    holds: impl Fn(Option<&DynamicObject>) -> bool + Send,
+    what: &str,
 ) -> Result<Option<DynamicObject>, Broken> {
     let wait = await_condition(api.clone(), name, move |object: Option<&DynamicObject>| holds(object));
     match tokio::time::timeout(Duration::from_secs(60), wait).await {

@@ -5,13 +5,29 @@ use std::collections::BTreeSet;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use serde_json::{Value, json};
 
-use super::{Fixture, Outcome, all, must, table, eventually, of, refused, typed, until, version};
+use super::{Fixture, Outcome, all, eventually, must, of, refused, table, typed, until, version};
 
 table!(
-    crud, stale_versions_conflict, taken_names_conflict, names_are_checked, pod_templates_need_containers, selectors_must_match,
-    missing_namespaces_are_refused, unknown_kinds_are_not_found, dry_runs_write_nothing, selectors_choose, patches_of_every_sort,
-    generations_count_specs, finalizers_hold, deletes_ask_for_the_uid, metadata_only, discovery, definitions_serve_kinds,
-    namespaces_take_their_contents, orphans_stay, collections_are_deleted,
+    crud,
+    stale_versions_conflict,
+    taken_names_conflict,
+    names_are_checked,
+    pod_templates_need_containers,
+    selectors_must_match,
+    missing_namespaces_are_refused,
+    unknown_kinds_are_not_found,
+    dry_runs_write_nothing,
+    selectors_choose,
+    patches_of_every_sort,
+    generations_count_specs,
+    finalizers_hold,
+    deletes_ask_for_the_uid,
+    metadata_only,
+    discovery,
+    definitions_serve_kinds,
+    namespaces_take_their_contents,
+    orphans_stay,
+    collections_are_deleted,
 );
 
 async fn crud(f: Fixture) -> Outcome {
@@ -50,7 +66,9 @@ async fn names_are_checked(f: Fixture) -> Outcome {
     for name in ["Upper", "under_score", "-dash", "dot.-dash"] {
         refused(f.config_maps().create(&PostParams::default(), &typed(f.config_map(name, json!({})))).await, 422, "Invalid")?;
     }
-    f.config_maps().create(&PostParams::default(), &typed(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "with.dots"}}))).await?;
+    f.config_maps()
+        .create(&PostParams::default(), &typed(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "with.dots"}})))
+        .await?;
     let bad = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "label", "labels": {"a": "no spaces"}}});
     refused(f.config_maps().create(&PostParams::default(), &typed(bad)).await, 422, "Invalid")?;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "no.dots"}});
@@ -140,12 +158,15 @@ async fn patches_of_every_sort(f: Fixture) -> Outcome {
     let patched = api.patch("web", &params, &Patch::Strategic(strategic)).await?;
     let containers = of(&patched, "/spec/template/spec/containers").as_array().cloned().unwrap_or_default();
     let main = containers.iter().find(|c| c["name"] == "main").cloned().unwrap_or_default();
-    must!(containers.len() == 2 && main["image"] == "example.invalid/main:1" && main["env"][0]["value"] == "1", "strategic patch: {containers:?}");
-    let operations: kube::api::Patch<DynamicObject> = Patch::Json(
-        serde_json::from_value(json!([{"op": "replace", "path": "/spec/paused", "value": true}])).unwrap_or_default());
+    must!(
+        containers.len() == 2 && main["image"] == "example.invalid/main:1" && main["env"][0]["value"] == "1",
+        "strategic patch: {containers:?}"
+    );
+    let operations: kube::api::Patch<DynamicObject> =
+        Patch::Json(serde_json::from_value(json!([{"op": "test", "path": "/spec/replicas", "value": 9}])).unwrap_or_default());
     refused(api.patch("web", &params, &operations).await, 422, "Invalid")?;
-    let operations: kube::api::Patch<DynamicObject> = Patch::Json(
-        serde_json::from_value(json!([{"op": "add", "path": "/spec/paused", "value": true}])).unwrap_or_default());
+    let operations: kube::api::Patch<DynamicObject> =
+        Patch::Json(serde_json::from_value(json!([{"op": "replace", "path": "/spec/paused", "value": true}])).unwrap_or_default());
     must!(of(&api.patch("web", &params, &operations).await?, "/spec/paused") == true, "json patch");
     refused(api.patch("other", &params, &Patch::Merge(json!({}))).await, 404, "NotFound")
 }
@@ -183,7 +204,10 @@ async fn finalizers_hold(f: Fixture) -> Outcome {
 async fn deletes_ask_for_the_uid(f: Fixture) -> Outcome {
     let api = f.config_maps();
     let made = api.create(&PostParams::default(), &typed(f.config_map("a", json!({})))).await?;
-    let by = |uid: String| DeleteParams { preconditions: Some(Preconditions { uid: Some(uid), resource_version: None }), ..DeleteParams::default() };
+    let by = |uid: String| DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(uid), resource_version: None }),
+        ..DeleteParams::default()
+    };
     refused(api.delete("a", &by("another".into())).await, 409, "Conflict")?;
     api.delete("a", &by(made.metadata.uid.unwrap_or_default())).await?;
     must!(api.get_opt("a").await?.is_none(), "it is still there");
@@ -222,11 +246,17 @@ async fn definitions_serve_kinds(f: Fixture) -> Outcome {
     let name = format!("{plural}.{group}");
     let definitions = all(&f.client, "apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    definitions.create(&PostParams::default(), &typed(json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    definitions
+        .create(
+            &PostParams::default(),
+            &typed(json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": name}, "spec": {"group": group, "scope": "Namespaced",
             "names": {"plural": plural, "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"status": {}}}]}}))).await?;
-    until(&definitions, &name, |d| d.is_some_and(|d| super::condition(d, "Established") == "True"), "the definition is established").await?;
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"status": {}}}]}})),
+        )
+        .await?;
+    until(&definitions, &name, |d| d.is_some_and(|d| super::condition(d, "Established") == "True"), "the definition is established")
+        .await?;
     let widgets = f.api(&group, "v1", "Widget");
     eventually(20, "the kind is served", || async { Ok(widgets.list(&ListParams::default()).await.is_ok()) }).await?;
     let object = typed(json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": 1}}));

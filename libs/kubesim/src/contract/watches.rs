@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use futures::stream::BoxStream;
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::json;
@@ -11,8 +11,14 @@ use serde_json::json;
 use super::{Broken, Fixture, Outcome, must, table, typed};
 
 table!(
-    changes_come_in_order, objects_enter_and_leave_a_selector, a_watch_begins_with_what_is_there, lists_can_be_streamed, old_versions_are_gone,
-    deleted_objects_carry_a_newer_version, watchers_keep_up, watches_end_in_time,
+    changes_come_in_order,
+    objects_enter_and_leave_a_selector,
+    a_watch_begins_with_what_is_there,
+    lists_can_be_streamed,
+    old_versions_are_gone,
+    deleted_objects_carry_a_newer_version,
+    watchers_keep_up,
+    watches_end_in_time,
 );
 
 type Events = BoxStream<'static, kube::Result<WatchEvent<DynamicObject>>>;
@@ -61,7 +67,8 @@ async fn changes_come_in_order(f: Fixture) -> Outcome {
 
 async fn objects_enter_and_leave_a_selector(f: Fixture) -> Outcome {
     let (api, mut events) = (f.config_maps(), watch(&f, WatchParams::default().labels("in=yes")).await?);
-    let label = async |value: &str| api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"labels": {"in": value}}}))).await;
+    let label =
+        async |value: &str| api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"labels": {"in": value}}}))).await;
     api.create(&PostParams::default(), &typed(f.config_map("a", json!({})))).await?;
     label("yes").await?;
     api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"data": {"k": "1"}}))).await?;

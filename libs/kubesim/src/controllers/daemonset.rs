@@ -59,9 +59,14 @@ fn template_pod(key: &Key, set: &Value, hash: &str) -> Value {
     pod["metadata"]["generateName"] = json!(format!("{}-", key.name));
     pod["metadata"]["labels"][REVISION] = json!(hash);
     let mut tolerations = list(&pod, "/spec/tolerations").to_vec();
-    for (taint, effect) in [("not-ready", "NoExecute"), ("unreachable", "NoExecute"), ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"), ("pid-pressure", "NoSchedule"), ("unschedulable", "NoSchedule")]
-    {
+    for (taint, effect) in [
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    ] {
         tolerations.push(json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists", "effect": effect}));
     }
     pod["spec"]["tolerations"] = tolerations.into();
@@ -102,7 +107,12 @@ fn status(state: &mut State, key: &Key, set: &Value, hash: &str, desired: i64, m
         ("numberAvailable", usable),
         ("numberUnavailable", (desired - usable).max(0)),
     ]);
-    for (field, value) in [("desiredNumberScheduled", desired), ("currentNumberScheduled", pods.len() as i64), ("numberReady", ready), ("numberMisscheduled", misplaced)] {
+    for (field, value) in [
+        ("desiredNumberScheduled", desired),
+        ("currentNumberScheduled", pods.len() as i64),
+        ("numberReady", ready),
+        ("numberMisscheduled", misplaced),
+    ] {
         status.insert(field.into(), json!(value));
     }
     put_status(state, key, set, status.into());

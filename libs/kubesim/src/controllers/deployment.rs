@@ -126,8 +126,14 @@ fn status(state: &mut State, key: &Key, deployment: &Value, hash: &str) {
 /// The condition Progressing: it moves with every step forward, and turns False when none came in time.
 #[expect(clippy::too_many_arguments, reason = "one place computes them all, one place uses them")]
 fn progress(
-    state: &mut State, key: &Key, deployment: &Value, conditions: &mut Vec<Value>, status: &Map<String, Value>, complete: bool,
-    set: &str, now: &str,
+    state: &mut State,
+    key: &Key,
+    deployment: &Value,
+    conditions: &mut Vec<Value>,
+    status: &Map<String, Value>,
+    complete: bool,
+    set: &str,
+    now: &str,
 ) {
     let old = conditions.iter().position(|c| c["type"] == "Progressing").map(|at| conditions.remove(at));
     let deadline = number(deployment, "/spec/progressDeadlineSeconds").unwrap_or(600);

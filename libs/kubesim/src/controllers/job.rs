@@ -26,7 +26,8 @@ pub fn reconcile(state: &mut State, key: &Key, job: &Value) {
         None
     };
     let suspended = job["spec"]["suspend"] == true;
-    let wanted = if verdict.is_some() || suspended { 0 } else { number(job, "/spec/parallelism").unwrap_or(1).min(completions - succeeded) };
+    let wanted =
+        if verdict.is_some() || suspended { 0 } else { number(job, "/spec/parallelism").unwrap_or(1).min(completions - succeeded) };
     let mut count = active.len() as i64;
     while count > wanted
         && let Some((key, _)) = active.pop()
@@ -56,8 +57,12 @@ pub fn reconcile(state: &mut State, key: &Key, job: &Value) {
     if let Some((kind, reason, message)) = verdict {
         let before = if kind == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };
         for kind in [before, kind] {
-            object::set_condition(&mut conditions,
-                json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastProbeTime": now}), &now, false);
+            object::set_condition(
+                &mut conditions,
+                json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastProbeTime": now}),
+                &now,
+                false,
+            );
         }
         if kind == "Complete" {
             status.insert("completionTime".into(), json!(now));

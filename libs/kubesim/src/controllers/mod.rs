@@ -22,8 +22,17 @@ use crate::store::Key;
 use crate::{kinds, nodes, quota};
 
 const IN_CHARGE: &[&str] = &[
-    "customresourcedefinitions.apiextensions.k8s.io", "daemonsets.apps", "deployments.apps", "jobs.batch", "namespaces",
-    "nodes", "persistentvolumeclaims", "poddisruptionbudgets.policy", "replicasets.apps", "resourcequotas", "statefulsets.apps",
+    "customresourcedefinitions.apiextensions.k8s.io",
+    "daemonsets.apps",
+    "deployments.apps",
+    "jobs.batch",
+    "namespaces",
+    "nodes",
+    "persistentvolumeclaims",
+    "poddisruptionbudgets.policy",
+    "replicasets.apps",
+    "resourcequotas",
+    "statefulsets.apps",
 ];
 
 /// Some controller looks at this kind.

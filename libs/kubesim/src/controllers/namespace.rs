@@ -15,8 +15,11 @@ pub fn reconcile(state: &mut State, key: &Key, namespace: &Value) {
     if state.store.get(&account).is_none() {
         let now = state.clock.stamp();
         let uid = uuid::Uuid::new_v4().to_string();
-        state.put(account, json!({"apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": "default", "namespace": &*key.name, "uid": uid, "creationTimestamp": now}}));
+        state.put(
+            account,
+            json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": &*key.name, "uid": uid, "creationTimestamp": now}}),
+        );
     }
 }
 

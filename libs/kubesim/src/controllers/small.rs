@@ -29,9 +29,10 @@ pub fn establish(state: &mut State, key: &Key, definition: &Value) {
     }
     let now = state.clock.stamp();
     let mut conditions = Vec::new();
-    for (kind, reason, message) in
-        [("NamesAccepted", "NoConflicts", "no conflicts found"), ("Established", "InitialNamesAccepted", "the initial names have been accepted")]
-    {
+    for (kind, reason, message) in [
+        ("NamesAccepted", "NoConflicts", "no conflicts found"),
+        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    ] {
         object::set_condition(&mut conditions, json!({"type": kind, "status": "True", "reason": reason, "message": message}), &now, false);
     }
     let stored: Vec<&Value> = list(definition, "/spec/versions").iter().filter(|v| v["storage"] == true).map(|v| &v["name"]).collect();

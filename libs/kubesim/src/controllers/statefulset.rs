@@ -62,9 +62,10 @@ fn advance(state: &mut State, key: &Key, set: &Value, update: &str) {
     }
     let partition = number(set, "/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0);
     if settled && set["spec"]["updateStrategy"]["type"] != "OnDelete" {
-        let stale = (start + partition..start + want).rev().map(|ordinal| pod_key(key, ordinal)).find(|name| {
-            state.store.get(name).is_some_and(|pod| label(pod, REVISION) != Some(update))
-        });
+        let stale = (start + partition..start + want)
+            .rev()
+            .map(|ordinal| pod_key(key, ordinal))
+            .find(|name| state.store.get(name).is_some_and(|pod| label(pod, REVISION) != Some(update)));
         if let Some(name) = stale {
             state.delete_object(&name, None, "Background");
         }
@@ -74,7 +75,9 @@ fn advance(state: &mut State, key: &Key, set: &Value, update: &str) {
 fn create(state: &mut State, key: &Key, set: &Value, ordinal: i64, revision: &str) -> Result<(), crate::error::ApiError> {
     let name = pod_key(key, ordinal);
     let mut pod = pod_of(&set["spec"]["template"]);
-    for (label, value) in [("statefulset.kubernetes.io/pod-name", &*name.name), (REVISION, revision), ("apps.kubernetes.io/pod-index", &ordinal.to_string())] {
+    for (label, value) in
+        [("statefulset.kubernetes.io/pod-name", &*name.name), (REVISION, revision), ("apps.kubernetes.io/pod-index", &ordinal.to_string())]
+    {
         pod["metadata"]["labels"][label] = json!(value);
     }
     pod["spec"]["hostname"] = json!(&*name.name);

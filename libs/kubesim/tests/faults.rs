@@ -1,0 +1,208 @@
+//! Faults, the journal and the recorder: what tests of Drover hold on to.
+
+use std::time::Duration;
+
+use drover_kubesim::{ClusterSpec, Fault, NodeSpec, Operation, Sim};
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::runtime::{WatchStreamExt, wait::await_condition, watcher};
+use serde_json::json;
+
+fn sim() -> Sim {
+    let sim = Sim::new();
+    sim.add_cluster("a", ClusterSpec::with_nodes(2, "4", "8Gi"));
+    sim
+}
+
+fn config_map(name: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
+}
+
+fn deployment(replicas: u32, annotations: serde_json::Value) -> Deployment {
+    serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}, "annotations": annotations},
+            "spec": {"containers": [{"name": "main", "image": "x:1", "resources": {"requests": {"cpu": "100m"}}}]}}}}))
+    .unwrap()
+}
+
+async fn ready(api: &Api<Deployment>, replicas: i32) {
+    let done = await_condition(api.clone(), "web", move |d: Option<&Deployment>| {
+        d.is_some_and(|d| {
+            let status = d.status.clone().unwrap_or_default();
+            status.observed_generation == d.metadata.generation
+                && status.updated_replicas == Some(replicas)
+                && status.replicas == Some(replicas)
+                && status.ready_replicas == Some(replicas)
+        })
+    });
+    tokio::time::timeout(Duration::from_secs(60), done).await.expect("it gets ready").unwrap();
+}
+
+fn code(error: &kube::Error) -> u16 {
+    if let kube::Error::Api(status) = error { status.code } else { 0 }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_refuses_or_hangs_until_it_is_over() {
+    let sim = sim();
+    let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
+    let mut watch = api.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    sim.fault("a", Fault::Partition { hang: false });
+    assert!(api.list(&ListParams::default()).await.is_err_and(|e| code(&e) == 0), "a refused connection is no answer");
+    assert!(watch.next().await.is_none_or(|event| event.is_err()), "the watch breaks");
+    sim.fault("a", Fault::Partition { hang: true });
+    let hanging = tokio::spawn({
+        let api = api.clone();
+        async move { api.list(&ListParams::default()).await }
+    });
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(!hanging.is_finished(), "an hour later it still hangs");
+    sim.clear_faults("a");
+    hanging.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn answers_fail_as_told() {
+    let sim = sim();
+    let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
+    sim.fault("a", Fault::WriteStatus { code: 503, rate: 1.0 });
+    assert!(api.create(&PostParams::default(), &config_map("a")).await.is_err_and(|e| code(&e) == 503));
+    api.list(&ListParams::default()).await.unwrap();
+    sim.fault("a", Fault::Status { code: 429, rate: 1.0 });
+    assert!(api.list(&ListParams::default()).await.is_err_and(|e| code(&e) == 429));
+    sim.clear_faults("a");
+    sim.fault("a", Fault::Unauthorized);
+    assert!(api.list(&ListParams::default()).await.is_err_and(|e| code(&e) == 401));
+    sim.clear_faults("a");
+    assert_eq!(sim.created("a", "configmaps", "default", "a"), 0);
+}
+
+#[tokio::test]
+async fn a_lost_answer_has_still_taken_effect_once() {
+    let sim = sim();
+    let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
+    sim.fault("a", Fault::LostAnswers { rate: 1.0 });
+    let params = PatchParams::apply("drover");
+    assert!(api.patch("a", &params, &Patch::Apply(config_map("a"))).await.is_err());
+    sim.clear_faults("a");
+    api.patch("a", &params, &Patch::Apply(config_map("a"))).await.unwrap();
+    assert_eq!(sim.created("a", "configmaps", "default", "a"), 1);
+    let effects = sim.effects("a");
+    let writes: Vec<Operation> =
+        effects.iter().filter(|e| &*e.key.name == "a" && &*e.key.resource == "configmaps").map(|e| e.operation).collect();
+    assert_eq!(writes, [Operation::Create], "the repetition changed nothing");
+}
+
+#[tokio::test]
+async fn watchers_survive_cuts_and_compaction() {
+    let sim = sim();
+    let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
+    let mut seen = watcher(api.clone(), watcher::Config::default()).default_backoff().applied_objects().boxed();
+    for (at, fault) in [Fault::CutWatches, Fault::Gone410, Fault::CutWatches].into_iter().enumerate() {
+        let name = format!("m{at}");
+        api.create(&PostParams::default(), &config_map(&name)).await.unwrap();
+        let found = async {
+            while let Some(object) = seen.next().await {
+                if object.is_ok_and(|o| o.metadata.name.as_deref() == Some(name.as_str())) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), found).await.expect("the watcher comes back");
+        sim.fault("a", fault);
+    }
+    let old = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    sim.fault("a", Fault::Gone410);
+    let mut watch = api.watch(&WatchParams::default(), &old).await.unwrap().boxed();
+    assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Error(status))) if status.code == 410));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_is_recorded_and_follows_virtual_time() {
+    let sim = sim();
+    let api: Api<Deployment> = Api::default_namespaced(sim.client("a"));
+    let slow = json!({"kit/start-delay": "10m"});
+    api.create(&PostParams::default(), &deployment(3, slow)).await.unwrap();
+    let recorder = sim.record_ready(None, "app=web").unwrap();
+    tokio::time::sleep(Duration::from_secs(599)).await;
+    assert_eq!(recorder.now(), 0, "not before its time");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(recorder.now(), 3);
+    recorder.arm();
+    let change = json!({"spec": {"template": {"metadata": {"annotations": {"kit/start-delay": "1s"}}}}});
+    api.patch("web", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((recorder.now(), recorder.min()), (3, 3), "25 % of three pods is none");
+    assert_eq!(recorder.max(), 4, "and one more at most");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_never_ready_and_flapping_on_request() {
+    let sim = sim();
+    let api: Api<Deployment> = Api::default_namespaced(sim.client("a"));
+    api.create(&PostParams::default(), &deployment(1, json!({"kit/never-ready": "true"}))).await.unwrap();
+    let recorder = sim.record_ready(Some("default"), "app=web").unwrap();
+    tokio::time::sleep(Duration::from_secs(700)).await;
+    let now = api.get("web").await.unwrap().status.unwrap();
+    assert_eq!((recorder.max(), now.unavailable_replicas), (0, Some(1)));
+    let conditions = now.conditions.unwrap();
+    assert!(conditions.iter().any(|c| c.reason.as_deref() == Some("ProgressDeadlineExceeded")), "{conditions:?}");
+    api.replace("web", &PostParams::default(), &deployment(1, json!({"kit/flap": "5s"}))).await.unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        seen.insert(recorder.now());
+    }
+    assert!(seen.contains(&0) && seen.contains(&1), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_leave_a_node_that_stays_away() {
+    let sim = sim();
+    let (client, recorder) = (sim.client("a"), sim.record_ready(None, "app=web").unwrap());
+    let api: Api<Deployment> = Api::default_namespaced(client.clone());
+    api.create(&PostParams::default(), &deployment(2, json!({}))).await.unwrap();
+    ready(&api, 2).await;
+    sim.node_down("a", "node-1");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let node = Api::<Node>::all(client.clone()).get("node-1").await.unwrap();
+    let taints = node.spec.unwrap().taints.unwrap_or_default();
+    assert!(taints.iter().any(|t| t.key == "node.kubernetes.io/unreachable"), "{taints:?}");
+    assert_eq!(recorder.now(), 1, "the pods of a lost node are not ready");
+    tokio::time::sleep(Duration::from_secs(320)).await;
+    assert_eq!(recorder.now(), 2, "after five minutes they run elsewhere");
+    let pods: Api<Pod> = Api::default_namespaced(client);
+    assert_eq!(pods.list(&ListParams::default()).await.unwrap().items.len(), 3, "the evicted one cannot be confirmed gone");
+    sim.node_up("a", "node-1");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(pods.list(&ListParams::default()).await.unwrap().items.len(), 2, "it is gone when its node is back");
+}
+
+#[tokio::test]
+async fn tcp_clients_need_the_token() {
+    let sim = sim();
+    sim.add_cluster("b", ClusterSpec { nodes: vec![NodeSpec::new("only", "1", "1Gi")], ..ClusterSpec::default() });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    sim.serve(listener);
+    let client = async |text: String| {
+        let config = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+        kube::Client::try_from(kube::Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap()).unwrap()
+    };
+    let before = sim.kubeconfig("b", &url);
+    let nodes: Api<Node> = Api::all(client(before.clone()).await);
+    assert_eq!(nodes.list(&ListParams::default()).await.unwrap().items[0].metadata.name.as_deref(), Some("only"));
+    let mut watch = nodes.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
+    sim.fault("b", Fault::Partition { hang: false });
+    assert!(nodes.list(&ListParams::default()).await.is_err_and(|e| code(&e) == 0), "the connection breaks");
+    sim.clear_faults("b");
+    sim.rotate_token("b");
+    assert!(nodes.list(&ListParams::default()).await.is_err_and(|e| code(&e) == 401), "the old token is refused");
+    let nodes: Api<Node> = Api::all(client(sim.kubeconfig("b", &url)).await);
+    nodes.list(&ListParams::default()).await.unwrap();
+    let wrong = client(before.replace("/clusters/b", "/clusters/nobody")).await;
+    assert!(Api::<Node>::all(wrong).list(&ListParams::default()).await.is_err_and(|e| code(&e) == 404));
+}
