@@ -1,0 +1,11 @@
+//! Two simulated clusters for kubectl, without the rest of Drover: `cargo run -p drover-kubesim --example serve -- DIR`.
+
+use std::path::PathBuf;
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let dir = std::env::args().nth(1).map_or_else(|| PathBuf::from("sim"), PathBuf::from);
+    let told = |url: &str, files: &[PathBuf]| println!("{url}: {files:?}");
+    let shutdown = async { drop(tokio::signal::ctrl_c().await) };
+    drover_kubesim::dev::run(2, 3, &dir, told, shutdown).await
+}
