@@ -1,10 +1,8 @@
 //! One of a cluster's kv-pairs, or the value of one key of it (`?key=`).
 
-use std::collections::BTreeMap;
-
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
-use drover_resources::PathParams;
+use drover_resources::{Metadata, PathParams};
 use drover_service::{Json, Problem, Query, codes};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
@@ -24,7 +22,7 @@ pub struct Which {
 /// The value of one key, or the whole document.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-#[allow(dead_code, reason = "it describes what is put together elsewhere")]
+#[allow(dead_code, reason = "the document is put together elsewhere, this describes it")]
 pub enum Found {
     /// `?key=`
     Value {
@@ -32,7 +30,12 @@ pub enum Found {
         value: String,
     },
     /// Else: the document.
-    Document(BTreeMap<String, serde_json::Value>),
+    Document {
+        /// Metadata.
+        metadata: Metadata,
+        /// The pairs.
+        spec: KvPairSpec,
+    },
 }
 
 /// A cluster's kv-pairs.
