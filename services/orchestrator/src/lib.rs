@@ -1,4 +1,98 @@
 //! The project tree and its lifecycle; the only service that writes into others.
+//!
+//! Documents are what users wrote (`resources`). `approve` turns them into bundles of objects and demands (`render`,
+//! `demand`). Everything that touches another service is a step of a durable workflow (`workflows`) or the task
+//! `retire`. The invariant: whatever is claimed in the ledger or applied in a member is explained by a row of `binding`
+//! or by an operation that still runs.
 
+pub mod app;
+mod config;
 pub mod demand;
+mod http;
+pub mod peers;
 pub mod render;
+pub mod resources;
+mod routes;
+pub mod store;
+pub mod tasks;
+pub mod workflows;
+pub mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_resources::Documents;
+use drover_service::{Common, Running};
+use drover_store::{MigrationSet, Store, StoreConfig};
+use drover_workflow::{Engine, Registry, Settings};
+
+use app::{App, Parts};
+pub use config::{Config, Deadlines};
+use peers::Services;
+use render::{Helm, Renderer};
+pub use routes::{openapi, routes};
+use workflows::{Instantiate, Relocate, Terminate, Update};
+use world::{Statuses, World};
+
+/// The tables of orchestrator, documents first.
+pub fn migrations() -> [MigrationSet; 3] {
+    [
+        drover_resources::migrations(),
+        drover_workflow::migrations(),
+        MigrationSet::new("orchestrator", sqlx::migrate!("../../migrations/orchestrator")),
+    ]
+}
+
+/// Starts the service against the real other services.
+pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
+    let common = common.scoped("orchestrator");
+    let services = Services::over_rest(&common);
+    let helm = Helm::new(config.helm.clone(), Duration::from_secs(config.helm_seconds));
+    start_with(config, common, services, Arc::new(helm)).await
+}
+
+/// Starts the service with these peers and this renderer.
+pub async fn start_with(config: Config, common: Common, services: Services, renderer: Arc<dyn Renderer>) -> anyhow::Result<Running> {
+    let store = Store::connect(&StoreConfig::new("orchestrator", common.database_url.clone()), &migrations()).await?;
+    common.readiness.check("database", {
+        let store = store.clone();
+        move || {
+            let store = store.clone();
+            async move { store.check().await.map_err(|error| error.to_string()) }
+        }
+    });
+    let app = App::new(parts(store, services, renderer, &config, Settings::new(config.instance.clone())).await?);
+    tasks::spawn(&app, &common);
+    stop_with(&common, app.engine.clone());
+    let listener = drover_service::bind(config.listen, &common).await?;
+    Ok(drover_service::serve(listener, drover_service::router(routes().with_state(app), &common), &common))
+}
+
+/// The parts of the service, its engine at work. Tests begin here to have their own hands on peers and engine.
+pub async fn parts(store: Store, services: Services, renderer: Arc<dyn Renderer>, config: &Config, engine: Settings) -> anyhow::Result<Parts> {
+    let world = Arc::new(World { store: store.clone(), services: services.clone(), statuses: Statuses::default(), deadlines: config.deadlines() });
+    let registry = Registry::new()
+        .with::<Instantiate>(world.clone())
+        .with::<Terminate>(world.clone())
+        .with::<Relocate>(world.clone())
+        .with::<Update>(world.clone());
+    let engine = Engine::start(store.clone(), registry, engine).await?;
+    Ok(Parts {
+        documents: Documents::new(store.clone(), app::guard::Guards),
+        store,
+        services,
+        renderer,
+        world,
+        engine,
+        retire: tasks::Bell::default(),
+    })
+}
+
+/// The engine ends with the service: running steps finish, the rest is taken up at the next start.
+fn stop_with(common: &Common, engine: Engine) {
+    let shutdown = common.shutdown.clone();
+    common.tracker.spawn(async move {
+        shutdown.cancelled().await;
+        engine.stop().await;
+    });
+}

@@ -1,0 +1,5 @@
+//! New migrations are noticed.
+
+fn main() {
+    println!("cargo:rerun-if-changed=../../migrations/orchestrator");
+}

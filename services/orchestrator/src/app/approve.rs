@@ -1,0 +1,169 @@
+//! `approve`: every app of the group is rendered into a bundle and its demand read from it; intents and profiles are
+//! checked against each other. All of it happens before anything is written, so that a chart that does not render leaves
+//! the group as it was. What is approved is what instantiate uses, even if documents change in between.
+
+use std::collections::BTreeMap;
+
+use drover_api::scheduling::{AppRequest, PlacementTerms};
+use drover_resources::{NoSpec, Typed};
+use sqlx::PgConnection;
+
+use super::terms::{self, Cloud};
+use super::{App, Error, Group, GroupPath, group};
+use crate::render::{self, Rendered, Source};
+use crate::resources::app::AppSpec;
+use crate::resources::profile::ProfileSpec;
+use crate::resources::{APP, COMPOSITE_PROFILE, PROFILE};
+use crate::store::deployment::{self, ApprovedApp, State};
+use crate::store::{bundle, hold};
+use crate::demand;
+
+/// What rendering a group gave, not yet written.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// The group.
+    pub group: Group,
+    /// Its apps.
+    pub apps: Vec<ApprovedApp>,
+    /// Their bundles.
+    pub bundles: Vec<Rendered>,
+    /// Their terms now.
+    pub terms: BTreeMap<String, PlacementTerms>,
+}
+
+impl Prepared {
+    /// What placement would be asked.
+    pub fn requests(&self) -> Vec<AppRequest> {
+        requests(&self.apps, &self.terms)
+    }
+
+    /// Keeps the bundles.
+    pub async fn keep_bundles(&self, tx: &mut PgConnection) -> Result<(), Error> {
+        for rendered in &self.bundles {
+            bundle::put(tx, rendered).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Apps with their terms.
+pub fn requests(apps: &[ApprovedApp], terms: &BTreeMap<String, PlacementTerms>) -> Vec<AppRequest> {
+    let request = |app: &ApprovedApp| AppRequest {
+        app: app.app.clone(),
+        demand: app.demand.clone(),
+        terms: terms.get(&app.app).cloned().unwrap_or_default(),
+    };
+    apps.iter().map(request).collect()
+}
+
+impl App {
+    /// Approves a group; approving an approved one renders it again. `dry` writes nothing.
+    pub async fn approve(&self, path: &GroupPath, dry: bool) -> Result<Prepared, Error> {
+        let prepared = self.prepare(path, |state| match state {
+            State::Instantiated => Err(Error::WrongState { verb: "approve", state, allowed: &["Created", "Approved", "Terminated"] }),
+            _ => Ok(()),
+        }).await?;
+        if dry {
+            return Ok(prepared);
+        }
+        let dig = prepared.group.dig.id;
+        let mut tx = self.store.begin().await?;
+        // Meanwhile somebody may have begun to work on it.
+        let before = deployment::load(&mut tx, dig, true).await?;
+        if let Some(holder) = hold::holder(&mut tx, dig).await? {
+            return Err(Error::Busy { holder });
+        }
+        if before.state == State::Instantiated {
+            return Err(Error::WrongState { verb: "approve", state: before.state, allowed: &["Created", "Approved", "Terminated"] });
+        }
+        prepared.keep_bundles(&mut tx).await?;
+        if before.state != State::Approved {
+            deployment::reach(&mut tx, dig, State::Approved, before.revision, None).await?;
+        }
+        deployment::approve_apps(&mut tx, dig, &prepared.apps).await?;
+        tx.commit().await?;
+        Ok(prepared)
+    }
+
+    /// Reads and renders a group that `may` be worked on in its state. Writes nothing.
+    pub async fn prepare(&self, path: &GroupPath, may: impl FnOnce(State) -> Result<(), Error>) -> Result<Prepared, Error> {
+        let mut tx = self.store.begin().await?;
+        let group = group::at(&mut tx, path).await?;
+        may(deployment::load(&mut tx, group.dig.id, false).await?.state)?;
+        if let Some(holder) = hold::holder(&mut tx, group.dig.id).await? {
+            return Err(Error::Busy { holder });
+        }
+        let cloud = terms::cloud(&mut tx, &group).await?;
+        let sources = sources(&mut tx, &group, &cloud).await?;
+        let names: Vec<_> = sources.iter().map(|source| source.app.clone()).collect();
+        let terms = terms::of(&mut tx, &group, &cloud, &names).await?;
+        // Helm takes its time; no connection is held meanwhile.
+        tx.rollback().await?;
+
+        let (mut apps, mut bundles) = (Vec::new(), Vec::new());
+        for source in &sources {
+            let rendered = render::render(self.renderer.as_ref(), source).await?;
+            let demand = demand::of(&rendered.objects, &source.namespace).map_err(|error| Error::Demand { app: source.app.clone(), source: error })?;
+            apps.push(ApprovedApp { app: source.app.clone(), digest: rendered.digest.clone(), namespace: source.namespace.clone(), demand });
+            bundles.push(rendered);
+        }
+        Ok(Prepared { group, apps, bundles, terms })
+    }
+}
+
+/// What there is to render, by app.
+async fn sources(tx: &mut PgConnection, group: &Group, cloud: &Cloud) -> Result<Vec<Source>, Error> {
+    let apps = drover_resources::children::<AppSpec>(&mut *tx, &APP, group.composite_app.id).await?;
+    if apps.is_empty() {
+        return Err(Error::Inconsistent(vec![format!("the composite app {} has no apps", group.composite_app.name)]));
+    }
+    let spec = &group.document.spec;
+    let unknown = spec.override_values.iter().filter(|values| !apps.iter().any(|app| app.name == values.app));
+    let broken: Vec<_> = unknown.map(|values| format!("overrideValues speak of the app {}, which does not exist", values.app)).collect();
+    if !broken.is_empty() {
+        return Err(Error::Inconsistent(broken));
+    }
+    let profiles = profiles(&mut *tx, group).await?;
+    let mut sources = Vec::new();
+    for app in apps {
+        let profile = match profiles.get(&app.name) {
+            Some(digest) => file(&mut *tx, Some(digest)).await?,
+            None => None,
+        };
+        let overrides = spec.override_values.iter().filter(|values| values.app == app.name).flat_map(|values| values.values.clone()).collect();
+        sources.push(Source {
+            file: file(&mut *tx, app.file_digest.as_deref()).await?.unwrap_or_default(),
+            app: app.name,
+            profile,
+            overrides,
+            release: spec.version.clone(),
+            namespace: cloud.document.spec.namespace().to_owned(),
+        });
+    }
+    Ok(sources)
+}
+
+/// Files of the profiles in the group's composite profile, by app.
+async fn profiles(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+    let name = &group.document.spec.composite_profile;
+    let path = format!("{}/{}/{name}", group.composite_app.path, COMPOSITE_PROFILE.segment);
+    let composite: Typed<NoSpec> = drover_resources::get(&mut *tx, &COMPOSITE_PROFILE, &path).await?
+        .ok_or_else(|| Error::Inconsistent(vec![format!("the composite profile {name} does not exist")]))?;
+    let profiles = drover_resources::children::<ProfileSpec>(tx, &PROFILE, composite.id).await?;
+    Ok(profiles.into_iter().filter_map(|profile| Some((profile.spec.app, profile.file_digest?))).collect())
+}
+
+async fn file(tx: &mut PgConnection, digest: Option<&[u8]>) -> Result<Option<Vec<u8>>, Error> {
+    let Some(digest) = digest else { return Ok(None) };
+    Ok(drover_resources::file(tx, digest).await?)
+}
+
+/// The approved apps of a group with their terms as they are now.
+pub async fn approved_requests(tx: &mut PgConnection, group: &Group) -> Result<Vec<AppRequest>, Error> {
+    let apps = deployment::approved_apps(&mut *tx, group.dig.id).await?;
+    let cloud = terms::cloud(&mut *tx, group).await?;
+    let names: Vec<_> = apps.iter().map(|app| app.app.clone()).collect();
+    let terms = terms::of(tx, group, &cloud, &names).await?;
+    Ok(requests(&apps, &terms))
+}
+

@@ -1,0 +1,61 @@
+//! Who waits for whom among the apps of a composite app.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sqlx::PgConnection;
+
+use super::{Error, Group};
+use crate::resources::app::AppSpec;
+use crate::resources::dependency::DependencySpec;
+use crate::resources::{APP, DEPENDENCY};
+use crate::workflows::After;
+
+/// Dependencies by app. A circle is an error: nobody in it could ever start.
+pub async fn of(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<String, Vec<After>>, Error> {
+    let mut after = BTreeMap::new();
+    for app in drover_resources::children::<AppSpec>(&mut *tx, &APP, group.composite_app.id).await? {
+        let dependencies = drover_resources::children::<DependencySpec>(&mut *tx, &DEPENDENCY, app.id).await?;
+        let list: Vec<_> = dependencies.into_iter()
+            .map(|dependency| After { ready: dependency.spec.wants_ready(), wait_s: dependency.spec.wait, app: dependency.spec.app }).collect();
+        if !list.is_empty() {
+            after.insert(app.name, list);
+        }
+    }
+    match circle(&after) {
+        Some(app) => Err(Error::Inconsistent(vec![format!("the app {app} waits for itself by way of its dependencies")])),
+        None => Ok(after),
+    }
+}
+
+/// An app that waits for itself.
+fn circle(after: &BTreeMap<String, Vec<After>>) -> Option<&str> {
+    after.keys().map(String::as_str).find(|start| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![*start]);
+        while let Some(app) = next.pop() {
+            for dependency in after.get(app).map_or(&[][..], Vec::as_slice) {
+                if dependency.app == *start {
+                    return true;
+                }
+                if seen.insert(dependency.app.as_str()) {
+                    next.push(&dependency.app);
+                }
+            }
+        }
+        false
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn circles_are_found_and_diamonds_are_none() {
+        let after = |list: &[(&str, &[&str])]| -> BTreeMap<String, Vec<After>> {
+            list.iter().map(|(app, on)| ((*app).to_owned(), on.iter().map(|on| After { app: (*on).to_owned(), ready: true, wait_s: 0 }).collect())).collect()
+        };
+        assert_eq!(circle(&after(&[("a", &["b", "c"]), ("b", &["d"]), ("c", &["d"])])), None);
+        assert_eq!(circle(&after(&[("a", &["b"]), ("b", &["c"]), ("c", &["a"])])), Some("a"));
+        assert_eq!(circle(&after(&[("x", &["a"]), ("a", &["a"])])), Some("a"));
+    }
+}

@@ -1,0 +1,92 @@
+//! A deployment intent group with everything around it, read in one transaction.
+
+use drover_api::scheduling::DigRef;
+use drover_resources::Typed;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::Error;
+use crate::resources::composite_app::CompositeAppSpec;
+use crate::resources::deployment_intent_group::DeploymentIntentGroupSpec;
+use crate::resources::project::ProjectSpec;
+use crate::resources::{COMPOSITE_APP, DIG, PROJECT};
+
+/// Names on the way to a deployment intent group.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Path)]
+pub struct GroupPath {
+    /// Project.
+    pub project: String,
+    /// Composite app.
+    #[serde(rename = "compositeApp")]
+    pub composite_app: String,
+    /// Its version.
+    #[serde(rename = "compositeAppVersion")]
+    pub composite_app_version: String,
+    /// Deployment intent group.
+    #[serde(rename = "deploymentIntentGroup")]
+    pub deployment_intent_group: String,
+}
+
+impl GroupPath {
+    /// The document's path.
+    pub fn path(&self) -> String {
+        format!("/v2/projects/{}/composite-apps/{}/{}/deployment-intent-groups/{}",
+            self.project, self.composite_app, self.composite_app_version, self.deployment_intent_group)
+    }
+}
+
+/// A group and the documents above it.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// As the other services know it.
+    pub dig: DigRef,
+    /// Its document.
+    pub document: Typed<DeploymentIntentGroupSpec>,
+    /// Its composite app.
+    pub composite_app: Typed<CompositeAppSpec>,
+    /// Its project.
+    pub project: Typed<ProjectSpec>,
+}
+
+impl Group {
+    /// For people: `project/app/version/group`.
+    pub fn subject(&self) -> String {
+        subject(&self.dig)
+    }
+}
+
+/// A group for people.
+pub fn subject(dig: &DigRef) -> String {
+    format!("{}/{}/{}/{}", dig.project, dig.composite_app, dig.version, dig.name)
+}
+
+/// The group at this path.
+pub async fn at(tx: &mut PgConnection, path: &GroupPath) -> Result<Group, Error> {
+    let document = drover_resources::get(&mut *tx, &DIG, &path.path()).await?
+        .ok_or_else(|| Error::NotFound { what: format!("deployment intent group {}", path.path()) })?;
+    around(tx, document).await
+}
+
+/// The group of this id.
+pub async fn by_id(tx: &mut PgConnection, id: Uuid) -> Result<Group, Error> {
+    let document = drover_resources::by_id(&mut *tx, &DIG, id).await?
+        .ok_or_else(|| Error::NotFound { what: format!("deployment intent group {id}") })?;
+    around(tx, document).await
+}
+
+async fn around(tx: &mut PgConnection, document: Typed<DeploymentIntentGroupSpec>) -> Result<Group, Error> {
+    let gone = || Error::Internal(format!("{} has lost its parents", document.path));
+    let composite_app_path = COMPOSITE_APP.within(&document.path).ok_or_else(gone)?;
+    let project_path = PROJECT.within(&document.path).ok_or_else(gone)?;
+    let composite_app: Typed<CompositeAppSpec> = drover_resources::get(&mut *tx, &COMPOSITE_APP, composite_app_path).await?.ok_or_else(gone)?;
+    let project: Typed<ProjectSpec> = drover_resources::get(&mut *tx, &PROJECT, project_path).await?.ok_or_else(gone)?;
+    let dig = DigRef {
+        id: document.id,
+        project: project.name.clone(),
+        composite_app: composite_app.name.clone(),
+        version: composite_app.spec.composite_app_version.clone(),
+        name: document.name.clone(),
+    };
+    Ok(Group { dig, document, composite_app, project })
+}

@@ -1,0 +1,76 @@
+//! What documents may not do: change under a running operation, or contradict what is deployed.
+
+use async_trait::async_trait;
+use drover_resources::{Change, Hooks, Verb};
+use drover_service::{Problem, codes};
+use drover_store::Tx;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::Error;
+use crate::resources::profile::ProfileSpec;
+use crate::resources::{APP, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, LOGICAL_CLOUD, PROFILE};
+use crate::store::deployment::{self, State};
+
+/// Orchestrator's guards.
+pub struct Guards;
+
+#[async_trait]
+impl Hooks for Guards {
+    async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
+        if let Some(holder) = holder(tx, change).await? {
+            return Err(Error::Busy { holder }.into());
+        }
+        if change.kind.name == DIG.name {
+            group(tx, change).await?;
+        } else if change.kind.name == PROFILE.name {
+            one_profile_per_app(tx, change).await?;
+        } else if change.kind.name == LOGICAL_CLOUD.name && change.verb == Verb::Delete {
+            // References already keep it while groups name it.
+            super::logical_cloud::forget(tx, change.id()).await.map_err(Error::from)?;
+        }
+        Ok(())
+    }
+}
+
+/// The operation that a change would get in the way of.
+async fn holder(tx: &mut PgConnection, change: &Change<'_>) -> Result<Option<Uuid>, Error> {
+    let below_app = [APP.name, DEPENDENCY.name, COMPOSITE_PROFILE.name, PROFILE.name].contains(&change.kind.name);
+    let groups = if let Some(group) = DIG.within(change.path) {
+        group.to_owned()
+    } else if let Some(composite_app) = COMPOSITE_APP.within(change.path).filter(|_| below_app) {
+        format!("{composite_app}/{}/", DIG.segment)
+    } else {
+        return Ok(None);
+    };
+    // A trailing slash means every group below, none means that very one.
+    let sql = "select workflow_id from hold join resource on resource.id = hold.dig_id left join workflow on workflow.id = workflow_id
+        where ended_at is null and (resource.path = $1 or (right($1, 1) = '/' and starts_with(resource.path, $1))) limit 1";
+    Ok(sqlx::query_scalar(sql).bind(groups).fetch_optional(tx).await?)
+}
+
+/// A group is changed only while it is Created, and deleted only when nothing of it runs.
+async fn group(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
+    let state = deployment::load(&mut *tx, change.id(), true).await.map_err(Error::from)?.state;
+    match change.verb {
+        Verb::Replace if state != State::Created => {
+            Err(Error::WrongState { verb: "a change", state, allowed: &["Created"] }.into())
+        }
+        Verb::Delete if state == State::Instantiated => {
+            Err(Error::WrongState { verb: "deletion", state, allowed: &["Created", "Approved", "Terminated"] }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn one_profile_per_app(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
+    let (Some(after), Some(parent)) = (change.after, COMPOSITE_PROFILE.within(change.path)) else { return Ok(()) };
+    let app = after.spec::<ProfileSpec>().map_err(Problem::internal)?.app;
+    let sql = "select exists (select from resource where kind = $1 and starts_with(path, $2) and path <> $3 and spec ->> 'app' = $4)";
+    let taken: bool = sqlx::query_scalar(sql).bind(PROFILE.name).bind(format!("{parent}/")).bind(change.path).bind(&app)
+        .fetch_one(tx).await.map_err(Error::from)?;
+    if taken {
+        return Err(codes::ALREADY_EXISTS.problem("App already has an AppProfile").reason(format!("the app {app} has a profile below {parent}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! What other services read here.
+
+use drover_api::digs::{DigTerms, DocumentRef};
+use sqlx::PgConnection;
+
+use super::{App, Error, GroupPath, approve, group};
+use crate::store::deployment::{self, State};
+
+/// The document at a path, of whatever kind.
+pub async fn document(tx: &mut PgConnection, path: &str) -> Result<Option<DocumentRef>, Error> {
+    let row: Option<(uuid::Uuid, String)> = sqlx::query_as("select id, kind from resource where path = $1").bind(path).fetch_optional(tx).await?;
+    Ok(row.map(|(id, kind)| DocumentRef { id, kind, path: path.to_owned() }))
+}
+
+impl App {
+    /// An approved group: its apps with their demands and their terms as they are now.
+    pub async fn dig_terms(&self, path: &GroupPath) -> Result<DigTerms, Error> {
+        let mut tx = self.store.begin().await?;
+        let group = group::at(&mut tx, path).await?;
+        let deployment = deployment::load(&mut tx, group.dig.id, false).await?;
+        if deployment.state == State::Created {
+            return Err(Error::WrongState { verb: "a plan", state: deployment.state, allowed: &["Approved", "Instantiated", "Terminated"] });
+        }
+        let apps = approve::approved_requests(&mut tx, &group).await?;
+        Ok(DigTerms { dig: group.dig, state: deployment.state.to_string(), revision: deployment.revision, apps })
+    }
+}

@@ -1,0 +1,52 @@
+//! Applying a plan: instantiate of its newcomer with that plan, or a relocation for a drain.
+
+use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
+use drover_service::{Problem, codes};
+use uuid::Uuid;
+
+use super::{App, Error, group};
+use crate::workflows::{Relocate, relocate};
+
+impl App {
+    /// A plan that may be applied.
+    pub async fn open_plan(&self, id: Uuid) -> Result<PlanDocument, Problem> {
+        let document = self.services.migration.plan_read(id).await?.ok_or_else(|| Error::NotFound { what: format!("plan {id}") })?;
+        if document.state != PlanState::Proposed {
+            let state = format!("{:?}", document.state).to_lowercase();
+            let problem = codes::PLAN_NOT_PROPOSED.problem(format!("The plan is {state}; only a proposed one can be applied"));
+            return Err(match document.operation {
+                Some(operation) => problem.instance(format!("/v2/operations/{operation}")),
+                None => problem,
+            });
+        }
+        if document.plan.as_ref().is_some_and(|plan| plan.waves.len() > 1) {
+            return Err(Error::NotYet("carrying out a plan of several waves").into());
+        }
+        Ok(document)
+    }
+
+    /// Starts to carry out a plan; the operation's id. What the plan assumed is checked again by the ledger, in the operation.
+    pub async fn apply_plan(&self, id: Uuid) -> Result<Uuid, Problem> {
+        let document = self.open_plan(id).await?;
+        match &document.kind {
+            PlanSubject::Newcomer(dig) => {
+                let mut tx = self.store.begin().await?;
+                let group = group::by_id(&mut tx, dig.id).await?;
+                let operation = self.instantiate_in(&mut tx, &group, Some(id)).await?;
+                tx.commit().await.map_err(Error::from)?;
+                self.engine.nudge();
+                Ok(operation)
+            }
+            PlanSubject::Drain(member) => {
+                let moves = document.plan.iter().flat_map(|plan| plan.waves.iter().flatten().cloned()).collect();
+                let order = relocate::Order { plan: id, subject: format!("drain {member}"), moves, newcomer: None };
+                let operation = Uuid::now_v7();
+                let mut tx = self.store.begin().await?;
+                self.engine.start_in_tx::<Relocate>(&mut tx, operation, &order).await.map_err(Error::from)?;
+                tx.commit().await.map_err(Error::from)?;
+                self.engine.nudge();
+                Ok(operation)
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! From intents to placement terms, with every default filled in: the app's intent, else the project's, else Drover's.
+
+use std::collections::BTreeMap;
+
+use drover_api::scheduling::{Element, Intent, MemberKey, PlacementTerms};
+use drover_resources::{NoSpec, Typed};
+use sqlx::PgConnection;
+
+use super::{Error, Group};
+use crate::resources::app_intent::AppIntentSpec;
+use crate::resources::cluster_reference::ClusterReferenceSpec;
+use crate::resources::group_intent::GroupIntentSpec;
+use crate::resources::logical_cloud::LogicalCloudSpec;
+use crate::resources::{APP_INTENT, CLUSTER_REFERENCE, GENERIC_PLACEMENT_INTENT, GROUP_INTENT, LOGICAL_CLOUD, PROJECT};
+
+/// The logical cloud of a group.
+#[derive(Clone, Debug)]
+pub struct Cloud {
+    /// Its document.
+    pub document: Typed<LogicalCloudSpec>,
+    /// Its members.
+    pub members: Vec<MemberKey>,
+}
+
+/// The logical cloud of a group, with its members in order.
+pub async fn cloud(tx: &mut PgConnection, group: &Group) -> Result<Cloud, Error> {
+    let name = &group.document.spec.logical_cloud;
+    let path = format!("{}/{}/{name}", group.project.path, LOGICAL_CLOUD.segment);
+    debug_assert!(PROJECT.within(&path).is_some());
+    let document: Typed<LogicalCloudSpec> = drover_resources::get(&mut *tx, &LOGICAL_CLOUD, &path).await?
+        .ok_or_else(|| Error::Inconsistent(vec![format!("the logical cloud {name} does not exist")]))?;
+    let references = drover_resources::children::<ClusterReferenceSpec>(&mut *tx, &CLUSTER_REFERENCE, document.id).await?;
+    let mut members: Vec<_> = references.iter().map(|reference| reference.spec.member()).collect();
+    members.sort();
+    members.dedup();
+    Ok(Cloud { document, members })
+}
+
+/// Terms of each of these apps.
+pub async fn of(tx: &mut PgConnection, group: &Group, cloud: &Cloud, apps: &[String]) -> Result<BTreeMap<String, PlacementTerms>, Error> {
+    let intents = app_intents(tx, group).await?;
+    let mut broken = Vec::new();
+    for intent in intents.keys().filter(|app| !apps.contains(app)) {
+        broken.push(format!("an app intent speaks of the app {intent}, which does not exist"));
+    }
+    if cloud.members.is_empty() {
+        broken.push(format!("the logical cloud {} has no clusters", cloud.document.name));
+    }
+    if !broken.is_empty() {
+        return Err(Error::Inconsistent(broken));
+    }
+    let defaults = &group.project.spec;
+    let terms = |app: &String| {
+        let intent = intents.get(app);
+        PlacementTerms {
+            // Without an intent an app may run anywhere in its logical cloud.
+            intent: intent.map(|spec| tidy(&spec.intent)).filter(|intent| *intent != Intent::default()).unwrap_or_else(|| anywhere(&cloud.members)),
+            logical_cloud: cloud.members.clone(),
+            when_full: intent.and_then(|spec| spec.when_full).or(defaults.when_full).unwrap_or_default(),
+            packing: intent.and_then(|spec| spec.packing).or(defaults.packing).unwrap_or_default(),
+            allow_dependants: defaults.allow_dependants.unwrap_or(false),
+        }
+    };
+    Ok(apps.iter().map(|app| (app.clone(), terms(app))).collect())
+}
+
+/// The app intents that count, by app: those of the chosen generic placement intent.
+async fn app_intents(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<String, AppIntentSpec>, Error> {
+    let sets = drover_resources::children::<NoSpec>(&mut *tx, &GENERIC_PLACEMENT_INTENT, group.document.id).await?;
+    let chosen = drover_resources::children::<GroupIntentSpec>(&mut *tx, &GROUP_INTENT, group.document.id).await?;
+    let chosen = chosen.iter().find_map(|intent| intent.spec.generic_placement_intent());
+    let set = match (chosen, sets.as_slice()) {
+        (_, []) => return Ok(BTreeMap::new()),
+        (Some(name), sets) => sets.iter().find(|set| set.name == name)
+            .ok_or_else(|| Error::Inconsistent(vec![format!("the intents name the generic placement intent {name}, which does not exist")]))?,
+        (None, [only]) => only,
+        (None, _) => return Err(Error::Inconsistent(vec!["there are several generic placement intents; name one in the group's intents".into()])),
+    };
+    let mut by_app = BTreeMap::new();
+    for intent in drover_resources::children::<AppIntentSpec>(&mut *tx, &APP_INTENT, set.id).await? {
+        let app = intent.spec.app.clone();
+        if by_app.insert(app.clone(), intent.spec).is_some() {
+            return Err(Error::Inconsistent(vec![format!("the app {app} has several app intents in {}", set.name)]));
+        }
+    }
+    Ok(by_app)
+}
+
+fn anywhere(members: &[MemberKey]) -> Intent {
+    let element = |member: &MemberKey| Element {
+        cluster_provider: Some(member.provider().to_owned()),
+        cluster: Some(member.cluster().to_owned()),
+        ..Element::default()
+    };
+    Intent { all_of: Vec::new(), any_of: members.iter().map(element).collect() }
+}
+
+/// EMCO's clients send `""` for what they leave out.
+fn tidy(intent: &Intent) -> Intent {
+    let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+    fn elements(list: &[Element], text: &dyn Fn(&Option<String>) -> Option<String>) -> Vec<Element> {
+        list.iter().map(|element| Element {
+            cluster_provider: text(&element.cluster_provider),
+            cluster: text(&element.cluster),
+            cluster_label: text(&element.cluster_label),
+            any_of: elements(&element.any_of, text),
+        }).collect()
+    }
+    Intent { all_of: elements(&intent.all_of, &text), any_of: elements(&intent.any_of, &text) }
+}

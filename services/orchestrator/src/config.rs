@@ -1,0 +1,84 @@
+//! Settings of orchestrator.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+/// Flags and environment of orchestrator.
+#[derive(Args, Clone, Debug)]
+pub struct Config {
+    /// Address that orchestrator listens on
+    #[arg(long = "orchestrator-listen", env = "DROVER_ORCHESTRATOR_LISTEN", default_value = "127.0.0.1:9015")]
+    pub listen: SocketAddr,
+    /// The helm binary (a path, or a name on PATH)
+    #[arg(long, env = "DROVER_HELM", default_value = "helm")]
+    pub helm: PathBuf,
+    /// Seconds that a chart may take to render
+    #[arg(long, env = "DROVER_HELM_SECONDS", default_value_t = 30)]
+    pub helm_seconds: u64,
+    /// Seconds that an app may take to become ready; too low undoes slow starts, too high keeps hopeless ones waiting
+    #[arg(long, env = "DROVER_READY_SECONDS", default_value_t = 120)]
+    pub ready_seconds: u64,
+    /// Seconds that room may take to become free after the old copies were told to go
+    #[arg(long, env = "DROVER_ROOM_SECONDS", default_value_t = 120)]
+    pub room_seconds: u64,
+    /// Seconds that pods may find no node before the room counts as lost; too low mistakes a slow scheduler for a thief
+    #[arg(long, env = "DROVER_UNSCHEDULABLE_SECONDS", default_value_t = 10)]
+    pub unschedulable_seconds: u64,
+    /// Seconds that a destination may be out of reach before another one is taken
+    #[arg(long, env = "DROVER_UNREACHABLE_SECONDS", default_value_t = 20)]
+    pub unreachable_seconds: u64,
+    /// Seconds to wait for old objects to be gone before a member out of reach is left for later
+    #[arg(long, env = "DROVER_GONE_SECONDS", default_value_t = 60)]
+    pub gone_seconds: u64,
+    /// Stable name of this instance: after a restart it takes its own work back at once
+    #[arg(long, env = "DROVER_INSTANCE", default_value = "orchestrator-0")]
+    pub instance: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9015)),
+            helm: PathBuf::from("helm"),
+            helm_seconds: 30,
+            ready_seconds: 120,
+            room_seconds: 120,
+            unschedulable_seconds: 10,
+            unreachable_seconds: 20,
+            gone_seconds: 60,
+            instance: "orchestrator-0".to_owned(),
+        }
+    }
+}
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// See [`Config::ready_seconds`].
+    pub ready: Duration,
+    /// See [`Config::room_seconds`].
+    pub room: Duration,
+    /// See [`Config::unschedulable_seconds`].
+    pub unschedulable: Duration,
+    /// See [`Config::unreachable_seconds`].
+    pub unreachable: Duration,
+    /// See [`Config::gone_seconds`].
+    pub gone: Duration,
+}
+
+impl Config {
+    /// Its deadlines.
+    pub fn deadlines(&self) -> Deadlines {
+        let seconds = Duration::from_secs;
+        Deadlines {
+            ready: seconds(self.ready_seconds),
+            room: seconds(self.room_seconds),
+            unschedulable: seconds(self.unschedulable_seconds),
+            unreachable: seconds(self.unreachable_seconds),
+            gone: seconds(self.gone_seconds),
+        }
+    }
+}

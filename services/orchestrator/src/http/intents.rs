@@ -1,0 +1,74 @@
+//! Two lists with a shape of their own: group intents, and app intents when asked for one app.
+
+use axum::extract::{RawPathParams, State};
+use axum::response::{IntoResponse, Response};
+use drover_resources::{NoSpec, PathParams, Typed};
+use drover_service::{Json, Problem, Query};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use crate::app::{App, Error};
+use crate::resources::app_intent::AppIntentSpec;
+use crate::resources::group_intent::GroupIntentSpec;
+use crate::resources::{APP_INTENT, DIG, GENERIC_PLACEMENT_INTENT, GROUP_INTENT};
+
+/// `?intent=`
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct GroupIntentQuery {
+    /// Only this group intent.
+    pub intent: Option<String>,
+}
+
+/// EMCO's list of group intents.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct GroupIntents {
+    /// What each says.
+    pub intent: Vec<std::collections::BTreeMap<String, String>>,
+}
+
+/// Group intents of a group.
+#[utoipa::path(get, operation_id = "group-intent_list", tag = "intents",
+    path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/intents",
+    params(crate::app::GroupPath, GroupIntentQuery), responses((status = 200, description = "The maps of all group intents", body = GroupIntents)))]
+pub async fn group_intents(State(app): State<App>, raw: RawPathParams, Query(query): Query<GroupIntentQuery>) -> Result<Response, Problem> {
+    let path = PathParams::from(&raw).fill(&DIG.item_path())?;
+    let mut tx = app.store.begin().await?;
+    let parent: Typed<Value> = drover_resources::get(&mut tx, &DIG, &path).await?.ok_or_else(|| Error::NotFound { what: path })?;
+    let intents = drover_resources::children::<GroupIntentSpec>(&mut tx, &GROUP_INTENT, parent.id).await?;
+    let wanted = |name: &str| query.intent.as_deref().is_none_or(|wanted| wanted == name);
+    let mut shown: Vec<_> = intents.into_iter().filter(|intent| wanted(&intent.name)).map(|intent| intent.spec.intent).collect();
+    match query.intent {
+        Some(name) if shown.is_empty() => Err(Error::NotFound { what: format!("group intent {name}") }.into()),
+        Some(_) => Ok(Json(json!({"intent": shown.remove(0)})).into_response()),
+        None => Ok(Json(GroupIntents { intent: shown }).into_response()),
+    }
+}
+
+/// `?app=`
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct AppIntentQuery {
+    /// Answer with the spec of this app's intent.
+    pub app: Option<String>,
+}
+
+/// App intents of a generic placement intent; with `?app=` the spec of that app's.
+#[utoipa::path(get, operation_id = "app-intent_list", tag = "intents",
+    path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/generic-placement-intents/{genericPlacementIntent}/app-intents",
+    params(crate::app::GroupPath, ("genericPlacementIntent" = String, Path), AppIntentQuery),
+    responses((status = 200, description = "A list of documents, or one spec", body = Value)))]
+pub async fn app_intents(State(app): State<App>, raw: RawPathParams, Query(query): Query<Vec<(String, String)>>) -> Result<Response, Problem> {
+    let params = PathParams::from(&raw);
+    let Some((_, wanted)) = query.iter().find(|(key, _)| key == "app") else {
+        return drover_resources::list(&app.documents, &APP_INTENT, &params, &query).await.map(IntoResponse::into_response);
+    };
+    let path = params.fill(&GENERIC_PLACEMENT_INTENT.item_path())?;
+    let mut tx = app.store.begin().await?;
+    let parent: Typed<NoSpec> = drover_resources::get(&mut tx, &GENERIC_PLACEMENT_INTENT, &path).await?.ok_or_else(|| Error::NotFound { what: path })?;
+    let intents = drover_resources::children::<AppIntentSpec>(&mut tx, &APP_INTENT, parent.id).await?;
+    let found = intents.into_iter().find(|intent| intent.spec.app == *wanted)
+        .ok_or_else(|| Error::NotFound { what: format!("an app intent of the app {wanted}") })?;
+    Ok(Json(found.spec).into_response())
+}

@@ -1,0 +1,7 @@
+//! The process.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    drover_service::run("orchestrator", drover_orchestrator::start)
+}

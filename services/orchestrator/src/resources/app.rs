@@ -1,0 +1,31 @@
+//! Apps: a Helm chart, or plain manifests, that is placed as one.
+
+use drover_resources::{Echo, File, Invalid, Keep, Kind, Spec};
+use drover_service::codes;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::COMPOSITE_APP;
+use crate::render;
+
+/// An app has no spec; its file says everything.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AppSpec {}
+
+impl Spec for AppSpec {
+    fn validate(&self, name: &str) -> Result<(), Invalid> {
+        // It becomes the value of a label on every object.
+        if name.len() > 63 {
+            return Err(Invalid::rule("the name of an app has at most 63 characters, because Kubernetes' label values do"));
+        }
+        Ok(())
+    }
+}
+
+fn check(file: &[u8]) -> Result<(), Invalid> {
+    render::check_upload(file).map_err(|reason| Invalid::with(codes::MALFORMED_UPLOAD, reason))
+}
+
+/// Apps. The file is a chart (tar.gz), a bundle of manifests (tar.gz of YAML) or one YAML text.
+pub static APP: Kind = Kind::of::<AppSpec>("app", "App", "apps", &["app"]).below(&COMPOSITE_APP).echo(Echo::Never)
+    .file(File { required: true, keep: Keep::Table, max_bytes: 32 << 20, content_type: "application/octet-stream", check });

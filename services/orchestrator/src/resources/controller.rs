@@ -1,0 +1,41 @@
+//! EMCO's controllers: accepted and kept, because EMCO's scripts begin with them. Nothing here calls them.
+
+use drover_resources::{Invalid, Kind, Spec};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Where a controller would be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ControllerSpec {
+    /// Host.
+    #[serde(default)]
+    #[schema(max_length = 128)]
+    pub host: String,
+    /// Port.
+    #[serde(default)]
+    #[schema(maximum = 50000)]
+    pub port: u32,
+    /// `placement`, `action` or `migration`.
+    #[serde(default, rename = "type")]
+    #[schema(max_length = 48)]
+    pub kind: String,
+    /// Lower runs first.
+    #[serde(default)]
+    #[schema(maximum = 100)]
+    pub priority: u32,
+}
+
+impl Spec for ControllerSpec {
+    fn validate(&self, _: &str) -> Result<(), Invalid> {
+        let mut reasons = Vec::new();
+        let mut check = |broken: bool, reason: &str| if broken { reasons.push(reason.to_owned()) };
+        check(self.host.len() > 128, "spec.host has more than 128 characters");
+        check(self.port > 50_000, "spec.port is over 50000");
+        check(self.kind.len() > 48, "spec.type has more than 48 characters");
+        check(self.priority > 100, "spec.priority is over 100");
+        Invalid::unless_empty(reasons)
+    }
+}
+
+/// Controllers.
+pub static CONTROLLER: Kind = Kind::of::<ControllerSpec>("controller", "Controller", "controllers", &["controller"]);

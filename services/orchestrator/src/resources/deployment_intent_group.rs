@@ -1,0 +1,59 @@
+//! Deployment intent groups: a composite app with a profile, on a logical cloud, to be run. Its state is not here but in
+//! the table `deployment`.
+
+use std::collections::BTreeMap;
+
+use drover_resources::{Invalid, Kind, Place, Put, Reference, Spec, is_dns_label};
+use drover_service::codes;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{COMPOSITE_APP, COMPOSITE_PROFILE, LOGICAL_CLOUD, PROJECT};
+
+/// What is to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DeploymentIntentGroupSpec {
+    /// Composite profile with the values.
+    #[serde(rename = "compositeProfile", alias = "profile")]
+    pub composite_profile: String,
+    /// Helm release name; a DNS label.
+    pub version: String,
+    /// Values on top of the profile's.
+    #[serde(default, rename = "overrideValues", alias = "override-values")]
+    pub override_values: Vec<OverrideValues>,
+    /// Logical cloud.
+    #[serde(rename = "logicalCloud", alias = "logical-cloud")]
+    pub logical_cloud: String,
+}
+
+/// Values of one app.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OverrideValues {
+    /// App.
+    #[serde(alias = "app-name")]
+    pub app: String,
+    /// `key.path: value`, as helm's `--set`.
+    pub values: BTreeMap<String, String>,
+}
+
+impl Spec for DeploymentIntentGroupSpec {
+    fn validate(&self, _: &str) -> Result<(), Invalid> {
+        if !is_dns_label(&self.version) {
+            return Err(Invalid::with(codes::NAME_NOT_DNS, format!("spec.version {:?} is not a DNS label; it is the name of the Helm release", self.version)));
+        }
+        Ok(())
+    }
+
+    fn references(&self, at: &Place<'_>) -> Vec<Reference> {
+        let composite_app = COMPOSITE_APP.within(at.path).unwrap_or_default();
+        let project = PROJECT.within(at.path).unwrap_or_default();
+        vec![
+            Reference { field: "spec.compositeProfile", path: format!("{composite_app}/{}/{}", COMPOSITE_PROFILE.segment, self.composite_profile) },
+            Reference { field: "spec.logicalCloud", path: format!("{project}/{}/{}", LOGICAL_CLOUD.segment, self.logical_cloud) },
+        ]
+    }
+}
+
+/// Deployment intent groups.
+pub static DIG: Kind = Kind::of::<DeploymentIntentGroupSpec>("deployment-intent-group", "DeploymentIntentGroup", "deployment-intent-groups", &["deploymentIntentGroup"])
+    .below(&COMPOSITE_APP).put(Put::Upsert);

@@ -1,0 +1,37 @@
+//! The project tree, a file per document. What a document *is* stands here; what is done with it in `app` and `workflows`.
+
+pub mod app;
+pub mod app_intent;
+pub mod cluster_reference;
+pub mod composite_app;
+pub mod composite_profile;
+pub mod controller;
+pub mod dependency;
+pub mod deployment_intent_group;
+pub mod generic_placement_intent;
+pub mod group_intent;
+pub mod logical_cloud;
+pub mod profile;
+pub mod project;
+
+use drover_resources::Kind;
+
+pub use app::APP;
+pub use app_intent::APP_INTENT;
+pub use cluster_reference::CLUSTER_REFERENCE;
+pub use composite_app::COMPOSITE_APP;
+pub use composite_profile::COMPOSITE_PROFILE;
+pub use controller::CONTROLLER;
+pub use dependency::DEPENDENCY;
+pub use deployment_intent_group::DIG;
+pub use generic_placement_intent::GENERIC_PLACEMENT_INTENT;
+pub use group_intent::GROUP_INTENT;
+pub use logical_cloud::LOGICAL_CLOUD;
+pub use profile::PROFILE;
+pub use project::PROJECT;
+
+/// Every kind of document here, parents first.
+pub static KINDS: [&Kind; 13] = [
+    &PROJECT, &COMPOSITE_APP, &APP, &DEPENDENCY, &COMPOSITE_PROFILE, &PROFILE, &LOGICAL_CLOUD, &CLUSTER_REFERENCE, &DIG,
+    &GROUP_INTENT, &GENERIC_PLACEMENT_INTENT, &APP_INTENT, &CONTROLLER,
+];

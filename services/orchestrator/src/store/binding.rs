@@ -1,0 +1,162 @@
+//! Bindings: one app on one member, and the part it plays now.
+
+use drover_api::bindings::{DesiredBinding, DesiredState};
+use drover_api::scheduling::{AppRequest, DigRef, MemberKey};
+use drover_store::StoreResult;
+use serde::{Deserialize, Serialize};
+use sqlx::types::Json;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+/// The part a binding plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
+#[sqlx(type_name = "text", rename_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Being brought up by its operation.
+    Target,
+    /// Serves.
+    Current,
+    /// Shall go.
+    Retiring,
+    /// Is gone and has no room any more; kept for a while, so that a late write still meets its fence.
+    Gone,
+}
+
+/// A binding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Binding {
+    /// Its id = claim id = desired-state id.
+    pub id: Uuid,
+    /// Whose.
+    pub dig: DigRef,
+    /// App.
+    pub app: String,
+    /// Member.
+    pub member: MemberKey,
+    /// Namespace of objects that name none.
+    pub namespace: String,
+    /// Its bundle.
+    pub digest: String,
+    /// What its claim asks for.
+    pub request: AppRequest,
+    /// Its part.
+    pub role: Role,
+    /// Operation that changed it last.
+    pub operation: Uuid,
+}
+
+impl Binding {
+    /// What the synchronizer is told.
+    pub fn desired(&self, state: DesiredState, fence: i64) -> DesiredBinding {
+        DesiredBinding {
+            id: self.id,
+            dig: self.dig.clone(),
+            app: self.app.clone(),
+            member: self.member.clone(),
+            namespace: self.namespace.clone(),
+            digest: self.digest.clone(),
+            state,
+            fence,
+        }
+    }
+}
+
+#[derive(FromRow)]
+struct Row {
+    id: Uuid,
+    dig_id: Uuid,
+    project: String,
+    composite_app: String,
+    version: String,
+    dig: String,
+    app: String,
+    member: String,
+    namespace: String,
+    digest: String,
+    request: Json<AppRequest>,
+    role: Role,
+    operation: Uuid,
+}
+
+impl From<Row> for Binding {
+    fn from(row: Row) -> Self {
+        Self {
+            id: row.id,
+            dig: DigRef { id: row.dig_id, project: row.project, composite_app: row.composite_app, version: row.version, name: row.dig },
+            app: row.app,
+            member: MemberKey(row.member),
+            namespace: row.namespace,
+            digest: row.digest,
+            request: row.request.0,
+            role: row.role,
+            operation: row.operation,
+        }
+    }
+}
+
+fn all(rows: Vec<Row>) -> Vec<Binding> {
+    rows.into_iter().map(Binding::from).collect()
+}
+
+/// Writes a binding, new or known.
+pub async fn put(tx: &mut PgConnection, binding: &Binding) -> StoreResult<()> {
+    sqlx::query("insert into binding (id, dig_id, project, composite_app, version, dig, app, member, namespace, digest, request, role, operation)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+        on conflict (id) do update set namespace = excluded.namespace, digest = excluded.digest, request = excluded.request, role = excluded.role,
+            operation = excluded.operation, changed_at = now()")
+        .bind(binding.id).bind(binding.dig.id).bind(&binding.dig.project).bind(&binding.dig.composite_app).bind(&binding.dig.version)
+        .bind(&binding.dig.name).bind(&binding.app).bind(&binding.member.0).bind(&binding.namespace).bind(&binding.digest)
+        .bind(Json(&binding.request)).bind(binding.role).bind(binding.operation).execute(tx).await?;
+    Ok(())
+}
+
+/// Gives bindings another part.
+pub async fn set_role(tx: &mut PgConnection, ids: &[Uuid], role: Role, operation: Uuid) -> StoreResult<()> {
+    sqlx::query("update binding set role = $2, operation = $3, changed_at = now() where id = any($1)")
+        .bind(ids).bind(role).bind(operation).execute(tx).await?;
+    Ok(())
+}
+
+/// What these bindings run now.
+pub async fn set_content(tx: &mut PgConnection, id: Uuid, digest: &str, request: &AppRequest, operation: Uuid) -> StoreResult<()> {
+    sqlx::query("update binding set digest = $2, request = $3, operation = $4, changed_at = now() where id = $1")
+        .bind(id).bind(digest).bind(Json(request)).bind(operation).execute(tx).await?;
+    Ok(())
+}
+
+/// Bindings that have been gone for a minute.
+pub async fn forgettable(tx: &mut PgConnection) -> StoreResult<Vec<Uuid>> {
+    Ok(sqlx::query_scalar("select id from binding where role = 'gone' and changed_at < now() - interval '1 minute'").fetch_all(tx).await?)
+}
+
+/// Deletes bindings.
+pub async fn delete(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResult<()> {
+    sqlx::query("delete from binding where id = any($1)").bind(ids).execute(tx).await?;
+    Ok(())
+}
+
+/// Bindings by id.
+pub async fn find(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResult<Vec<Binding>> {
+    Ok(all(sqlx::query_as("select * from binding where id = any($1) order by app, member").bind(ids).fetch_all(tx).await?))
+}
+
+/// Bindings of a group.
+pub async fn of_dig(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<Binding>> {
+    Ok(all(sqlx::query_as("select * from binding where dig_id = $1 and role <> 'gone' order by app, member, created_at").bind(dig).fetch_all(tx).await?))
+}
+
+/// Bindings that an operation changed last.
+pub async fn of_operation(tx: &mut PgConnection, operation: Uuid) -> StoreResult<Vec<Binding>> {
+    Ok(all(sqlx::query_as("select * from binding where operation = $1 order by app, member").bind(operation).fetch_all(tx).await?))
+}
+
+/// Bindings that shall go.
+pub async fn retiring(tx: &mut PgConnection) -> StoreResult<Vec<Binding>> {
+    Ok(all(sqlx::query_as("select * from binding where role = 'retiring' order by changed_at").fetch_all(tx).await?))
+}
+
+/// Which of these ids are bindings that are not gone: their claims are explained.
+pub async fn explained(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResult<Vec<Uuid>> {
+    Ok(sqlx::query_scalar("select id from binding where id = any($1) and role <> 'gone'").bind(ids).fetch_all(tx).await?)
+}

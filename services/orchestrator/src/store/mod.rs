@@ -1,0 +1,14 @@
+//! SQL of what Drover writes about deployment intent groups. Documents are libs/resources', journals libs/workflow's.
+
+pub mod binding;
+pub mod bundle;
+pub mod deployment;
+pub mod hold;
+
+use drover_store::StoreResult;
+use sqlx::PgConnection;
+
+/// The next fence: higher than that of every write so far. Draw it in the transaction that proves the right to write.
+pub async fn next_fence(tx: &mut PgConnection) -> StoreResult<i64> {
+    Ok(sqlx::query_scalar("select nextval('workflow_fence')").fetch_one(tx).await?)
+}

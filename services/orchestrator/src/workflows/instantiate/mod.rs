@@ -1,0 +1,133 @@
+//! Instantiating a deployment intent group: room, then objects, then the state. All apps or none.
+//!
+//! The handler has taken the group's hold and counted its revision in the transaction that started this; a hold counts only
+//! as long as its workflow runs, so nothing has to be given back when it ends early.
+
+mod objects;
+mod room;
+
+use std::collections::BTreeMap;
+
+use drover_api::scheduling::{AppRequest, DigRef, MemberKey, Move};
+use drover_workflow::{Step, Steps, Workflow};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::Delivery;
+use super::bring::Progress;
+use super::remove::Removal;
+use crate::app::group::subject;
+use crate::world::World;
+
+pub use room::reasons;
+
+/// How often a plan is made anew because the world was faster.
+pub const REPLANS: i32 = 3;
+
+/// What to instantiate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// The group.
+    pub dig: DigRef,
+    /// Revision that this makes.
+    pub revision: i64,
+    /// Its apps.
+    pub apps: Vec<Delivery>,
+    /// A plan that a user chose; none: one is made if it is needed.
+    #[serde(default)]
+    pub plan: Option<Uuid>,
+}
+
+impl Order {
+    fn requests(&self) -> Vec<AppRequest> {
+        self.apps.iter().map(|app| app.request.clone()).collect()
+    }
+}
+
+/// What its steps know together. Everything but `tries` is of the current round.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    /// How often a decision was asked for in each round because nothing was known.
+    #[serde(default)]
+    tries: BTreeMap<i32, u32>,
+    /// Where each app has its room.
+    #[serde(default)]
+    placed: Vec<Placed>,
+    /// Ledger sequence of the decision that found no room.
+    #[serde(default)]
+    seq: i64,
+    /// Why there was none, for people.
+    #[serde(default)]
+    reasons: Vec<String>,
+    /// The plan that makes room.
+    #[serde(default)]
+    pub plan: Option<Chosen>,
+    /// Others are moving away for it.
+    #[serde(default)]
+    pub waiting_for_room: bool,
+    /// Others have moved away for it.
+    #[serde(default)]
+    relocated: bool,
+    #[serde(default)]
+    progress: Progress,
+    /// Somebody took the room.
+    #[serde(default)]
+    lost: Option<String>,
+    #[serde(default)]
+    removal: Removal,
+    /// Bindings that were left behind, for people.
+    #[serde(default)]
+    pub leftovers: Vec<String>,
+}
+
+/// Room of one app at one member.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Placed {
+    app: String,
+    member: MemberKey,
+    binding: Uuid,
+}
+
+/// A plan, without what only people read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Chosen {
+    /// Its id.
+    pub id: Uuid,
+    moves: Vec<Move>,
+    newcomer: Vec<(String, MemberKey)>,
+}
+
+/// The workflow.
+pub struct Instantiate;
+
+impl Workflow for Instantiate {
+    const KIND: &'static str = "instantiate";
+    const VERSION: i32 = 1;
+    type World = World;
+    type Input = Order;
+    type State = State;
+
+    fn subject(order: &Order) -> String {
+        subject(&order.dig)
+    }
+
+    fn steps() -> Steps<Self> {
+        Steps::new()
+            // Room first: nothing is written anywhere for a group that does not fit. All apps are decided in one decision,
+            // which claims the room in the same transaction, so that two newcomers never get the same.
+            .step(Step::remote("decide", room::decide).undo(room::give_back_decision))
+            // It does not fit: who would have to move? A plan claims nothing; `make_room` does.
+            .step(Step::remote("plan", room::plan))
+            // `whenFull: preferred` has insisted on the best provider so far. Only now, without a feasible plan, others do.
+            .step(Step::remote("overflow", room::overflow).undo(room::give_back_overflow))
+            // The moves are a workflow of their own with its own pivot: once others have moved for us, they stay where they
+            // are, whatever becomes of us. It ends when our apps' claims are held.
+            .step(Step::children("make_room", room::start_moving, room::moved).undo(room::give_back_room))
+            // From here on a row explains every claim; the undo of this step is the undo of everything in the members.
+            .step(Step::local("bind", objects::bind).undo(objects::take_away))
+            .step(Step::wait("deliver", objects::deliver))
+            // Somebody else in the member has taken the room that was made: give up these copies and plan anew.
+            .step(Step::wait("replan", objects::replan))
+            .pivot(Step::local("become_current", objects::become_current))
+    }
+}

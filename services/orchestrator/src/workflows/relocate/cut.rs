@@ -1,0 +1,89 @@
+//! The pivot, and what is done after it: old copies go, the newcomer is admitted. Only forward from here.
+
+use std::time::Duration;
+
+use drover_api::bindings::DesiredState;
+use drover_api::ledger::{LedgerChange, LedgerTransaction};
+use drover_workflow::{Ctx, Outcome, StepError, StepResult};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::super::{judge, now, release};
+use super::prepare::summary;
+use super::start::newcomers;
+use super::{Relocate, Stage};
+use crate::store::binding::{self, Role};
+use crate::store::hold;
+
+/// How often an admission is asked for while room is becoming free.
+const ADMIT_EVERY: Duration = Duration::from_millis(500);
+
+pub(super) async fn cut_over(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> StepResult {
+    let new: Vec<Uuid> = ctx.state.moves.iter().map(|moving| moving.new).collect();
+    let old: Vec<Uuid> = ctx.state.moves.iter().map(|moving| moving.old.id).collect();
+    binding::set_role(&mut *tx, &old, Role::Retiring, ctx.id).await?;
+    binding::set_role(&mut *tx, &new, Role::Current, ctx.id).await?;
+    for moving in &mut ctx.state.moves {
+        moving.reach(Stage::CutOver);
+    }
+    ctx.progress(format!("cut over: {}", summary(&ctx.state.moves)));
+    Ok(Outcome::next())
+}
+
+pub(super) async fn remove_old(ctx: &mut Ctx<Relocate>) -> StepResult {
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    for moving in &mut ctx.state.moves {
+        ctx.world.services.synchronizer.put_binding(&moving.old.desired(DesiredState::Absent, fence)).await?;
+        moving.reach(Stage::Removing);
+    }
+    Ok(Outcome::next())
+}
+
+pub(super) async fn old_gone(ctx: &mut Ctx<Relocate>) -> StepResult {
+    ctx.progress("old copies are going");
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let world = ctx.world.clone();
+    let ids: Vec<Uuid> = ctx.state.moves.iter().map(|moving| moving.old.id).collect();
+    let rows = binding::find(&mut *world.store.pool().acquire().await?, &ids).await?;
+    let removed = ctx.state.removal.remove(&world, fence, &rows, world.deadlines.gone).await?;
+    for moving in &mut ctx.state.moves {
+        // A row that is no longer there was forgotten after it had gone.
+        if removed.gone.contains(&moving.old.id) || !rows.iter().any(|row| row.id == moving.old.id) {
+            moving.reach(Stage::Done);
+        }
+    }
+    ctx.state.leftovers = removed.leftovers();
+    Ok(removed.park().unwrap_or_else(Outcome::next))
+}
+
+pub(super) async fn admit(ctx: &mut Ctx<Relocate>) -> StepResult {
+    let claims: Vec<Uuid> = newcomers(ctx).into_iter().map(|(claim, ..)| claim).collect();
+    if claims.is_empty() {
+        ctx.progress(format!("moved {}", summary(&ctx.state.moves)));
+        return Ok(Outcome::next());
+    }
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    // Each look is a transaction of its own: a refusal must not be the answer for ever.
+    let id = ctx.derived_id(&format!("admit/{}", ctx.state.admit_tries));
+    let changes = claims.iter().map(|claim| LedgerChange::Admit { claim: *claim }).collect();
+    let refused = match ctx.world.services.placement.transact(id, &LedgerTransaction { operation: ctx.id, fence, changes }).await {
+        Ok(_) => {
+            ctx.progress(format!("moved {}; the room is free", summary(&ctx.state.moves)));
+            return Ok(Outcome::next());
+        }
+        Err(error) if error.code() == Some("ledger_conflict") => error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default(),
+        Err(error) => return Err(error.into()),
+    };
+    if ctx.waited() < ctx.world.deadlines.room {
+        ctx.state.admit_tries += 1;
+        ctx.progress("waiting until the room is really free");
+        return Ok(Outcome::park::<String>([]).until(judge::after(now(), ADMIT_EVERY)));
+    }
+    release::release_unexplained(&ctx.world, ctx.derived_id("admit/release"), ctx.id, fence, &claims).await?;
+    Err(StepError::fail("room_lost", "somebody else has the room that was made; the moves stand").reasons(refused))
+}
+
+pub(super) async fn drop_holds(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> StepResult {
+    hold::drop_all(tx, ctx.id).await?;
+    Ok(Outcome::next())
+}

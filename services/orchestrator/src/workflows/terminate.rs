@@ -1,0 +1,128 @@
+//! Terminating a deployment intent group: it is terminated at once, what is left of it goes afterwards. Clusters out of reach
+//! hold up nobody; what is left there is found and removed when they come back (task `retire`).
+
+use std::collections::BTreeSet;
+
+use drover_api::scheduling::DigRef;
+use drover_workflow::{Ctx, Outcome, Step, StepResult, Steps, Workflow};
+use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::After;
+use super::remove::Removal;
+use crate::app::group::subject;
+use crate::store::binding::{self, Binding, Role};
+use crate::store::deployment::{self, State as Lifecycle};
+use crate::store::hold;
+use crate::world::World;
+
+/// What to terminate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// The group.
+    pub dig: DigRef,
+    /// Its revision.
+    pub revision: i64,
+    /// Who depends on whom, by app.
+    #[serde(default)]
+    pub after: std::collections::BTreeMap<String, Vec<After>>,
+}
+
+/// What its steps know together.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    /// Bindings that go.
+    #[serde(default)]
+    going: Vec<Uuid>,
+    #[serde(default)]
+    removal: Removal,
+    /// Bindings that were left behind, for people.
+    #[serde(default)]
+    pub leftovers: Vec<String>,
+}
+
+/// The workflow.
+pub struct Terminate;
+
+impl Workflow for Terminate {
+    const KIND: &'static str = "terminate";
+    const VERSION: i32 = 1;
+    type World = World;
+    type Input = Order;
+    type State = State;
+
+    fn subject(order: &Order) -> String {
+        subject(&order.dig)
+    }
+
+    fn steps() -> Steps<Self> {
+        Steps::new()
+            // There is nothing to prepare: the wish itself is the point of no return.
+            .pivot(Step::local("let_go", let_go))
+            // Those that others depend on go last.
+            .step(Step::wait("remove", remove))
+            .finally(Step::local("drop_hold", drop_hold))
+    }
+}
+
+async fn let_go(ctx: &mut Ctx<Terminate>, tx: &mut PgConnection) -> StepResult {
+    let bindings = binding::of_dig(&mut *tx, ctx.input.dig.id).await?;
+    let serving: Vec<Uuid> = bindings.iter().filter(|binding| binding.role == Role::Current).map(|binding| binding.id).collect();
+    binding::set_role(&mut *tx, &serving, Role::Retiring, ctx.id).await?;
+    deployment::reach(tx, ctx.input.dig.id, Lifecycle::Terminated, ctx.input.revision, Some(ctx.id)).await?;
+    ctx.state.going = bindings.iter().map(|binding| binding.id).collect();
+    Ok(Outcome::next())
+}
+
+async fn remove(ctx: &mut Ctx<Terminate>) -> StepResult {
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let world = ctx.world.clone();
+    let rows = binding::find(&mut *world.store.pool().acquire().await?, &ctx.state.going).await?;
+    let (free, later) = in_order(&rows, &ctx.input.after);
+    let removed = ctx.state.removal.remove(&world, fence, &free, world.deadlines.gone).await?;
+    if let Some(park) = removed.park() {
+        ctx.progress(format!("{} of {} gone", removed.gone.len(), rows.len()));
+        return Ok(park);
+    }
+    // The first of them are gone or given up; nobody is waited for twice.
+    let removed = if later.is_empty() { removed } else { ctx.state.removal.remove(&world, fence, &rows, world.deadlines.gone).await? };
+    ctx.state.leftovers = removed.leftovers();
+    if let Some(park) = removed.park() {
+        ctx.progress(format!("{} of {} gone", removed.gone.len(), rows.len()));
+        return Ok(park);
+    }
+    ctx.progress(if removed.left.is_empty() { "terminated".to_owned() } else { format!("terminated; {} left for later", removed.left.len()) });
+    Ok(Outcome::next())
+}
+
+/// Bindings on which no other app depends any more, and the rest.
+fn in_order(rows: &[Binding], after: &std::collections::BTreeMap<String, Vec<After>>) -> (Vec<Binding>, Vec<Binding>) {
+    let needed: BTreeSet<&str> = rows.iter().filter(|row| row.role != Role::Gone)
+        .flat_map(|row| after.get(&row.app).map_or(&[][..], Vec::as_slice)).map(|dependency| dependency.app.as_str()).collect();
+    rows.iter().cloned().partition(|row| row.role == Role::Gone || !needed.contains(row.app.as_str()))
+}
+
+async fn drop_hold(ctx: &mut Ctx<Terminate>, tx: &mut PgConnection) -> StepResult {
+    hold::drop_all(tx, ctx.id).await?;
+    Ok(Outcome::next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_others_need_go_last() {
+        let row = |app: &str, role| Binding {
+            id: Uuid::now_v7(), dig: DigRef::default(), app: app.into(), member: Default::default(), namespace: String::new(), digest: String::new(),
+            request: Default::default(), role, operation: Uuid::nil(),
+        };
+        let after = [("web".to_owned(), vec![After { app: "db".into(), ready: true, wait_s: 0 }])].into();
+        let names = |rows: &[Binding]| rows.iter().map(|row| row.app.clone()).collect::<Vec<_>>();
+        let (free, later) = in_order(&[row("db", Role::Retiring), row("web", Role::Retiring)], &after);
+        assert_eq!((names(&free), names(&later)), (vec!["web".to_owned()], vec!["db".to_owned()]));
+        let (free, later) = in_order(&[row("db", Role::Retiring), row("web", Role::Gone)], &after);
+        assert_eq!((names(&free).len(), names(&later).len()), (2, 0));
+    }
+}

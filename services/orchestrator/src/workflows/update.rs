@@ -1,0 +1,273 @@
+//! Updating a deployment intent group in place: room for the larger of old and new, new objects, and when these serve, the
+//! new revision is current. An app never changes its cluster here. Before the pivot everything can be put back: the old
+//! bundles are applied again and the claims are as before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drover_api::ledger::{LedgerChange, LedgerTransaction};
+use drover_api::scheduling::{AppRequest, DecisionRequest, DigRef, MemberKey, Outcome as Decided};
+use drover_workflow::{Ctx, Outcome, Step, StepError, StepResult, Steps, Workflow};
+use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::bring::{Brought, Progress};
+use super::instantiate::reasons;
+use super::remove::{self, Removal};
+use super::{After, Delivery, release};
+use crate::app::group::subject;
+use crate::store::binding::{self, Binding, Role};
+use crate::store::deployment::{self, State as Lifecycle};
+use crate::store::hold;
+use crate::world::World;
+
+/// What to update to what.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// The group.
+    pub dig: DigRef,
+    /// Revision before.
+    pub from_revision: i64,
+    /// Revision that this makes.
+    pub revision: i64,
+    /// Bindings that stay where they are.
+    pub kept: Vec<Kept>,
+    /// Apps that the group did not have.
+    pub added: Vec<Delivery>,
+    /// Bindings of apps that the group no longer has.
+    pub dropped: Vec<Uuid>,
+    /// Who waits for whom, by app.
+    #[serde(default)]
+    pub after: BTreeMap<String, Vec<After>>,
+}
+
+/// A binding that is updated where it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// As it is.
+    pub old: Binding,
+    /// Its new bundle.
+    pub digest: String,
+    /// What it will need.
+    pub request: AppRequest,
+}
+
+impl Kept {
+    fn new(&self) -> Binding {
+        Binding { digest: self.digest.clone(), request: self.request.clone(), ..self.old.clone() }
+    }
+}
+
+/// What its steps know together.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    #[serde(default)]
+    placed: Vec<(String, MemberKey, Uuid)>,
+    #[serde(default)]
+    progress: Progress,
+    /// Of putting the old bundles back.
+    #[serde(default)]
+    back: Progress,
+    #[serde(default)]
+    removal: Removal,
+    /// Bindings that were left behind, for people.
+    #[serde(default)]
+    pub leftovers: Vec<String>,
+}
+
+/// The workflow.
+pub struct Update;
+
+impl Workflow for Update {
+    const KIND: &'static str = "update";
+    const VERSION: i32 = 1;
+    type World = World;
+    type Input = Order;
+    type State = State;
+
+    fn subject(order: &Order) -> String {
+        subject(&order.dig)
+    }
+
+    fn steps() -> Steps<Self> {
+        Steps::new()
+            // The larger of old and new, plus surge, where each app stands: room for both at once, before any object changes.
+            .step(Step::remote("raise", raise).undo(lower_back))
+            // Apps that are new go where a newcomer's would.
+            .step(Step::remote("decide_added", decide_added).undo(give_back_added))
+            .step(Step::local("bind", bind).undo(take_away))
+            // The new bundles. What goes wrong is put back by applying the old ones; what was pruned comes with them.
+            .step(Step::wait("deliver", deliver).undo(put_back))
+            .pivot(Step::local("become_current", become_current))
+            // The surge is over, and what the new revision needs less is free for others.
+            .step(Step::remote("lower", lower))
+            .step(Step::wait("remove_dropped", remove_dropped))
+            .finally(Step::local("drop_hold", drop_hold))
+    }
+}
+
+async fn resize(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> Result<Result<(), Vec<String>>, StepError> {
+    if changes.is_empty() {
+        return Ok(Ok(()));
+    }
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let transaction = LedgerTransaction { operation: ctx.id, fence, changes };
+    match ctx.world.services.placement.transact(ctx.derived_id(name), &transaction).await {
+        Ok(_) => Ok(Ok(())),
+        Err(error) if error.code() == Some("ledger_conflict") => Ok(Err(error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn sizes(ctx: &Ctx<Update>, request: impl Fn(&Kept) -> &AppRequest, surge: bool) -> Vec<LedgerChange> {
+    ctx.input.kept.iter().map(|kept| LedgerChange::Resize { claim: kept.old.id, request: Arc::new(request(kept).clone()), surge }).collect()
+}
+
+async fn raise(ctx: &mut Ctx<Update>) -> StepResult {
+    ctx.progress("making room for old and new at once");
+    match resize(ctx, "raise", sizes(ctx, |kept| &kept.request, true)).await? {
+        Ok(()) => Ok(Outcome::next()),
+        Err(reasons) => Err(StepError::fail("no_room", "the new revision does not fit where the application runs; nothing was changed").reasons(reasons)),
+    }
+}
+
+async fn lower_back(ctx: &mut Ctx<Update>) -> StepResult {
+    match resize(ctx, "lower_back", sizes(ctx, |kept| &kept.old.request, false)).await? {
+        Ok(()) => Ok(Outcome::next()),
+        Err(reasons) => Err(StepError::retry(format!("the claims cannot be put back: {}", reasons.join("; ")))),
+    }
+}
+
+async fn ask(ctx: &Ctx<Update>) -> Result<drover_api::scheduling::Decision, StepError> {
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let apps = ctx.input.added.iter().map(|app| app.request.clone()).collect();
+    let request = DecisionRequest { dig: ctx.input.dig.clone(), apps, overflow: true, operation: ctx.id, fence };
+    Ok(ctx.world.services.placement.decide(ctx.derived_id("added"), &request).await?)
+}
+
+async fn decide_added(ctx: &mut Ctx<Update>) -> StepResult {
+    if ctx.input.added.is_empty() {
+        return Ok(Outcome::next());
+    }
+    let decision = ask(ctx).await?;
+    if decision.outcome != Decided::Placed {
+        return Err(StepError::fail("no_room", "an application that is new in this revision has no room; nothing was changed").reasons(reasons(&decision)));
+    }
+    let places = decision.apps.iter().flat_map(|app| app.groups.iter().filter_map(|group| group.placement.clone()).map(|place| (app.app.clone(), place.member, place.binding)));
+    ctx.state.placed = places.collect();
+    Outcome::output(decision.id)
+}
+
+async fn give_back_added(ctx: &mut Ctx<Update>) -> StepResult {
+    if ctx.input.added.is_empty() {
+        return Ok(Outcome::next());
+    }
+    let decision = ask(ctx).await?;
+    let claims: Vec<_> = decision.apps.iter().flat_map(|app| app.groups.iter().filter_map(|group| group.placement.as_ref())).map(|place| place.binding).collect();
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    release::release_unexplained(&ctx.world, ctx.derived_id("added/release"), ctx.id, fence, &claims).await?;
+    Ok(Outcome::next())
+}
+
+fn added(ctx: &Ctx<Update>) -> Vec<Binding> {
+    let binding = |(app, member, id): &(String, MemberKey, Uuid)| {
+        let delivery = ctx.input.added.iter().find(|delivery| delivery.app() == app)?;
+        Some(Binding {
+            id: *id,
+            dig: ctx.input.dig.clone(),
+            app: app.clone(),
+            member: member.clone(),
+            namespace: delivery.namespace.clone(),
+            digest: delivery.digest.clone(),
+            request: delivery.request.clone(),
+            role: Role::Target,
+            operation: ctx.id,
+        })
+    };
+    ctx.state.placed.iter().filter_map(binding).collect()
+}
+
+async fn bind(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepResult {
+    for binding in added(ctx) {
+        binding::put(&mut *tx, &binding).await?;
+    }
+    Ok(Outcome::next())
+}
+
+async fn take_away(ctx: &mut Ctx<Update>) -> StepResult {
+    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
+    let bindings = remove::retire_targets(&mut tx, ctx.id).await?;
+    tx.commit().await?;
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let world = ctx.world.clone();
+    let removed = ctx.state.removal.remove(&world, fence, &bindings, world.deadlines.gone).await?;
+    ctx.state.leftovers = removed.leftovers();
+    Ok(removed.park().unwrap_or_else(Outcome::next))
+}
+
+async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
+    let mut bindings: Vec<_> = ctx.input.kept.iter().map(Kept::new).collect();
+    bindings.extend(added(ctx));
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let (world, after) = (ctx.world.clone(), ctx.input.after.clone());
+    match ctx.state.progress.bring(&world, fence, &bindings, &after).await? {
+        Brought::All => Ok(Outcome::next()),
+        Brought::Waiting { keys, until, note } => {
+            ctx.progress(note);
+            Ok(Outcome::park(keys).until(until))
+        }
+        Brought::Failed { code, reason, .. } => Err(StepError::fail(&code, format!("{reason}; the old revision is applied again"))),
+        Brought::Unschedulable { reason, .. } => Err(StepError::fail("not_ready", format!("{reason}; the old revision is applied again"))),
+    }
+}
+
+/// The old bundles again; waited for as long as a start may take, for a cluster out of reach not at all.
+async fn put_back(ctx: &mut Ctx<Update>) -> StepResult {
+    ctx.progress("applying the old revision again");
+    let bindings: Vec<_> = ctx.input.kept.iter().map(|kept| kept.old.clone()).collect();
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let world = ctx.world.clone();
+    match ctx.state.back.bring(&world, fence, &bindings, &BTreeMap::new()).await? {
+        Brought::Waiting { keys, until, .. } => Ok(Outcome::park(keys).until(until)),
+        // The old revision is what is desired; the synchronizer goes on trying.
+        Brought::All | Brought::Failed { .. } | Brought::Unschedulable { .. } => Ok(Outcome::next()),
+    }
+}
+
+async fn become_current(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepResult {
+    for kept in &ctx.input.kept {
+        binding::set_content(&mut *tx, kept.old.id, &kept.digest, &kept.request, ctx.id).await?;
+    }
+    let new: Vec<Uuid> = ctx.state.placed.iter().map(|(_, _, id)| *id).collect();
+    binding::set_role(&mut *tx, &new, Role::Current, ctx.id).await?;
+    binding::set_role(&mut *tx, &ctx.input.dropped, Role::Retiring, ctx.id).await?;
+    deployment::record(&mut *tx, ctx.input.dig.id, "Updated", ctx.input.from_revision, Some(ctx.id)).await?;
+    deployment::reach(tx, ctx.input.dig.id, Lifecycle::Instantiated, ctx.input.revision, Some(ctx.id)).await?;
+    Ok(Outcome::next())
+}
+
+async fn lower(ctx: &mut Ctx<Update>) -> StepResult {
+    match resize(ctx, "lower", sizes(ctx, |kept| &kept.request, false)).await? {
+        Ok(()) => Ok(Outcome::next()),
+        Err(reasons) => Err(StepError::retry(format!("the claims cannot be lowered: {}", reasons.join("; ")))),
+    }
+}
+
+async fn remove_dropped(ctx: &mut Ctx<Update>) -> StepResult {
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let world = ctx.world.clone();
+    let rows = binding::find(&mut *world.store.pool().acquire().await?, &ctx.input.dropped).await?;
+    let removed = ctx.state.removal.remove(&world, fence, &rows, world.deadlines.gone).await?;
+    ctx.state.leftovers = removed.leftovers();
+    if let Some(park) = removed.park() {
+        return Ok(park);
+    }
+    ctx.progress("updated");
+    Ok(Outcome::next())
+}
+
+async fn drop_hold(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepResult {
+    hold::drop_all(tx, ctx.id).await?;
+    Ok(Outcome::next())
+}

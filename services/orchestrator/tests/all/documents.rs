@@ -1,0 +1,116 @@
+//! EMCO's documents, approve, and what other services read.
+
+use serde_json::json;
+
+use crate::support::{Stack, deployment, doc, nobody_at_all};
+
+#[tokio::test]
+async fn the_project_tree_is_made_read_and_approved() {
+    let stack = Stack::start(nobody_at_all()).await;
+    let dig = stack.group("shop", &[("web", &deployment("web", "500m", 2)), ("db", &deployment("db", "1", 1))], &[("onprem", "a"), ("aws", "c")]).await;
+
+    // Optional spec of a project: echoed only if sent.
+    assert!(stack.get("/v2/projects/p").await.get("spec").is_none());
+
+    // Placement intents with Drover's words, and EMCO's lists.
+    stack.post(&format!("{dig}/generic-placement-intents"), doc("gpi", None), 201).await;
+    let intent = json!({"app": "web", "intent": {"anyOf": [{"clusterProvider": "onprem", "cluster": "a"}]}, "whenFull": "preferred"});
+    stack.post(&format!("{dig}/generic-placement-intents/gpi/app-intents"), doc("web", Some(intent.clone())), 201).await;
+    let read = stack.get(&format!("{dig}/generic-placement-intents/gpi/app-intents/?app=web")).await;
+    assert_eq!((&read["app"], &read["whenFull"]), (&intent["app"], &intent["whenFull"]));
+    stack.post(&format!("{dig}/intents"), doc("i", Some(json!({"intent": {"genericPlacementIntent": "gpi"}}))), 201).await;
+    assert_eq!(stack.get(&format!("{dig}/intents")).await, json!({"intent": [{"genericPlacementIntent": "gpi"}]}));
+    assert_eq!(stack.get(&format!("{dig}/intents/?intent=i")).await["intent"]["genericPlacementIntent"], "gpi");
+
+    // Nobody plans for what is not approved.
+    let lookup = "/internal/digs/lookup?project=p&compositeApp=shop&version=v1&dig=shop";
+    assert_eq!(stack.call("GET", lookup, None).await.body["code"], "wrong_state");
+
+    let dry = stack.call("POST", &format!("{dig}/approve?dryRun=All"), None).await;
+    assert_eq!((dry.status, dry.body["apps"].as_array().unwrap().len()), (200, 2));
+    assert_eq!(stack.call("GET", lookup, None).await.body["code"], "wrong_state", "a dry run writes nothing");
+
+    assert_eq!(stack.call("POST", &format!("{dig}/approve"), None).await.status, 202);
+    let terms = stack.get(lookup).await;
+    assert_eq!(terms["state"], "Approved");
+    let apps = terms["apps"].as_array().unwrap();
+    let web = apps.iter().find(|app| app["app"] == "web").unwrap();
+    assert_eq!(web["demand"]["groups"][0]["requests"]["cpu"], 500);
+    assert_eq!(web["demand"]["groups"][0]["replicas"], 2);
+    assert_eq!(web["terms"]["when_full"], "preferred");
+    let db = apps.iter().find(|app| app["app"] == "db").unwrap();
+    assert_eq!(db["terms"]["intent"]["anyOf"].as_array().unwrap().len(), 2, "without an intent: anywhere in the logical cloud");
+
+    let found = stack.get(&format!("/internal/documents/lookup?path={dig}")).await;
+    assert_eq!((&found["kind"], &found["path"]), (&json!("deployment-intent-group"), &json!(dig)));
+
+    // Approved: the group's document is closed, its deletion is not.
+    let spec = json!({"compositeProfile": "cp", "version": "r2", "logicalCloud": "lc"});
+    let changed = stack.call("PUT", &dig, Some(doc("shop", Some(spec)))).await;
+    assert_eq!((changed.status, &changed.body["code"]), (409, &json!("wrong_state")));
+}
+
+#[tokio::test]
+async fn what_does_not_make_sense_is_refused_and_nothing_is_half_written() {
+    let stack = Stack::start(nobody_at_all()).await;
+    let dig = stack.group("shop", &[("web", &deployment("web", "500m", 2))], &[("onprem", "a")]).await;
+    let ca = "/v2/projects/p/composite-apps/shop/v1";
+    let refused = async |method: &str, path: String, body: serde_json::Value, status: u16, code: &str| {
+        let answer = stack.call(method, &path, Some(body)).await;
+        assert_eq!((answer.status, answer.body["code"].as_str()), (status, Some(code)), "{method} {path}: {}", answer.body);
+        answer.body
+    };
+    refused("POST", format!("{ca}/apps"), doc("nofile", None), 422, "malformed_upload").await;
+    refused("POST", format!("{ca}/apps"), json!({"metadata": {"name": "x"}, "file": "bm90IGEgbWFuaWZlc3Q="}), 422, "malformed_upload").await;
+    refused("POST", format!("{ca}/apps"), json!({"metadata": {"name": "x".repeat(64)}, "file": "YXBpVmVyc2lvbjogdjEKa2luZDogQ29uZmlnTWFwCm1ldGFkYXRhOiB7bmFtZTogYX0K"}), 400, "invalid").await;
+    let spec = json!({"compositeProfile": "cp", "version": "Not A Label", "logicalCloud": "lc"});
+    refused("POST", format!("{ca}/deployment-intent-groups"), doc("d2", Some(spec)), 400, "name_not_dns").await;
+    let spec = json!({"compositeProfile": "nope", "version": "r1", "logicalCloud": "lc"});
+    refused("POST", format!("{ca}/deployment-intent-groups"), doc("d2", Some(spec)), 409, "reference_not_found").await;
+    refused("POST", "/v2/projects/p/logical-clouds".into(), doc("l2", Some(json!({"namespace": "Shop!", "level": "0"}))), 400, "name_not_dns").await;
+    refused("POST", "/v2/projects/p/logical-clouds".into(), doc("l2", Some(json!({"namespace": "x", "level": "1"}))), 501, "not_yet").await;
+    stack.post(&format!("{dig}/generic-placement-intents"), doc("gpi", None), 201).await;
+    let both = json!({"app": "web", "intent": {"allOf": [{"clusterProvider": "p", "cluster": "a", "clusterLabel": "l"}]}});
+    refused("POST", format!("{dig}/generic-placement-intents/gpi/app-intents"), doc("i", Some(both)), 400, "invalid").await;
+    for verb in ["rollback", "stop"] {
+        refused("POST", format!("{dig}/{verb}"), json!({}), 501, "not_yet").await;
+    }
+    let missing = stack.call("POST", &format!("{ca}/deployment-intent-groups/none/approve"), None).await;
+    assert_eq!((missing.status, &missing.body["code"]), (404, &json!("not_found")));
+}
+
+#[tokio::test]
+async fn a_chart_that_does_not_render_leaves_the_group_as_it_was() {
+    let stack = Stack::start(nobody_at_all()).await;
+    let dig = stack.group("shop", &[("web", &deployment("web", "500m", 2))], &[("onprem", "a")]).await;
+    let ca = "/v2/projects/p/composite-apps/shop/v1";
+    // A quantity that is none renders but cannot be counted.
+    use base64::Engine as _;
+    let file = base64::engine::general_purpose::STANDARD.encode(deployment("bad", "lots", 1));
+    stack.post(&format!("{ca}/apps"), json!({"metadata": {"name": "bad"}, "file": file}), 201).await;
+    let refused = stack.call("POST", &format!("{dig}/approve"), None).await;
+    assert_eq!((refused.status, refused.body["code"].as_str()), (422, Some("render_failed")), "{}", refused.body);
+    assert!(refused.body["detail"].as_str().unwrap().contains("Deployment/bad"), "{}", refused.body);
+    let lookup = "/internal/digs/lookup?project=p&compositeApp=shop&version=v1&dig=shop";
+    assert_eq!(stack.call("GET", lookup, None).await.body["code"], "wrong_state");
+}
+
+#[tokio::test]
+async fn logical_clouds_of_level_0_are_immediate() {
+    let stack = Stack::start(nobody_at_all()).await;
+    stack.group("shop", &[("web", &deployment("web", "1", 1))], &[("onprem", "a")]).await;
+    let cloud = "/v2/projects/p/logical-clouds/lc";
+    assert_eq!(stack.get(&format!("{cloud}/status")).await["deployedStatus"], "Created");
+    assert_eq!(stack.call("POST", &format!("{cloud}/instantiate"), None).await.status, 202);
+    assert_eq!(stack.get(&format!("{cloud}/status")).await["readyStatus"], "Ready");
+    assert_eq!(stack.call("POST", &format!("{cloud}/terminate"), None).await.status, 202);
+    assert_eq!(stack.get(&format!("{cloud}/status")).await["deployedStatus"], "Terminated");
+}
+
+#[tokio::test]
+async fn the_document_describes_every_route() {
+    let document = serde_json::to_value(drover_orchestrator::openapi()).unwrap();
+    for path in ["/v2/projects/{project}", "/internal/digs/lookup", "/v2/controllers"] {
+        assert!(document["paths"].get(path).is_some(), "{path}");
+    }
+}

@@ -1,0 +1,155 @@
+//! An orchestrator of its own for each test, and short words for talking to it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use drover_api::bindings::{Bundle, DesiredBinding};
+use drover_api::ledger::{LedgerReceipt, LedgerTransaction};
+use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
+use drover_api::scheduling::{Claim, Decision, DecisionRequest};
+use drover_orchestrator::peers::{Migration, PeerError, Placement, Services, Synchronizer};
+use drover_orchestrator::render::{Archive, Profile, RenderError, Renderer, Source};
+use drover_orchestrator::{Config, start_with};
+use drover_service::{Common, Peers, Running};
+use drover_testkit::{TestDb, test_db};
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// A running orchestrator.
+pub struct Stack {
+    pub running: Running,
+    client: reqwest::Client,
+    _db: TestDb,
+}
+
+/// Peers that nobody should call.
+pub struct Nobody;
+
+fn nobody<T>() -> Result<T, PeerError> {
+    Err(PeerError::Unavailable { peer: "nobody", detail: "this test has no peers".into() })
+}
+
+#[async_trait]
+impl Placement for Nobody {
+    async fn decide(&self, _: Uuid, _: &DecisionRequest) -> Result<Decision, PeerError> { nobody() }
+    async fn decide_dry(&self, _: &DecisionRequest) -> Result<Decision, PeerError> { nobody() }
+    async fn transact(&self, _: Uuid, _: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> { nobody() }
+    async fn claims_of(&self, _: Uuid) -> Result<Vec<Claim>, PeerError> { nobody() }
+    async fn claims(&self) -> Result<Vec<Claim>, PeerError> { nobody() }
+}
+
+#[async_trait]
+impl Migration for Nobody {
+    async fn plan(&self, _: Uuid, _: &PlanOrder) -> Result<PlanDocument, PeerError> { nobody() }
+    async fn plan_read(&self, _: Uuid) -> Result<Option<PlanDocument>, PeerError> { nobody() }
+    async fn plan_accept(&self, _: Uuid, _: &PlanAcceptance) -> Result<PlanDocument, PeerError> { nobody() }
+}
+
+#[async_trait]
+impl Synchronizer for Nobody {
+    async fn put_bundle(&self, _: &str, _: &Bundle) -> Result<(), PeerError> { nobody() }
+    async fn put_binding(&self, _: &DesiredBinding) -> Result<(), PeerError> { nobody() }
+    async fn forget_binding(&self, _: Uuid) -> Result<(), PeerError> { nobody() }
+}
+
+/// A renderer for tests without helm: every chart fails with helm's manner of speaking.
+pub struct BrokenHelm;
+
+#[async_trait]
+impl Renderer for BrokenHelm {
+    async fn chart(&self, source: &Source, _: &Archive, _: &Profile) -> Result<String, RenderError> {
+        Err(RenderError::Helm { app: source.app.clone(), words: "parse error at (web/templates/x.yaml:1)".into() })
+    }
+}
+
+pub fn nobody_at_all() -> Services {
+    Services { placement: Arc::new(Nobody), migration: Arc::new(Nobody), synchronizer: Arc::new(Nobody) }
+}
+
+/// An answer.
+pub struct Answer {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub body: Value,
+}
+
+impl Stack {
+    pub async fn start(services: Services) -> Self {
+        let db = test_db().await;
+        let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+        let common = Common::new(db.url.expose_secret(), "peer", Peers::default());
+        let running = start_with(config, common, services, Arc::new(BrokenHelm)).await.unwrap();
+        Self { running, client: reqwest::Client::new(), _db: db }
+    }
+
+    pub async fn call(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let url = format!("http://{}{path}", self.running.addr);
+        let mut request = self.client.request(method.parse().unwrap(), url);
+        if path.starts_with("/internal") {
+            request = request.bearer_auth("peer");
+        }
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let bytes = response.bytes().await.unwrap();
+        let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        Answer { status, headers, body }
+    }
+
+    pub async fn get(&self, path: &str) -> Value {
+        let answer = self.call("GET", path, None).await;
+        assert_eq!(answer.status, 200, "GET {path}: {}", answer.body);
+        answer.body
+    }
+
+    /// POST that must be answered with this status.
+    pub async fn post(&self, path: &str, body: Value, status: u16) -> Value {
+        let answer = self.call("POST", path, Some(body)).await;
+        assert_eq!(answer.status, status, "POST {path}: {}", answer.body);
+        answer.body
+    }
+
+    /// A composite app `shop` with these apps (name, YAML), profile, logical cloud of `members`, group `dig`.
+    pub async fn group(&self, dig: &str, apps: &[(&str, &str)], members: &[(&str, &str)]) -> String {
+        use base64::Engine as _;
+        let exists = self.call("GET", "/v2/projects/p", None).await.status == 200;
+        if !exists {
+            self.post("/v2/projects", doc("p", None), 201).await;
+            self.post("/v2/projects/p/logical-clouds", doc("lc", Some(json!({"namespace": "shop", "level": "0"}))), 201).await;
+            for (provider, cluster) in members {
+                let spec = json!({"clusterProvider": provider, "cluster": cluster});
+                self.post("/v2/projects/p/logical-clouds/lc/cluster-references", doc(&format!("{provider}-{cluster}"), Some(spec)), 201).await;
+            }
+        }
+        let ca = format!("/v2/projects/p/composite-apps/{dig}/v1");
+        self.post("/v2/projects/p/composite-apps", doc(dig, Some(json!({"compositeAppVersion": "v1"}))), 201).await;
+        for (app, yaml) in apps {
+            let mut body = doc(app, None);
+            body["file"] = base64::engine::general_purpose::STANDARD.encode(yaml).into();
+            self.post(&format!("{ca}/apps"), body, 201).await;
+        }
+        self.post(&format!("{ca}/composite-profiles"), doc("cp", None), 201).await;
+        let spec = json!({"compositeProfile": "cp", "version": "r1", "logicalCloud": "lc", "overrideValues": []});
+        self.post(&format!("{ca}/deployment-intent-groups"), doc(dig, Some(spec)), 201).await;
+        format!("{ca}/deployment-intent-groups/{dig}")
+    }
+}
+
+/// A document.
+pub fn doc(name: &str, spec: Option<Value>) -> Value {
+    let mut document = json!({"metadata": {"name": name}});
+    if let Some(spec) = spec {
+        document["spec"] = spec;
+    }
+    document
+}
+
+/// A Deployment as YAML.
+pub fn deployment(name: &str, cpu: &str, replicas: u32) -> String {
+    format!("apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n  replicas: {replicas}\n  selector: {{matchLabels: {{app: {name}}}}}\n  \
+        template:\n    metadata: {{labels: {{app: {name}}}}}\n    spec:\n      containers:\n      - name: c\n        image: registry/{name}:1\n        \
+        resources: {{requests: {{cpu: {cpu}, memory: 64Mi}}}}\n")
+}
