@@ -116,7 +116,7 @@ pub struct App {
 
 impl App {
     /// Connects the store and tells readers of the feed what is known before any member has been asked.
-    pub async fn connect(common: &Common, clients: Arc<Clients>) -> anyhow::Result<Self> {
+    pub async fn connect(common: &Common, clients: Arc<Clients>, failpoints: Failpoints) -> anyhow::Result<Self> {
         let config = StoreConfig::new("resource-synchronizer", common.database_url.clone());
         let set = MigrationSet::new("resource-synchronizer", sqlx::migrate!("../../migrations/resource-synchronizer"));
         let store = Store::connect(&config, &[set]).await?;
@@ -137,7 +137,7 @@ impl App {
             clients,
             cluster_manager: common.peer("cluster-manager", &common.peers.cluster_manager),
             listing: Arc::new(Semaphore::new(LISTED_AT_ONCE)),
-            failpoints: Failpoints::of_process(),
+            failpoints,
             common: common.clone(),
             workers: Arc::default(),
         })

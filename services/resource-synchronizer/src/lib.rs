@@ -23,24 +23,27 @@ mod worker;
 
 use std::sync::Arc;
 
+use axum::Router;
 use drover_members::Clients;
 use drover_service::{self as service, Common, Running};
+use drover_store::failpoint::Failpoints;
 
 pub use config::Config;
 pub use routes::openapi;
 
 /// Starts the service.
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
-    start_with(config, common, Arc::new(Clients::new())).await
+    let common = common.scoped("resource-synchronizer");
+    let router = assemble(&common, Arc::new(Clients::new()), Failpoints::of_process()).await?;
+    let listener = service::bind(config.listen, &common).await?;
+    Ok(service::serve(listener, router, &common))
 }
 
-/// Starts the service with clients of its caller's making (simulated members in the same process).
-pub async fn start_with(config: Config, common: Common, clients: Arc<Clients>) -> anyhow::Result<Running> {
-    let common = common.scoped("resource-synchronizer");
-    let app = app::App::connect(&common, clients).await?;
-    let follow = tasks::follow_members(app.clone());
-    common.spawn(follow);
-    let listener = service::bind(config.listen, &common).await?;
+/// The service without its listener. `clients` may hold clients of its caller's making (simulated members in the same
+/// process); `failpoints` are where a test stops it.
+pub async fn assemble(common: &Common, clients: Arc<Clients>, failpoints: Failpoints) -> anyhow::Result<Router> {
+    let app = app::App::connect(common, clients, failpoints).await?;
+    common.spawn(tasks::follow_members(app.clone()));
     let routes = routes::routes(&app.statuses).with_state(app);
-    Ok(service::serve(listener, service::router(routes, &common), &common))
+    Ok(service::router(routes, common))
 }

@@ -1,0 +1,151 @@
+//! Bindings become objects in a simulated member, and stay so.
+
+mod support;
+
+use drover_api::bindings::{DesiredBinding, DesiredState, Phase};
+use drover_kubesim::Operation;
+use drover_testkit::{eventually, openapi};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
+use uuid::Uuid;
+
+#[test]
+fn golden() {
+    openapi::assert_golden("resource-synchronizer", &serde_json::to_value(drover_resource_synchronizer::openapi()).unwrap());
+}
+
+#[tokio::test]
+async fn objects_are_applied_in_order_and_all_of_them_go_again() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", vec![deployment("web", 2, "100m"), service("web"), config("settings", "1")]).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    let status = stack.reaches(&desired, Phase::Ready).await;
+    assert_eq!(status.objects.len(), 3);
+    assert!(status.objects.iter().all(|object| object.applied && object.ready));
+
+    let created: Vec<String> = stack.sim.effects(MEMBER).iter().filter(|effect| effect.operation == Operation::Create)
+        .map(|effect| effect.key.resource.to_string()).filter(|key| ["configmaps", "services", "deployments"].iter().any(|kind| key.starts_with(kind))).collect();
+    let position = |kind: &str| created.iter().position(|key| key.starts_with(kind)).unwrap_or_else(|| panic!("no {kind} in {created:?}"));
+    assert!(position("configmaps") < position("services") && position("services") < position("deployments"), "{created:?}");
+
+    let web = stack.api::<Deployment>().get("web").await.unwrap();
+    let labels = web.metadata.labels.unwrap();
+    assert_eq!((labels["drover.io/dig"].clone(), labels["drover.io/app"].as_str()), (desired.dig.id.to_string(), "web"));
+    let pods = stack.api::<Pod>().list(&ListParams::default().labels(&format!("drover.io/binding={}", desired.id))).await.unwrap();
+    assert_eq!(pods.items.len(), 2);
+
+    stack.desire(&absent(&desired)).await;
+    stack.reaches(&absent(&desired), Phase::Gone).await;
+    assert_eq!(stack.names().await, Vec::<String>::new(), "pods are gone too");
+    let (status, _) = stack.send(Method::DELETE, &format!("/internal/bindings/{}", desired.id), &()).await;
+    assert_eq!((status, stack.status(desired.id).await), (StatusCode::OK, None));
+}
+
+#[tokio::test]
+async fn an_update_replaces_and_prunes_once_it_is_ready() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", vec![config("kept", "1"), config("dropped", "1"), deployment("web", 1, "100m")]).await;
+    stack.bundle("b2", vec![config("kept", "2"), config("new", "1"), deployment("web", 2, "100m")]).await;
+    let first = binding("shop", "b1");
+    stack.desire(&first).await;
+    stack.reaches(&first, Phase::Ready).await;
+    let second = DesiredBinding { digest: "b2".into(), fence: 2, ..first.clone() };
+    stack.desire(&second).await;
+    stack.reaches(&second, Phase::Ready).await;
+    eventually(PATIENCE, async || stack.api::<ConfigMap>().get_opt("dropped").await.unwrap().is_none().then_some(())).await;
+    assert_eq!(stack.api::<ConfigMap>().get("kept").await.unwrap().data.unwrap()["value"], "2");
+    assert_eq!(stack.sim.created(MEMBER, "configmaps", "default", "kept"), 1, "updated, not made anew");
+
+    // An update that never gets ready prunes nothing, so that going back costs nobody anything.
+    stack.bundle("b3", vec![deployment("web", 2, "64")]).await;
+    let third = DesiredBinding { digest: "b3".into(), fence: 3, ..first };
+    stack.desire(&third).await;
+    let status = eventually(PATIENCE, async || stack.status(third.id).await.filter(|status| status.unschedulable.is_some() && status.digest == "b3")).await;
+    assert_eq!((status.phase, status.code.as_deref()), (Phase::Applied, Some("unschedulable")));
+    assert!(stack.api::<ConfigMap>().get_opt("kept").await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn what_somebody_changes_or_deletes_is_put_right() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", vec![config("settings", "1"), service("web"), deployment("web", 1, "100m")]).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+
+    stack.merge::<ConfigMap>("settings", json!({"data": {"value": "theirs"}})).await;
+    eventually(PATIENCE, async || (stack.api::<ConfigMap>().get("settings").await.unwrap().data?["value"] == "1").then_some(())).await;
+    stack.merge::<Deployment>("web", json!({"spec": {"replicas": 3}})).await;
+    eventually(PATIENCE, async || (stack.api::<Deployment>().get("web").await.unwrap().spec?.replicas == Some(1)).then_some(())).await;
+    stack.api::<Service>().delete("web", &DeleteParams::default()).await.unwrap();
+    eventually(PATIENCE, async || stack.api::<Service>().get_opt("web").await.unwrap()).await;
+    stack.merge::<ConfigMap>("settings", json!({"metadata": {"labels": {"drover.io/binding": null, "drover.io/dig": null, "drover.io/hub": null}}})).await;
+    eventually(PATIENCE, async || stack.api::<ConfigMap>().get("settings").await.unwrap().metadata.labels?.get("drover.io/binding").map(|_| ())).await;
+    stack.reaches(&desired, Phase::Ready).await;
+}
+
+#[tokio::test]
+async fn what_is_not_ours_is_refused_before_anything_is_written() {
+    let stack = Stack::start().await;
+    let theirs: Secret = serde_json::from_value(json!({"metadata": {"name": "key"}, "stringData": {"a": "b"}})).unwrap();
+    stack.api::<Secret>().create(&PostParams::default(), &theirs).await.unwrap();
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}});
+    stack.bundle("b1", vec![config("settings", "1"), secret]).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    let status = stack.reaches(&desired, Phase::Failed).await;
+    assert_eq!(status.code.as_deref(), Some("preflight_failed"));
+    assert!(status.reason.unwrap().contains("Secret/default/key"));
+    assert_eq!(stack.names().await, Vec::<String>::new());
+
+    // Another group's object of the same name is not ours either.
+    stack.bundle("b2", vec![config("shared", "1")]).await;
+    let (one, other) = (binding("one", "b2"), binding("other", "b2"));
+    stack.desire(&one).await;
+    stack.reaches(&one, Phase::Ready).await;
+    stack.desire(&other).await;
+    assert_eq!(stack.reaches(&other, Phase::Failed).await.code.as_deref(), Some("preflight_failed"));
+    stack.desire(&absent(&other)).await;
+    stack.reaches(&absent(&other), Phase::Gone).await;
+    assert_eq!(stack.names().await, ["ConfigMap/shared"]);
+    // A later binding of the same app takes it over; the old one's end does not take it along.
+    let again = binding("one", "b2");
+    stack.desire(&again).await;
+    stack.reaches(&again, Phase::Ready).await;
+    stack.desire(&absent(&one)).await;
+    stack.reaches(&absent(&one), Phase::Gone).await;
+    assert_eq!(stack.names().await, ["ConfigMap/shared"]);
+
+    stack.bundle("b3", vec![json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}})]).await;
+    let unknown = binding("things", "b3");
+    stack.desire(&unknown).await;
+    assert!(stack.reaches(&unknown, Phase::Failed).await.reason.unwrap().contains("serves no kind Thing"));
+}
+
+#[tokio::test]
+async fn bad_requests_write_nothing() {
+    let stack = Stack::start().await;
+    let desired = binding("shop", "nobody-stored-it");
+    let put = async |desired: &DesiredBinding| {
+        let (status, problem) = stack.send(Method::PUT, &format!("/internal/bindings/{}", desired.id), desired).await;
+        (status.as_u16(), problem["code"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(put(&desired).await, (409, "reference_not_found".into()));
+    let twice = drover_api::bindings::Bundle { objects: vec![config("a", "1"), config("a", "2")] };
+    let (status, problem) = stack.send(Method::PUT, "/internal/bundles/x", &twice).await;
+    assert_eq!((status.as_u16(), problem["code"].as_str()), (400, Some("invalid")));
+    stack.bundle("b1", vec![config("a", "1")]).await;
+    let desired = DesiredBinding { digest: "b1".into(), fence: 5, ..desired };
+    assert_eq!(put(&desired).await.0, 200);
+    assert_eq!(put(&DesiredBinding { fence: 4, state: DesiredState::Absent, ..desired.clone() }).await, (409, "stale_fence".into()));
+    stack.reaches(&desired, Phase::Ready).await;
+    let (status, problem) = stack.send(Method::PUT, &format!("/internal/bindings/{}", Uuid::new_v4()), &desired).await;
+    assert_eq!((status.as_u16(), problem["code"].as_str()), (400, Some("mismatched_name")));
+    let (status, problem) = stack.send(Method::DELETE, &format!("/internal/bindings/{}", desired.id), &()).await;
+    assert_eq!((status.as_u16(), problem["code"].as_str()), (409, Some("wrong_state")));
+}

@@ -1,0 +1,200 @@
+//! A resource-synchronizer on a database of its own, with simulated members and a cluster-manager that says what the test wants.
+
+// Each test binary uses its part of it.
+#![allow(dead_code, missing_docs)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, Phase};
+use drover_api::members::Member;
+use drover_kubesim::{ClusterSpec, Sim};
+use drover_members::Clients;
+use drover_resource_synchronizer::assemble;
+use drover_scheduling::{DigRef, MemberKey, MemberState};
+use drover_service::{Common, FeedHub, Peers};
+use drover_store::failpoint::Failpoints;
+use drover_testkit::{HttpServer, TestDb, eventually, openapi, test_db};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use reqwest::StatusCode;
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+use tokio_util::sync::DropGuard;
+use utoipa_axum::router::OpenApiRouter;
+use uuid::Uuid;
+
+pub const PATIENCE: Duration = Duration::from_secs(30);
+const TOKEN: &str = "peer-token-of-the-tests";
+pub const MEMBER: &str = "onprem+a";
+
+/// Everything a test needs.
+pub struct Stack {
+    pub sim: Sim,
+    pub db: TestDb,
+    pub members: FeedHub<Member>,
+    pub failpoints: Failpoints,
+    cluster_manager: HttpServer,
+    clients: Arc<Clients>,
+    served: Option<(HttpServer, DropGuard)>,
+}
+
+impl Stack {
+    /// One member, [`MEMBER`], of three nodes.
+    pub async fn start() -> Self {
+        let mut stack = Self::without_members().await;
+        stack.add_member(MEMBER);
+        stack.restart().await;
+        stack
+    }
+
+    pub async fn without_members() -> Self {
+        let members = FeedHub::new();
+        let routes: OpenApiRouter = OpenApiRouter::new().routes(members.route("/internal/feeds/members", "members"));
+        let cluster_manager = HttpServer::start(routes.split_for_parts().0).await;
+        let (sim, db, clients) = (Sim::new(), test_db().await, Arc::new(Clients::new()));
+        let mut stack = Self { sim, db, members, failpoints: Failpoints::default(), cluster_manager, clients, served: None };
+        stack.restart().await;
+        stack
+    }
+
+    pub fn add_member(&self, key: &str) {
+        self.sim.add_cluster(key, ClusterSpec::with_nodes(3, "4", "16Gi"));
+        self.clients.inject(MemberKey(key.into()), self.sim.client(key));
+        self.tell(key, MemberState::Ready);
+    }
+
+    /// What cluster-manager says of a member.
+    pub fn tell(&self, key: &str, state: MemberState) {
+        let id = Uuid::new_v5(&Uuid::NAMESPACE_URL, key.as_bytes());
+        let key = MemberKey(key.into());
+        let member = Member { id, key: key.clone(), priority: 1, labels: Vec::new(), state, since: None, reason: None, credential_version: 1 };
+        self.members.publish(key.0, Some(member));
+    }
+
+    /// As SIGKILL and a new start: nothing is finished, memory is lost.
+    pub async fn restart(&mut self) {
+        self.kill();
+        let cluster_manager = self.cluster_manager.url("/").parse().unwrap();
+        let common = Common::new(self.db.url.expose_secret(), TOKEN, Peers { cluster_manager, ..Peers::default() }).scoped("resource-synchronizer");
+        let router = assemble(&common, self.clients.clone(), self.failpoints.clone()).await.unwrap();
+        let router = openapi::validated(router, serde_json::to_value(drover_resource_synchronizer::openapi()).unwrap());
+        self.served = Some((HttpServer::start(router).await, common.shutdown.clone().drop_guard()));
+    }
+
+    pub fn kill(&mut self) {
+        self.served = None;
+    }
+
+    pub async fn send(&self, method: reqwest::Method, path: &str, body: &impl serde::Serialize) -> (StatusCode, Value) {
+        let (server, _) = self.served.as_ref().expect("it runs");
+        let request = reqwest::Client::new().request(method, server.url(path)).bearer_auth(TOKEN);
+        let body = serde_json::to_value(body).unwrap();
+        let request = if body.is_null() { request } else { request.json(&body) };
+        let response = request.send().await.unwrap();
+        let status = response.status();
+        let bytes = response.bytes().await.unwrap();
+        (status, serde_json::from_slice(&bytes).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned())))
+    }
+
+    pub async fn bundle(&self, digest: &str, objects: Vec<Value>) {
+        let (status, body) = self.send(reqwest::Method::PUT, &format!("/internal/bundles/{digest}"), &Bundle { objects }).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+    }
+
+    pub async fn desire(&self, desired: &DesiredBinding) {
+        let (status, body) = self.send(reqwest::Method::PUT, &format!("/internal/bindings/{}", desired.id), desired).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+    }
+
+    pub async fn status(&self, id: Uuid) -> Option<BindingStatus> {
+        let (status, body) = self.send(reqwest::Method::GET, &format!("/internal/bindings/{id}"), &()).await;
+        assert!(status == StatusCode::OK || status == StatusCode::NOT_FOUND, "{status}: {body}");
+        (status == StatusCode::OK).then(|| serde_json::from_value(body).unwrap())
+    }
+
+    /// Waits for a phase of what is desired now.
+    pub async fn reaches(&self, desired: &DesiredBinding, phase: Phase) -> BindingStatus {
+        let mut last = None;
+        let reached = eventually(PATIENCE, async || {
+            last = self.status(desired.id).await;
+            last.clone().filter(|status| status.phase == phase && status.digest == desired.digest && status.fence == desired.fence)
+        });
+        match tokio::time::timeout(PATIENCE / 2, reached).await {
+            Ok(status) => status,
+            Err(_) => panic!("{phase:?} was not reached: {:#?}", self.status(desired.id).await),
+        }
+    }
+
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.sim.client(MEMBER), "default")
+    }
+
+    /// Names of what there is of ours in the member.
+    pub async fn names(&self) -> Vec<String> {
+        let labelled = ListParams::default().labels("drover.io/binding");
+        let mut names: Vec<String> = Vec::new();
+        let name = |metadata: kube::core::ObjectMeta| metadata.name.unwrap_or_default();
+        names.extend(self.api::<ConfigMap>().list(&labelled).await.unwrap().items.into_iter().map(|o| format!("ConfigMap/{}", name(o.metadata))));
+        names.extend(self.api::<Secret>().list(&labelled).await.unwrap().items.into_iter().map(|o| format!("Secret/{}", name(o.metadata))));
+        names.extend(self.api::<Service>().list(&labelled).await.unwrap().items.into_iter().map(|o| format!("Service/{}", name(o.metadata))));
+        names.extend(
+            self.api::<k8s_openapi::api::apps::v1::Deployment>().list(&labelled).await.unwrap().items.into_iter().map(|o| format!("Deployment/{}", name(o.metadata))),
+        );
+        names.extend(self.api::<Pod>().list(&labelled).await.unwrap().items.iter().map(|_| "Pod".to_owned()));
+        names
+    }
+
+    pub async fn merge<K>(&self, name: &str, patch: Value)
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    {
+        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// How many writes the member has seen.
+    pub fn writes(&self) -> usize {
+        self.sim.effects(MEMBER).len()
+    }
+}
+
+pub fn dig(name: &str) -> DigRef {
+    let id = Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes());
+    DigRef { id, project: "default".into(), composite_app: name.into(), version: "v1".into(), name: name.into() }
+}
+
+/// A binding of app `web` on [`MEMBER`].
+pub fn binding(dig_name: &str, digest: &str) -> DesiredBinding {
+    DesiredBinding {
+        id: Uuid::new_v4(),
+        dig: dig(dig_name),
+        app: "web".into(),
+        member: MemberKey(MEMBER.into()),
+        namespace: "default".into(),
+        digest: digest.into(),
+        state: DesiredState::Present,
+        fence: 1,
+    }
+}
+
+pub fn absent(desired: &DesiredBinding) -> DesiredBinding {
+    DesiredBinding { state: DesiredState::Absent, fence: desired.fence + 1, ..desired.clone() }
+}
+
+pub fn config(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": value}})
+}
+
+pub fn service(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"selector": {"app": name}, "ports": [{"port": 80}]}})
+}
+
+pub fn deployment(name: &str, replicas: u32, cpu: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": "example.com/web:1", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}]}}}})
+}

@@ -1,0 +1,120 @@
+//! Members that go away, processes that die, objects that were left behind.
+
+mod support;
+
+use drover_api::bindings::{DesiredBinding, Phase};
+use drover_kubesim::Fault;
+use drover_scheduling::{MemberKey, MemberState};
+use drover_store::failpoint::Action;
+use drover_testkit::eventually;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment};
+use uuid::Uuid;
+
+#[tokio::test]
+async fn a_member_out_of_reach_delays_nobody_and_is_made_so_when_it_is_back() {
+    let stack = Stack::start().await;
+    stack.add_member("aws+b");
+    stack.bundle("b1", vec![config("a", "1"), deployment("web", 1, "100m")]).await;
+    let kept = binding("kept", "b1");
+    stack.desire(&kept).await;
+    stack.reaches(&kept, Phase::Ready).await;
+
+    stack.sim.fault(MEMBER, Fault::Partition { hang: true });
+    stack.tell(MEMBER, MemberState::Unreachable);
+    stack.desire(&absent(&kept)).await;
+    let other = DesiredBinding { member: MemberKey("aws+b".into()), ..binding("other", "b1") };
+    stack.desire(&other).await;
+    stack.reaches(&other, Phase::Ready).await;
+    let status = stack.reaches(&absent(&kept), Phase::Unreachable).await;
+    assert_eq!(status.code.as_deref(), Some("unreachable"));
+
+    stack.sim.clear_faults(MEMBER);
+    stack.tell(MEMBER, MemberState::Ready);
+    stack.reaches(&absent(&kept), Phase::Gone).await;
+    assert_eq!(stack.names().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_member_nobody_registered_is_waited_for() {
+    let stack = Stack::without_members().await;
+    stack.bundle("b1", vec![config("a", "1")]).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    assert_eq!(stack.reaches(&desired, Phase::Pending).await.code.as_deref(), Some("unknown_member"));
+    stack.add_member(MEMBER);
+    stack.reaches(&desired, Phase::Ready).await;
+}
+
+#[tokio::test]
+async fn a_restart_applies_nothing_again() {
+    let mut stack = Stack::start().await;
+    stack.bundle("b1", vec![config("a", "1"), deployment("web", 2, "100m")]).await;
+    let (desired, gone) = (binding("shop", "b1"), binding("gone", "b2"));
+    stack.bundle("b2", vec![config("b", "1")]).await;
+    for desired in [&desired, &gone] {
+        stack.desire(desired).await;
+        stack.reaches(desired, Phase::Ready).await;
+    }
+    stack.desire(&absent(&gone)).await;
+    stack.reaches(&absent(&gone), Phase::Gone).await;
+    let writes = stack.writes();
+    stack.restart().await;
+    stack.reaches(&desired, Phase::Ready).await;
+    stack.reaches(&absent(&gone), Phase::Gone).await;
+    assert_eq!(stack.writes(), writes);
+
+    // What was changed while nobody looked is seen.
+    stack.kill();
+    stack.merge::<ConfigMap>("a", json!({"data": {"value": "theirs"}})).await;
+    stack.restart().await;
+    eventually(PATIENCE, async || (stack.api::<ConfigMap>().get("a").await.unwrap().data?["value"] == "1").then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_crash_at_any_effect_leaves_nothing_behind() {
+    for point in ["synchronizer/apply/before", "synchronizer/apply/after_effect", "synchronizer/delete/before", "synchronizer/delete/after_effect"] {
+        let mut stack = Stack::start().await;
+        stack.bundle("b1", vec![config("a", "1"), config("b", "1")]).await;
+        let desired = binding("shop", "b1");
+        stack.failpoints.set(point, Action::Pause);
+        stack.desire(&desired).await;
+        if point.contains("delete") {
+            stack.reaches(&desired, Phase::Ready).await;
+            stack.desire(&absent(&desired)).await;
+        }
+        eventually(PATIENCE, async || stack.failpoints.is_paused(point).then_some(())).await;
+        stack.kill();
+        stack.failpoints.clear(point);
+        stack.restart().await;
+        if !point.contains("delete") {
+            stack.reaches(&desired, Phase::Ready).await;
+            assert_eq!(stack.sim.created(MEMBER, "configmaps", "default", "a"), 1, "{point}");
+            stack.desire(&absent(&desired)).await;
+        }
+        stack.reaches(&absent(&desired), Phase::Gone).await;
+        assert_eq!(stack.names().await, Vec::<String>::new(), "{point}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_zombie_leaves_behind_is_found() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", vec![config("a", "1")]).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+    let labels = stack.api::<ConfigMap>().get("a").await.unwrap().metadata.labels.unwrap();
+    let leave = async |name: &str, hub: &str, binding: Uuid| {
+        let labels = json!({"drover.io/hub": hub, "drover.io/dig": binding, "drover.io/app": "web", "drover.io/binding": binding});
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}});
+        stack.api::<ConfigMap>().patch(name, &PatchParams::apply("zombie"), &Patch::Apply(object)).await.unwrap();
+    };
+    // Another installation's object stays, whatever its binding; ours goes, of a binding that nobody desires, or beside its bundle.
+    leave("foreign", &Uuid::new_v4().to_string(), Uuid::new_v4()).await;
+    leave("zombie", &labels["drover.io/hub"], Uuid::new_v4()).await;
+    leave("beside", &labels["drover.io/hub"], desired.id).await;
+    eventually(PATIENCE, async || (stack.names().await == ["ConfigMap/a", "ConfigMap/foreign"]).then_some(())).await;
+}
