@@ -26,6 +26,8 @@ const LOG_AGE: SignedDuration = SignedDuration::from_secs(60);
 pub struct Cluster {
     pub faults: Faults,
     pub token: Mutex<String>,
+    /// Requests without a token are served.
+    pub anonymous: bool,
     state: Mutex<State>,
     revision: watch::Sender<u64>,
     timers: Arc<Timers>,
@@ -94,7 +96,7 @@ pub fn stamp(at: Timestamp) -> String {
 }
 
 impl Cluster {
-    pub fn new(token: String, settings: Settings, clock: Clock, timers: Arc<Timers>) -> Arc<Self> {
+    pub fn new(token: String, anonymous: bool, settings: Settings, clock: Clock, timers: Arc<Timers>) -> Arc<Self> {
         let state = State {
             store: Store::new(settings.log),
             settings,
@@ -112,6 +114,7 @@ impl Cluster {
         Arc::new_cyclic(|me| Self {
             faults: Faults::default(),
             token: Mutex::new(token),
+            anonymous,
             state: Mutex::new(state),
             revision: watch::Sender::new(1),
             timers,

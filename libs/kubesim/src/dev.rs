@@ -26,7 +26,7 @@ pub async fn run(
     let mut files = Vec::new();
     for at in 1..=clusters {
         let name = format!("sim-{at}");
-        sim.add_cluster(&name, ClusterSpec::with_nodes(nodes, "4", "16Gi"));
+        sim.add_cluster(&name, ClusterSpec { anonymous: true, ..ClusterSpec::with_nodes(nodes, "4", "16Gi") });
         let file = out.join(format!("{name}.kubeconfig"));
         std::fs::write(&file, sim.kubeconfig(&name, &url))?;
         files.push(file);

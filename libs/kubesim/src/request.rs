@@ -56,7 +56,7 @@ pub async fn handle(cluster: Arc<Cluster>, request: Request) -> Result<Response<
 
 fn authentic(cluster: &Cluster, request: &Request) -> bool {
     let given = request.headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()).and_then(|v| v.strip_prefix("Bearer "));
-    let anonymous = matches!(request.path.as_str(), "/version" | "/healthz" | "/livez" | "/readyz");
+    let anonymous = cluster.anonymous || matches!(request.path.as_str(), "/version" | "/healthz" | "/livez" | "/readyz");
     match given {
         Some(token) => token == *cluster.token.lock().unwrap_or_else(PoisonError::into_inner),
         None => anonymous,

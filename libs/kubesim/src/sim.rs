@@ -46,6 +46,8 @@ impl NodeSpec {
 pub struct ClusterSpec {
     /// Its nodes.
     pub nodes: Vec<NodeSpec>,
+    /// Answer requests without a token. kubectl and helm send none over plain HTTP; a wrong one is refused all the same.
+    pub anonymous: bool,
     /// Serve metrics.k8s.io.
     pub metrics: bool,
     /// Run controllers, scheduler and kubelet; without them it is an API server alone.
@@ -58,7 +60,14 @@ pub struct ClusterSpec {
 
 impl Default for ClusterSpec {
     fn default() -> Self {
-        Self { nodes: Vec::new(), metrics: true, controllers: true, controller_delay: Duration::from_millis(5), log: 2_000 }
+        Self {
+            nodes: Vec::new(),
+            anonymous: false,
+            metrics: true,
+            controllers: true,
+            controller_delay: Duration::from_millis(5),
+            log: 2_000,
+        }
     }
 }
 
@@ -112,7 +121,7 @@ impl Sim {
         let settings =
             Settings { metrics: spec.metrics, controllers: spec.controllers, controller_delay: spec.controller_delay, log: spec.log };
         let token = format!("sim-{}", uuid::Uuid::new_v4());
-        let cluster = Cluster::new(token, settings, self.0.clock, self.0.timers.clone());
+        let cluster = Cluster::new(token, spec.anonymous, settings, self.0.clock, self.0.timers.clone());
         cluster.with(|state| {
             state.recorders = self.0.recorders.read().unwrap_or_else(PoisonError::into_inner).clone();
             let now = state.clock.stamp();
