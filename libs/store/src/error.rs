@@ -63,12 +63,7 @@ impl StoreError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::Full(_) | Self::Contended(_) => true,
-            Self::Constraint { .. }
-            | Self::NotFound
-            | Self::Seal(_)
-            | Self::Schema { .. }
-            | Self::Url
-            | Self::Other(_) => false,
+            Self::Constraint { .. } | Self::NotFound | Self::Seal(_) | Self::Schema { .. } | Self::Url | Self::Other(_) => false,
         }
     }
 
@@ -99,22 +94,14 @@ impl From<SqlxError> for StoreError {
             _ => return Self::Other(error),
         };
         if let Some(name) = database.constraint() {
-            return Self::Constraint {
-                name: name.to_owned(),
-                source: error,
-            };
+            return Self::Constraint { name: name.to_owned(), source: error };
         }
         match database.code().as_deref() {
             Some("40001" | "40P01" | "55P03") => Self::Contended(error),
             // disk_full, and the server's own failures to write (58030 io_error).
             Some("53100" | "58030") => Self::Full(error),
             // Classes 08 (connection), 57P0x (shutdown, crash, starting up), 53 (resources, connections), 25P03 (idle timeout).
-            Some(code)
-                if code.starts_with("08")
-                    || code.starts_with("57P0")
-                    || code.starts_with("53")
-                    || code == "25P03" =>
-            {
+            Some(code) if code.starts_with("08") || code.starts_with("57P0") || code.starts_with("53") || code == "25P03" => {
                 Self::Unavailable(error)
             }
             _ => Self::Other(error),
@@ -125,37 +112,20 @@ impl From<SqlxError> for StoreError {
 /// Turns violated constraints into the errors of a domain.
 pub trait ResultExt<T> {
     /// The domain's error when the constraint `name` was violated; any other store error is converted.
-    fn on_constraint<E: From<StoreError>>(
-        self,
-        name: &str,
-        domain_error: impl FnOnce() -> E,
-    ) -> Result<T, E>;
+    fn on_constraint<E: From<StoreError>>(self, name: &str, domain_error: impl FnOnce() -> E) -> Result<T, E>;
     /// As [`ResultExt::on_constraint`], for a statement that several constraints guard.
-    fn map_constraint<E: From<StoreError>>(
-        self,
-        domain_error: impl FnOnce(&str) -> Option<E>,
-    ) -> Result<T, E>;
+    fn map_constraint<E: From<StoreError>>(self, domain_error: impl FnOnce(&str) -> Option<E>) -> Result<T, E>;
 }
 
 impl<T, F: Into<StoreError>> ResultExt<T> for Result<T, F> {
-    fn on_constraint<E: From<StoreError>>(
-        self,
-        name: &str,
-        domain_error: impl FnOnce() -> E,
-    ) -> Result<T, E> {
+    fn on_constraint<E: From<StoreError>>(self, name: &str, domain_error: impl FnOnce() -> E) -> Result<T, E> {
         self.map_constraint(|violated| (violated == name).then(domain_error))
     }
 
-    fn map_constraint<E: From<StoreError>>(
-        self,
-        domain_error: impl FnOnce(&str) -> Option<E>,
-    ) -> Result<T, E> {
+    fn map_constraint<E: From<StoreError>>(self, domain_error: impl FnOnce(&str) -> Option<E>) -> Result<T, E> {
         self.map_err(|error| {
             let error = error.into();
-            error
-                .constraint()
-                .and_then(domain_error)
-                .unwrap_or_else(|| E::from(error))
+            error.constraint().and_then(domain_error).unwrap_or_else(|| E::from(error))
         })
     }
 }
@@ -163,11 +133,7 @@ impl<T, F: Into<StoreError>> ResultExt<T> for Result<T, F> {
 /// Runs a whole transaction again (at most `attempts` times) while it loses against concurrent ones.
 ///
 /// `contended` says whether the error is one; for a plain [`StoreError`] pass [`StoreError::is_contended`].
-pub async fn retry_contended<T, E, F, Fut>(
-    attempts: usize,
-    contended: impl Fn(&E) -> bool,
-    mut transaction: F,
-) -> Result<T, E>
+pub async fn retry_contended<T, E, F, Fut>(attempts: usize, contended: impl Fn(&E) -> bool, mut transaction: F) -> Result<T, E>
 where
     // Not `AsyncFnMut`: futures of those cannot be shown to be `Send`, which handlers need.
     F: FnMut() -> Fut,
@@ -177,8 +143,7 @@ where
         match transaction().await {
             Err(error) if contended(&error) => {
                 // Spread the losers, so that they do not meet again at once.
-                tokio::time::sleep(std::time::Duration::from_millis(rand::random_range(1..20)))
-                    .await;
+                tokio::time::sleep(std::time::Duration::from_millis(rand::random_range(1..20))).await;
             }
             outcome => return outcome,
         }

@@ -69,20 +69,11 @@ impl Failpoints {
     pub fn of_process() -> Self {
         static PROCESS: LazyLock<Failpoints> = LazyLock::new(|| {
             let failpoints = Failpoints::default();
-            for setting in std::env::var("DROVER_FAILPOINTS")
-                .unwrap_or_default()
-                .split(';')
-                .filter(|part| !part.trim().is_empty())
-            {
-                let action = setting
-                    .rsplit_once('=')
-                    .and_then(|(name, action)| Some((name.trim(), parse(action.trim())?)));
+            for setting in std::env::var("DROVER_FAILPOINTS").unwrap_or_default().split(';').filter(|part| !part.trim().is_empty()) {
+                let action = setting.rsplit_once('=').and_then(|(name, action)| Some((name.trim(), parse(action.trim())?)));
                 match action {
                     Some((name, action)) => failpoints.set(name, action),
-                    None => tracing::error!(
-                        setting,
-                        "DROVER_FAILPOINTS: want name=pause, name=crash or name=error"
-                    ),
+                    None => tracing::error!(setting, "DROVER_FAILPOINTS: want name=pause, name=crash or name=error"),
                 }
             }
             failpoints
@@ -135,10 +126,7 @@ impl Failpoints {
                 record.push(name.clone());
             }
             let action = state.actions.get(&name).copied();
-            if matches!(
-                action,
-                Some(Action::ErrorOnce | Action::Fatal | Action::Halt)
-            ) {
+            if matches!(action, Some(Action::ErrorOnce | Action::Fatal | Action::Halt)) {
                 state.actions.remove(&name);
             }
             action

@@ -29,6 +29,9 @@ pub struct StoreConfig {
     pub max_connections: u32,
     /// How long a request waits for a connection before it answers that the store is unavailable.
     pub acquire_timeout: Duration,
+    /// How long a transaction may do nothing before the server ends it. A process that was stopped in mid-transaction keeps its
+    /// rows locked for that long; too low, and a transaction on a busy machine is cut.
+    pub idle_transaction_timeout: Duration,
     /// How long start-up waits for a server that does not answer yet (a container that starts beside this one).
     pub startup_timeout: Duration,
 }
@@ -41,6 +44,7 @@ impl StoreConfig {
             service,
             max_connections: 10,
             acquire_timeout: Duration::from_secs(5),
+            idle_transaction_timeout: Duration::from_secs(15),
             startup_timeout: Duration::from_secs(30),
         }
     }
@@ -63,13 +67,7 @@ impl MigrationSet {
     pub fn new(name: &str, migrator: Migrator) -> Self {
         let table_name = Cow::Owned(format!("_migrations_{}", name.replace('-', "_")));
         // The bootstrap lock already keeps others out, and sqlx's own would be taken once per set.
-        Self {
-            migrator: Migrator {
-                table_name,
-                locking: false,
-                ..migrator
-            },
-        }
+        Self { migrator: Migrator { table_name, locking: false, ..migrator } }
     }
 }
 
@@ -92,17 +90,11 @@ impl Store {
         let options = PgConnectOptions::from_str(url)
             .map_err(|_| StoreError::Url)?
             .application_name(&format!("drover-{}", config.service))
-            // A client that vanished in mid-transaction must not hold its locks for hours.
-            .options([("idle_in_transaction_session_timeout", "60s")]);
+            .options([("idle_in_transaction_session_timeout", format!("{}ms", config.idle_transaction_timeout.as_millis()))]);
 
         let mut connection = first_connection(&options, config.startup_timeout).await?;
-        sqlx::query("select pg_advisory_lock($1)")
-            .bind(BOOTSTRAP_LOCK)
-            .execute(&mut connection)
-            .await?;
-        let owner = create_schema(&mut connection, &schema)
-            .await
-            .map_err(|error| in_schema(&schema, error))?;
+        sqlx::query("select pg_advisory_lock($1)").bind(BOOTSTRAP_LOCK).execute(&mut connection).await?;
+        let owner = create_schema(&mut connection, &schema).await.map_err(|error| in_schema(&schema, error))?;
         let options = options.options([("search_path", schema.as_str())]);
         let options = match owner {
             Some(role) => options.options([("role", role)]),
@@ -111,10 +103,7 @@ impl Store {
         if !migrations.is_empty() {
             let mut inside = PgConnection::connect_with(&options).await?;
             for set in migrations {
-                set.migrator
-                    .run_direct(None, &mut inside, false)
-                    .await
-                    .map_err(|error| in_schema(&schema, error))?;
+                set.migrator.run_direct(None, &mut inside, false).await.map_err(|error| in_schema(&schema, error))?;
             }
             inside.close().await?;
         }
@@ -146,9 +135,7 @@ impl Store {
 
     /// The database's clock: the one that leases and deadlines of several processes are measured by.
     pub async fn now(&self) -> StoreResult<Timestamp> {
-        Ok(sqlx::query_scalar("select now()")
-            .fetch_one(&self.pool)
-            .await?)
+        Ok(sqlx::query_scalar("select now()").fetch_one(&self.pool).await?)
     }
 
     /// For `/readyz`: does the server answer?
@@ -164,17 +151,11 @@ impl Store {
 }
 
 /// A server that refuses connections may only be starting; one that refuses the password will not change its mind.
-async fn first_connection(
-    options: &PgConnectOptions,
-    patience: Duration,
-) -> StoreResult<PgConnection> {
+async fn first_connection(options: &PgConnectOptions, patience: Duration) -> StoreResult<PgConnection> {
     let give_up = Instant::now() + patience;
     let mut told = false;
     loop {
-        match PgConnection::connect_with(options)
-            .await
-            .map_err(StoreError::from)
-        {
+        match PgConnection::connect_with(options).await.map_err(StoreError::from) {
             Err(StoreError::Unavailable(error)) if Instant::now() < give_up => {
                 if !told {
                     tracing::info!(%error, "the database does not answer yet, waiting for it");
@@ -188,24 +169,15 @@ async fn first_connection(
 }
 
 /// Makes schema and role where allowed. Returns the role to use, which is the schema's owner or nobody.
-async fn create_schema(
-    connection: &mut PgConnection,
-    schema: &str,
-) -> Result<Option<String>, sqlx::Error> {
+async fn create_schema(connection: &mut PgConnection, schema: &str) -> Result<Option<String>, sqlx::Error> {
     let role_exists = "select exists (select from pg_roles where rolname = $1)";
-    let mut have_role: bool = sqlx::query_scalar(role_exists)
-        .bind(schema)
-        .fetch_one(&mut *connection)
-        .await?;
+    let mut have_role: bool = sqlx::query_scalar(role_exists).bind(schema).fetch_one(&mut *connection).await?;
     if !have_role {
         // Roles belong to the whole server, the lock only to this database: losing a race against another database is fine.
         if let Err(error) = execute(connection, format!("create role {schema} nologin")).await {
             tracing::debug!(%error, role = schema, "the role was not created");
         }
-        have_role = sqlx::query_scalar(role_exists)
-            .bind(schema)
-            .fetch_one(&mut *connection)
-            .await?;
+        have_role = sqlx::query_scalar(role_exists).bind(schema).fetch_one(&mut *connection).await?;
     }
     let mut usable = have_role && may_become(connection, schema).await;
     if have_role && !usable {
@@ -215,52 +187,31 @@ async fn create_schema(
     }
 
     let owner_of = "select pg_get_userbyid(nspowner)::text from pg_namespace where nspname = $1";
-    let mut owner: Option<String> = sqlx::query_scalar(owner_of)
-        .bind(schema)
-        .fetch_optional(&mut *connection)
-        .await?;
+    let mut owner: Option<String> = sqlx::query_scalar(owner_of).bind(schema).fetch_optional(&mut *connection).await?;
     if owner.is_none() {
         // Looked up first, because `if not exists` asks for the right to create even when there is nothing to create.
-        let clause = if usable {
-            format!("create schema {schema} authorization {schema}")
-        } else {
-            format!("create schema {schema}")
-        };
+        let clause = if usable { format!("create schema {schema} authorization {schema}") } else { format!("create schema {schema}") };
         execute(connection, clause).await?;
-        owner = sqlx::query_scalar(owner_of)
-            .bind(schema)
-            .fetch_optional(&mut *connection)
-            .await?;
+        owner = sqlx::query_scalar(owner_of).bind(schema).fetch_optional(&mut *connection).await?;
     }
     // A schema that an earlier, less privileged start made belongs to the connecting user, and so do its tables.
     if usable && owner.as_deref() == Some(schema) {
         return Ok(Some(schema.to_owned()));
     }
-    tracing::warn!(
-        schema,
-        "the connecting user may not use a role of its own for this schema; continuing without one"
-    );
+    tracing::warn!(schema, "the connecting user may not use a role of its own for this schema; continuing without one");
     Ok(None)
 }
 
 async fn may_become(connection: &mut PgConnection, role: &str) -> bool {
-    let able = execute(connection, format!("set role {role}"))
-        .await
-        .is_ok();
+    let able = execute(connection, format!("set role {role}")).await.is_ok();
     able && execute(connection, "reset role".to_owned()).await.is_ok()
 }
 
 /// `statement` is built from schema names only, which come from service names in the source.
 async fn execute(connection: &mut PgConnection, statement: String) -> Result<(), sqlx::Error> {
-    sqlx::query(AssertSqlSafe(statement))
-        .execute(connection)
-        .await
-        .map(drop)
+    sqlx::query(AssertSqlSafe(statement)).execute(connection).await.map(drop)
 }
 
 fn in_schema(schema: &str, error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
-    StoreError::Schema {
-        schema: schema.to_owned(),
-        source: Box::new(error),
-    }
+    StoreError::Schema { schema: schema.to_owned(), source: Box::new(error) }
 }

@@ -58,15 +58,7 @@ pub struct Place<'a> {
 impl Place<'_> {
     fn associated_data(&self) -> Vec<u8> {
         // None of the three may contain the separator in a way that makes two places equal: lengths come first.
-        format!(
-            "{}:{}:{}|{}|{}",
-            self.table.len(),
-            self.column.len(),
-            self.table,
-            self.column,
-            self.row
-        )
-        .into_bytes()
+        format!("{}:{}:{}|{}|{}", self.table.len(), self.column.len(), self.table, self.column, self.row).into_bytes()
     }
 }
 
@@ -109,10 +101,7 @@ impl OneKey {
     fn new(bytes: [u8; 32]) -> Self {
         let mut id = [0; 8];
         id.copy_from_slice(&Sha256::digest(bytes)[..8]);
-        Self {
-            id,
-            bytes: SecretBox::new(Box::new(bytes)),
-        }
+        Self { id, bytes: SecretBox::new(Box::new(bytes)) }
     }
 
     fn parse(line: &str) -> Result<Self, SealError> {
@@ -128,48 +117,26 @@ impl OneKey {
 impl SealKey {
     /// A new random key.
     pub fn generate() -> Self {
-        Self {
-            current: OneKey::new(rand::random()),
-            retired: Vec::new(),
-        }
+        Self { current: OneKey::new(rand::random()), retired: Vec::new() }
     }
 
     /// One base64 key per line; the first seals, all open.
     pub fn parse(text: &SecretString) -> Result<Self, SealError> {
-        let mut keys = text
-            .expose_secret()
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .map(OneKey::parse);
+        let mut keys = text.expose_secret().lines().filter(|line| !line.trim().is_empty()).map(OneKey::parse);
         let current = keys.next().ok_or(SealError::BadKey)??;
-        Ok(Self {
-            current,
-            retired: keys.collect::<Result<_, _>>()?,
-        })
+        Ok(Self { current, retired: keys.collect::<Result<_, _>>()? })
     }
 
     /// Reads the key file, or makes one that only this user may read. Two processes that race end up with one key.
     pub fn from_file_or_create(path: &Path) -> Result<Self, SealError> {
-        let fail = |source| SealError::File {
-            path: path.display().to_string(),
-            source,
-        };
+        let fail = |source| SealError::File { path: path.display().to_string(), source };
         if !path.exists() {
-            let directory = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-                .unwrap_or(Path::new("."));
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             std::fs::create_dir_all(directory).map_err(fail)?;
             // Written aside and linked into place, so that no reader ever sees half a key and the first writer wins.
             let aside = directory.join(format!(".seal-key-{}", uuid::Uuid::now_v7()));
-            let mut file = std::fs::OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&aside)
-                .map_err(fail)?;
-            let encoded =
-                SecretString::from(BASE64.encode(Self::generate().current.bytes.expose_secret()));
+            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside).map_err(fail)?;
+            let encoded = SecretString::from(BASE64.encode(Self::generate().current.bytes.expose_secret()));
             let linked = writeln!(file, "{}", encoded.expose_secret())
                 .and_then(|()| file.sync_all())
                 .and_then(|()| std::fs::hard_link(&aside, path));
@@ -181,9 +148,7 @@ impl SealKey {
                 _ => {}
             }
         }
-        Self::parse(&SecretString::from(
-            std::fs::read_to_string(path).map_err(fail)?,
-        ))
+        Self::parse(&SecretString::from(std::fs::read_to_string(path).map_err(fail)?))
     }
 
     /// Seals `plain` for `place` with the current key.
@@ -192,13 +157,7 @@ impl SealKey {
         let body = self
             .current
             .cipher()
-            .encrypt(
-                XNonce::from_slice(&nonce),
-                Payload {
-                    msg: plain,
-                    aad: &place.associated_data(),
-                },
-            )
+            .encrypt(XNonce::from_slice(&nonce), Payload { msg: plain, aad: &place.associated_data() })
             .expect("XChaCha20-Poly1305 fails only for messages of 256 GiB and more");
         let mut sealed = Vec::with_capacity(BODY_START + body.len());
         sealed.push(FORMAT);
@@ -222,10 +181,7 @@ impl SealKey {
             .cipher()
             .decrypt(
                 XNonce::from_slice(&bytes[NONCE_START..BODY_START]),
-                Payload {
-                    msg: &bytes[BODY_START..],
-                    aad: &place.associated_data(),
-                },
+                Payload { msg: &bytes[BODY_START..], aad: &place.associated_data() },
             )
             .map_err(|_| SealError::Refused)?;
         Ok(SecretSlice::from(plain))

@@ -79,11 +79,7 @@ impl<'r> Decode<'r, Postgres> for Timestamp {
         let instant = match value.format() {
             PgValueFormat::Binary => {
                 let micros = <i64 as Decode<Postgres>>::decode(value)?;
-                jiff::Timestamp::from_microsecond(
-                    micros
-                        .checked_add(POSTGRES_EPOCH_MICROS)
-                        .ok_or("timestamptz out of range")?,
-                )?
+                jiff::Timestamp::from_microsecond(micros.checked_add(POSTGRES_EPOCH_MICROS).ok_or("timestamptz out of range")?)?
             }
             PgValueFormat::Text => value.as_str()?.parse()?,
         };

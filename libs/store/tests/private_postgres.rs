@@ -14,97 +14,48 @@ async fn run(server: &PrivatePostgres, sql: &'static str) -> Result<i64, sqlx::E
 }
 
 fn postmaster(directory: &Path) -> Option<i32> {
-    std::fs::read_to_string(directory.join("data/postmaster.pid"))
-        .ok()?
-        .lines()
-        .next()?
-        .parse()
-        .ok()
+    std::fs::read_to_string(directory.join("data/postmaster.pid")).ok()?.lines().next()?.parse().ok()
 }
 
 #[tokio::test]
 async fn data_survives_stops_kills_and_stale_pid_files() {
     let above = tempfile::tempdir().unwrap();
     let directory = above.path().join("postgres");
-    let server = PrivatePostgres::start(&directory, Durability::Durable)
-        .await
-        .unwrap();
-    assert_eq!(
-        run(&server, "with made as (select 1) select count(*) from made")
-            .await
-            .unwrap(),
-        1
-    );
-    run(&server, "create table kept as select 42::bigint as n")
-        .await
-        .ok();
+    let server = PrivatePostgres::start(&directory, Durability::Durable).await.unwrap();
+    assert_eq!(run(&server, "with made as (select 1) select count(*) from made").await.unwrap(), 1);
+    run(&server, "create table kept as select 42::bigint as n").await.ok();
 
     // A second one on the same directory is told so; the first goes on.
-    assert!(matches!(
-        PrivatePostgres::start(&directory, Durability::Durable).await,
-        Err(PrivatePostgresError::InUse(_))
-    ));
+    assert!(matches!(PrivatePostgres::start(&directory, Durability::Durable).await, Err(PrivatePostgresError::InUse(_))));
     let password = directory.join("password");
-    assert_eq!(
-        std::os::unix::fs::PermissionsExt::mode(
-            &std::fs::metadata(password).unwrap().permissions()
-        ) & 0o777,
-        0o600
-    );
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(password).unwrap().permissions()) & 0o777, 0o600);
     // Nobody gets in without it.
     let open = format!("postgres://drover@127.0.0.1:{}/postgres", server.port());
     assert!(PgConnection::connect(&open).await.is_err());
     server.stop().await;
-    assert_eq!(
-        postmaster(&directory),
-        None,
-        "a clean stop leaves no pid file"
-    );
+    assert_eq!(postmaster(&directory), None, "a clean stop leaves no pid file");
 
     // The server itself is killed: its pid file stays, and names nobody.
-    let mut server = PrivatePostgres::start(&directory, Durability::Durable)
-        .await
-        .unwrap();
+    let mut server = PrivatePostgres::start(&directory, Durability::Durable).await.unwrap();
     let pid = postmaster(&directory).unwrap();
-    nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(pid),
-        nix::sys::signal::Signal::SIGKILL,
-    )
-    .unwrap();
-    eventually(Duration::from_secs(10), async || {
-        server.has_ended().then_some(())
-    })
-    .await;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+    eventually(Duration::from_secs(10), async || server.has_ended().then_some(())).await;
     drop(server);
     // Worse: the pid has been given to somebody else, here to ourselves.
     let pid_file = directory.join("data/postmaster.pid");
     let text = std::fs::read_to_string(&pid_file).unwrap();
-    std::fs::write(
-        &pid_file,
-        text.replacen(&pid.to_string(), &std::process::id().to_string(), 1),
-    )
-    .unwrap();
-    let server = eventually(Duration::from_secs(30), async || {
-        PrivatePostgres::start(&directory, Durability::Durable)
-            .await
-            .ok()
-    })
-    .await;
+    std::fs::write(&pid_file, text.replacen(&pid.to_string(), &std::process::id().to_string(), 1)).unwrap();
+    let server = eventually(Duration::from_secs(30), async || PrivatePostgres::start(&directory, Durability::Durable).await.ok()).await;
     assert_eq!(run(&server, "select n from kept").await.unwrap(), 42);
 
     // Dropped without a stop, as when the process dies: the pipe closes, the server ends, the next start waits for that.
     drop(server);
-    let server = PrivatePostgres::start(&directory, Durability::Durable)
-        .await
-        .unwrap();
+    let server = PrivatePostgres::start(&directory, Durability::Durable).await.unwrap();
     assert_eq!(run(&server, "select n from kept").await.unwrap(), 42);
     server.stop().await;
 
     std::fs::write(directory.join("data/PG_VERSION"), "9\n").unwrap();
-    assert!(matches!(
-        PrivatePostgres::start(&directory, Durability::Durable).await,
-        Err(PrivatePostgresError::OtherVersion { .. })
-    ));
+    assert!(matches!(PrivatePostgres::start(&directory, Durability::Durable).await, Err(PrivatePostgresError::OtherVersion { .. })));
 }
 
 #[tokio::test]
@@ -116,13 +67,8 @@ async fn a_throw_away_server_leaves_nothing() {
     let directory = above.path().join("postgres");
     // A start that was killed in the middle of initdb.
     std::fs::create_dir_all(directory.join("data.new/base")).unwrap();
-    let server = PrivatePostgres::start(&directory, Durability::ThrowAway)
-        .await
-        .unwrap();
+    let server = PrivatePostgres::start(&directory, Durability::ThrowAway).await.unwrap();
     assert_eq!(run(&server, "select 1::bigint").await.unwrap(), 1);
     drop(server);
-    eventually(Duration::from_secs(20), async || {
-        (!directory.exists()).then_some(())
-    })
-    .await;
+    eventually(Duration::from_secs(20), async || (!directory.exists()).then_some(())).await;
 }

@@ -116,7 +116,7 @@ async fn start() -> Server {
     // Not below the target directory: as root the server runs as another user, who must be able to walk there.
     let base = std::env::temp_dir();
     let prepared = base.join(format!(
-        "drover-test-postgres-{}",
+        "drover-test-cluster-{}",
         nix::unistd::Uid::effective()
     ));
     let directory = base.join(format!(

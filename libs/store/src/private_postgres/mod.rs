@@ -36,22 +36,16 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 pub enum PrivatePostgresError {
     /// Neither on PATH nor under /usr/lib/postgresql.
-    #[error(
-        "no Postgres found on this machine: install it (Debian: apt install postgresql) or set DATABASE_URL"
-    )]
+    #[error("no Postgres found on this machine: install it (Debian: apt install postgresql) or set DATABASE_URL")]
     NotInstalled,
     /// Root may not run Postgres and there is nobody to lend it to.
-    #[error(
-        "Postgres refuses to run as root, and this machine has neither a user `postgres` nor a user `nobody`"
-    )]
+    #[error("Postgres refuses to run as root, and this machine has neither a user `postgres` nor a user `nobody`")]
     NoUser,
     /// The directory is locked.
     #[error("{0} is in use by another drover; stop it first or choose another --data directory")]
     InUse(PathBuf),
     /// Made by another major version.
-    #[error(
-        "{path} was made by Postgres {found}, the one installed is {installed}: use that version, or another --data directory"
-    )]
+    #[error("{path} was made by Postgres {found}, the one installed is {installed}: use that version, or another --data directory")]
     OtherVersion {
         /// The data directory.
         path: PathBuf,
@@ -85,10 +79,7 @@ pub enum PrivatePostgresError {
 type Result<T> = std::result::Result<T, PrivatePostgresError>;
 
 fn io<T>(doing: impl std::fmt::Display, result: std::io::Result<T>) -> Result<T> {
-    result.map_err(|source| PrivatePostgresError::Io {
-        doing: format!("cannot {doing}"),
-        source,
-    })
+    result.map_err(|source| PrivatePostgresError::Io { doing: format!("cannot {doing}"), source })
 }
 
 /// How much a server has to endure.
@@ -114,22 +105,13 @@ impl PrivatePostgres {
     pub async fn start(directory: &Path, durability: Durability) -> Result<Self> {
         let directory = directory.to_owned();
         let launch = move || Self::launch(&directory, durability);
-        let running = io(
-            "start Postgres",
-            tokio::task::spawn_blocking(launch)
-                .await
-                .map_err(std::io::Error::other),
-        )??;
+        let running = io("start Postgres", tokio::task::spawn_blocking(launch).await.map_err(std::io::Error::other))??;
         running.wait_until_ready().await
     }
 
     /// `postgres://…` of `database` on this server (`postgres` always exists).
     pub fn url(&self, database: &str) -> SecretString {
-        SecretString::from(format!(
-            "postgres://{USER}:{}@127.0.0.1:{}/{database}",
-            self.password.expose_secret(),
-            self.port
-        ))
+        SecretString::from(format!("postgres://{USER}:{}@127.0.0.1:{}/{database}", self.password.expose_secret(), self.port))
     }
 
     /// The loopback port.
@@ -156,12 +138,7 @@ impl PrivatePostgres {
             let _lock = home.lock()?;
             home.initialise(&programs, durability).map(drop)
         };
-        io(
-            "run initdb",
-            tokio::task::spawn_blocking(prepare)
-                .await
-                .map_err(std::io::Error::other),
-        )?
+        io("run initdb", tokio::task::spawn_blocking(prepare).await.map_err(std::io::Error::other))?
     }
 
     fn launch(directory: &Path, durability: Durability) -> Result<Self> {
@@ -171,18 +148,9 @@ impl PrivatePostgres {
         supervisor::end_orphan(&home.data())?;
         let password = home.initialise(&programs, durability)?;
         // Bound and released again: between the two another process may take it, then the server says so and we fail loudly.
-        let port = io(
-            "find a free port",
-            TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()),
-        )?
-        .port();
+        let port = io("find a free port", TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()))?.port();
         let supervisor = Supervisor::start(&programs, &home, port, durability)?;
-        Ok(Self {
-            supervisor,
-            port,
-            password,
-            _lock: lock,
-        })
+        Ok(Self { supervisor, port, password, _lock: lock })
     }
 
     async fn wait_until_ready(mut self) -> Result<Self> {
@@ -208,14 +176,8 @@ struct Home {
 
 impl Home {
     fn open(directory: &Path, programs: &Programs) -> Result<Self> {
-        io(
-            format!("create {}", directory.display()),
-            fs::create_dir_all(directory),
-        )?;
-        let path = io(
-            format!("open {}", directory.display()),
-            directory.canonicalize(),
-        )?;
+        io(format!("create {}", directory.display()), fs::create_dir_all(directory))?;
+        let path = io(format!("open {}", directory.display()), directory.canonicalize())?;
         if programs.lent_user.is_none() {
             return Ok(Self { path });
         }
@@ -223,35 +185,21 @@ impl Home {
         // passing through; a home directory is not ours to change.
         for ours in [Some(path.as_path()), path.parent()].into_iter().flatten() {
             let metadata = io("read permissions", fs::metadata(ours))?;
-            if metadata.permissions().mode() & 0o001 == 0
-                && metadata.uid() == 0
-                && Some(ours) != programs.home.as_deref()
-            {
+            if metadata.permissions().mode() & 0o001 == 0 && metadata.uid() == 0 && Some(ours) != programs.home.as_deref() {
                 let mode = metadata.permissions().mode() | 0o011;
-                io(
-                    "set permissions",
-                    fs::set_permissions(ours, fs::Permissions::from_mode(mode)),
-                )?;
+                io("set permissions", fs::set_permissions(ours, fs::Permissions::from_mode(mode)))?;
             }
         }
-        let reachable = path
-            .ancestors()
-            .all(|above| fs::metadata(above).is_ok_and(|it| it.permissions().mode() & 0o001 != 0));
+        let reachable = path.ancestors().all(|above| fs::metadata(above).is_ok_and(|it| it.permissions().mode() & 0o001 != 0));
         if reachable {
             return Ok(Self { path });
         }
         // Below /root nobody but root can go. The files live under /var/lib then, keyed by the directory they belong to.
         let key = format!("{:016x}", fingerprint(&path));
         let elsewhere = Path::new("/var/lib/drover").join(key);
-        io(
-            format!("create {}", elsewhere.display()),
-            fs::create_dir_all(&elsewhere),
-        )?;
+        io(format!("create {}", elsewhere.display()), fs::create_dir_all(&elsewhere))?;
         let pointer = path.join("MOVED");
-        io(
-            "note where the data is",
-            fs::write(pointer, format!("{}\n", elsewhere.display())),
-        )?;
+        io("note where the data is", fs::write(pointer, format!("{}\n", elsewhere.display())))?;
         tracing::info!(path = %elsewhere.display(), "Postgres cannot run as root nor reach {}; its files are elsewhere", path.display());
         Ok(Self { path: elsewhere })
     }
@@ -266,15 +214,8 @@ impl Home {
 
     /// Held until the process ends, however it ends.
     fn lock(&self) -> Result<File> {
-        let file = io(
-            "open the lock",
-            File::options()
-                .create(true)
-                .append(true)
-                .open(self.path.join("lock")),
-        )?;
-        file.try_lock()
-            .map_err(|_| PrivatePostgresError::InUse(self.path.clone()))?;
+        let file = io("open the lock", File::options().create(true).append(true).open(self.path.join("lock")))?;
+        file.try_lock().map_err(|_| PrivatePostgresError::InUse(self.path.clone()))?;
         Ok(file)
     }
 
@@ -284,45 +225,21 @@ impl Home {
         if let Ok(found) = fs::read_to_string(self.data().join("PG_VERSION")) {
             let found = found.trim().to_owned();
             if found != programs.major_version {
-                return Err(PrivatePostgresError::OtherVersion {
-                    path: self.data(),
-                    found,
-                    installed: programs.major_version.clone(),
-                });
+                return Err(PrivatePostgresError::OtherVersion { path: self.data(), found, installed: programs.major_version.clone() });
             }
-            return Ok(SecretString::from(
-                io(
-                    "read the database password",
-                    fs::read_to_string(&password_file),
-                )?
-                .trim(),
-            ));
+            return Ok(SecretString::from(io("read the database password", fs::read_to_string(&password_file))?.trim()));
         }
         let password = SecretString::from(random_password());
-        let mut file = io(
-            "create the password file",
-            File::options()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&password_file),
-        )?;
-        io(
-            "write the password file",
-            file.write_all(password.expose_secret().as_bytes())
-                .and_then(|()| file.sync_all()),
-        )?;
+        let mut file =
+            io("create the password file", File::options().write(true).create(true).truncate(true).mode(0o600).open(&password_file))?;
+        io("write the password file", file.write_all(password.expose_secret().as_bytes()).and_then(|()| file.sync_all()))?;
 
         let aside = self.path.join("data.new");
         if aside.exists() {
             io("remove a half-made cluster", fs::remove_dir_all(&aside))?;
         }
         io("create the data directory", fs::create_dir(&aside))?;
-        io(
-            "set permissions",
-            fs::set_permissions(&aside, fs::Permissions::from_mode(0o700)),
-        )?;
+        io("set permissions", fs::set_permissions(&aside, fs::Permissions::from_mode(0o700)))?;
         // initdb reads the password as the lent user, who may not read ours.
         let for_initdb = self.path.join("password.initdb");
         io("copy the password", fs::copy(&password_file, &for_initdb))?;
@@ -330,36 +247,19 @@ impl Home {
         programs.give(&for_initdb)?;
 
         let mut initdb = programs.command(&programs.initdb);
-        initdb
-            .args([
-                "--auth=scram-sha-256",
-                "--encoding=UTF8",
-                "--locale=C",
-                "--username",
-                USER,
-                "--pwfile",
-            ])
-            .arg(&for_initdb)
-            .arg("-D")
-            .arg(&aside);
-        if durability == Durability::ThrowAway {
-            initdb.args(["--no-sync", "--wal-segsize=1"]);
-        }
+        initdb.args(["--encoding=UTF8", "--locale=C", "--username", USER, "--pwfile"]).arg(&for_initdb).arg("-D").arg(&aside);
+        match durability {
+            Durability::Durable => initdb.arg("--auth=scram-sha-256"),
+            // SCRAM makes a login cost tens of milliseconds in unoptimised code, and tests log in thousands of times.
+            Durability::ThrowAway => initdb.args(["--auth=md5", "--no-sync", "--wal-segsize=1"]),
+        };
         let output = io("run initdb", initdb.output());
-        io(
-            "remove the copy of the password",
-            fs::remove_file(&for_initdb),
-        )?;
+        io("remove the copy of the password", fs::remove_file(&for_initdb))?;
         let output = output?;
         if !output.status.success() {
-            return Err(PrivatePostgresError::Init(
-                String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-            ));
+            return Err(PrivatePostgresError::Init(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }
-        io(
-            "move the cluster into place",
-            fs::rename(&aside, self.data()),
-        )?;
+        io("move the cluster into place", fs::rename(&aside, self.data()))?;
         Ok(password)
     }
 }
@@ -372,7 +272,5 @@ fn random_password() -> String {
 fn fingerprint(path: &Path) -> u64 {
     use sha2::Digest;
     let digest = sha2::Sha256::digest(path.as_os_str().as_encoded_bytes());
-    digest[..8]
-        .iter()
-        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    digest[..8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

@@ -28,65 +28,31 @@ impl Programs {
             .into_iter()
             .flatten()
             .flatten()
-            .filter_map(|entry| {
-                Some((
-                    entry.file_name().to_str()?.parse().ok()?,
-                    entry.path().join("bin"),
-                ))
-            })
+            .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
             .collect();
         packaged.sort();
         directories.extend(packaged.into_iter().rev().map(|(_, directory)| directory));
         // Resolved, because initdb looks for its `postgres` beside itself.
         let directory = directories
             .into_iter()
-            .filter_map(|directory| {
-                directory
-                    .join("initdb")
-                    .canonicalize()
-                    .ok()?
-                    .parent()
-                    .map(Path::to_owned)
-            })
+            .filter_map(|directory| directory.join("initdb").canonicalize().ok()?.parent().map(Path::to_owned))
             .find(|directory| directory.join("postgres").is_file())
             .ok_or(PrivatePostgresError::NotInstalled)?;
 
         let lent_user = if Uid::effective().is_root() {
             let find = |name| User::from_name(name).ok().flatten();
-            Some(
-                find("postgres")
-                    .or_else(|| find("nobody"))
-                    .ok_or(PrivatePostgresError::NoUser)?,
-            )
+            Some(find("postgres").or_else(|| find("nobody")).ok_or(PrivatePostgresError::NoUser)?)
         } else {
             None
         };
-        let home = User::from_uid(Uid::effective())
-            .ok()
-            .flatten()
-            .map(|user| user.dir);
-        let mut programs = Self {
-            postgres: directory.join("postgres"),
-            initdb: directory.join("initdb"),
-            major_version: String::new(),
-            lent_user,
-            home,
-        };
-        let output = io(
-            "run postgres --version",
-            programs
-                .command(&programs.postgres)
-                .arg("--version")
-                .output(),
-        )?;
+        let home = User::from_uid(Uid::effective()).ok().flatten().map(|user| user.dir);
+        let mut programs =
+            Self { postgres: directory.join("postgres"), initdb: directory.join("initdb"), major_version: String::new(), lent_user, home };
+        let output = io("run postgres --version", programs.command(&programs.postgres).arg("--version").output())?;
         // "postgres (PostgreSQL) 15.18 (Debian …)"
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = text.split_whitespace().nth(2).unwrap_or_default();
-        programs.major_version = version
-            .split(|c: char| !c.is_ascii_digit())
-            .next()
-            .unwrap_or_default()
-            .to_owned();
+        programs.major_version = version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default().to_owned();
         Ok(programs)
     }
 
@@ -110,10 +76,7 @@ impl Programs {
     /// Hands a file or directory over to the lent user.
     pub fn give(&self, path: &Path) -> Result<()> {
         match &self.lent_user {
-            Some(user) => io(
-                "hand over a file",
-                std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())),
-            ),
+            Some(user) => io("hand over a file", std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))),
             None => Ok(()),
         }
     }

@@ -31,16 +31,8 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    pub fn start(
-        programs: &Programs,
-        home: &Home,
-        port: u16,
-        durability: Durability,
-    ) -> Result<Self> {
-        let log = io(
-            "open the server's log",
-            File::options().create(true).append(true).open(home.log()),
-        )?;
+    pub fn start(programs: &Programs, home: &Home, port: u16, durability: Durability) -> Result<Self> {
+        let log = io("open the server's log", File::options().create(true).append(true).open(home.log()))?;
         let errors = io("open the server's log", log.try_clone())?;
         let remove = if durability == Durability::ThrowAway {
             programs.give(&home.path)?;
@@ -50,18 +42,8 @@ impl Supervisor {
         };
         let mut command = programs.command(Path::new("/bin/sh"));
         command.args(["-c", SCRIPT, "drover-postgres"]).arg(remove);
-        command
-            .arg(&programs.postgres)
-            .arg("-D")
-            .arg(home.data())
-            .args(["-p", &port.to_string()]);
-        let mut settings = vec![
-            "listen_addresses=127.0.0.1",
-            "unix_socket_directories=",
-            "max_connections=200",
-            "shared_buffers=64MB",
-            "password_encryption=scram-sha-256",
-        ];
+        command.arg(&programs.postgres).arg("-D").arg(home.data()).args(["-p", &port.to_string()]);
+        let mut settings = vec!["listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200", "shared_buffers=64MB"];
         if durability == Durability::ThrowAway {
             settings.extend([
                 "fsync=off",
@@ -75,18 +57,8 @@ impl Supervisor {
         for setting in settings {
             command.args(["-c", setting]);
         }
-        let shell = io(
-            "start Postgres",
-            command
-                .stdin(Stdio::piped())
-                .stdout(log)
-                .stderr(errors)
-                .spawn(),
-        )?;
-        Ok(Self {
-            shell,
-            log: home.log(),
-        })
+        let shell = io("start Postgres", command.stdin(Stdio::piped()).stdout(log).stderr(errors).spawn())?;
+        Ok(Self { shell, log: home.log() })
     }
 
     pub fn has_ended(&mut self) -> bool {
@@ -106,10 +78,7 @@ impl Supervisor {
     pub fn start_failure(&self) -> PrivatePostgresError {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        PrivatePostgresError::Start {
-            log: self.log.clone(),
-            tail: lines[lines.len().saturating_sub(8)..].join("\n"),
-        }
+        PrivatePostgresError::Start { log: self.log.clone(), tail: lines[lines.len().saturating_sub(8)..].join("\n") }
     }
 }
 
@@ -120,20 +89,11 @@ pub(super) fn end_orphan(data: &Path) -> Result<()> {
     let Ok(text) = std::fs::read_to_string(&pid_file) else {
         return Ok(());
     };
-    let Some(pid) = text
-        .lines()
-        .next()
-        .and_then(|line| line.trim().parse().ok())
-        .filter(|pid| *pid > 1)
-    else {
-        return io(
-            "remove a broken postmaster.pid",
-            std::fs::remove_file(&pid_file),
-        );
+    let Some(pid) = text.lines().next().and_then(|line| line.trim().parse().ok()).filter(|pid| *pid > 1) else {
+        return io("remove a broken postmaster.pid", std::fs::remove_file(&pid_file));
     };
     // A server works in its data directory: that tells it from a stranger with a recycled pid.
-    let serves_here =
-        || std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|directory| directory == data);
+    let serves_here = || std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|directory| directory == data);
     let give_up = Instant::now() + Duration::from_secs(30);
     while serves_here() {
         match kill(Pid::from_raw(pid), Signal::SIGINT) {
@@ -141,18 +101,13 @@ pub(super) fn end_orphan(data: &Path) -> Result<()> {
             Err(errno) => return io("stop the server of an earlier run", Err(errno.into())),
         }
         if Instant::now() > give_up {
-            return io(
-                "stop the server of an earlier run",
-                Err(std::io::ErrorKind::TimedOut.into()),
-            );
+            return io("stop the server of an earlier run", Err(std::io::ErrorKind::TimedOut.into()));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
     // Postgres would trust a recycled pid and refuse to start.
     match std::fs::remove_file(&pid_file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            io("remove a stale postmaster.pid", Err(error))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => io("remove a stale postmaster.pid", Err(error)),
         _ => Ok(()),
     }
 }

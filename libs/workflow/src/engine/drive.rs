@@ -127,7 +127,10 @@ impl Drive {
                 Err(error) => return self.answered(Some(guard), index, seq, Answer { result: Err(error), state: answer.state, message: answer.message }).await,
             };
             for child in &children {
-                child.start.insert(&mut guard.tx, child.id, Some((self.row.id, seq)), self.row.traceparent.as_deref()).await?;
+                if !child.start.insert(&mut guard.tx, child.id, Some((self.row.id, seq)), self.row.traceparent.as_deref()).await? {
+                    let taken = failure("child_exists", format!("{} was started by somebody else", child.id));
+                    return self.answered(Some(guard), index, seq, Answer { result: Err(StepError::Fail(taken)), state: Value::Null, message: None }).await;
+                }
             }
             guard.spawned(seq, children.len()).await?;
             self.adopt(answer.state, answer.message);
@@ -181,7 +184,10 @@ impl Drive {
             Ok(Outcome::Park(park)) => {
                 drop(writes);
                 let mut guard = self.lock().await?;
-                guard.start_step(seq, &info, self.row.round).await?;
+                if local {
+                    // Its journal row went with its writes.
+                    guard.start_step(seq, &info, self.row.round).await?;
+                }
                 let before = (self.row.state.clone(), self.row.message.clone());
                 // A local step's state went with its writes.
                 self.adopt(if local { Value::Null } else { answer.state }, answer.message);

@@ -27,19 +27,22 @@ async fn an_engine_that_wakes_past_its_lease_is_fenced_off() {
     eventually(SECONDS, async || stopped.is_paused("move/copy/do/after_effect").then_some(())).await;
     let first = a.get(id).await.unwrap().unwrap().fence;
 
-    let b = world.engine("b", &Failpoints::default()).await;
+    let held_up = Failpoints::default();
+    held_up.set("move/cut_over/do/before", Action::Pause);
+    let b = world.engine("b", &held_up).await;
     world.outside(&b).await;
-    let done = ended(&b, id).await;
-    assert!(done.fence > first, "a new hand has a new fence");
-    world.check_done(&done).await.unwrap();
+    eventually(SECONDS, async || held_up.is_paused("move/cut_over/do/before").then_some(())).await;
+    let taken_over = b.get(id).await.unwrap().unwrap();
+    assert!(taken_over.fence > first, "a new hand has a new fence");
 
-    // It wakes up and wants to journal its copy: nothing changes.
+    // While the new hand is in the middle, the old one wakes up and wants to journal its copy: nothing changes.
     stopped.clear("move/copy/do/after_effect");
     stopped.clear("engine/heartbeat");
     a.stop().await;
     let after = b.get(id).await.unwrap().unwrap();
-    assert_eq!((after.revision, after.fence), (done.revision, done.fence));
-    world.check_done(&after).await.unwrap();
+    assert_eq!((after.revision, after.fence), (taken_over.revision, taken_over.fence));
+    held_up.clear("move/cut_over/do/before");
+    world.check_done(&ended(&b, id).await).await.unwrap();
     // And a remote write of the old hand would be refused where the fence is looked at.
     let copy = world.member.names().into_iter().find(|name| name.starts_with("copy-")).unwrap();
     assert!(world.member.put(&copy, first).is_err());
@@ -119,7 +122,7 @@ async fn nothing(ctx: &mut Ctx<Five>) -> StepResult {
 }
 
 async fn five(store: &Store, name: &str) -> Engine {
-    let settings = Settings { lease: Duration::from_millis(400), concurrency: 8, ..quick(name, &Failpoints::default()) };
+    let settings = Settings { lease: Duration::from_millis(400), concurrency: 4, ..quick(name, &Failpoints::default()) };
     Engine::start(store.clone(), Registry::new().with::<Five>(Arc::new(())), settings).await.unwrap()
 }
 
@@ -129,9 +132,11 @@ async fn local_effects_happen_exactly_once_though_engines_die_at_random() {
     let db = test_db().await;
     let store = store(&db).await;
     let starter = five(&store, "starter").await;
+    let mut tx = store.begin().await.unwrap();
     for _ in 0..WORKFLOWS {
-        begin::<Five>(&starter, &store, &()).await;
+        starter.start_in_tx::<Five>(&mut tx, uuid::Uuid::now_v7(), &()).await.unwrap();
     }
+    tx.commit().await.unwrap();
     let all_ended = async || {
         let left: i64 = sqlx::query_scalar("select count(*) from workflow where ended_at is null").fetch_one(store.pool()).await.unwrap();
         left == 0
@@ -142,7 +147,7 @@ async fn local_effects_happen_exactly_once_though_engines_die_at_random() {
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     while !all_ended().await {
         assert!(std::time::Instant::now() < deadline, "the workflows do not end");
-        let pause = Duration::from_micros(uuid::Uuid::new_v4().as_u128() as u64 % 30_000);
+        let pause = Duration::from_micros(uuid::Uuid::new_v4().as_u128() as u64 % 10_000);
         tokio::time::sleep(pause).await;
         let name = ["starter", "one", "two", "other"][kills % 4];
         engines.remove(0).kill().await;
@@ -172,4 +177,107 @@ async fn of_two_engines_with_one_name_the_later_stays() {
     assert_eq!(incarnation, named);
     later.stop().await;
     earlier.stop().await;
+}
+
+/// Not a test: the engine of another process, for those below. Works until it is killed.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "started by other tests"]
+async fn another_process() {
+    let Ok(url) = std::env::var("WORKFLOW_TEST_URL") else { return };
+    let config = drover_store::StoreConfig { idle_transaction_timeout: Duration::from_secs(1), ..drover_store::StoreConfig::new("orchestrator", url.into()) };
+    let store = Store::connect(&config, &[]).await.unwrap();
+    let settings = Settings { lease: Duration::from_millis(600), ..quick("another", &Failpoints::of_process()) };
+    let _engine = Engine::start(store, Registry::new().with::<Five>(Arc::new(())), settings).await.unwrap();
+    std::future::pending::<()>().await;
+}
+
+struct Another(std::process::Child);
+
+impl Another {
+    fn start(url: &secrecy::SecretString, failpoints: &str, markers: &std::path::Path) -> Self {
+        use secrecy::ExposeSecret;
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "hands::another_process", "--ignored"]);
+        command.env("WORKFLOW_TEST_URL", url.expose_secret()).env("DROVER_FAILPOINTS", failpoints).env("DROVER_FAILPOINTS_DIR", markers);
+        Self(command.stdout(std::process::Stdio::null()).spawn().unwrap())
+    }
+
+    fn signal(&self, signal: &str) {
+        let status = std::process::Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+}
+
+impl Drop for Another {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_killed_at_a_failpoint_leaves_work_that_another_finishes() {
+    let db = test_db().await;
+    let store = store(&db).await;
+    for point in ["do_before", "do_after_effect", "do_after_journal"] {
+        let markers = tempfile::tempdir().unwrap();
+        let name = format!("five/four/{}", point.replacen('_', "/", 1));
+        let another = Another::start(&db.url, &format!("{name}=pause"), markers.path());
+        let idle = Engine::start(store.clone(), Registry::new(), quick("starter", &Failpoints::default())).await.unwrap();
+        let id = begin::<Five>(&idle, &store, &()).await;
+        let marker = markers.path().join(format!("five_four_{point}"));
+        eventually(SECONDS, async || marker.exists().then_some(())).await;
+        another.signal("-KILL");
+        let successor = five(&store, "another").await;
+        assert_eq!(ended(&successor, id).await.status, "done");
+        let effects: i64 = sqlx::query_scalar("select count(*) from effect where workflow = $1").bind(id).fetch_one(store.pool()).await.unwrap();
+        assert_eq!(effects, 4, "{point}");
+        successor.stop().await;
+        idle.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_process_that_goes_on_later_changes_nothing() {
+    let db = test_db().await;
+    let store = store(&db).await;
+    let markers = tempfile::tempdir().unwrap();
+    // Somewhere in the middle of many, wherever SIGSTOP finds it.
+    let another = Another::start(&db.url, "", markers.path());
+    let idle = Engine::start(store.clone(), Registry::new(), quick("starter", &Failpoints::default())).await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..40 {
+        ids.push(begin::<Five>(&idle, &store, &()).await);
+    }
+    let journaled = async || {
+        let rows: i64 = sqlx::query_scalar("select count(*) from workflow_step").fetch_one(store.pool()).await.unwrap();
+        (rows > 20).then_some(())
+    };
+    eventually(SECONDS, journaled).await;
+    another.signal("-STOP");
+    let successor = five(&store, "successor").await;
+    for id in &ids {
+        assert_eq!(ended(&successor, *id).await.status, "done");
+    }
+    let image = async || {
+        let steps: String = sqlx::query_scalar("select md5(string_agg(s::text, '' order by workflow_id, seq)) from workflow_step s").fetch_one(store.pool()).await.unwrap();
+        let effects: i64 = sqlx::query_scalar("select count(*) from effect").fetch_one(store.pool()).await.unwrap();
+        (steps, effects)
+    };
+    let before = image().await;
+    assert_eq!(before.1, 40 * 4);
+    another.signal("-CONT");
+    // It has a new lease when it is awake again, and by then has tried to go on with what it had.
+    eventually(SECONDS, async || {
+        let awake: Option<bool> = sqlx::query_scalar("select lease_until > now() from worker where name = 'another'").fetch_one(store.pool()).await.unwrap();
+        awake.filter(|awake| *awake)
+    })
+    .await;
+    let mine = begin::<Five>(&successor, &store, &()).await;
+    ended(&successor, mine).await;
+    sqlx::query("delete from effect where workflow = $1").bind(mine).execute(store.pool()).await.unwrap();
+    sqlx::query("delete from workflow_step where workflow_id = $1").bind(mine).execute(store.pool()).await.unwrap();
+    assert_eq!(image().await, before);
+    successor.stop().await;
+    idle.stop().await;
 }
