@@ -7,7 +7,6 @@
 //! Objects are JSON (`store`), changed by plain functions (`api`) behind one lock per cluster (`cluster`), read by watches
 //! from a log (`watch`). Controllers, scheduler and kubelet are functions too, called after changes and when timers
 //! (`timers`) are due; no task belongs to a cluster, so an idle one costs only its memory.
-#![allow(missing_docs, reason = "most modules are private; what is public is documented")]
 
 mod api;
 mod apply;

@@ -1,4 +1,5 @@
 //! Faults, the journal and the recorder: what tests of Drover hold on to.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! A thousand clusters fit in a test. Alone in its process, because it measures the process.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::time::{Duration, Instant};
 

@@ -58,7 +58,7 @@ fn write_managers(object: &mut Value, managers: Vec<Manager>, now: &str) {
 }
 
 /// The entry of whoever writes, among all.
-fn mine<'a>(managers: &'a mut Vec<Manager>, new: Manager) -> &'a mut Manager {
+fn mine(managers: &mut Vec<Manager>, new: Manager) -> &mut Manager {
     let at = managers.iter().position(|m| m.is(&new)).unwrap_or_else(|| {
         managers.push(new);
         managers.len() - 1
