@@ -12,9 +12,11 @@ pub mod clients;
 pub mod kubeconfig;
 pub mod labels;
 pub mod member;
+mod namespaces;
 pub mod objects;
 pub mod quantity;
 pub mod readiness;
+pub mod requests;
 pub mod trimmed;
 
 pub use clients::Clients;

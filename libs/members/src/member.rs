@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::ApiResource;
 use kube::{Api, Client};
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::labels::{self, FIELD_MANAGER, Owner};
@@ -43,18 +43,18 @@ pub enum MemberError {
     #[error("{id} exists in the member and is not this app's ({whose})")]
     Foreign {
         /// Which.
-        id: ObjectId,
+        id: Box<ObjectId>,
         /// Whose it seems to be.
         whose: String,
     },
     /// The object changed under our hands: look again.
     #[error("{0} changed meanwhile")]
-    Conflict(ObjectId),
+    Conflict(Box<ObjectId>),
     /// The member looked at the object and refused it.
     #[error("{id}: {reason}")]
     Refused {
         /// Which.
-        id: ObjectId,
+        id: Box<ObjectId>,
         /// The member's words.
         reason: String,
     },
@@ -214,7 +214,7 @@ impl Member {
         let mut absent = BTreeSet::new();
         let own = objects.iter().filter(|object| object.id.kind == "Namespace").map(|object| object.id.name.as_str());
         for name in own.chain([namespace]).filter(|name| !name.is_empty()) {
-            if !self.namespace_exists(name).await? {
+            if !self.namespace_is_there(name).await? {
                 absent.insert(name);
             }
         }
@@ -229,22 +229,6 @@ impl Member {
             }
         }
         Ok(found)
-    }
-
-    /// Whether a namespace exists.
-    pub async fn namespace_exists(&self, name: &str) -> Result<bool, MemberError> {
-        let id = ObjectId { api_version: "v1".into(), kind: "Namespace".into(), namespace: String::new(), name: name.into() };
-        Ok(self.metadata(&id).await?.is_some())
-    }
-
-    /// Creates a namespace that is missing, marked as made by this installation; one that exists is left as it is.
-    pub async fn ensure_namespace(&self, name: &str, hub: Uuid) -> Result<(), MemberError> {
-        if name.is_empty() || self.namespace_exists(name).await? {
-            return Ok(());
-        }
-        let id = ObjectId { api_version: "v1".into(), kind: "Namespace".into(), namespace: String::new(), name: name.into() };
-        let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {labels::HUB: hub}}});
-        self.patch(&Object { id, digest: String::new(), value }, false).await.map(|_| ())
     }
 
     /// Deletes an object of this binding; dependants go in the background. `uid`: the one that was applied, if it is known.
@@ -299,10 +283,10 @@ impl Member {
             Some((dig, app)) => format!("app {app} of deployment intent group {dig}"),
             None => "not made by Drover".to_owned(),
         };
-        Err(MemberError::Foreign { id: id.clone(), whose })
+        Err(MemberError::Foreign { id: Box::new(id.clone()), whose })
     }
 
-    async fn patch(&self, object: &Object, dry_run: bool) -> Result<Applied, MemberError> {
+    pub(crate) async fn patch(&self, object: &Object, dry_run: bool) -> Result<Applied, MemberError> {
         let api = self.api(&object.id).await?;
         let params = PatchParams { dry_run, force: true, field_manager: Some(FIELD_MANAGER.into()), field_validation: None };
         let patch: Patch<&Value> = Patch::Apply(&object.value);
@@ -321,12 +305,12 @@ impl Member {
     }
 }
 
-enum Trouble {
+pub(crate) enum Trouble {
     Api(u16, String),
     Transport(String),
 }
 
-async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+pub(crate) async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
     match tokio::time::timeout(DEADLINE, request).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(kube::Error::Api(status))) => Err(Trouble::Api(status.code, status.message)),
@@ -351,7 +335,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 impl Trouble {
     /// Asked for something general: a refusal is about the credential.
-    fn of_member(self) -> MemberError {
+    pub(crate) fn of_member(self) -> MemberError {
         match self {
             Self::Api(401 | 403, message) => MemberError::Unauthorized(message),
             Self::Api(code, message) => MemberError::Unreachable(format!("answered {code}: {message}")),
@@ -359,12 +343,12 @@ impl Trouble {
         }
     }
     /// Asked for an object: 403 may be a quota or an admission plugin as well as the credential, its words say which.
-    fn of_object(self, id: &ObjectId) -> MemberError {
+    pub(crate) fn of_object(self, id: &ObjectId) -> MemberError {
         match self {
             Self::Api(401, message) => MemberError::Unauthorized(message),
-            Self::Api(409, _) => MemberError::Conflict(id.clone()),
+            Self::Api(409, _) => MemberError::Conflict(Box::new(id.clone())),
             Self::Api(code @ (429 | 500..), message) => MemberError::Unreachable(format!("answered {code}: {message}")),
-            Self::Api(_, reason) => MemberError::Refused { id: id.clone(), reason },
+            Self::Api(_, reason) => MemberError::Refused { id: Box::new(id.clone()), reason },
             Self::Transport(text) => MemberError::Unreachable(text),
         }
     }

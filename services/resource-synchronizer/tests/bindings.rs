@@ -6,8 +6,8 @@ use drover_api::bindings::{DesiredBinding, DesiredState, Phase};
 use drover_kubesim::Operation;
 use drover_testkit::{eventually, openapi};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, Service};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
@@ -125,6 +125,62 @@ async fn what_is_not_ours_is_refused_before_anything_is_written() {
     let unknown = binding("things", "b3");
     stack.desire(&unknown).await;
     assert!(stack.reaches(&unknown, Phase::Failed).await.reason.unwrap().contains("serves no kind Thing"));
+}
+
+#[tokio::test]
+async fn a_namespace_that_was_made_for_a_binding_goes_with_it_when_it_is_empty() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", vec![config("settings", "1"), deployment("web", 1, "100m")]).await;
+    let namespaces: Api<Namespace> = Api::all(stack.sim.client(MEMBER));
+    let in_shop: Api<ConfigMap> = Api::namespaced(stack.sim.client(MEMBER), "shop");
+    let is_gone = async || namespaces.get_opt("shop").await.unwrap().is_none().then_some(());
+    let desired = DesiredBinding { namespace: "shop".into(), ..binding("shop", "b1") };
+    let beside = DesiredBinding { app: "other".into(), namespace: "shop".into(), ..binding("shop", "b2") };
+    stack.bundle("b2", vec![config("other", "1")]).await;
+    for desired in [&desired, &beside] {
+        stack.desire(desired).await;
+        stack.reaches(desired, Phase::Ready).await;
+    }
+    stack.desire(&absent(&desired)).await;
+    stack.reaches(&absent(&desired), Phase::Gone).await;
+    assert!(in_shop.get_opt("other").await.unwrap().is_some(), "another app lives there");
+    stack.desire(&absent(&beside)).await;
+    stack.reaches(&absent(&beside), Phase::Gone).await;
+    eventually(PATIENCE, is_gone).await;
+
+    let again = DesiredBinding { fence: 9, ..desired };
+    stack.desire(&again).await;
+    stack.reaches(&again, Phase::Ready).await;
+    let theirs: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "theirs"}})).unwrap();
+    in_shop.create(&PostParams::default(), &theirs).await.unwrap();
+    stack.desire(&absent(&again)).await;
+    stack.reaches(&absent(&again), Phase::Gone).await;
+    assert!(in_shop.get_opt("theirs").await.unwrap().is_some_and(|theirs| theirs.metadata.deletion_timestamp.is_none()));
+    assert!(namespaces.get("shop").await.unwrap().metadata.deletion_timestamp.is_none());
+}
+
+#[tokio::test]
+async fn a_crd_comes_before_the_objects_of_its_kind() {
+    let stack = Stack::start().await;
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": {"size": 1}});
+    stack.bundle("b1", vec![thing, definition]).await;
+    let desired = binding("things", "b1");
+    stack.desire(&desired).await;
+    let status = stack.reaches(&desired, Phase::Ready).await;
+    assert_eq!(status.objects.iter().filter(|object| object.applied && object.ready).count(), 2);
+    assert_eq!(stack.sim.created(MEMBER, "things.example.com", "default", "x"), 1);
+    stack.desire(&absent(&desired)).await;
+    stack.reaches(&absent(&desired), Phase::Gone).await;
+    eventually(PATIENCE, async || {
+        let effects = stack.sim.effects(MEMBER);
+        let gone = |resource: &str| effects.iter().any(|effect| effect.operation == Operation::Delete && &*effect.key.resource == resource);
+        (gone("things.example.com") && gone("customresourcedefinitions.apiextensions.k8s.io")).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -118,3 +118,23 @@ async fn what_a_zombie_leaves_behind_is_found() {
     leave("beside", &labels["drover.io/hub"], desired.id).await;
     eventually(PATIENCE, async || (stack.names().await == ["ConfigMap/a", "ConfigMap/foreign"]).then_some(())).await;
 }
+
+#[tokio::test]
+async fn a_new_credential_is_fetched_and_used() {
+    let stack = Stack::without_members().await;
+    stack.add_remote_member(MEMBER).await;
+    stack.bundle("b1", vec![config("a", "1")]).await;
+    stack.bundle("b2", vec![config("a", "2")]).await;
+    let first = binding("shop", "b1");
+    stack.desire(&first).await;
+    stack.reaches(&first, Phase::Ready).await;
+
+    stack.sim.rotate_token(MEMBER);
+    stack.sim.fault(MEMBER, Fault::CutWatches);
+    let status = eventually(PATIENCE, async || stack.status(first.id).await.filter(|status| status.phase == Phase::Unreachable)).await;
+    assert_eq!(status.code.as_deref(), Some("unauthorized"));
+    stack.give_kubeconfig(MEMBER, 2);
+    let second = DesiredBinding { digest: "b2".into(), fence: 2, ..first };
+    stack.desire(&second).await;
+    stack.reaches(&second, Phase::Ready).await;
+}

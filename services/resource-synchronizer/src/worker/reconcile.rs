@@ -113,6 +113,7 @@ impl Worker {
             match member.ensure_namespace(namespace, self.app.hub).await {
                 Ok(()) => {}
                 Err(error) if error.is_member() => return Err(error.into()),
+                Err(MemberError::Conflict(_)) => return Ok(Outcome::Again),
                 Err(error) => return Ok(self.fail(id, Failure { code: "apply_failed", reason: error.to_string() })),
             }
         }
@@ -175,7 +176,14 @@ impl Worker {
         if !gone {
             return Ok(Outcome::Again);
         }
-        let fence = self.bindings[&id].row.desired.fence;
+        let (namespace, fence) = (self.bindings[&id].row.desired.namespace.clone(), self.bindings[&id].row.desired.fence);
+        let shared = self.bindings.values().any(|other| other.id() != id && !other.row.gone && other.row.desired.namespace == namespace);
+        if !shared && !namespace.is_empty() {
+            match member.remove_empty_namespace(&namespace, self.app.hub).await {
+                Err(error) if error.is_objects() => tracing::warn!(cluster.id = %self.key, %namespace, %error, "an empty namespace stays"),
+                outcome => outcome?,
+            }
+        }
         if store::bindings::set_gone(&self.app.store, id, fence).await? {
             let bound = self.bound(id);
             (bound.row.gone, bound.failure) = (true, None);

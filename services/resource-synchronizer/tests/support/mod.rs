@@ -1,13 +1,13 @@
 //! A resource-synchronizer on a database of its own, with simulated members and a cluster-manager that says what the test wants.
 
 // Each test binary uses its part of it.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, Phase};
-use drover_api::members::Member;
+use drover_api::members::{Member, MemberCredential, SecretKubeconfig};
 use drover_kubesim::{ClusterSpec, Sim};
 use drover_members::Clients;
 use drover_resource_synchronizer::assemble;
@@ -34,6 +34,8 @@ pub struct Stack {
     pub db: TestDb,
     pub members: FeedHub<Member>,
     pub failpoints: Failpoints,
+    credential: Arc<Mutex<Option<MemberCredential>>>,
+    simulated_at: Mutex<String>,
     cluster_manager: HttpServer,
     clients: Arc<Clients>,
     served: Option<(HttpServer, DropGuard)>,
@@ -51,9 +53,13 @@ impl Stack {
     pub async fn without_members() -> Self {
         let members = FeedHub::new();
         let routes: OpenApiRouter = OpenApiRouter::new().routes(members.route("/internal/feeds/members", "members"));
-        let cluster_manager = HttpServer::start(routes.split_for_parts().0).await;
+        let credential: Arc<Mutex<Option<MemberCredential>>> = Arc::default();
+        let given = credential.clone();
+        let kubeconfig = axum::routing::get(async move || axum::Json(given.lock().unwrap().clone()));
+        let router = routes.split_for_parts().0.route("/internal/members/{key}/kubeconfig", kubeconfig);
+        let cluster_manager = HttpServer::start(router).await;
         let (sim, db, clients) = (Sim::new(), test_db().await, Arc::new(Clients::new()));
-        let mut stack = Self { sim, db, members, failpoints: Failpoints::default(), cluster_manager, clients, served: None };
+        let mut stack = Self { sim, db, members, failpoints: Failpoints::default(), credential, simulated_at: Mutex::default(), cluster_manager, clients, served: None };
         stack.restart().await;
         stack
     }
@@ -64,11 +70,32 @@ impl Stack {
         self.tell(key, MemberState::Ready);
     }
 
+    /// A member that is reached over TCP with the kubeconfig that cluster-manager gives.
+    pub async fn add_remote_member(&self, key: &str) {
+        self.sim.add_cluster(key, ClusterSpec::with_nodes(1, "4", "16Gi"));
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        self.sim.serve(listener);
+        *self.simulated_at.lock().unwrap() = base;
+        self.give_kubeconfig(key, 1);
+    }
+
+    /// Cluster-manager gives the kubeconfig that is valid now from this version on.
+    pub fn give_kubeconfig(&self, key: &str, version: i64) {
+        let kubeconfig = self.sim.kubeconfig(key, &self.simulated_at.lock().unwrap());
+        *self.credential.lock().unwrap() = Some(MemberCredential { version, kubeconfig: SecretKubeconfig::new(kubeconfig) });
+        self.tell_version(key, MemberState::Ready, version);
+    }
+
     /// What cluster-manager says of a member.
     pub fn tell(&self, key: &str, state: MemberState) {
+        self.tell_version(key, state, 1);
+    }
+
+    fn tell_version(&self, key: &str, state: MemberState, credential_version: i64) {
         let id = Uuid::new_v5(&Uuid::NAMESPACE_URL, key.as_bytes());
         let key = MemberKey(key.into());
-        let member = Member { id, key: key.clone(), priority: 1, labels: Vec::new(), state, since: None, reason: None, credential_version: 1 };
+        let member = Member { id, key: key.clone(), priority: 1, labels: Vec::new(), state, since: None, reason: None, credential_version };
         self.members.publish(key.0, Some(member));
     }
 
