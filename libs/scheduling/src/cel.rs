@@ -6,15 +6,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use cel::common::ast::{Expr, LiteralValue};
+use cel::common::ast::{Expr, LiteralValue, SourceInfo};
 use cel::common::types::CelDouble;
 use cel::{Context, Env, ExecutionError, IdedExpr, Value, extensions};
 
 /// Longest expression, in bytes.
 pub const MAX_LENGTH: usize = 1024;
-/// Most nodes of its syntax tree.
+/// Most nodes of its syntax tree, and how deep it may be.
 const MAX_NODES: usize = 256;
-const MAX_DEPTH: u16 = 32;
+const MAX_DEPTH: usize = 32;
+/// Brackets in brackets and operators in all: the generated parser needs up to 200 KiB of stack for each.
+const MAX_NESTING: usize = 16;
+const MAX_OPERATORS: usize = 64;
+const PARSER_STACK: usize = 64 << 20;
 
 /// The standard library and `math.*`.
 static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
@@ -67,13 +71,10 @@ impl Expression {
         if source.len() > MAX_LENGTH {
             return Err(wrong(MAX_LENGTH, format!("is longer than {MAX_LENGTH} bytes")));
         }
-        let (mut tree, info) = ENV.parser().max_recursion_depth(MAX_DEPTH).parse_with_source_info(source).map_err(|errors| {
-            let first = errors.errors.first();
-            let column = first.map_or(1, |e| usize::try_from(e.pos.1).unwrap_or(1).max(1));
-            wrong(column, first.map_or_else(|| "does not parse".into(), |e| e.msg.clone()))
-        })?;
+        small_enough(source)?;
+        let (mut tree, info) = parse(source)?;
         let mut found = Narrowing { nodes: 0, parameters: Vec::new() };
-        found.narrow(&mut tree).map_err(|(id, message)| {
+        found.narrow(&mut tree, MAX_DEPTH).map_err(|(id, message)| {
             let start = info.offset_for(id).map_or(0, |(start, _)| start as usize);
             wrong(start + 1, message)
         })?;
@@ -109,6 +110,39 @@ impl Expression {
     }
 }
 
+/// Refuses, before the parser recurses into it, what is deeper or longer than any algorithm.
+fn small_enough(source: &str) -> Result<(), ExpressionError> {
+    let (mut nesting, mut operators) = (0usize, 0);
+    for (at, c) in source.char_indices() {
+        match c {
+            '(' | '[' | '{' => nesting += 1,
+            ')' | ']' | '}' => nesting = nesting.saturating_sub(1),
+            '+' | '-' | '*' | '/' | '%' | '?' | ':' | '<' | '>' | '=' | '!' | '&' | '|' | ',' | '.' => operators += 1,
+            _ => {}
+        }
+        if nesting > MAX_NESTING || operators > MAX_OPERATORS {
+            return Err(ExpressionError { column: at + 1, message: "is too complex for an algorithm".into() });
+        }
+    }
+    Ok(())
+}
+
+/// Parses on a stack of its own: what a user writes must not be able to overflow the caller's.
+fn parse(source: &str) -> Result<(IdedExpr, SourceInfo), ExpressionError> {
+    let failed = |message: String| ExpressionError { column: 1, message };
+    let owned = source.to_owned();
+    let parser = move || {
+        ENV.parser().parse_with_source_info(&owned).map_err(|errors| {
+            let first = errors.errors.first();
+            let column = first.map_or(1, |e| usize::try_from(e.pos.1).unwrap_or(1).max(1));
+            ExpressionError { column, message: first.map_or_else(|| "does not parse".into(), |e| e.msg.clone()) }
+        })
+    };
+    let thread = std::thread::Builder::new().stack_size(PARSER_STACK).spawn(parser);
+    let joined = thread.map_err(|e| failed(format!("cannot be parsed now: {e}")))?.join();
+    joined.unwrap_or_else(|_| Err(failed("does not parse".into())))
+}
+
 struct Narrowing {
     nodes: usize,
     parameters: Vec<String>,
@@ -116,10 +150,10 @@ struct Narrowing {
 
 impl Narrowing {
     /// Refuses what is not arithmetic, makes every number a double, notes the parameters.
-    fn narrow(&mut self, node: &mut IdedExpr) -> Result<(), (u64, String)> {
+    fn narrow(&mut self, node: &mut IdedExpr, depth: usize) -> Result<(), (u64, String)> {
         self.nodes += 1;
-        if self.nodes > MAX_NODES {
-            return Err((node.id, format!("has more than {MAX_NODES} parts")));
+        if self.nodes > MAX_NODES || depth == 0 {
+            return Err((node.id, "is too complex for an algorithm".into()));
         }
         let refuse = |what: &str| Err((node.id, format!("{what} are not for algorithms; only numbers, parameters and math")));
         match &mut node.expr {
@@ -133,16 +167,16 @@ impl Narrowing {
             Expr::Call(call) => {
                 match &mut call.target {
                     Some(target) if target.expr == Expr::Ident("math".into()) => {}
-                    Some(target) => self.narrow(target)?,
+                    Some(target) => self.narrow(target, depth - 1)?,
                     None => {}
                 }
                 for argument in &mut call.args {
-                    self.narrow(argument)?;
+                    self.narrow(argument, depth - 1)?;
                 }
             }
             Expr::List(list) => {
                 for element in &mut list.elements {
-                    self.narrow(element)?;
+                    self.narrow(element, depth - 1)?;
                 }
             }
             Expr::Select(_) => return refuse("fields"),
@@ -196,7 +230,10 @@ mod tests {
     fn nothing_runs_away() {
         assert!(error("[1, 2].map(x, x * 2)[0]").message.contains("comprehensions"));
         assert!(error(&"a+".repeat(600)).message.contains("longer"));
-        assert!(Expression::compile(&format!("{}a{}", "(".repeat(100), ")".repeat(100))).is_err());
-        assert!(Expression::compile(&format!("a{}", "+a".repeat(300))).is_err());
+        let nested = |n| format!("{}a{}", "(".repeat(n), ")".repeat(n));
+        assert!(error(&nested(100)).message.contains("too complex"));
+        assert_eq!(value(&nested(16), &[("a", 2.0)]), Some(2.0));
+        assert!(error(&format!("a{}", "+a".repeat(60))).message.contains("too complex"));
+        assert_eq!(value(&format!("a{}", "+a".repeat(30)), &[("a", 1.0)]), Some(31.0));
     }
 }

@@ -3,7 +3,7 @@
 use crate::expand::Standing;
 use crate::fit::Ask;
 use crate::misfit::Misfit;
-use crate::place::Slot;
+use crate::place::{Slot, equals};
 use crate::trial::Trial;
 use crate::{Considered, MemberKey, MemberRoom, Packing, PodsOnNode, Verdict};
 
@@ -20,49 +20,51 @@ pub(crate) struct Judged<'a> {
 /// Chooses for `slot` and adds it to the trial as tenant `i`. `imposed` names the member that a search found.
 pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, imposed: Option<Option<&'a MemberRoom>>) -> Judged<'a> {
     let ask = Ask::held(&slot.request.demand);
-    let ranked = slot.ranked(trial);
-    let mut chosen: Option<&MemberRoom> = None;
+    let known = slot.known();
+    let mut chosen: Option<(&MemberRoom, f64)> = None;
     let mut considered: Vec<Considered> = Vec::new();
     // Reasons are looked for before anything is added, as the app found the members.
-    for (room, share) in &ranked {
-        if chosen.is_some() && considered.len() >= LISTED {
-            break;
-        }
-        let fits = trial.fit(room, ask).is_some();
-        let wanted = match imposed {
-            None => chosen.is_none() && fits,
-            Some(imposed) => imposed.is_some_and(|want| want.key == room.key),
-        };
-        if wanted {
-            chosen = Some(room);
-            considered.push(entry(room, Verdict::Chosen, String::new(), Some(*share)));
-        } else if considered.len() < LISTED {
-            considered.push(match fits {
-                true => entry(room, Verdict::Fits, String::new(), Some(*share)),
-                false => misfit(room, trial.why_not(room, ask)),
-            });
+    'all: for equals in equals(&known) {
+        for (room, share) in slot.rank(equals, trial) {
+            if chosen.is_some() && considered.len() >= LISTED {
+                break 'all;
+            }
+            let fits = trial.fit(room, ask).is_some();
+            let wanted = match imposed {
+                None => chosen.is_none() && fits,
+                Some(imposed) => imposed.is_some_and(|want| want.key == room.key),
+            };
+            if wanted {
+                chosen = Some((room, share));
+                considered.push(entry(room, Verdict::Chosen, String::new(), Some(share)));
+            } else if considered.len() < LISTED {
+                considered.push(match fits {
+                    true => entry(room, Verdict::Fits, String::new(), Some(share)),
+                    false => misfit(room, trial.why_not(room, ask)),
+                });
+            }
         }
     }
     // The chosen one is always among those listed.
     if considered.len() > LISTED {
         considered.swap_remove(LISTED - 1);
     }
-    if let Some(room) = chosen {
-        let best = ranked.iter().find(|(r, _)| r.key == room.key).map_or(0.0, |(_, share)| *share);
-        explain_choice(slot, room, best, &mut considered);
-    }
-    let chosen = chosen.filter(|room| trial.add(room, i, ask)).map(|room| (room, Vec::new()));
-    if chosen.is_none() {
+    if chosen.is_none() && imposed.is_none() {
         // Room that repacking the request's other apps would make counts too.
-        let repacked = ranked.iter().find(|(room, _)| imposed.is_none() && trial.add(room, i, ask));
-        if let Some((room, share)) = repacked {
-            considered.retain(|c| c.member != room.key);
-            considered.insert(0, entry(room, Verdict::Chosen, String::new(), Some(*share)));
-            explain_choice(slot, room, *share, &mut considered);
-            considered.truncate(LISTED);
-            return finish(slot, Some((room, Vec::new())), considered);
+        for (room, share) in equals(&known).flat_map(|equals| slot.rank(equals, &Trial::default())) {
+            if trial.add(room, i, ask) {
+                considered.retain(|c| c.member != room.key);
+                considered.insert(0, entry(room, Verdict::Chosen, String::new(), Some(share)));
+                considered.truncate(LISTED);
+                explain_choice(slot, room, share, &mut considered);
+                return finish(slot, Some((room, Vec::new())), considered);
+            }
         }
     }
+    if let Some((room, share)) = chosen {
+        explain_choice(slot, room, share, &mut considered);
+    }
+    let chosen = chosen.filter(|(room, _)| trial.add(room, i, ask)).map(|(room, _)| (room, Vec::new()));
     finish(slot, chosen, considered)
 }
 
@@ -92,7 +94,7 @@ fn finish<'a>(slot: &Slot<'a>, chosen: Option<(&'a MemberRoom, Vec<PodsOnNode>)>
         }
     }
     if considered.is_empty() && slot.group.options.is_empty() {
-        considered.push(not_registered(MemberKey::default(), format!("no cluster matches {}", slot.group.label)));
+        considered.push(not_registered(MemberKey::default(), format!("no cluster matches {}", slot.group.label())));
     }
     let more = (slot.group.options.len() + slot.group.missing.len()).saturating_sub(considered.len());
     Judged { chosen, considered, more }

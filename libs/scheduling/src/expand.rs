@@ -1,17 +1,17 @@
 //! From a placement intent to groups of alternatives: labels expanded, logical cloud applied, EMCO's group rules.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use crate::{Element, Ledger, MemberKey, MemberRoom, MemberState, PlacementTerms, WhenFull};
 
 /// Alternatives of which exactly one is chosen.
 pub(crate) struct Group<'a> {
-    /// Registered members, by key.
+    /// Registered members, by provider priority, then key.
     pub options: Vec<Choice<'a>>,
     /// Clusters that the intent names and nobody registered.
     pub missing: Vec<MemberKey>,
-    /// The element, for people.
-    pub label: String,
+    /// What it was made from.
+    elements: Vec<Element>,
 }
 
 /// A member that an intent leads to.
@@ -30,6 +30,19 @@ pub(crate) enum Standing {
 }
 
 impl<'a> Group<'a> {
+    /// What the intent says, for people.
+    pub fn label(&self) -> String {
+        let name = |e: &Element| {
+            let provider = e.cluster_provider.as_deref().unwrap_or_default();
+            match (&e.cluster, &e.cluster_label) {
+                (Some(cluster), _) => format!("{provider}+{cluster}"),
+                (None, Some(label)) => format!("{provider} label {label}"),
+                (None, None) => provider.to_owned(),
+            }
+        };
+        self.elements.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+
     /// Members that may be used, known or not.
     pub fn allowed(&self) -> impl Iterator<Item = &'a MemberRoom> + '_ {
         self.options.iter().filter(|c| c.standing == Standing::Allowed).map(|c| c.room)
@@ -57,10 +70,10 @@ pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Grou
                 continue;
             }
             for choice in whole.options {
-                mandatory.push(Group { label: choice.room.key.to_string(), options: vec![choice], missing: Vec::new() });
+                mandatory.push(Group { options: vec![choice], missing: Vec::new(), elements: Vec::new() });
             }
             for key in whole.missing {
-                mandatory.push(Group { label: key.to_string(), options: Vec::new(), missing: vec![key] });
+                mandatory.push(Group { options: Vec::new(), missing: vec![key], elements: Vec::new() });
             }
         } else {
             alternatives.push(group(ledger, &cloud, &element.any_of));
@@ -80,32 +93,31 @@ pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Grou
 }
 
 fn group<'a>(ledger: &'a Ledger, cloud: &HashSet<&MemberKey>, elements: &[Element]) -> Group<'a> {
-    let mut found: BTreeMap<&'a MemberKey, &'a MemberRoom> = BTreeMap::new();
+    let mut found: Vec<&'a MemberRoom> = Vec::with_capacity(elements.len());
     let mut missing = Vec::new();
-    let mut label = Vec::new();
+    let mut key = String::new();
     for element in elements {
         let provider = element.cluster_provider.as_deref().unwrap_or_default();
         if let Some(cluster) = &element.cluster {
-            let key = MemberKey::new(provider, cluster);
-            label.push(key.to_string());
-            match ledger.room(&key).filter(|room| room.member.is_some()) {
-                Some(room) => {
-                    found.insert(&room.key, room);
-                }
-                None if !missing.contains(&key) => missing.push(key),
-                None => {}
+            key.clear();
+            key.push_str(provider);
+            key.push('+');
+            key.push_str(cluster);
+            match ledger.registered(&key) {
+                Some(room) => found.push(room),
+                None => missing.push(MemberKey(key.clone())),
             }
         } else if let Some(wanted) = &element.cluster_label {
-            label.push(format!("{provider} label {wanted}"));
-            for room in ledger.rooms() {
-                let carries = room.member.as_ref().is_some_and(|m| m.labels.contains(wanted));
-                if carries && room.key.provider() == provider {
-                    found.insert(&room.key, room);
-                }
-            }
+            let carries = |room: &&MemberRoom| {
+                room.key.provider() == provider && room.member.as_ref().is_some_and(|m| m.labels.contains(wanted))
+            };
+            found.extend(ledger.rooms().filter(carries));
         }
     }
     missing.sort();
+    missing.dedup();
+    found.sort_by(|a, b| a.priority().cmp(&b.priority()).then_with(|| a.key.cmp(&b.key)));
+    found.dedup_by(|a, b| a.key == b.key);
     let standing = |room: &MemberRoom| {
         if !cloud.contains(&room.key) {
             Standing::OutsideLogicalCloud
@@ -115,6 +127,8 @@ fn group<'a>(ledger: &'a Ledger, cloud: &HashSet<&MemberKey>, elements: &[Elemen
             Standing::Allowed
         }
     };
-    let options = found.into_values().map(|room| Choice { room, standing: standing(room) }).collect();
-    Group { options, missing, label: label.join(", ") }
+    let options: Vec<Choice<'_>> = found.into_iter().map(|room| Choice { room, standing: standing(room) }).collect();
+    // Only a group that leads nowhere is ever described by what it was made from.
+    let elements = if options.is_empty() && missing.is_empty() { elements.to_vec() } else { Vec::new() };
+    Group { options, missing, elements }
 }

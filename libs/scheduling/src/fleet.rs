@@ -7,6 +7,7 @@
 //! ```
 //! A claim counts the larger of what it claims and what is observed of its binding; observed nodes replace assumed ones.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -34,6 +35,13 @@ impl MemberKey {
     /// The cluster's name.
     pub fn cluster(&self) -> &str {
         self.0.split_once('+').map_or(&self.0, |(_, cluster)| cluster)
+    }
+}
+
+/// So that maps can be asked with a borrowed key; a transparent string compares and hashes as the string does.
+impl Borrow<str> for MemberKey {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

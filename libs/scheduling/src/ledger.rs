@@ -114,6 +114,11 @@ impl Ledger {
         self.rooms.get(key)
     }
 
+    /// The registered member of that key, given as a string.
+    pub(crate) fn registered(&self, key: &str) -> Option<&MemberRoom> {
+        self.rooms.get(key).filter(|room| room.member.is_some())
+    }
+
     /// All members, by key.
     pub fn rooms(&self) -> impl Iterator<Item = &MemberRoom> {
         self.rooms.values()

@@ -47,10 +47,14 @@ impl<'a> Slot<'a> {
         self.group.allowed().filter(move |room| best.is_none_or(|best| room.priority() == best))
     }
 
-    /// Known members that count, best first, with the share of requests each would have.
-    pub fn ranked(&self, trial: &Trial<'a>) -> Vec<(&'a MemberRoom, f64)> {
-        let tight = self.request.terms.packing == Packing::Tight;
-        rank_rooms(self.counted().filter(|room| room.is_known()), &self.request.demand, tight, trial)
+    /// Known members that count, by provider priority.
+    pub fn known(&self) -> Vec<&'a MemberRoom> {
+        self.counted().filter(|room| room.is_known()).collect()
+    }
+
+    /// One provider priority of them, best first, with the share of requests each would have.
+    pub fn rank(&self, equals: &[&'a MemberRoom], trial: &Trial<'a>) -> Vec<(&'a MemberRoom, f64)> {
+        rank_equals(equals, &self.request.demand, self.request.terms.packing, trial)
     }
 
     /// Whether a cluster already chosen for the same app satisfies it.
@@ -61,17 +65,20 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// Members by provider priority, then by the share of requests after placing, then by name.
-pub(crate) fn rank_rooms<'a>(
-    rooms: impl Iterator<Item = &'a MemberRoom>,
-    demand: &Demand,
-    tight: bool,
-    trial: &Trial<'a>,
-) -> Vec<(&'a MemberRoom, f64)> {
-    let mut ranked: Vec<(&MemberRoom, f64)> = rooms.map(|room| (room, trial.share(room, &total_on(demand, room)))).collect();
+/// Runs of members of equal provider priority, out of members sorted by it: only those that are looked at get ranked.
+pub(crate) fn equals<'r, 'a>(rooms: &'r [&'a MemberRoom]) -> impl Iterator<Item = &'r [&'a MemberRoom]> {
+    rooms.chunk_by(|a, b| a.priority() == b.priority())
+}
+
+/// Members of equal provider priority by the share of requests after placing, then by name.
+pub(crate) fn rank_equals<'a>(equals: &[&'a MemberRoom], demand: &Demand, packing: Packing, trial: &Trial<'a>) -> Vec<(&'a MemberRoom, f64)> {
+    let mut ranked: Vec<(&MemberRoom, f64)> = equals.iter().map(|room| (*room, trial.share(room, &total_on(demand, room)))).collect();
     ranked.sort_by(|(a, x), (b, y)| {
-        let share = if tight { y.total_cmp(x) } else { x.total_cmp(y) };
-        a.priority().cmp(&b.priority()).then(share).then_with(|| a.key.cmp(&b.key))
+        let share = match packing {
+            Packing::Spread => x.total_cmp(y),
+            Packing::Tight => y.total_cmp(x),
+        };
+        share.then_with(|| a.key.cmp(&b.key))
     });
     ranked
 }
@@ -187,7 +194,7 @@ fn worse(a: Outcome, b: Outcome) -> Outcome {
 /// Where the best for each does not do for all: other combinations, depth first, best first, within a bound.
 fn search<'a>(slots: &[Slot<'a>]) -> Option<Vec<Option<&'a MemberRoom>>> {
     let alone = Trial::default();
-    let possible = |slot: &Slot<'a>| slot.ranked(&alone).iter().any(|(room, _)| alone.fit(room, Ask::held(&slot.request.demand)).is_some());
+    let possible = |slot: &Slot<'a>| slot.known().into_iter().any(|room| alone.fit(room, Ask::held(&slot.request.demand)).is_some());
     if !slots.iter().all(possible) {
         return None;
     }
@@ -207,20 +214,22 @@ fn descend<'a>(slots: &[Slot<'a>], trial: &mut Trial<'a>, chosen: &mut Vec<Optio
         chosen.pop();
         return false;
     }
-    for (room, _) in slot.ranked(trial) {
-        if *attempts == 0 {
-            return false;
+    for equals in equals(&slot.known()) {
+        for (room, _) in slot.rank(equals, trial) {
+            if *attempts == 0 {
+                return false;
+            }
+            *attempts -= 1;
+            if !trial.add(room, i, Ask::held(&slot.request.demand)) {
+                continue;
+            }
+            chosen.push(Some(room));
+            if descend(slots, trial, chosen, attempts) {
+                return true;
+            }
+            chosen.pop();
+            trial.remove(room, i);
         }
-        *attempts -= 1;
-        if !trial.add(room, i, Ask::held(&slot.request.demand)) {
-            continue;
-        }
-        chosen.push(Some(room));
-        if descend(slots, trial, chosen, attempts) {
-            return true;
-        }
-        chosen.pop();
-        trial.remove(room, i);
     }
     false
 }

@@ -9,14 +9,27 @@ use crate::fit::{Ask, Free, pack};
 use crate::matching::admits;
 use crate::misfit::{Misfit, explain};
 use crate::room::usage;
-use crate::{Amounts, Claim, ClaimState, Demand, MemberKey, MemberRoom, PodsOnNode};
+use crate::{Amounts, Claim, ClaimState, Demand, MemberRoom, PodsOnNode};
 
 /// Names one added app: whatever the caller counts them by.
 pub(crate) type Tenant = usize;
 
 #[derive(Clone, Default)]
 pub(crate) struct Trial<'a> {
-    touched: BTreeMap<&'a MemberKey, Touched<'a>>,
+    /// By [`place`]; never iterated.
+    touched: BTreeMap<usize, Touched<'a>>,
+}
+
+/// Where a room lies in memory, which is quicker to find than its name. Rooms do not move while they are borrowed.
+fn place(room: &MemberRoom) -> usize {
+    std::ptr::from_ref(room).addr()
+}
+
+/// A tenant taken out, to be put back as it was.
+pub(crate) struct TakenOut<'a> {
+    tenant: Tenant,
+    ask: Ask<'a>,
+    pods: Vec<PodsOnNode>,
 }
 
 #[derive(Clone)]
@@ -69,12 +82,12 @@ impl<'a> Touched<'a> {
 
 impl<'a> Trial<'a> {
     fn touch(&mut self, room: &'a MemberRoom) -> &mut Touched<'a> {
-        self.touched.entry(&room.key).or_insert_with(|| Touched::new(room))
+        self.touched.entry(place(room)).or_insert_with(|| Touched::new(room))
     }
 
     /// Where `ask` would go at `room`.
     pub fn fit(&self, room: &'a MemberRoom, ask: Ask<'a>) -> Option<Vec<PodsOnNode>> {
-        match self.touched.get(&room.key) {
+        match self.touched.get(&place(room)) {
             None if !self.may_fit(room, ask) => None,
             None => pack(room.free(), &[ask])?.pop(),
             Some(touched) => pack(touched.free(), &[ask])?.pop(),
@@ -84,7 +97,7 @@ impl<'a> Trial<'a> {
     /// Whether it is worth looking: false where no node of `room` has room for a single one of the pods.
     pub fn may_fit(&self, room: &MemberRoom, ask: Ask<'_>) -> bool {
         // Only rooms nobody touched have a bound that holds, and only for what must fit now and later.
-        let bounded = ask.now && !self.touched.contains_key(&room.key);
+        let bounded = ask.now && !self.touched.contains_key(&place(room));
         !bounded || ask.demand.groups.iter().all(|g| g.per_node || ask.count(g) == 0 || room.may_fit(&g.requests))
     }
 
@@ -98,24 +111,31 @@ impl<'a> Trial<'a> {
                 touched.tenants.push((tenant, ask, pods));
                 true
             }
-            None => self.touched.get_mut(&room.key).is_some_and(|touched| repack(touched, tenant, ask)),
+            None => self.touched.get_mut(&place(room)).is_some_and(|touched| repack(touched, tenant, ask)),
         }
     }
 
     /// Takes `tenant` away from `room` again.
-    pub fn remove(&mut self, room: &'a MemberRoom, tenant: Tenant) {
-        if let Some(touched) = self.touched.get_mut(&room.key)
-            && let Some(at) = touched.tenants.iter().position(|(t, ..)| *t == tenant)
-        {
-            let (_, ask, pods) = touched.tenants.remove(at);
-            let sum = touched.current.take(room, &ask, &pods, -1);
-            touched.added.add(&sum, -1);
-        }
+    pub fn remove(&mut self, room: &'a MemberRoom, tenant: Tenant) -> Option<TakenOut<'a>> {
+        let touched = self.touched.get_mut(&place(room))?;
+        let at = touched.tenants.iter().position(|(t, ..)| *t == tenant)?;
+        let (_, ask, pods) = touched.tenants.swap_remove(at);
+        let sum = touched.current.take(room, &ask, &pods, -1);
+        touched.added.add(&sum, -1);
+        Some(TakenOut { tenant, ask, pods })
+    }
+
+    /// Puts a tenant back where it was. Nothing has taken its room meanwhile.
+    pub fn put_back(&mut self, room: &'a MemberRoom, out: TakenOut<'a>) {
+        let touched = self.touch(room);
+        let sum = touched.current.take(room, &out.ask, &out.pods, 1);
+        touched.added.add(&sum, 1);
+        touched.tenants.push((out.tenant, out.ask, out.pods));
     }
 
     /// A tenant's witness as it is now.
     pub fn pods(&self, room: &MemberRoom, tenant: Tenant) -> Vec<PodsOnNode> {
-        let tenants = self.touched.get(&room.key).map_or(&[][..], |t| &t.tenants);
+        let tenants = self.touched.get(&place(room)).map_or(&[][..], |t| &t.tenants);
         tenants.iter().find(|(t, ..)| *t == tenant).map_or_else(Vec::new, |(_, _, pods)| pods.clone())
     }
 
@@ -144,7 +164,7 @@ impl<'a> Trial<'a> {
 
     /// Dominant share of requests at `room` after `more` is placed there too.
     pub fn share(&self, room: &MemberRoom, more: &Amounts) -> f64 {
-        match self.touched.get(&room.key) {
+        match self.touched.get(&place(room)) {
             None => room.share_with(more),
             Some(touched) => {
                 let mut more = more.clone();
@@ -156,7 +176,7 @@ impl<'a> Trial<'a> {
 
     /// Why `ask` does not fit at `room`.
     pub fn why_not(&self, room: &MemberRoom, ask: Ask<'_>) -> Misfit {
-        explain(self.touched.get(&room.key).map_or_else(|| room.free(), Touched::free), ask)
+        explain(self.touched.get(&place(room)).map_or_else(|| room.free(), Touched::free), ask)
     }
 }
 

@@ -6,18 +6,18 @@ use uuid::Uuid;
 
 use super::{World, parameters, rank};
 use crate::considered::why_unknown;
-use crate::expand::{Standing, groups};
+use crate::expand::{Group, Standing, groups};
 use crate::fit::Ask;
-use crate::place::rank_rooms;
-use crate::trial::Trial;
-use crate::{Candidate, Claim, ClaimState, Exclusion, MemberRoom, Packing, Score};
+use crate::place::{equals, rank_equals};
+use crate::trial::{Tenant, Trial};
+use crate::{Candidate, Claim, ClaimState, Exclusion, MemberRoom, PlacementTerms, Score};
 
 /// An app that may move.
 pub(crate) struct Movable<'a> {
     pub claim: &'a Claim,
     pub room: &'a MemberRoom,
     pub priority: u8,
-    /// Known members that it may move to, by key.
+    /// Known members that it may move to, by provider priority, then key.
     pub destinations: Vec<&'a MemberRoom>,
     /// The one it would go to if it were alone.
     pub best: Option<&'a MemberRoom>,
@@ -30,16 +30,29 @@ impl<'a> Movable<'a> {
         Ask::held(&self.claim.request.demand)
     }
 
-    /// Its destinations in order of preference, as things stand in `trial`.
+    /// Its destinations in order of preference, as things stand in `trial`; full ones left out where that shows at once.
     pub fn ranked(&self, trial: &Trial<'a>) -> Vec<&'a MemberRoom> {
-        let rooms = self.destinations.iter().copied().filter(|room| trial.may_fit(room, self.ask()));
-        let tight = self.claim.request.terms.packing == Packing::Tight;
-        rank_rooms(rooms, &self.claim.request.demand, tight, trial).into_iter().map(|(room, _)| room).collect()
+        equals(&self.destinations).flat_map(|equals| self.rank(equals, trial)).collect()
+    }
+
+    fn rank(&self, equals: &[&'a MemberRoom], trial: &Trial<'a>) -> Vec<&'a MemberRoom> {
+        let demand = &self.claim.request.demand;
+        let open: Vec<&MemberRoom> = equals.iter().copied().filter(|room| trial.may_fit(room, self.ask())).collect();
+        rank_equals(&open, demand, self.claim.request.terms.packing, trial).into_iter().map(|(room, _)| room).collect()
     }
 
     /// The first destination with room.
     pub fn best_in(&self, trial: &Trial<'a>) -> Option<&'a MemberRoom> {
-        self.ranked(trial).into_iter().find(|room| trial.fit(room, self.ask()).is_some())
+        let fits = |room: &&'a MemberRoom| trial.fit(room, self.ask()).is_some();
+        equals(&self.destinations).find_map(|equals| self.rank(equals, trial).into_iter().find(fits))
+    }
+
+    /// Adds it to the first destination with room, apart from `except`.
+    pub fn settle(&self, trial: &mut Trial<'a>, tenant: Tenant, except: &[&'a MemberRoom]) -> Option<&'a MemberRoom> {
+        equals(&self.destinations).find_map(|equals| {
+            let elsewhere = |to: &&'a MemberRoom| except.iter().all(|room| room.key != to.key);
+            self.rank(equals, trial).into_iter().filter(elsewhere).find(|to| trial.add(to, tenant, self.ask()))
+        })
     }
 }
 
@@ -56,11 +69,12 @@ pub(crate) fn look<'a>(world: &World<'a>, rooms: &[&'a MemberRoom], newcomer: Op
     let mut movable = Vec::new();
     let mut excluded = Vec::new();
     let nothing = Trial::default();
+    let mut expanded = Expanded::default();
     for room in rooms {
         for claim in world.ledger.claims_of(&room.key) {
             let word = world.movability.get(&(claim.dig.id, claim.request.app.as_str()));
             let priority = word.map_or(10, |w| w.priority);
-            match exclusion(world, claim, newcomer).map_or_else(|| destinations(world, claim), Err) {
+            match exclusion(world, claim, newcomer).map_or_else(|| destinations(world, claim, &mut expanded), Err) {
                 Ok(destinations) => {
                     let mut candidate =
                         Movable { claim, room, priority, destinations, best: None, scores: Vec::new(), total: None };
@@ -156,35 +170,55 @@ fn immovable(claim: &Claim) -> Option<Exclusion> {
     })
 }
 
-/// Known members that `claim` may move to, by key: every group of its intent stays satisfied.
-fn destinations<'a>(world: &World<'a>, claim: &Claim) -> Result<Vec<&'a MemberRoom>, Exclusion> {
+/// Intents expanded lately: many apps have the same.
+#[derive(Default)]
+struct Expanded<'a> {
+    lately: Vec<(&'a PlacementTerms, Vec<Group<'a>>)>,
+}
+
+impl<'a> Expanded<'a> {
+    const KEPT: usize = 8;
+
+    fn groups(&mut self, world: &World<'a>, terms: &'a PlacementTerms) -> &[Group<'a>] {
+        let same = |(kept, _): &(&PlacementTerms, _)| kept.intent == terms.intent && kept.logical_cloud == terms.logical_cloud;
+        let at = self.lately.iter().position(same).unwrap_or_else(|| {
+            self.lately.truncate(Self::KEPT - 1);
+            self.lately.insert(0, (terms, groups(world.ledger, terms)));
+            0
+        });
+        &self.lately[at].1
+    }
+}
+
+/// Known members that `claim` may move to, by provider priority: every group of its intent stays satisfied.
+fn destinations<'a>(world: &World<'a>, claim: &'a Claim, expanded: &mut Expanded<'a>) -> Result<Vec<&'a MemberRoom>, Exclusion> {
     let others: BTreeSet<_> = world
         .siblings(claim)
         .iter()
         .filter(|c| c.id != claim.id && c.request.app == claim.request.app)
         .map(|c| &c.member)
         .collect();
-    let groups = groups(world.ledger, &claim.request.terms);
-    let usable = |group: &crate::expand::Group<'a>| -> Vec<&'a MemberRoom> { group.allowed().collect() };
-    let mut open = groups.iter().filter(|g| !g.options.iter().any(|c| others.contains(&c.room.key))).peekable();
+    let groups = expanded.groups(world, &claim.request.terms);
+    let mut open = groups.iter().filter(|g| others.is_empty() || !g.options.iter().any(|c| others.contains(&c.room.key)));
     let mut allowed: Vec<&MemberRoom> = match open.next() {
-        Some(first) => usable(first),
-        None => groups.iter().flat_map(usable).collect(),
+        Some(first) => first.allowed().collect(),
+        None => groups.iter().flat_map(Group::allowed).collect(),
     };
     for group in open {
         allowed.retain(|room| group.options.iter().any(|c| c.room.key == room.key && c.standing == Standing::Allowed));
     }
     allowed.retain(|room| room.key != claim.member && !others.contains(&room.key));
-    allowed.sort_by(|a, b| a.key.cmp(&b.key));
-    allowed.dedup_by(|a, b| a.key == b.key);
+    if groups.len() > 1 {
+        allowed.sort_by(|a, b| a.priority().cmp(&b.priority()).then_with(|| a.key.cmp(&b.key)));
+        allowed.dedup_by(|a, b| a.key == b.key);
+    }
     if allowed.is_empty() {
         return Err(no("no_other_member", "its placement intent and logical cloud allow no other cluster"));
     }
-    let unknown: Vec<String> =
-        allowed.iter().filter(|r| !r.is_known()).map(|r| format!("{}: {}", r.key, why_unknown(r))).collect();
-    allowed.retain(|room| room.is_known());
-    if allowed.is_empty() {
-        return Err(no("no_destination", format!("nothing is known of where it could go: {}", unknown.join("; "))));
+    if allowed.iter().any(|room| room.is_known()) {
+        allowed.retain(|room| room.is_known());
+        return Ok(allowed);
     }
-    Ok(allowed)
+    let unknown: Vec<String> = allowed.iter().take(3).map(|r| format!("{}: {}", r.key, why_unknown(r))).collect();
+    Err(no("no_destination", format!("nothing is known of where it could go: {}", unknown.join("; "))))
 }

@@ -23,7 +23,7 @@ pub(crate) fn plan(world: &World<'_>, member: &MemberKey) -> PlanResult {
     looked.excluded.retain(|c| world.ledger.claim(&c.claim).is_none_or(|claim| claim.state != crate::ClaimState::Leaving));
     if !looked.excluded.is_empty() {
         let reason = format!("{} of its {} apps may not move", looked.excluded.len(), looked.excluded.len() + looked.movable.len());
-        return infeasible(reason, report::refused(world, looked), 0, false);
+        return infeasible(reason, report::refused(looked), 0, false);
     }
     let mut effort = Effort::default();
     let case = Case { slots: &[], homes: &[], movable: &looked.movable };
@@ -40,7 +40,7 @@ pub(crate) fn plan(world: &World<'_>, member: &MemberKey) -> PlanResult {
                 n => format!("{n} of its {} apps have no room anywhere else", looked.movable.len()),
             };
             let (examined, cut_short) = (effort.examined, effort.cut_short);
-            infeasible(reason, report::refused(world, looked), examined, cut_short)
+            infeasible(reason, report::refused(looked), examined, cut_short)
         }
     }
 }
@@ -60,7 +60,7 @@ fn homes_for_all<'a>(looked: &Looked<'a>, effort: &mut Effort) -> Option<Moves<'
         .map(|j| {
             let m = &looked.movable[*j];
             effort.examined += 1;
-            m.ranked(&trial).into_iter().find(|to| trial.add(to, *j, m.ask())).map(|to| (*j, to))
+            m.settle(&mut trial, *j, &[]).map(|to| (*j, to))
         })
         .collect();
     if greedy.is_some() {

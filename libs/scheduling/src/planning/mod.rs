@@ -45,7 +45,7 @@ pub fn policy_test(
     let world = World::new(ledger, movability, policy, &nobody, external);
     let Some(room) = ledger.room(member) else { return Vec::new() };
     let looked = candidate::look(&world, &[room], None);
-    let movable = looked.movable.iter().map(|m| report::candidate(&world, m, false, None));
+    let movable = looked.movable.iter().map(|m| report::candidate(m, false, None));
     movable.chain(looked.excluded).collect()
 }
 

@@ -12,9 +12,9 @@ use super::search::{Case, Effort, Moves, Stuck};
 use super::World;
 use crate::considered::why_unknown;
 use crate::fit::Ask;
-use crate::place::{Slot, rank_rooms};
+use crate::place::{Slot, equals};
 use crate::trial::Trial;
-use crate::{AppRequest, DigRef, Infeasible, MemberKey, MemberRoom, Packing, PlanResult, WhyNot};
+use crate::{AppRequest, DigRef, Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
 
 /// Choices of members for all apps that are looked at.
 const CHOICES: usize = 512;
@@ -51,14 +51,16 @@ pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> Plan
     let mut slots = Slot::of(world.ledger, apps, false);
     slots.sort_by(|a, b| a.request.app.cmp(&b.request.app));
     let mut tried = Tried::default();
-    for app in apps.iter().filter(|app| slots.iter().all(|s| s.request.app != app.app)) {
-        tried.member(&MemberKey::default(), format!("{}: its placement intent names no cluster", app.app));
+    let mut nowhere: Vec<&str> = apps.iter().map(|a| a.app.as_str()).filter(|app| slots.iter().all(|s| s.request.app != *app)).collect();
+    nowhere.sort_unstable();
+    for app in nowhere {
+        tried.member(&MemberKey::default(), format!("{app}: its placement intent names no cluster"));
     }
     for slot in &slots {
         impossible(slot, &mut tried);
     }
     if !tried.members.is_empty() {
-        return PlanResult::Infeasible(tried.give_up(world, &Effort::default()));
+        return PlanResult::Infeasible(tried.give_up(&Effort::default()));
     }
     let mut effort = Effort::default();
     let options: Vec<Vec<Option_<'_>>> = slots.iter().map(|slot| options(slot, &mut tried)).collect();
@@ -106,8 +108,8 @@ pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> Plan
             return PlanResult::Feasible(report::feasible(world, &case, Found::new(from, moves), tried.members, &effort));
         }
     }
-    tried.candidates = looked.into_values().flat_map(|l| report::refused(world, l)).collect();
-    PlanResult::Infeasible(tried.give_up(world, &effort))
+    tried.candidates = looked.into_values().flat_map(report::refused).collect();
+    PlanResult::Infeasible(tried.give_up(&effort))
 }
 
 /// Who leaves for this choice: from members where it does not fit; in small cases then from all its members.
@@ -148,8 +150,8 @@ fn impossible(slot: &Slot<'_>, tried: &mut Tried) {
     for choice in &slot.group.options {
         tried.member(&choice.room.key, format!("{app}: outside its logical cloud or being removed"));
     }
-    if tried.members.is_empty() {
-        tried.member(&MemberKey::default(), format!("{app}: no cluster matches {}", slot.group.label));
+    if slot.group.missing.is_empty() && slot.group.options.is_empty() {
+        tried.member(&MemberKey::default(), format!("{app}: no cluster matches {}", slot.group.label()));
     }
 }
 
@@ -159,12 +161,10 @@ fn options<'a>(slot: &Slot<'a>, tried: &mut Tried) -> Vec<Option_<'a>> {
         tried.member(&room.key, format!("nothing is known of it: {}", why_unknown(room)));
     }
     let insists = slot.group.insists_on(&slot.request.terms, slot.overflow);
-    let tight = slot.request.terms.packing == Packing::Tight;
     let nothing = Trial::default();
-    let known = slot.group.allowed().filter(|room| room.is_known());
-    let ranked = rank_rooms(known, &slot.request.demand, tight, &nothing);
-    let mut options: Vec<Option_<'_>> = ranked
-        .into_iter()
+    let known: Vec<&MemberRoom> = slot.group.allowed().filter(|room| room.is_known()).collect();
+    let mut options: Vec<Option_<'_>> = equals(&known)
+        .flat_map(|equals| slot.rank(equals, &nothing))
         .enumerate()
         .map(|(rank, (room, _))| {
             let less = insists.is_some_and(|best| room.priority() > best);
@@ -219,9 +219,9 @@ struct Tried {
 }
 
 impl Tried {
-    /// The first reason found counts.
+    /// The first reason found for a member counts.
     fn member(&mut self, key: &MemberKey, reason: String) {
-        if self.members.iter().all(|m| m.member != *key) {
+        if self.members.iter().all(|m| m.member != *key || key.0.is_empty()) {
             self.members.push(WhyNot { member: key.clone(), reason });
         }
     }
@@ -238,7 +238,7 @@ impl Tried {
         }
     }
 
-    fn give_up(self, _world: &World<'_>, effort: &Effort) -> Infeasible {
+    fn give_up(self, effort: &Effort) -> Infeasible {
         Infeasible { members: self.members, candidates: self.candidates, cut_short: effort.cut_short, examined: effort.examined }
     }
 }

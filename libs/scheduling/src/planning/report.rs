@@ -72,19 +72,19 @@ pub(crate) fn feasible<'a>(world: &World<'a>, case: &Case<'_, 'a>, found: Found<
             Some(_) => no("not_needed", "there is room enough without it"),
             None => no_destination(m),
         });
-        candidate(world, m, taken(j), why_not)
+        candidate(m, taken(j), why_not)
     });
     plan.candidates = movable.chain(found.looked.excluded.iter().cloned()).collect();
     plan
 }
 
 /// Candidates of a member where no plan was found.
-pub(crate) fn refused(world: &World<'_>, looked: Looked<'_>) -> Vec<Candidate> {
+pub(crate) fn refused(looked: Looked<'_>) -> Vec<Candidate> {
     let why_not = |m: &Movable<'_>| match m.best {
         Some(to) => no("not_enough", format!("could go to {}, but that makes no plan", to.key)),
         None => no_destination(m),
     };
-    let movable: Vec<Candidate> = looked.movable.iter().map(|m| candidate(world, m, false, Some(why_not(m)))).collect();
+    let movable: Vec<Candidate> = looked.movable.iter().map(|m| candidate(m, false, Some(why_not(m)))).collect();
     movable.into_iter().chain(looked.excluded).collect()
 }
 
@@ -96,7 +96,7 @@ fn no_destination(m: &Movable<'_>) -> Exclusion {
 }
 
 /// A candidate as it is shown.
-pub(crate) fn candidate(_world: &World<'_>, m: &Movable<'_>, taken: bool, why_not: Option<Exclusion>) -> Candidate {
+pub(crate) fn candidate(m: &Movable<'_>, taken: bool, why_not: Option<Exclusion>) -> Candidate {
     Candidate {
         claim: m.claim.id,
         dig: m.claim.dig.clone(),

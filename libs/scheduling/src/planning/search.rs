@@ -141,11 +141,11 @@ impl<'w, 'a> Case<'w, 'a> {
         if !self.add_newcomer(&mut everybody, None) {
             return Err(Stuck::NeverFits(self.why_not(&mut everybody)));
         }
-        self.remove_newcomer(&mut everybody, None);
-        let can_go: Vec<usize> = (0..self.movable.len()).filter(|j| self.movable[*j].best_in(&everybody).is_some()).collect();
         if let Some(moves) = self.greedy(effort) {
             return Ok(moves);
         }
+        self.remove_newcomer(&mut everybody, None);
+        let can_go: Vec<usize> = (0..self.movable.len()).filter(|j| self.movable[*j].best_in(&everybody).is_some()).collect();
         effort.start(self.is_small(&can_go));
         let mut trial = Trial::default();
         for k in 1..=can_go.len() {
@@ -184,7 +184,7 @@ impl<'w, 'a> Case<'w, 'a> {
     fn greedy(&self, effort: &mut Effort) -> Option<Moves<'a>> {
         let mut trial = Trial::default();
         let mut open = self.place_what_fits(&mut trial);
-        let targets: Vec<_> = open.iter().map(|room| &room.key).collect();
+        let targets = open.clone();
         let mut moves: Moves<'a> = Vec::new();
         for (j, m) in self.movable.iter().enumerate() {
             if open.is_empty() {
@@ -193,8 +193,7 @@ impl<'w, 'a> Case<'w, 'a> {
             let Some(at) = open.iter().position(|room| room.key == m.room.key) else { continue };
             effort.examined += 1;
             trial.leave(m.room, m.claim);
-            let home = m.ranked(&trial).into_iter().filter(|to| !targets.contains(&&to.key)).find(|to| trial.add(to, self.tenant(j), m.ask()));
-            let Some(to) = home else {
+            let Some(to) = m.settle(&mut trial, self.tenant(j), &targets) else {
                 trial.stay(m.room, m.claim);
                 continue;
             };
@@ -203,24 +202,33 @@ impl<'w, 'a> Case<'w, 'a> {
                 open.remove(at);
             }
         }
-        if !open.is_empty() || self.build(&moves).is_none() {
+        if !open.is_empty() {
             return None;
         }
-        let pruned = self.prune(moves, effort);
-        Some(self.settle(&pruned).unwrap_or(pruned))
+        let pruned = self.prune(moves.clone(), trial, effort);
+        let pruned = if self.build(&pruned).is_some() { pruned } else { moves };
+        let settled = self.settle(&pruned).unwrap_or(pruned);
+        self.build(&settled).is_some().then_some(settled)
     }
 
-    /// Drops every victim without which it still fits, those taken last first.
-    fn prune(&self, mut moves: Moves<'a>, effort: &mut Effort) -> Moves<'a> {
+    /// Drops every victim without which it still fits, those taken last first. The trial has all moves made.
+    fn prune(&self, mut moves: Moves<'a>, mut trial: Trial<'a>, effort: &mut Effort) -> Moves<'a> {
         loop {
             let before = moves.len();
             for at in (0..moves.len()).rev() {
-                let mut without = moves.clone();
-                without.remove(at);
+                let (j, to) = moves[at];
+                let m = &self.movable[j];
                 effort.examined += 1;
-                if self.build(&without).is_some() {
-                    moves = without;
+                self.remove_newcomer(&mut trial, None);
+                let Some(out) = trial.remove(to, self.tenant(j)) else { continue };
+                trial.stay(m.room, m.claim);
+                if self.add_newcomer(&mut trial, None) {
+                    moves.remove(at);
+                    continue;
                 }
+                trial.leave(m.room, m.claim);
+                trial.put_back(to, out);
+                self.add_newcomer(&mut trial, None);
             }
             if moves.len() == before {
                 return moves;
@@ -237,10 +245,7 @@ impl<'w, 'a> Case<'w, 'a> {
         let targets = self.open();
         let mut settled = Vec::with_capacity(moves.len());
         for (j, _) in moves {
-            let m = &self.movable[*j];
-            let elsewhere = |to: &&MemberRoom| targets.iter().all(|target| target.key != to.key);
-            let to = m.ranked(&trial).into_iter().filter(elsewhere).find(|to| trial.add(to, self.tenant(*j), m.ask()))?;
-            settled.push((*j, to));
+            settled.push((*j, self.movable[*j].settle(&mut trial, self.tenant(*j), &targets)?));
         }
         self.build(&settled).is_some().then_some(settled)
     }

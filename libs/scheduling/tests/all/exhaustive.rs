@@ -1,0 +1,331 @@
+//! Drover's plans against a search that is written as plainly as can be: every choice of members, every set of victims,
+//! every destination, every packing. It shares no code with the planner, not even what "free" means.
+
+use std::collections::BTreeMap;
+
+use drover_scheduling::*;
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+
+use crate::instance::instance;
+use crate::world::{World, dig, id};
+
+/// Free (cpu, memory, pods) per node: now, later; and the node.
+struct Naive<'a> {
+    world: &'a World,
+    nodes: BTreeMap<&'a MemberKey, Vec<(&'a Node, [i64; 3], [i64; 3])>>,
+}
+
+fn three(a: &Amounts) -> [i64; 3] {
+    [a.cpu, a.memory, a.pods]
+}
+
+fn minus(a: &mut [i64; 3], b: &Amounts) {
+    for (a, b) in a.iter_mut().zip(three(b)) {
+        *a -= b;
+    }
+}
+
+fn covers(a: &[i64; 3], b: &Amounts) -> bool {
+    a.iter().zip(three(b)).all(|(a, b)| b == 0 || *a >= b)
+}
+
+/// One pod to be placed: what it requests, whether the present must have room too, whether it tolerates taints.
+type Pod<'a> = (&'a Amounts, bool, bool);
+
+impl<'a> Naive<'a> {
+    fn new(world: &'a World) -> Self {
+        let mut nodes = BTreeMap::new();
+        for (key, capacity) in &world.fleet.capacity {
+            let mut list = Vec::new();
+            for node in &capacity.nodes {
+                let mut now = three(&node.allocatable);
+                minus(&mut now, &node.foreign);
+                let mut later = now;
+                for claim in world.fleet.claims.values().filter(|c| c.member == *key) {
+                    for pods in claim.pods.iter().filter(|p| p.node == node.name) {
+                        for _ in 0..pods.count {
+                            let requests = &claim.request.demand.groups[pods.group].requests;
+                            if claim.state != ClaimState::Promised {
+                                minus(&mut now, requests);
+                            }
+                            if claim.state != ClaimState::Leaving {
+                                minus(&mut later, requests);
+                            }
+                        }
+                    }
+                }
+                list.push((node, now, later));
+            }
+            nodes.insert(key, list);
+        }
+        Self { world, nodes }
+    }
+
+    fn known(&self, key: &MemberKey) -> bool {
+        self.world.fleet.capacity[key].age_ms <= 30_000
+    }
+
+    fn allowed(&self, terms: &'a PlacementTerms) -> Vec<&'a MemberKey> {
+        terms.logical_cloud.iter().filter(|k| self.known(k)).collect()
+    }
+
+    fn may_move(&self, claim: &Claim) -> bool {
+        let word = self.world.movability.iter().find(|m| m.dig == claim.dig.id && m.app == claim.request.app);
+        claim.state == ClaimState::Held && claim.request.demand.volumes == 0 && word.is_some_and(|w| w.migration)
+    }
+
+    /// Whether all of this fits at once: victims gone later, their new copies there now and later, newcomers later.
+    fn fits(&self, victims: &[(&'a Claim, &'a MemberKey)], newcomers: &[(&'a AppRequest, &'a MemberKey)]) -> bool {
+        self.nodes.keys().all(|key| {
+            let mut list = self.nodes[key].clone();
+            for (claim, _) in victims.iter().filter(|(claim, _)| claim.member == **key) {
+                for pods in &claim.pods {
+                    let node = list.iter_mut().find(|(n, ..)| n.name == pods.node).unwrap();
+                    for _ in 0..pods.count {
+                        let r = three(&claim.request.demand.groups[pods.group].requests);
+                        for i in 0..3 {
+                            node.2[i] += r[i];
+                        }
+                    }
+                }
+            }
+            let mut pods: Vec<Pod<'_>> = Vec::new();
+            let mut add = |request: &'a AppRequest, now: bool| {
+                for group in &request.demand.groups {
+                    for _ in 0..group.replicas {
+                        pods.push((&group.requests, now, !group.tolerations.is_empty()));
+                    }
+                }
+            };
+            victims.iter().filter(|(_, to)| to == key).for_each(|(claim, _)| add(&claim.request, true));
+            newcomers.iter().filter(|(_, to)| to == key).for_each(|(request, _)| add(request, false));
+            packs(&mut list, &pods)
+        })
+    }
+
+    /// Some plan exists.
+    fn plan_exists(&self, apps: &'a [AppRequest]) -> bool {
+        let mut homes = Vec::new();
+        self.choose_homes(apps, &mut homes)
+    }
+
+    fn choose_homes(&self, apps: &'a [AppRequest], homes: &mut Vec<(&'a AppRequest, &'a MemberKey)>) -> bool {
+        let Some(app) = apps.get(homes.len()) else {
+            let victims: Vec<&Claim> = self
+                .world
+                .fleet
+                .claims
+                .values()
+                .map(|c| &**c)
+                .filter(|c| homes.iter().any(|(_, home)| **home == c.member) && self.may_move(c))
+                .collect();
+            return self.choose_victims(&victims, 0, &mut Vec::new(), homes);
+        };
+        self.allowed(&app.terms).into_iter().any(|home| {
+            homes.push((app, home));
+            let found = self.choose_homes(apps, homes);
+            homes.pop();
+            found
+        })
+    }
+
+    fn choose_victims(
+        &self,
+        candidates: &[&'a Claim],
+        at: usize,
+        victims: &mut Vec<(&'a Claim, &'a MemberKey)>,
+        homes: &[(&'a AppRequest, &'a MemberKey)],
+    ) -> bool {
+        let Some(claim) = candidates.get(at) else { return self.fits(victims, homes) };
+        if self.choose_victims(candidates, at + 1, victims, homes) {
+            return true;
+        }
+        for to in self.allowed(&claim.request.terms).into_iter().filter(|to| **to != claim.member) {
+            victims.push((claim, to));
+            let found = self.choose_victims(candidates, at + 1, victims, homes);
+            victims.pop();
+            if found {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn packs(nodes: &mut [(&Node, [i64; 3], [i64; 3])], pods: &[Pod<'_>]) -> bool {
+    let Some(((requests, now, tolerates), rest)) = pods.split_first() else { return true };
+    for n in 0..nodes.len() {
+        let before = nodes[n];
+        if (!nodes[n].0.taints.is_empty() && !tolerates) || !covers(&before.2, requests) || (*now && !covers(&before.1, requests)) {
+            continue;
+        }
+        minus(&mut nodes[n].2, requests);
+        if *now {
+            minus(&mut nodes[n].1, requests);
+        }
+        if packs(nodes, rest) {
+            return true;
+        }
+        nodes[n] = before;
+    }
+    false
+}
+
+/// Where the plan puts the newcomer.
+fn homes<'a>(plan: &'a Plan, apps: &'a [AppRequest]) -> Vec<(&'a AppRequest, &'a MemberKey)> {
+    let home = |app: &'a AppRequest| {
+        let decided = plan.newcomer.iter().find(|d| d.app == app.app).expect("every app has a place");
+        (app, &decided.groups[0].placement.as_ref().expect("which is named").member)
+    };
+    apps.iter().map(home).collect()
+}
+
+/// The witness is complete, and no node is exceeded by it.
+fn check_witness(naive: &Naive<'_>, plan: &Plan, apps: &[AppRequest]) {
+    let mut nodes: BTreeMap<(&MemberKey, &str), ([i64; 3], [i64; 3])> = BTreeMap::new();
+    for (key, list) in &naive.nodes {
+        for (node, now, later) in list {
+            nodes.insert((key, &node.name), (*now, *later));
+        }
+    }
+    let claims = &naive.world.fleet.claims;
+    for m in plan.waves.iter().flatten() {
+        for pods in &claims[&m.claim].pods {
+            let requests = three(&claims[&m.claim].request.demand.groups[pods.group].requests);
+            let (_, later) = nodes.get_mut(&(&m.from, pods.node.as_str())).unwrap();
+            for i in 0..3 {
+                later[i] += requests[i] * i64::from(pods.count);
+            }
+        }
+    }
+    let mut place = |demand: &Demand, to: &MemberKey, witness: &[PodsOnNode], at_once: bool| {
+        for (g, group) in demand.groups.iter().enumerate() {
+            assert_eq!(witness.iter().filter(|p| p.group == g).map(|p| p.count).sum::<u32>(), group.replicas);
+        }
+        for pods in witness {
+            let group = &demand.groups[pods.group];
+            let at = nodes.keys().find(|(member, name)| **member == *to && *name == pods.node).copied().expect("a node of it");
+            let (now, later) = nodes.get_mut(&at).unwrap();
+            for _ in 0..pods.count {
+                assert!(covers(later, &group.requests), "{to} {} exceeded later", pods.node);
+                minus(later, &group.requests);
+                if at_once {
+                    assert!(covers(now, &group.requests), "{to} {} exceeded now", pods.node);
+                    minus(now, &group.requests);
+                }
+            }
+        }
+    };
+    for m in plan.waves.iter().flatten() {
+        place(&claims[&m.claim].request.demand, &m.to, &m.pods, true);
+    }
+    for app in apps {
+        let decided = plan.newcomer.iter().find(|d| d.app == app.app).unwrap();
+        let placement = decided.groups[0].placement.as_ref().unwrap();
+        place(&app.demand, &placement.member, &placement.pods, false);
+    }
+}
+
+fn check_plan(world: &World, plan: &Plan, apps: &[AppRequest]) {
+    let naive = Naive::new(world);
+    check_witness(&naive, plan, apps);
+    let claims = &world.fleet.claims;
+    let victims: Vec<(&Claim, &MemberKey)> = plan.waves.iter().flatten().map(|m| (&*claims[&m.claim], &m.to)).collect();
+    for (claim, to) in &victims {
+        assert!(naive.may_move(claim), "{} may not move", claim.request.app);
+        assert!(naive.known(to) && claim.request.terms.logical_cloud.contains(to) && **to != claim.member);
+    }
+    let homes = homes(plan, apps);
+    for (app, home) in &homes {
+        assert!(naive.known(home) && app.terms.logical_cloud.contains(home));
+    }
+    for skip in 0..victims.len() {
+        let mut fewer = victims.clone();
+        let (claim, _) = fewer.remove(skip);
+        assert!(!naive.fits(&fewer, &homes), "{} need not move", claim.request.app);
+    }
+    let total = |c: &Candidate| c.taken == victims.iter().any(|(v, _)| v.id == c.claim);
+    assert!(plan.candidates.iter().all(total) && plan.candidates.iter().all(|c| c.taken != c.why_not.is_some()));
+}
+
+/// The ledger takes an unchanged world's plan, and when those who leave have left, whoever waited is admitted.
+fn check_applies(world: &World, plan: &Plan, apps: &[AppRequest]) {
+    let mut ledger = world.ledger();
+    let mut changes = Vec::new();
+    for m in plan.waves.iter().flatten() {
+        changes.push(LedgerChange::Leave { claim: m.claim, member: m.from.clone() });
+        changes.push(LedgerChange::Take {
+            claim: id(&format!("copy of {}", m.app)),
+            dig: m.dig.clone(),
+            request: world.fleet.claims[&m.claim].request.clone(),
+            member: m.to.clone(),
+            state: Some(ClaimState::Held),
+        });
+    }
+    for (app, home) in homes(plan, apps) {
+        changes.push(LedgerChange::Take {
+            claim: id(&app.app),
+            dig: dig("newcomer"),
+            request: app.clone().into(),
+            member: home.clone(),
+            state: None,
+        });
+    }
+    let tx = LedgerTransaction { operation: id("op"), fence: 9, changes };
+    let (_, undo) = ledger.transact(&tx).unwrap_or_else(|why| panic!("an unchanged world is refused: {why:?}"));
+    undo.keep();
+    let leaving: Vec<_> = ledger.claims().filter(|c| c.state == ClaimState::Leaving).map(|c| c.id).collect();
+    let release = leaving.into_iter().map(|claim| LedgerChange::Release { claim });
+    let admit = apps.iter().map(|app| LedgerChange::Admit { claim: id(&app.app) });
+    let tx = LedgerTransaction { operation: id("op"), fence: 9, changes: release.chain(admit).collect() };
+    let (receipt, undo) = ledger.transact(&tx).unwrap_or_else(|why| panic!("what was promised is refused: {why:?}"));
+    undo.keep();
+    assert!(receipt.claims.iter().all(|c| c.state == ClaimState::Held));
+}
+
+/// The same world in another order: nodes and owners' words turned round, claims fed one by one from the back.
+fn turned_round(world: &World) -> (World, Ledger) {
+    let mut other = world.clone();
+    for capacity in other.fleet.capacity.values_mut() {
+        std::sync::Arc::make_mut(capacity).nodes.reverse();
+    }
+    other.movability.reverse();
+    let mut ledger = Ledger::default();
+    for claim in other.fleet.claims.values().rev() {
+        ledger.put_claim(claim.id, Some(claim.clone()));
+    }
+    for (key, capacity) in other.fleet.capacity.iter().rev() {
+        ledger.set_capacity(key, Some(capacity.clone()));
+    }
+    for member in other.fleet.members.values().rev() {
+        ledger.set_member(member.clone());
+    }
+    (other, ledger)
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 3000, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn a_plan_is_found_exactly_where_one_exists(instance in instance()) {
+        let (world, apps) = instance.build();
+        let result = world.plan(apps.clone());
+        let exists = Naive::new(&world).plan_exists(&apps);
+        match &result {
+            PlanResult::Feasible(plan) => {
+                prop_assert!(exists, "{plan:#?}");
+                check_plan(&world, plan, &apps);
+                check_applies(&world, plan, &apps);
+            }
+            PlanResult::Infeasible(why) => {
+                prop_assert!(!why.cut_short, "small cases are searched to the end");
+                prop_assert!(!exists, "{why:#?}");
+            }
+        }
+        let (other, ledger) = turned_round(&world);
+        let mut apps = apps;
+        apps.reverse();
+        prop_assert_eq!(result, plan(&ledger, &other.newcomer(apps)));
+    }
+}

@@ -1,0 +1,136 @@
+//! Random small worlds: at most three members, four nodes each, eight apps.
+
+use std::sync::Arc;
+
+use drover_scheduling::*;
+use proptest::prelude::*;
+
+use crate::world::{World, app, id, key};
+
+pub const NAMES: [&str; 3] = ["x+a", "x+b", "y+c"];
+
+#[derive(Clone, Debug)]
+pub struct MemberSpec {
+    priority: u8,
+    known: bool,
+    nodes: Vec<NodeSpec>,
+}
+
+#[derive(Clone, Debug)]
+struct NodeSpec {
+    cpu: i64,
+    memory: i64,
+    tainted: bool,
+    foreign: i64,
+}
+
+#[derive(Clone, Debug)]
+pub struct AppSpec {
+    member: usize,
+    allowed: u8,
+    pods: u32,
+    cpu: i64,
+    memory: i64,
+    tolerates: bool,
+    migration: bool,
+    volume: bool,
+    priority: u8,
+    state: u8,
+}
+
+#[derive(Clone, Debug)]
+pub struct Instance {
+    pub members: Vec<MemberSpec>,
+    pub apps: Vec<AppSpec>,
+    pub newcomers: Vec<AppSpec>,
+}
+
+fn often(probability: f64) -> impl Strategy<Value = bool> {
+    prop::bool::weighted(probability)
+}
+
+fn node() -> impl Strategy<Value = NodeSpec> {
+    (2..=6i64, 2..=6i64, often(0.1), prop_oneof![6 => Just(0), 1 => 1..=3i64])
+        .prop_map(|(cpu, memory, tainted, foreign)| NodeSpec { cpu, memory, tainted, foreign })
+}
+
+fn member() -> impl Strategy<Value = MemberSpec> {
+    (1..=2u8, often(0.95), prop::collection::vec(node(), 1..=4)).prop_map(|(priority, known, nodes)| MemberSpec { priority, known, nodes })
+}
+
+fn one_app() -> impl Strategy<Value = AppSpec> {
+    let what = (prop_oneof![3 => Just(1u32), 1 => Just(2u32)], 1..=4i64, 1..=4i64, often(0.2));
+    let owner = (often(0.85), often(0.05), 1..=3u8, prop_oneof![10 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)]);
+    ((0..3usize, 1..8u8), what, owner).prop_map(|((member, allowed), (pods, cpu, memory, tolerates), (migration, volume, priority, state))| {
+        AppSpec { member, allowed, pods, cpu, memory, tolerates, migration, volume, priority, state }
+    })
+}
+
+pub fn instance() -> impl Strategy<Value = Instance> {
+    (prop::collection::vec(member(), 2..=3), prop::collection::vec(one_app(), 2..=8), prop::collection::vec(one_app(), 1..=2))
+        .prop_map(|(members, apps, newcomers)| Instance { members, apps, newcomers })
+}
+
+impl AppSpec {
+    pub fn request(&self, name: &str, members: usize) -> AppRequest {
+        let allowed: Vec<&str> = (0..members).filter(|m| self.allowed & (1 << m) != 0).map(|m| NAMES[m]).collect();
+        let mut request = app(name, Demand::default(), crate::world::any_of(&allowed));
+        request.demand.groups = vec![PodGroup {
+            workload: "Deployment/main".into(),
+            replicas: self.pods,
+            requests: Amounts::pod(self.cpu, self.memory),
+            tolerations: if self.tolerates { vec![Toleration { exists: true, ..Toleration::default() }] } else { vec![] },
+            ..PodGroup::default()
+        }];
+        request.demand.volumes = u32::from(self.volume);
+        request
+    }
+}
+
+impl Instance {
+    /// The world, and the newcomer's apps. Apps that fit nowhere on their member are left out.
+    pub fn build(&self) -> (World, Vec<AppRequest>) {
+        let mut world = World::default();
+        for (m, spec) in self.members.iter().enumerate() {
+            world = world.member(NAMES[m], spec.priority, &vec![0; spec.nodes.len()]);
+            world = world.change_capacity(NAMES[m], |c| {
+                for (node, spec) in c.nodes.iter_mut().zip(&spec.nodes) {
+                    node.allocatable = Amounts { cpu: spec.cpu, memory: spec.memory, pods: 5, ..Amounts::default() };
+                    node.foreign = Amounts::pod(spec.foreign.min(spec.cpu), 0);
+                    if spec.tainted {
+                        node.taints = vec![Taint { key: "t".into(), value: String::new(), effect: "NoSchedule".into() }];
+                    }
+                }
+                c.age_ms = if spec.known { 0 } else { 60_000 };
+            });
+        }
+        for (i, spec) in self.apps.iter().enumerate() {
+            let name = format!("app{i}");
+            let member = key(NAMES[spec.member % self.members.len()]);
+            let request = Arc::new(AppRequest { terms: PlacementTerms { allow_dependants: true, ..spec.request(&name, self.members.len()).terms }, ..spec.request(&name, self.members.len()) });
+            let ledger = world.ledger();
+            let free = ledger.room(&member).unwrap().free();
+            let Some(mut packing) = pack(free, &[Ask::held(&request.demand)]) else { continue };
+            let state = match spec.state {
+                1 => ClaimState::Leaving,
+                2 => ClaimState::Promised,
+                _ => ClaimState::Held,
+            };
+            let claim = Claim {
+                id: id(&name),
+                dig: crate::world::dig(&name),
+                request,
+                member,
+                state,
+                pods: packing.remove(0),
+                surging: false,
+                fence: 1,
+                operation: id("deployed"),
+            };
+            world.fleet.claims.insert(claim.id, Arc::new(claim));
+            world.movability.push(Movability { dig: id(&name), app: name, migration: spec.migration, priority: spec.priority });
+        }
+        let newcomers = self.newcomers.iter().enumerate().map(|(i, s)| s.request(&format!("new{i}"), self.members.len())).collect();
+        (world, newcomers)
+    }
+}

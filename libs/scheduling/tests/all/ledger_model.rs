@@ -1,0 +1,271 @@
+//! The ledger under random changes: its index is what a recount gives, undo leaves no trace, and nothing that was admitted
+//! exceeds a node, now or later.
+
+use std::sync::Arc;
+
+use drover_scheduling::*;
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+
+use crate::world::{World, any_of, app, dig, group, id, key};
+
+const MEMBERS: [&str; 2] = ["x+a", "y+b"];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Decide { name: u8, pods: u32, cpu: i64, both: bool },
+    Change(Vec<Small>),
+    /// Foreign requests on a node, and where the pods of a binding are seen.
+    See { member: bool, node: usize, foreign: i64, seen: Option<(u8, usize, i64)> },
+    Age { member: bool, known: bool },
+}
+
+#[derive(Clone, Debug)]
+enum Small {
+    Leave(u8),
+    Stay(u8),
+    Take { name: u8, member: bool, pods: u32, cpu: i64, state: Option<ClaimState> },
+    Admit(u8),
+    Resize { name: u8, pods: u32, cpu: i64, surge: bool },
+    Release(u8),
+}
+
+fn small(stay: bool) -> impl Strategy<Value = Small> {
+    let state = prop_oneof![Just(None), Just(Some(ClaimState::Held)), Just(Some(ClaimState::Promised))];
+    let name = 0..6u8;
+    prop_oneof![
+        name.clone().prop_map(Small::Leave),
+        name.clone().prop_map(move |n| if stay { Small::Stay(n) } else { Small::Leave(n) }),
+        (name.clone(), any::<bool>(), 1..=3u32, 1..=4i64, state)
+            .prop_map(|(name, member, pods, cpu, state)| Small::Take { name, member, pods, cpu, state }),
+        name.clone().prop_map(Small::Admit),
+        (name.clone(), 1..=3u32, 1..=4i64, any::<bool>()).prop_map(|(name, pods, cpu, surge)| Small::Resize { name, pods, cpu, surge }),
+        name.prop_map(Small::Release),
+    ]
+}
+
+fn op(everything: bool) -> impl Strategy<Value = Op> {
+    let see = (any::<bool>(), 0..3usize, 0..=6i64, prop::option::of((0..6u8, 0..3usize, 1..=6i64)));
+    prop_oneof![
+        3 => (0..6u8, 1..=3u32, 1..=4i64, any::<bool>()).prop_map(|(name, pods, cpu, both)| Op::Decide { name, pods, cpu, both }),
+        4 => prop::collection::vec(small(everything), 1..4).prop_map(Op::Change),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(member, known)| Op::Age { member, known }),
+        2 => see.prop_map(move |(member, node, foreign, seen)| match everything {
+            true => Op::See { member, node, foreign, seen },
+            false => Op::Age { member, known: true },
+        }),
+    ]
+}
+
+fn member(second: bool) -> MemberKey {
+    key(MEMBERS[usize::from(second)])
+}
+
+fn claim_id(name: u8) -> uuid::Uuid {
+    id(&format!("claim {name}"))
+}
+
+fn wanted(name: u8, pods: u32, cpu: i64) -> AppRequest {
+    let mut group = group(pods, cpu);
+    group.surge = 1;
+    app(&format!("app{name}"), Demand { groups: vec![group], ..Demand::default() }, any_of(&MEMBERS))
+}
+
+fn change(small: &Small) -> LedgerChange {
+    match *small {
+        Small::Leave(n) => LedgerChange::Leave { claim: claim_id(n), member: member(n % 2 == 0) },
+        Small::Stay(n) => LedgerChange::Stay { claim: claim_id(n) },
+        Small::Take { name, member: m, pods, cpu, state } => LedgerChange::Take {
+            claim: claim_id(name),
+            dig: dig("d"),
+            request: Arc::new(wanted(name, pods, cpu)),
+            member: member(m),
+            state,
+        },
+        Small::Admit(n) => LedgerChange::Admit { claim: claim_id(n) },
+        Small::Resize { name, pods, cpu, surge } => {
+            LedgerChange::Resize { claim: claim_id(name), request: Arc::new(wanted(name, pods, cpu)), surge }
+        }
+        Small::Release(n) => LedgerChange::Release { claim: claim_id(n) },
+    }
+}
+
+fn apply(ledger: &mut Ledger, n: usize, op: &Op) {
+    match op {
+        Op::Decide { name, pods, cpu, both } => {
+            let mut apps = vec![wanted(*name, *pods, *cpu)];
+            if *both {
+                apps.push(wanted(name + 10, 1, *cpu));
+            }
+            let request = DecisionRequest { dig: dig("d"), apps, overflow: false, operation: id("op"), fence: n as i64 };
+            let decision = ledger.decide(id(&format!("decision {n}")), &request);
+            let before = snapshot(ledger);
+            let undo = ledger.apply_decision(&request, &decision);
+            ledger.undo(undo);
+            assert_eq!(before, snapshot(ledger));
+            ledger.apply_decision(&request, &decision).keep();
+        }
+        Op::Change(changes) => {
+            let tx = LedgerTransaction { operation: id(&format!("op {n}")), fence: n as i64, changes: changes.iter().map(change).collect() };
+            let before = snapshot(ledger);
+            let Ok((receipt, undo)) = ledger.transact(&tx) else {
+                assert_eq!(before, snapshot(ledger), "a refused transaction leaves no trace");
+                return;
+            };
+            let after = snapshot(ledger);
+            for written in &receipt.claims {
+                assert_eq!(ledger.claim(&written.claim).unwrap().state, written.state);
+            }
+            ledger.undo(undo);
+            assert_eq!(before, snapshot(ledger));
+            let (again, undo) = ledger.transact(&tx).expect("the same world, the same answer");
+            undo.keep();
+            assert_eq!((receipt, after), (again, snapshot(ledger)));
+        }
+        Op::See { member: m, node, foreign, seen } => {
+            let mut capacity = ledger.room(&member(*m)).unwrap().capacity.clone().unwrap();
+            let change = Arc::make_mut(&mut capacity);
+            change.nodes[*node].foreign = Amounts::pod(*foreign, 0);
+            if let Some((name, at, cpu)) = seen {
+                let observed = change.observed.entry(claim_id(*name)).or_default();
+                observed.requests.insert(format!("n{}", at + 1), Amounts::pod(*cpu, 1));
+                if *cpu == 6 {
+                    change.observed.clear();
+                }
+            }
+            ledger.set_capacity(&member(*m), Some(capacity));
+        }
+        Op::Age { member: m, known } => {
+            let changed = member(*m);
+            let old: Vec<_> = ledger.rooms().map(|r| (r.key.clone(), r.age_ms)).collect();
+            ledger.set_ages(|key| if *key == changed { known.then_some(0) } else { old.iter().find(|(k, _)| k == key).and_then(|(_, a)| *a) });
+        }
+    }
+}
+
+type Room = (MemberKey, Vec<Amounts>, Vec<Amounts>);
+
+fn rooms(ledger: &Ledger) -> Vec<Room> {
+    // Amounts that were added and taken away leave no zero behind in what is compared: these tests use no extended resources.
+    ledger.rooms().map(|r| (r.key.clone(), r.free().now.to_vec(), r.free().later.to_vec())).collect()
+}
+
+fn snapshot(ledger: &Ledger) -> (Vec<Room>, Fleet) {
+    (rooms(ledger), ledger.fleet())
+}
+
+fn start() -> Ledger {
+    World::default().member("x+a", 1, &[8, 6, 4]).member("y+b", 2, &[8, 8, 5]).ledger()
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 1500, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn the_index_is_what_a_recount_gives(ops in prop::collection::vec(op(true), 1..25)) {
+        let mut ledger = start();
+        for (n, op) in ops.iter().enumerate() {
+            apply(&mut ledger, n, op);
+            // A member of which nothing is known has no capacity in plain data; its index is compared when it is known.
+            ledger.set_ages(|_| Some(0));
+            prop_assert_eq!(rooms(&ledger), rooms(&Ledger::from(&ledger.fleet())), "after {:?}", op);
+        }
+    }
+
+    #[test]
+    fn what_was_admitted_exceeds_no_node(ops in prop::collection::vec(op(false), 1..25)) {
+        let mut ledger = start();
+        for (n, op) in ops.iter().enumerate() {
+            apply(&mut ledger, n, op);
+            for (member, now, later) in rooms(&ledger) {
+                for free in now.iter().chain(&later) {
+                    prop_assert!(free.cpu >= 0 && free.memory >= 0 && free.pods >= 0, "{member} {free:?} after {op:?}");
+                }
+            }
+        }
+    }
+}
+
+fn observed(node: &str, pods: i64, cpu: i64) -> Observed {
+    Observed { requests: [(node.into(), Amounts { cpu, memory: pods * crate::world::GI, pods, ..Amounts::default() })].into(), ..Observed::default() }
+}
+
+fn free_cpu(world: &World) -> Vec<i64> {
+    world.ledger().room(&key("x+a")).unwrap().free().now.iter().map(|a| a.cpu).collect()
+}
+
+#[test]
+fn a_claim_counts_the_larger_of_claimed_and_observed() {
+    let world = World::default().member("x+a", 1, &[10, 10]).running_as(app("web", crate::world::demand(2, 3), any_of(&["x+a"])), "x+a");
+    assert_eq!(free_cpu(&world), [4, 10]);
+    assert_eq!(free_cpu(&world.clone().observed("web", observed("n2", 1, 3))), [7, 7], "one pod was seen elsewhere, the other is still assumed");
+    assert_eq!(free_cpu(&world.clone().observed("web", observed("n2", 2, 6))), [10, 4], "what is observed replaces what was assumed");
+    assert_eq!(free_cpu(&world.clone().observed("web", observed("n1", 2, 6))), [4, 10]);
+    assert_eq!(free_cpu(&world.observed("web", observed("n2", 3, 9))), [10, 1], "scaled by somebody else");
+}
+
+#[test]
+fn pods_left_behind_without_a_claim_count() {
+    let world = World::default().member("x+a", 1, &[10]).change_capacity("x+a", |c| {
+        c.observed.insert(id("forgotten"), observed("n1", 1, 4));
+    });
+    assert_eq!(free_cpu(&world), [6]);
+}
+
+#[test]
+fn differences_are_named_all_at_once() {
+    let world = World::default().member("x+a", 1, &[10]).member("y+b", 1, &[10]).running("web", "x+a", 2, &["x+a"]).running("db", "x+a", 2, &["x+a"]);
+    let mut ledger = world.change_claim("db", |c| c.fence = 50).ledger();
+    let changes = vec![
+        LedgerChange::Leave { claim: id("web"), member: key("y+b") },
+        LedgerChange::Leave { claim: id("gone"), member: key("y+b") },
+        LedgerChange::Leave { claim: id("db"), member: key("x+a") },
+    ];
+    let differences = ledger.transact(&LedgerTransaction { operation: id("op"), fence: 9, changes }).unwrap_err();
+    let codes: Vec<&str> = differences.iter().map(|d| d.code.as_str()).collect();
+    assert_eq!(codes, ["claim_moved", "claim_missing", "stale_fence"]);
+}
+
+#[test]
+fn promised_room_is_nobody_elses_and_admitted_only_when_it_is_there() {
+    let world = World::default().member("x+a", 1, &[10]).running("web", "x+a", 8, &["x+a"]);
+    let mut ledger = world.ledger();
+    let take = |name: &str, cpu| LedgerChange::Take {
+        claim: id(name),
+        dig: dig(name),
+        request: Arc::new(app(name, crate::world::demand(1, cpu), any_of(&["x+a"]))),
+        member: key("x+a"),
+        state: None,
+    };
+    let mut make = |changes| ledger.transact(&LedgerTransaction { operation: id("op"), fence: 9, changes }).map(|(receipt, undo)| {
+        undo.keep();
+        receipt
+    });
+    let receipt = make(vec![LedgerChange::Leave { claim: id("web"), member: key("x+a") }, take("new", 9)]).unwrap();
+    assert_eq!(receipt.claims[1].state, ClaimState::Promised);
+    assert_eq!(make(vec![take("thief", 2)]).unwrap_err()[0].code, "no_room", "it fits now, but not beside what was promised");
+    assert_eq!(make(vec![LedgerChange::Admit { claim: id("new") }]).unwrap_err()[0].code, "no_room", "the victim is still there");
+    let receipt = make(vec![LedgerChange::Release { claim: id("web") }, LedgerChange::Admit { claim: id("new") }]).unwrap();
+    assert_eq!(receipt.claims[0].state, ClaimState::Held);
+}
+
+#[test]
+fn an_update_counts_its_surge_and_is_refused_where_it_does_not_fit() {
+    let mut web = app("web", crate::world::demand(2, 3), any_of(&["x+a"]));
+    web.demand.groups[0].surge = 1;
+    let world = World::default().member("x+a", 1, &[10]).running_as(web.clone(), "x+a");
+    let mut ledger = world.ledger();
+    let mut resize = |cpu: i64, surge: bool| {
+        let mut request = web.clone();
+        request.demand.groups[0].requests.cpu = cpu;
+        let change = LedgerChange::Resize { claim: id("web"), request: Arc::new(request), surge };
+        let result = ledger.transact(&LedgerTransaction { operation: id("op"), fence: 9, changes: vec![change] });
+        result.map(|(_, undo)| undo.keep()).map(|()| ledger.room(&key("x+a")).unwrap().free().now[0].cpu)
+    };
+    assert_eq!(resize(4, true).unwrap_err()[0].code, "no_room", "three pods of 4 do not fit into 10");
+    assert_eq!(resize(3, true).unwrap(), 1);
+    assert_eq!(resize(2, false).unwrap(), 6);
+    assert_eq!(resize(3, true).unwrap(), 1);
+    assert_eq!(resize(1, true).unwrap(), 1, "while it runs the larger of old and new counts");
+    assert_eq!(resize(1, false).unwrap(), 8);
+}

@@ -1,0 +1,11 @@
+//! Tests of the pure core through its public API: rules one by one, and properties over random worlds.
+
+mod exhaustive;
+mod fitting;
+mod instance;
+mod ledger_model;
+mod placing;
+mod plans;
+mod policies;
+mod speed;
+mod world;
