@@ -111,7 +111,19 @@ impl Document {
 
     pub(crate) fn draft(id: Uuid, path: String, name: String, metadata: Metadata, spec: Value, file_digest: Option<Vec<u8>>) -> Self {
         let now = drover_store::now();
-        Self { id, path, name, parent_id: None, foreign_parent: None, version: 0, metadata, spec, file_digest, created_at: now, updated_at: now }
+        Self {
+            id,
+            path,
+            name,
+            parent_id: None,
+            foreign_parent: None,
+            version: 0,
+            metadata,
+            spec,
+            file_digest,
+            created_at: now,
+            updated_at: now,
+        }
     }
 
     pub(crate) fn json_parts(&self) -> (Json<&Metadata>, Json<&Value>) {

@@ -38,9 +38,15 @@ pub(crate) fn decode(kind: &Kind, json: &[u8], upload: Option<Bytes>) -> Result<
         .and_then(|envelope| deserializer.end().map(|()| envelope))
         .map_err(undecodable)?;
     let inline = match envelope.file {
-        Some(_) if kind.file.is_none() => { ignored.push("file".to_owned()); None }
-        Some(text) => Some(STANDARD.decode(text.split_ascii_whitespace().collect::<String>())
-            .map_err(|error| codes::MALFORMED_UPLOAD.problem(format!("Unable to process file: `file` is not base64: {error}")))?),
+        Some(_) if kind.file.is_none() => {
+            ignored.push("file".to_owned());
+            None
+        }
+        Some(text) => Some(
+            STANDARD
+                .decode(text.split_ascii_whitespace().collect::<String>())
+                .map_err(|error| codes::MALFORMED_UPLOAD.problem(format!("Unable to process file: `file` is not base64: {error}")))?,
+        ),
         None => None,
     };
     Ok(Incoming { metadata: envelope.metadata, spec: envelope.spec, file: upload.or(inline.map(Bytes::from)), ignored })
@@ -66,6 +72,9 @@ pub(crate) fn check(kind: &Kind, incoming: &Incoming, at: &Place<'_>) -> Result<
             reasons.push(format!("metadata.{field}: longer than {limit} characters"));
         }
     }
+    if incoming.spec.as_ref().is_some_and(has_nul) || [description, user_data1, user_data2].iter().any(|text| text.contains('\0')) {
+        reasons.push("text must not contain the character NUL, which the database cannot hold".to_owned());
+    }
     Invalid::unless_empty(reasons)?;
     let sent = incoming.spec.as_ref().is_some_and(|spec| !spec.is_null());
     let mut checked = (kind.check)(name, incoming.spec.clone(), at)?;
@@ -78,10 +87,21 @@ pub(crate) fn check(kind: &Kind, incoming: &Incoming, at: &Place<'_>) -> Result<
     Ok(checked)
 }
 
+fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(fields) => fields.iter().any(|(key, value)| key.contains('\0') || has_nul(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// A document as clients see it.
 pub fn output(kind: &Kind, document: &Document) -> Value {
     let mut metadata = json!(document.metadata);
-    if kind.lean_metadata && let Some(fields) = metadata.as_object_mut() {
+    if kind.lean_metadata
+        && let Some(fields) = metadata.as_object_mut()
+    {
         fields.retain(|key, value| key == "name" || value != "");
     }
     let mut output = Map::from_iter([("metadata".to_owned(), metadata)]);

@@ -79,27 +79,19 @@ impl From<sqlx::Error> for ResourceError {
 
 impl From<ResourceError> for Problem {
     fn from(error: ResourceError) -> Self {
-        let code = match &error {
-            ResourceError::NotFound { .. } => codes::NOT_FOUND,
-            ResourceError::AlreadyExists { .. } => codes::ALREADY_EXISTS,
-            ResourceError::ParentNotFound { .. } => codes::PARENT_NOT_FOUND,
-            ResourceError::HasChildren => codes::HAS_CHILDREN,
-            ResourceError::HasReferences { .. } => codes::HAS_REFERENCES,
-            ResourceError::ReferenceNotFound { .. } => codes::REFERENCE_NOT_FOUND,
-            ResourceError::MismatchedName => codes::MISMATCHED_NAME,
-            ResourceError::Changed { .. } => codes::PRECONDITION_FAILED,
-            ResourceError::Invalid(invalid) => invalid.code,
-            ResourceError::Unreadable { .. } => return Problem::internal(error),
-            ResourceError::Store(_) => {
-                let ResourceError::Store(error) = error else { unreachable!("matched above") };
-                return error.into();
-            }
-        };
         let detail = error.to_string();
         match error {
-            ResourceError::Invalid(invalid) => code.problem(detail).reasons(invalid.reasons),
-            ResourceError::HasReferences { paths } => code.problem(detail).reasons(paths),
-            _ => code.problem(detail),
+            ResourceError::NotFound { .. } => codes::NOT_FOUND.problem(detail),
+            ResourceError::AlreadyExists { .. } => codes::ALREADY_EXISTS.problem(detail),
+            ResourceError::ParentNotFound { .. } => codes::PARENT_NOT_FOUND.problem(detail),
+            ResourceError::HasChildren => codes::HAS_CHILDREN.problem(detail),
+            ResourceError::HasReferences { paths } => codes::HAS_REFERENCES.problem(detail).reasons(paths),
+            ResourceError::ReferenceNotFound { .. } => codes::REFERENCE_NOT_FOUND.problem(detail),
+            ResourceError::MismatchedName => codes::MISMATCHED_NAME.problem(detail),
+            ResourceError::Changed { .. } => codes::PRECONDITION_FAILED.problem(detail),
+            ResourceError::Invalid(Invalid { code, reasons }) => code.problem(detail).reasons(reasons),
+            ResourceError::Store(error) => error.into(),
+            ResourceError::Unreadable { .. } => Problem::internal(error),
         }
     }
 }

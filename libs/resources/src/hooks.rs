@@ -23,6 +23,8 @@ pub struct Change<'a> {
     pub after: Option<&'a Document>,
     /// The file that came with it.
     pub file: Option<&'a Bytes>,
+    /// Nothing will be committed (`?dryRun=All`): leave no trace elsewhere.
+    pub dry_run: bool,
 }
 
 /// What is done to a document.

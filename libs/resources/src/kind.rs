@@ -4,8 +4,8 @@ use drover_service::{Code, codes};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::openapi::{RefOr, Schema};
 use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
 
 /// A kind of document. Make one with [`Kind::of`] in a `static`.
 #[derive(Clone, Copy)]
@@ -186,7 +186,10 @@ impl Kind {
     /// A kind with the spec `T`: below nothing, PUT answers 201, no file, the spec always in the output.
     pub const fn of<T: Spec>(name: &'static str, title: &'static str, segment: &'static str, key: &'static [&'static str]) -> Self {
         Self {
-            name, title, segment, key,
+            name,
+            title,
+            segment,
+            key,
             parent: Parent::Root,
             put: Put::Created201,
             echo: Echo::Always,
@@ -301,12 +304,13 @@ fn check<T: Spec>(name: &str, spec: Option<Value>, at: &Place<'_>) -> Result<Che
         Some(spec) => spec,
     };
     let mut ignored = Vec::new();
-    let spec: T = serde_ignored::deserialize(given, |path| ignored.push(format!("spec.{}", readable(&path.to_string())))).map_err(|error| {
-        let message = error.to_string();
-        // A missing or unknown word breaks EMCO's schema (400); another JSON type than expected cannot be decoded (422).
-        let code = if message.starts_with("invalid type") { codes::MALFORMED_JSON } else { codes::INVALID };
-        Invalid::with(code, format!("spec: {message}"))
-    })?;
+    let spec: T =
+        serde_ignored::deserialize(given, |path| ignored.push(format!("spec.{}", readable(&path.to_string())))).map_err(|error| {
+            let message = error.to_string();
+            // A missing or unknown word breaks EMCO's schema (400); another JSON type than expected cannot be decoded (422).
+            let code = if message.starts_with("invalid type") { codes::MALFORMED_JSON } else { codes::INVALID };
+            Invalid::with(code, format!("spec: {message}"))
+        })?;
     spec.validate(name)?;
     let references = spec.references(at);
     let spec = serde_json::to_value(&spec).map_err(|error| Invalid::rule(error.to_string()))?;
@@ -322,7 +326,9 @@ pub(crate) fn readable(path: &str) -> String {
 pub fn is_name(name: &str) -> bool {
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = name.as_bytes();
-    bytes.len() <= 128 && edge(bytes.first()) && edge(bytes.last())
+    bytes.len() <= 128
+        && edge(bytes.first())
+        && edge(bytes.last())
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
@@ -330,6 +336,8 @@ pub fn is_name(name: &str) -> bool {
 pub fn is_dns_label(name: &str) -> bool {
     let edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let bytes = name.as_bytes();
-    bytes.len() <= 63 && edge(bytes.first()) && edge(bytes.last())
+    bytes.len() <= 63
+        && edge(bytes.first())
+        && edge(bytes.last())
         && bytes.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
 }

@@ -1,7 +1,7 @@
 //! The description of a kind's routes, made from the same value that serves them.
 
 use serde_json::{Value, json};
-use utoipa::openapi::path::{Operation, Paths, PathsBuilder, PathItem};
+use utoipa::openapi::path::{Operation, PathItem, Paths, PathsBuilder};
 use utoipa::openapi::{HttpMethod, OpenApi, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -42,8 +42,11 @@ fn schema(value: Value) -> RefOr<Schema> {
 /// The operations at one of the kind's two paths.
 pub(crate) fn paths(kind: &Kind, path: &str) -> Paths {
     let operations = if path == kind.collection_path() { collection(kind) } else { item(kind) };
-    let parameters: Vec<Value> = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}})).collect();
+    let parameters: Vec<Value> = path
+        .split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+        .collect();
     let mut item: Option<PathItem> = None;
     for (method, mut operation) in operations {
         let all = parameters.iter().cloned().chain(operation["parameters"].as_array().cloned().unwrap_or_default()).collect();
@@ -94,8 +97,11 @@ fn item(kind: &Kind) -> Vec<(HttpMethod, Value)> {
     let get = json!({"operationId": format!("{id}_get"), "summary": format!("One {}", kind.title), "responses": {"200": found}});
     let mut operations = vec![
         (HttpMethod::Get, get),
-        (HttpMethod::Delete, json!({"operationId": format!("{id}_delete"), "summary": format!("Delete a {}", kind.title), "parameters": [if_match.clone()],
-            "responses": {"204": {"description": "It is gone"}}})),
+        (
+            HttpMethod::Delete,
+            json!({"operationId": format!("{id}_delete"), "summary": format!("Delete a {}", kind.title), "parameters": [if_match.clone(), dry_run()],
+            "responses": {"204": {"description": "It is gone"}}}),
+        ),
     ];
     if kind.own_get {
         operations.remove(0);
@@ -108,8 +114,11 @@ fn item(kind: &Kind) -> Vec<(HttpMethod, Value)> {
     };
     let mut parameters = write_parameters();
     parameters.push(if_match);
-    operations.push((HttpMethod::Put, json!({"operationId": format!("{id}_put"), "summary": format!("Replace a {}", kind.title),
-        "parameters": parameters, "requestBody": body(kind), "responses": responses})));
+    operations.push((
+        HttpMethod::Put,
+        json!({"operationId": format!("{id}_put"), "summary": format!("Replace a {}", kind.title),
+        "parameters": parameters, "requestBody": body(kind), "responses": responses}),
+    ));
     operations
 }
 
@@ -136,9 +145,17 @@ fn body(kind: &Kind) -> Value {
 
 fn write_parameters() -> Vec<Value> {
     vec![
-        query("fieldValidation", "What becomes of unknown keys: Warn (default) names them in a Warning header", json!({"type": "string", "enum": ["Strict", "Warn", "Ignore"]})),
-        query("dryRun", "All: check everything, write nothing", json!({"type": "string", "enum": ["All"]})),
+        query(
+            "fieldValidation",
+            "What becomes of unknown keys: Warn (default) names them in a Warning header",
+            json!({"type": "string", "enum": ["Strict", "Warn", "Ignore"]}),
+        ),
+        dry_run(),
     ]
+}
+
+fn dry_run() -> Value {
+    query("dryRun", "All: check everything, write nothing", json!({"type": "string", "enum": ["All"]}))
 }
 
 fn query(name: &str, description: &str, schema: Value) -> Value {

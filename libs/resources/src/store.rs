@@ -11,7 +11,10 @@ use crate::{Document, ResourceError, Typed};
 
 macro_rules! select {
     ($rest:literal) => {
-        concat!("select id, path, name, parent_id, foreign_parent, version, metadata, spec, file_digest, created_at, updated_at from resource ", $rest)
+        concat!(
+            "select id, path, name, parent_id, foreign_parent, version, metadata, spec, file_digest, created_at, updated_at from resource ",
+            $rest
+        )
     };
 }
 
@@ -32,19 +35,25 @@ pub async fn get<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, path: 
 
 /// The document of this id.
 pub async fn by_id<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, id: Uuid) -> Result<Option<Typed<T>>, ResourceError> {
-    let found: Option<Document> = sqlx::query_as(select!("where kind = $1 and id = $2")).bind(kind.name).bind(id).fetch_optional(db).await?;
+    let found: Option<Document> =
+        sqlx::query_as(select!("where kind = $1 and id = $2")).bind(kind.name).bind(id).fetch_optional(db).await?;
     found.map(typed).transpose()
 }
 
 /// All documents of a kind directly below a document of this service, by path.
 pub async fn children<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, parent: Uuid) -> Result<Vec<Typed<T>>, ResourceError> {
-    let rows: Vec<Document> = sqlx::query_as(select!("where parent_id = $1 and kind = $2 order by path")).bind(parent).bind(kind.name).fetch_all(db).await?;
+    let rows: Vec<Document> =
+        sqlx::query_as(select!("where parent_id = $1 and kind = $2 order by path")).bind(parent).bind(kind.name).fetch_all(db).await?;
     rows.into_iter().map(typed).collect()
 }
 
 /// All documents of a kind anywhere below a document of another service, by path.
 pub async fn below_foreign<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, foreign: Uuid) -> Result<Vec<Typed<T>>, ResourceError> {
-    let rows: Vec<Document> = sqlx::query_as(select!("where foreign_parent = $1 and kind = $2 order by path")).bind(foreign).bind(kind.name).fetch_all(db).await?;
+    let rows: Vec<Document> = sqlx::query_as(select!("where foreign_parent = $1 and kind = $2 order by path"))
+        .bind(foreign)
+        .bind(kind.name)
+        .fetch_all(db)
+        .await?;
     rows.into_iter().map(typed).collect()
 }
 
@@ -72,32 +81,67 @@ pub(crate) async fn page(db: &mut PgConnection, kind: &Kind, page: Page<'_>) -> 
     // The collection's path is a prefix of its members'; the next byte after '/' bounds the range on the path's index.
     let from = format!("{}/{}/", page.parent, kind.segment);
     let to = format!("{}/{}0", page.parent, kind.segment);
-    let query = sqlx::query_as(select!("where kind = $1 and path > $2 and path > $3 and path < $4
-        and ($5::uuid is null or foreign_parent = $5) and ($6 = '{}'::jsonb or spec @> $6) order by path limit $7"));
-    Ok(query.bind(kind.name).bind(from).bind(page.after).bind(to).bind(page.foreign).bind(page.filters).bind(page.limit).fetch_all(db).await?)
+    let query = sqlx::query_as(select!(
+        "where kind = $1 and path > $2 and path > $3 and path < $4
+        and ($5::uuid is null or foreign_parent = $5) and ($6 = '{}'::jsonb or spec @> $6) order by path limit $7"
+    ));
+    Ok(query
+        .bind(kind.name)
+        .bind(from)
+        .bind(page.after)
+        .bind(to)
+        .bind(page.foreign)
+        .bind(page.filters)
+        .bind(page.limit)
+        .fetch_all(db)
+        .await?)
 }
 
 /// Inserts below its parent. `document` gets its parents and version.
-pub(crate) async fn insert(db: &mut PgConnection, kind: &Kind, document: &mut Document, parent: &str, foreign: Option<Uuid>) -> Result<(), ResourceError> {
+pub(crate) async fn insert(
+    db: &mut PgConnection,
+    kind: &Kind,
+    document: &mut Document,
+    parent: &str,
+    foreign: Option<Uuid>,
+) -> Result<(), ResourceError> {
     let taken = |name: &str| (name == "resource_path_key").then_some(ResourceError::AlreadyExists { title: kind.title });
     let (metadata, spec) = document.json_parts();
     let row: Option<(i64, Option<Uuid>)> = match kind.parent {
-        Parent::Local(above) => {
-            sqlx::query_as("insert into resource (id, kind, path, name, parent_id, foreign_parent, metadata, spec, file_digest)
+        Parent::Local(above) => sqlx::query_as(
+            "insert into resource (id, kind, path, name, parent_id, foreign_parent, metadata, spec, file_digest)
                 select $1, $2, $3, $4, parent.id, parent.foreign_parent, $5, $6, $7 from resource parent
                 where parent.path = $8 and parent.kind = $9 and parent.foreign_parent is not distinct from $10
-                returning version, parent_id")
-                .bind(document.id).bind(kind.name).bind(&document.path).bind(&document.name).bind(metadata).bind(spec).bind(&document.file_digest)
-                .bind(parent).bind(above.name).bind(foreign)
-                .fetch_optional(&mut *db).await.map_constraint(taken)?
-        }
-        Parent::Root | Parent::Foreign(_) => {
-            sqlx::query_as("insert into resource (id, kind, path, name, foreign_parent, metadata, spec, file_digest)
-                values ($1, $2, $3, $4, $8, $5, $6, $7) returning version, parent_id")
-                .bind(document.id).bind(kind.name).bind(&document.path).bind(&document.name).bind(metadata).bind(spec).bind(&document.file_digest)
-                .bind(foreign)
-                .fetch_optional(&mut *db).await.map_constraint(taken)?
-        }
+                returning version, parent_id",
+        )
+        .bind(document.id)
+        .bind(kind.name)
+        .bind(&document.path)
+        .bind(&document.name)
+        .bind(metadata)
+        .bind(spec)
+        .bind(&document.file_digest)
+        .bind(parent)
+        .bind(above.name)
+        .bind(foreign)
+        .fetch_optional(&mut *db)
+        .await
+        .map_constraint(taken)?,
+        Parent::Root | Parent::Foreign(_) => sqlx::query_as(
+            "insert into resource (id, kind, path, name, foreign_parent, metadata, spec, file_digest)
+                values ($1, $2, $3, $4, $8, $5, $6, $7) returning version, parent_id",
+        )
+        .bind(document.id)
+        .bind(kind.name)
+        .bind(&document.path)
+        .bind(&document.name)
+        .bind(metadata)
+        .bind(spec)
+        .bind(&document.file_digest)
+        .bind(foreign)
+        .fetch_optional(&mut *db)
+        .await
+        .map_constraint(taken)?,
     };
     let (version, parent_id) = row.ok_or_else(|| ResourceError::ParentNotFound { path: parent.to_owned() })?;
     (document.version, document.parent_id, document.foreign_parent) = (version, parent_id, foreign);
@@ -107,9 +151,16 @@ pub(crate) async fn insert(db: &mut PgConnection, kind: &Kind, document: &mut Do
 /// Replaces metadata, spec and file of a locked document. `document` gets its new version.
 pub(crate) async fn update(db: &mut PgConnection, document: &mut Document) -> Result<(), ResourceError> {
     let (metadata, spec) = document.json_parts();
-    let version = sqlx::query_scalar("update resource set metadata = $2, spec = $3, file_digest = $4, updated_at = now(), version = nextval('resource_version')
-        where id = $1 returning version")
-        .bind(document.id).bind(metadata).bind(spec).bind(&document.file_digest).fetch_one(db).await?;
+    let version = sqlx::query_scalar(
+        "update resource set metadata = $2, spec = $3, file_digest = $4, updated_at = now(), version = nextval('resource_version')
+        where id = $1 returning version",
+    )
+    .bind(document.id)
+    .bind(metadata)
+    .bind(spec)
+    .bind(&document.file_digest)
+    .fetch_one(db)
+    .await?;
     document.version = version;
     Ok(())
 }
@@ -126,17 +177,27 @@ pub(crate) async fn delete(db: &mut PgConnection, document: &Document) -> Result
 
 /// Some of the documents that refer to this one.
 pub(crate) async fn referrers(db: &mut PgConnection, id: Uuid) -> Result<Vec<String>, ResourceError> {
-    Ok(sqlx::query_scalar("select path from resource join resource_reference on from_id = resource.id where to_id = $1 order by path limit 16")
-        .bind(id).fetch_all(db).await?)
+    Ok(sqlx::query_scalar(
+        "select path from resource join resource_reference on from_id = resource.id where to_id = $1 order by path limit 16",
+    )
+    .bind(id)
+    .fetch_all(db)
+    .await?)
 }
 
 /// Makes the document's references these.
 pub(crate) async fn set_references(db: &mut PgConnection, id: Uuid, references: &[Reference]) -> Result<(), ResourceError> {
     sqlx::query("delete from resource_reference where from_id = $1").bind(id).execute(&mut *db).await?;
     for reference in references {
-        let done = sqlx::query("insert into resource_reference (from_id, field, to_id)
-            select $1, $2, id from resource where path = $3 on conflict do nothing")
-            .bind(id).bind(reference.field).bind(&reference.path).execute(&mut *db).await?;
+        let done = sqlx::query(
+            "insert into resource_reference (from_id, field, to_id)
+            select $1, $2, id from resource where path = $3 on conflict do nothing",
+        )
+        .bind(id)
+        .bind(reference.field)
+        .bind(&reference.path)
+        .execute(&mut *db)
+        .await?;
         // Twice the same reference is no conflict that matters; no row at all is a target that is not there.
         if done.rows_affected() == 0 && !exists(&mut *db, &reference.path).await? {
             return Err(ResourceError::ReferenceNotFound { field: reference.field, path: reference.path.clone() });
@@ -164,7 +225,10 @@ pub async fn file(db: &mut PgConnection, digest: &[u8]) -> Result<Option<Vec<u8>
 /// Drops bytes that no document has any more. Somebody storing the same bytes now wins: the key refuses the deletion.
 pub(crate) async fn drop_file(db: &mut PgConnection, digest: &[u8]) -> Result<(), ResourceError> {
     let outcome = sqlx::query("delete from file where digest = $1 and not exists (select from resource where file_digest = $1)")
-        .bind(digest).execute(db).await.map_err(StoreError::from);
+        .bind(digest)
+        .execute(db)
+        .await
+        .map_err(StoreError::from);
     match outcome {
         Err(error) if error.constraint().is_none() => Err(error.into()),
         _ => Ok(()),
@@ -176,10 +240,14 @@ pub async fn purge_foreign(db: &mut PgConnection, id: Uuid) -> Result<u64, Resou
     let mut purged = 0;
     loop {
         // Leaves only: what is above them is free in the next round.
-        let done = sqlx::query("delete from resource r where foreign_parent = $1
+        let done = sqlx::query(
+            "delete from resource r where foreign_parent = $1
             and not exists (select from resource child where child.parent_id = r.id)
-            and not exists (select from resource_reference where to_id = r.id)")
-            .bind(id).execute(&mut *db).await?;
+            and not exists (select from resource_reference where to_id = r.id)",
+        )
+        .bind(id)
+        .execute(&mut *db)
+        .await?;
         if done.rows_affected() == 0 {
             return Ok(purged);
         }
@@ -189,5 +257,9 @@ pub async fn purge_foreign(db: &mut PgConnection, id: Uuid) -> Result<u64, Resou
 
 /// The foreign parent of whatever stands at `path` if it is another one than `current`: an orphan of an earlier life.
 pub(crate) async fn orphaned(db: &mut PgConnection, path: &str, current: Uuid) -> Result<Option<Uuid>, ResourceError> {
-    Ok(sqlx::query_scalar("select foreign_parent from resource where path = $1 and foreign_parent <> $2").bind(path).bind(current).fetch_optional(db).await?)
+    Ok(sqlx::query_scalar("select foreign_parent from resource where path = $1 and foreign_parent <> $2")
+        .bind(path)
+        .bind(current)
+        .fetch_optional(db)
+        .await?)
 }

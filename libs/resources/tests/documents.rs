@@ -1,5 +1,6 @@
 //! Three kinds against a real Postgres: a root, a child of it, and a child of another service's document with a file.
 //! Each exchange is also checked against the document that the kinds describe themselves with.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -50,10 +51,13 @@ impl Spec for CowSpec {
     }
 }
 
-static COW: Kind = Kind::of::<CowSpec>("cow", "Cow", "cows", &["cow", "version"]).below(&FARM).put(Put::Upsert).filters(&[("breed", "breed")]);
+static COW: Kind =
+    Kind::of::<CowSpec>("cow", "Cow", "cows", &["cow", "version"]).below(&FARM).put(Put::Upsert).filters(&[("breed", "breed")]);
 
 static REPORT: Kind = Kind::of::<resources::NoSpec>("report", "Report", "reports", &["report"])
-    .below_foreign("Office", "/v2/offices/{office}").put(Put::Ok200).echo(Echo::Never)
+    .below_foreign("Office", "/v2/offices/{office}")
+    .put(Put::Ok200)
+    .echo(Echo::Never)
     .file(File { required: true, keep: Keep::Table, max_bytes: 1 << 20, content_type: "application/x-report", check: report_bytes });
 
 static PAGE: Kind = Kind::of::<resources::NoSpec>("page", "Page", "pages", &["page"]).below(&REPORT).echo(Echo::Never).put(Put::None);
@@ -203,8 +207,14 @@ async fn a_root_document_lives() {
 async fn bad_input_has_its_code_and_writes_nothing() {
     let stack = Stack::start().await;
     stack.call(Method::POST, "/v2/farms", |request| request).await.refused(400, "empty_body");
-    stack.call(Method::POST, "/v2/farms", |request| request.body("{").header("content-type", "application/json")).await.refused(422, "malformed_json");
-    stack.call(Method::POST, "/v2/farms", |request| request.body("<a/>").header("content-type", "text/xml")).await.refused(415, "unsupported_media_type");
+    stack
+        .call(Method::POST, "/v2/farms", |request| request.body("{").header("content-type", "application/json"))
+        .await
+        .refused(422, "malformed_json");
+    stack
+        .call(Method::POST, "/v2/farms", |request| request.body("<a/>").header("content-type", "text/xml"))
+        .await
+        .refused(415, "unsupported_media_type");
     stack.post("/v2/farms", json!({"metadata": {"name": 3}})).await.refused(422, "malformed_json");
     stack.post("/v2/farms", json!({"metadata": {}})).await.refused(400, "invalid");
     for name in ["", "-a", "a/b", "a b", "ä", &"x".repeat(129)] {
@@ -214,7 +224,14 @@ async fn bad_input_has_its_code_and_writes_nothing() {
     let broken = stack.post("/v2/farms", json!({"metadata": {"name": "a"}, "spec": {"priority": 11}})).await.refused(400, "invalid");
     assert_eq!(broken["detail"], "Invalid Input: spec.priority: 1 to 10");
     stack.post("/v2/farms", json!({"metadata": {"name": "a"}, "spec": {"priority": "1"}})).await.refused(422, "malformed_json");
-    stack.call(Method::POST, "/v2/farms", |request| request.body(vec![b' '; 50 << 20]).header("content-type", "application/json")).await.refused(413, "too_large");
+    stack
+        .call(Method::POST, "/v2/farms", |request| request.body(vec![b' '; 50 << 20]).header("content-type", "application/json"))
+        .await
+        .refused(413, "too_large");
+    stack.post("/v2/farms", json!({"metadata": {"name": "a", "description": "\0"}})).await.refused(400, "invalid");
+    stack.post("/v2/farms", json!({"metadata": {"name": "a"}, "spec": {"x\0": 1}})).await.refused(400, "invalid");
+    stack.get("/v2/farms?after=%00").await.refused(400, "invalid");
+    stack.get("/v2/farms/%00").await.refused(404, "not_found");
     stack.post("/v2/farms/a/cows", cow("c", "x")).await.refused(404, "parent_not_found");
     stack.get("/v2/farms/a/cows").await.refused(404, "parent_not_found");
     stack.get("/v2/barns").await.refused(404, "not_found");
@@ -230,7 +247,10 @@ async fn unknown_keys_are_named_refused_or_passed_over() {
     let warned = stack.post("/v2/farms", body("a")).await;
     assert_eq!(warned.is(201)["spec"], json!({"priority": 2}));
     let warnings: Vec<_> = warned.headers.get_all(header::WARNING).iter().map(|value| value.to_str().unwrap()).collect();
-    assert_eq!(warnings, ["299 drover \"unknown field metadata.colour\"", "299 drover \"unknown field x\"", "299 drover \"unknown field spec.size\""]);
+    assert_eq!(
+        warnings,
+        ["299 drover \"unknown field metadata.colour\"", "299 drover \"unknown field x\"", "299 drover \"unknown field spec.size\""]
+    );
     let refused = stack.post("/v2/farms?fieldValidation=Strict", body("b")).await.refused(400, "invalid");
     assert_eq!(refused["reasons"].as_array().unwrap().len(), 3);
     let silent = stack.post("/v2/farms?fieldValidation=Ignore", body("c")).await;
@@ -283,7 +303,9 @@ async fn pages_are_cut_by_name() {
     for name in ["c3", "c1", "c2"] {
         stack.post("/v2/farms/a/cows", cow(name, "x")).await.is(201);
     }
-    let names = |answer: &Answer| answer.is(200).as_array().unwrap().iter().map(|cow| cow["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let names = |answer: &Answer| {
+        answer.is(200).as_array().unwrap().iter().map(|cow| cow["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
     let first = stack.get("/v2/farms/a/cows?limit=2").await;
     assert_eq!(names(&first), ["c1", "c2"]);
     assert_eq!(first.headers[header::LINK], "</v2/farms/a/cows?limit=2&after=c2/v1>; rel=\"next\"");
@@ -304,10 +326,19 @@ async fn files_come_both_ways_and_are_stored_once() {
     assert_eq!(stack.count("file").await, 1, "the same bytes are stored once");
     stack.post("/v2/offices/o/reports", named("r3")).await.refused(422, "malformed_upload");
     stack.post("/v2/offices/o/reports", json!({"metadata": {"name": "r3"}, "file": "%%"})).await.refused(422, "malformed_upload");
-    stack.call(Method::POST, "/v2/offices/o/reports", |request| request.multipart(form("r3", b"no"))).await.refused(422, "malformed_upload");
-    stack.call(Method::POST, "/v2/offices/o/reports", |request| request.multipart(multipart::Form::new().text("file", "x"))).await.refused(400, "empty_body");
+    stack
+        .call(Method::POST, "/v2/offices/o/reports", |request| request.multipart(form("r3", b"no")))
+        .await
+        .refused(422, "malformed_upload");
+    stack
+        .call(Method::POST, "/v2/offices/o/reports", |request| request.multipart(multipart::Form::new().text("file", "x")))
+        .await
+        .refused(400, "empty_body");
 
-    let bytes = |answer: Answer| { assert_eq!(answer.status, 200); answer.bytes };
+    let bytes = |answer: Answer| {
+        assert_eq!(answer.status, 200);
+        answer.bytes
+    };
     let raw = stack.call(Method::GET, "/v2/offices/o/reports/r2", |request| request.header("accept", "application/octet-stream")).await;
     assert_eq!(raw.headers[header::CONTENT_TYPE], "application/x-report");
     assert_eq!(bytes(raw), b"REPORT 1");
@@ -336,5 +367,9 @@ async fn a_foreign_parent_made_again_inherits_nothing() {
     stack.post("/v2/offices/o/reports/r/pages", named("q")).await.refused(404, "parent_not_found");
     stack.post("/v2/offices/o/reports", report).await.is(201);
     let mut db = stack.store.pool().acquire().await.unwrap();
-    assert_eq!(resources::below_foreign::<resources::NoSpec>(&mut db, &PAGE, first).await.unwrap().len(), 0, "the old page went with its report");
+    assert_eq!(
+        resources::below_foreign::<resources::NoSpec>(&mut db, &PAGE, first).await.unwrap().len(),
+        0,
+        "the old page went with its report"
+    );
 }

@@ -77,7 +77,13 @@ pub struct Peers {
 impl Default for Peers {
     fn default() -> Self {
         let at = |port: u16| Url::parse(&format!("http://127.0.0.1:{port}")).expect("a literal address");
-        Self { cluster_manager: at(9061), orchestrator: at(9015), placement: at(9031), migration: at(9900), resource_synchronizer: at(9023) }
+        Self {
+            cluster_manager: at(9061),
+            orchestrator: at(9015),
+            placement: at(9031),
+            migration: at(9900),
+            resource_synchronizer: at(9023),
+        }
     }
 }
 
@@ -233,7 +239,10 @@ pub(crate) fn parse<C: Args>(service: &'static str) -> (Settings, C) {
     let args: Vec<OsString> = std::env::args_os().collect();
     let command = match with_file(command, &args) {
         Ok((command, _)) => command,
-        Err(error) => { eprintln!("{error}"); exit(2) }
+        Err(error) => {
+            eprintln!("{error}");
+            exit(2)
+        }
     };
     let parsed = command.try_get_matches_from(args).and_then(|mut matches| Cli::<C>::from_arg_matches_mut(&mut matches));
     match parsed {
@@ -249,8 +258,8 @@ pub fn with_file(mut command: Command, args: &[OsString]) -> Result<(Command, Ve
     let table: toml::Table = toml::from_str(&text).map_err(|error| FileError::Syntax(file.clone(), error))?;
     let mut values = BTreeMap::new();
     flatten("", &table, &mut values);
-    let known: BTreeMap<String, clap::Id> = command.get_arguments()
-        .filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.get_id().clone()))).collect();
+    let known: BTreeMap<String, clap::Id> =
+        command.get_arguments().filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.get_id().clone()))).collect();
     for (key, value) in &values {
         let id = known.get(key).ok_or_else(|| FileError::Unknown(file.clone(), key.clone()))?;
         let value = value.clone();
@@ -277,36 +286,47 @@ fn flatten(prefix: &str, table: &toml::Table, into: &mut BTreeMap<String, String
         let name = if prefix.is_empty() { key } else { format!("{prefix}-{key}") };
         match value {
             toml::Value::Table(table) => flatten(&name, table, into),
-            toml::Value::String(text) => { into.insert(name, text.clone()); }
-            other => { into.insert(name, other.to_string()); }
+            toml::Value::String(text) => {
+                into.insert(name, text.clone());
+            }
+            other => {
+                into.insert(name, other.to_string());
+            }
         }
     }
 }
 
 /// Each setting of a parsed command, its value, where it came from and what it means.
 pub fn explain(command: &Command, matches: &ArgMatches, from_file: &[String]) -> Vec<Explained> {
-    command.get_arguments().filter_map(|arg| {
-        let name = arg.get_long()?.to_owned();
-        if matches!(name.as_str(), "help" | "version") {
-            return None;
-        }
-        let id = arg.get_id().as_str();
-        let source = match matches.value_source(id) {
-            Some(ValueSource::CommandLine) => Source::Flag,
-            Some(ValueSource::EnvVariable) => Source::Environment,
-            _ if from_file.contains(&name) => Source::File,
-            _ => Source::Default,
-        };
-        let raw = matches.try_get_raw(id).ok().flatten().map(|values| {
-            values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(",")
-        });
-        let value = raw.map(|raw| if arg.is_hide_env_values_set() { "(set)".to_owned() } else { raw });
-        Some(Explained {
-            env: arg.get_env().map(|env| env.to_string_lossy().into_owned()),
-            help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
-            name, value, source,
+    command
+        .get_arguments()
+        .filter_map(|arg| {
+            let name = arg.get_long()?.to_owned();
+            if matches!(name.as_str(), "help" | "version") {
+                return None;
+            }
+            let id = arg.get_id().as_str();
+            let source = match matches.value_source(id) {
+                Some(ValueSource::CommandLine) => Source::Flag,
+                Some(ValueSource::EnvVariable) => Source::Environment,
+                _ if from_file.contains(&name) => Source::File,
+                _ => Source::Default,
+            };
+            let raw = matches
+                .try_get_raw(id)
+                .ok()
+                .flatten()
+                .map(|values| values.map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>().join(","));
+            let value = raw.map(|raw| if arg.is_hide_env_values_set() { "(set)".to_owned() } else { raw });
+            Some(Explained {
+                env: arg.get_env().map(|env| env.to_string_lossy().into_owned()),
+                help: arg.get_help().map(ToString::to_string).unwrap_or_default(),
+                name,
+                value,
+                source,
+            })
         })
-    }).collect()
+        .collect()
 }
 
 /// The command that `explain` is asked about for a service's own settings `C`.

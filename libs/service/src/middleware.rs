@@ -37,7 +37,11 @@ pub(crate) struct Observed {
 /// Gives the request its id, its span (a child of the caller's), its time limit and its place in the metrics.
 pub(crate) async fn observe(State(observed): State<Observed>, request: Request, next: Next) -> Response {
     let started = Instant::now();
-    let id = request.headers().get(&HEADER).and_then(|id| id.to_str().ok()).filter(|id| acceptable(id))
+    let id = request
+        .headers()
+        .get(&HEADER)
+        .and_then(|id| id.to_str().ok())
+        .filter(|id| acceptable(id))
         .map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();

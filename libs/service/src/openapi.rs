@@ -34,12 +34,16 @@ pub(crate) fn finish<S: Clone + Send + Sync + 'static>(service: &str, routes: Op
             assert!(ids.insert(id.clone()), "operation id {id:?} is used twice, again at {path}");
             operation.responses.responses.entry("default".to_owned()).or_insert_with(problem);
             for response in operation.responses.responses.values_mut() {
-                if let RefOr::T(response) = response && response.description.is_empty() {
+                if let RefOr::T(response) = response
+                    && response.description.is_empty()
+                {
                     response.description = "As described by its schema".to_owned();
                 }
             }
             for parameter in operation.parameters.iter_mut().flatten() {
-                if let RefOr::T(parameter) = parameter && matches!(parameter.parameter_in, ParameterIn::Path) {
+                if let RefOr::T(parameter) = parameter
+                    && matches!(parameter.parameter_in, ParameterIn::Path)
+                {
                     parameter.required = Required::True;
                 }
             }
@@ -55,5 +59,6 @@ fn problem() -> RefOr<utoipa::openapi::Response> {
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch, &mut item.head, &mut item.options, &mut item.trace]
-        .into_iter().flatten()
+        .into_iter()
+        .flatten()
 }

@@ -100,8 +100,11 @@ pub fn segment(text: &str) -> String {
 pub fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| {
-        Client::builder().connect_timeout(Duration::from_secs(3)).redirect(reqwest::redirect::Policy::none())
-            .build().expect("a client without certificates of its own can always be built")
+        Client::builder()
+            .connect_timeout(Duration::from_secs(3))
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .expect("a client without certificates of its own can always be built")
     })
 }
 
@@ -161,13 +164,20 @@ impl Peer {
     }
 
     /// Any call. An empty answer decodes as JSON `null` (use `()` or `Value`).
-    pub async fn call<B: Serialize + ?Sized, T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<&B>) -> Result<T, PeerError> {
+    pub async fn call<B: Serialize + ?Sized, T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&B>,
+    ) -> Result<T, PeerError> {
         let body = body.map(serde_json::to_vec).transpose().map_err(|error| self.undecodable(error.to_string()))?;
         let attempts = if method == Method::POST { 1 } else { self.attempts };
         let mut attempt = 1;
         loop {
             match self.once(&method, path, body.clone()).await {
-                Err(error) if attempt < attempts && error.is_retryable() => tokio::time::sleep(backoff(attempt, Duration::from_secs(1))).await,
+                Err(error) if attempt < attempts && error.is_retryable() => {
+                    tokio::time::sleep(backoff(attempt, Duration::from_secs(1))).await
+                }
                 result => return result.and_then(|bytes| self.decode(&bytes)),
             }
             attempt += 1;
@@ -178,7 +188,8 @@ impl Peer {
         let url = self.base.join(path).map_err(|error| self.undecodable(format!("{path} is no path: {error}")))?;
         let mut headers = HeaderMap::new();
         telemetry::inject(&mut headers);
-        let mut request = client().request(method.clone(), url).timeout(self.timeout).headers(headers).bearer_auth(self.token.expose_secret());
+        let mut request =
+            client().request(method.clone(), url).timeout(self.timeout).headers(headers).bearer_auth(self.token.expose_secret());
         if let Some(body) = body {
             request = request.header(header::CONTENT_TYPE, "application/json").body(body);
         }

@@ -183,7 +183,9 @@ impl From<StoreError> for Problem {
             StoreError::Unavailable(_) | StoreError::Contended(_) => codes::STORE_UNAVAILABLE,
             StoreError::Full(_) => codes::STORE_FULL,
             StoreError::NotFound => codes::NOT_FOUND,
-            StoreError::Constraint { .. } | StoreError::Seal(_) | StoreError::Schema { .. } | StoreError::Url | StoreError::Other(_) => codes::INTERNAL,
+            StoreError::Constraint { .. } | StoreError::Seal(_) | StoreError::Schema { .. } | StoreError::Url | StoreError::Other(_) => {
+                codes::INTERNAL
+            }
         };
         Self::failed(code, error)
     }

@@ -66,8 +66,12 @@ struct Tokens {
 /// `/internal` needs the peer token; the rest needs the API token where one is set (or the peer token: the gateway).
 async fn guard(State(tokens): State<Tokens>, request: Request, next: Next) -> Result<Response, Problem> {
     let path = request.uri().path();
-    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+    let given = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, token)| token.trim());
     let is = |token: &SecretString| given.is_some_and(|given| same(given.as_bytes(), token.expose_secret().as_bytes()));
     let allowed = if path == "/internal" || path.starts_with("/internal/") {
@@ -80,7 +84,8 @@ async fn guard(State(tokens): State<Tokens>, request: Request, next: Next) -> Re
     if allowed {
         return Ok(next.run(request).await);
     }
-    Err(codes::UNAUTHORIZED.problem("Send the token as `Authorization: Bearer <token>`")
+    Err(codes::UNAUTHORIZED
+        .problem("Send the token as `Authorization: Bearer <token>`")
         .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
 }
 

@@ -78,7 +78,10 @@ pub fn run<C: Args, F: Future<Output = anyhow::Result<Running>>>(service: &'stat
         let common = settings.common(service)?;
         let root = common.shutdown.clone();
         let telemetry = common.telemetry.clone();
-        tokio::spawn(async move { signalled().await; root.cancel() });
+        tokio::spawn(async move {
+            signalled().await;
+            root.cancel()
+        });
         start(config, common).await?.wait().await;
         telemetry.flush().await;
         Ok::<_, anyhow::Error>(())
@@ -86,7 +89,12 @@ pub fn run<C: Args, F: Future<Output = anyhow::Result<Running>>>(service: &'stat
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{service} cannot run: {error:#}");
+            // Where settings are wrong there may be no log yet.
+            if tracing::dispatcher::has_been_set() {
+                tracing::error!("{service} cannot run: {error:#}");
+            } else {
+                eprintln!("{service} cannot run: {error:#}");
+            }
             ExitCode::FAILURE
         }
     }
@@ -97,7 +105,9 @@ pub async fn signalled() {
     use tokio::signal::unix::{SignalKind, signal};
     let terminated = async {
         match signal(SignalKind::terminate()) {
-            Ok(mut signal) => { signal.recv().await; }
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
             Err(_) => std::future::pending().await,
         }
     };

@@ -62,8 +62,8 @@ pub fn init(name: &'static str, options: &Options) -> anyhow::Result<Telemetry> 
     if let Some(started) = STARTED.get() {
         return Ok(started.clone());
     }
-    let provider = options.otlp_endpoint.as_deref().filter(|endpoint| !endpoint.is_empty())
-        .map(|endpoint| provider(name, endpoint)).transpose()?;
+    let provider =
+        options.otlp_endpoint.as_deref().filter(|endpoint| !endpoint.is_empty()).map(|endpoint| provider(name, endpoint)).transpose()?;
     let telemetry = STARTED.get_or_init(|| Telemetry(provider)).clone();
 
     let level = if options.log.is_empty() { "info" } else { &options.log };
@@ -74,7 +74,9 @@ pub fn init(name: &'static str, options: &Options) -> anyhow::Result<Telemetry> 
         Format::Json => fmt::layer().with_writer(std::io::stderr).json().flatten_event(true).with_span_list(false).boxed(),
     };
     let traces = telemetry.0.as_ref().map(|provider| {
-        tracing_opentelemetry::layer().with_tracer(provider.tracer("drover")).with_filter(EnvFilter::new("info,h2=off,hyper=off,reqwest=off"))
+        tracing_opentelemetry::layer()
+            .with_tracer(provider.tracer("drover"))
+            .with_filter(EnvFilter::new("info,h2=off,hyper=off,reqwest=off"))
     });
     // Somebody else's subscriber (a test's) is as good as ours.
     let _ = tracing_subscriber::registry().with(traces).with(logs.with_filter(filter)).try_init();
@@ -82,10 +84,15 @@ pub fn init(name: &'static str, options: &Options) -> anyhow::Result<Telemetry> 
 }
 
 fn provider(name: &'static str, endpoint: &str) -> anyhow::Result<SdkTracerProvider> {
-    let exporter = SpanExporter::builder().with_http().with_protocol(Protocol::HttpBinary)
-        .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/'))).build()?;
-    Ok(SdkTracerProvider::builder().with_batch_exporter(exporter)
-        .with_resource(Resource::builder().with_service_name(name).build()).build())
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
+        .build()?;
+    Ok(SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_resource(Resource::builder().with_service_name(name).build())
+        .build())
 }
 
 impl Telemetry {

@@ -1,4 +1,5 @@
 //! Every code has a page and every page a code, and their examples are what clients see.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,8 @@ fn pages_say_what_happened_why_and_what_to_do() {
         for part in ["**What happened.**", "**Why.**", "**What to do.**", "## Example"] {
             assert!(page.contains(part), "{code:?}: its page has no {part}");
         }
-        let example = page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_else(|| panic!("{code:?}: no example"));
+        let example =
+            page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_else(|| panic!("{code:?}: no example"));
         let example: ProblemDocument = serde_json::from_str(example).unwrap_or_else(|error| panic!("{code:?}: {error}"));
         let truth = code.problem("x").document();
         assert_eq!((&example.kind, &example.title, example.status, &example.code), (&truth.kind, &truth.title, truth.status, &truth.code));

@@ -1,4 +1,5 @@
 //! Flags win over the environment, the environment over the file; and each value can be explained.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,7 +26,9 @@ fn args(words: &[&str]) -> Vec<OsString> {
 
 #[test]
 fn sources_rank_and_are_named() {
-    let path = file("count = 7\ninsecure = true\napi_token = \"s3cret\"\n[peers]\nplacement = \"http://10.0.0.1:1\"\nmigration = \"http://10.0.0.2:1\"\n");
+    let path = file(
+        "count = 7\ninsecure = true\napi_token = \"s3cret\"\n[peers]\nplacement = \"http://10.0.0.1:1\"\nmigration = \"http://10.0.0.2:1\"\n",
+    );
     let args = args(&["x", "--config", path.to_str().unwrap(), "--peers-placement", "http://10.9.9.9:1"]);
     let (command, keys) = with_file(command::<Own>("x"), &args).unwrap();
     let matches = command.clone().get_matches_from(args);
@@ -37,7 +40,10 @@ fn sources_rank_and_are_named() {
     let of = |name: &str| explained.iter().find(|line| line.name == name).unwrap();
     assert_eq!((of("count").source, of("count").value.as_deref(), of("count").help.as_str()), (Source::File, Some("7"), "How many"));
     assert_eq!(of("peers-placement").source, Source::Flag);
-    assert_eq!((of("peers-orchestrator").source, of("peers-orchestrator").env.as_deref()), (Source::Default, Some("DROVER_PEERS_ORCHESTRATOR")));
+    assert_eq!(
+        (of("peers-orchestrator").source, of("peers-orchestrator").env.as_deref()),
+        (Source::Default, Some("DROVER_PEERS_ORCHESTRATOR"))
+    );
     assert_eq!(of("api-token").value.as_deref(), Some("(set)"), "secrets are not shown");
     assert!(explained.iter().all(|line| !line.help.is_empty()), "every setting says what it means: {explained:?}");
     std::fs::remove_file(path).unwrap();

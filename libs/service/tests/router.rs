@@ -1,11 +1,14 @@
 //! What every service answers, whatever goes wrong: over TCP, as clients see it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::Extension;
 use drover_service::peer::segment;
-use drover_service::{BodyLimit, Common, FeedHub, FeedReader, Json, Path, Peer, PeerError, Peers, Problem, Query, bind, codes, router, serve};
+use drover_service::{
+    BodyLimit, Common, FeedHub, FeedReader, Json, Path, Peer, PeerError, Peers, Problem, Query, bind, codes, router, serve,
+};
 use reqwest::{Client, Method, StatusCode};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -54,7 +57,11 @@ impl Server {
     async fn start(hub: &FeedHub<Thing>, change: impl FnOnce(&mut Common)) -> Self {
         let mut common = Common::new("postgres://none", "token", Peers::default()).scoped("test");
         change(&mut common);
-        let routes = OpenApiRouter::new().routes(routes!(post)).routes(routes!(broken)).routes(routes!(echo)).routes(hub.route("/internal/feeds/things", "things_feed"));
+        let routes = OpenApiRouter::new()
+            .routes(routes!(post))
+            .routes(routes!(broken))
+            .routes(routes!(echo))
+            .routes(hub.route("/internal/feeds/things", "things_feed"));
         let listener = bind("127.0.0.1:0".parse().unwrap(), &common).await.unwrap();
         let app = router(routes, &common).layer(Extension(BodyLimit(1000)));
         Self { running: serve(listener, app, &common), common }
@@ -108,7 +115,10 @@ async fn everything_that_goes_wrong_is_a_problem() {
         assert!(!problem.to_string().contains("secret"), "{problem}");
     }
     let (_, _, busy) = server.problem(Method::GET, "/v2/broken/busy", None).await;
-    assert_eq!((&busy["instance"], &busy["reasons"], &busy["type"]), (&json!("/v2/operations/1"), &json!(["r"]), &json!("/docs/errors/busy")));
+    assert_eq!(
+        (&busy["instance"], &busy["reasons"], &busy["type"]),
+        (&json!("/v2/operations/1"), &json!(["r"]), &json!("/docs/errors/busy"))
+    );
     let page = Client::new().get(server.url("/docs/errors/busy")).send().await.unwrap().text().await.unwrap();
     assert!(page.starts_with("# Another operation"));
     server.running.stop().await;
@@ -125,7 +135,10 @@ async fn the_pages_of_every_service_are_there() {
     assert_eq!(get("/readyz").await.0, StatusCode::OK);
     server.common.readiness.check("moon", || async { Err("too far".to_owned()) });
     let (status, ready) = get("/readyz").await;
-    assert_eq!((status, serde_json::from_str::<Value>(&ready).unwrap()), (StatusCode::SERVICE_UNAVAILABLE, json!({"ready": false, "checks": {"moon": "too far"}})));
+    assert_eq!(
+        (status, serde_json::from_str::<Value>(&ready).unwrap()),
+        (StatusCode::SERVICE_UNAVAILABLE, json!({"ready": false, "checks": {"moon": "too far"}}))
+    );
     assert!(get("/docs").await.1.contains("openapi.json"));
     let document: Value = serde_json::from_str(&get("/openapi.json").await.1).unwrap();
     assert_eq!(document["info"]["title"], "drover test");
@@ -139,7 +152,8 @@ async fn the_pages_of_every_service_are_there() {
 #[tokio::test]
 async fn tokens_guard_what_they_should() {
     let server = Server::start(&FeedHub::new(), |common| common.api_token = Some(SecretString::from("api"))).await;
-    let status = async |path: &str, token: &str| Client::new().get(server.url(path)).bearer_auth(token).send().await.unwrap().status().as_u16();
+    let status =
+        async |path: &str, token: &str| Client::new().get(server.url(path)).bearer_auth(token).send().await.unwrap().status().as_u16();
     assert_eq!(status("/v2/broken/busy", "wrong").await, 401);
     assert_eq!(status("/v2/broken/busy", "api").await, 409);
     assert_eq!(status("/v2/broken/busy", "token").await, 409, "the gateway forwards with the peer token");

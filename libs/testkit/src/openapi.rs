@@ -75,11 +75,21 @@ async fn check(State(documented): State<Arc<Documented>>, request: Request, next
         let answered = to_bytes(body, 1 << 27).await.unwrap_or_default();
         (answered.clone(), Body::from(answered))
     };
-    let exchange = Exchange { method: &method, path: &path, request: (&request_headers, &sent), status: parts.status, response: (&parts.headers, &answered) };
+    let exchange = Exchange {
+        method: &method,
+        path: &path,
+        request: (&request_headers, &sent),
+        status: parts.status,
+        response: (&parts.headers, &answered),
+    };
     match documented.judge(&exchange) {
         Ok(()) => Response::from_parts(parts, body),
         Err(wrong) => {
-            let text = format!("not as the OpenAPI document says: {method} {path} answered {}: {wrong}\n{}", parts.status, String::from_utf8_lossy(&answered));
+            let text = format!(
+                "not as the OpenAPI document says: {method} {path} answered {}: {wrong}\n{}",
+                parts.status,
+                String::from_utf8_lossy(&answered)
+            );
             tracing::error!("{text}");
             let mut response = Response::new(Body::from(text));
             *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -104,7 +114,8 @@ impl Documented {
         };
         let operation = format!("/paths/{}/{}", escape(&template), exchange.method);
         if exchange.status.is_success() && content_type(exchange.request.0).ends_with("json") && !exchange.request.1.is_empty() {
-            self.body(&format!("{operation}/requestBody"), exchange.request.0, exchange.request.1).map_err(|wrong| format!("request: {wrong}"))?;
+            self.body(&format!("{operation}/requestBody"), exchange.request.0, exchange.request.1)
+                .map_err(|wrong| format!("request: {wrong}"))?;
         }
         let responses = self.document.pointer(&format!("{operation}/responses")).ok_or("the operation has no responses")?;
         let status = exchange.status.as_str();
@@ -115,7 +126,8 @@ impl Documented {
         } else {
             return Err("this status is not described".to_owned());
         };
-        self.body(&format!("{operation}/responses/{described}"), exchange.response.0, exchange.response.1).map_err(|wrong| format!("response: {wrong}"))
+        self.body(&format!("{operation}/responses/{described}"), exchange.response.0, exchange.response.1)
+            .map_err(|wrong| format!("response: {wrong}"))
     }
 
     /// The path of the document that fits; literal parts win over parameters.
@@ -142,7 +154,8 @@ impl Documented {
         }
         let value: Value = serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))?;
         let validator = self.validator(&format!("{pointer}/content/{}/schema", escape(&given)))?;
-        let wrong: Vec<String> = validator.iter_errors(&value).take(5).map(|error| format!("{} at {}", error, error.instance_path())).collect();
+        let wrong: Vec<String> =
+            validator.iter_errors(&value).take(5).map(|error| format!("{} at {}", error, error.instance_path())).collect();
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
     }
 
@@ -153,7 +166,10 @@ impl Documented {
         let schema = self.document.pointer(pointer).ok_or_else(|| format!("no schema at {pointer}"))?;
         // References point into the document, so the schema is compiled as a part of one.
         let root = json!({"allOf": [schema], "components": self.document.get("components")});
-        let validator = jsonschema::options().with_draft(jsonschema::Draft::Draft202012).build(&root).map_err(|error| format!("the schema at {pointer}: {error}"))?;
+        let validator = jsonschema::options()
+            .with_draft(jsonschema::Draft::Draft202012)
+            .build(&root)
+            .map_err(|error| format!("the schema at {pointer}: {error}"))?;
         let validator = Arc::new(validator);
         self.compiled.lock().unwrap_or_else(PoisonError::into_inner).insert(pointer.to_owned(), validator.clone());
         Ok(validator)

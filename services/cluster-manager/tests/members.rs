@@ -1,5 +1,6 @@
 //! Cluster-manager as its users and peers see it: over REST, with simulated members and a database of its own.
 //! Every exchange is checked against the service's OpenAPI document.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod stack;
 
@@ -25,9 +26,15 @@ async fn providers_have_emcos_shape() {
     assert_eq!(stack.get("/v2/cluster-providers").await.is(200), json!([bare]));
     let with = json!({"metadata": {"name": "onprem"}, "spec": {"priority": 1}});
     assert_eq!(stack.put("/v2/cluster-providers/onprem", with).await.is(201)["spec"]["priority"], 1);
-    assert_eq!(stack.put("/v2/cluster-providers/onprem", json!({"metadata": {"name": "onprem"}, "spec": {}})).await.is(201)["spec"]["priority"], 10);
+    assert_eq!(
+        stack.put("/v2/cluster-providers/onprem", json!({"metadata": {"name": "onprem"}, "spec": {}})).await.is(201)["spec"]["priority"],
+        10
+    );
     for priority in [0, 11] {
-        stack.put("/v2/cluster-providers/onprem", json!({"metadata": {"name": "onprem"}, "spec": {"priority": priority}})).await.refused(400, "invalid");
+        stack
+            .put("/v2/cluster-providers/onprem", json!({"metadata": {"name": "onprem"}, "spec": {"priority": priority}}))
+            .await
+            .refused(400, "invalid");
     }
     stack.post("/v2/cluster-providers", named("onprem")).await.refused(409, "already_exists");
     let controller = json!({"metadata": {"name": "rsync"}, "spec": {"host": "localhost", "port": 9041}});
@@ -48,12 +55,17 @@ async fn clusters_labels_and_pairs_have_emcos_shape() {
     let secret = stack.sim.kubeconfig("a", &stack.sim_url);
     let shown = stack.get(&format!("{clusters}/a")).await;
     assert!(!shown.text().contains("sim-") && secret.contains("sim-"), "the token is never given out");
-    stack.call(Method::GET, &format!("{clusters}/a"), |request| request.header("accept", "application/octet-stream")).await.refused(406, "not_acceptable");
+    stack
+        .call(Method::GET, &format!("{clusters}/a"), |request| request.header("accept", "application/octet-stream"))
+        .await
+        .refused(406, "not_acceptable");
 
     let label = json!({"clusterLabel": "gpu"});
     assert_eq!(stack.post(&format!("{clusters}/a/labels"), label.clone()).await.is(201), label);
     stack.post(&format!("{clusters}/a/labels"), label.clone()).await.refused(409, "already_exists");
     stack.post(&format!("{clusters}/x/labels"), label.clone()).await.refused(404, "not_found");
+    stack.get(&format!("{clusters}/%00/status")).await.refused(404, "not_found");
+    stack.get("/v2/cluster-providers/%00/clusters?label=x").await.refused(404, "not_found");
     stack.post(&format!("{clusters}/a/labels"), json!({"clusterLabel": "a b"})).await.refused(400, "invalid");
     assert_eq!(stack.put(&format!("{clusters}/a/labels/gpu"), label.clone()).await.is(201), label);
     assert_eq!(stack.get(&format!("{clusters}/a/labels")).await.is(200), json!([label]));
@@ -85,7 +97,9 @@ async fn bad_kubeconfigs_are_refused_and_leave_nothing() {
     let exec = good.replace("    token:", "    exec: {apiVersion: v1, command: aws}\n    x:");
     let file = good.replace("    token: ", "    tokenFile: /etc/passwd #");
     stack.post("/v2/cluster-providers/p/clusters", named("a")).await.refused(422, "malformed_upload");
-    for (text, code) in [("no: [", "kubeconfig_invalid"), ("a: 1", "kubeconfig_invalid"), (&exec, "kubeconfig_refused"), (&file, "kubeconfig_refused")] {
+    for (text, code) in
+        [("no: [", "kubeconfig_invalid"), ("a: 1", "kubeconfig_invalid"), (&exec, "kubeconfig_refused"), (&file, "kubeconfig_refused")]
+    {
         let refused = stack.upload(Method::POST, "/v2/cluster-providers/p/clusters", "a", text).await.refused(422, code);
         assert!(!refused.to_string().contains("sim-"), "{refused}");
     }
@@ -122,10 +136,12 @@ async fn members_and_their_room_are_told_by_feed() {
 
     let binding = Uuid::new_v4();
     let pods: Api<Pod> = Api::namespaced(stack.sim.client("a"), "default");
-    let pod = |name: &str, labels: Value| serde_json::from_value::<Pod>(json!({
+    let pod = |name: &str, labels: Value| {
+        serde_json::from_value::<Pod>(json!({
         "metadata": {"name": name, "labels": labels, "annotations": {"kit/cpu": "40m", "kit/mem": "64Mi"}},
         "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "nginx:1", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}]},
-    })).unwrap();
+    })).unwrap()
+    };
     pods.create(&PostParams::default(), &pod("foreign", json!({"app": "x"}))).await.unwrap();
     pods.create(&PostParams::default(), &pod("ours", json!({"drover.io/binding": binding}))).await.unwrap();
     let capacity = stack.capacity("p+a", |capacity| capacity.observed.get(&binding).is_some_and(|seen| seen.used.is_some())).await;
@@ -162,7 +178,8 @@ async fn a_broken_member_is_told_and_costs_others_nothing() {
         let nodes = stack.sim.client("a");
         let binding = Uuid::new_v4();
         let pod = serde_json::from_value(json!({"metadata": {"name": format!("p-{binding}"), "labels": {"drover.io/binding": binding}},
-            "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}})).unwrap();
+            "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}}))
+        .unwrap();
         Api::<Pod>::namespaced(nodes, "default").create(&PostParams::default(), &pod).await.unwrap();
         stack.capacity("p+a", |capacity| capacity.observed.contains_key(&binding)).await;
     }
@@ -210,6 +227,8 @@ async fn a_member_in_use_is_not_deleted() {
     stack.delete(path).await.refused(503, "peer_unavailable");
     stack.placement.fail(false);
     stack.placement.clear();
+    stack.delete(&format!("{path}?dryRun=All")).await.is(204);
+    assert_eq!(stack.member("p+a", |_| true).await.state, MemberState::Ready, "a dry run leaves no trace");
     stack.placement.watch_state(stack.peer());
     stack.delete(path).await.is(204);
     assert_eq!(stack.placement.state_seen().as_deref(), Some("Deregistering"), "told before placement was asked");

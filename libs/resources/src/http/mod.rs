@@ -101,13 +101,15 @@ where
     Documents: FromRef<S>,
 {
     openapi::describe(router.get_openapi_mut(), kind);
-    let mut collection: MethodRouter<S> = post(move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>, request: Request| async move {
-        create(&documents, kind, &(&raw).into(), &query, request).await
-    });
-    if !kind.own_list {
-        collection = collection.get(move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>| async move {
-            list(&documents, kind, &(&raw).into(), &query).await
+    let mut collection: MethodRouter<S> =
+        post(move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>, request: Request| async move {
+            create(&documents, kind, &(&raw).into(), &query, request).await
         });
+    if !kind.own_list {
+        collection =
+            collection.get(move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>| async move {
+                list(&documents, kind, &(&raw).into(), &query).await
+            });
     }
     let mut item: MethodRouter<S> = MethodRouter::new();
     if !kind.own_get {
@@ -115,13 +117,17 @@ where
             get_one(&documents, kind, &(&raw).into(), &headers).await
         });
     }
-    item = item.delete(move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>, headers: HeaderMap| async move {
-        delete(&documents, kind, &(&raw).into(), &query, &headers).await
-    });
+    item = item.delete(
+        move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>, headers: HeaderMap| async move {
+            delete(&documents, kind, &(&raw).into(), &query, &headers).await
+        },
+    );
     if kind.put != Put::None {
-        item = item.put(move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>, request: Request| async move {
-            replace(&documents, kind, &(&raw).into(), &query, request).await
-        });
+        item = item.put(
+            move |State(documents): State<Documents>, raw: RawPathParams, Query(query): Query<Params>, request: Request| async move {
+                replace(&documents, kind, &(&raw).into(), &query, request).await
+            },
+        );
     }
     if let Some(file) = kind.file {
         // As base64 in JSON a file is a third larger; the rest is for the document around it.

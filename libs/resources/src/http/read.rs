@@ -30,7 +30,9 @@ pub async fn get_one(documents: &Documents, kind: &'static Kind, params: &PathPa
                 _ => None,
             };
             let (Some(file), Some(bytes)) = (file, bytes) else {
-                return Err(codes::NOT_ACCEPTABLE.problem(format!("This {} has no file that is given out; accept application/json", kind.title)));
+                return Err(
+                    codes::NOT_ACCEPTABLE.problem(format!("This {} has no file that is given out; accept application/json", kind.title))
+                );
             };
             if matches!(form, Wanted::File) {
                 return Ok(([(header::CONTENT_TYPE, file.content_type), (header::ETAG, document.etag().as_str())], bytes).into_response());
@@ -64,7 +66,9 @@ fn multipart(document: &Value, content_type: &str, bytes: &[u8]) -> Response {
     let boundary = format!("drover-{}", Uuid::new_v4().simple());
     let mut body = format!(
         "--{boundary}\r\nContent-Disposition: form-data; name=\"metadata\"\r\nContent-Type: application/json\r\n\r\n{document}\r\n\
-         --{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"file\"\r\nContent-Type: {content_type}\r\n\r\n").into_bytes();
+         --{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"file\"\r\nContent-Type: {content_type}\r\n\r\n"
+    )
+    .into_bytes();
     body.extend_from_slice(bytes);
     body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
     ([(header::CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}"))], body).into_response()
@@ -73,9 +77,15 @@ fn multipart(document: &Value, content_type: &str, bytes: &[u8]) -> Response {
 /// `GET` of a collection: all of it, or the page after `after` of at most `limit`; a `Link` names the next page.
 pub async fn list(documents: &Documents, kind: &'static Kind, params: &PathParams, query: &Params) -> Result<Response, Problem> {
     let parent = params.fill(&kind.parent_template())?;
+    if query.iter().any(|(_, value)| value.contains('\0')) {
+        return Err(codes::INVALID.problem("Invalid query: it contains the character NUL"));
+    }
     let limit = match param(query, "limit") {
         None => MAX_PAGE,
-        Some(text) => text.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit))
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|limit| (1..=MAX_PAGE).contains(limit))
             .ok_or_else(|| codes::INVALID.problem(format!("limit={text}: a number from 1 to {MAX_PAGE} is expected")))?,
     };
     let after = param(query, "after").map(|after| format!("{parent}/{}/{after}", kind.segment)).unwrap_or_default();
@@ -87,7 +97,9 @@ pub async fn list(documents: &Documents, kind: &'static Kind, params: &PathParam
     }
     let foreign = documents.foreign(kind, params).await?;
     let mut db = documents.store.pool().acquire().await.map_err(StoreError::from)?;
-    if let Parent::Local(above) = kind.parent && store::find(&mut db, above, &parent).await?.is_none() {
+    if let Parent::Local(above) = kind.parent
+        && store::find(&mut db, above, &parent).await?.is_none()
+    {
         return Err(ResourceError::ParentNotFound { path: parent }.into());
     }
     let page = store::Page { parent: &parent, foreign, after: &after, filters: Value::Object(filters), limit: limit + 1 };

@@ -13,13 +13,19 @@ use crate::kind::{Checked, Keep, Kind, Place, Put};
 use crate::{Change, Document, ResourceError, Verb, store};
 
 /// `POST` to a collection: 201, or why not.
-pub async fn create(documents: &Documents, kind: &'static Kind, params: &PathParams, query: &Params, request: Request) -> Result<Response, Problem> {
+pub async fn create(
+    documents: &Documents,
+    kind: &'static Kind,
+    params: &PathParams,
+    query: &Params,
+    request: Request,
+) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let incoming = upload::read(kind, &parts, body).await?;
     let parent = params.fill(&kind.parent_template())?;
     let path = path_of(kind, &parent, &incoming)?;
     let foreign = documents.foreign(kind, params).await?;
-    let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query };
+    let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query, dry_run: dry_run(query)? };
     let mut tx = documents.store.begin().await?;
     let (document, ignored) = writing.create(&mut tx, incoming).await?;
     writing.end(tx, Verb::Create, None, &document.0, document.1.as_ref()).await?;
@@ -31,7 +37,13 @@ pub async fn create(documents: &Documents, kind: &'static Kind, params: &PathPar
 }
 
 /// `PUT` of a document, as the kind wants it.
-pub async fn replace(documents: &Documents, kind: &'static Kind, params: &PathParams, query: &Params, request: Request) -> Result<Response, Problem> {
+pub async fn replace(
+    documents: &Documents,
+    kind: &'static Kind,
+    params: &PathParams,
+    query: &Params,
+    request: Request,
+) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let incoming = upload::read(kind, &parts, body).await?;
     let path = params.fill(&kind.item_path())?;
@@ -40,7 +52,7 @@ pub async fn replace(documents: &Documents, kind: &'static Kind, params: &PathPa
         return Err(ResourceError::MismatchedName.into());
     }
     let foreign = documents.foreign(kind, params).await?;
-    let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query };
+    let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query, dry_run: dry_run(query)? };
     let mut tx = documents.store.begin().await?;
     let found = store::lock(&mut tx, kind, &path).await?;
     // A document of an earlier parent of the same name is nobody's any more.
@@ -62,14 +74,21 @@ pub async fn replace(documents: &Documents, kind: &'static Kind, params: &PathPa
 }
 
 /// `DELETE` of a document: 204, or who still needs it.
-pub async fn delete(documents: &Documents, kind: &'static Kind, params: &PathParams, query: &Params, headers: &HeaderMap) -> Result<Response, Problem> {
+pub async fn delete(
+    documents: &Documents,
+    kind: &'static Kind,
+    params: &PathParams,
+    query: &Params,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
     let path = params.fill(&kind.item_path())?;
+    let dry_run = dry_run(query)?;
     let mut tx = documents.store.begin().await?;
     let Some(document) = store::lock(&mut tx, kind, &path).await? else {
         return Err(codes::NOT_FOUND.problem("The requested resource not found").reason(path));
     };
     matches_version(headers, Some(&document))?;
-    let change = Change { kind, verb: Verb::Delete, path: &path, before: Some(&document), after: None, file: None };
+    let change = Change { kind, verb: Verb::Delete, path: &path, before: Some(&document), after: None, file: None, dry_run };
     documents.hooks.guard(&mut tx, &change).await?;
     let paths = store::referrers(&mut tx, document.id).await?;
     if !paths.is_empty() {
@@ -77,7 +96,7 @@ pub async fn delete(documents: &Documents, kind: &'static Kind, params: &PathPar
     }
     store::delete(&mut tx, &document).await?;
     documents.hooks.written(&mut tx, &change).await?;
-    if dry_run(query)? {
+    if dry_run {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     tx.commit().await.map_err(StoreError::from)?;
@@ -96,16 +115,22 @@ struct Writing<'a> {
     path: &'a str,
     foreign: Option<Uuid>,
     query: &'a Params,
+    dry_run: bool,
 }
 
 impl Writing<'_> {
     async fn create(&self, tx: &mut Tx, incoming: Incoming) -> Result<(Written, Vec<String>), Problem> {
-        if let Some(current) = self.foreign && let Some(orphan) = store::orphaned(tx, self.path, current).await? {
+        if let Some(current) = self.foreign
+            && let Some(orphan) = store::orphaned(tx, self.path, current).await?
+        {
             store::purge_foreign(tx, orphan).await?;
         }
         let checked = self.check(&incoming)?;
         let ignored = self.ignored(&incoming, &checked)?;
-        if let Some(rules) = &self.kind.file && rules.required && incoming.file.is_none() {
+        if let Some(rules) = &self.kind.file
+            && rules.required
+            && incoming.file.is_none()
+        {
             return Err(codes::MALFORMED_UPLOAD.problem(format!("Unable to process file: a {} needs one", self.kind.title)));
         }
         let digest = self.keep(tx, &incoming).await?;
@@ -136,10 +161,17 @@ impl Writing<'_> {
     }
 
     /// The side tables, the commit, and what follows from it.
-    async fn end(&self, mut tx: Tx, verb: Verb, before: Option<&Document>, after: &Document, file: Option<&bytes::Bytes>) -> Result<(), Problem> {
+    async fn end(
+        &self,
+        mut tx: Tx,
+        verb: Verb,
+        before: Option<&Document>,
+        after: &Document,
+        file: Option<&bytes::Bytes>,
+    ) -> Result<(), Problem> {
         let change = self.change(verb, before, after, file);
         self.documents.hooks.written(&mut tx, &change).await?;
-        if dry_run(self.query)? {
+        if self.dry_run {
             return Ok(());
         }
         tx.commit().await.map_err(StoreError::from)?;
@@ -150,7 +182,7 @@ impl Writing<'_> {
     }
 
     fn change<'b>(&'b self, verb: Verb, before: Option<&'b Document>, after: &'b Document, file: Option<&'b bytes::Bytes>) -> Change<'b> {
-        Change { kind: self.kind, verb, path: self.path, before, after: Some(after), file }
+        Change { kind: self.kind, verb, path: self.path, before, after: Some(after), file, dry_run: self.dry_run }
     }
 
     fn check(&self, incoming: &Incoming) -> Result<Checked, ResourceError> {
@@ -168,7 +200,8 @@ impl Writing<'_> {
     fn ignored(&self, incoming: &Incoming, checked: &Checked) -> Result<Vec<String>, Problem> {
         let ignored: Vec<String> = incoming.ignored.iter().chain(&checked.ignored).cloned().collect();
         match param(self.query, "fieldValidation").unwrap_or("Warn") {
-            "Strict" if !ignored.is_empty() => Err(codes::INVALID.problem("Invalid Input: unknown fields")
+            "Strict" if !ignored.is_empty() => Err(codes::INVALID
+                .problem("Invalid Input: unknown fields")
                 .reasons(ignored.into_iter().map(|field| format!("unknown field {field}")))),
             "Ignore" => Ok(Vec::new()),
             "Strict" | "Warn" => Ok(ignored),
@@ -197,7 +230,9 @@ fn path_of(kind: &Kind, parent: &str, incoming: &Incoming) -> Result<String, Pro
         };
         let value = value.filter(|value| crate::is_name(value)).ok_or_else(|| {
             let field = if index == 0 { "metadata.name".to_owned() } else { format!("spec.{key}") };
-            codes::INVALID.problem(format!("Invalid Input: {field} must match ^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$ and have at most 128 characters"))
+            codes::INVALID.problem(format!(
+                "Invalid Input: {field} must match ^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$ and have at most 128 characters"
+            ))
         })?;
         path = format!("{path}/{value}");
     }

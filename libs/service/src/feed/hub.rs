@@ -12,7 +12,7 @@ use axum::routing::get;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use utoipa::openapi::path::{HttpMethod, OperationBuilder, Paths, PathsBuilder, PathItem};
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathItem, Paths, PathsBuilder};
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoParams, ToSchema};
@@ -127,7 +127,8 @@ impl<T> FeedHub<T> {
 
     fn page_now(&self, since: Option<&str>) -> FeedPage<Arc<T>> {
         let state = self.state();
-        let position = since.and_then(|since| since.split_once(':'))
+        let position = since
+            .and_then(|since| since.split_once(':'))
             .filter(|(instance, _)| *instance == self.shared.instance)
             .and_then(|(_, version)| version.parse::<u64>().ok())
             .filter(|version| (state.floor..=state.version).contains(version));
@@ -136,11 +137,7 @@ impl<T> FeedHub<T> {
             // Who starts anew need not be told what is gone.
             (value.is_some() || position.is_some()).then(|| FeedItem { key: key.clone(), value: value.clone() })
         });
-        FeedPage {
-            version: format!("{}:{}", self.shared.instance, state.version),
-            reset: position.is_none(),
-            items: items.collect(),
-        }
+        FeedPage { version: format!("{}:{}", self.shared.instance, state.version), reset: position.is_none(), items: items.collect() }
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
@@ -196,16 +193,21 @@ impl<T: Serialize + ToSchema + Send + Sync + 'static> FeedHub<T> {
 }
 
 fn paths<T: ToSchema>(path: &str, operation_id: &str) -> Paths {
-    let value = OneOfBuilder::new().item(Schema::Object(ObjectBuilder::new().schema_type(Type::Null).build()))
+    let value = OneOfBuilder::new()
+        .item(Schema::Object(ObjectBuilder::new().schema_type(Type::Null).build()))
         .item(Ref::from_schema_name(T::name()));
     let item = ObjectBuilder::new().property("key", text()).property("value", value).required("key").required("value");
-    let page = ObjectBuilder::new().property("version", text())
+    let page = ObjectBuilder::new()
+        .property("version", text())
         .property("reset", ObjectBuilder::new().schema_type(Type::Boolean))
         .property("items", ArrayBuilder::new().items(RefOr::T(Schema::Object(item.build()))))
-        .required("version").required("reset").required("items");
+        .required("version")
+        .required("reset")
+        .required("items");
     let content = ContentBuilder::new().schema(Some(Schema::Object(page.build()))).build();
     let operation = OperationBuilder::new()
-        .operation_id(Some(operation_id)).tag("peer")
+        .operation_id(Some(operation_id))
+        .tag("peer")
         .summary(Some("What changed since the reader's version: newest value per key"))
         .parameters(Some(FeedQuery::into_params(|| None)))
         .response("200", ResponseBuilder::new().description("What changed").content("application/json", content));

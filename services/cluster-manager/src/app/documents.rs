@@ -51,7 +51,12 @@ impl ClusterHooks {
         self.fleet.deregister(&key);
         let claims = self.placement.get::<Claims>(&format!("/internal/claims?member={}", segment(&key.0))).await;
         let left = match claims {
-            Ok(claims) if claims.items.is_empty() => return Ok(()),
+            Ok(claims) if claims.items.is_empty() => {
+                if change.dry_run {
+                    self.fleet.stay(&key);
+                }
+                return Ok(());
+            }
             Ok(claims) => claims.items,
             Err(error) => {
                 self.fleet.stay(&key);
@@ -60,7 +65,9 @@ impl ClusterHooks {
         };
         self.fleet.stay(&key);
         let whose = left.iter().map(|claim| format!("{} of {} {}", claim.request.app, claim.dig.project, claim.dig.name));
-        Err(codes::CLAIMS_LEFT.problem(format!("{} applications still have room in {key}; terminate them or drain the cluster first", left.len())).reasons(whose))
+        Err(codes::CLAIMS_LEFT
+            .problem(format!("{} applications still have room in {key}; terminate them or drain the cluster first", left.len()))
+            .reasons(whose))
     }
 }
 

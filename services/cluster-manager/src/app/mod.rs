@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use drover_api::members::{MemberCredential, SecretKubeconfig};
 use drover_members::Clients;
-use drover_resources::{Documents, Kind, ResourceError, Typed};
+use drover_resources::{Documents, Kind, ResourceError, Typed, is_name};
 use drover_scheduling::MemberKey;
 use drover_service::{Common, Problem, codes};
 use drover_store::{MigrationSet, ResultExt, SealKey, Store, StoreConfig, StoreError};
@@ -56,7 +56,8 @@ impl App {
     /// Connects the store.
     pub async fn connect(config: Config, common: &Common, clients: Clients) -> anyhow::Result<Self> {
         let key = Arc::new(config.key()?);
-        let sets = [drover_resources::migrations(), MigrationSet::new("cluster-manager", sqlx::migrate!("../../migrations/cluster-manager"))];
+        let sets =
+            [drover_resources::migrations(), MigrationSet::new("cluster-manager", sqlx::migrate!("../../migrations/cluster-manager"))];
         let store = Store::connect(&StoreConfig::new("cluster-manager", common.database_url.clone()), &sets).await?;
         let (fleet, changed) = (Fleet::default(), Arc::new(Notify::new()));
         let hooks = ClusterHooks::new(fleet.clone(), key.clone(), changed.clone(), common.peer("placement", &common.peers.placement));
@@ -74,12 +75,20 @@ impl App {
     /// Id of a cluster that must exist.
     pub async fn cluster_id(&self, provider: &str, cluster: &str) -> Result<Uuid, Problem> {
         let path = format!("/v2/cluster-providers/{provider}/clusters/{cluster}");
+        // What cannot be a name cannot exist (and the database would choke on some of it).
+        if !is_name(provider) || !is_name(cluster) {
+            return Err(ResourceError::NotFound { title: CLUSTER.title, path }.into());
+        }
         Ok(self.document::<ClusterSpec>(&CLUSTER, &path).await?.id)
     }
 
     /// Clusters of a provider with their labels, by name.
     pub async fn clusters_of(&self, provider: &str) -> Result<Vec<LabelledCluster>, Problem> {
-        let provider = self.document::<ProviderSpec>(&PROVIDER, &format!("/v2/cluster-providers/{provider}")).await?;
+        let path = format!("/v2/cluster-providers/{provider}");
+        if !is_name(provider) {
+            return Err(ResourceError::NotFound { title: PROVIDER.title, path }.into());
+        }
+        let provider = self.document::<ProviderSpec>(&PROVIDER, &path).await?;
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         let mut clusters = Vec::new();
         for document in drover_resources::children(&mut db, &CLUSTER, provider.id).await? {

@@ -178,7 +178,8 @@ mod tests {
             "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
             "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
                 "conditions": [{"type": "Ready", "status": "True"}], "images": [{"names": ["nginx:1"], "sizeBytes": 50}]},
-        })).unwrap()
+        }))
+        .unwrap()
     }
 
     fn pod(name: &str, node: Option<&str>, binding: Option<Uuid>, phase: &str) -> trimmed::Pod {
@@ -208,8 +209,11 @@ mod tests {
     fn foreign_pods_count_for_nodes_and_ours_for_their_binding() {
         let binding = Uuid::new_v4();
         let model = model(vec![
-            pod("foreign", Some("n1"), None, "Running"), pod("done", Some("n1"), None, "Succeeded"), pod("waiting", None, None, "Pending"),
-            pod("ours", Some("n1"), Some(binding), "Running"), pod("ours-waiting", None, Some(binding), "Pending"),
+            pod("foreign", Some("n1"), None, "Running"),
+            pod("done", Some("n1"), None, "Succeeded"),
+            pod("waiting", None, None, "Pending"),
+            pod("ours", Some("n1"), Some(binding), "Running"),
+            pod("ours-waiting", None, Some(binding), "Pending"),
         ]);
         let capacity = model.capacity(None, "2026-01-01T00:01:00Z".parse().unwrap());
         assert_eq!(capacity.nodes[0].foreign, Amounts::pod(500, 1 << 30));
@@ -226,7 +230,8 @@ mod tests {
         let binding = Uuid::new_v4();
         let model = model(vec![pod("a", Some("n1"), Some(binding), "Running"), pod("b", Some("n1"), Some(binding), "Running")]);
         let used = Amounts { cpu: 10, memory: 20, ..Amounts::default() };
-        let mut usage = Usage { nodes: HashMap::from([("n1".to_owned(), used.clone())]), pods: HashMap::from([("d/a".to_owned(), used.clone())]) };
+        let mut usage =
+            Usage { nodes: HashMap::from([("n1".to_owned(), used.clone())]), pods: HashMap::from([("d/a".to_owned(), used.clone())]) };
         let partial = model.capacity(Some(&usage), Timestamp::now());
         assert_eq!((partial.observed[&binding].used.as_ref(), partial.nodes[0].used.as_ref()), (None, Some(&used)));
         usage.pods.insert("d/b".to_owned(), used.clone());

@@ -93,16 +93,23 @@ pub async fn list(state: State<App>, raw: RawPathParams, query: Query<Shape>) ->
     let provider = params.get("clusterProvider").unwrap_or_default();
     let clusters = app.clusters_of(provider).await?;
     let listed = clusters.into_iter().filter(|cluster| shape.label.as_ref().is_none_or(|label| cluster.labels.contains(label)));
-    let listed: Vec<Listed> = listed.map(|cluster| {
-        let key = MemberKey::new(provider, &cluster.document.name);
-        let document = cluster.document;
-        if shape.label.is_some() && !view && shape.with_labels != Some(true) {
-            return Listed::Name(document.name);
-        }
-        let labels = (shape.with_labels == Some(true)).then(|| cluster.labels.into_iter().map(|label| Label { label }).collect());
-        let spec = (shape.with_labels != Some(true)).then_some(document.spec);
-        Listed::Cluster(Box::new(ListedCluster { metadata: document.metadata, spec, labels, state: view.then(|| app.fleet.state(&key)) }))
-    }).collect();
+    let listed: Vec<Listed> = listed
+        .map(|cluster| {
+            let key = MemberKey::new(provider, &cluster.document.name);
+            let document = cluster.document;
+            if shape.label.is_some() && !view && shape.with_labels != Some(true) {
+                return Listed::Name(document.name);
+            }
+            let labels = (shape.with_labels == Some(true)).then(|| cluster.labels.into_iter().map(|label| Label { label }).collect());
+            let spec = (shape.with_labels != Some(true)).then_some(document.spec);
+            Listed::Cluster(Box::new(ListedCluster {
+                metadata: document.metadata,
+                spec,
+                labels,
+                state: view.then(|| app.fleet.state(&key)),
+            }))
+        })
+        .collect();
     Ok(Json(listed).into_response())
 }
 

@@ -34,7 +34,9 @@ impl Spec for ClusterSpec {}
 
 /// `cluster-providers/{clusterProvider}/clusters/{cluster}`
 pub static CLUSTER: Kind = Kind::of::<ClusterSpec>("cluster", "Cluster", "clusters", &["cluster"])
-    .below(&PROVIDER).put(Put::Ok200).own_list()
+    .below(&PROVIDER)
+    .put(Put::Ok200)
+    .own_list()
     .file(File { required: false, keep: Keep::Hook, max_bytes: 1 << 20, content_type: "application/yaml", check: usable });
 
 fn usable(bytes: &[u8]) -> Result<(), Invalid> {

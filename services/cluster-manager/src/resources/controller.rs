@@ -19,4 +19,5 @@ pub struct ControllerSpec {
 impl Spec for ControllerSpec {}
 
 /// `clm-controllers/{controller}`
-pub static CONTROLLER: Kind = Kind::of::<ControllerSpec>("clm-controller", "ClmController", "clm-controllers", &["controller"]).put(Put::Ok200);
+pub static CONTROLLER: Kind =
+    Kind::of::<ControllerSpec>("clm-controller", "ClmController", "clm-controllers", &["controller"]).put(Put::Ok200);

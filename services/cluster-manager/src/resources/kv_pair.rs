@@ -24,4 +24,7 @@ impl Spec for KvPairSpec {
 
 /// `…/clusters/{cluster}/kv-pairs/{clusterKv}`
 pub static KV_PAIR: Kind = Kind::of::<KvPairSpec>("cluster-kv-pair", "ClusterKvPair", "kv-pairs", &["clusterKv"])
-    .below(&CLUSTER).put(Put::Created201).own_get().tag("clusters");
+    .below(&CLUSTER)
+    .put(Put::Created201)
+    .own_get()
+    .tag("clusters");

@@ -28,4 +28,5 @@ impl Spec for ProviderSpec {
 
 /// `cluster-providers/{clusterProvider}`
 pub static PROVIDER: Kind = Kind::of::<ProviderSpec>("cluster-provider", "ClusterProvider", "cluster-providers", &["clusterProvider"])
-    .put(Put::Created201).echo(Echo::IfSent);
+    .put(Put::Created201)
+    .echo(Echo::IfSent);

@@ -13,15 +13,21 @@ fn place(row: &str) -> Place<'_> {
 /// Stores a kubeconfig, or replaces it; the version rises.
 pub async fn put(db: &mut PgConnection, key: &SealKey, cluster: Uuid, kubeconfig: &str) -> StoreResult<()> {
     let sealed = key.seal(place(&cluster.to_string()), kubeconfig.as_bytes());
-    sqlx::query("insert into credential (cluster_id, sealed) values ($1, $2)
-        on conflict (cluster_id) do update set sealed = excluded.sealed, version = nextval('credential_version'), rotated_at = now()")
-        .bind(cluster).bind(sealed).execute(db).await?;
+    sqlx::query(
+        "insert into credential (cluster_id, sealed) values ($1, $2)
+        on conflict (cluster_id) do update set sealed = excluded.sealed, version = nextval('credential_version'), rotated_at = now()",
+    )
+    .bind(cluster)
+    .bind(sealed)
+    .execute(db)
+    .await?;
     Ok(())
 }
 
 /// Version and kubeconfig of a cluster.
 pub async fn get(db: &mut PgConnection, key: &SealKey, cluster: Uuid) -> StoreResult<Option<(i64, SecretString)>> {
-    let row: Option<(i64, Sealed)> = sqlx::query_as("select version, sealed from credential where cluster_id = $1").bind(cluster).fetch_optional(db).await?;
+    let row: Option<(i64, Sealed)> =
+        sqlx::query_as("select version, sealed from credential where cluster_id = $1").bind(cluster).fetch_optional(db).await?;
     let Some((version, sealed)) = row else { return Ok(None) };
     Ok(Some((version, key.open_text(place(&cluster.to_string()), &sealed)?)))
 }

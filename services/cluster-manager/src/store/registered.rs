@@ -35,5 +35,8 @@ pub async fn all(db: &mut PgConnection) -> StoreResult<Vec<Registered>> {
             array(select label from cluster_label where cluster_id = cluster.id order by label) as labels
         from resource cluster join resource provider on provider.id = cluster.parent_id
             left join credential on credential.cluster_id = cluster.id
-        where cluster.kind = 'cluster' order by cluster.path").fetch_all(db).await?)
+        where cluster.kind = 'cluster' order by cluster.path",
+    )
+    .fetch_all(db)
+    .await?)
 }

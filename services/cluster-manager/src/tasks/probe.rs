@@ -31,10 +31,9 @@ impl Failure {
 impl From<kube::Error> for Failure {
     fn from(error: kube::Error) -> Self {
         match &error {
-            kube::Error::Api(status) if matches!(status.code, 401 | 403) => Self {
-                state: MemberState::Unauthorized,
-                reason: format!("{}: {}", status.code, status.message),
-            },
+            kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
+                Self { state: MemberState::Unauthorized, reason: format!("{}: {}", status.code, status.message) }
+            }
             kube::Error::Api(status) => Self::unreachable(format!("it answers {}: {}", status.code, status.message)),
             other => Self::unreachable(chain(other)),
         }

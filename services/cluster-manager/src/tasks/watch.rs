@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-use drover_members::trimmed::{Node, Pod};
 use drover_members::kubeconfig::vet;
+use drover_members::trimmed::{Node, Pod};
 use drover_scheduling::{MemberKey, MemberState};
 use drover_service::peer::backoff;
 use futures::{StreamExt, pin_mut};
@@ -65,7 +65,8 @@ async fn connect(app: &App, member: &Registered, key: &MemberKey) -> Result<Clie
         return Ok(client);
     }
     let ours = |what: String| Failure { state: MemberState::Unknown, reason: what };
-    let credential = app.credential(key).await.map_err(|problem| ours(format!("its kubeconfig cannot be read: {}", problem.document().detail)))?;
+    let credential =
+        app.credential(key).await.map_err(|problem| ours(format!("its kubeconfig cannot be read: {}", problem.document().detail)))?;
     let vetted = vet(credential.kubeconfig.expose()).map_err(|error| ours(format!("its kubeconfig cannot be used: {error}")))?;
     app.clients.get(key, credential.version, &vetted).await.map_err(|error| ours(format!("its kubeconfig cannot be used: {error}")))
 }
@@ -99,7 +100,9 @@ impl Session<'_> {
         loop {
             let _ = tokio::time::timeout(self.app.config.heartbeat(), doubt.notified()).await;
             // One lost packet is no outage: asked twice before the member counts as gone.
-            if probe(&self.client).await.is_err() && let Err(failure) = probe(&self.client).await {
+            if probe(&self.client).await.is_err()
+                && let Err(failure) = probe(&self.client).await
+            {
                 return failure;
             }
             alive.send_replace(());

@@ -82,7 +82,19 @@ impl Stack {
         let pool = PgPool::connect(db.url.expose_secret()).await.unwrap();
         let running = start(config.clone(), common.clone()).await.unwrap();
         let proxy = drover_testkit::openapi::proxy(running.addr, document()).await;
-        Self { sim, sim_url, pool, placement, running: Some(running), proxy, common, config, _placement: placement_server, _db: db, _keys: keys }
+        Self {
+            sim,
+            sim_url,
+            pool,
+            placement,
+            running: Some(running),
+            proxy,
+            common,
+            config,
+            _placement: placement_server,
+            _db: db,
+            _keys: keys,
+        }
     }
 
     pub async fn restart(&mut self) {
@@ -239,23 +251,27 @@ impl Placement {
 
     fn router(&self) -> Router {
         let placement = self.clone();
-        Router::new().route("/internal/claims", get(move |query: Query<Vec<(String, String)>>| {
-            let placement = placement.clone();
-            async move {
-                let watching = placement.0.lock().unwrap().watching.clone();
-                if let Some(peer) = watching {
-                    let page: Value = peer.get("/internal/feeds/members").await.unwrap();
-                    placement.0.lock().unwrap().seen = page["items"][0]["value"]["state"].as_str().map(str::to_owned);
+        Router::new().route(
+            "/internal/claims",
+            get(move |query: Query<Vec<(String, String)>>| {
+                let placement = placement.clone();
+                async move {
+                    let watching = placement.0.lock().unwrap().watching.clone();
+                    if let Some(peer) = watching {
+                        let page: Value = peer.get("/internal/feeds/members").await.unwrap();
+                        placement.0.lock().unwrap().seen = page["items"][0]["value"]["state"].as_str().map(str::to_owned);
+                    }
+                    let scripted = placement.0.lock().unwrap();
+                    if scripted.failing {
+                        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+                    }
+                    let member = query.0.iter().find(|(key, _)| key == "member").map(|(_, value)| value.clone());
+                    let items =
+                        scripted.claims.iter().filter(|(of, _)| Some(of) == member.as_ref()).map(|(_, claim)| claim.clone()).collect();
+                    axum::Json(Claims { items }).into_response()
                 }
-                let scripted = placement.0.lock().unwrap();
-                if scripted.failing {
-                    return StatusCode::SERVICE_UNAVAILABLE.into_response();
-                }
-                let member = query.0.iter().find(|(key, _)| key == "member").map(|(_, value)| value.clone());
-                let items = scripted.claims.iter().filter(|(of, _)| Some(of) == member.as_ref()).map(|(_, claim)| claim.clone()).collect();
-                axum::Json(Claims { items }).into_response()
-            }
-        }))
+            }),
+        )
     }
 }
 
