@@ -1,0 +1,122 @@
+//! The copy of the ledger that plans are made on, followed by placement's feed `fleet`.
+//!
+//! It may be behind; a plan holds nothing, so that costs a refusal later and never room. A plan that must see a certain
+//! decision waits for its sequence.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use drover_api::ledger::FleetItem;
+use drover_scheduling::{Fleet, MemberKey};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// How long a plan waits for the copy to come as far as it must see.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// See the module; cheap to clone.
+#[derive(Clone)]
+pub struct FleetCopy(Arc<Shared>);
+
+struct Shared {
+    state: RwLock<State>,
+    /// Head of the ledger; none: the first reset has not arrived.
+    head: watch::Sender<Option<i64>>,
+}
+
+#[derive(Default)]
+struct State {
+    fleet: Fleet,
+    seen: HashMap<MemberKey, Instant>,
+}
+
+/// The fleet at one moment, its ages current.
+pub struct Snapshot {
+    /// The fleet.
+    pub fleet: Fleet,
+    /// Sequence of the ledger that it shows at least.
+    pub head: i64,
+}
+
+impl Default for FleetCopy {
+    fn default() -> Self {
+        Self(Arc::new(Shared { state: RwLock::default(), head: watch::channel(None).0 }))
+    }
+}
+
+impl FleetCopy {
+    /// A batch of the feed.
+    pub fn follow(&self, reset: bool, items: Vec<(String, Option<FleetItem>)>) {
+        let mut head = None;
+        {
+            let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
+            if reset {
+                *state = State::default();
+            }
+            for (key, item) in items {
+                if let Some(FleetItem::Head(at)) = &item {
+                    head = Some(at.seq);
+                }
+                state.apply(&key, item);
+            }
+        }
+        // After the claims: who waits for the head finds them.
+        self.0.head.send_if_modified(|known| {
+            let next = head.or(if reset { None } else { *known });
+            std::mem::replace(known, next) != next
+        });
+    }
+
+    /// Whether the first reset has arrived.
+    pub fn is_ready(&self) -> bool {
+        self.0.head.borrow().is_some()
+    }
+
+    /// The fleet, at least as new as `after`; none: it did not come that far in time.
+    pub async fn snapshot(&self, after: Option<i64>) -> Option<Snapshot> {
+        let mut head = self.0.head.subscribe();
+        let far_enough = head.wait_for(|head| head.is_some_and(|head| after.is_none_or(|after| head >= after)));
+        let head = (*tokio::time::timeout(PATIENCE, far_enough).await.ok()?.ok()?)?;
+        let state = self.0.state.read().unwrap_or_else(PoisonError::into_inner);
+        let mut fleet = state.fleet.clone();
+        for (key, capacity) in &mut fleet.capacity {
+            let since = state.seen.get(key).map_or(u64::MAX, |seen| u64::try_from(seen.elapsed().as_millis()).unwrap_or(u64::MAX));
+            if since > 0 {
+                Arc::make_mut(capacity).age_ms = capacity.age_ms.saturating_add(since);
+            }
+        }
+        Some(Snapshot { fleet, head })
+    }
+}
+
+impl State {
+    fn apply(&mut self, key: &str, item: Option<FleetItem>) {
+        match (key.split_once('/'), item) {
+            (Some(("member", key)), Some(FleetItem::Member(member))) => {
+                self.fleet.members.insert(MemberKey(key.to_owned()), member);
+            }
+            (Some(("member", key)), None) => {
+                self.fleet.members.remove(&MemberKey(key.to_owned()));
+            }
+            (Some(("capacity", key)), Some(FleetItem::Capacity(capacity))) => {
+                let key = MemberKey(key.to_owned());
+                self.seen.insert(key.clone(), Instant::now());
+                self.fleet.capacity.insert(key, capacity);
+            }
+            (Some(("capacity", key)), None) => {
+                self.fleet.capacity.remove(&MemberKey(key.to_owned()));
+            }
+            (Some(("claim", _)), Some(FleetItem::Claim(claim))) => {
+                self.fleet.claims.insert(claim.id, claim);
+            }
+            (Some(("claim", id)), None) => {
+                if let Ok(id) = id.parse::<Uuid>() {
+                    self.fleet.claims.remove(&id);
+                }
+            }
+            (None, Some(FleetItem::Head(_))) => {}
+            (_, item) => tracing::warn!(key, known = item.is_some(), "the fleet feed has a key that means nothing here"),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Use cases: make plans, try policies out, keep the copy of the fleet.
+
+mod error;
+mod fleet;
+mod input;
+mod plans;
+mod policies;
+mod prometheus;
+
+use axum::extract::FromRef;
+use drover_resources::Documents;
+use drover_service::{Common, Peer};
+use drover_store::{MigrationSet, Store, StoreConfig};
+
+pub use error::PlanError;
+pub use fleet::FleetCopy;
+pub use policies::{PolicyTest, PolicyTestResult};
+use prometheus::Prometheus;
+
+use crate::Config;
+use crate::resources::builtin;
+use crate::resources::rules::Rules;
+
+/// What handlers and tasks work with; cheap to clone.
+#[derive(Clone)]
+pub struct App {
+    pub(crate) store: Store,
+    pub(crate) documents: Documents,
+    pub(crate) orchestrator: Peer,
+    pub(crate) fleet: FleetCopy,
+    prometheus: Prometheus,
+}
+
+impl FromRef<App> for Documents {
+    fn from_ref(app: &App) -> Self {
+        app.documents.clone()
+    }
+}
+
+impl App {
+    /// Connects the store and makes the built-in rows.
+    pub async fn connect(config: &Config, common: &Common) -> anyhow::Result<Self> {
+        let sets = [drover_resources::migrations(), MigrationSet::new("migration", sqlx::migrate!("../../migrations/migration"))];
+        let store = Store::connect(&StoreConfig::new("migration", common.database_url.clone()), &sets).await?;
+        let orchestrator = common.peer("orchestrator", &common.peers.orchestrator);
+        let documents = Documents::new(store.clone(), Rules { orchestrator: orchestrator.clone() });
+        builtin::make(&documents).await?;
+        Ok(Self { store, documents, orchestrator, fleet: FleetCopy::default(), prometheus: Prometheus::new(config.prometheus.clone()) })
+    }
+}

@@ -1,0 +1,136 @@
+//! Plans: made, kept, accepted once, thrown away.
+
+use std::collections::BTreeMap;
+
+use drover_api::digs::DigTerms;
+use drover_api::plans::{PlanDocument, PlanOrder, PlanState, PlanSubject, PlanWish};
+use drover_scheduling::{MemberKey, PlanKind, PlanRequest, PlanResult};
+use drover_service::peer::segment;
+use uuid::Uuid;
+
+use super::fleet::Snapshot;
+use super::input::Input;
+use super::{App, PlanError};
+use crate::store::{plans, side};
+
+impl App {
+    /// Makes a plan and keeps it; one of that id is answered as it is.
+    pub async fn plan(&self, id: Uuid, order: PlanOrder) -> Result<PlanDocument, PlanError> {
+        if let Some(known) = plans::get(&self.store, id).await? {
+            return Ok(known);
+        }
+        let dry_run = order.dry_run;
+        let (input, result) = self.make(order).await?;
+        let subject = match &input.request.kind {
+            PlanKind::Newcomer { dig, .. } => PlanSubject::Newcomer(dig.clone()),
+            PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
+        };
+        let new = plans::NewPlan {
+            subject,
+            policy: input.request.policy.name.clone(),
+            made_on: input.head.to_string(),
+            input: if dry_run { Vec::new() } else { input.compressed().map_err(PlanError::internal)? },
+            result,
+        };
+        if dry_run { Ok(new.document(id)) } else { Ok(plans::keep(&self.store, id, new).await?) }
+    }
+
+    async fn make(&self, order: PlanOrder) -> Result<(Input, PlanResult), PlanError> {
+        let Snapshot { fleet, head } = self.fleet.snapshot(order.after_seq).await.ok_or_else(|| PlanError::FleetBehind(match order.after_seq {
+            Some(seq) => format!("The copy of the ledger has not reached entry {seq} yet"),
+            None => "The ledger is not known yet".to_owned(),
+        }))?;
+        let project = match &order.kind {
+            PlanKind::Newcomer { dig, .. } => Some(dig.project.as_str()),
+            PlanKind::Drain { .. } => None,
+        };
+        let policy = self.policy_of(project).await?;
+        let mut db = self.store.begin().await?;
+        let movability = side::movability(&mut db).await?;
+        drop(db);
+        let external = self.prometheus.values(&policy, &fleet, &movability).await;
+        let request = PlanRequest { kind: order.kind, movability, policy, excluded: order.excluded, external };
+        let input = Input { fleet, head, request };
+        // A thorough search takes its time, and others need the thread.
+        tokio::task::spawn_blocking(move || { let result = input.plan(); (input, result) }).await.map_err(PlanError::internal)
+    }
+
+    /// What a user wishes, as an order. Rebalance comes later.
+    pub async fn order(&self, wish: PlanWish) -> Result<PlanOrder, PlanError> {
+        let kind = match wish {
+            PlanWish::Newcomer { project, composite_app, composite_app_version, deployment_intent_group } => {
+                let path = format!(
+                    "/internal/digs/lookup?project={}&compositeApp={}&version={}&dig={}",
+                    segment(&project), segment(&composite_app), segment(&composite_app_version), segment(&deployment_intent_group),
+                );
+                let terms: DigTerms = self.orchestrator.get(&path).await?;
+                self.not_placed(&terms).await?;
+                PlanKind::Newcomer { dig: terms.dig, apps: terms.apps }
+            }
+            PlanWish::Drain { cluster_provider, cluster } => {
+                let member = MemberKey::new(&cluster_provider, &cluster);
+                let known = self.fleet.snapshot(None).await.ok_or_else(|| PlanError::FleetBehind("The ledger is not known yet".to_owned()))?;
+                if !known.fleet.members.contains_key(&member) {
+                    return Err(PlanError::UnknownCluster(member.to_string()));
+                }
+                PlanKind::Drain { member }
+            }
+            PlanWish::Rebalance {} => {
+                return Err(PlanError::Invalid("Plans of kind rebalance come later; newcomer and drain are there".to_owned()));
+            }
+        };
+        Ok(PlanOrder { kind, excluded: BTreeMap::new(), dry_run: false, after_seq: None })
+    }
+
+    async fn not_placed(&self, terms: &DigTerms) -> Result<(), PlanError> {
+        let known = self.fleet.snapshot(None).await.ok_or_else(|| PlanError::FleetBehind("The ledger is not known yet".to_owned()))?;
+        let mut claims = known.fleet.claims.values().filter(|claim| claim.dig.id == terms.dig.id);
+        if let Some(claim) = claims.next() {
+            return Err(PlanError::WrongState(format!("{} is {} and has room on {} already", terms.dig.name, terms.state, claim.member)));
+        }
+        Ok(())
+    }
+
+    /// A plan.
+    pub async fn plan_read(&self, id: Uuid) -> Result<PlanDocument, PlanError> {
+        plans::get(&self.store, id).await?.ok_or(PlanError::NotFound(id))
+    }
+
+    /// Plans, newest first.
+    pub async fn plan_list(&self, limit: u32) -> Result<Vec<PlanDocument>, PlanError> {
+        Ok(plans::list(&self.store, i64::from(limit)).await?)
+    }
+
+    /// proposed -> accepted, for one operation; again for the same one is fine.
+    pub async fn plan_accept(&self, id: Uuid, operation: Uuid) -> Result<PlanDocument, PlanError> {
+        let accepted = plans::accept(&self.store, id, operation).await?;
+        let plan = self.plan_read(id).await?;
+        if accepted { Ok(plan) } else { Err(PlanError::NotProposed(plan.state)) }
+    }
+
+    /// Throws a plan away; not one that is or was carried out.
+    pub async fn plan_discard(&self, id: Uuid) -> Result<(), PlanError> {
+        if plans::discard(&self.store, id).await? {
+            return Ok(());
+        }
+        let plan = self.plan_read(id).await?;
+        debug_assert_eq!(plan.state, PlanState::Accepted);
+        Err(PlanError::NotProposed(plan.state))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_scheduling::{Fleet, PlanRequest, Policy};
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_makes_the_same_plan_again() {
+        let kind = PlanKind::Drain { member: MemberKey("onprem+a".into()) };
+        let request = PlanRequest { kind, movability: Vec::new(), policy: Policy::default(), excluded: BTreeMap::new(), external: BTreeMap::new() };
+        let input = Input { fleet: Fleet::default(), head: 7, request };
+        let again = Input::from_compressed(&input.compressed().unwrap()).unwrap();
+        assert_eq!((again.head, again.plan()), (7, input.plan()));
+    }
+}

@@ -1,0 +1,84 @@
+//! Plans.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use drover_api::plans::{PlanAcceptance, PlanDocument, PlanList, PlanOrder, PlanWish};
+use drover_service::{Json, Path, Problem, Query, codes};
+use http::{StatusCode, header};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use crate::app::App;
+
+/// Makes a plan; the same id again is answered as before.
+#[utoipa::path(put, path = "/internal/plans/{id}", operation_id = "plan_put", tag = "peer", params(("id" = Uuid, Path)), request_body = PlanOrder,
+    responses((status = 200, description = "The plan, or why there is none", body = PlanDocument)))]
+pub async fn put(State(app): State<App>, Path(id): Path<Uuid>, Json(order): Json<PlanOrder>) -> Result<Json<PlanDocument>, Problem> {
+    Ok(Json(app.plan(id, order).await?))
+}
+
+/// Accepts a proposed plan for one operation; again for the same one is fine.
+#[utoipa::path(put, path = "/internal/plans/{id}/state", operation_id = "plan_accept", tag = "peer", params(("id" = Uuid, Path)),
+    request_body = PlanAcceptance, responses((status = 200, description = "The plan", body = PlanDocument)))]
+pub async fn accept(State(app): State<App>, Path(id): Path<Uuid>, Json(acceptance): Json<PlanAcceptance>) -> Result<Json<PlanDocument>, Problem> {
+    Ok(Json(app.plan_accept(id, acceptance.operation).await?))
+}
+
+/// Whether to write.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct DryRun {
+    /// `All`: compute only.
+    #[serde(rename = "dryRun")]
+    dry_run: Option<String>,
+}
+
+/// Makes a plan without carrying it out. It holds no room.
+#[utoipa::path(post, path = "/v2/plans", operation_id = "plan_create", tag = "plans", params(DryRun), request_body = PlanWish, responses(
+    (status = 201, description = "The plan, or why there is none", body = PlanDocument, headers(("Location" = String, description = "Where it is"))),
+    (status = 200, description = "The same, not kept (dry run)", body = PlanDocument)))]
+pub async fn post(State(app): State<App>, Query(query): Query<DryRun>, Json(wish): Json<PlanWish>) -> Result<Response, Problem> {
+    let dry_run = match query.dry_run.as_deref() {
+        None => false,
+        Some("All") => true,
+        Some(other) => return Err(codes::INVALID.problem(format!("dryRun is All or absent, not {other:?}"))),
+    };
+    let mut order = app.order(wish).await?;
+    order.dry_run = dry_run;
+    let plan = app.plan(Uuid::now_v7(), order).await?;
+    if dry_run {
+        return Ok(Json(plan).into_response());
+    }
+    Ok((StatusCode::CREATED, [(header::LOCATION, format!("/v2/plans/{}", plan.id))], Json(plan)).into_response())
+}
+
+/// How many.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Page {
+    /// At most this many, 1 to 1000.
+    limit: Option<u32>,
+}
+
+/// Plans, newest first.
+#[utoipa::path(get, path = "/v2/plans", operation_id = "plan_list", tag = "plans", params(Page),
+    responses((status = 200, description = "The plans", body = PlanList)))]
+pub async fn list(State(app): State<App>, Query(page): Query<Page>) -> Result<Json<PlanList>, Problem> {
+    Ok(Json(PlanList { items: app.plan_list(page.limit.unwrap_or(100).clamp(1, 1000)).await? }))
+}
+
+/// A plan: victims, destinations, steps, every score, and why not the others.
+#[utoipa::path(get, path = "/v2/plans/{id}", operation_id = "plan_get", tag = "plans", params(("id" = Uuid, Path)),
+    responses((status = 200, description = "The plan", body = PlanDocument)))]
+pub async fn get(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<PlanDocument>, Problem> {
+    Ok(Json(app.plan_read(id).await?))
+}
+
+/// Throws a plan away. One that is or was carried out stays.
+#[utoipa::path(delete, path = "/v2/plans/{id}", operation_id = "plan_discard", tag = "plans", params(("id" = Uuid, Path)),
+    responses((status = 204, description = "Discarded")))]
+pub async fn delete(State(app): State<App>, Path(id): Path<Uuid>) -> Result<StatusCode, Problem> {
+    app.plan_discard(id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

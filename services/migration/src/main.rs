@@ -1,0 +1,7 @@
+//! The process of migration.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    drover_service::run("migration", drover_migration::start)
+}

@@ -1,0 +1,13 @@
+//! The documents, a file per noun.
+
+pub mod algorithm;
+pub mod builtin;
+pub mod intent;
+pub mod parameter;
+pub mod policy;
+pub mod rules;
+
+use drover_resources::Kind;
+
+/// Every kind of document that migration owns.
+pub static KINDS: [&Kind; 5] = [&intent::MIGRATION_INTENT, &intent::APP_INTENT, &policy::POLICY, &algorithm::ALGORITHM, &parameter::PARAMETER];

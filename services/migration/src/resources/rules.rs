@@ -1,0 +1,73 @@
+//! What documents obey beside their own shape: expressions name parameters that exist, a project has one active policy, and
+//! what planning reads of intents is kept in columns.
+
+use async_trait::async_trait;
+use drover_api::digs::DocumentRef;
+use drover_resources::{Change, Document, Foreign, Hooks, Verb, of_kind};
+use drover_scheduling::validate_expression;
+use drover_service::peer::segment;
+use drover_service::{Peer, Problem, codes};
+use drover_store::Tx;
+use uuid::Uuid;
+
+use super::algorithm::{ALGORITHM, AlgorithmSpec};
+use super::intent::{APP_INTENT, AppIntentSpec};
+use super::parameter::{PARAMETER, ParameterSpec};
+use super::policy::{POLICY, PolicySpec};
+use crate::store::side;
+
+/// See the module.
+pub struct Rules {
+    /// Where projects and deployment intent groups are.
+    pub orchestrator: Peer,
+}
+
+#[async_trait]
+impl Hooks for Rules {
+    async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
+        match change.after {
+            Some(after) if change.kind.name == ALGORITHM.name => known_parameters(tx, after).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn written(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
+        // Side tables of deleted documents go with them.
+        let Some(after) = change.after.filter(|_| change.verb != Verb::Delete) else { return Ok(()) };
+        if change.kind.name == APP_INTENT.name {
+            let spec: AppIntentSpec = spec_of(after)?;
+            side::set_movability(tx, after.id, owner(after)?, &spec).await?;
+        } else if change.kind.name == POLICY.name {
+            let spec: PolicySpec = spec_of(after)?;
+            if !side::set_active(tx, owner(after)?, after.id, spec.active).await? {
+                return Err(codes::WRONG_STATE.problem("Another policy of the project is active; deactivate it first"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn foreign_parent(&self, _: &Foreign, path: &str) -> Result<Option<Uuid>, Problem> {
+        Ok(lookup(&self.orchestrator, path).await?)
+    }
+}
+
+/// The uuid of a document of orchestrator's.
+pub async fn lookup(orchestrator: &Peer, path: &str) -> Result<Option<Uuid>, drover_service::PeerError> {
+    let found: Option<DocumentRef> = orchestrator.find(&format!("/internal/documents/lookup?path={}", segment(path))).await?;
+    Ok(found.map(|found| found.id))
+}
+
+async fn known_parameters(tx: &mut Tx, algorithm: &Document) -> Result<(), Problem> {
+    let spec: AlgorithmSpec = spec_of(algorithm)?;
+    let parameters = of_kind::<ParameterSpec>(tx, &PARAMETER).await?;
+    validate_expression(&spec.expression, parameters.iter().map(|parameter| parameter.name.as_str()))
+        .map_err(|error| codes::EXPRESSION_INVALID.problem(format!("spec.expression: {error}")))
+}
+
+fn spec_of<T: serde::de::DeserializeOwned>(document: &Document) -> Result<T, Problem> {
+    document.spec().map_err(Problem::internal)
+}
+
+fn owner(document: &Document) -> Result<Uuid, Problem> {
+    document.foreign_parent.ok_or_else(|| Problem::internal(format!("{} hangs below nothing", document.path)))
+}

@@ -1,0 +1,62 @@
+//! Side tables of documents: what planning reads of them.
+
+use drover_scheduling::Movability;
+use drover_store::{Store, StoreResult, Tx};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::resources::intent::AppIntentSpec;
+
+/// What an app intent says, in columns.
+pub async fn set_movability(tx: &mut Tx, intent: Uuid, dig: Uuid, spec: &AppIntentSpec) -> StoreResult<()> {
+    sqlx::query(
+        "insert into movability (intent, dig, app, migration, priority) values ($1, $2, $3, $4, $5)
+         on conflict (intent) do update set app = excluded.app, migration = excluded.migration, priority = excluded.priority",
+    ).bind(intent).bind(dig).bind(&spec.app).bind(spec.migration).bind(i16::from(spec.priority)).execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// All owners' words. Where several intents speak of one app, one refusal counts, and the earliest priority.
+pub async fn movability(db: &mut PgConnection) -> StoreResult<Vec<Movability>> {
+    let rows: Vec<(Uuid, String, bool, i16)> = sqlx::query_as(
+        "select dig, app, bool_and(migration), min(priority) from movability group by dig, app order by dig, app",
+    ).fetch_all(db).await?;
+    // The column's check keeps priorities within 1..10.
+    Ok(rows.into_iter().map(|(dig, app, migration, priority)| Movability { dig, app, migration, priority: priority.clamp(1, 10) as u8 }).collect())
+}
+
+/// Makes a policy the active one of its project, or not. False: another one is.
+pub async fn set_active(tx: &mut Tx, project: Uuid, policy: Uuid, active: bool) -> StoreResult<bool> {
+    if !active {
+        sqlx::query("delete from active_policy where policy = $1").bind(policy).execute(&mut **tx).await?;
+        return Ok(true);
+    }
+    let set = sqlx::query(
+        "insert into active_policy (project, policy) values ($1, $2)
+         on conflict (project) do update set policy = excluded.policy where active_policy.policy = excluded.policy",
+    ).bind(project).bind(policy).execute(&mut **tx).await?;
+    Ok(set.rows_affected() == 1)
+}
+
+/// The active policy of a project.
+pub async fn active(db: &mut PgConnection, project: Uuid) -> StoreResult<Option<Uuid>> {
+    Ok(sqlx::query_scalar("select policy from active_policy where project = $1").bind(project).fetch_optional(db).await?)
+}
+
+/// Whether a built-in document was made before.
+pub async fn is_made(store: &Store, path: &str) -> StoreResult<bool> {
+    Ok(sqlx::query_scalar("select exists (select from builtin where path = $1)").bind(path).fetch_one(store.pool()).await?)
+}
+
+/// It was.
+pub async fn note_made(store: &Store, path: &str) -> StoreResult<()> {
+    sqlx::query("insert into builtin (path) values ($1) on conflict do nothing").bind(path).execute(store.pool()).await?;
+    Ok(())
+}
+
+/// Documents of other services that ours hang under, each with the path of one of ours.
+pub async fn foreign_parents(store: &Store) -> StoreResult<Vec<(Uuid, String)>> {
+    Ok(sqlx::query_as(
+        "select distinct on (foreign_parent) foreign_parent, path from resource where foreign_parent is not null and parent_id is null order by foreign_parent, path",
+    ).fetch_all(store.pool()).await?)
+}

@@ -1,0 +1,26 @@
+//! What goes on without being asked: following the ledger, collecting orphans.
+
+mod follow;
+mod orphans;
+
+use drover_service::{Common, FeedReader};
+
+use crate::app::App;
+
+/// Starts them.
+pub fn spawn(app: &App, common: &Common) {
+    let placement = common.peer("placement", &common.peers.placement);
+    common.spawn(follow::run(app.fleet.clone(), FeedReader::new(placement, "/internal/feeds/fleet")));
+    common.spawn(orphans::run(app.clone()));
+
+    let store = app.store.clone();
+    common.readiness.check("database", move || {
+        let store = store.clone();
+        async move { store.check().await.map_err(|error| error.to_string()) }
+    });
+    let fleet = app.fleet.clone();
+    common.readiness.check("placement", move || {
+        let ready = fleet.is_ready();
+        async move { if ready { Ok(()) } else { Err("it has not told its ledger yet".to_owned()) } }
+    });
+}

@@ -1,0 +1,188 @@
+//! Plans: who moves and why, on a copy that is new enough, accepted once.
+
+mod support;
+
+use drover_api::digs::DigTerms;
+use drover_api::plans::{PlanDocument, PlanList, PlanState};
+use drover_scheduling::{Claim, MemberKey};
+use drover_testkit::test_db;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use support::{Migration, World, app, capacity, claim, dig, moved, newcomer};
+use uuid::Uuid;
+
+const A: &str = "onprem+a";
+const BOTH: [&str; 2] = ["onprem+a", "aws+c"];
+
+/// Cluster a is full of two movable apps of 500m; `idle` uses 10m and has the later priority only if it is told so.
+struct Full {
+    world: World,
+    idle: Claim,
+    busy: Claim,
+}
+
+async fn full() -> Full {
+    let world = World::start().await;
+    let (idle, busy) = (claim("idle", 500, A, &BOTH), claim("busy", 500, A, &BOTH));
+    world.member(A, 1, capacity(1000, &[(&idle, 10), (&busy, 450)]));
+    world.member("aws+c", 5, capacity(2000, &[]));
+    world.claim(&idle);
+    world.claim(&busy);
+    Full { world, idle, busy }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_moves_without_its_owners_word() {
+    let (db, full) = (test_db().await, full().await);
+    let migration = Migration::start(&db, &full.world).await;
+    let order = newcomer("ledger", vec![app("ledger", 400, &[A])]);
+
+    let refused = migration.plan(&order).await;
+    assert_eq!(refused.state, PlanState::Infeasible);
+    let reasons = refused.infeasible.unwrap();
+    assert!(reasons.candidates.iter().all(|c| c.why_not.as_ref().is_some_and(|why| why.code == "no_intent")), "{reasons:#?}");
+
+    migration.movable(&full.world, &full.busy, 5).await;
+    let plan = migration.plan(&order).await;
+    assert_eq!((plan.state, moved(&plan)), (PlanState::Proposed, vec!["busy".to_owned()]));
+    let step = &plan.plan.as_ref().unwrap().waves[0][0];
+    assert_eq!((step.from.0.as_str(), step.to.0.as_str()), (A, "aws+c"));
+    assert_eq!(plan.policy, "", "no policy is active");
+    assert_eq!(plan.made_on, "0");
+    let listed: PlanList = migration.ok(Method::GET, "/v2/plans", &Value::Null).await;
+    assert_eq!(listed.items.iter().map(|plan| plan.id).collect::<Vec<_>>(), [plan.id, refused.id], "newest first");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_and_new_algorithms_change_who_moves() {
+    let (db, full) = (test_db().await, full().await);
+    let migration = Migration::start(&db, &full.world).await;
+    migration.movable(&full.world, &full.busy, 5).await;
+    migration.movable(&full.world, &full.idle, 5).await;
+    let order = newcomer("ledger", vec![app("ledger", 400, &[A])]);
+
+    let uses = |name: &str| json!({"mode": "order", "active": true, "algorithms": [{"algorithm": name}]});
+    migration.policy(uses("CPUUtilization")).await;
+    let least_busy = migration.plan(&order).await;
+    assert_eq!((moved(&least_busy), least_busy.policy.as_str()), (vec!["idle".to_owned()], "p"));
+
+    // An algorithm that nobody had thought of, added over REST.
+    let spec = json!({"expression": "cpu_requested - cpu_used", "prefer": "low"});
+    let _: Value = migration.ok(Method::POST, "/v2/migration-algorithms", &json!({"metadata": {"name": "Slack"}, "spec": spec})).await;
+    migration.policy(uses("Slack")).await;
+    assert_eq!(moved(&migration.plan(&order).await), ["busy"]);
+
+    // The same algorithms, order against scoring: equal by the first, so the second decides; weighed, the other wins.
+    let spec = json!({"source": "prometheus", "query": "errors{app=\"$app\"}"});
+    let _: Value = migration.ok(Method::POST, "/v2/migration-parameters", &json!({"metadata": {"name": "errors"}, "spec": spec})).await;
+    let _: Value = migration.ok(Method::POST, "/v2/migration-algorithms",
+        &json!({"metadata": {"name": "Errors"}, "spec": {"expression": "errors", "prefer": "high"}})).await;
+    full.world.known.samples.lock().unwrap().extend([("errors{app=\"busy\"}".to_owned(), 9.0), ("errors{app=\"idle\"}".to_owned(), 1.0)]);
+    let both = |mode: &str| json!({"mode": mode, "active": true, "algorithms": [
+        {"algorithm": "CPUUtilization", "weight": 1.0}, {"algorithm": "Errors", "weight": 3.0}]});
+    migration.policy(both("order")).await;
+    assert_eq!(moved(&migration.plan(&order).await), ["idle"]);
+    migration.policy(both("scoring")).await;
+    assert_eq!(moved(&migration.plan(&order).await), ["busy"], "what Prometheus says weighs more");
+
+    // Tried out before it is active, by name and in full.
+    let first = |answer: &Value| answer["candidates"][0]["app"].clone();
+    let named: Value = migration.ok(Method::POST, "/v2/policy-tests", &json!({"project": "default", "policy": "p", "member": A})).await;
+    assert_eq!(first(&named), "busy");
+    let inline: Value = migration.ok(Method::POST, "/v2/policy-tests",
+        &json!({"policy": {"algorithms": [{"algorithm": "CPUUtilization"}]}, "member": A})).await;
+    assert_eq!(first(&inline), "idle");
+    migration.refused(Method::POST, "/v2/policy-tests", &json!({"policy": "nobody", "member": A}), 404, "not_found").await;
+    migration.refused(Method::POST, "/v2/policy-tests", &json!({"policy": "p", "member": "no+where"}), 400, "unknown_cluster").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_is_accepted_once() {
+    let (db, full) = (test_db().await, full().await);
+    let migration = Migration::start(&db, &full.world).await;
+    migration.movable(&full.world, &full.busy, 5).await;
+    let order = serde_json::to_value(newcomer("ledger", vec![app("ledger", 400, &[A])])).unwrap();
+    let (id, mine, theirs) = (Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7());
+    let made: PlanDocument = migration.ok(Method::PUT, &format!("/internal/plans/{id}"), &order).await;
+    let again: PlanDocument = migration.ok(Method::PUT, &format!("/internal/plans/{id}"), &order).await;
+    assert_eq!(again, made, "the same id is answered as before");
+
+    let state = format!("/internal/plans/{id}/state");
+    for _ in 0..2 {
+        let accepted: PlanDocument = migration.ok(Method::PUT, &state, &json!({"operation": mine})).await;
+        assert_eq!((accepted.state, accepted.operation), (PlanState::Accepted, Some(mine)));
+    }
+    migration.refused(Method::PUT, &state, &json!({"operation": theirs}), 409, "plan_not_proposed").await;
+    migration.refused(Method::DELETE, &format!("/v2/plans/{id}"), &Value::Null, 409, "plan_not_proposed").await;
+
+    let other: PlanDocument = migration.ok(Method::PUT, &format!("/internal/plans/{}", Uuid::now_v7()), &order).await;
+    let path = format!("/v2/plans/{}", other.id);
+    for _ in 0..2 {
+        assert_eq!(migration.send(Method::DELETE, &path, None::<&()>).await.0, StatusCode::NO_CONTENT);
+    }
+    let discarded: PlanDocument = migration.ok(Method::GET, &path, &Value::Null).await;
+    assert_eq!(discarded.state, PlanState::Discarded);
+    migration.refused(Method::PUT, &format!("/internal/plans/{}/state", other.id), &json!({"operation": mine}), 409, "plan_not_proposed").await;
+    let nobody = Uuid::now_v7();
+    migration.refused(Method::DELETE, &format!("/v2/plans/{nobody}"), &Value::Null, 404, "not_found").await;
+    migration.refused(Method::PUT, &format!("/internal/plans/{nobody}/state"), &json!({"operation": mine}), 404, "not_found").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_that_users_ask_for() {
+    let (db, full) = (test_db().await, full().await);
+    let migration = Migration::start(&db, &full.world).await;
+    migration.movable(&full.world, &full.busy, 5).await;
+    let terms = |dig, state: &str| DigTerms { dig, state: state.into(), revision: 0, apps: vec![app("ledger", 400, &[A])] };
+    let known = [("ledger", terms(dig("ledger"), "Approved")), ("busy", terms(full.busy.dig.clone(), "Instantiated"))];
+    full.world.known.digs.lock().unwrap().extend(known.map(|(name, terms)| (name.to_owned(), terms)));
+    let wish = |name: &str| json!({
+        "kind": "newcomer", "project": "default", "compositeApp": name, "compositeAppVersion": "v1", "deploymentIntentGroup": name,
+    });
+
+    let dry: PlanDocument = migration.ok(Method::POST, "/v2/plans?dryRun=All", &wish("ledger")).await;
+    migration.refused(Method::GET, &format!("/v2/plans/{}", dry.id), &Value::Null, 404, "not_found").await;
+    let made: PlanDocument = migration.ok(Method::POST, "/v2/plans", &wish("ledger")).await;
+    assert_eq!((made.state, moved(&made), &made.plan), (PlanState::Proposed, vec!["busy".to_owned()], &dry.plan));
+    migration.refused(Method::POST, "/v2/plans", &wish("busy"), 409, "wrong_state").await;
+    migration.refused(Method::POST, "/v2/plans", &wish("nobody"), 404, "not_found").await;
+    migration.refused(Method::POST, "/v2/plans", &json!({"kind": "rebalance"}), 400, "invalid").await;
+    migration.refused(Method::POST, "/v2/plans?dryRun=Some", &wish("ledger"), 400, "invalid").await;
+
+    let drain = |cluster: &str| json!({"kind": "drain", "clusterProvider": "onprem", "cluster": cluster});
+    migration.refused(Method::POST, "/v2/plans", &drain("nowhere"), 400, "unknown_cluster").await;
+    let stuck: PlanDocument = migration.ok(Method::POST, "/v2/plans", &drain("a")).await;
+    assert_eq!(stuck.state, PlanState::Infeasible, "idle may not move");
+    migration.movable(&full.world, &full.idle, 5).await;
+    let drained: PlanDocument = migration.ok(Method::POST, "/v2/plans", &drain("a")).await;
+    assert_eq!((drained.state, moved(&drained).len()), (PlanState::Proposed, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_sees_the_ledger_at_least_as_new_as_it_must() {
+    let (db, full) = (test_db().await, full().await);
+    let migration = Migration::start(&db, &full.world).await;
+    migration.movable(&full.world, &full.busy, 5).await;
+    let mut order = newcomer("ledger", vec![app("ledger", 400, &[A])]);
+    order.after_seq = Some(41);
+    let path = format!("/internal/plans/{}", Uuid::now_v7());
+    let body = serde_json::to_value(&order).unwrap();
+    migration.refused(Method::PUT, &path, &body, 503, "capacity_unknown").await;
+
+    // Somebody takes the destination meanwhile; the plan waits for that news and does not use it.
+    let thief = claim("thief", 2000, "aws+c", &["aws+c"]);
+    let (plan, ()) = tokio::join!(migration.plan(&order), async {
+        full.world.claim(&thief);
+        full.world.head(41);
+    });
+    assert_eq!((plan.state, plan.made_on.as_str()), (PlanState::Infeasible, "41"));
+    full.world.fleet.publish(format!("claim/{}", thief.id), None);
+    full.world.head(42);
+    order.after_seq = Some(42);
+    let plan = migration.plan(&order).await;
+    assert_eq!((plan.state, plan.made_on.as_str()), (PlanState::Proposed, "42"));
+    let infeasible_elsewhere = newcomer("big", vec![app("big", 4000, &[A])]);
+    let refused = migration.plan(&infeasible_elsewhere).await;
+    assert_eq!(refused.state, PlanState::Infeasible);
+    assert!(refused.infeasible.unwrap().members.iter().any(|why| why.member == MemberKey(A.into()) && !why.reason.is_empty()));
+}

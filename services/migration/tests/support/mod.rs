@@ -1,0 +1,229 @@
+//! A migration on a database of its own, a placement that shows the fleet the test wants, an orchestrator that knows its documents.
+
+// Each test binary uses its part of it.
+#![allow(dead_code, missing_docs)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::StatusCode as Status;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use drover_api::digs::{DigTerms, DocumentRef};
+use drover_api::ledger::{FleetItem, LedgerHead};
+use drover_api::plans::{PlanDocument, PlanOrder};
+use drover_migration::{Config, assemble};
+use drover_scheduling::{
+    Amounts, AppRequest, Capacity, Claim, ClaimState, Demand, DigRef, Element, FleetMember, Intent, MemberKey, MemberState, Node, Observed,
+    PlacementTerms, PlanKind, PodGroup, PodsOnNode,
+};
+use drover_service::{Common, FeedHub, Peers};
+use drover_testkit::{HttpServer, TestDb, eventually, openapi};
+use reqwest::{Method, StatusCode};
+use secrecy::ExposeSecret;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::DropGuard;
+use utoipa_axum::router::OpenApiRouter;
+use uuid::Uuid;
+
+pub const PATIENCE: Duration = Duration::from_secs(20);
+const TOKEN: &str = "peer-token-of-the-tests";
+
+/// What the others say.
+pub struct World {
+    pub fleet: FeedHub<FleetItem>,
+    pub known: Known,
+    server: HttpServer,
+}
+
+#[derive(Clone, Default)]
+pub struct Known {
+    pub documents: Arc<Mutex<HashMap<String, Uuid>>>,
+    pub digs: Arc<Mutex<HashMap<String, DigTerms>>>,
+    /// Value that Prometheus has for a query.
+    pub samples: Arc<Mutex<HashMap<String, f64>>>,
+}
+
+fn not_found() -> Response {
+    (Status::NOT_FOUND, Json(json!({"code": "not_found", "status": 404, "detail": "there is none"}))).into_response()
+}
+
+async fn document(State(known): State<Known>, Query(query): Query<HashMap<String, String>>) -> Response {
+    let found = known.documents.lock().unwrap().get(&query["path"]).copied();
+    found.map_or_else(not_found, |id| Json(DocumentRef { id, kind: "any".into(), path: query["path"].clone() }).into_response())
+}
+
+async fn dig_terms(State(known): State<Known>, Query(query): Query<HashMap<String, String>>) -> Response {
+    let found = known.digs.lock().unwrap().get(&query["dig"]).cloned();
+    found.map_or_else(not_found, |terms| Json(terms).into_response())
+}
+
+async fn sample(State(known): State<Known>, Query(query): Query<HashMap<String, String>>) -> Response {
+    let found = known.samples.lock().unwrap().get(&query["query"]).copied();
+    let result: Vec<Value> = found.iter().map(|value| json!({"metric": {}, "value": [0.0, value.to_string()]})).collect();
+    Json(json!({"status": "success", "data": {"resultType": "vector", "result": result}})).into_response()
+}
+
+impl World {
+    pub async fn start() -> Self {
+        let (fleet, known) = (FeedHub::new(), Known::default());
+        let feed: OpenApiRouter = OpenApiRouter::new().routes(fleet.route("/internal/feeds/fleet", "fleet"));
+        let others = axum::Router::new()
+            .route("/internal/documents/lookup", get(document))
+            .route("/internal/digs/lookup", get(dig_terms))
+            .route("/api/v1/query", get(sample))
+            .with_state(known.clone());
+        let server = HttpServer::start(feed.split_for_parts().0.merge(others)).await;
+        let world = Self { fleet, known, server };
+        world.head(0);
+        world.known.documents.lock().unwrap().insert("/v2/projects/default".into(), Uuid::now_v7());
+        world
+    }
+
+    pub fn head(&self, seq: i64) {
+        self.fleet.publish("head", Some(FleetItem::Head(LedgerHead { seq })));
+    }
+
+    pub fn member(&self, key: &str, priority: u8, capacity: Capacity) {
+        let member = FleetMember { key: MemberKey(key.into()), priority, labels: Vec::new(), state: MemberState::Ready, reason: None };
+        self.fleet.publish(format!("member/{key}"), Some(FleetItem::Member(member)));
+        self.fleet.publish(format!("capacity/{key}"), Some(FleetItem::Capacity(Arc::new(capacity))));
+    }
+
+    pub fn claim(&self, claim: &Claim) {
+        self.fleet.publish(format!("claim/{}", claim.id), Some(FleetItem::Claim(Arc::new(claim.clone()))));
+    }
+}
+
+/// One node of `cpu` milli-cores and as many MiB, and what the bindings on it use.
+pub fn capacity(cpu: i64, used: &[(&Claim, i64)]) -> Capacity {
+    let allocatable = Amounts { cpu, memory: cpu << 20, pods: 110, ..Amounts::default() };
+    let observed = used.iter().map(|(claim, cpu)| {
+        let requests = BTreeMap::from([("n0".to_owned(), claim.request.demand.groups[0].requests.clone())]);
+        (claim.id, Observed { requests, used: Some(Amounts { cpu: *cpu, memory: 1 << 20, ..Amounts::default() }), ..Observed::default() })
+    });
+    Capacity { nodes: vec![Node { name: "n0".into(), allocatable, ..Node::default() }], observed: observed.collect(), ..Capacity::default() }
+}
+
+pub fn dig(name: &str) -> DigRef {
+    DigRef { id: Uuid::now_v7(), project: "default".into(), composite_app: name.into(), version: "v1".into(), name: name.into() }
+}
+
+pub fn dig_path(name: &str) -> String {
+    format!("/v2/projects/default/composite-apps/{name}/v1/deployment-intent-groups/{name}")
+}
+
+/// An app of one pod of `cpu` milli-cores that may run on any of `members`.
+pub fn app(name: &str, cpu: i64, members: &[&str]) -> AppRequest {
+    let group = PodGroup { workload: format!("Deployment/{name}"), replicas: 1, requests: Amounts::pod(cpu, cpu << 20), ..PodGroup::default() };
+    let keys: Vec<MemberKey> = members.iter().map(|key| MemberKey((*key).into())).collect();
+    let element = |key: &MemberKey| Element {
+        cluster_provider: Some(key.provider().into()),
+        cluster: Some(key.cluster().into()),
+        ..Element::default()
+    };
+    let intent = Intent { any_of: keys.iter().map(element).collect(), ..Intent::default() };
+    let terms = PlacementTerms { intent, logical_cloud: keys, allow_dependants: true, ..PlacementTerms::default() };
+    AppRequest { app: name.into(), demand: Demand { groups: vec![group], ..Demand::default() }, terms }
+}
+
+/// A held claim of a deployment intent group and app of that name.
+pub fn claim(name: &str, cpu: i64, on: &str, members: &[&str]) -> Claim {
+    Claim {
+        id: Uuid::now_v7(),
+        dig: dig(name),
+        request: Arc::new(app(name, cpu, members)),
+        member: MemberKey(on.into()),
+        state: ClaimState::Held,
+        pods: vec![PodsOnNode { node: "n0".into(), group: 0, count: 1 }],
+        surging: false,
+        fence: 1,
+        operation: Uuid::now_v7(),
+    }
+}
+
+pub fn newcomer(name: &str, apps: Vec<AppRequest>) -> PlanOrder {
+    PlanOrder { kind: PlanKind::Newcomer { dig: dig(name), apps }, excluded: BTreeMap::new(), dry_run: false, after_seq: None }
+}
+
+/// Names of the apps that a plan moves.
+pub fn moved(plan: &PlanDocument) -> Vec<String> {
+    plan.plan.iter().flat_map(|plan| plan.waves.iter().flatten()).map(|step| step.app.clone()).collect()
+}
+
+pub struct Migration {
+    server: HttpServer,
+    stop: DropGuard,
+}
+
+impl Migration {
+    /// Starts one that knows its fleet; every exchange is checked against its OpenAPI document.
+    pub async fn start(db: &TestDb, world: &World) -> Self {
+        let migration = Self::start_cold(db, world).await;
+        eventually(PATIENCE, async || (migration.send(Method::GET, "/readyz", None::<&()>).await.0 == StatusCode::OK).then_some(())).await;
+        migration
+    }
+
+    pub async fn start_cold(db: &TestDb, world: &World) -> Self {
+        let url: url::Url = world.server.url("/").parse().unwrap();
+        let peers = Peers { placement: url.clone(), orchestrator: url.clone(), ..Peers::default() };
+        let common = Common::new(db.url.expose_secret(), TOKEN, peers).scoped("migration");
+        let config = Config { listen: "127.0.0.1:0".parse().unwrap(), prometheus: Some(url) };
+        let router = assemble(&config, &common).await.unwrap();
+        let router = openapi::validated(router, serde_json::to_value(drover_migration::openapi()).unwrap());
+        Self { server: HttpServer::start(router).await, stop: common.shutdown.clone().drop_guard() }
+    }
+
+    pub fn kill(self) {
+        drop(self.stop);
+    }
+
+    pub async fn send<B: Serialize + ?Sized>(&self, method: Method, path: &str, body: Option<&B>) -> (StatusCode, Value) {
+        let mut request = reqwest::Client::new().request(method, self.server.url(path)).bearer_auth(TOKEN);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.unwrap();
+        let status = response.status();
+        let text = response.text().await.unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    pub async fn ok<T: DeserializeOwned>(&self, method: Method, path: &str, body: &Value) -> T {
+        let (status, answer) = self.send(method, path, (!body.is_null()).then_some(body)).await;
+        assert!(status.is_success(), "{path}: {status}: {answer:#}");
+        serde_json::from_value(answer).unwrap()
+    }
+
+    /// Expects this refusal.
+    pub async fn refused(&self, method: Method, path: &str, body: &Value, status: u16, code: &str) -> Value {
+        let (got, problem) = self.send(method, path, (!body.is_null()).then_some(body)).await;
+        assert_eq!((got.as_u16(), problem["code"].as_str()), (status, Some(code)), "{path}: {problem:#}");
+        problem
+    }
+
+    pub async fn plan(&self, order: &PlanOrder) -> PlanDocument {
+        self.ok(Method::PUT, &format!("/internal/plans/{}", Uuid::now_v7()), &serde_json::to_value(order).unwrap()).await
+    }
+
+    /// The owner says that its app may be moved.
+    pub async fn movable(&self, world: &World, claim: &Claim, priority: u8) {
+        let path = dig_path(&claim.dig.name);
+        world.known.documents.lock().unwrap().insert(path.clone(), claim.dig.id);
+        let named = |spec: Value| json!({"metadata": {"name": "m"}, "spec": spec});
+        let _: Value = self.ok(Method::POST, &format!("{path}/migration-intents"), &json!({"metadata": {"name": "m"}})).await;
+        let spec = named(json!({"app": claim.request.app, "migration": true, "priority": priority}));
+        let _: Value = self.ok(Method::POST, &format!("{path}/migration-intents/m/app-intents"), &spec).await;
+    }
+
+    /// Makes, or replaces, the project's active policy.
+    pub async fn policy(&self, spec: Value) {
+        let body = json!({"metadata": {"name": "p"}, "spec": spec});
+        let _: Value = self.ok(Method::PUT, "/v2/projects/default/migration-policies/p", &body).await;
+    }
+}
