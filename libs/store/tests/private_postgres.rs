@@ -72,3 +72,26 @@ async fn a_throw_away_server_leaves_nothing() {
     drop(server);
     eventually(Duration::from_secs(20), async || (!directory.exists()).then_some(())).await;
 }
+
+#[tokio::test]
+async fn root_finds_a_place_that_the_lent_user_can_reach() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return;
+    }
+    // As below /root: a directory above Drover's own that others may not enter, and that is not ours to open.
+    let closed = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(closed.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let directory = closed.path().join("share/drover/postgres");
+    let server = PrivatePostgres::start(&directory, Durability::Durable).await.unwrap();
+    run(&server, "create table kept as select 42::bigint as n").await.ok();
+    server.stop().await;
+    assert!(!directory.join("data").exists());
+    let place = std::fs::read_to_string(directory.join("MOVED")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(closed.path()).unwrap().permissions());
+    assert_eq!(mode & 0o077, 0, "the closed directory stays closed");
+
+    let again = PrivatePostgres::start(&directory, Durability::Durable).await.unwrap();
+    assert_eq!(run(&again, "select n from kept").await.unwrap(), 42);
+    again.stop().await;
+    std::fs::remove_dir_all(place.trim()).unwrap();
+}

@@ -18,21 +18,12 @@ pub struct ChaosProxy {
 impl ChaosProxy {
     /// Listens on a free loopback port and forwards to `upstream`.
     pub async fn start(upstream: SocketAddr) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a loopback port is free");
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a loopback port is free");
         let address = listener.local_addr().expect("it was just bound");
         let (cut, state) = watch::channel(false);
         let stop = CancellationToken::new();
-        tokio::spawn(
-            stop.clone()
-                .run_until_cancelled_owned(accept(listener, upstream, state)),
-        );
-        Self {
-            address,
-            cut,
-            _stop: stop.drop_guard(),
-        }
+        tokio::spawn(stop.clone().run_until_cancelled_owned(accept(listener, upstream, state)));
+        Self { address, cut, _stop: stop.drop_guard() }
     }
 
     /// Where to connect instead of the upstream.

@@ -17,10 +17,7 @@ where
             if let Some(answer) = ask().await {
                 return answer;
             }
-            assert!(
-                started.elapsed() < timeout,
-                "what {caller} waits for did not happen within {timeout:?}"
-            );
+            assert!(started.elapsed() < timeout, "what {caller} waits for did not happen within {timeout:?}");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
         }

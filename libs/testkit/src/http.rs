@@ -15,20 +15,11 @@ pub struct HttpServer {
 impl HttpServer {
     /// Serves `router` on a free port.
     pub async fn start(router: axum::Router) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a loopback port is free");
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a loopback port is free");
         let address = listener.local_addr().expect("it was just bound");
         let stop = CancellationToken::new();
-        tokio::spawn(
-            axum::serve(listener, router)
-                .with_graceful_shutdown(stop.clone().cancelled_owned())
-                .into_future(),
-        );
-        Self {
-            address,
-            _stop: stop.drop_guard(),
-        }
+        tokio::spawn(axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned()).into_future());
+        Self { address, _stop: stop.drop_guard() }
     }
 
     /// Where it listens.

@@ -26,11 +26,8 @@ impl Server {
         match self {
             Self::Ours(server) => server.url(database),
             Self::Given(url) => {
-                let options = PgConnectOptions::from_str(url.expose_secret())
-                    .expect("DROVER_TEST_DATABASE_URL must be a Postgres URL");
-                SecretString::from(
-                    sqlx::ConnectOptions::to_url_lossy(&options.database(database)).to_string(),
-                )
+                let options = PgConnectOptions::from_str(url.expose_secret()).expect("DROVER_TEST_DATABASE_URL must be a Postgres URL");
+                SecretString::from(sqlx::ConnectOptions::to_url_lossy(&options.database(database)).to_string())
             }
         }
     }
@@ -50,34 +47,23 @@ pub async fn test_db() -> TestDb {
     let server = SERVER.get_or_init(start).await;
     let name = format!("t_{}", uuid::Uuid::now_v7().simple());
     let admin = server.url("postgres");
-    let mut connection = PgConnection::connect(admin.expose_secret())
-        .await
-        .expect("the test server answers");
-    sqlx::query(AssertSqlSafe(format!("create database {name}")))
-        .execute(&mut connection)
-        .await
-        .expect("a database can be created");
+    let mut connection = PgConnection::connect(admin.expose_secret()).await.expect("the test server answers");
+    sqlx::query(AssertSqlSafe(format!("create database {name}"))).execute(&mut connection).await.expect("a database can be created");
     connection.close().await.expect("the test server answers");
-    TestDb {
-        url: server.url(&name),
-        name,
-        server: admin,
-    }
+    TestDb { url: server.url(&name), name, server: admin }
 }
 
 impl TestDb {
     /// The URL with another host and port: for a [`crate::ChaosProxy`] between a service and its database.
     pub fn url_through(&self, address: std::net::SocketAddr) -> SecretString {
-        let options =
-            PgConnectOptions::from_str(self.url.expose_secret()).expect("it was made here");
+        let options = PgConnectOptions::from_str(self.url.expose_secret()).expect("it was made here");
         let options = options.host(&address.ip().to_string()).port(address.port());
         SecretString::from(sqlx::ConnectOptions::to_url_lossy(&options).to_string())
     }
 
     /// Where the database's server listens.
     pub fn address(&self) -> std::net::SocketAddr {
-        let options =
-            PgConnectOptions::from_str(self.url.expose_secret()).expect("it was made here");
+        let options = PgConnectOptions::from_str(self.url.expose_secret()).expect("it was made here");
         std::net::ToSocketAddrs::to_socket_addrs(&(options.get_host(), options.get_port()))
             .ok()
             .and_then(|mut found| found.next())
@@ -91,18 +77,12 @@ impl Drop for TestDb {
         // connection that is just logging in delays the drop, and would never get on if we blocked its runtime here.
         let (server, name) = (self.server.clone(), self.name.clone());
         std::thread::spawn(move || {
-            let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-            else {
+            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
                 return;
             };
             runtime.block_on(async {
                 if let Ok(mut connection) = PgConnection::connect(server.expose_secret()).await {
-                    let _ =
-                        sqlx::query(AssertSqlSafe(format!("drop database {name} with (force)")))
-                            .execute(&mut connection)
-                            .await;
+                    let _ = sqlx::query(AssertSqlSafe(format!("drop database {name} with (force)"))).execute(&mut connection).await;
                 }
             });
         });
@@ -115,21 +95,11 @@ async fn start() -> Server {
     }
     // Not below the target directory: as root the server runs as another user, who must be able to walk there.
     let base = std::env::temp_dir();
-    let prepared = base.join(format!(
-        "drover-test-cluster-{}",
-        nix::unistd::Uid::effective()
-    ));
-    let directory = base.join(format!(
-        "drover-test-postgres-{}",
-        uuid::Uuid::now_v7().simple()
-    ));
+    let prepared = base.join(format!("drover-test-cluster-{}", nix::unistd::Uid::effective()));
+    let directory = base.join(format!("drover-test-postgres-{}", uuid::Uuid::now_v7().simple()));
     prepare(&prepared).await;
     copy(&prepared, &directory);
-    Server::Ours(
-        PrivatePostgres::start(&directory, Durability::ThrowAway)
-            .await
-            .expect("a private Postgres starts"),
-    )
+    Server::Ours(PrivatePostgres::start(&directory, Durability::ThrowAway).await.expect("a private Postgres starts"))
 }
 
 /// Several test processes may start at once; one of them makes the cluster, the others wait for it.
@@ -154,15 +124,7 @@ async fn prepare(prepared: &Path) {
 /// `cp`, because it keeps the owner and can share blocks.
 fn copy(prepared: &Path, directory: &Path) {
     std::fs::create_dir_all(directory).expect("the temporary directory is writable");
-    let sources: Vec<PathBuf> = ["data", "password"]
-        .iter()
-        .map(|name| prepared.join(name))
-        .collect();
-    let status = Command::new("cp")
-        .args(["-a", "--reflink=auto"])
-        .args(sources)
-        .arg(directory)
-        .status()
-        .expect("cp exists");
+    let sources: Vec<PathBuf> = ["data", "password"].iter().map(|name| prepared.join(name)).collect();
+    let status = Command::new("cp").args(["-a", "--reflink=auto"]).args(sources).arg(directory).status().expect("cp exists");
     assert!(status.success(), "the prepared cluster can be copied");
 }

@@ -61,7 +61,13 @@ impl NewWorkflow {
     }
 
     /// False when there is one of that id already.
-    pub async fn insert(&self, tx: &mut PgConnection, id: Uuid, parent: Option<(Uuid, i32)>, traceparent: Option<&str>) -> StoreResult<bool> {
+    pub async fn insert(
+        &self,
+        tx: &mut PgConnection,
+        id: Uuid,
+        parent: Option<(Uuid, i32)>,
+        traceparent: Option<&str>,
+    ) -> StoreResult<bool> {
         let done = sqlx::query(
             "insert into workflow (id, kind, version, subject, traceparent, input, state, step, parent_id, parent_seq) \
              values ($1, $2, $3, $4, $5, $6, 'null', $7, $8, $9) on conflict (id) do nothing",
@@ -109,7 +115,11 @@ impl Guard {
     pub async fn lock(pool: &PgPool, id: Uuid, fence: i64) -> Result<Self, Lost> {
         let mut tx = pool.begin().await?;
         let row: Option<(bool,)> =
-            sqlx::query_as("select cancel_requested from workflow where id = $1 and fence = $2 and ended_at is null for update").bind(id).bind(fence).fetch_optional(&mut *tx).await?;
+            sqlx::query_as("select cancel_requested from workflow where id = $1 and fence = $2 and ended_at is null for update")
+                .bind(id)
+                .bind(fence)
+                .fetch_optional(&mut *tx)
+                .await?;
         let (cancel_requested,) = row.ok_or(Lost::Fenced)?;
         Ok(Self { tx, cancel_requested, id })
     }
@@ -125,11 +135,12 @@ impl Guard {
             .bind(atomic)
             .execute(&mut *self.tx)
             .await?;
-        let row = sqlx::query_as(sqlx::AssertSqlSafe(format!("select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and seq = $2")))
-            .bind(self.id)
-            .bind(seq)
-            .fetch_one(&mut *self.tx)
-            .await?;
+        let row =
+            sqlx::query_as(sqlx::AssertSqlSafe(format!("select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and seq = $2")))
+                .bind(self.id)
+                .bind(seq)
+                .fetch_one(&mut *self.tx)
+                .await?;
         Ok(row)
     }
 
@@ -172,7 +183,9 @@ impl Guard {
     /// `undoing` (attempts start anew) or `undone`.
     pub async fn undo_step(&mut self, seq: i32, status: &str) -> Result<(), Lost> {
         let statement = match status {
-            "undoing" => "update workflow_step set status = 'undoing', attempt = 1, undo_started_at = clock_timestamp() where workflow_id = $1 and seq = $2 and status <> 'undoing'",
+            "undoing" => {
+                "update workflow_step set status = 'undoing', attempt = 1, undo_started_at = clock_timestamp() where workflow_id = $1 and seq = $2 and status <> 'undoing'"
+            }
             _ => {
                 "update workflow_step set status = 'undone', undo_started_at = coalesce(undo_started_at, now()), undo_finished_at = clock_timestamp() \
                  where workflow_id = $1 and seq = $2"
@@ -204,7 +217,10 @@ impl Guard {
         .await?;
         if ended && let Some(parent) = row.parent_id {
             // The parent may be looking right now: `woken` outlives its parking.
-            sqlx::query("update workflow set woken = true, run_at = least(run_at, now()) where id = $1 and ended_at is null").bind(parent).execute(&mut *self.tx).await?;
+            sqlx::query("update workflow set woken = true, run_at = least(run_at, now()) where id = $1 and ended_at is null")
+                .bind(parent)
+                .execute(&mut *self.tx)
+                .await?;
         }
         Ok(())
     }
@@ -251,16 +267,25 @@ impl ChildRow {
     }
 
     pub fn outcome(self) -> ChildOutcome {
-        ChildOutcome { done: self.status == "done", id: self.id, kind: self.kind, past_pivot: self.past_pivot, failure: self.failure, state: self.state }
+        ChildOutcome {
+            done: self.status == "done",
+            id: self.id,
+            kind: self.kind,
+            past_pivot: self.past_pivot,
+            failure: self.failure,
+            state: self.state,
+        }
     }
 }
 
 async fn children(tx: &mut PgConnection, parent: Uuid, seq: i32) -> Result<Vec<ChildRow>, Lost> {
-    let rows = sqlx::query_as("select id, kind, status, past_pivot, failure, state from workflow where parent_id = $1 and parent_seq = $2 order by id")
-        .bind(parent)
-        .bind(seq)
-        .fetch_all(tx)
-        .await?;
+    let rows = sqlx::query_as(
+        "select id, kind, status, past_pivot, failure, state from workflow where parent_id = $1 and parent_seq = $2 order by id",
+    )
+    .bind(parent)
+    .bind(seq)
+    .fetch_all(tx)
+    .await?;
     Ok(rows)
 }
 
@@ -280,12 +305,18 @@ pub(crate) async fn cancel_children(pool: &PgPool, parent: Uuid, seq: i32) -> Re
 
 /// The row of one step, if it was started.
 pub(crate) async fn step(pool: &PgPool, id: Uuid, seq: i32) -> Result<Option<StepRow>, Lost> {
-    let row = sqlx::query_as(sqlx::AssertSqlSafe(format!("select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and seq = $2"))).bind(id).bind(seq).fetch_optional(pool).await?;
+    let row = sqlx::query_as(sqlx::AssertSqlSafe(format!("select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and seq = $2")))
+        .bind(id)
+        .bind(seq)
+        .fetch_optional(pool)
+        .await?;
     Ok(row)
 }
 
 /// The latest started step that is to be undone: not those that are, nor local ones that never finished.
 pub(crate) async fn to_undo(pool: &PgPool, id: Uuid) -> Result<Option<StepRow>, Lost> {
-    let statement = format!("select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and status <> 'undone' and (not atomic or status in ('done', 'undoing')) order by seq desc limit 1");
+    let statement = format!(
+        "select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and status <> 'undone' and (not atomic or status in ('done', 'undoing')) order by seq desc limit 1"
+    );
     Ok(sqlx::query_as(sqlx::AssertSqlSafe(statement)).bind(id).fetch_optional(pool).await?)
 }

@@ -83,7 +83,8 @@ impl StepError {
     pub fn reasons<R: Serialize>(self, reasons: impl IntoIterator<Item = R>) -> Self {
         match self {
             Self::Fail(failure) => {
-                let reasons = reasons.into_iter().map(|reason| serde_json::to_value(reason).unwrap_or_else(|error| error.to_string().into()));
+                let reasons =
+                    reasons.into_iter().map(|reason| serde_json::to_value(reason).unwrap_or_else(|error| error.to_string().into()));
                 Self::Fail(Failure { reasons: reasons.collect(), ..failure })
             }
             other => other,

@@ -76,7 +76,12 @@ pub(crate) struct Typed<W: Workflow> {
 impl<W: Workflow> Typed<W> {
     pub fn new(world: Arc<W::World>) -> Self {
         let Steps { steps, pivot, finally } = W::steps();
-        let infos = steps.iter().map(|step| StepInfo { name: step.name, kind: step.kind, undo: step.undo.as_ref().map(kind_of), attempts: step.attempts });
+        let infos = steps.iter().map(|step| StepInfo {
+            name: step.name,
+            kind: step.kind,
+            undo: step.undo.as_ref().map(kind_of),
+            attempts: step.attempts,
+        });
         Self { infos: infos.collect(), steps, pivot, finally, world }
     }
 

@@ -182,7 +182,8 @@ impl Engine {
     async fn add_pending(&self, view: &mut WorkflowView) -> StoreResult<()> {
         let Some(runner) = self.0.registry.runner(&view.kind, view.version) else { return Ok(()) };
         let steps = runner.steps();
-        let (step, round): (String, i32) = sqlx::query_as("select step, round from workflow where id = $1").bind(view.id).fetch_one(self.0.store.pool()).await?;
+        let (step, round): (String, i32) =
+            sqlx::query_as("select step, round from workflow where id = $1").bind(view.id).fetch_one(self.0.store.pool()).await?;
         let begun: HashSet<(String, i32)> = view.steps.iter().map(|step| (step.name.clone(), step.round)).collect();
         let from = steps.iter().position(|info| info.name == step).unwrap_or(steps.len());
         let pending = steps[from..].iter().filter(|info| !begun.contains(&(info.name.to_owned(), round))).map(|info| StepView {

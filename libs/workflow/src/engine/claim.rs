@@ -52,17 +52,22 @@ impl Inner {
 
     /// False: another engine has taken the name.
     async fn renew_lease(&self) -> StoreResult<bool> {
-        let done = sqlx::query("update worker set lease_until = now() + $3 * interval '1 microsecond' where name = $1 and incarnation = $2")
-            .bind(&self.settings.name)
-            .bind(self.incarnation)
-            .bind(self.lease_micros())
-            .execute(self.store.pool())
-            .await?;
+        let done =
+            sqlx::query("update worker set lease_until = now() + $3 * interval '1 microsecond' where name = $1 and incarnation = $2")
+                .bind(&self.settings.name)
+                .bind(self.incarnation)
+                .bind(self.lease_micros())
+                .execute(self.store.pool())
+                .await?;
         Ok(done.rows_affected() == 1)
     }
 
     pub(super) async fn give_up_name(&self) -> StoreResult<()> {
-        sqlx::query("update worker set lease_until = now() where name = $1 and incarnation = $2").bind(&self.settings.name).bind(self.incarnation).execute(self.store.pool()).await?;
+        sqlx::query("update worker set lease_until = now() where name = $1 and incarnation = $2")
+            .bind(&self.settings.name)
+            .bind(self.incarnation)
+            .execute(self.store.pool())
+            .await?;
         Ok(())
     }
 
@@ -211,10 +216,11 @@ pub(super) fn write_wakes(engine: Arc<Inner>) -> Background {
                 () = engine.stopping.cancelled() => return,
             }
             let keys = engine.wakes.take_pending();
-            let woken = sqlx::query("update workflow set woken = true, run_at = least(run_at, now()) where ended_at is null and wake_keys && $1")
-                .bind(&keys)
-                .execute(engine.store.pool())
-                .await;
+            let woken =
+                sqlx::query("update workflow set woken = true, run_at = least(run_at, now()) where ended_at is null and wake_keys && $1")
+                    .bind(&keys)
+                    .execute(engine.store.pool())
+                    .await;
             match woken {
                 Ok(woken) if woken.rows_affected() > 0 => engine.due.notify_one(),
                 Ok(_) => {}

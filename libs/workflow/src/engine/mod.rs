@@ -3,6 +3,7 @@
 //! Any number of engines share the tables. A workflow belongs to the hand whose fence is in its row; leases are by engine (one
 //! heartbeat row), so thousands of workflows cost one write every few seconds. Parked workflows belong to nobody.
 
+mod answer;
 mod claim;
 mod drive;
 mod unwind;

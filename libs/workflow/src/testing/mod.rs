@@ -223,7 +223,9 @@ impl<F: Fixture> World<F> {
 
     async fn engine(&self) -> Engine {
         let settings = quick("engine-under-test", &self.failpoints);
-        Engine::start(self.fixture.store(), self.fixture.registry(), settings).await.unwrap_or_else(|error| panic!("the engine does not start: {error}"))
+        Engine::start(self.fixture.store(), self.fixture.registry(), settings)
+            .await
+            .unwrap_or_else(|error| panic!("the engine does not start: {error}"))
     }
 
     async fn start(&self, engine: &Engine) {
@@ -299,7 +301,10 @@ impl<F: Fixture> World<F> {
     }
 
     async fn expect_all_ended(&self, point: &str) {
-        let left: i64 = sqlx::query_scalar("select count(*) from workflow where ended_at is null").fetch_one(self.fixture.store().pool()).await.expect("the test database answers");
+        let left: i64 = sqlx::query_scalar("select count(*) from workflow where ended_at is null")
+            .fetch_one(self.fixture.store().pool())
+            .await
+            .expect("the test database answers");
         assert_eq!(left, 0, "{point}: workflows are left");
     }
 }

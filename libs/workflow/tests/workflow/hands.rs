@@ -158,7 +158,8 @@ async fn local_effects_happen_exactly_once_though_engines_die_at_random() {
         engine.stop().await;
     }
     assert!(kills > 3, "too few engines died to show anything: {kills}");
-    let (effects, distinct): (i64, i64) = sqlx::query_as("select count(*), count(distinct (workflow, step)) from effect").fetch_one(store.pool()).await.unwrap();
+    let (effects, distinct): (i64, i64) =
+        sqlx::query_as("select count(*), count(distinct (workflow, step)) from effect").fetch_one(store.pool()).await.unwrap();
     assert_eq!((effects, distinct), (WORKFLOWS * 4, WORKFLOWS * 4));
     let done: i64 = sqlx::query_scalar("select count(*) from workflow where status = 'done'").fetch_one(store.pool()).await.unwrap();
     assert_eq!(done, WORKFLOWS);
@@ -172,7 +173,8 @@ async fn of_two_engines_with_one_name_the_later_stays() {
     let later = five(&store, "same").await;
     let id = begin::<Five>(&earlier, &store, &()).await;
     ended(&later, id).await;
-    let incarnation: uuid::Uuid = sqlx::query_scalar("select incarnation from workflow where id = $1").bind(id).fetch_one(store.pool()).await.unwrap();
+    let incarnation: uuid::Uuid =
+        sqlx::query_scalar("select incarnation from workflow where id = $1").bind(id).fetch_one(store.pool()).await.unwrap();
     let named: uuid::Uuid = sqlx::query_scalar("select incarnation from worker where name = 'same'").fetch_one(store.pool()).await.unwrap();
     assert_eq!(incarnation, named);
     later.stop().await;
@@ -184,7 +186,10 @@ async fn of_two_engines_with_one_name_the_later_stays() {
 #[ignore = "started by other tests"]
 async fn another_process() {
     let Ok(url) = std::env::var("WORKFLOW_TEST_URL") else { return };
-    let config = drover_store::StoreConfig { idle_transaction_timeout: Duration::from_secs(1), ..drover_store::StoreConfig::new("orchestrator", url.into()) };
+    let config = drover_store::StoreConfig {
+        idle_transaction_timeout: Duration::from_secs(1),
+        ..drover_store::StoreConfig::new("orchestrator", url.into())
+    };
     let store = Store::connect(&config, &[]).await.unwrap();
     let settings = Settings { lease: Duration::from_millis(600), ..quick("another", &Failpoints::of_process()) };
     let _engine = Engine::start(store, Registry::new().with::<Five>(Arc::new(())), settings).await.unwrap();
@@ -230,7 +235,8 @@ async fn a_process_killed_at_a_failpoint_leaves_work_that_another_finishes() {
         another.signal("-KILL");
         let successor = five(&store, "another").await;
         assert_eq!(ended(&successor, id).await.status, "done");
-        let effects: i64 = sqlx::query_scalar("select count(*) from effect where workflow = $1").bind(id).fetch_one(store.pool()).await.unwrap();
+        let effects: i64 =
+            sqlx::query_scalar("select count(*) from effect where workflow = $1").bind(id).fetch_one(store.pool()).await.unwrap();
         assert_eq!(effects, 4, "{point}");
         successor.stop().await;
         idle.stop().await;
@@ -260,7 +266,10 @@ async fn a_stopped_process_that_goes_on_later_changes_nothing() {
         assert_eq!(ended(&successor, *id).await.status, "done");
     }
     let image = async || {
-        let steps: String = sqlx::query_scalar("select md5(string_agg(s::text, '' order by workflow_id, seq)) from workflow_step s").fetch_one(store.pool()).await.unwrap();
+        let steps: String = sqlx::query_scalar("select md5(string_agg(s::text, '' order by workflow_id, seq)) from workflow_step s")
+            .fetch_one(store.pool())
+            .await
+            .unwrap();
         let effects: i64 = sqlx::query_scalar("select count(*) from effect").fetch_one(store.pool()).await.unwrap();
         (steps, effects)
     };
@@ -269,7 +278,8 @@ async fn a_stopped_process_that_goes_on_later_changes_nothing() {
     another.signal("-CONT");
     // It has a new lease when it is awake again, and by then has tried to go on with what it had.
     eventually(SECONDS, async || {
-        let awake: Option<bool> = sqlx::query_scalar("select lease_until > now() from worker where name = 'another'").fetch_one(store.pool()).await.unwrap();
+        let awake: Option<bool> =
+            sqlx::query_scalar("select lease_until > now() from worker where name = 'another'").fetch_one(store.pool()).await.unwrap();
         awake.filter(|awake| *awake)
     })
     .await;

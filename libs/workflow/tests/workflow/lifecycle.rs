@@ -70,7 +70,8 @@ async fn after_the_pivot_a_failure_stands_and_lets_go() {
     assert_eq!((view.status.as_str(), view.past_pivot, view.failure.clone().unwrap().code.as_str()), ("failed", true, "injected"));
     let steps: Vec<_> = view.steps.iter().map(|step| (step.name.as_str(), step.status.as_str())).collect();
     assert_eq!(steps[4..], [("cut_over", "done"), ("remove_old", "failed"), ("let_go", "done")]);
-    let (held, moved): (i64, i64) = sqlx::query_as("select (select count(*) from held), (select count(*) from moved)").fetch_one(world.store.pool()).await.unwrap();
+    let (held, moved): (i64, i64) =
+        sqlx::query_as("select (select count(*) from held), (select count(*) from moved)").fetch_one(world.store.pool()).await.unwrap();
     assert_eq!((held, moved), (0, 1), "what was moved stays moved, and nothing is held");
     engine.stop().await;
 }
@@ -126,7 +127,8 @@ async fn rounds_are_journaled_and_bounded_and_panics_are_errors() {
     let db = test_db().await;
     let store = store(&db).await;
     let tries = Arc::new(AtomicI32::new(0));
-    let engine = Engine::start(store.clone(), Registry::new().with::<Rounds>(tries.clone()), quick("a", &Failpoints::default())).await.unwrap();
+    let engine =
+        Engine::start(store.clone(), Registry::new().with::<Rounds>(tries.clone()), quick("a", &Failpoints::default())).await.unwrap();
 
     let view = ended(&engine, begin::<Rounds>(&engine, &store, &1).await).await;
     let rounds: Vec<_> = view.steps.iter().map(|step| (step.name.as_str(), step.round)).collect();
@@ -150,7 +152,8 @@ async fn rounds_are_journaled_and_bounded_and_panics_are_errors() {
 async fn an_unknown_version_is_refused_until_somebody_knows_it() {
     let world = Moving::fresh().await;
     let failpoints = Failpoints::default();
-    let newer = Engine::start(world.store(), Registry::new().with::<Extra>(world.member.clone()), quick("newer", &failpoints)).await.unwrap();
+    let newer =
+        Engine::start(world.store(), Registry::new().with::<Extra>(world.member.clone()), quick("newer", &failpoints)).await.unwrap();
     let id = begin::<Move>(&newer, &world.store, &world.input()).await;
     let view = eventually(SECONDS, async || newer.get(id).await.unwrap().filter(|view| view.status == "refused")).await;
     assert!(view.steps.is_empty() && !view.ended());
@@ -197,7 +200,8 @@ async fn a_watcher_sees_every_stage_and_the_end() {
     }
     assert_eq!(listed.len(), 3);
     assert_eq!(listed.iter().collect::<std::collections::HashSet<_>>().len(), 3);
-    let roots = engine.list(&ListFilter { roots: true, subject: Some("shop/cart".into()), limit: 10, ..ListFilter::default() }).await.unwrap();
+    let roots =
+        engine.list(&ListFilter { roots: true, subject: Some("shop/cart".into()), limit: 10, ..ListFilter::default() }).await.unwrap();
     assert_eq!(roots.iter().map(|view| view.id).collect::<Vec<_>>(), [id]);
     engine.stop().await;
     distant.stop().await;
@@ -207,7 +211,10 @@ async fn a_watcher_sees_every_stage_and_the_end() {
 async fn a_cut_database_only_delays() {
     let world = Moving::fresh().await;
     let proxy = ChaosProxy::start(world.db.address()).await;
-    let config = drover_store::StoreConfig { acquire_timeout: Duration::from_millis(200), ..drover_store::StoreConfig::new("orchestrator", world.db.url_through(proxy.address())) };
+    let config = drover_store::StoreConfig {
+        acquire_timeout: Duration::from_millis(200),
+        ..drover_store::StoreConfig::new("orchestrator", world.db.url_through(proxy.address()))
+    };
     let distant = drover_store::Store::connect(&config, &[]).await.unwrap();
     let failpoints = Failpoints::default();
     failpoints.set("move/copy/do/after_effect", Action::Pause);

@@ -68,7 +68,10 @@ async fn thousands_park_and_only_the_one_that_is_called_looks_again() {
         .unwrap();
     engine.nudge();
     eventually(Duration::from_secs(60), async || {
-        let parked: i64 = sqlx::query_scalar("select count(*) from workflow where worker is null and wake_keys <> '{}' and run_at > now()").fetch_one(store.pool()).await.unwrap();
+        let parked: i64 = sqlx::query_scalar("select count(*) from workflow where worker is null and wake_keys <> '{}' and run_at > now()")
+            .fetch_one(store.pool())
+            .await
+            .unwrap();
         (parked == 2001).then_some(())
     })
     .await;
