@@ -59,18 +59,38 @@ pub fn pack(free: Free<'_>, asks: &[Ask<'_>]) -> Option<Vec<Vec<PodsOnNode>>> {
     if let [ask] = asks
         && let [group] = ask.demand.groups.as_slice()
         && !group.per_node
-        && ask.count(group) == 1
     {
-        let node = (0..free.nodes.len()).find(|n| takes(&free, *n, group, ask.now))?;
-        return Some(vec![vec![PodsOnNode { node: free.nodes[node].name.clone(), group: 0, count: 1 }]]);
+        return spread_equal(free, group, ask.count(group), ask.now).map(|pods| vec![pods]);
     }
     Packer::new(free, asks)?.solve()
 }
 
-fn takes(free: &Free<'_>, n: usize, group: &PodGroup, now: bool) -> bool {
-    free.later[n].fits(&group.requests)
-        && (!now || free.now[n].fits(&group.requests))
-        && admits(&free.nodes[n], group).is_ok()
+/// Pods that are all equal: filling node after node is exact, and needs no copy of anything.
+fn spread_equal(free: Free<'_>, group: &PodGroup, count: u32, now: bool) -> Option<Vec<PodsOnNode>> {
+    let mut left = i64::from(count);
+    let mut pods = Vec::new();
+    for (n, node) in free.nodes.iter().enumerate() {
+        if left == 0 {
+            break;
+        }
+        let mut here = room_for(&free.later[n], &group.requests).min(left);
+        if now {
+            here = here.min(room_for(&free.now[n], &group.requests));
+        }
+        if here > 0 && admits(node, group).is_ok() {
+            left -= here;
+            pods.push(PodsOnNode { node: node.name.clone(), group: 0, count: u32::try_from(here).unwrap_or(u32::MAX) });
+        }
+    }
+    (left == 0).then_some(pods)
+}
+
+/// How many pods with these requests have room.
+fn room_for(free: &Amounts, requests: &Amounts) -> i64 {
+    let times = |free: i64, need: i64| if need > 0 { free.max(0) / need } else { i64::MAX };
+    let extra = requests.extra.iter().map(|(name, need)| times(free.extra.get(name).copied().unwrap_or(0), *need));
+    let plain = times(free.cpu, requests.cpu).min(times(free.memory, requests.memory)).min(times(free.pods, requests.pods));
+    extra.fold(plain, i64::min)
 }
 
 /// Equal pods still to be placed, and the nodes they may go to.
