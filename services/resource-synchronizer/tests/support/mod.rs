@@ -34,6 +34,7 @@ pub struct Stack {
     pub db: TestDb,
     pub members: FeedHub<Member>,
     pub failpoints: Failpoints,
+    real: Option<kube::Client>,
     credential: Arc<Mutex<Option<MemberCredential>>>,
     simulated_at: Mutex<String>,
     cluster_manager: HttpServer,
@@ -59,7 +60,7 @@ impl Stack {
         let router = routes.split_for_parts().0.route("/internal/members/{key}/kubeconfig", kubeconfig);
         let cluster_manager = HttpServer::start(router).await;
         let (sim, db, clients) = (Sim::new(), test_db().await, Arc::new(Clients::new()));
-        let mut stack = Self { sim, db, members, failpoints: Failpoints::default(), credential, simulated_at: Mutex::default(), cluster_manager, clients, served: None };
+        let mut stack = Self { sim, db, members, failpoints: Failpoints::default(), real: None, credential, simulated_at: Mutex::default(), cluster_manager, clients, served: None };
         stack.restart().await;
         stack
     }
@@ -68,6 +69,18 @@ impl Stack {
         self.sim.add_cluster(key, ClusterSpec::with_nodes(3, "4", "16Gi"));
         self.clients.inject(MemberKey(key.into()), self.sim.client(key));
         self.tell(key, MemberState::Ready);
+    }
+
+    /// A real member; what tests do to a member by [`Stack::client`] goes there too.
+    pub fn add_real_member(&mut self, key: &str, client: kube::Client) {
+        self.clients.inject(MemberKey(key.into()), client.clone());
+        self.real = Some(client);
+        self.tell(key, MemberState::Ready);
+    }
+
+    /// A client of [`MEMBER`].
+    pub fn client(&self) -> kube::Client {
+        self.real.clone().unwrap_or_else(|| self.sim.client(MEMBER))
     }
 
     /// A member that is reached over TCP with the kubeconfig that cluster-manager gives.
@@ -157,7 +170,7 @@ impl Stack {
     where
         K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     {
-        Api::namespaced(self.sim.client(MEMBER), "default")
+        Api::namespaced(self.client(), "default")
     }
 
     /// Names of what there is of ours in the member.

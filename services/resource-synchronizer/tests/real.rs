@@ -1,0 +1,91 @@
+//! A binding's life on a real API server, where `DROVER_CONTRACT_KUBECONFIG` names one: what the simulator must not be alone in proving.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use drover_api::bindings::{DesiredBinding, Phase};
+use drover_testkit::eventually;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
+
+fn rest() -> Vec<Value> {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.com/job:1"}]});
+    vec![
+        json!({"apiVersion": "sync.drover.test/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": {"size": 1}}),
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.sync.drover.test"},
+            "spec": {"group": "sync.drover.test", "scope": "Namespaced", "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}}),
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": {"template": {"spec": pod}}}),
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "reader"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web"}}),
+    ]
+}
+
+#[tokio::test]
+async fn the_life_of_a_binding() {
+    let Ok(path) = std::env::var("DROVER_CONTRACT_KUBECONFIG") else {
+        println!("DROVER_CONTRACT_KUBECONFIG is not set: no real API server to prove it on");
+        return;
+    };
+    let vetted = drover_members::kubeconfig::vet(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut stack = Stack::without_members().await;
+    stack.add_real_member(MEMBER, drover_members::clients::connect(&vetted).await.unwrap());
+    let namespace = format!("drover-sync-{}", std::process::id());
+    let web = [config("settings", "1"), service("web"), deployment("web", 2, "100m")];
+    stack.bundle("b1", rest().into_iter().chain(web).collect()).await;
+    let desired = DesiredBinding { namespace: namespace.clone(), ..binding("real", "b1") };
+    stack.desire(&desired).await;
+    let status = stack.reaches(&desired, Phase::Ready).await;
+    assert_eq!(status.objects.len(), 9, "{status:#?}");
+
+    // A restart applies nothing again: no object has another version. (What controllers write is in status and is left out.)
+    let kinds = [("v1", "ConfigMap"), ("v1", "Service"), ("v1", "ServiceAccount"), ("rbac.authorization.k8s.io/v1", "Role"), ("sync.drover.test/v1", "Thing")];
+    let client = stack.client();
+    let versions = async || {
+        let mut versions = BTreeMap::new();
+        for (api_version, kind) in kinds {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+            let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &resource);
+            let list = api.list_metadata(&ListParams::default().labels("drover.io/binding")).await.unwrap();
+            versions.extend(list.items.into_iter().map(|object| (format!("{kind}/{}", object.metadata.name.unwrap()), object.metadata.resource_version)));
+        }
+        versions
+    };
+    let before = versions().await;
+    assert_eq!(before.len(), 5, "{before:?}");
+    stack.kill();
+    stack.restart().await;
+    stack.reaches(&desired, Phase::Ready).await;
+    let (configs, services): (Api<ConfigMap>, Api<Service>) = (Api::namespaced(stack.client(), &namespace), Api::namespaced(stack.client(), &namespace));
+    // The correction of a drift comes after everything that the restart would have applied.
+    configs.patch("settings", &PatchParams::default(), &Patch::Merge(json!({"data": {"value": "theirs"}}))).await.unwrap();
+    eventually(PATIENCE, async || (configs.get("settings").await.unwrap().data?["value"] == "1").then_some(())).await;
+    let mut after = versions().await;
+    assert_ne!(after.remove("ConfigMap/settings").unwrap(), before["ConfigMap/settings"]);
+    assert!(after.iter().all(|(name, version)| before[name] == *version), "{before:?} {after:?}");
+
+    let deployments: Api<Deployment> = Api::namespaced(stack.client(), &namespace);
+    deployments.patch("web", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 3}}))).await.unwrap();
+    services.delete("web", &DeleteParams::default()).await.unwrap();
+    eventually(PATIENCE, async || (deployments.get("web").await.unwrap().spec?.replicas == Some(2)).then_some(())).await;
+    eventually(PATIENCE, async || services.get_opt("web").await.unwrap()).await;
+
+    stack.bundle("b2", vec![config("settings", "2"), deployment("web", 1, "100m")]).await;
+    let updated = DesiredBinding { digest: "b2".into(), fence: 2, ..desired };
+    stack.desire(&updated).await;
+    stack.reaches(&updated, Phase::Ready).await;
+    eventually(PATIENCE, async || services.get_opt("web").await.unwrap().is_none().then_some(())).await;
+
+    stack.desire(&absent(&updated)).await;
+    stack.reaches(&absent(&updated), Phase::Gone).await;
+    let namespaces: Api<Namespace> = Api::all(stack.client());
+    eventually(PATIENCE, async || namespaces.get_opt(&namespace).await.unwrap().is_none().then_some(())).await;
+}
