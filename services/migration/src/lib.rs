@@ -19,6 +19,7 @@ mod routes;
 mod store;
 mod tasks;
 
+pub use app::PlanInput;
 pub use config::Config;
 pub use routes::openapi;
 

@@ -17,6 +17,7 @@ const BODY: usize = 16 << 20;
 pub(crate) fn routes() -> OpenApiRouter<App> {
     let verbs = OpenApiRouter::new()
         .routes(routes!(plans::put))
+        .routes(routes!(plans::input))
         .routes(routes!(plans::accept))
         .routes(routes!(plans::post, plans::list))
         .routes(routes!(plans::get, plans::delete))

@@ -7,10 +7,11 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-/// What a plan is made of.
-#[derive(Serialize, Deserialize)]
-pub struct Input {
+/// What a plan is made of: `GET /internal/plans/{id}/input`.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct PlanInput {
     /// Members, capacity, claims.
     pub fleet: Fleet,
     /// Sequence of the ledger.
@@ -19,7 +20,7 @@ pub struct Input {
     pub request: PlanRequest,
 }
 
-impl Input {
+impl PlanInput {
     /// Makes the plan: the same input, the same plan.
     pub fn plan(&self) -> PlanResult {
         let mut ledger = Ledger::from(&self.fleet);

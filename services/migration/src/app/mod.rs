@@ -14,6 +14,7 @@ use drover_store::{MigrationSet, Store, StoreConfig};
 
 pub use error::PlanError;
 pub use fleet::FleetCopy;
+pub use input::PlanInput;
 pub use policies::{PolicyTest, PolicyTestResult};
 use prometheus::Prometheus;
 

@@ -9,7 +9,7 @@ use drover_service::peer::segment;
 use uuid::Uuid;
 
 use super::fleet::Snapshot;
-use super::input::Input;
+use super::input::PlanInput;
 use super::{App, PlanError};
 use crate::store::{plans, side};
 
@@ -35,7 +35,7 @@ impl App {
         if dry_run { Ok(new.document(id)) } else { Ok(plans::keep(&self.store, id, new).await?) }
     }
 
-    async fn make(&self, order: PlanOrder) -> Result<(Input, PlanResult), PlanError> {
+    async fn make(&self, order: PlanOrder) -> Result<(PlanInput, PlanResult), PlanError> {
         let Snapshot { fleet, head } = self.fleet.snapshot(order.after_seq).await.ok_or_else(|| PlanError::FleetBehind(match order.after_seq {
             Some(seq) => format!("The copy of the ledger has not reached entry {seq} yet"),
             None => "The ledger is not known yet".to_owned(),
@@ -50,7 +50,7 @@ impl App {
         drop(db);
         let external = self.prometheus.values(&policy, &fleet, &movability).await;
         let request = PlanRequest { kind: order.kind, movability, policy, excluded: order.excluded, external };
-        let input = Input { fleet, head, request };
+        let input = PlanInput { fleet, head, request };
         // A thorough search takes its time, and others need the thread.
         tokio::task::spawn_blocking(move || { let result = input.plan(); (input, result) }).await.map_err(PlanError::internal)
     }
@@ -96,6 +96,12 @@ impl App {
         plans::get(&self.store, id).await?.ok_or(PlanError::NotFound(id))
     }
 
+    /// All that a plan was made of.
+    pub async fn plan_input(&self, id: Uuid) -> Result<PlanInput, PlanError> {
+        let bytes = plans::input(&self.store, id).await?.ok_or(PlanError::NotFound(id))?;
+        PlanInput::from_compressed(&bytes).map_err(PlanError::internal)
+    }
+
     /// Plans, newest first.
     pub async fn plan_list(&self, limit: u32) -> Result<Vec<PlanDocument>, PlanError> {
         Ok(plans::list(&self.store, i64::from(limit)).await?)
@@ -116,21 +122,5 @@ impl App {
         let plan = self.plan_read(id).await?;
         debug_assert_eq!(plan.state, PlanState::Accepted);
         Err(PlanError::NotProposed(plan.state))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use drover_scheduling::{Fleet, PlanRequest, Policy};
-
-    use super::*;
-
-    #[test]
-    fn what_is_kept_makes_the_same_plan_again() {
-        let kind = PlanKind::Drain { member: MemberKey("onprem+a".into()) };
-        let request = PlanRequest { kind, movability: Vec::new(), policy: Policy::default(), excluded: BTreeMap::new(), external: BTreeMap::new() };
-        let input = Input { fleet: Fleet::default(), head: 7, request };
-        let again = Input::from_compressed(&input.compressed().unwrap()).unwrap();
-        assert_eq!((again.head, again.plan()), (7, input.plan()));
     }
 }

@@ -9,13 +9,20 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use crate::app::App;
+use crate::app::{App, PlanInput};
 
 /// Makes a plan; the same id again is answered as before.
 #[utoipa::path(put, path = "/internal/plans/{id}", operation_id = "plan_put", tag = "peer", params(("id" = Uuid, Path)), request_body = PlanOrder,
     responses((status = 200, description = "The plan, or why there is none", body = PlanDocument)))]
 pub async fn put(State(app): State<App>, Path(id): Path<Uuid>, Json(order): Json<PlanOrder>) -> Result<Json<PlanDocument>, Problem> {
     Ok(Json(app.plan(id, order).await?))
+}
+
+/// All that a plan was made of, so that it can be made again elsewhere (a report of a plan that looks wrong).
+#[utoipa::path(get, path = "/internal/plans/{id}/input", operation_id = "plan_input", tag = "peer", params(("id" = Uuid, Path)),
+    responses((status = 200, description = "Fleet and request", body = PlanInput)))]
+pub async fn input(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<PlanInput>, Problem> {
+    Ok(Json(app.plan_input(id).await?))
 }
 
 /// Accepts a proposed plan for one operation; again for the same one is fine.

@@ -97,6 +97,11 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<PlanDocument>> {
     Ok(row.map(PlanDocument::from))
 }
 
+/// What a plan was made of, compressed.
+pub async fn input(store: &Store, id: Uuid) -> StoreResult<Option<Vec<u8>>> {
+    Ok(sqlx::query_scalar("select input from plan where id = $1").bind(id).fetch_optional(store.pool()).await?)
+}
+
 /// Plans, newest first.
 pub async fn list(store: &Store, limit: i64) -> StoreResult<Vec<PlanDocument>> {
     let rows: Vec<Row> = sqlx::query_as(
