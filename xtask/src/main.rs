@@ -1,2 +1,64 @@
-//! xtask
-fn main() {}
+//! Files that are made from the code: `cargo run -p xtask -- <openapi|errors> [--check]`.
+//!
+//! They are checked in, so that what changes on the outside is seen in review; tests check the same that `--check` does.
+
+mod errors;
+mod openapi;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail, ensure};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let check = args.iter().any(|arg| arg == "--check");
+    let files = match args.first().map(String::as_str) {
+        Some("openapi") => openapi::files(),
+        Some("errors") => errors::files(),
+        _ => {
+            eprintln!("usage: cargo run -p xtask -- <openapi|errors> [--check]");
+            return ExitCode::from(2);
+        }
+    };
+    match files.and_then(|files| settle(&files, check)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A file and what it should hold.
+struct File {
+    path: PathBuf,
+    text: String,
+}
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// Writes the files, or says which are not as they should be.
+fn settle(files: &[File], check: bool) -> anyhow::Result<()> {
+    ensure!(!files.is_empty(), "nothing to make");
+    let mut stale = Vec::new();
+    for File { path, text } in files {
+        let name = path.strip_prefix(root()).unwrap_or(path).display().to_string();
+        if std::fs::read_to_string(path).is_ok_and(|found| found == *text) {
+            continue;
+        }
+        if check {
+            stale.push(name);
+        } else {
+            std::fs::write(path, text).with_context(|| format!("cannot write {name}"))?;
+            println!("wrote {name}");
+        }
+    }
+    if !stale.is_empty() {
+        bail!("not up to date: {}", stale.join(", "));
+    }
+    Ok(())
+}

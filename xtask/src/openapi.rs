@@ -1,0 +1,20 @@
+//! `openapi/<service>.json`: what each service says it serves.
+
+use crate::{File, root};
+
+/// One file per service.
+pub fn files() -> anyhow::Result<Vec<File>> {
+    let services = [
+        ("cluster-manager", drover_cluster_manager::openapi()),
+        ("gateway", drover_gateway::openapi()),
+        ("migration", drover_migration::openapi()),
+        ("orchestrator", drover_orchestrator::openapi()),
+        ("placement", drover_placement::openapi()),
+        ("resource-synchronizer", drover_resource_synchronizer::openapi()),
+    ];
+    let files = services.into_iter().map(|(name, document)| {
+        let value = serde_json::to_value(document)?;
+        Ok(File { path: root().join("openapi").join(format!("{name}.json")), text: format!("{value:#}\n") })
+    });
+    files.collect()
+}
