@@ -3,11 +3,13 @@
 //! Types of the pure core travel as they are ([`scheduling`]); nothing is converted at a border.
 //! No logic here: whoever sends or receives decides.
 
+pub mod apps;
 pub mod bindings;
 pub mod digs;
 pub mod ledger;
 pub mod members;
 pub mod operations;
 pub mod plans;
+pub mod status;
 
 pub use drover_scheduling as scheduling;

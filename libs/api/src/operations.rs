@@ -34,7 +34,7 @@ pub struct Operation {
     /// Plan it carries out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Uuid>,
-    /// Moves it makes, with their stage.
+    /// Moves it makes, with their stage; those of operations that it started included, so that one call shows all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<MoveView>,
     /// Bindings left on members out of reach (found and removed when they come back).

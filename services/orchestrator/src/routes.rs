@@ -6,7 +6,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::http::{internal, intents, lifecycle, logical_clouds, plans};
+use crate::http::{apps, internal, intents, lifecycle, logical_clouds, operations, plans, status};
 use crate::resources::{APP_INTENT, GROUP_INTENT, KINDS};
 
 /// Every route of orchestrator.
@@ -26,8 +26,12 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(lifecycle::update))
         .routes(routes!(lifecycle::rollback))
         .routes(routes!(lifecycle::stop))
-        // NOTE to the orchestrator's engineer (04:07): http/{operations,status,apps}.rs with their app/ and store/ parts are being
-        // written by a second engineer right now (see /work/notes/orchestrator-readside.md). You do verbs, workflows, tasks.
+        .routes(routes!(status::status))
+        .routes(routes!(operations::list))
+        .routes(routes!(operations::get))
+        .routes(routes!(operations::cancel))
+        .routes(routes!(operations::events))
+        .routes(routes!(apps::list))
         .routes(routes!(plans::apply))
         .routes(routes!(internal::dig))
         .routes(routes!(internal::document))

@@ -1,6 +1,7 @@
 //! Use cases, transport-free: handlers call them, workflows do what takes longer than a request.
 
 pub mod approve;
+mod apps;
 mod dependencies;
 mod error;
 pub mod group;
@@ -8,8 +9,11 @@ pub mod guard;
 mod lifecycle;
 pub mod logical_cloud;
 pub mod lookup;
+pub mod operations;
 mod plans;
 pub mod preview;
+mod status;
+pub mod status_view;
 pub mod terms;
 
 use std::sync::Arc;

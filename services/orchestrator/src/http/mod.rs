@@ -1,10 +1,13 @@
 //! Verbs that are not documents. A handler extracts, calls `app`, converts.
 
+pub mod apps;
 pub mod internal;
 pub mod intents;
 pub mod lifecycle;
 pub mod logical_clouds;
+pub mod operations;
 pub mod plans;
+pub mod status;
 
 use std::time::Duration;
 
@@ -19,7 +22,7 @@ use crate::app::App;
 
 /// 202 with the operation (after waiting for its end as long as asked) and where to watch it.
 async fn accepted(app: &App, id: Uuid, wait: Duration) -> Result<Response, Problem> {
-    let operation = app.engine.wait(id, wait).await?;
+    let operation = app.operation(id, wait).await?;
     let mut response = (StatusCode::ACCEPTED, Json(operation)).into_response();
     let location = HeaderValue::from_str(&format!("/v2/operations/{id}")).expect("a path with a uuid is a header value");
     response.headers_mut().insert(header::LOCATION, location);

@@ -4,6 +4,7 @@ pub mod binding;
 pub mod bundle;
 pub mod deployment;
 pub mod hold;
+pub mod overview;
 
 use drover_store::StoreResult;
 use sqlx::PgConnection;

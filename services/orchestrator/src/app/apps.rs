@@ -1,0 +1,135 @@
+//! What runs where, over all groups.
+
+use std::collections::HashMap;
+
+use drover_api::apps::{AppBinding, AppList, AppView};
+use drover_api::bindings::{BindingStatus, Phase};
+use drover_api::scheduling::MemberKey;
+use drover_workflow::Workflow;
+use uuid::Uuid;
+
+use super::{App, Error};
+use crate::store::binding::Role;
+use crate::store::overview::{self, Copy};
+use crate::workflows::judge::why_not;
+use crate::workflows::{Instantiate, Relocate, Terminate, Update};
+
+impl App {
+    /// Apps of every group that is approved or more; of one project if it is named.
+    pub async fn apps(&self, project: Option<&str>) -> Result<AppList, Error> {
+        let mut tx = self.store.begin().await?;
+        // One moment for all three lists: an app moves between them otherwise.
+        sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *tx).await?;
+        let groups = overview::groups(&mut tx, project).await?;
+        let ids: Vec<Uuid> = groups.iter().map(|group| group.dig_id).collect();
+        let mut apps: HashMap<Uuid, Vec<String>> = HashMap::new();
+        for (dig, app) in overview::apps(&mut tx, &ids).await? {
+            apps.entry(dig).or_default().push(app);
+        }
+        let mut copies: HashMap<(Uuid, String), Vec<AppBinding>> = HashMap::new();
+        for copy in overview::copies(&mut tx, &ids).await? {
+            let status = self.world.statuses.get(copy.id);
+            copies.entry((copy.dig_id, copy.app.clone())).or_default().push(binding(copy, status.as_deref()));
+        }
+        tx.rollback().await?;
+
+        let mut items = Vec::new();
+        for group in groups {
+            let Some([project, composite_app, version, dig]) = names(&group.path) else {
+                return Err(Error::Internal(format!("{} is not the path of a deployment intent group", group.path)));
+            };
+            let state = group.kind.as_deref().map_or(group.state.clone(), |kind| at_work(kind, group.waiting));
+            for app in apps.remove(&group.dig_id).unwrap_or_default() {
+                items.push(AppView {
+                    project: project.to_owned(),
+                    composite_app: composite_app.to_owned(),
+                    version: version.to_owned(),
+                    dig: dig.to_owned(),
+                    state: state.clone(),
+                    operation: group.operation,
+                    bindings: copies.remove(&(group.dig_id, app.clone())).unwrap_or_default(),
+                    app,
+                });
+            }
+        }
+        Ok(AppList { items })
+    }
+}
+
+/// The state of a group that an operation works on.
+pub(super) fn at_work(kind: &str, waiting_for_room: bool) -> String {
+    match kind {
+        Instantiate::KIND if waiting_for_room => "WaitingForRoom",
+        Instantiate::KIND => "Instantiating",
+        Update::KIND => "Updating",
+        Relocate::KIND => "Relocating",
+        Terminate::KIND => "Terminating",
+        other => other,
+    }.to_owned()
+}
+
+/// Names on the path of a group.
+fn names(path: &str) -> Option<[&str; 4]> {
+    match path.split('/').collect::<Vec<_>>()[..] {
+        ["", "v2", "projects", project, "composite-apps", composite_app, version, "deployment-intent-groups", dig] => Some([project, composite_app, version, dig]),
+        _ => None,
+    }
+}
+
+fn binding(copy: Copy, status: Option<&BindingStatus>) -> AppBinding {
+    let phase = phase(copy.role, status);
+    let reason = status.filter(|_| !["Ready", "Deleting"].contains(&phase.as_str())).map(why_not).filter(|words| *words != phase.to_lowercase());
+    AppBinding { binding: copy.id, member: MemberKey(copy.member), phase, reason }
+}
+
+/// How far a copy is: the synchronizer's word, if it speaks of what the copy is now for.
+pub(super) fn phase(role: Role, status: Option<&BindingStatus>) -> String {
+    let phase = match (role, status.map(|status| status.phase)) {
+        (Role::Gone, _) | (Role::Retiring, Some(Phase::Gone)) => Phase::Gone,
+        (Role::Retiring, Some(Phase::Unreachable)) => Phase::Unreachable,
+        // It may not have been told yet, and speak of what was.
+        (Role::Retiring, _) => Phase::Deleting,
+        (_, Some(phase)) => phase,
+        (Role::Target, None) => Phase::Pending,
+        // It serves, and nobody has said so since this process began.
+        (Role::Current, None) => return "Unknown".to_owned(),
+    };
+    format!("{phase:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(phase: Phase) -> BindingStatus {
+        BindingStatus { id: Uuid::nil(), member: Default::default(), digest: "d".into(), fence: 1, phase, code: None, reason: Some("because".into()), unschedulable: None, objects: vec![] }
+    }
+
+    #[test]
+    fn a_copy_that_shall_go_is_not_shown_ready() {
+        let shown = |role, phase: Option<Phase>| super::phase(role, phase.map(status).as_ref());
+        assert_eq!(shown(Role::Current, Some(Phase::Ready)), "Ready");
+        assert_eq!(shown(Role::Retiring, Some(Phase::Ready)), "Deleting");
+        assert_eq!(shown(Role::Retiring, Some(Phase::Unreachable)), "Unreachable");
+        assert_eq!(shown(Role::Target, None), "Pending");
+        assert_eq!(shown(Role::Current, None), "Unknown");
+    }
+
+    #[test]
+    fn a_reason_is_given_only_where_something_is_missing() {
+        let copy = |role| Copy { id: Uuid::nil(), dig_id: Uuid::nil(), app: "cart".into(), member: "a+b".into(), role };
+        assert_eq!(binding(copy(Role::Current), Some(&status(Phase::Failed))).reason.as_deref(), Some("because"));
+        assert_eq!(binding(copy(Role::Current), Some(&status(Phase::Ready))).reason, None);
+        let silent = BindingStatus { reason: None, ..status(Phase::Applying) };
+        assert_eq!(binding(copy(Role::Target), Some(&silent)).reason, None);
+    }
+
+    #[test]
+    fn the_verb_at_work_is_the_state() {
+        assert_eq!(at_work("instantiate", false), "Instantiating");
+        assert_eq!(at_work("instantiate", true), "WaitingForRoom");
+        assert_eq!(at_work("relocate", false), "Relocating");
+        assert_eq!(names("/v2/projects/p/composite-apps/ca/v1/deployment-intent-groups/g"), Some(["p", "ca", "v1", "g"]));
+        assert_eq!(names("/v2/projects/p"), None);
+    }
+}

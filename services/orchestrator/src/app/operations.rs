@@ -1,0 +1,319 @@
+//! Operations as users see them: workflows in words. A pure mapping, and the reads and the cancel around it.
+//!
+//! Moves of a child (the `relocate` of an `instantiate`) are shown with its parent too, so that a user needs one call.
+
+use std::time::Duration;
+
+use drover_api::operations::{MoveView, Operation, OperationList, OperationState, OperationStep};
+use drover_store::{Timestamp, now};
+use drover_workflow::{CancelError, ListFilter, StepView, Workflow, WorkflowView};
+use futures::stream::{self, Stream};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::broadcast::{self, error::RecvError};
+use uuid::Uuid;
+
+use super::{App, Error, group};
+use crate::store::overview::{self, Child};
+use crate::workflows::relocate::Stage;
+use crate::workflows::{Instantiate, Relocate, instantiate, relocate};
+
+/// How many a page has when nobody says.
+const PAGE: i64 = 100;
+/// How often a watched operation is read when no hint comes: another instance may be working on it.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What to list.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// At most so many.
+    pub limit: Option<i64>,
+    /// Those older than this one.
+    pub after: Option<Uuid>,
+    /// Only in this state.
+    pub state: Option<OperationState>,
+    /// Only of this kind.
+    pub kind: Option<String>,
+    /// Only about this group: its uuid or `project/app/version/group`.
+    pub dig: Option<String>,
+}
+
+impl From<CancelError> for Error {
+    fn from(error: CancelError) -> Self {
+        match error {
+            CancelError::NotFound => Self::NotFound { what: "operation".into() },
+            CancelError::Ended => Self::NotNow("the operation has ended; there is nothing to cancel".into()),
+            CancelError::PastThePivot => Self::PastThePivot,
+            CancelError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+impl App {
+    /// A page of operations, newest first, without their steps.
+    pub async fn operations(&self, filter: &Filter) -> Result<OperationList, Error> {
+        let mut db = self.store.pool().acquire().await?;
+        let subject = match filter.dig.as_deref().map(|dig| (dig, dig.parse::<Uuid>())) {
+            None => None,
+            Some((_, Ok(id))) => Some(group::by_id(&mut db, id).await?.subject()),
+            Some((subject, Err(_))) => Some(subject.to_owned()),
+        };
+        let after = match filter.after {
+            None => None,
+            Some(id) => {
+                let last = self.engine.get(id).await?.ok_or_else(|| Error::Inconsistent(vec![format!("after: there is no operation {id}")]))?;
+                Some((last.created_at, id))
+            }
+        };
+        let views = self.engine.list(&ListFilter {
+            kind: filter.kind.clone(),
+            status: filter.state.map(|state| status(state).to_owned()),
+            subject,
+            after,
+            limit: filter.limit.unwrap_or(PAGE),
+            ..ListFilter::default()
+        }).await?;
+        let ids: Vec<Uuid> = views.iter().map(|view| view.id).collect();
+        let children = overview::children(&mut db, &ids).await?;
+        Ok(OperationList { items: views.iter().map(|view| operation(view, &children, now())).collect() })
+    }
+
+    /// An operation: as it is, or when it has ended, if that is within `wait`.
+    pub async fn operation(&self, id: Uuid, wait: Duration) -> Result<Operation, Error> {
+        if !wait.is_zero() {
+            self.engine.wait(id, wait).await?;
+        }
+        let (view, children) = self.family(id).await?.ok_or_else(|| not_found(id))?;
+        Ok(operation(&view, &children, now()))
+    }
+
+    /// Asks for the undoing of an operation.
+    pub async fn cancel(&self, id: Uuid) -> Result<(), Error> {
+        self.engine.cancel(id).await.map_err(|error| match error {
+            CancelError::NotFound => not_found(id),
+            other => other.into(),
+        })
+    }
+
+    /// An operation now, again when it or one that it started has changed, and finally as it ended.
+    pub async fn watch(&self, id: Uuid) -> Result<impl Stream<Item = Operation> + use<>, Error> {
+        let watch = Watch { events: self.engine.events(), app: self.clone(), id, seen: Vec::new(), ended: false };
+        self.family(id).await?.ok_or_else(|| not_found(id))?;
+        Ok(stream::unfold(watch, |mut watch| async move { watch.next().await.map(|operation| (operation, watch)) }))
+    }
+
+    async fn family(&self, id: Uuid) -> Result<Option<(WorkflowView, Vec<Child>)>, Error> {
+        let Some(view) = self.engine.get(id).await? else { return Ok(None) };
+        let children = overview::children(&mut *self.store.pool().acquire().await?, &[id]).await?;
+        Ok(Some((view, children)))
+    }
+}
+
+fn not_found(id: Uuid) -> Error {
+    Error::NotFound { what: format!("operation {id}") }
+}
+
+struct Watch {
+    app: App,
+    events: broadcast::Receiver<Uuid>,
+    id: Uuid,
+    /// The family with its revisions, as told last.
+    seen: Vec<(Uuid, i64)>,
+    ended: bool,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Operation> {
+        while !self.ended {
+            let (view, children) = match self.app.family(self.id).await {
+                Ok(found) => found?,
+                Err(error) => {
+                    tracing::warn!(error = %drover_service::problem::chain(&error), operation.id = %self.id, "an operation cannot be watched any longer");
+                    return None;
+                }
+            };
+            let family: Vec<_> = std::iter::once((view.id, view.revision)).chain(children.iter().map(|child| (child.id, child.revision))).collect();
+            if family != self.seen {
+                self.seen = family;
+                self.ended = view.ended();
+                return Some(operation(&view, &children, now()));
+            }
+            let _ = tokio::time::timeout(LOOK, self.until_changed()).await;
+        }
+        None
+    }
+
+    async fn until_changed(&mut self) {
+        loop {
+            match self.events.recv().await {
+                Ok(changed) if self.seen.iter().any(|(id, _)| *id == changed) => return,
+                Ok(_) => {}
+                // Some were missed; one may have been ours.
+                Err(RecvError::Lagged(_)) => return,
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// A workflow as an operation. `children` may hold those of others too.
+pub fn operation(view: &WorkflowView, children: &[Child], now: Timestamp) -> Operation {
+    let mine: Vec<&Child> = children.iter().filter(|child| child.parent_id == view.id).collect();
+    let plan = match view.kind.as_str() {
+        Relocate::KIND => relocate::Order::deserialize(&view.input).ok().map(|order| order.plan),
+        Instantiate::KIND => {
+            let made = instantiate::State::deserialize(&view.state).ok().and_then(|state| state.plan).map(|plan| plan.id);
+            made.or_else(|| instantiate::Order::deserialize(&view.input).ok().and_then(|order| order.plan))
+        }
+        _ => None,
+    };
+    let mut moves = moves(&view.kind, &view.state, view.ended_at, now);
+    let mut leftovers = leftovers_of(&view.state);
+    for child in &mine {
+        moves.extend(self::moves(&child.kind, &child.state, child.ended_at, now));
+        leftovers.extend(leftovers_of(&child.state));
+    }
+    Operation {
+        id: view.id,
+        kind: view.kind.clone(),
+        subject: view.subject.clone(),
+        state: state(&view.status),
+        message: message(view, &mine),
+        code: view.failure.as_ref().map(|failure| failure.code.clone()),
+        reasons: view.failure.iter().flat_map(|failure| &failure.reasons).map(words).collect(),
+        steps: steps(&view.steps),
+        children: mine.iter().map(|child| child.id).collect(),
+        parent: view.parent_id,
+        plan,
+        moves,
+        leftovers,
+        created_at: view.created_at.to_string(),
+        finished_at: view.ended_at.map(|at| at.to_string()),
+    }
+}
+
+/// Every kind that can leave something behind says so under this name.
+fn leftovers_of(state: &Value) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Left {
+        #[serde(default)]
+        leftovers: Vec<String>,
+    }
+    Left::deserialize(state).map(|left| left.leftovers).unwrap_or_default()
+}
+
+fn state(status: &str) -> OperationState {
+    match status {
+        "undoing" => OperationState::Undoing,
+        "done" => OperationState::Succeeded,
+        "failed" => OperationState::Failed,
+        "cancelled" => OperationState::Cancelled,
+        "refused" => OperationState::Refused,
+        _ => OperationState::Running,
+    }
+}
+
+fn status(state: OperationState) -> &'static str {
+    match state {
+        OperationState::Running => "running",
+        OperationState::Undoing => "undoing",
+        OperationState::Succeeded => "done",
+        OperationState::Failed => "failed",
+        OperationState::Cancelled => "cancelled",
+        OperationState::Refused => "refused",
+    }
+}
+
+fn message(view: &WorkflowView, children: &[&Child]) -> String {
+    let now = view.message.clone();
+    let why = view.failure.as_ref().map(|failure| failure.message.clone());
+    let what_is_left = if view.past_pivot {
+        "what was done stands"
+    } else if children.iter().any(|child| child.past_pivot) {
+        "undone; the moves that were made for it stand"
+    } else {
+        "undone"
+    };
+    match state(&view.status) {
+        OperationState::Running => {
+            let words = now.unwrap_or_else(|| "started".to_owned());
+            let trouble = view.steps.iter().rev().find(|step| step.status == "started" && step.attempt > 1).and_then(|step| step.error.as_ref());
+            let words = trouble.map_or(words.clone(), |error| format!("{words}; trying again: {}", self::words(error)));
+            if view.cancel_requested { format!("being cancelled; {words}") } else { words }
+        }
+        OperationState::Undoing => {
+            let words = now.unwrap_or_else(|| "taking back what was done".to_owned());
+            why.map_or(words.clone(), |why| format!("{why}; now: {words}"))
+        }
+        OperationState::Succeeded => now.unwrap_or_else(|| "done".to_owned()),
+        OperationState::Failed => format!("{} ({what_is_left})", why.unwrap_or_else(|| "failed".to_owned())),
+        OperationState::Cancelled => format!("cancelled ({what_is_left})"),
+        OperationState::Refused => format!("written by another version of Drover (workflow version {}); nobody here goes on with it", view.version),
+    }
+}
+
+/// A reason or an error of the journal, in words.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => fields.get("message").and_then(Value::as_str).map_or_else(|| value.to_string(), str::to_owned),
+        other => other.to_string(),
+    }
+}
+
+/// What was started, forward and back, in the order of time. What is still to come is left out.
+fn steps(steps: &[StepView]) -> Vec<OperationStep> {
+    let mut all = Vec::new();
+    for step in steps {
+        let Some(started) = step.started_at else { continue };
+        // The journal counts attempts and keeps the last error of one direction: of the undo, once that has begun to repeat.
+        let back = step.undo_started_at.is_some();
+        let repeated = back && step.attempt > 1;
+        let error = |mine: bool| step.error.as_ref().filter(|_| mine).map(words);
+        all.push((started, OperationStep {
+            name: step.name.clone(),
+            direction: "do".to_owned(),
+            attempt: if back { 1 } else { step.attempt },
+            started_at: started.to_string(),
+            finished_at: step.finished_at.map(|at| at.to_string()),
+            error: error(!repeated && step.status != "done"),
+        }));
+        if let Some(began) = step.undo_started_at {
+            all.push((began, OperationStep {
+                name: step.name.clone(),
+                direction: "undo".to_owned(),
+                attempt: step.attempt,
+                started_at: began.to_string(),
+                finished_at: step.undo_finished_at.map(|at| at.to_string()),
+                error: error(repeated && step.status != "undone"),
+            }));
+        }
+    }
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, step)| step).collect()
+}
+
+fn moves(kind: &str, state: &Value, ended: Option<Timestamp>, now: Timestamp) -> Vec<MoveView> {
+    if kind != Relocate::KIND {
+        return Vec::new();
+    }
+    let Ok(state) = relocate::State::deserialize(state) else { return Vec::new() };
+    state.moves.into_iter().map(|moving| {
+        // Whoever ended before the pivot without a claim to give back has no undo that says so.
+        let undone = ended.is_some() && matches!(moving.stage, Stage::Claimed | Stage::Starting | Stage::Ready);
+        let stage = if undone { Stage::Undone } else { moving.stage };
+        let end = moving.ended.or(ended).unwrap_or(now);
+        MoveView {
+            app: format!("{}/{}", moving.old.dig.composite_app, moving.old.app),
+            from: moving.old.member.0,
+            to: moving.to.0,
+            stage: stage.as_str().to_owned(),
+            seconds: (end.duration_since(moving.since.0).as_millis() as f64 / 1000.0).max(0.0),
+            reason: moving.reason,
+        }
+    }).collect()
+}
+
+#[cfg(test)]
+#[path = "operations_tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! Status of a group, in EMCO's words: what its documents and bindings say, and what the synchronizer says of its objects.
+//! Read in one transaction; nothing is asked of other services or members.
+
+use drover_api::bindings::ObjectStatus;
+use drover_api::status::{DigAction, DigStates, DigStatus};
+use drover_store::Timestamp;
+use drover_workflow::{ListFilter, Workflow};
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::status_view::{Copy, Wanted};
+use super::{App, Error, Group, GroupPath, apps, group};
+use crate::store::binding::{self, Role};
+use crate::store::deployment::{self, Action, State};
+use crate::store::{bundle, overview};
+use crate::workflows::{Instantiate, Terminate};
+
+impl App {
+    /// Status of a group.
+    pub async fn status(&self, path: &GroupPath, wanted: &Wanted) -> Result<DigStatus, Error> {
+        let mut tx = self.store.begin().await?;
+        sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *tx).await?;
+        let group = group::at(&mut tx, path).await?;
+        let deployment = deployment::load(&mut tx, group.dig.id, false).await?;
+        let states = states(created_at(&mut tx, group.dig.id).await?, deployment::actions(&mut tx, group.dig.id).await?);
+        let running = overview::running(&mut tx, group.dig.id).await?;
+        let copies = self.copies(&mut tx, &group).await?;
+        let apps: Vec<String> = overview::apps(&mut tx, &[group.dig.id]).await?.into_iter().map(|(_, app)| app).collect();
+        tx.rollback().await?;
+
+        wanted.check(&states.statusctxid, &apps, &copies)?;
+        let deployed = match &running {
+            Some(running) => Some(apps::at_work(&running.kind, running.waiting)),
+            None => self.settled(&group, deployment.state).await?,
+        };
+        let status = DigStatus {
+            project: group.dig.project,
+            composite_app: group.dig.composite_app,
+            composite_app_version: group.dig.version,
+            composite_profile: group.document.spec.composite_profile,
+            name: group.dig.name,
+            states,
+            operation: running.map(|running| running.operation),
+            deployed_status: deployed,
+            ..DigStatus::default()
+        };
+        Ok(wanted.show(status, &apps, &copies))
+    }
+
+    /// What became of a group that nothing works on; none: it was never instantiated.
+    async fn settled(&self, group: &Group, state: State) -> Result<Option<String>, Error> {
+        Ok(match state {
+            State::Created => None,
+            State::Instantiated | State::Terminated => Some(state.to_string()),
+            // Its state does not tell an instantiation that failed from one that was never asked for; its last operation does.
+            State::Approved => {
+                let last = self.engine.list(&ListFilter { subject: Some(group.subject()), roots: true, limit: 1, ..ListFilter::default() }).await?;
+                let of_this = |input: &Value| input["dig"]["id"].as_str().and_then(|id| id.parse::<Uuid>().ok()) == Some(group.dig.id);
+                last.first().filter(|last| of_this(&last.input)).and_then(|last| match last.kind.as_str() {
+                    Instantiate::KIND => Some("InstantiateFailed".to_owned()),
+                    Terminate::KIND => Some("Terminated".to_owned()),
+                    _ => None,
+                })
+            }
+        })
+    }
+
+    async fn copies(&self, tx: &mut PgConnection, group: &Group) -> Result<Vec<Copy>, Error> {
+        let bindings = binding::of_dig(&mut *tx, group.dig.id).await?;
+        let stands = |app: &str, member: &drover_api::scheduling::MemberKey| {
+            bindings.iter().any(|other| other.role != Role::Retiring && other.app == app && other.member == *member)
+        };
+        let mut copies = Vec::new();
+        for binding in &bindings {
+            // The last copy is still going while a new one comes to the same cluster: one entry per cluster.
+            if binding.role == Role::Retiring && stands(&binding.app, &binding.member) {
+                continue;
+            }
+            let status = self.world.statuses.get(binding.id);
+            let objects = match status.as_ref().map(|status| status.objects.clone()).filter(|objects| !objects.is_empty()) {
+                Some(objects) => objects,
+                None => bundle::objects(&mut *tx, &binding.digest).await?.iter().map(|object| unseen(object, &binding.namespace)).collect(),
+            };
+            copies.push(Copy { binding: binding.id, app: binding.app.clone(), member: binding.member.clone(), role: binding.role, status, objects });
+        }
+        Ok(copies)
+    }
+}
+
+/// An object that nothing is known of but that it shall be.
+fn unseen(object: &Value, namespace: &str) -> ObjectStatus {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let api = text(&object["apiVersion"]);
+    let (group, version) = api.split_once('/').unwrap_or(("", &api));
+    ObjectStatus {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: text(&object["kind"]),
+        namespace: object["metadata"]["namespace"].as_str().unwrap_or(namespace).to_owned(),
+        name: text(&object["metadata"]["name"]),
+        applied: false,
+        ready: false,
+        reason: None,
+    }
+}
+
+async fn created_at(tx: &mut PgConnection, dig: Uuid) -> Result<Timestamp, Error> {
+    Ok(sqlx::query_scalar("select created_at from resource where id = $1").bind(dig).fetch_one(tx).await?)
+}
+
+/// The history, with the creation that no row tells of.
+fn states(created: Timestamp, actions: Vec<Action>) -> DigStates {
+    let instance = actions.iter().rev().find_map(|action| action.instance).map(|id| id.to_string()).unwrap_or_default();
+    let first = DigAction { state: State::Created.to_string(), instance: String::new(), time: created.to_string(), revision: 0 };
+    let later = actions.into_iter().map(|action| DigAction {
+        state: action.state,
+        instance: action.instance.map(|id| id.to_string()).unwrap_or_default(),
+        time: action.at.to_string(),
+        revision: action.revision,
+    });
+    DigStates { statusctxid: instance, actions: std::iter::once(first).chain(later).collect() }
+}

@@ -1,0 +1,112 @@
+use drover_api::bindings::BindingStatus;
+
+use super::*;
+
+fn object(kind: &str, name: &str, applied: bool, ready: bool) -> ObjectStatus {
+    ObjectStatus {
+        group: if kind == "Deployment" { "apps" } else { "" }.into(),
+        version: "v1".into(),
+        kind: kind.into(),
+        namespace: "shop".into(),
+        name: name.into(),
+        applied,
+        ready,
+        reason: None,
+    }
+}
+
+fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<ObjectStatus>) -> Copy {
+    let status = phase.map(|phase| {
+        let member = MemberKey(member.into());
+        Arc::new(BindingStatus { id: Uuid::nil(), member, digest: "d".into(), fence: 1, phase, code: None, reason: None, unschedulable: None, objects: vec![] })
+    });
+    Copy { binding: Uuid::nil(), app: app.into(), member: MemberKey(member.into()), role, status, objects }
+}
+
+fn wanted(query: &[(&str, &str)]) -> Wanted {
+    Wanted::parse(&query.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<Vec<_>>()).unwrap()
+}
+
+fn deployed_group() -> DigStatus {
+    DigStatus { deployed_status: Some("Instantiated".into()), ..DigStatus::default() }
+}
+
+fn shop() -> (Vec<String>, Vec<Copy>) {
+    let copies = vec![
+        copy("cart", "onprem+a", Role::Current, Some(Phase::Ready), vec![object("Deployment", "cart", true, true), object("Service", "cart", true, true)]),
+        copy("db", "aws+b", Role::Target, Some(Phase::Applying), vec![object("Deployment", "db", false, false), object("Secret", "key", false, false)]),
+    ];
+    (vec!["cart".into(), "db".into()], copies)
+}
+
+#[test]
+fn counts_and_resources_are_emcos() {
+    let (apps, copies) = shop();
+    let status = serde_json::to_value(wanted(&[]).show(deployed_group(), &apps, &copies)).unwrap();
+    assert_eq!(status["deployedCounts"], serde_json::json!({"Applied": 2, "Pending": 2}));
+    // A Secret that is absent is not counted as such.
+    assert_eq!(status["readyCounts"], serde_json::json!({"NotPresent": 1, "NotReady": 1, "Ready": 2}));
+    assert_eq!(status["apps"][0], serde_json::json!({"name": "cart", "clusters": [{"clusterProvider": "onprem", "cluster": "a", "connectivity": "Available", "resources": [
+        {"GVK": {"Group": "apps", "Version": "v1", "Kind": "Deployment"}, "name": "cart", "deployedStatus": "Applied", "readyStatus": "Ready"},
+        {"GVK": {"Group": "", "Version": "v1", "Kind": "Service"}, "name": "cart", "deployedStatus": "Applied", "readyStatus": "Ready"},
+    ]}]}));
+}
+
+#[test]
+fn ready_means_what_serves() {
+    let old = copy("cart", "onprem+a", Role::Current, Some(Phase::Ready), vec![]);
+    let new = copy("cart", "aws+b", Role::Target, Some(Phase::Applying), vec![]);
+    let going = copy("cart", "aws+c", Role::Retiring, Some(Phase::Deleting), vec![]);
+    assert!(ready(&[&old, &new, &going]), "a move does not make an app unready");
+    assert!(!ready(&[&new]), "nothing serves yet");
+    assert!(!ready(&[]));
+    let broken = copy("cart", "onprem+a", Role::Current, Some(Phase::Unreachable), vec![]);
+    assert!(!ready(&[&old, &broken]));
+}
+
+#[test]
+fn what_goes_is_pending_until_it_is_deleted() {
+    let thing = object("Service", "cart", true, true);
+    let shown = |phase| deployed(&copy("cart", "a+b", Role::Retiring, Some(phase), vec![]), &thing);
+    assert_eq!(shown(Phase::Ready), "Pending");
+    assert_eq!(shown(Phase::Gone), "Deleted");
+    let failed = copy("cart", "a+b", Role::Target, Some(Phase::Failed), vec![]);
+    assert_eq!(deployed(&failed, &object("Service", "cart", false, false)), "Failed");
+}
+
+#[test]
+fn filters_narrow_and_what_does_not_exist_is_not_found() {
+    let (apps, copies) = shop();
+    let one = wanted(&[("cluster", "aws b")]);
+    one.check("", &apps, &copies).unwrap();
+    let status = serde_json::to_value(one.show(deployed_group(), &apps, &copies)).unwrap();
+    assert_eq!(status["apps"].as_array().unwrap().len(), 1, "{status}");
+    assert_eq!(status["apps"][0]["name"], "db");
+    let one = serde_json::to_value(wanted(&[("resource", "key")]).show(deployed_group(), &apps, &copies)).unwrap();
+    assert_eq!(one["apps"][0]["clusters"][0]["resources"].as_array().unwrap().len(), 1, "{one}");
+    for absent in [("app", "nobody"), ("cluster", "onprem+b"), ("resource", "nothing"), ("instance", "7")] {
+        assert!(matches!(wanted(&[absent]).check("8", &apps, &copies), Err(Error::NotFound { .. })), "{absent:?}");
+    }
+}
+
+#[test]
+fn switches_give_names_in_emcos_order_of_precedence() {
+    let (apps, copies) = shop();
+    let show = |query| serde_json::to_value(wanted(query).show(deployed_group(), &apps, &copies)).unwrap();
+    assert_eq!(show(&[("resources", ""), ("apps", "")])["apps"], serde_json::json!(["cart", "db"]));
+    assert_eq!(show(&[("clusters", "")])["clustersByApp"][1], serde_json::json!({"app": "db", "clusters": [{"clusterProvider": "aws", "cluster": "b"}]}));
+    assert_eq!(show(&[("resources", ""), ("app", "db")])["resourcesByApp"][0]["resources"][1],
+        serde_json::json!({"name": "key", "GVK": {"Group": "", "Version": "v1", "Kind": "Secret"}}));
+    let summary = show(&[("output", "summary")]);
+    assert!(summary.get("apps").is_none() && summary["readyStatus"] == "Ready", "{summary}");
+    assert_eq!(show(&[("output", "detail")])["apps"][1]["clusters"][0]["resources"][0]["detail"]["phase"], "Applying");
+    let before = wanted(&[]).show(DigStatus::default(), &apps, &copies);
+    assert_eq!(before, DigStatus::default(), "before the first instantiation there are only names and states");
+}
+
+#[test]
+fn words_that_mean_nothing_are_refused() {
+    for (key, value) in [("output", "everything"), ("status", "fine"), ("type", "rsync")] {
+        assert!(matches!(Wanted::parse(&[(key.into(), value.into())]), Err(Error::Inconsistent(_))), "{key}={value}");
+    }
+}

@@ -1,0 +1,241 @@
+//! What of a group's status was asked for, and how it is shown. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drover_api::bindings::{BindingStatus, ObjectStatus, Phase};
+use drover_api::scheduling::MemberKey;
+use drover_api::status::{AppClusters, AppEntry, AppResources, AppStatus, ClusterName, ClusterStatus, DigStatus, Gvk, ResourceDetail, ResourceName, ResourceStatus};
+use uuid::Uuid;
+
+use super::{Error, apps};
+use crate::store::binding::Role;
+
+/// Kinds whose absence EMCO counts.
+const COUNTED_ABSENT: [&str; 8] =
+    ["ConfigMap", "Service", "DaemonSet", "Deployment", "Job", "Pod", "StatefulSet", "CertificateSigningRequest"];
+
+/// A binding with its objects.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// Binding.
+    pub binding: Uuid,
+    /// App.
+    pub app: String,
+    /// Member.
+    pub member: MemberKey,
+    /// Its part.
+    pub role: Role,
+    /// The synchronizer's word.
+    pub status: Option<Arc<BindingStatus>>,
+    /// Its objects; those of its bundle, until the synchronizer speaks of them.
+    pub objects: Vec<ObjectStatus>,
+}
+
+/// How much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// No apps.
+    Summary,
+    /// Everything but details.
+    #[default]
+    All,
+    /// Everything.
+    Detail,
+}
+
+/// Names only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Names {
+    /// Of apps.
+    Apps,
+    /// And of their clusters.
+    Clusters,
+    /// And of the resources there.
+    Resources,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    instance: Option<String>,
+    output: Output,
+    names: Option<Names>,
+    apps: Vec<String>,
+    clusters: Vec<MemberKey>,
+    resources: Vec<String>,
+}
+
+impl Wanted {
+    /// From a query string; filters may repeat, of the switches the first in EMCO's order counts.
+    pub fn parse(query: &[(String, String)]) -> Result<Self, Error> {
+        let mut wanted = Self::default();
+        let mut wrong = Vec::new();
+        for (key, value) in query {
+            let switch = |names| (value != "false").then_some(names);
+            match (key.as_str(), value.as_str()) {
+                ("instance", id) => wanted.instance = Some(id.to_owned()).filter(|id| !id.is_empty()),
+                ("output", "summary") => wanted.output = Output::Summary,
+                ("output", "all" | "") => wanted.output = Output::All,
+                ("output", "detail") => wanted.output = Output::Detail,
+                ("output", other) => wrong.push(format!("output is summary, all or detail, not {other}")),
+                ("status", "deployed" | "ready" | "") => {}
+                ("status", other) => wrong.push(format!("status is deployed or ready, not {other}; both are always shown")),
+                ("type", _) => wrong.push("type has been given up; deployedStatus and readyStatus are always shown".to_owned()),
+                ("app", app) => wanted.apps.push(app.to_owned()),
+                // A plus that was not escaped arrives as a space.
+                ("cluster", cluster) => wanted.clusters.push(MemberKey(cluster.replace(' ', "+"))),
+                ("resource", resource) => wanted.resources.push(resource.to_owned()),
+                ("apps", _) => wanted.names = wanted.names.into_iter().chain(switch(Names::Apps)).min(),
+                ("clusters", _) => wanted.names = wanted.names.into_iter().chain(switch(Names::Clusters)).min(),
+                ("resources", _) => wanted.names = wanted.names.into_iter().chain(switch(Names::Resources)).min(),
+                _ => {}
+            }
+        }
+        if wrong.is_empty() { Ok(wanted) } else { Err(Error::Inconsistent(wrong)) }
+    }
+
+    /// Whether everything that it names exists.
+    pub fn check(&self, instance: &str, apps: &[String], copies: &[Copy]) -> Result<(), Error> {
+        let not_found = |what: String| Err(Error::NotFound { what });
+        if let Some(other) = self.instance.as_deref().filter(|asked| *asked != instance) {
+            return not_found(format!("status of instance {other} (only the latest is kept)"));
+        }
+        if let Some(app) = self.apps.iter().find(|app| !apps.contains(app)) {
+            return not_found(format!("app {app}"));
+        }
+        if let Some(cluster) = self.clusters.iter().find(|cluster| !copies.iter().any(|copy| copy.member == **cluster)) {
+            return not_found(format!("cluster {cluster} of this deployment intent group"));
+        }
+        let known = |name: &String| copies.iter().flat_map(|copy| &copy.objects).any(|object| object.name == *name);
+        if let Some(resource) = self.resources.iter().find(|resource| !known(resource)) {
+            return not_found(format!("resource {resource}"));
+        }
+        Ok(())
+    }
+
+    /// Fills in what was asked for. Without a deployed status there is nothing to fill in.
+    pub fn show(&self, mut status: DigStatus, apps: &[String], copies: &[Copy]) -> DigStatus {
+        if status.deployed_status.is_none() {
+            return status;
+        }
+        let apps: Vec<&String> = apps.iter().filter(|app| self.apps.is_empty() || self.apps.contains(app)).collect();
+        let copies: Vec<&Copy> = copies.iter().filter(|copy| {
+            apps.contains(&&copy.app)
+                && (self.clusters.is_empty() || self.clusters.contains(&copy.member))
+                && (self.resources.is_empty() || self.objects(copy).next().is_some())
+        }).collect();
+        let of = |app: &str| copies.iter().copied().filter(|copy| copy.app == app).collect::<Vec<_>>();
+        // With a filter on where or what, apps without any of it are left out.
+        let narrowed = !self.clusters.is_empty() || !self.resources.is_empty();
+        let shown = apps.into_iter().filter(|app| !narrowed || !of(app).is_empty());
+        match self.names {
+            Some(Names::Apps) => {
+                status.deployed_status = None;
+                status.apps = Some(shown.map(|app| AppEntry::Name(app.clone())).collect());
+            }
+            Some(Names::Clusters) => {
+                status.deployed_status = None;
+                status.clusters_by_app = Some(shown.map(|app| AppClusters {
+                    app: app.clone(),
+                    clusters: of(app).into_iter().map(|copy| ClusterName { cluster_provider: copy.member.provider().to_owned(), cluster: copy.member.cluster().to_owned() }).collect(),
+                }).collect());
+            }
+            Some(Names::Resources) => {
+                status.deployed_status = None;
+                status.resources_by_app = Some(copies.iter().map(|copy| AppResources {
+                    app: copy.app.clone(),
+                    cluster_provider: copy.member.provider().to_owned(),
+                    cluster: copy.member.cluster().to_owned(),
+                    resources: self.objects(copy).map(|object| ResourceName { name: object.name.clone(), gvk: gvk(object) }).collect(),
+                }).collect());
+            }
+            None => {
+                status.ready_status = Some(if ready(&copies) { "Ready" } else { "NotReady" }.to_owned());
+                let (mut deployed_counts, mut ready_counts) = (BTreeMap::new(), BTreeMap::new());
+                for (copy, object) in copies.iter().flat_map(|copy| self.objects(copy).map(move |object| (copy, object))) {
+                    *deployed_counts.entry(deployed(copy, object).to_owned()).or_default() += 1;
+                    if copy.role != Role::Retiring {
+                        *ready_counts.entry(readiness(object).to_owned()).or_default() += 1;
+                    }
+                }
+                (status.deployed_counts, status.ready_counts) = (Some(deployed_counts), Some(ready_counts));
+                if self.output != Output::Summary {
+                    status.apps = Some(shown.map(|app| AppEntry::Full(AppStatus {
+                        name: app.clone(),
+                        clusters: of(app).into_iter().map(|copy| self.cluster(copy)).collect(),
+                    })).collect());
+                }
+            }
+        }
+        status
+    }
+
+    fn objects<'a>(&'a self, copy: &'a Copy) -> impl Iterator<Item = &'a ObjectStatus> {
+        copy.objects.iter().filter(|object| self.resources.is_empty() || self.resources.contains(&object.name))
+    }
+
+    fn cluster(&self, copy: &Copy) -> ClusterStatus {
+        let connectivity = match copy.status.as_ref().map(|status| status.phase) {
+            None => "Unknown",
+            Some(Phase::Unreachable) => "Retrying",
+            Some(_) => "Available",
+        };
+        ClusterStatus {
+            cluster_provider: copy.member.provider().to_owned(),
+            cluster: copy.member.cluster().to_owned(),
+            connectivity: connectivity.to_owned(),
+            resources: self.objects(copy).map(|object| self.resource(copy, object)).collect(),
+        }
+    }
+
+    fn resource(&self, copy: &Copy, object: &ObjectStatus) -> ResourceStatus {
+        let reason = || object.reason.clone().or_else(|| copy.status.as_ref().filter(|_| !object.ready).and_then(|status| status.unschedulable.clone().or_else(|| status.reason.clone())));
+        ResourceStatus {
+            gvk: gvk(object),
+            name: object.name.clone(),
+            deployed_status: deployed(copy, object).to_owned(),
+            ready_status: readiness(object).to_owned(),
+            detail: (self.output == Output::Detail).then(|| ResourceDetail {
+                binding: copy.binding,
+                phase: apps::phase(copy.role, copy.status.as_deref()),
+                namespace: object.namespace.clone(),
+                reason: reason(),
+            }),
+        }
+    }
+}
+
+fn gvk(object: &ObjectStatus) -> Gvk {
+    Gvk { group: object.group.clone(), version: object.version.clone(), kind: object.kind.clone() }
+}
+
+fn deployed(copy: &Copy, object: &ObjectStatus) -> &'static str {
+    match (copy.role, copy.status.as_ref().map(|status| status.phase)) {
+        (Role::Retiring | Role::Gone, Some(Phase::Gone)) => "Deleted",
+        (Role::Retiring | Role::Gone, _) => "Pending",
+        _ if object.applied => "Applied",
+        (_, Some(Phase::Failed)) => "Failed",
+        _ => "Pending",
+    }
+}
+
+fn readiness(object: &ObjectStatus) -> &'static str {
+    match (object.ready, object.applied) {
+        (true, _) => "Ready",
+        (false, false) if COUNTED_ABSENT.contains(&object.kind.as_str()) => "NotPresent",
+        _ => "NotReady",
+    }
+}
+
+/// Whether every copy that serves is ready; before any does, those that shall are looked at. A copy that comes or goes
+/// beside one that serves (a move) changes nothing for users.
+fn ready(copies: &[&Copy]) -> bool {
+    let of = |role| copies.iter().filter(move |copy| copy.role == role).collect::<Vec<_>>();
+    let serving = Some(of(Role::Current)).filter(|current| !current.is_empty()).unwrap_or_else(|| of(Role::Target));
+    !serving.is_empty() && serving.iter().all(|copy| copy.status.as_ref().is_some_and(|status| status.phase == Phase::Ready))
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

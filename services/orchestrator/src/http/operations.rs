@@ -1,0 +1,77 @@
+//! Operations: list, look, wait, cancel, watch.
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::Response;
+use axum::Extension;
+use drover_api::operations::{Operation, OperationList, OperationState};
+use drover_service::{Json, Path, Problem, Query};
+use futures::{Stream, StreamExt};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use super::{VerbQuery, accepted};
+use crate::app::App;
+use crate::app::operations::Filter;
+
+/// Which operations.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct OperationsQuery {
+    /// At most so many (100; never more than 500).
+    #[param(minimum = 1, maximum = 500)]
+    pub limit: Option<i64>,
+    /// Those older than this one: the last id of the page before.
+    pub after: Option<Uuid>,
+    /// Only in this state.
+    pub state: Option<OperationState>,
+    /// Only of this kind: `instantiate`, `terminate`, `update`, `relocate`.
+    pub kind: Option<String>,
+    /// Only about this deployment intent group: its uuid, or `project/app/version/group`.
+    pub dig: Option<String>,
+}
+
+/// How long to wait.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct WaitQuery {
+    /// Wait this long for the end, as `30s`; at most a minute.
+    pub wait: Option<String>,
+}
+
+/// Operations, newest first, without their steps. Those that another one started are here too, with `parent`; their moves are
+/// shown with the parent as well.
+#[utoipa::path(get, path = "/v2/operations", operation_id = "operations_list", tag = "operations", params(OperationsQuery),
+    responses((status = 200, description = "A page of operations", body = OperationList)))]
+pub async fn list(State(app): State<App>, Query(query): Query<OperationsQuery>) -> Result<Json<OperationList>, Problem> {
+    let OperationsQuery { limit, after, state, kind, dig } = query;
+    Ok(Json(app.operations(&Filter { limit, after, state, kind, dig }).await?))
+}
+
+/// One operation. Its moves include those of the operations that it started.
+#[utoipa::path(get, path = "/v2/operations/{id}", operation_id = "operation_get", tag = "operations", params(("id" = Uuid, Path), WaitQuery),
+    responses((status = 200, description = "The operation: as it is, or as it ended if that was within `wait`", body = Operation)))]
+pub async fn get(State(app): State<App>, Path(id): Path<Uuid>, Query(query): Query<WaitQuery>) -> Result<Json<Operation>, Problem> {
+    let wait = VerbQuery { wait: query.wait, dry_run: None }.wait()?;
+    Ok(Json(app.operation(id, wait).await?))
+}
+
+/// Asks for the undoing of an operation; before its pivot only.
+#[utoipa::path(post, path = "/v2/operations/{id}/cancel", operation_id = "operation_cancel", tag = "operations", params(("id" = Uuid, Path), WaitQuery),
+    responses((status = 202, description = "Being undone", body = Operation)))]
+pub async fn cancel(State(app): State<App>, Path(id): Path<Uuid>, Query(query): Query<WaitQuery>) -> Result<Response, Problem> {
+    let wait = VerbQuery { wait: query.wait, dry_run: None }.wait()?;
+    app.cancel(id).await?;
+    accepted(&app, id, wait).await
+}
+
+/// The operation as server-sent events: now, whenever it or one that it started has changed, and as it ended; then the stream ends.
+#[utoipa::path(get, path = "/v2/operations/{id}/events", operation_id = "operation_events", tag = "operations", params(("id" = Uuid, Path)),
+    responses((status = 200, description = "Each event's data is the operation", body = Operation, content_type = "text/event-stream")))]
+pub async fn events(State(app): State<App>, Path(id): Path<Uuid>, Extension(shutdown): Extension<CancellationToken>)
+    -> Result<Sse<impl Stream<Item = Result<Event, axum::Error>>>, Problem> {
+    let events = app.watch(id).await?.map(|operation| Event::default().json_data(&operation)).take_until(shutdown.cancelled_owned());
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+}

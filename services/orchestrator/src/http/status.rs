@@ -1,0 +1,26 @@
+//! Status of a deployment intent group, as EMCO's clients read it.
+
+use axum::extract::State;
+use drover_api::status::DigStatus;
+use drover_service::{Json, Path, Problem, Query};
+
+use crate::app::status_view::Wanted;
+use crate::app::{App, GroupPath};
+
+/// Status of a group. Filters that name nothing that exists are 404; `WaitingForRoom` while others move away for it.
+#[utoipa::path(get, operation_id = "deployment-intent-group_status", tag = "lifecycle",
+    path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/status",
+    params(GroupPath,
+        ("output" = Option<String>, Query, description = "`summary`, `all` (default) or `detail`"),
+        ("app" = Option<Vec<String>>, Query, description = "Only these apps; may repeat"),
+        ("cluster" = Option<Vec<String>>, Query, description = "Only these clusters, as `provider%2Bcluster`; may repeat"),
+        ("resource" = Option<Vec<String>>, Query, description = "Only resources of these names; may repeat"),
+        ("apps" = Option<String>, Query, description = "Only the names of the apps"),
+        ("clusters" = Option<String>, Query, description = "Only the clusters by app"),
+        ("resources" = Option<String>, Query, description = "Only the names of the resources by app and cluster"),
+        ("status" = Option<String>, Query, description = "`deployed` or `ready`; both are always shown"),
+        ("instance" = Option<String>, Query, description = "Operation; only the latest is kept")),
+    responses((status = 200, description = "The status", body = DigStatus)))]
+pub async fn status(State(app): State<App>, Path(path): Path<GroupPath>, Query(query): Query<Vec<(String, String)>>) -> Result<Json<DigStatus>, Problem> {
+    Ok(Json(app.status(&path, &Wanted::parse(&query)?).await?))
+}
