@@ -1,4 +1,5 @@
 //! A server of one's own: made, found again, locked, and tied to the life of its process.
+#![allow(clippy::unwrap_used, reason = "tests, and what helps them")]
 
 use std::path::Path;
 use std::time::Duration;

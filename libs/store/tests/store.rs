@@ -1,4 +1,5 @@
 //! The store against a real server: schemas, roles, migrations, errors, cut connections.
+#![allow(clippy::unwrap_used, reason = "tests, and what helps them")]
 
 use std::time::Duration;
 

@@ -257,12 +257,10 @@ impl<F: Fixture> World<F> {
 
     async fn end(&self, engine: &Engine, point: &str) -> WorkflowView {
         let ended = async {
-            loop {
-                match engine.wait(self.id, PATIENCE).await {
-                    Ok(Some(view)) => return view,
-                    Ok(None) => panic!("{point}: the workflow is gone"),
-                    Err(error) => panic!("{point}: {error}"),
-                }
+            match engine.wait(self.id, PATIENCE).await {
+                Ok(Some(view)) => view,
+                Ok(None) => panic!("{point}: the workflow is gone"),
+                Err(error) => panic!("{point}: {error}"),
             }
         };
         let view = self.during(engine, ended, point).await;
