@@ -9,6 +9,7 @@ mod commands;
 pub mod dev;
 pub mod output;
 pub mod split;
+pub mod stack;
 mod watch;
 
 use std::process::ExitCode;

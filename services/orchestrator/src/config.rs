@@ -10,7 +10,7 @@ use clap::Args;
 #[derive(Args, Clone, Debug)]
 pub struct Config {
     /// Address that orchestrator listens on
-    #[arg(long = "orchestrator-listen", env = "DROVER_ORCHESTRATOR_LISTEN", default_value = "127.0.0.1:9015")]
+    #[arg(long, env = "DROVER_ORCHESTRATOR_LISTEN", default_value = "127.0.0.1:9015")]
     pub listen: SocketAddr,
     /// The helm binary (a path, or a name on PATH)
     #[arg(long, env = "DROVER_HELM", default_value = "helm")]
@@ -67,6 +67,13 @@ pub struct Deadlines {
     pub unreachable: Duration,
     /// See [`Config::gone_seconds`].
     pub gone: Duration,
+}
+
+impl Deadlines {
+    /// The same for those who have nowhere else to go: pods without a node and clusters out of reach get as long as a start.
+    pub fn without_haste(self) -> Self {
+        Self { unschedulable: self.ready, unreachable: self.ready, ..self }
+    }
 }
 
 impl Config {

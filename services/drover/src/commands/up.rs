@@ -1,7 +1,67 @@
-//! `drover up`.
+//! `drover up`: the whole product in one process.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
 use clap::Args;
+use drover_service::{config, telemetry};
+use drover_store::private_postgres::Durability;
+use secrecy::SecretString;
+
+use crate::stack::{Options, Stack};
+
 /// `drover up`.
 #[derive(Debug, Args)]
-pub struct UpArgs {}
-/// Runs it.
-pub async fn run(_args: UpArgs) -> anyhow::Result<()> { anyhow::bail!("being built") }
+#[command(after_help = "Examples:\n  drover up\n  drover up --data /var/lib/drover --listen 127.0.0.1:8080\n  DATABASE_URL=postgres://… drover up")]
+pub struct UpArgs {
+    /// Folder for Postgres and keys.
+    #[arg(long, env = "DROVER_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address of the gateway.
+    #[arg(long, env = "DROVER_LISTEN", default_value = "127.0.0.1:7070")]
+    pub listen: SocketAddr,
+    /// A Postgres to use instead of a private one.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<SecretString>,
+    /// File with the token that clients must show; needed to listen on other addresses than loopback.
+    #[arg(long, env = "DROVER_API_TOKEN_FILE", value_name = "FILE")]
+    pub api_token_file: Option<PathBuf>,
+    /// Listen on other addresses without a token.
+    #[arg(long, env = "DROVER_INSECURE")]
+    pub insecure: bool,
+    #[command(flatten)]
+    telemetry: telemetry::Options,
+}
+
+/// Runs until SIGTERM or Ctrl-C.
+pub async fn run(args: UpArgs) -> Result<()> {
+    let telemetry = telemetry::init("drover", &args.telemetry)?;
+    let data = args.data.map_or_else(default_data, Ok)?;
+    let stack = Stack::start(Options {
+        data: data.clone(),
+        listen: args.listen,
+        database_url: args.database_url,
+        api_token: config::token(None, args.api_token_file.as_deref())?,
+        insecure: args.insecure,
+        durability: Durability::Durable,
+        flags: Vec::new(),
+    })
+    .await?;
+    eprintln!("Drover is up   web and REST {}   data {}   Ctrl-C ends it", stack.url, data.display());
+    tokio::select! {
+        () = drover_service::signalled() => {}
+        () = stack.ended() => {}
+    }
+    eprintln!("ending…");
+    stack.stop().await;
+    telemetry.flush().await;
+    Ok(())
+}
+
+/// `~/.local/share/drover`, or where XDG says.
+fn default_data() -> Result<PathBuf> {
+    let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+    let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")));
+    Ok(base.context("no home folder: say --data DIR")?.join("drover"))
+}

@@ -62,7 +62,7 @@ pub async fn members_and_ages(app: App, changed: Arc<Notify>) {
             let stale: Vec<MemberKey> = members.keys().filter(old).cloned().collect();
             (members, stale)
         });
-        for gone in told.iter().filter(|key| !members.contains_key(key)) {
+        for gone in told.iter().filter(|key| !members.contains_key(*key)) {
             app.fleet.publish(format!("member/{gone}"), None);
         }
         told = members.keys().cloned().collect();

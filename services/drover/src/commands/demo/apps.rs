@@ -1,0 +1,87 @@
+//! The applications of the story, as ordinary manifests. Pure.
+
+use serde_json::{Value, json};
+
+/// One microservice of the story.
+pub struct App {
+    /// Name.
+    pub name: &'static str,
+    cpu_m: u32,
+    memory_mi: u32,
+    /// CPU that it will be seen to use, milli-cores.
+    used_m: u32,
+}
+
+/// One application of the story.
+pub struct Application {
+    /// Name.
+    pub name: &'static str,
+    /// `None`: its owner lets nobody move it; else how readily (1 first).
+    pub movable: Option<u8>,
+    /// Its microservices.
+    pub apps: &'static [App],
+}
+
+const fn app(name: &'static str, cpu_m: u32, memory_mi: u32, used_m: u32) -> App {
+    App { name, cpu_m, memory_mi, used_m }
+}
+
+/// Six applications of nine microservices that fill the preferred provider.
+pub const APPLICATIONS: [Application; 6] = [
+    Application { name: "shop", movable: Some(5), apps: &[app("catalogue", 600, 512, 18), app("cart", 700, 1024, 350)] },
+    Application { name: "blog", movable: Some(5), apps: &[app("web", 600, 1024, 300), app("comments", 500, 512, 25)] },
+    Application { name: "db", movable: None, apps: &[app("postgres", 900, 1024, 400)] },
+    Application { name: "mail", movable: None, apps: &[app("smtp", 800, 1024, 320)] },
+    Application { name: "wiki", movable: Some(8), apps: &[app("pages", 900, 1024, 90)] },
+    Application { name: "build", movable: Some(5), apps: &[app("ci", 1000, 1024, 850), app("cache", 700, 512, 500)] },
+];
+
+/// The application that fits nowhere it may run.
+pub const NEWCOMER: Application = Application { name: "ledger", movable: None, apps: &[app("ledger", 1500, 2048, 700)] };
+
+/// Requests of the newcomer's pod, for people.
+pub fn newcomer_needs() -> String {
+    let app = &NEWCOMER.apps[0];
+    format!("{}m / {}Gi", app.cpu_m, app.memory_mi / 1024)
+}
+
+impl Application {
+    /// Its manifests, YAML. `image` is what its containers run.
+    pub fn manifests(&self, image: &str) -> String {
+        self.apps.iter().map(|app| format!("{}---\n{}", yaml(&app.deployment(image)), yaml(&app.service()))).collect::<Vec<_>>().join("---\n")
+    }
+}
+
+impl App {
+    fn deployment(&self, image: &str) -> Value {
+        let used = format!("{}m", self.used_m);
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": self.name},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": {"app": self.name}},
+                "template": {
+                    "metadata": {"labels": {"app": self.name}, "annotations": {"kit/cpu": used, "kit/mem": "64Mi"}},
+                    "spec": {
+                        "terminationGracePeriodSeconds": 1,
+                        "containers": [{
+                            "name": "main", "image": image, "imagePullPolicy": "IfNotPresent",
+                            "resources": {"requests": {"cpu": format!("{}m", self.cpu_m), "memory": format!("{}Mi", self.memory_mi)}},
+                        }],
+                    },
+                },
+            },
+        })
+    }
+
+    fn service(&self) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": self.name},
+            "spec": {"selector": {"app": self.name}, "ports": [{"port": 80}]},
+        })
+    }
+}
+
+fn yaml(value: &Value) -> String {
+    serde_yaml::to_string(value).unwrap_or_default()
+}

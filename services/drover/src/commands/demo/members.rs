@@ -1,0 +1,90 @@
+//! The three members of the story: simulated, or real control planes of deploy/local-kube.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::Members;
+use crate::dev::kube;
+use crate::dev::sim::Simulated;
+
+/// A member to be.
+pub struct Member {
+    /// Cluster name.
+    pub name: String,
+    /// Provider.
+    pub provider: String,
+    /// The provider's priority.
+    pub priority: u8,
+    /// Kubeconfig.
+    pub kubeconfig: Vec<u8>,
+    /// Image that its containers can run.
+    pub image: String,
+    /// What it is, for people.
+    pub what: &'static str,
+}
+
+const NAMES: [(&str, &str, u8); 3] = [("private-a", "onprem", 1), ("private-b", "onprem", 1), ("public-c", "aws", 5)];
+const CPU: &str = "4";
+const MEMORY: &str = "8Gi";
+
+/// The members, and what ends simulated ones when it is dropped.
+pub struct Started {
+    /// The members.
+    pub members: Vec<Member>,
+    _simulated: Option<Simulated>,
+}
+
+/// Starts them; `data` is the demo's folder.
+pub async fn start(kind: Members, data: &Path) -> Result<Started> {
+    let mut simulated = None;
+    let kubeconfigs = match kind {
+        Members::Sim => {
+            let clusters = Simulated::start(&NAMES.map(|(name, ..)| name), 1, CPU, MEMORY).await?;
+            simulated.insert(clusters).kubeconfigs.clone()
+        }
+        Members::Local | Members::Real => {
+            let options = kube::Up {
+                clusters: 3,
+                names: NAMES.map(|(name, ..)| name.to_owned()).into(),
+                nodes: 1,
+                cpu: Some(CPU.into()),
+                memory: Some(MEMORY.into()),
+                metrics: true,
+                real: kind == Members::Real,
+                owner: Some(std::process::id()),
+                set: set(data),
+            };
+            let clusters = kube::up(&options).await.context("the members cannot start")?;
+            clusters.iter().map(|c| std::fs::read(&c.kubeconfig)).collect::<Result<_, _>>()?
+        }
+    };
+    let image = if kind == Members::Real { "drover.local/pause:1" } else { "registry.example/app:1" };
+    let what = match kind {
+        Members::Sim => "simulated clusters (kubesim); MEMBERS=local tells the same on real Kubernetes API servers",
+        Members::Local => "three real Kubernetes control planes, simulated nodes",
+        Members::Real => "three real Kubernetes control planes with real kubelets and containers",
+    };
+    let member = |((name, provider, priority), kubeconfig): ((&str, &str, u8), Vec<u8>)| Member {
+        name: name.into(),
+        provider: provider.into(),
+        priority,
+        kubeconfig,
+        image: image.into(),
+        what,
+    };
+    Ok(Started { members: NAMES.into_iter().zip(kubeconfigs).map(member).collect(), _simulated: simulated })
+}
+
+/// Ends what would outlive this process.
+pub async fn clean(kind: Members, data: &Path) {
+    if kind != Members::Sim
+        && let Err(error) = kube::down(&kube::Down { set: set(data), ..kube::Down::default() }).await
+    {
+        eprintln!("the members could not be stopped: {error:#}");
+    }
+}
+
+fn set(data: &Path) -> kube::Set {
+    kube::Set { dir: Some(data.join("kube")) }
+}

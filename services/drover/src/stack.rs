@@ -1,0 +1,129 @@
+//! All services in one process, meeting over loopback TCP exactly as they would on six machines.
+//!
+//! Used by `drover up`, the demo and the end-to-end tests. Postgres is private unless one is given.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, Command};
+use drover_service::{Common, Peers, Running};
+use drover_store::private_postgres::{Durability, PrivatePostgres};
+use rand::distr::{Alphanumeric, SampleString};
+use secrecy::{ExposeSecret, SecretString};
+use url::Url;
+
+/// What a stack is made of.
+pub struct Options {
+    /// Where state lives: Postgres, keys.
+    pub data: PathBuf,
+    /// Address of the gateway.
+    pub listen: SocketAddr,
+    /// A Postgres to use instead of a private one.
+    pub database_url: Option<SecretString>,
+    /// Token that clients must show.
+    pub api_token: Option<SecretString>,
+    /// Serve other addresses than loopback without a token.
+    pub insecure: bool,
+    /// Whether data must survive a power cut (tests say no).
+    pub durability: Durability,
+    /// More flags for a service by name (`("orchestrator", "--ready-seconds=5")`).
+    pub flags: Vec<(&'static str, String)>,
+}
+
+/// A running stack.
+pub struct Stack {
+    /// Address of the gateway.
+    pub url: Url,
+    /// Its context.
+    pub common: Common,
+    services: Vec<(&'static str, Running)>,
+    postgres: Option<PrivatePostgres>,
+}
+
+impl Stack {
+    /// Starts everything; what was started ends again when a later part cannot start.
+    ///
+    /// # Errors
+    /// No Postgres can be found or started, the address is taken, or a service cannot start.
+    pub async fn start(options: Options) -> Result<Self> {
+        std::fs::create_dir_all(&options.data).with_context(|| format!("cannot make {}", options.data.display()))?;
+        let (postgres, database_url) = match options.database_url {
+            Some(url) => (None, url),
+            None => {
+                let postgres = PrivatePostgres::start(&options.data.join("postgres"), options.durability).await?;
+                let url = postgres.url("postgres");
+                (Some(postgres), url)
+            }
+        };
+        let peers = Peers {
+            cluster_manager: port(9061)?,
+            orchestrator: port(9015)?,
+            placement: port(9031)?,
+            migration: port(9900)?,
+            resource_synchronizer: port(9023)?,
+        };
+        // Services and their callers are this one process: the token never leaves it.
+        let peer_token = Alphanumeric.sample_string(&mut rand::rng(), 40);
+        let mut common = Common::new(database_url.expose_secret(), peer_token, peers);
+        (common.api_token, common.insecure) = (options.api_token, options.insecure);
+        let mut stack = Self { url: Url::parse("http://127.0.0.1/")?, common, services: Vec::new(), postgres };
+        if let Err(error) = stack.start_services(&options.data, options.listen, &options.flags).await {
+            stack.stop().await;
+            return Err(error);
+        }
+        Ok(stack)
+    }
+
+    async fn start_services(&mut self, data: &Path, listen: SocketAddr, flags: &[(&'static str, String)]) -> Result<()> {
+        let peers = self.common.peers.clone();
+        let key = data.join("seal.key").display().to_string();
+        let address = |url: &Url| format!("127.0.0.1:{}", url.port().unwrap_or_default());
+        macro_rules! start {
+            ($name:literal, $service:ident, $($arg:expr),*) => {{
+                let more = flags.iter().filter(|(service, _)| *service == $name).map(|(_, flag)| flag.as_str());
+                let config = settings::<$service::Config>($name, [$($arg),*].into_iter().chain(more))?;
+                let running = $service::start(config, self.common.clone()).await.with_context(|| concat!($name, " cannot start"))?;
+                self.services.push(($name, running));
+            }};
+        }
+        start!("cluster-manager", drover_cluster_manager, "--listen", address(&peers.cluster_manager).as_str(), "--seal-key-file", key.as_str());
+        start!("placement", drover_placement, "--listen", address(&peers.placement).as_str());
+        start!("resource-synchronizer", drover_resource_synchronizer, "--listen", address(&peers.resource_synchronizer).as_str());
+        start!("migration", drover_migration, "--listen", address(&peers.migration).as_str());
+        start!("orchestrator", drover_orchestrator, "--listen", address(&peers.orchestrator).as_str());
+        start!("gateway", drover_gateway, "--listen", listen.to_string().as_str());
+        let gateway = self.services.last().map_or(listen, |(_, running)| running.addr);
+        self.url = Url::parse(&format!("http://{gateway}/"))?;
+        Ok(())
+    }
+
+    /// Resolves when a service ended by itself.
+    pub async fn ended(&self) {
+        let each = self.services.iter().map(|(_, running)| Box::pin(running.shutdown.cancelled()));
+        futures::future::select_all(each).await;
+    }
+
+    /// Ends all services, callers first, then Postgres.
+    pub async fn stop(mut self) {
+        self.common.shutdown.cancel();
+        while let Some((_, running)) = self.services.pop() {
+            running.stop().await;
+        }
+        if let Some(postgres) = self.postgres.take() {
+            postgres.stop().await;
+        }
+    }
+}
+
+/// A service's settings, from its own parser: flags given here, then its environment and defaults.
+fn settings<'a, C: Args>(name: &'static str, flags: impl Iterator<Item = &'a str>) -> Result<C> {
+    let matches = C::augment_args(Command::new(name)).try_get_matches_from(std::iter::once(name).chain(flags))?;
+    Ok(C::from_arg_matches(&matches)?)
+}
+
+/// The service's own port if it is free, else any.
+fn port(own: u16) -> Result<Url> {
+    let free = TcpListener::bind(("127.0.0.1", own)).or_else(|_| TcpListener::bind(("127.0.0.1", 0)))?;
+    Ok(Url::parse(&format!("http://{}", free.local_addr()?))?)
+}

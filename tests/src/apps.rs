@@ -1,0 +1,72 @@
+//! Manifests for scenarios. Pure.
+
+use serde_json::{Value, json};
+
+/// A workload to be: built up, then rendered.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// Name.
+    pub name: String,
+    replicas: u32,
+    cpu_m: u32,
+    memory_mi: u32,
+    annotations: Value,
+    volume: bool,
+}
+
+impl App {
+    /// A Deployment with one pod that requests `cpu_m` milli-cores and 256 MiB.
+    pub fn new(name: &str, cpu_m: u32) -> Self {
+        Self { name: name.into(), replicas: 1, cpu_m, memory_mi: 256, annotations: json!({}), volume: false }
+    }
+    /// That many pods.
+    pub fn replicas(mut self, n: u32) -> Self {
+        self.replicas = n;
+        self
+    }
+    /// CPU that it is seen to use, milli-cores.
+    pub fn uses(mut self, cpu_m: u32) -> Self {
+        self.annotations["kit/cpu"] = format!("{cpu_m}m").into();
+        self
+    }
+    /// An annotation of its pods (`kit/start-delay`, …).
+    pub fn annotated(mut self, key: &str, value: &str) -> Self {
+        self.annotations[key] = value.into();
+        self
+    }
+    /// With a persistent volume claim.
+    pub fn with_volume(mut self) -> Self {
+        self.volume = true;
+        self
+    }
+
+    /// Its objects as YAML documents.
+    pub fn manifests(&self) -> String {
+        let name = &self.name;
+        let mut pod = json!({
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "main", "image": "registry.example/app:1",
+                "resources": {"requests": {"cpu": format!("{}m", self.cpu_m), "memory": format!("{}Mi", self.memory_mi)}},
+            }],
+        });
+        let mut documents = Vec::new();
+        if self.volume {
+            pod["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
+            documents.push(json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            }));
+        }
+        documents.push(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+            "spec": {
+                "replicas": self.replicas,
+                "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": {"labels": {"app": name}, "annotations": self.annotations}, "spec": pod},
+            },
+        }));
+        // JSON is YAML.
+        documents.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n")
+    }
+}

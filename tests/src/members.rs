@@ -1,0 +1,167 @@
+//! The three members of a world: kubesim, or real control planes shared by all tests of this process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use drover::dev::kube as local;
+use drover::dev::sim::Simulated;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
+
+/// What the members are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// kubesim.
+    Simulated,
+    /// Real control planes with simulated nodes.
+    Real,
+}
+
+impl Backend {
+    /// Whether Kubernetes has been built here.
+    pub fn real_is_built() -> bool {
+        std::env::var_os("DROVER_KUBE_BIN").is_some()
+    }
+}
+
+/// A member, seen from outside of Drover.
+#[derive(Clone)]
+pub struct Member {
+    /// Cluster name.
+    pub name: &'static str,
+    /// Provider.
+    pub provider: &'static str,
+    /// Its provider's priority.
+    pub priority: u8,
+    /// Kubeconfig.
+    pub kubeconfig: Vec<u8>,
+    /// A client.
+    pub client: kube::Client,
+}
+
+/// Two private ones to be filled first, a public one. Two nodes of 2 CPU and 4 GiB each.
+pub const MEMBERS: [(&str, &str, u8); 3] = [("private-a", "onprem", 1), ("private-b", "onprem", 1), ("public-c", "aws", 5)];
+const NODES: u16 = 2;
+const CPU: &str = "2";
+const MEMORY: &str = "4Gi";
+
+impl Member {
+    /// Deployments of the default namespace.
+    pub fn deployments(&self) -> Api<Deployment> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+    /// Pods of the default namespace.
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+    /// Names of its Deployments.
+    pub async fn deployed(&self) -> Vec<String> {
+        let list = self.deployments().list(&ListParams::default()).await.expect("the member answers");
+        let mut names: Vec<String> = list.items.into_iter().filter_map(|d| d.metadata.name).collect();
+        names.sort();
+        names
+    }
+    /// Ready replicas of a Deployment, 0 if there is none.
+    pub async fn ready(&self, name: &str) -> i32 {
+        let deployment = self.deployments().get_opt(name).await.expect("the member answers");
+        deployment.and_then(|d| d.status?.ready_replicas).unwrap_or(0)
+    }
+    /// Somebody else's pod that takes `cpu_m` milli-cores.
+    pub async fn foreign_pod(&self, name: &str, cpu_m: u32) {
+        let pod = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": name},
+            "spec": {"containers": [{
+                "name": "c", "image": "registry.example/foreign:1",
+                "resources": {"requests": {"cpu": format!("{cpu_m}m"), "memory": "64Mi"}},
+            }]},
+        }));
+        self.pods().create(&PostParams::default(), &pod.expect("a pod")).await.expect("the member takes the pod");
+    }
+
+    async fn wipe(&self) {
+        let all = ListParams::default();
+        let now = DeleteParams::background().grace_period(0);
+        self.deployments().delete_collection(&now, &all).await.expect("Deployments can be deleted");
+        self.pods().delete_collection(&DeleteParams::default().grace_period(0), &all).await.expect("pods can be deleted");
+        let claims: Api<k8s_openapi::api::core::v1::PersistentVolumeClaim> = Api::namespaced(self.client.clone(), "default");
+        claims.delete_collection(&DeleteParams::default(), &all).await.expect("volume claims can be deleted");
+        drover_testkit::eventually(std::time::Duration::from_secs(30), async || {
+            let left = self.pods().list(&all).await.ok()?.items.len() + self.deployed().await.len();
+            (left == 0).then_some(())
+        })
+        .await;
+    }
+}
+
+/// The members and, for the real ones, the right to use them alone.
+pub struct Members {
+    pub each: Vec<Member>,
+    /// Controls of simulated ones.
+    pub simulated: Option<Simulated>,
+    _alone: Option<OwnedMutexGuard<()>>,
+}
+
+pub async fn start(backend: Backend) -> Members {
+    let mut simulated = None;
+    let (kubeconfigs, alone) = match backend {
+        Backend::Simulated => {
+            let started = Simulated::start(&MEMBERS.map(|(name, ..)| name), NODES.into(), CPU, MEMORY).await.expect("kubesim starts");
+            let kubeconfigs = started.kubeconfigs.clone();
+            simulated = Some(started);
+            (kubeconfigs, None)
+        }
+        Backend::Real => {
+            static ALONE: std::sync::LazyLock<Arc<Mutex<()>>> = std::sync::LazyLock::new(Arc::default);
+            let alone = ALONE.clone().lock_owned().await;
+            (real().await, Some(alone))
+        }
+    };
+    let mut each = Vec::new();
+    for ((name, provider, priority), kubeconfig) in MEMBERS.into_iter().zip(kubeconfigs) {
+        let text = String::from_utf8_lossy(&kubeconfig).into_owned();
+        let parsed = kube::config::Kubeconfig::from_yaml(&text).expect("a kubeconfig");
+        let config = kube::Config::from_custom_kubeconfig(parsed, &Default::default()).await.expect("a client configuration");
+        let client = kube::Client::try_from(config).expect("a client");
+        let member = Member { name, provider, priority, kubeconfig, client };
+        member.wipe().await;
+        each.push(member);
+    }
+    Members { each, simulated, _alone: alone }
+}
+
+/// Started once per process, and ending with it.
+async fn real() -> Vec<Vec<u8>> {
+    static CLUSTERS: OnceCell<Vec<Vec<u8>>> = OnceCell::const_new();
+    let start = || async {
+        let options = local::Up {
+            clusters: 3,
+            names: MEMBERS.map(|(name, ..)| name.to_owned()).into(),
+            nodes: NODES,
+            cpu: Some(CPU.into()),
+            memory: Some(MEMORY.into()),
+            metrics: true,
+            real: false,
+            owner: Some(std::process::id()),
+            set: local::Set { dir: Some(directory()) },
+        };
+        let clusters = local::up(&options).await.expect("three control planes start");
+        clusters.iter().map(|c| std::fs::read(&c.kubeconfig).expect("its kubeconfig")).collect()
+    };
+    CLUSTERS.get_or_init(start).await.clone()
+}
+
+fn directory() -> PathBuf {
+    std::env::temp_dir().join(format!("drover-e2e-{}", std::process::id()))
+}
+
+/// Stops the API server of a real member without ending it, or lets it go on.
+pub fn stop(member: &str, off: bool) {
+    let recorded = std::fs::read_to_string(directory().join(member).join("pid/kube-apiserver")).expect("its pid is recorded");
+    let pid = recorded.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("a pid");
+    let signal = if off { Signal::SIGSTOP } else { Signal::SIGCONT };
+    kill(Pid::from_raw(pid), signal).expect("it runs");
+}

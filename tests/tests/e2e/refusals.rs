@@ -1,0 +1,104 @@
+//! Bad input: each has its documented code, and nothing is half written.
+
+use base64::Engine;
+use drover_e2e::emco::Group;
+use drover_e2e::{Backend, World};
+use serde_json::{Value, json};
+
+struct Case {
+    what: &'static str,
+    method: &'static str,
+    path: &'static str,
+    body: Body,
+    status: u16,
+    code: &'static str,
+}
+
+enum Body {
+    Json(Value),
+    Text(&'static str),
+    Zeroes(usize),
+}
+
+fn cases() -> Vec<Case> {
+    let case = |what, method, path, body, status, code| Case { what, method, path, body, status, code };
+    let file = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    let cluster = |kubeconfig: &str| Body::Json(json!({"metadata": {"name": "bad"}, "file": file(kubeconfig)}));
+    let named = |name: &str| Body::Json(json!({"metadata": {"name": name}}));
+    vec![
+        case("empty body", "POST", "/v2/projects", Body::Text(""), 400, "empty_body"),
+        case("wrong JSON", "POST", "/v2/projects", Body::Text("{\"metadata\": "), 422, "malformed_json"),
+        case("50 MB", "POST", "/v2/projects", Body::Zeroes(50 << 20), 413, "too_large"),
+        case("a name that is none", "POST", "/v2/projects", named("-no-"), 400, "invalid"),
+        case("a name twice", "POST", "/v2/cluster-providers", named("onprem"), 409, "already_exists"),
+        case("unknown parent", "POST", "/v2/projects/nobody/composite-apps", Body::Json(json!({"metadata": {"name": "a"}, "spec": {"compositeAppVersion": "v1"}})), 409, "parent_not_found"),
+        case("unknown document", "GET", "/v2/projects/nobody", Body::Text(""), 404, "not_found"),
+        case("no kubeconfig", "POST", "/v2/cluster-providers/onprem/clusters", cluster("hello"), 422, "kubeconfig_invalid"),
+        case("a kubeconfig that runs programs", "POST", "/v2/cluster-providers/onprem/clusters", cluster(EXEC), 422, "kubeconfig_refused"),
+        case("a priority out of range", "PUT", "/v2/cluster-providers/onprem", Body::Json(json!({"metadata": {"name": "onprem"}, "spec": {"priority": 11}})), 400, "invalid"),
+        case("another name than the path's", "PUT", "/v2/cluster-providers/onprem", named("other"), 400, "mismatched_name"),
+        case("an expression that is none", "POST", "/v2/migration-algorithms", Body::Json(json!({"metadata": {"name": "bad"}, "spec": {"expression": "cpu_used +"}})), 400, "expression_invalid"),
+        case("a plan that comes later", "POST", "/v2/plans", Body::Json(json!({"kind": "rebalance"})), 400, "invalid"),
+        case("no such route", "GET", "/v2/nonsense", Body::Text(""), 404, "not_found"),
+    ]
+}
+
+const EXEC: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}}}]\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn bad_input_has_a_documented_code() {
+    let world = World::new(Backend::Simulated).await;
+    let http = reqwest::Client::new();
+    let base = world.client.base().as_str().trim_end_matches('/').to_owned();
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let request = http.request(case.method.parse().unwrap(), format!("{base}{}", case.path));
+        let request = match case.body {
+            Body::Json(body) => request.json(&body),
+            Body::Text(text) => request.header("content-type", "application/json").body(text),
+            Body::Zeroes(n) => request.header("content-type", "application/json").body(vec![b'0'; n]),
+        };
+        let answer = request.send().await.unwrap();
+        let (status, kind) = (answer.status().as_u16(), answer.headers()["content-type"].to_str().unwrap().to_owned());
+        let body: Value = answer.json().await.unwrap_or_default();
+        if (status, body["code"].as_str(), kind.as_str()) != (case.status, Some(case.code), "application/problem+json") {
+            wrong.push(format!("{}: {status} {kind} {body}", case.what));
+        }
+        let code = body["code"].as_str().unwrap_or_default();
+        let page = http.get(format!("{base}/docs/errors/{code}")).send().await.unwrap();
+        if page.status() != 200 {
+            wrong.push(format!("{}: no page for {code}", case.what));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(world.client.get::<Value>("/v2/projects").await.unwrap(), json!([]), "nothing is half written");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_cannot_be_rendered_or_applied_is_refused() {
+    let world = World::new(Backend::Simulated).await;
+    let approve = async |name: &str, manifests: &[u8]| {
+        let group = Group::of(name, vec![]);
+        group.prepare_without_apps(&world.client).await.unwrap();
+        let file = base64::engine::general_purpose::STANDARD.encode(manifests);
+        world.client.post(&format!("{}/apps", group.composite()), Some(&json!({"metadata": {"name": "a"}, "file": file}))).await?;
+        let intent = json!({"anyOf": [{"clusterProvider": "onprem", "cluster": "private-a"}]});
+        let body = json!({"metadata": {"name": "a"}, "spec": {"app": "a", "intent": intent}});
+        world.client.post(&format!("{}/generic-placement-intents/placement/app-intents", group.path()), Some(&body)).await?;
+        world.client.post(&format!("{}/approve", group.path()), None).await.map(|_| group)
+    };
+    let error = approve("broken-yaml", b"kind: Deployment\n  oops: [").await.unwrap_err();
+    assert!(matches!(drover::client::code(&error), Some("render_failed" | "invalid")), "{error}");
+
+    // An unknown kind is the member's to know: its preflight refuses, and nothing is written there.
+    let unknown = b"apiVersion: example.com/v1\nkind: Nonsense\nmetadata: {name: n}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: half}\n";
+    let group = approve("unknown-kind", unknown).await.unwrap();
+    let id = group.verb(&world.client, "instantiate").await.unwrap();
+    let operation = drover_e2e::emco::ended(&world.client, &id).await.unwrap();
+    drover_e2e::failed(&operation, "unknown_kind");
+    let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::namespaced(world.member("private-a").client.clone(), "default");
+    assert!(maps.get_opt("half").await.unwrap().is_none(), "nothing is half written");
+    world.end().await;
+}
