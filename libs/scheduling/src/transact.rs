@@ -3,7 +3,7 @@
 //! What goes, leaves or stays is applied first; then everything that wants room at a member is packed there together, so
 //! that a plan which found room for all of them jointly is never refused because of the order they are listed in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -14,7 +14,7 @@ use crate::resize::{Resized, resize};
 use crate::room::usage;
 use crate::{
     Amounts, Claim, ClaimReceipt, ClaimState, Difference, Ledger, LedgerChange, LedgerReceipt, LedgerTransaction, MemberKey, MemberRoom,
-    PodsOnNode, Undo,
+    Observed, PodsOnNode, Undo,
 };
 
 impl Ledger {
@@ -30,7 +30,7 @@ impl Ledger {
         }
         let mut claims: Vec<ClaimReceipt> = Vec::new();
         for change in &transaction.changes {
-            if let Some(claim) = self.claim(change.claim()).filter(|c| claims.iter().all(|r| r.claim != c.id)) {
+            if let Some(claim) = self.claim(change.claim()) {
                 claims.push(ClaimReceipt {
                     claim: claim.id,
                     state: claim.state,
@@ -45,7 +45,14 @@ impl Ledger {
     fn attempt(&mut self, transaction: &LedgerTransaction, undo: &mut Undo) -> Vec<Difference> {
         let mut differences = Vec::new();
         let mut wishes: BTreeMap<MemberKey, Vec<Wish>> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         for change in &transaction.changes {
+            // Changes are judged together, so a claim that changes twice would have no meaning of its own.
+            if !seen.insert(change.claim()) {
+                let detail = format!("claim {} changes twice in one transaction", change.claim());
+                differences.push(Difference { code: "changed_twice".into(), claim: *change.claim(), detail });
+                continue;
+            }
             match self.prepare(transaction, change, undo) {
                 Ok(Some(wish)) => wishes.entry(wish.claim.member.clone()).or_default().push(wish),
                 Ok(None) => {}
@@ -208,26 +215,49 @@ impl Wish {
 
 /// Finds nodes for all wishes at one member.
 fn grant(room: &MemberRoom, mut wishes: Vec<Wish>) -> Result<Vec<Claim>, Vec<Difference>> {
-    let mut now: Vec<Amounts> = room.free().now.to_vec();
-    let mut later: Vec<Amounts> = room.free().later.to_vec();
-    for claim in wishes.iter().filter_map(|w| w.old.as_deref()) {
-        let observed = room.capacity.as_ref().and_then(|c| c.observed.get(&claim.id));
-        usage(room.nodes(), claim, observed, |n, amounts, times| {
+    let mut left = Left::of(room);
+    for wish in &wishes {
+        left.count_old(wish, 1);
+    }
+    choose_states(left.free(), &mut wishes);
+    let asks: Vec<Ask<'_>> = wishes.iter().map(Wish::ask).collect();
+    if let Some(packing) = pack(left.free(), &asks) {
+        return Ok(wishes.into_iter().zip(packing).map(|(wish, pods)| Claim { pods, ..wish.claim }).collect());
+    }
+    one_by_one(room, wishes)
+}
+
+/// What is left of a member while wishes are granted.
+struct Left<'a> {
+    room: &'a MemberRoom,
+    now: Vec<Amounts>,
+    later: Vec<Amounts>,
+}
+
+impl<'a> Left<'a> {
+    fn of(room: &'a MemberRoom) -> Self {
+        let free = room.free();
+        Self { room, now: free.now.to_vec(), later: free.later.to_vec() }
+    }
+    fn free(&self) -> Free<'_> {
+        Free { nodes: self.room.nodes(), now: &self.now, later: &self.later }
+    }
+    /// The room of a wish's claim as it counts until now: with 1 it is free, with -1 taken.
+    fn count_old(&mut self, wish: &Wish, sign: i64) {
+        let Some(claim) = &wish.old else { return };
+        let observed = self.room.capacity.as_ref().and_then(|c| c.observed.get(&claim.id));
+        self.count(claim, observed, sign);
+    }
+    fn count(&mut self, claim: &Claim, observed: Option<&Observed>, sign: i64) {
+        usage(self.room.nodes(), claim, observed, |n, amounts, times| {
             if claim.state != ClaimState::Promised {
-                now[n].add(amounts, times);
+                self.now[n].add(amounts, sign * times);
             }
             if claim.state != ClaimState::Leaving {
-                later[n].add(amounts, times);
+                self.later[n].add(amounts, sign * times);
             }
         });
     }
-    let free = Free { nodes: room.nodes(), now: &now, later: &later };
-    choose_states(free, &mut wishes);
-    let asks: Vec<Ask<'_>> = wishes.iter().map(Wish::ask).collect();
-    if let Some(packing) = pack(free, &asks) {
-        return Ok(wishes.into_iter().zip(packing).map(|(wish, pods)| Claim { pods, ..wish.claim }).collect());
-    }
-    one_by_one(room, now, later, wishes)
 }
 
 /// Those that may be either are held where they fit now beside all others, else promised.
@@ -247,36 +277,49 @@ fn choose_states(free: Free<'_>, wishes: &mut [Wish]) {
     }
 }
 
-/// The second try, where not all fit at once afresh: what is admitted needs the present only, what grows keeps its pods.
-fn one_by_one(room: &MemberRoom, mut now: Vec<Amounts>, mut later: Vec<Amounts>, wishes: Vec<Wish>) -> Result<Vec<Claim>, Vec<Difference>> {
+/// The second try, where not all fit at once afresh: what is admitted or grows may keep its pods where they are, even on
+/// nodes that others over-committed meanwhile.
+fn one_by_one(room: &MemberRoom, wishes: Vec<Wish>) -> Result<Vec<Claim>, Vec<Difference>> {
+    let mut left = Left::of(room);
     let mut granted = Vec::new();
     let mut refused = Vec::new();
     for wish in wishes {
-        let free = Free { nodes: room.nodes(), now: &now, later: &later };
+        left.count_old(&wish, 1);
         let ask = wish.ask();
-        let alone = |free: Free<'_>, ask: Ask<'_>| pack(free, &[ask]).and_then(|mut all| all.pop());
-        let pods = alone(free, ask).or_else(|| match &wish.kind {
-            // Its future room is promised already; a future that others over-committed is not its fault.
-            Kind::Admit => alone(Free { later: &now, ..free }, ask),
-            Kind::Grow { kept } => keep_and_add(free, &wish.claim, kept),
+        let afresh = pack(left.free(), &[ask]).and_then(|mut all| all.pop());
+        let pods = afresh.or_else(|| match &wish.kind {
+            Kind::Admit => in_place(left.free(), &wish),
+            Kind::Grow { kept } => keep_and_add(left.free(), &wish.claim, kept),
             Kind::Take | Kind::TakeWhatFits => None,
         });
         let Some(pods) = pods else {
-            let judged = if wish.kind == Kind::Admit { Free { later: &now, ..free } } else { free };
-            let why = explain(judged, ask);
+            let why = explain(left.free(), ask);
             refused.push(wish.differs("no_room", format!("{} on {}: {}", wish.claim.request.app, room.key, why.reason())));
+            left.count_old(&wish, -1);
             continue;
         };
         let claim = Claim { pods, ..wish.claim };
-        usage(room.nodes(), &claim, None, |n, amounts, times| {
-            if claim.state != ClaimState::Promised {
-                now[n].add(amounts, -times);
-            }
-            later[n].add(amounts, -times);
-        });
+        left.count(&claim, None, -1);
         granted.push(claim);
     }
     if refused.is_empty() { Ok(granted) } else { Err(refused) }
+}
+
+/// The nodes that were promised, if they have room at present. Their future was promised already.
+fn in_place(free: Free<'_>, wish: &Wish) -> Option<Vec<PodsOnNode>> {
+    let old = wish.old.as_deref()?;
+    let mut now = free.now.to_vec();
+    for pods in &old.pods {
+        let n = crate::room::find(free.nodes, &pods.node)?;
+        let requests = &old.request.demand.groups.get(pods.group)?.requests;
+        for _ in 0..pods.count {
+            if !now[n].fits(requests) {
+                return None;
+            }
+            now[n].add(requests, -1);
+        }
+    }
+    Some(old.pods.clone())
 }
 
 /// Leaves `kept` where they are, unjudged, and finds nodes for the rest.

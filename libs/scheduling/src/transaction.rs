@@ -17,7 +17,7 @@ pub struct LedgerTransaction {
     pub operation: Uuid,
     /// Fence of the writer; a claim written with a higher one refuses.
     pub fence: i64,
-    /// The changes, judged together after all of them.
+    /// The changes, judged together after all of them; each claim changes once at most.
     pub changes: Vec<LedgerChange>,
 }
 
@@ -102,7 +102,7 @@ pub struct ClaimReceipt {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Difference {
     /// `claim_missing`, `claim_moved`, `not_held`, `not_leaving`, `not_promised`, `claim_taken`, `stale_fence`,
-    /// `member_unknown` or `no_room`.
+    /// `member_unknown`, `changed_twice` or `no_room`.
     pub code: String,
     /// The claim it is about.
     pub claim: Uuid,

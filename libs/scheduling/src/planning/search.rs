@@ -141,12 +141,18 @@ impl<'w, 'a> Case<'w, 'a> {
         if !self.add_newcomer(&mut everybody, None) {
             return Err(Stuck::NeverFits(self.why_not(&mut everybody)));
         }
-        if let Some(moves) = self.greedy(effort) {
+        let in_order: Vec<usize> = (0..self.movable.len()).collect();
+        if let Some(moves) = self.greedy(&in_order, effort) {
             return Ok(moves);
         }
         self.remove_newcomer(&mut everybody, None);
-        let can_go: Vec<usize> = (0..self.movable.len()).filter(|j| self.movable[*j].best_in(&everybody).is_some()).collect();
-        effort.start(self.is_small(&can_go));
+        let can_go: Vec<usize> = in_order.into_iter().filter(|j| self.movable[*j].best_in(&everybody).is_some()).collect();
+        let small = self.is_small(&can_go);
+        // Too many for every set: those who can go to few places choose before those who can go to many.
+        if !small && let Some(moves) = self.greedy(&self.fewest_destinations_first(&can_go), effort) {
+            return Ok(moves);
+        }
+        effort.start(small);
         let mut trial = Trial::default();
         for k in 1..=can_go.len() {
             let mut chosen = Vec::with_capacity(k);
@@ -180,16 +186,28 @@ impl<'w, 'a> Case<'w, 'a> {
             && members.values().all(|room| room.nodes().len() <= SMALL_NODES)
     }
 
-    /// Takes candidates in order until the newcomer fits, then drops those it does not need.
-    fn greedy(&self, effort: &mut Effort) -> Option<Moves<'a>> {
+    fn fewest_destinations_first(&self, can_go: &[usize]) -> Vec<usize> {
+        let nothing = Trial::default();
+        let with_room = |j: &usize| {
+            let m = &self.movable[*j];
+            m.destinations.iter().filter(|to| nothing.fit(to, m.ask()).is_some()).count()
+        };
+        let mut order: Vec<(usize, usize)> = can_go.iter().map(|j| (with_room(j), *j)).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, j)| j).collect()
+    }
+
+    /// Takes candidates in this order until the newcomer fits, then drops those it does not need.
+    fn greedy(&self, order: &[usize], effort: &mut Effort) -> Option<Moves<'a>> {
         let mut trial = Trial::default();
         let mut open = self.place_what_fits(&mut trial);
         let targets = open.clone();
         let mut moves: Moves<'a> = Vec::new();
-        for (j, m) in self.movable.iter().enumerate() {
+        for &j in order {
             if open.is_empty() {
                 break;
             }
+            let m = &self.movable[j];
             let Some(at) = open.iter().position(|room| room.key == m.room.key) else { continue };
             effort.examined += 1;
             trial.leave(m.room, m.claim);
@@ -207,7 +225,8 @@ impl<'w, 'a> Case<'w, 'a> {
         }
         let pruned = self.prune(moves.clone(), trial, effort);
         let pruned = if self.build(&pruned).is_some() { pruned } else { moves };
-        let settled = self.settle(&pruned).unwrap_or(pruned);
+        let mut settled = self.settle(&pruned).unwrap_or(pruned);
+        settled.sort_by_key(|(j, _)| *j);
         self.build(&settled).is_some().then_some(settled)
     }
 

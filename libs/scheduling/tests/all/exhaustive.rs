@@ -7,8 +7,8 @@ use drover_scheduling::*;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-use crate::instance::instance;
-use crate::world::{World, dig, id};
+use crate::instance::{NAMES, instance, larger_instance};
+use crate::world::{World, dig, id, key};
 
 /// Free (cpu, memory, pods) per node: now, later; and the node.
 struct Naive<'a> {
@@ -126,6 +126,23 @@ impl<'a> Naive<'a> {
             homes.push((app, home));
             let found = self.choose_homes(apps, homes);
             homes.pop();
+            found
+        })
+    }
+
+    /// Everything on `member` has a home elsewhere at once.
+    fn drain_exists(&self, member: &MemberKey) -> bool {
+        let there = || self.world.fleet.claims.values().filter(|c| c.member == *member && c.state != ClaimState::Leaving);
+        let claims: Vec<&Claim> = there().map(|c| &**c).collect();
+        claims.iter().all(|c| self.may_move(c)) && self.choose_all(&claims, &mut Vec::new())
+    }
+
+    fn choose_all(&self, claims: &[&'a Claim], victims: &mut Vec<(&'a Claim, &'a MemberKey)>) -> bool {
+        let Some(claim) = claims.get(victims.len()) else { return self.fits(victims, &[]) };
+        self.allowed(&claim.request.terms).into_iter().filter(|to| **to != claim.member).any(|to| {
+            victims.push((claim, to));
+            let found = self.choose_all(claims, victims);
+            victims.pop();
             found
         })
     }
@@ -305,7 +322,7 @@ fn turned_round(world: &World) -> (World, Ledger) {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 3000, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: 2000, failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn a_plan_is_found_exactly_where_one_exists(instance in instance()) {
@@ -327,5 +344,36 @@ proptest! {
         let mut apps = apps;
         apps.reverse();
         prop_assert_eq!(result, plan(&ledger, &other.newcomer(apps)));
+    }
+    #[test]
+    fn a_drain_is_planned_exactly_where_everything_has_a_home(instance in instance()) {
+        let (world, _) = instance.build();
+        let member = key(NAMES[0]);
+        let result = world.drain(NAMES[0]);
+        prop_assert_eq!(matches!(result, PlanResult::Feasible(_)), Naive::new(&world).drain_exists(&member), "{:#?}", result);
+        if let PlanResult::Feasible(plan) = &result {
+            check_witness(&Naive::new(&world), plan, &[]);
+            check_applies(&world, plan, &[]);
+        }
+        let (other, ledger) = turned_round(&world);
+        let request = PlanRequest { kind: PlanKind::Drain { member }, ..other.newcomer(vec![]) };
+        prop_assert_eq!(result, plan(&ledger, &request));
+    }
+
+    /// Larger worlds, beyond what can be searched to the end: whatever is planned is sound, and the ledger takes it.
+    #[test]
+    fn plans_in_larger_worlds_are_sound(instance in larger_instance()) {
+        let (world, apps) = instance.build();
+        if let PlanResult::Feasible(plan) = world.plan(apps.clone()) {
+            check_witness(&Naive::new(&world), &plan, &apps);
+            check_applies(&world, &plan, &apps);
+            let naive = Naive::new(&world);
+            for m in plan.waves.iter().flatten() {
+                let claim = &world.fleet.claims[&m.claim];
+                prop_assert!(naive.may_move(claim) && naive.known(&m.to) && claim.request.terms.logical_cloud.contains(&m.to));
+            }
+        }
+        let (other, ledger) = turned_round(&world);
+        prop_assert_eq!(world.plan(apps.clone()), plan(&ledger, &other.newcomer(apps)));
     }
 }

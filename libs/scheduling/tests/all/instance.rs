@@ -1,4 +1,4 @@
-//! Random small worlds: at most three members, four nodes each, eight apps.
+//! Random worlds: members, what runs on them, and a newcomer.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::world::{World, app, id, key};
 
-pub const NAMES: [&str; 3] = ["x+a", "x+b", "y+c"];
+pub const NAMES: [&str; 6] = ["x+a", "x+b", "y+c", "y+d", "z+e", "z+f"];
 
 #[derive(Clone, Debug)]
 pub struct MemberSpec {
@@ -54,21 +54,32 @@ fn node() -> impl Strategy<Value = NodeSpec> {
         .prop_map(|(cpu, memory, tainted, foreign)| NodeSpec { cpu, memory, tainted, foreign })
 }
 
-fn member() -> impl Strategy<Value = MemberSpec> {
-    (1..=2u8, often(0.95), prop::collection::vec(node(), 1..=4)).prop_map(|(priority, known, nodes)| MemberSpec { priority, known, nodes })
+fn member(nodes: usize) -> impl Strategy<Value = MemberSpec> {
+    (1..=2u8, often(0.95), prop::collection::vec(node(), 1..=nodes)).prop_map(|(priority, known, nodes)| MemberSpec { priority, known, nodes })
 }
 
-fn one_app() -> impl Strategy<Value = AppSpec> {
+fn one_app(members: usize) -> impl Strategy<Value = AppSpec> {
     let what = (prop_oneof![3 => Just(1u32), 1 => Just(2u32)], 1..=4i64, 1..=4i64, often(0.2));
     let owner = (often(0.85), often(0.05), 1..=3u8, prop_oneof![10 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)]);
-    ((0..3usize, 1..8u8), what, owner).prop_map(|((member, allowed), (pods, cpu, memory, tolerates), (migration, volume, priority, state))| {
+    ((0..members, 1..1u8 << members), what, owner).prop_map(|((member, allowed), (pods, cpu, memory, tolerates), (migration, volume, priority, state))| {
         AppSpec { member, allowed, pods, cpu, memory, tolerates, migration, volume, priority, state }
     })
 }
 
-pub fn instance() -> impl Strategy<Value = Instance> {
-    (prop::collection::vec(member(), 2..=3), prop::collection::vec(one_app(), 2..=8), prop::collection::vec(one_app(), 1..=2))
+fn instance_of(members: usize, nodes: usize, apps: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Instance> {
+    let apps = prop::collection::vec(one_app(members), apps);
+    (prop::collection::vec(member(nodes), 2..=members), apps, prop::collection::vec(one_app(members), 1..=2))
         .prop_map(|(members, apps, newcomers)| Instance { members, apps, newcomers })
+}
+
+/// Small enough to be searched to the end: at most three members, four nodes each, eight apps.
+pub fn instance() -> impl Strategy<Value = Instance> {
+    instance_of(3, 4, 2..=8)
+}
+
+/// Six members, eight nodes each, forty apps.
+pub fn larger_instance() -> impl Strategy<Value = Instance> {
+    instance_of(6, 8, 10..=40)
 }
 
 impl AppSpec {

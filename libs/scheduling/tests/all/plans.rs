@@ -323,3 +323,52 @@ fn two_newcomers_never_get_the_same_room() {
     let again = feasible(plan(&ledger, &full().newcomer(bound(300))));
     assert_ne!(again.waves[0][0].claim, step.claim, "a second plan takes somebody else");
 }
+
+#[test]
+fn nothing_is_planned_where_nothing_is_known() {
+    let stale = full().change_capacity("onprem+a", |c| c.age_ms = Capacity::FRESH_MS + 1);
+    let why = infeasible(stale.plan(bound(300)));
+    assert_eq!((why.members[0].reason.as_str(), why.candidates.len()), ("nothing is known of it: last seen 30 s ago", 0));
+    let one_left = full().change_capacity("onprem+b", |c| c.age_ms = Capacity::FRESH_MS + 1);
+    assert_eq!(moves(&feasible(one_left.plan(bound(300)))), ["app1>aws+c"]);
+}
+
+/// Twelve apps; the first six can go to either of two members, the others to one of them only.
+fn many() -> World {
+    let mut world = World::default().member("x+a", 1, &[1200]).member("y+b", 2, &[600]).member("z+c", 3, &[600]);
+    for i in 0..12 {
+        let allowed: &[&str] = if i < 6 { &["x+a", "y+b", "z+c"] } else { &["x+a", "y+b"] };
+        world = world.running(&format!("app{i:02}"), "x+a", 100, allowed);
+    }
+    world
+}
+
+#[test]
+fn with_too_many_for_every_set_those_with_few_choices_choose_first() {
+    let plan = feasible(many().plan(vec![app("new", demand(1, 1200), any_of(&["x+a"]))]));
+    assert_eq!(plan.waves[0].len(), 12);
+    assert!(plan.waves[0][..6].iter().all(|m| m.to == key("z+c")));
+}
+
+#[test]
+fn a_search_that_was_cut_short_says_so() {
+    let crowded = many().running("filler", "z+c", 300, &["z+c"]);
+    let why = infeasible(crowded.plan(vec![app("new", demand(1, 1200), any_of(&["x+a"]))]));
+    assert!(why.cut_short && why.examined <= 10_000, "{}", why.examined);
+}
+
+#[test]
+fn every_move_says_what_it_costs_in_seconds() {
+    let observed = Observed { image_bytes: Some(100_000_000), ready_s: Some(3.0), ..Observed::default() };
+    let plan = feasible(full().observed("app1", observed).plan(bound(300)));
+    assert_eq!(plan.cost_s, 5.0);
+    assert_eq!(feasible(full().plan(bound(500))).cost_s, 20.0, "ten seconds each where nothing was observed");
+}
+
+#[test]
+fn a_plan_survives_the_wire() {
+    for result in [full().plan(bound(500)), full().plan(bound(900))] {
+        let json = serde_json::to_string(&result).unwrap();
+        assert_eq!(result, serde_json::from_str(&json).unwrap());
+    }
+}
