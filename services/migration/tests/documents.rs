@@ -94,12 +94,18 @@ async fn what_is_wrong_is_said_when_it_is_written() {
     let migration = Migration::start(&db, &world).await;
     let algorithms = "/v2/migration-algorithms";
     for (expression, column) in [("cpu_used *", "column"), ("cpu_usd * 2", "cpu_usd"), ("'text'", "column"), ("cpu_used > 1", "number")] {
-        let problem = migration.refused(Method::POST, algorithms, &named("a", json!({"expression": expression})), 400, "expression_invalid").await;
+        let problem =
+            migration.refused(Method::POST, algorithms, &named("a", json!({"expression": expression})), 400, "expression_invalid").await;
         assert!(problem.to_string().contains(column), "{expression}: {problem}");
     }
     migration.refused(Method::GET, &format!("{algorithms}/a"), &Value::Null, 404, "not_found").await;
     let parameters = "/v2/migration-parameters";
-    for spec in [json!({"source": "metric"}), json!({"source": "metric", "metric": "colour"}), json!({"source": "constant"}), json!({"source": "prometheus"})] {
+    for spec in [
+        json!({"source": "metric"}),
+        json!({"source": "metric", "metric": "colour"}),
+        json!({"source": "constant"}),
+        json!({"source": "prometheus"}),
+    ] {
         migration.refused(Method::POST, parameters, &named("p", spec), 400, "invalid").await;
     }
     migration.refused(Method::POST, parameters, &named("not-a-name", json!({"source": "constant", "value": 1.0})), 400, "invalid").await;

@@ -78,11 +78,18 @@ async fn policies_and_new_algorithms_change_who_moves() {
     // The same algorithms, order against scoring: equal by the first, so the second decides; weighed, the other wins.
     let spec = json!({"source": "prometheus", "query": "errors{app=\"$app\"}"});
     let _: Value = migration.ok(Method::POST, "/v2/migration-parameters", &json!({"metadata": {"name": "errors"}, "spec": spec})).await;
-    let _: Value = migration.ok(Method::POST, "/v2/migration-algorithms",
-        &json!({"metadata": {"name": "Errors"}, "spec": {"expression": "errors", "prefer": "high"}})).await;
+    let _: Value = migration
+        .ok(
+            Method::POST,
+            "/v2/migration-algorithms",
+            &json!({"metadata": {"name": "Errors"}, "spec": {"expression": "errors", "prefer": "high"}}),
+        )
+        .await;
     full.world.known.samples.lock().unwrap().extend([("errors{app=\"busy\"}".to_owned(), 9.0), ("errors{app=\"idle\"}".to_owned(), 1.0)]);
-    let both = |mode: &str| json!({"mode": mode, "active": true, "algorithms": [
-        {"algorithm": "CPUUtilization", "weight": 1.0}, {"algorithm": "Errors", "weight": 3.0}]});
+    let both = |mode: &str| {
+        json!({"mode": mode, "active": true, "algorithms": [
+        {"algorithm": "CPUUtilization", "weight": 1.0}, {"algorithm": "Errors", "weight": 3.0}]})
+    };
     migration.policy(both("order")).await;
     assert_eq!(moved(&migration.plan(&order).await), ["idle"]);
     migration.policy(both("scoring")).await;
@@ -92,8 +99,9 @@ async fn policies_and_new_algorithms_change_who_moves() {
     let first = |answer: &Value| answer["candidates"][0]["app"].clone();
     let named: Value = migration.ok(Method::POST, "/v2/policy-tests", &json!({"project": "default", "policy": "p", "member": A})).await;
     assert_eq!(first(&named), "busy");
-    let inline: Value = migration.ok(Method::POST, "/v2/policy-tests",
-        &json!({"policy": {"algorithms": [{"algorithm": "CPUUtilization"}]}, "member": A})).await;
+    let inline: Value = migration
+        .ok(Method::POST, "/v2/policy-tests", &json!({"policy": {"algorithms": [{"algorithm": "CPUUtilization"}]}, "member": A}))
+        .await;
     assert_eq!(first(&inline), "idle");
     migration.refused(Method::POST, "/v2/policy-tests", &json!({"policy": "nobody", "member": A}), 404, "not_found").await;
     migration.refused(Method::POST, "/v2/policy-tests", &json!({"policy": "p", "member": "no+where"}), 400, "unknown_cluster").await;
@@ -125,7 +133,9 @@ async fn a_plan_is_accepted_once() {
     }
     let discarded: PlanDocument = migration.ok(Method::GET, &path, &Value::Null).await;
     assert_eq!(discarded.state, PlanState::Discarded);
-    migration.refused(Method::PUT, &format!("/internal/plans/{}/state", other.id), &json!({"operation": mine}), 409, "plan_not_proposed").await;
+    migration
+        .refused(Method::PUT, &format!("/internal/plans/{}/state", other.id), &json!({"operation": mine}), 409, "plan_not_proposed")
+        .await;
     let nobody = Uuid::now_v7();
     migration.refused(Method::DELETE, &format!("/v2/plans/{nobody}"), &Value::Null, 404, "not_found").await;
     migration.refused(Method::PUT, &format!("/internal/plans/{nobody}/state"), &json!({"operation": mine}), 404, "not_found").await;
@@ -139,9 +149,11 @@ async fn plans_that_users_ask_for() {
     let terms = |dig, state: &str| DigTerms { dig, state: state.into(), revision: 0, apps: vec![app("ledger", 400, &[A])] };
     let known = [("ledger", terms(dig("ledger"), "Approved")), ("busy", terms(full.busy.dig.clone(), "Instantiated"))];
     full.world.known.digs.lock().unwrap().extend(known.map(|(name, terms)| (name.to_owned(), terms)));
-    let wish = |name: &str| json!({
-        "kind": "newcomer", "project": "default", "compositeApp": name, "compositeAppVersion": "v1", "deploymentIntentGroup": name,
-    });
+    let wish = |name: &str| {
+        json!({
+            "kind": "newcomer", "project": "default", "compositeApp": name, "compositeAppVersion": "v1", "deploymentIntentGroup": name,
+        })
+    };
 
     let dry: PlanDocument = migration.ok(Method::POST, "/v2/plans?dryRun=All", &wish("ledger")).await;
     migration.refused(Method::GET, &format!("/v2/plans/{}", dry.id), &Value::Null, 404, "not_found").await;

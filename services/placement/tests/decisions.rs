@@ -89,14 +89,10 @@ async fn no_room_is_not_unknown_and_nowhere_is_neither() {
 
     // What is seen is too old: nothing is claimed there, and it is not "no room" either.
     manager.capacity.publish("onprem+a", Some(Capacity { nodes: nodes(1, 4000), age_ms: Capacity::FRESH_MS + 1, ..Capacity::default() }));
-    eventually(PATIENCE, async || {
-        (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Unknown).then_some(())
-    }).await;
+    eventually(PATIENCE, async || (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Unknown).then_some(())).await;
     eventually(PATIENCE, async || (!placement.fleet().await.contains_key("capacity/onprem+a")).then_some(())).await;
     manager.capacity.publish("onprem+a", Some(Capacity { nodes: nodes(1, 4000), ..Capacity::default() }));
-    eventually(PATIENCE, async || {
-        (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Placed).then_some(())
-    }).await;
+    eventually(PATIENCE, async || (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Placed).then_some(())).await;
     assert_eq!(placement.claims("").await.items.len(), 1, "only what was placed is claimed");
 }
 
@@ -128,10 +124,21 @@ async fn why_here_and_what_would_be_now() {
     // Moved by hand, as a relocation does.
     let moved = Uuid::now_v7();
     let request = std::sync::Arc::new(app("cart", 1, 600, &BOTH));
-    placement.transact(&transaction(2, vec![
-        LedgerChange::Take { claim: moved, dig: shop.clone(), request, member: drover_scheduling::MemberKey("aws+c".into()), state: None },
-        LedgerChange::Release { claim: binding },
-    ])).await;
+    placement
+        .transact(&transaction(
+            2,
+            vec![
+                LedgerChange::Take {
+                    claim: moved,
+                    dig: shop.clone(),
+                    request,
+                    member: drover_scheduling::MemberKey("aws+c".into()),
+                    state: None,
+                },
+                LedgerChange::Release { claim: binding },
+            ],
+        ))
+        .await;
     let why: Explanation = placement.get("/v2/explain?app=shop%2Fcart&project=default").await;
     assert!(why.moved);
     assert_eq!(why.room[0].claim, moved);
@@ -153,7 +160,8 @@ async fn a_member_that_left_keeps_its_claims_and_gets_no_more() {
     eventually(PATIENCE, async || {
         let clusters = placement.clusters().await;
         clusters.iter().find(|c| c.member.0 == "onprem+a").filter(|c| c.state == MemberState::Deregistering && c.apps.len() == 1).map(drop)
-    }).await;
+    })
+    .await;
     let refused = placement.decide(Uuid::now_v7(), &request(&dig("blog"), vec![app("web", 1, 100, &only_a)])).await;
     assert_ne!(refused.outcome, Outcome::Placed);
     let (binding, _) = bindings(&decision)["cart"].clone();

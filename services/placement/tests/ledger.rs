@@ -38,15 +38,22 @@ async fn a_transaction_is_all_or_none_and_names_every_difference() {
     let placement = Placement::start(&db, &manager).await;
     let (victim, _) = place(&placement, "shop", 900).await;
     let take = |claim, member: &str, cpu| LedgerChange::Take {
-        claim, dig: dig("new"), request: Arc::new(app("web", 1, cpu, &A)), member: key(member), state: None,
+        claim,
+        dig: dig("new"),
+        request: Arc::new(app("web", 1, cpu, &A)),
+        member: key(member),
+        state: None,
     };
 
     let before = placement.claims("").await;
-    let wrong = transaction(2, vec![
-        LedgerChange::Leave { claim: victim, member: key("aws+c") },
-        LedgerChange::Admit { claim: Uuid::now_v7() },
-        take(Uuid::now_v7(), "aws+c", 100),
-    ]);
+    let wrong = transaction(
+        2,
+        vec![
+            LedgerChange::Leave { claim: victim, member: key("aws+c") },
+            LedgerChange::Admit { claim: Uuid::now_v7() },
+            take(Uuid::now_v7(), "aws+c", 100),
+        ],
+    );
     let (status, problem) = placement.try_transact(Uuid::now_v7(), &wrong).await;
     assert_eq!((status, problem["code"].as_str()), (StatusCode::CONFLICT, Some("ledger_conflict")));
     let reasons = problem["reasons"].to_string();
@@ -55,11 +62,10 @@ async fn a_transaction_is_all_or_none_and_names_every_difference() {
 
     // Room for a newcomer that only fits when the victim has gone: promised first, held when the present has it.
     let (home, newcomer) = (Uuid::now_v7(), Uuid::now_v7());
-    let make_room = transaction(2, vec![
-        LedgerChange::Leave { claim: victim, member: key("onprem+a") },
-        take(home, "aws+c", 900),
-        take(newcomer, "onprem+a", 800),
-    ]);
+    let make_room = transaction(
+        2,
+        vec![LedgerChange::Leave { claim: victim, member: key("onprem+a") }, take(home, "aws+c", 900), take(newcomer, "onprem+a", 800)],
+    );
     let id = Uuid::now_v7();
     let receipt: LedgerReceipt = serde_json::from_value(placement.try_transact(id, &make_room).await.1).unwrap();
     let states: BTreeMap<Uuid, ClaimState> = receipt.claims.iter().map(|claim| (claim.claim, claim.state)).collect();
@@ -93,9 +99,18 @@ async fn a_writer_that_was_replaced_is_refused() {
     // Released before the older writer's word arrived, even if it never was: that word comes too late, also after a restart.
     let late = Uuid::now_v7();
     placement.transact(&transaction(8, vec![LedgerChange::Release { claim: late }, LedgerChange::Release { claim }])).await;
-    let take = |fence| transaction(fence, vec![LedgerChange::Take {
-        claim: late, dig: dig("late"), request: Arc::new(app("web", 1, 100, &A)), member: key("onprem+a"), state: None,
-    }]);
+    let take = |fence| {
+        transaction(
+            fence,
+            vec![LedgerChange::Take {
+                claim: late,
+                dig: dig("late"),
+                request: Arc::new(app("web", 1, 100, &A)),
+                member: key("onprem+a"),
+                state: None,
+            }],
+        )
+    };
     let (status, _) = placement.try_transact(Uuid::now_v7(), &take(7)).await;
     assert_eq!(status, StatusCode::CONFLICT);
     placement.kill();
@@ -134,10 +149,15 @@ async fn the_same_after_a_kill_at_the_worst_moments() {
     assert_eq!(placement.claims("").await, claims);
     assert_eq!(placement.clusters().await[0].total.requested.cpu, 500);
     assert_eq!(placement.decide(kept, &wanted).await, first);
-    let loaded: Vec<Arc<Claim>> = placement.fleet().await.into_values().filter_map(|item| match item {
-        FleetItem::Claim(claim) => Some(claim),
-        _ => None,
-    }).collect();
+    let loaded: Vec<Arc<Claim>> = placement
+        .fleet()
+        .await
+        .into_values()
+        .filter_map(|item| match item {
+            FleetItem::Claim(claim) => Some(claim),
+            _ => None,
+        })
+        .collect();
     assert_eq!(loaded.len(), 2);
     assert!(loaded.iter().all(|claim| claims.items.contains(claim)), "what is loaded equals what was written");
 }
@@ -150,7 +170,8 @@ async fn rush(placements: &[Arc<Placement>], clients: usize, cpu: i64) -> usize 
         running.spawn(async move {
             let mut placed = 0;
             loop {
-                let decision = placement.decide(Uuid::now_v7(), &request(&dig(&format!("app-{client}")), vec![app("web", 2, cpu, &A)])).await;
+                let decision =
+                    placement.decide(Uuid::now_v7(), &request(&dig(&format!("app-{client}")), vec![app("web", 2, cpu, &A)])).await;
                 match decision.outcome {
                     Outcome::Placed => placed += 1,
                     Outcome::NoRoom => return placed,
@@ -181,12 +202,16 @@ async fn two_processes_on_one_database_never_spend_the_same_room_twice() {
     // Each learns what the other wrote, and so do those who follow it.
     for placement in &both {
         eventually(PATIENCE, async || (placement.clusters().await[0].apps.len() == 25).then_some(())).await;
-        eventually(PATIENCE, async || {
-            (placement.fleet().await.keys().filter(|key| key.starts_with("claim/")).count() == 25).then_some(())
-        }).await;
+        eventually(PATIENCE, async || (placement.fleet().await.keys().filter(|key| key.starts_with("claim/")).count() == 25).then_some(()))
+            .await;
     }
     // The same id at both at once is one decision.
-    both[0].transact(&transaction(9, both[0].claims("").await.items.iter().take(3).map(|claim| LedgerChange::Release { claim: claim.id }).collect())).await;
+    both[0]
+        .transact(&transaction(
+            9,
+            both[0].claims("").await.items.iter().take(3).map(|claim| LedgerChange::Release { claim: claim.id }).collect(),
+        ))
+        .await;
     let (id, wanted) = (Uuid::now_v7(), request(&dig("twice"), vec![app("web", 2, 100, &A)]));
     let (one, other) = tokio::join!(both[0].decide(id, &wanted), both[1].decide(id, &wanted));
     assert_eq!(one, other);

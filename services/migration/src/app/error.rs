@@ -62,7 +62,9 @@ impl From<PlanError> for Problem {
             PlanError::Invalid(_) => codes::INVALID.problem(text),
             PlanError::UnknownCluster(_) => codes::UNKNOWN_CLUSTER.problem(text),
             // What the user named is orchestrator's: its answer about it is ours.
-            PlanError::Peer(PeerError::Refused { status, problem, .. }) if status.is_client_error() && codes::find(&problem.code).is_some() => {
+            PlanError::Peer(PeerError::Refused { status, problem, .. })
+                if status.is_client_error() && codes::find(&problem.code).is_some() =>
+            {
                 let code = codes::find(&problem.code).unwrap_or(codes::INTERNAL);
                 code.problem(problem.detail.clone()).reasons(problem.reasons.clone())
             }

@@ -36,10 +36,12 @@ impl App {
     }
 
     async fn make(&self, order: PlanOrder) -> Result<(PlanInput, PlanResult), PlanError> {
-        let Snapshot { fleet, head } = self.fleet.snapshot(order.after_seq).await.ok_or_else(|| PlanError::FleetBehind(match order.after_seq {
-            Some(seq) => format!("The copy of the ledger has not reached entry {seq} yet"),
-            None => "The ledger is not known yet".to_owned(),
-        }))?;
+        let Snapshot { fleet, head } = self.fleet.snapshot(order.after_seq).await.ok_or_else(|| {
+            PlanError::FleetBehind(match order.after_seq {
+                Some(seq) => format!("The copy of the ledger has not reached entry {seq} yet"),
+                None => "The ledger is not known yet".to_owned(),
+            })
+        })?;
         let project = match &order.kind {
             PlanKind::Newcomer { dig, .. } => Some(dig.project.as_str()),
             PlanKind::Drain { .. } => None,
@@ -52,7 +54,12 @@ impl App {
         let request = PlanRequest { kind: order.kind, movability, policy, excluded: order.excluded, external };
         let input = PlanInput { fleet, head, request };
         // A thorough search takes its time, and others need the thread.
-        tokio::task::spawn_blocking(move || { let result = input.plan(); (input, result) }).await.map_err(PlanError::internal)
+        tokio::task::spawn_blocking(move || {
+            let result = input.plan();
+            (input, result)
+        })
+        .await
+        .map_err(PlanError::internal)
     }
 
     /// What a user wishes, as an order. Rebalance comes later.
@@ -61,7 +68,10 @@ impl App {
             PlanWish::Newcomer { project, composite_app, composite_app_version, deployment_intent_group } => {
                 let path = format!(
                     "/internal/digs/lookup?project={}&compositeApp={}&version={}&dig={}",
-                    segment(&project), segment(&composite_app), segment(&composite_app_version), segment(&deployment_intent_group),
+                    segment(&project),
+                    segment(&composite_app),
+                    segment(&composite_app_version),
+                    segment(&deployment_intent_group),
                 );
                 let terms: DigTerms = self.orchestrator.get(&path).await?;
                 self.not_placed(&terms).await?;
@@ -69,7 +79,8 @@ impl App {
             }
             PlanWish::Drain { cluster_provider, cluster } => {
                 let member = MemberKey::new(&cluster_provider, &cluster);
-                let known = self.fleet.snapshot(None).await.ok_or_else(|| PlanError::FleetBehind("The ledger is not known yet".to_owned()))?;
+                let known =
+                    self.fleet.snapshot(None).await.ok_or_else(|| PlanError::FleetBehind("The ledger is not known yet".to_owned()))?;
                 if !known.fleet.members.contains_key(&member) {
                     return Err(PlanError::UnknownCluster(member.to_string()));
                 }

@@ -51,15 +51,19 @@ impl Prometheus {
         if queries.is_empty() {
             return BTreeMap::new();
         }
-        let movable: BTreeSet<(Uuid, &str)> = movability.iter().filter(|word| word.migration).map(|word| (word.dig, word.app.as_str())).collect();
+        let movable: BTreeSet<(Uuid, &str)> =
+            movability.iter().filter(|word| word.migration).map(|word| (word.dig, word.app.as_str())).collect();
         let candidates = fleet.claims.values().filter(|claim| movable.contains(&(claim.dig.id, claim.request.app.as_str())));
-        let asked = candidates.flat_map(|claim| queries.iter().map(move |(name, query)| (claim.id, (*name).to_owned(), filled(query, claim))));
+        let asked =
+            candidates.flat_map(|claim| queries.iter().map(move |(name, query)| (claim.id, (*name).to_owned(), filled(query, claim))));
         let asked: Vec<(Uuid, String, String)> = asked.take(AT_MOST).collect();
         let mut values: BTreeMap<Uuid, BTreeMap<String, f64>> = BTreeMap::new();
-        let mut answers = stream::iter(asked).map(|(claim, name, query)| {
-            let base = base.clone();
-            async move { (claim, name, ask(&base, &query).await) }
-        }).buffer_unordered(AT_ONCE);
+        let mut answers = stream::iter(asked)
+            .map(|(claim, name, query)| {
+                let base = base.clone();
+                async move { (claim, name, ask(&base, &query).await) }
+            })
+            .buffer_unordered(AT_ONCE);
         let deadline = tokio::time::Instant::now() + PATIENCE_IN_ALL;
         while let Ok(Some((claim, name, value))) = tokio::time::timeout_at(deadline, answers.next()).await {
             if let Some(value) = value {
@@ -72,9 +76,12 @@ impl Prometheus {
 
 /// Queries of the parameters that the policy's algorithms name.
 fn queries(policy: &Policy) -> BTreeMap<&str, &str> {
-    let expressions = policy.algorithms.iter().filter_map(|used| Expression::compile(&policy.definitions.get(&used.algorithm)?.expression).ok());
+    let expressions =
+        policy.algorithms.iter().filter_map(|used| Expression::compile(&policy.definitions.get(&used.algorithm)?.expression).ok());
     let used: BTreeSet<String> = expressions.flat_map(|expression| expression.parameters().to_vec()).collect();
-    policy.parameters.iter()
+    policy
+        .parameters
+        .iter()
         .filter(|(name, parameter)| parameter.source == ParameterSource::Prometheus && used.contains(*name))
         .filter_map(|(name, parameter)| Some((name.as_str(), parameter.query.as_deref()?)))
         .collect()

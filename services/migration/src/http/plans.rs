@@ -28,7 +28,11 @@ pub async fn input(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<
 /// Accepts a proposed plan for one operation; again for the same one is fine.
 #[utoipa::path(put, path = "/internal/plans/{id}/state", operation_id = "plan_accept", tag = "peer", params(("id" = Uuid, Path)),
     request_body = PlanAcceptance, responses((status = 200, description = "The plan", body = PlanDocument)))]
-pub async fn accept(State(app): State<App>, Path(id): Path<Uuid>, Json(acceptance): Json<PlanAcceptance>) -> Result<Json<PlanDocument>, Problem> {
+pub async fn accept(
+    State(app): State<App>,
+    Path(id): Path<Uuid>,
+    Json(acceptance): Json<PlanAcceptance>,
+) -> Result<Json<PlanDocument>, Problem> {
     Ok(Json(app.plan_accept(id, acceptance.operation).await?))
 }
 

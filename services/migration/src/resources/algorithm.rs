@@ -1,6 +1,6 @@
 //! Algorithms: a number per candidate, as a CEL expression over parameters. Data: a new one needs no new Drover.
 
-use drover_resources::{Invalid, Kind, Place, Reference, Put, Spec};
+use drover_resources::{Invalid, Kind, Place, Put, Reference, Spec};
 use drover_scheduling::{Algorithm, Expression, Missing, Prefer};
 use drover_service::codes;
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,9 @@ use utoipa::ToSchema;
 use super::parameter::PARAMETER;
 
 /// See the module.
-pub static ALGORITHM: Kind = Kind::of::<AlgorithmSpec>("migration-algorithm", "MigrationAlgorithm", "migration-algorithms", &["migrationAlgorithm"])
-    .put(Put::Upsert);
+pub static ALGORITHM: Kind =
+    Kind::of::<AlgorithmSpec>("migration-algorithm", "MigrationAlgorithm", "migration-algorithms", &["migrationAlgorithm"])
+        .put(Put::Upsert);
 
 /// A number per candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -28,15 +29,17 @@ pub struct AlgorithmSpec {
 impl Spec for AlgorithmSpec {
     fn validate(&self, _: &str) -> Result<(), Invalid> {
         // Whether its parameters exist is the guard's to say (`rules.rs`).
-        Expression::compile(&self.expression).map(drop)
+        Expression::compile(&self.expression)
+            .map(drop)
             .map_err(|error| Invalid::with(codes::EXPRESSION_INVALID, format!("spec.expression: {error}")))
     }
     fn references(&self, _: &Place<'_>) -> Vec<Reference> {
         let expression = Expression::compile(&self.expression).ok();
-        expression.iter().flat_map(Expression::parameters).map(|parameter| Reference {
-            field: "spec.expression",
-            path: format!("{}/{parameter}", PARAMETER.collection_path()),
-        }).collect()
+        expression
+            .iter()
+            .flat_map(Expression::parameters)
+            .map(|parameter| Reference { field: "spec.expression", path: format!("{}/{parameter}", PARAMETER.collection_path()) })
+            .collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The algorithms and parameters that Drover brings, made once as ordinary rows.
 //!
-//! An operator may change them, and delete those that nothing refers to; a deleted one stays away until somebody makes it
-//! again (`docs/errors` has no word for it: it is an ordinary document).
+//! An operator may change them, and delete those that nothing refers to; a deleted one stays away, also over restarts and new
+//! versions, until somebody makes it again.
 
 use axum::body::Body;
 use axum::extract::Request;

@@ -10,4 +10,5 @@ pub mod rules;
 use drover_resources::Kind;
 
 /// Every kind of document that migration owns.
-pub static KINDS: [&Kind; 5] = [&intent::MIGRATION_INTENT, &intent::APP_INTENT, &policy::POLICY, &algorithm::ALGORITHM, &parameter::PARAMETER];
+pub static KINDS: [&Kind; 5] =
+    [&intent::MIGRATION_INTENT, &intent::APP_INTENT, &policy::POLICY, &algorithm::ALGORITHM, &parameter::PARAMETER];

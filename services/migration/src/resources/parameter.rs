@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// See the module.
-pub static PARAMETER: Kind = Kind::of::<ParameterSpec>("migration-parameter", "MigrationParameter", "migration-parameters", &["migrationParameter"])
-    .put(Put::Upsert);
+pub static PARAMETER: Kind =
+    Kind::of::<ParameterSpec>("migration-parameter", "MigrationParameter", "migration-parameters", &["migrationParameter"])
+        .put(Put::Upsert);
 
 const METRICS: [&str; 7] = ["cpu_used", "cpu_requested", "memory_used", "memory_requested", "age", "image_bytes_missing", "ready_seconds"];
 const FACTS: [&str; 5] = ["clusters_of_application", "apps_of_application", "volumes", "provider_priority", "pods"];

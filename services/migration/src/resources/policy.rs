@@ -34,10 +34,10 @@ impl Spec for PolicySpec {
         Invalid::unless_empty(self.wrong())
     }
     fn references(&self, _: &Place<'_>) -> Vec<Reference> {
-        self.algorithms.iter().map(|used| Reference {
-            field: "spec.algorithms",
-            path: format!("{}/{}", ALGORITHM.collection_path(), used.algorithm),
-        }).collect()
+        self.algorithms
+            .iter()
+            .map(|used| Reference { field: "spec.algorithms", path: format!("{}/{}", ALGORITHM.collection_path(), used.algorithm) })
+            .collect()
     }
 }
 

@@ -77,7 +77,8 @@ impl NewPlan {
             policy: self.policy,
             made_on: self.made_on,
             created_at: drover_store::now(),
-        }.into()
+        }
+        .into()
     }
 }
 
@@ -92,8 +93,11 @@ pub async fn keep(store: &Store, id: Uuid, plan: NewPlan) -> StoreResult<PlanDoc
 
 /// A plan.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<PlanDocument>> {
-    let row: Option<Row> = sqlx::query_as("select id, subject, state, operation, result, policy, made_on, created_at from plan where id = $1")
-        .bind(id).fetch_optional(store.pool()).await?;
+    let row: Option<Row> =
+        sqlx::query_as("select id, subject, state, operation, result, policy, made_on, created_at from plan where id = $1")
+            .bind(id)
+            .fetch_optional(store.pool())
+            .await?;
     Ok(row.map(PlanDocument::from))
 }
 
@@ -106,7 +110,10 @@ pub async fn input(store: &Store, id: Uuid) -> StoreResult<Option<Vec<u8>>> {
 pub async fn list(store: &Store, limit: i64) -> StoreResult<Vec<PlanDocument>> {
     let rows: Vec<Row> = sqlx::query_as(
         "select id, subject, state, operation, result, policy, made_on, created_at from plan order by created_at desc, id desc limit $1",
-    ).bind(limit).fetch_all(store.pool()).await?;
+    )
+    .bind(limit)
+    .fetch_all(store.pool())
+    .await?;
     Ok(rows.into_iter().map(PlanDocument::from).collect())
 }
 
@@ -120,6 +127,7 @@ pub async fn accept(store: &Store, id: Uuid, operation: Uuid) -> StoreResult<boo
 
 /// Anything but accepted -> discarded. False: it was accepted, or never was.
 pub async fn discard(store: &Store, id: Uuid) -> StoreResult<bool> {
-    let set = sqlx::query("update plan set state = 'discarded' where id = $1 and state <> 'accepted'").bind(id).execute(store.pool()).await?;
+    let set =
+        sqlx::query("update plan set state = 'discarded' where id = $1 and state <> 'accepted'").bind(id).execute(store.pool()).await?;
     Ok(set.rows_affected() == 1)
 }

@@ -12,17 +12,28 @@ pub async fn set_movability(tx: &mut Tx, intent: Uuid, dig: Uuid, spec: &AppInte
     sqlx::query(
         "insert into movability (intent, dig, app, migration, priority) values ($1, $2, $3, $4, $5)
          on conflict (intent) do update set app = excluded.app, migration = excluded.migration, priority = excluded.priority",
-    ).bind(intent).bind(dig).bind(&spec.app).bind(spec.migration).bind(i16::from(spec.priority)).execute(&mut **tx).await?;
+    )
+    .bind(intent)
+    .bind(dig)
+    .bind(&spec.app)
+    .bind(spec.migration)
+    .bind(i16::from(spec.priority))
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
 
 /// All owners' words. Where several intents speak of one app, one refusal counts, and the earliest priority.
 pub async fn movability(db: &mut PgConnection) -> StoreResult<Vec<Movability>> {
-    let rows: Vec<(Uuid, String, bool, i16)> = sqlx::query_as(
-        "select dig, app, bool_and(migration), min(priority) from movability group by dig, app order by dig, app",
-    ).fetch_all(db).await?;
+    let rows: Vec<(Uuid, String, bool, i16)> =
+        sqlx::query_as("select dig, app, bool_and(migration), min(priority) from movability group by dig, app order by dig, app")
+            .fetch_all(db)
+            .await?;
     // The column's check keeps priorities within 1..10.
-    Ok(rows.into_iter().map(|(dig, app, migration, priority)| Movability { dig, app, migration, priority: priority.clamp(1, 10) as u8 }).collect())
+    Ok(rows
+        .into_iter()
+        .map(|(dig, app, migration, priority)| Movability { dig, app, migration, priority: priority.clamp(1, 10) as u8 })
+        .collect())
 }
 
 /// Makes a policy the active one of its project, or not. False: another one is.
@@ -34,7 +45,11 @@ pub async fn set_active(tx: &mut Tx, project: Uuid, policy: Uuid, active: bool) 
     let set = sqlx::query(
         "insert into active_policy (project, policy) values ($1, $2)
          on conflict (project) do update set policy = excluded.policy where active_policy.policy = excluded.policy",
-    ).bind(project).bind(policy).execute(&mut **tx).await?;
+    )
+    .bind(project)
+    .bind(policy)
+    .execute(&mut **tx)
+    .await?;
     Ok(set.rows_affected() == 1)
 }
 

@@ -1,7 +1,7 @@
 //! A migration on a database of its own, a placement that shows the fleet the test wants, an orchestrator that knows its documents.
 
 // Each test binary uses its part of it.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -107,7 +107,11 @@ pub fn capacity(cpu: i64, used: &[(&Claim, i64)]) -> Capacity {
         let requests = BTreeMap::from([("n0".to_owned(), claim.request.demand.groups[0].requests.clone())]);
         (claim.id, Observed { requests, used: Some(Amounts { cpu: *cpu, memory: 1 << 20, ..Amounts::default() }), ..Observed::default() })
     });
-    Capacity { nodes: vec![Node { name: "n0".into(), allocatable, ..Node::default() }], observed: observed.collect(), ..Capacity::default() }
+    Capacity {
+        nodes: vec![Node { name: "n0".into(), allocatable, ..Node::default() }],
+        observed: observed.collect(),
+        ..Capacity::default()
+    }
 }
 
 pub fn dig(name: &str) -> DigRef {
@@ -120,7 +124,8 @@ pub fn dig_path(name: &str) -> String {
 
 /// An app of one pod of `cpu` milli-cores that may run on any of `members`.
 pub fn app(name: &str, cpu: i64, members: &[&str]) -> AppRequest {
-    let group = PodGroup { workload: format!("Deployment/{name}"), replicas: 1, requests: Amounts::pod(cpu, cpu << 20), ..PodGroup::default() };
+    let group =
+        PodGroup { workload: format!("Deployment/{name}"), replicas: 1, requests: Amounts::pod(cpu, cpu << 20), ..PodGroup::default() };
     let keys: Vec<MemberKey> = members.iter().map(|key| MemberKey((*key).into())).collect();
     let element = |key: &MemberKey| Element {
         cluster_provider: Some(key.provider().into()),

@@ -60,12 +60,17 @@ impl Book {
                 self.ledger.set_member(member.clone());
             }
         }
-        let left: Vec<FleetMember> = self.ledger.rooms().filter(|room| !registered.contains_key(&room.key)).map(|room| FleetMember {
-            key: room.key.clone(),
-            state: MemberState::Deregistering,
-            reason: Some("no longer registered; applications still have room there".to_owned()),
-            ..room.member.clone().unwrap_or_else(|| unregistered(&room.key))
-        }).collect();
+        let left: Vec<FleetMember> = self
+            .ledger
+            .rooms()
+            .filter(|room| !registered.contains_key(&room.key))
+            .map(|room| FleetMember {
+                key: room.key.clone(),
+                state: MemberState::Deregistering,
+                reason: Some("no longer registered; applications still have room there".to_owned()),
+                ..room.member.clone().unwrap_or_else(|| unregistered(&room.key))
+            })
+            .collect();
         for member in left {
             if self.ledger.claims_of(&member.key).next().is_some() {
                 self.ledger.set_member(member);
@@ -74,8 +79,13 @@ impl Book {
                 self.seen.remove(&member.key);
             }
         }
-        let orphans: Vec<MemberKey> = self.ledger.claims().map(|claim| &claim.member)
-            .filter(|key| self.ledger.room(key).is_none_or(|room| room.member.is_none())).cloned().collect();
+        let orphans: Vec<MemberKey> = self
+            .ledger
+            .claims()
+            .map(|claim| &claim.member)
+            .filter(|key| self.ledger.room(key).is_none_or(|room| room.member.is_none()))
+            .cloned()
+            .collect();
         for key in orphans {
             self.ledger.set_member(unregistered(&key));
         }
@@ -133,10 +143,13 @@ impl Book {
 
     /// The claims of one app of a group.
     pub fn claims_of_app(&self, project: &str, group: &str, app: &str) -> Vec<Arc<Claim>> {
-        let mut claims: Vec<Arc<Claim>> = self.ledger.claims()
+        let mut claims: Vec<Arc<Claim>> = self
+            .ledger
+            .claims()
             .filter(|claim| claim.dig.project == project && claim.request.app == app)
             .filter(|claim| claim.dig.name == group || claim.dig.composite_app == group)
-            .cloned().collect();
+            .cloned()
+            .collect();
         claims.sort_by(|a, b| (&a.dig.name, &a.member, a.id).cmp(&(&b.dig.name, &b.member, b.id)));
         claims
     }

@@ -8,7 +8,8 @@ use super::{App, Book};
 impl App {
     /// Every member, the most preferred first.
     pub fn capacity(&self) -> Vec<ClusterCapacity> {
-        let mut all: Vec<ClusterCapacity> = self.read(|book| book.ledger.rooms().filter(|room| room.member.is_some()).map(|room| cluster(book, room)).collect());
+        let mut all: Vec<ClusterCapacity> =
+            self.read(|book| book.ledger.rooms().filter(|room| room.member.is_some()).map(|room| cluster(book, room)).collect());
         all.sort_by(|a, b| (a.priority, &a.member).cmp(&(b.priority, &b.member)));
         all
     }
@@ -16,17 +17,22 @@ impl App {
 
 fn cluster(book: &Book, room: &MemberRoom) -> ClusterCapacity {
     let free = room.free();
-    let mut nodes: Vec<NodeRoom> = free.nodes.iter().zip(free.now).map(|(node, now)| NodeRoom {
-        name: node.name.clone(),
-        unschedulable: node.unschedulable,
-        room: Room {
-            allocatable: node.allocatable.clone(),
-            requested: node.allocatable.minus(now),
-            reserved: Amounts::default(),
-            used: node.used.clone(),
-            free: now.clone(),
-        },
-    }).collect();
+    let mut nodes: Vec<NodeRoom> = free
+        .nodes
+        .iter()
+        .zip(free.now)
+        .map(|(node, now)| NodeRoom {
+            name: node.name.clone(),
+            unschedulable: node.unschedulable,
+            room: Room {
+                allocatable: node.allocatable.clone(),
+                requested: node.allocatable.minus(now),
+                reserved: Amounts::default(),
+                used: node.used.clone(),
+                free: now.clone(),
+            },
+        })
+        .collect();
     for claim in book.ledger.claims_of(&room.key).filter(|claim| claim.state == ClaimState::Promised) {
         for (pods, requests) in witness(claim) {
             if let Some(node) = nodes.iter_mut().find(|node| node.name == pods) {

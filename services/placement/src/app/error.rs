@@ -40,7 +40,8 @@ impl From<LedgerError> for Problem {
         let text = error.to_string();
         match error {
             LedgerError::MembersUnknown => codes::CAPACITY_UNKNOWN.problem(text),
-            LedgerError::Conflict(differences) => codes::LEDGER_CONFLICT.problem(text)
+            LedgerError::Conflict(differences) => codes::LEDGER_CONFLICT
+                .problem(text)
                 .reasons(differences.into_iter().map(|difference| format!("{}: {}", difference.code, difference.detail))),
             LedgerError::NotFound(_) => codes::NOT_FOUND.problem(text),
             LedgerError::Busy | LedgerError::Stopped => codes::BUSY_SERVER.problem(text),

@@ -16,16 +16,22 @@ impl App {
         let stored = store::last_about(&self.store, project, group, app).await?;
         let mut book = self.copy();
         let claims = book.claims_of_app(project, group, app);
-        let dig = claims.first().map(|claim| claim.dig.clone()).or_else(|| stored.as_ref().map(|stored| stored.answer.dig.clone()))
+        let dig = claims
+            .first()
+            .map(|claim| claim.dig.clone())
+            .or_else(|| stored.as_ref().map(|stored| stored.answer.dig.clone()))
             .ok_or_else(|| LedgerError::NotFound(format!("Nothing was ever decided about {group}/{app} in project {project}")))?;
-        let request = claims.first().map(|claim| claim.request.as_ref().clone())
+        let request = claims
+            .first()
+            .map(|claim| claim.request.as_ref().clone())
             .or_else(|| stored.as_ref().and_then(|stored| stored.request.apps.iter().find(|asked| asked.app == app).cloned()));
 
         let now = request.filter(|_| book.knows_members()).and_then(|request| {
             for claim in &claims {
                 book.ledger.put_claim(claim.id, None);
             }
-            let request = DecisionRequest { dig: dig.clone(), apps: vec![request], overflow: false, operation: Uuid::nil(), fence: i64::MAX };
+            let request =
+                DecisionRequest { dig: dig.clone(), apps: vec![request], overflow: false, operation: Uuid::nil(), fence: i64::MAX };
             let decision = book.ledger.decide(Uuid::now_v7(), &request);
             part(&decision, app, None, now())
         });

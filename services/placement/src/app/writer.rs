@@ -245,11 +245,19 @@ fn transact(book: &mut Book, draft: &mut Draft, id: Uuid, transaction: &LedgerTr
     if !book.knows_members() {
         return Err(LedgerError::MembersUnknown);
     }
-    let late: Vec<Difference> = transaction.changes.iter().filter_map(|change| {
-        let claim = matches!(change, LedgerChange::Take { .. }).then(|| *change.claim())?;
-        let fence = book.fences.get(&claim).filter(|fence| **fence > transaction.fence)?;
-        Some(Difference { code: "stale_fence".into(), claim, detail: format!("claim {claim} was released by a later operation (fence {fence})") })
-    }).collect();
+    let late: Vec<Difference> = transaction
+        .changes
+        .iter()
+        .filter_map(|change| {
+            let claim = matches!(change, LedgerChange::Take { .. }).then(|| *change.claim())?;
+            let fence = book.fences.get(&claim).filter(|fence| **fence > transaction.fence)?;
+            Some(Difference {
+                code: "stale_fence".into(),
+                claim,
+                detail: format!("claim {claim} was released by a later operation (fence {fence})"),
+            })
+        })
+        .collect();
     if !late.is_empty() {
         return Err(LedgerError::Conflict(late));
     }

@@ -22,7 +22,10 @@ pub struct Which {
 #[utoipa::path(get, path = "/v2/explain", operation_id = "explain", tag = "decisions", params(Which),
     responses((status = 200, description = "The reasons", body = Explanation)))]
 pub async fn get(State(app): State<App>, Query(which): Query<Which>) -> Result<Json<Explanation>, Problem> {
-    let (group, name) = which.app.split_once('/').filter(|(group, name)| !group.is_empty() && !name.is_empty())
+    let (group, name) = which
+        .app
+        .split_once('/')
+        .filter(|(group, name)| !group.is_empty() && !name.is_empty())
         .ok_or_else(|| codes::INVALID.problem("Say app=<composite app or deployment intent group>/<app>"))?;
     Ok(Json(app.explain(which.project.as_deref().unwrap_or("default"), group, name).await?))
 }

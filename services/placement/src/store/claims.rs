@@ -95,7 +95,10 @@ pub async fn news(store: &Store, seq: Option<i64>) -> StoreResult<Option<News>> 
 /// Claims by any of deployment intent group, member and operation.
 pub async fn find(store: &Store, dig: Option<Uuid>, member: Option<&MemberKey>, operation: Option<Uuid>) -> StoreResult<Vec<Claim>> {
     let rows: Vec<Row> = sqlx::query_as(include_str!("sql/claims_where.sql"))
-        .bind(dig).bind(member.map(|key| key.0.as_str())).bind(operation)
-        .fetch_all(store.pool()).await?;
+        .bind(dig)
+        .bind(member.map(|key| key.0.as_str()))
+        .bind(operation)
+        .fetch_all(store.pool())
+        .await?;
     Ok(rows.into_iter().map(Claim::from).collect())
 }

@@ -41,6 +41,5 @@ pub async fn decision(store: &Store, id: Uuid) -> StoreResult<Option<StoredDecis
 
 /// The last decision about an app of the deployment intent group or composite app of this name.
 pub async fn last_about(store: &Store, project: &str, group: &str, app: &str) -> StoreResult<Option<StoredDecision>> {
-    Ok(sqlx::query_as(include_str!("sql/decision_of_app.sql")).bind(project).bind(group).bind(app)
-        .fetch_optional(store.pool()).await?)
+    Ok(sqlx::query_as(include_str!("sql/decision_of_app.sql")).bind(project).bind(group).bind(app).fetch_optional(store.pool()).await?)
 }

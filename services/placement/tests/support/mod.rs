@@ -1,7 +1,7 @@
 //! A placement on a database of its own, with a cluster-manager that says what the test wants.
 
 // Each test binary uses its part of it.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use drover_api::ledger::{Claims, ClusterCapacity, FleetItem};
 use drover_api::members::Member;
 use drover_placement::assemble;
 use drover_scheduling::{
-    Amounts, AppRequest, Capacity, Decision, DecisionRequest, Demand, DigRef, Element, Intent, LedgerChange, LedgerReceipt, LedgerTransaction,
-    MemberKey, MemberState, Node, PlacementTerms, PodGroup,
+    Amounts, AppRequest, Capacity, Decision, DecisionRequest, Demand, DigRef, Element, Intent, LedgerChange, LedgerReceipt,
+    LedgerTransaction, MemberKey, MemberState, Node, PlacementTerms, PodGroup,
 };
 use drover_service::feed::FeedPage;
 use drover_service::{Common, FeedHub, Peers};
@@ -99,10 +99,16 @@ pub fn transaction(fence: i64, changes: Vec<LedgerChange>) -> LedgerTransaction 
 
 /// The bindings that a decision chose, by app.
 pub fn bindings(decision: &Decision) -> BTreeMap<String, (Uuid, String)> {
-    decision.apps.iter().flat_map(|app| app.groups.iter().filter_map(|group| {
-        let placement = group.placement.as_ref()?;
-        Some((app.app.clone(), (placement.binding, placement.member.0.clone())))
-    })).collect()
+    decision
+        .apps
+        .iter()
+        .flat_map(|app| {
+            app.groups.iter().filter_map(|group| {
+                let placement = group.placement.as_ref()?;
+                Some((app.app.clone(), (placement.binding, placement.member.0.clone())))
+            })
+        })
+        .collect()
 }
 
 pub struct Placement {
@@ -140,7 +146,8 @@ impl Placement {
         eventually(PATIENCE, async || {
             let clusters = self.clusters().await;
             (!clusters.is_empty() && clusters.iter().all(|cluster| cluster.age_ms.is_some())).then_some(())
-        }).await;
+        })
+        .await;
     }
 
     /// As SIGKILL: nothing is finished, nothing is answered any more.
