@@ -53,6 +53,13 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
 
 /// Starts the service with these peers and this renderer.
 pub async fn start_with(config: Config, common: Common, services: Services, renderer: Arc<dyn Renderer>) -> anyhow::Result<Running> {
+    let app = work(&config, &common, services, renderer, Settings::new(config.instance.clone())).await?;
+    let listener = drover_service::bind(config.listen, &common).await?;
+    Ok(drover_service::serve(listener, drover_service::router(routes().with_state(app), &common), &common))
+}
+
+/// Everything but listening: the store, the engine at work, the tasks. They end with `common`.
+pub async fn work(config: &Config, common: &Common, services: Services, renderer: Arc<dyn Renderer>, engine: Settings) -> anyhow::Result<App> {
     let store = Store::connect(&StoreConfig::new("orchestrator", common.database_url.clone()), &migrations()).await?;
     common.readiness.check("database", {
         let store = store.clone();
@@ -61,15 +68,13 @@ pub async fn start_with(config: Config, common: Common, services: Services, rend
             async move { store.check().await.map_err(|error| error.to_string()) }
         }
     });
-    let app = App::new(parts(store, services, renderer, &config, Settings::new(config.instance.clone())).await?);
-    tasks::spawn(&app, &common);
-    stop_with(&common, app.engine.clone());
-    let listener = drover_service::bind(config.listen, &common).await?;
-    Ok(drover_service::serve(listener, drover_service::router(routes().with_state(app), &common), &common))
+    let app = App::new(parts(store, services, renderer, config, engine).await?);
+    tasks::spawn(&app, common);
+    stop_with(common, app.engine.clone());
+    Ok(app)
 }
 
-/// The parts of the service, its engine at work. Tests begin here to have their own hands on peers and engine.
-pub async fn parts(store: Store, services: Services, renderer: Arc<dyn Renderer>, config: &Config, engine: Settings) -> anyhow::Result<Parts> {
+async fn parts(store: Store, services: Services, renderer: Arc<dyn Renderer>, config: &Config, engine: Settings) -> anyhow::Result<Parts> {
     let world = Arc::new(World { store: store.clone(), services: services.clone(), statuses: Statuses::default(), deadlines: config.deadlines() });
     let registry = Registry::new()
         .with::<Instantiate>(world.clone())

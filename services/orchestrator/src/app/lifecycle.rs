@@ -84,7 +84,6 @@ impl App {
         prepared.keep_bundles(&mut tx).await?;
         let order = update_order(&mut tx, &prepared, before.revision).await?;
         let revision = order.revision;
-        deployment::approve_apps(&mut tx, group.dig.id, &prepared.apps).await?;
         self.engine.start_in_tx::<Update>(&mut tx, id, &order).await?;
         tx.commit().await?;
         self.engine.nudge();
@@ -132,5 +131,5 @@ pub(super) async fn update_order(tx: &mut PgConnection, prepared: &approve::Prep
         });
     }
     let revision = deployment::next_revision(tx, group.dig.id).await?;
-    Ok(update::Order { dig: group.dig.clone(), from_revision, revision, kept, added, dropped, after })
+    Ok(update::Order { dig: group.dig.clone(), from_revision, revision, kept, added, dropped, approved: prepared.apps.clone(), after })
 }

@@ -1,3 +1,4 @@
+use drover_service::codes;
 use drover_workflow::Failure;
 use serde_json::json;
 
@@ -140,4 +141,12 @@ fn the_plan_is_the_users_or_the_one_that_was_made() {
     assert_eq!(operation(&instantiate, &[], at(0)).plan, Some(plan));
     instantiate.state = json!({"plan": {"id": Uuid::from_u128(6), "moves": [], "newcomer": []}});
     assert_eq!(operation(&instantiate, &[], at(0)).plan, Some(Uuid::from_u128(6)));
+}
+
+#[test]
+fn a_cancel_that_comes_too_late_says_so() {
+    let code = |error: CancelError| drover_service::Problem::from(Error::from(error)).code();
+    assert_eq!(code(CancelError::PastThePivot), codes::PAST_THE_PIVOT);
+    assert_eq!(code(CancelError::Ended), codes::WRONG_STATE);
+    assert_eq!(code(CancelError::NotFound), codes::NOT_FOUND);
 }

@@ -60,7 +60,7 @@ pub async fn terminate(State(app): State<App>, Path(path): Path<GroupPath>, Quer
 #[utoipa::path(post, operation_id = "update", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/update",
     params(GroupPath, VerbQuery),
-    responses((status = 202, description = "Being done: the new revision; the operation is in Location", body = i64),
+    responses((status = 202, description = "Being done: the new revision; the operation is in Location", body = i64, content_type = "application/json"),
         (status = 200, description = "What would change (dry run)", body = crate::app::preview::Change)))]
 pub async fn update(State(app): State<App>, Path(path): Path<GroupPath>, Query(query): Query<VerbQuery>) -> Result<Response, Problem> {
     let wait = query.wait()?;

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use drover_api::scheduling::Demand;
 use drover_store::{StoreResult, Timestamp};
+use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -68,7 +69,7 @@ pub struct Action {
 }
 
 /// An app as it was approved.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ApprovedApp {
     /// App.
     pub app: String,

@@ -1,6 +1,7 @@
 //! What goes on beside requests and operations: level-triggered, without input, woken by signal and period.
 
 pub mod follow;
+pub mod measure;
 pub mod retire;
 pub mod sweep;
 
@@ -17,6 +18,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Starts all tasks.
 pub fn spawn(app: &App, common: &Common) {
     common.spawn(follow::run(app.clone(), common.peer("resource-synchronizer", &common.peers.resource_synchronizer)));
+    common.spawn(measure::run(app.clone(), common.metrics.clone()));
     common.spawn(retire::run(app.clone()));
     common.spawn(sweep::run(app.clone()));
 }

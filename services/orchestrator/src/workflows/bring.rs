@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::judge::{self, Sent, Verdict};
 use super::{After, now};
+use crate::config::Deadlines;
 use crate::store::binding::Binding;
 use crate::store::bundle;
 use crate::world::{World, binding_key};
@@ -71,8 +72,8 @@ pub async fn send(world: &World, binding: &Binding, fence: i64) -> Result<(), St
 }
 
 impl Progress {
-    /// Sends what may be sent, looks at what was.
-    pub async fn bring(&mut self, world: &World, fence: i64, bindings: &[Binding], after: &BTreeMap<String, Vec<After>>) -> Result<Brought, StepError> {
+    /// Sends what may be sent, looks at what was, with so much patience.
+    pub async fn bring(&mut self, world: &World, fence: i64, bindings: &[Binding], after: &BTreeMap<String, Vec<After>>, patience: Deadlines) -> Result<Brought, StepError> {
         for binding in bindings {
             let due = self.may_start(after.get(&binding.app).map_or(&[], Vec::as_slice), bindings);
             if !self.sent.contains_key(&binding.id) && due.is_ok() {
@@ -80,10 +81,10 @@ impl Progress {
                 self.sent.insert(binding.id, Sent { fence, digest: binding.digest.clone(), at: now(), trouble: None });
             }
         }
-        Ok(self.look(world, bindings, after))
+        Ok(self.look(world, bindings, after, patience))
     }
 
-    fn look(&mut self, world: &World, bindings: &[Binding], after: &BTreeMap<String, Vec<After>>) -> Brought {
+    fn look(&mut self, world: &World, bindings: &[Binding], after: &BTreeMap<String, Vec<After>>, patience: Deadlines) -> Brought {
         let now = now();
         let (mut keys, mut until, mut notes, mut ready) = (Vec::new(), None::<Timestamp>, Vec::new(), 0);
         let mut apps: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
@@ -93,7 +94,7 @@ impl Progress {
                 (*all_applied, *all_ready) = (false, false);
                 continue;
             };
-            match judge::judge(sent, world.statuses.get(binding.id).as_deref(), now, &world.deadlines) {
+            match judge::judge(sent, world.statuses.get(binding.id).as_deref(), now, &patience) {
                 Verdict::Ready => ready += 1,
                 Verdict::Waiting { until: look, applied, note } => {
                     (*all_applied, *all_ready) = (*all_applied && applied, false);
@@ -123,7 +124,7 @@ impl Progress {
             until = Some(until.map_or(when, |until| Timestamp(until.0.min(when.0))));
         }
         notes.insert(0, format!("{ready} of {} ready", bindings.len()));
-        Brought::Waiting { keys, until: until.unwrap_or_else(|| judge::after(now, world.deadlines.ready)), note: notes.join("; ") }
+        Brought::Waiting { keys, until: until.unwrap_or_else(|| judge::after(now, patience.ready)), note: notes.join("; ") }
     }
 
     /// Whether every dependency is fulfilled; if not, when it will be, where that is known.

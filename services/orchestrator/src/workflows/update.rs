@@ -18,7 +18,7 @@ use super::remove::{self, Removal};
 use super::{After, Delivery, release};
 use crate::app::group::subject;
 use crate::store::binding::{self, Binding, Role};
-use crate::store::deployment::{self, State as Lifecycle};
+use crate::store::deployment::{self, ApprovedApp, State as Lifecycle};
 use crate::store::hold;
 use crate::world::World;
 
@@ -37,6 +37,8 @@ pub struct Order {
     pub added: Vec<Delivery>,
     /// Bindings of apps that the group no longer has.
     pub dropped: Vec<Uuid>,
+    /// What the new revision is made of; what instantiate would use after a terminate.
+    pub approved: Vec<ApprovedApp>,
     /// Who waits for whom, by app.
     #[serde(default)]
     pub after: BTreeMap<String, Vec<After>>,
@@ -211,7 +213,7 @@ async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
     bindings.extend(added(ctx));
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
     let (world, after) = (ctx.world.clone(), ctx.input.after.clone());
-    match ctx.state.progress.bring(&world, fence, &bindings, &after).await? {
+    match ctx.state.progress.bring(&world, fence, &bindings, &after, world.deadlines.without_haste()).await? {
         Brought::All => Ok(Outcome::next()),
         Brought::Waiting { keys, until, note } => {
             ctx.progress(note);
@@ -228,7 +230,7 @@ async fn put_back(ctx: &mut Ctx<Update>) -> StepResult {
     let bindings: Vec<_> = ctx.input.kept.iter().map(|kept| kept.old.clone()).collect();
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
     let world = ctx.world.clone();
-    match ctx.state.back.bring(&world, fence, &bindings, &BTreeMap::new()).await? {
+    match ctx.state.back.bring(&world, fence, &bindings, &BTreeMap::new(), world.deadlines.without_haste()).await? {
         Brought::Waiting { keys, until, .. } => Ok(Outcome::park(keys).until(until)),
         // The old revision is what is desired; the synchronizer goes on trying.
         Brought::All | Brought::Failed { .. } | Brought::Unschedulable { .. } => Ok(Outcome::next()),
@@ -242,6 +244,7 @@ async fn become_current(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepRes
     let new: Vec<Uuid> = ctx.state.placed.iter().map(|(_, _, id)| *id).collect();
     binding::set_role(&mut *tx, &new, Role::Current, ctx.id).await?;
     binding::set_role(&mut *tx, &ctx.input.dropped, Role::Retiring, ctx.id).await?;
+    deployment::approve_apps(&mut *tx, ctx.input.dig.id, &ctx.input.approved).await?;
     deployment::record(&mut *tx, ctx.input.dig.id, "Updated", ctx.input.from_revision, Some(ctx.id)).await?;
     deployment::reach(tx, ctx.input.dig.id, Lifecycle::Instantiated, ctx.input.revision, Some(ctx.id)).await?;
     Ok(Outcome::next())

@@ -16,11 +16,11 @@ async fn the_project_tree_is_made_read_and_approved() {
     stack.post(&format!("{dig}/generic-placement-intents"), doc("gpi", None), 201).await;
     let intent = json!({"app": "web", "intent": {"anyOf": [{"clusterProvider": "onprem", "cluster": "a"}]}, "whenFull": "preferred"});
     stack.post(&format!("{dig}/generic-placement-intents/gpi/app-intents"), doc("web", Some(intent.clone())), 201).await;
-    let read = stack.get(&format!("{dig}/generic-placement-intents/gpi/app-intents/?app=web")).await;
+    let read = stack.get(&format!("{dig}/generic-placement-intents/gpi/app-intents?app=web")).await;
     assert_eq!((&read["app"], &read["whenFull"]), (&intent["app"], &intent["whenFull"]));
     stack.post(&format!("{dig}/intents"), doc("i", Some(json!({"intent": {"genericPlacementIntent": "gpi"}}))), 201).await;
     assert_eq!(stack.get(&format!("{dig}/intents")).await, json!({"intent": [{"genericPlacementIntent": "gpi"}]}));
-    assert_eq!(stack.get(&format!("{dig}/intents/?intent=i")).await["intent"]["genericPlacementIntent"], "gpi");
+    assert_eq!(stack.get(&format!("{dig}/intents?intent=i")).await["intent"]["genericPlacementIntent"], "gpi");
 
     // Nobody plans for what is not approved.
     let lookup = "/internal/digs/lookup?project=p&compositeApp=shop&version=v1&dig=shop";

@@ -1,6 +1,7 @@
 //! An orchestrator of its own for each test, and short words for talking to it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::bindings::{Bundle, DesiredBinding};
@@ -9,17 +10,24 @@ use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest};
 use drover_orchestrator::peers::{Migration, PeerError, Placement, Services, Synchronizer};
 use drover_orchestrator::render::{Archive, Profile, RenderError, Renderer, Source};
-use drover_orchestrator::{Config, start_with};
-use drover_service::{Common, Peers, Running};
-use drover_testkit::{TestDb, test_db};
+use drover_orchestrator::{Config, routes, work};
+use drover_service::{Common, Peers};
+use drover_testkit::{HttpServer, TestDb, test_db};
+use drover_workflow::Settings;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
+use tokio_util::sync::DropGuard;
+use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
+
+use crate::fakes::Fakes;
 
 /// A running orchestrator.
 pub struct Stack {
-    pub running: Running,
+    server: HttpServer,
     client: reqwest::Client,
+    _shutdown: DropGuard,
+    _feed: Option<HttpServer>,
     _db: TestDb,
 }
 
@@ -75,16 +83,70 @@ pub struct Answer {
 }
 
 impl Stack {
+    /// Without peers.
     pub async fn start(services: Services) -> Self {
+        Self::of(services, Peers::default(), None, true).await
+    }
+
+    /// Without peers, and without comparing what is said with the document.
+    pub async fn undocumented() -> Self {
+        Self::of(nobody_at_all(), Peers::default(), None, false).await
+    }
+
+    /// With these peers, and little patience.
+    pub async fn with(fakes: &Fakes) -> Self {
+        let feed = OpenApiRouter::<()>::new().routes(fakes.members.feed.route("/internal/feeds/bindings", "bindings_feed"));
+        let server = HttpServer::start(feed.split_for_parts().0).await;
+        let peers = Peers { resource_synchronizer: server.url("/").parse().unwrap(), ..Peers::default() };
+        Self::of(fakes.services(), peers, Some(server), true).await
+    }
+
+    async fn of(services: Services, peers: Peers, feed: Option<HttpServer>, documented: bool) -> Self {
         let db = test_db().await;
-        let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
-        let common = Common::new(db.url.expose_secret(), "peer", Peers::default());
-        let running = start_with(config, common, services, Arc::new(BrokenHelm)).await.unwrap();
-        Self { running, client: reqwest::Client::new(), _db: db }
+        let config = Config {
+            listen: ([127, 0, 0, 1], 0).into(),
+            ready_seconds: 2,
+            room_seconds: 5,
+            unschedulable_seconds: 1,
+            unreachable_seconds: 1,
+            gone_seconds: 5,
+            ..Config::default()
+        };
+        let common = Common::new(db.url.expose_secret(), "peer", peers).scoped("orchestrator");
+        let engine = Settings { poll: Duration::from_millis(100), backoff: Duration::from_millis(50), ..Settings::new("orchestrator-0") };
+        let app = work(&config, &common, services, Arc::new(BrokenHelm), engine).await.unwrap();
+        let router = drover_service::router(routes().with_state(app), &common);
+        let document = serde_json::to_value(drover_orchestrator::openapi()).unwrap();
+        let router = if documented { drover_testkit::openapi::validated(router, document) } else { router };
+        let server = HttpServer::start(router).await;
+        Self { server, client: reqwest::Client::new(), _shutdown: common.shutdown.clone().drop_guard(), _feed: feed, _db: db }
+    }
+
+    /// Where something is.
+    pub fn url(&self, path: &str) -> String {
+        self.server.url(path)
+    }
+
+    /// Ends the service; its connections go with what is returned.
+    pub fn end(self) -> impl Sized {
+        let Self { server, _shutdown: shutdown, _db: db, .. } = self;
+        drop(shutdown);
+        (server, db)
+    }
+
+    /// The operation at this path when it has ended.
+    pub async fn ended(&self, operation: &str) -> Value {
+        for _ in 0..3 {
+            let body = self.get(&format!("{operation}?wait=30s")).await;
+            if !matches!(body["state"].as_str(), Some("running" | "undoing")) {
+                return body;
+            }
+        }
+        panic!("{operation} does not end: {:#}", self.get(operation).await);
     }
 
     pub async fn call(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
-        let url = format!("http://{}{path}", self.running.addr);
+        let url = self.server.url(path);
         let mut request = self.client.request(method.parse().unwrap(), url);
         if path.starts_with("/internal") {
             request = request.bearer_auth("peer");

@@ -42,7 +42,9 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
     let after = ctx.input.apps.iter().map(|app| (app.app().to_owned(), app.after.clone())).collect();
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
     let world = ctx.world.clone();
-    match ctx.state.progress.bring(&world, fence, &targets, &after).await? {
+    // Room that was made is soon known to be lost. Room that was just there may be on its way back: all the time there is.
+    let patience = if ctx.state.relocated { world.deadlines } else { world.deadlines.without_haste() };
+    match ctx.state.progress.bring(&world, fence, &targets, &after, patience).await? {
         Brought::All => {
             ctx.progress("ready");
             Ok(Outcome::next())

@@ -1,0 +1,107 @@
+//! Placement in memory, on the real ledger's core, with the real one's answers to repeats and late writers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use drover_api::ledger::{LedgerChange, LedgerReceipt, LedgerTransaction};
+use drover_api::scheduling::{Capacity, Claim, Decision, DecisionRequest, FleetMember, Ledger, MemberKey};
+use drover_orchestrator::peers::{PeerError, Placement};
+use uuid::Uuid;
+
+#[derive(Default)]
+struct Inner {
+    ledger: Ledger,
+    decisions: HashMap<Uuid, Decision>,
+    receipts: HashMap<Uuid, LedgerReceipt>,
+    released: HashMap<Uuid, i64>,
+}
+
+#[derive(Default)]
+pub struct FakeLedger(Mutex<Inner>);
+
+impl FakeLedger {
+    pub fn add_member(&self, member: FleetMember, capacity: Capacity) {
+        let mut inner = self.0.lock().unwrap();
+        let key = member.key.clone();
+        inner.ledger.set_member(member);
+        inner.ledger.set_capacity(&key, Some(Arc::new(capacity)));
+    }
+
+    /// Somebody else's pods take this much CPU of a member's node.
+    pub fn foreign(&self, key: &MemberKey, cpu: i64) {
+        let mut inner = self.0.lock().unwrap();
+        let mut capacity = Capacity::clone(inner.ledger.room(key).unwrap().capacity.as_ref().unwrap());
+        capacity.nodes[0].foreign.cpu = cpu;
+        inner.ledger.set_capacity(key, Some(Arc::new(capacity)));
+    }
+
+    pub fn all(&self) -> Vec<Claim> {
+        let mut claims: Vec<Claim> = self.0.lock().unwrap().ledger.claims().map(|claim| Claim::clone(claim)).collect();
+        claims.sort_by(|a, b| (&a.request.app, &a.member).cmp(&(&b.request.app, &b.member)));
+        claims
+    }
+
+    /// `app@member state`, sorted.
+    pub fn summary(&self) -> Vec<String> {
+        self.all().iter().map(|claim| format!("{}@{} {:?}", claim.request.app, claim.member.cluster(), claim.state).to_lowercase()).collect()
+    }
+
+    pub fn put(&self, claim: Claim) {
+        self.0.lock().unwrap().ledger.put_claim(claim.id, Some(Arc::new(claim)));
+    }
+}
+
+#[async_trait]
+impl Placement for FakeLedger {
+    async fn decide(&self, id: Uuid, request: &DecisionRequest) -> Result<Decision, PeerError> {
+        let mut inner = self.0.lock().unwrap();
+        if let Some(known) = inner.decisions.get(&id) {
+            return Ok(known.clone());
+        }
+        let decision = inner.ledger.decide(id, request);
+        inner.ledger.apply_decision(request, &decision).keep();
+        inner.decisions.insert(id, decision.clone());
+        Ok(decision)
+    }
+
+    async fn decide_dry(&self, request: &DecisionRequest) -> Result<Decision, PeerError> {
+        Ok(self.0.lock().unwrap().ledger.decide(Uuid::now_v7(), request))
+    }
+
+    async fn transact(&self, id: Uuid, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
+        let mut inner = self.0.lock().unwrap();
+        if let Some(known) = inner.receipts.get(&id) {
+            return Ok(known.clone());
+        }
+        let late = transaction.changes.iter().any(|change| {
+            matches!(change, LedgerChange::Take { claim, .. } if inner.released.get(claim).is_some_and(|fence| *fence > transaction.fence))
+        });
+        if late {
+            return Err(super::refused("placement", 409, "ledger_conflict", vec!["stale fence".into()]));
+        }
+        match inner.ledger.transact(transaction) {
+            Ok((receipt, undo)) => {
+                undo.keep();
+                for change in &transaction.changes {
+                    if let LedgerChange::Release { claim } = change {
+                        inner.released.insert(*claim, transaction.fence);
+                    }
+                }
+                inner.receipts.insert(id, receipt.clone());
+                Ok(receipt)
+            }
+            Err(differences) => {
+                Err(super::refused("placement", 409, "ledger_conflict", differences.into_iter().map(|difference| difference.detail).collect()))
+            }
+        }
+    }
+
+    async fn claims_of(&self, operation: Uuid) -> Result<Vec<Claim>, PeerError> {
+        Ok(self.all().into_iter().filter(|claim| claim.operation == operation).collect())
+    }
+
+    async fn claims(&self) -> Result<Vec<Claim>, PeerError> {
+        Ok(self.all())
+    }
+}

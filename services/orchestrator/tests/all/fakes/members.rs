@@ -1,0 +1,155 @@
+//! Resource-synchronizer and members in memory: what is desired is so at once, unless the test says otherwise.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase};
+use drover_orchestrator::peers::{PeerError, Synchronizer};
+use drover_service::FeedHub;
+use uuid::Uuid;
+
+/// What becomes of an app at a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behaviour {
+    Ready,
+    /// Applied, never ready.
+    Stuck,
+    /// Its pods find no node.
+    Unschedulable,
+    /// The member refuses it.
+    Refused,
+    /// The member does not answer.
+    Unreachable,
+}
+
+#[derive(Default)]
+struct Inner {
+    bundles: BTreeSet<String>,
+    desired: BTreeMap<Uuid, DesiredBinding>,
+    behaviour: HashMap<(String, String), Behaviour>,
+    statuses: BTreeMap<Uuid, BindingStatus>,
+    /// `present app@member` and `absent app@member`, as they came, each change once.
+    history: Vec<String>,
+}
+
+pub struct FakeMembers {
+    inner: Mutex<Inner>,
+    pub feed: FeedHub<BindingStatus>,
+}
+
+impl Default for FakeMembers {
+    fn default() -> Self {
+        Self { inner: Mutex::default(), feed: FeedHub::new() }
+    }
+}
+
+impl FakeMembers {
+    /// From now on, also for what is there already.
+    pub fn behave(&self, app: &str, cluster: &str, behaviour: Behaviour) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.behaviour.insert((app.to_owned(), cluster.to_owned()), behaviour);
+        let again: Vec<_> = inner.desired.values().filter(|desired| desired.app == app && desired.member.cluster() == cluster).cloned().collect();
+        for desired in again {
+            self.say(&mut inner, &desired);
+        }
+    }
+
+    /// `app@cluster` of everything that shall be present, sorted.
+    pub fn present(&self) -> Vec<String> {
+        let inner = self.inner.lock().unwrap();
+        let mut present: Vec<_> = inner.desired.values().filter(|desired| desired.state == DesiredState::Present)
+            .map(|desired| format!("{}@{}", desired.app, desired.member.cluster())).collect();
+        present.sort();
+        present
+    }
+
+    /// Digest that an app has at a member.
+    pub fn digest(&self, app: &str, cluster: &str) -> Option<String> {
+        let inner = self.inner.lock().unwrap();
+        inner.desired.values().find(|desired| desired.app == app && desired.member.cluster() == cluster && desired.state == DesiredState::Present)
+            .map(|desired| desired.digest.clone())
+    }
+
+    pub fn history(&self) -> Vec<String> {
+        self.inner.lock().unwrap().history.clone()
+    }
+
+    pub fn statuses(&self) -> Vec<BindingStatus> {
+        self.inner.lock().unwrap().statuses.values().cloned().collect()
+    }
+
+    pub fn seed(&self, desired: DesiredBinding) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.bundles.insert(desired.digest.clone());
+        inner.desired.insert(desired.id, desired.clone());
+        self.say(&mut inner, &desired);
+    }
+
+    fn say(&self, inner: &mut Inner, desired: &DesiredBinding) {
+        let key = (desired.app.clone(), desired.member.cluster().to_owned());
+        let behaviour = inner.behaviour.get(&key).copied().unwrap_or(Behaviour::Ready);
+        let present = desired.state == DesiredState::Present;
+        let phase = match (present, behaviour) {
+            (_, Behaviour::Unreachable) => Phase::Unreachable,
+            (false, _) => Phase::Gone,
+            (true, Behaviour::Ready) => Phase::Ready,
+            (true, Behaviour::Stuck | Behaviour::Unschedulable) => Phase::Applied,
+            (true, Behaviour::Refused) => Phase::Failed,
+        };
+        let object = ObjectStatus {
+            group: "apps".into(), version: "v1".into(), kind: "Deployment".into(), namespace: desired.namespace.clone(), name: desired.app.clone(),
+            applied: true, ready: phase == Phase::Ready, reason: None,
+        };
+        let status = BindingStatus {
+            id: desired.id,
+            member: desired.member.clone(),
+            digest: desired.digest.clone(),
+            fence: desired.fence,
+            phase,
+            code: (phase == Phase::Failed).then(|| "preflight_failed".to_owned()),
+            reason: (phase == Phase::Failed).then(|| "quota exceeded".to_owned()),
+            unschedulable: (present && behaviour == Behaviour::Unschedulable).then(|| "0/1 nodes are available: insufficient cpu".to_owned()),
+            objects: if phase == Phase::Gone { vec![] } else { vec![object] },
+        };
+        inner.statuses.insert(desired.id, status.clone());
+        self.feed.publish(desired.id.to_string(), Some(status));
+    }
+}
+
+#[async_trait]
+impl Synchronizer for FakeMembers {
+    async fn put_bundle(&self, digest: &str, bundle: &Bundle) -> Result<(), PeerError> {
+        assert!(!bundle.objects.is_empty(), "an empty bundle was sent");
+        self.inner.lock().unwrap().bundles.insert(digest.to_owned());
+        Ok(())
+    }
+
+    async fn put_binding(&self, binding: &DesiredBinding) -> Result<(), PeerError> {
+        let mut inner = self.inner.lock().unwrap();
+        assert!(binding.state == DesiredState::Absent || inner.bundles.contains(&binding.digest), "a binding before its bundle: {binding:?}");
+        let before = inner.desired.get(&binding.id);
+        if before.is_some_and(|before| before.fence > binding.fence) {
+            return Err(super::refused("resource-synchronizer", 409, "stale_fence", vec![]));
+        }
+        assert!(
+            !(before.is_some_and(|before| before.state == DesiredState::Absent) && binding.state == DesiredState::Present),
+            "a binding that was sent away is told to come back: {binding:?}"
+        );
+        if before.is_none_or(|before| before.state != binding.state) {
+            let word = if binding.state == DesiredState::Present { "present" } else { "absent" };
+            inner.history.push(format!("{word} {}@{}", binding.app, binding.member.cluster()));
+        }
+        inner.desired.insert(binding.id, binding.clone());
+        self.say(&mut inner, binding);
+        Ok(())
+    }
+
+    async fn forget_binding(&self, binding: Uuid) -> Result<(), PeerError> {
+        let mut inner = self.inner.lock().unwrap();
+        inner.desired.remove(&binding);
+        inner.statuses.remove(&binding);
+        self.feed.publish(binding.to_string(), None);
+        Ok(())
+    }
+}

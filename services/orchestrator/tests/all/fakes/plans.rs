@@ -1,0 +1,83 @@
+//! Migration in memory: the next plan is whatever the test has put there; without one there is none.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder, PlanState, PlanSubject};
+use drover_api::scheduling::{Infeasible, MemberKey, Plan, PlanKind, WhyNot};
+use drover_orchestrator::peers::{Migration, PeerError};
+use uuid::Uuid;
+
+type Planner = Box<dyn Fn() -> Plan + Send>;
+
+#[derive(Default)]
+pub struct FakePlans {
+    next: Mutex<VecDeque<Planner>>,
+    stored: Mutex<HashMap<Uuid, PlanDocument>>,
+}
+
+impl FakePlans {
+    /// The plan after those that are there already, made when it is asked for.
+    pub fn then(&self, plan: impl Fn() -> Plan + Send + 'static) {
+        self.next.lock().unwrap().push_back(Box::new(plan));
+    }
+
+    /// Stores a plan as a user would have it made.
+    pub fn propose(&self, kind: PlanSubject, plan: Plan) -> Uuid {
+        let document = document(Uuid::now_v7(), kind, Some(plan));
+        let id = document.id;
+        self.stored.lock().unwrap().insert(id, document);
+        id
+    }
+
+    pub fn count(&self) -> usize {
+        self.stored.lock().unwrap().len()
+    }
+}
+
+fn document(id: Uuid, kind: PlanSubject, plan: Option<Plan>) -> PlanDocument {
+    let infeasible = plan.is_none().then(|| Infeasible {
+        members: vec![WhyNot { member: MemberKey::new("onprem", "a"), reason: "nobody there may move".into() }],
+        ..Infeasible::default()
+    });
+    let state = if plan.is_some() { PlanState::Proposed } else { PlanState::Infeasible };
+    PlanDocument { id, kind, state, operation: None, plan, infeasible, policy: String::new(), made_on: String::new(), created_at: String::new() }
+}
+
+#[async_trait]
+impl Migration for FakePlans {
+    async fn plan(&self, id: Uuid, order: &PlanOrder) -> Result<PlanDocument, PeerError> {
+        let mut stored = self.stored.lock().unwrap();
+        if let Some(known) = stored.get(&id) {
+            return Ok(known.clone());
+        }
+        let kind = match &order.kind {
+            PlanKind::Newcomer { dig, .. } => PlanSubject::Newcomer(dig.clone()),
+            PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
+        };
+        let plan = self.next.lock().unwrap().pop_front().map(|planner| planner());
+        let document = document(id, kind, plan);
+        if !order.dry_run {
+            stored.insert(id, document.clone());
+        }
+        Ok(document)
+    }
+
+    async fn plan_read(&self, id: Uuid) -> Result<Option<PlanDocument>, PeerError> {
+        Ok(self.stored.lock().unwrap().get(&id).cloned())
+    }
+
+    async fn plan_accept(&self, id: Uuid, acceptance: &PlanAcceptance) -> Result<PlanDocument, PeerError> {
+        let mut stored = self.stored.lock().unwrap();
+        let document = stored.get_mut(&id).ok_or_else(|| super::refused("migration", 404, "not_found", vec![]))?;
+        if document.state == PlanState::Accepted && document.operation == Some(acceptance.operation) {
+            return Ok(document.clone());
+        }
+        if document.state != PlanState::Proposed {
+            return Err(super::refused("migration", 409, "plan_not_proposed", vec![]));
+        }
+        (document.state, document.operation) = (PlanState::Accepted, Some(acceptance.operation));
+        Ok(document.clone())
+    }
+}
