@@ -60,7 +60,9 @@ async fn list(session: &Session, what: What, name: Option<&str>) -> Result<Strin
             if what == What::Operations {
                 return output::render(session.format, &items, |_| operation_rows(&items));
             }
-            let moves: Vec<_> = items.iter().flat_map(|o| o.moves.iter().map(move |m| (o.id, m))).collect();
+            // An operation shows the moves of those that it started: each move once, with whom it is made for.
+            let roots = items.iter().filter(|o| o.parent.is_none() || name.is_some());
+            let moves: Vec<_> = roots.flat_map(|o| o.moves.iter().map(move |m| (o.id, m))).collect();
             output::render(session.format, &moves.iter().map(|(_, m)| m).collect::<Vec<_>>(), |_| {
                 let row = |(id, m): &(uuid::Uuid, &drover_api::operations::MoveView)| {
                     vec![m.app.clone(), m.from.clone(), m.to.clone(), m.stage.clone(), format!("{:.1} s", m.seconds), id.to_string(), m.reason.clone().unwrap_or_default()]

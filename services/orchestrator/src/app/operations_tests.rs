@@ -79,9 +79,17 @@ fn child(parent: u128, stage: &str) -> Child {
 fn moves_of_children_are_shown_with_the_parent() {
     let shown = operation(&view("instantiate", "running"), &[child(1, "starting"), child(99, "done")], at(12));
     assert_eq!(shown.children, [Uuid::from_u128(2)]);
-    assert_eq!(shown.moves, [MoveView {
-        app: "shop/cart".into(), from: "onprem+a".into(), to: "aws+b".into(), stage: "starting".into(), seconds: 2.0, reason: None,
-    }]);
+    assert_eq!(
+        shown.moves,
+        [MoveView {
+            app: "shop/cart".into(),
+            from: "onprem+a".into(),
+            to: "aws+b".into(),
+            stage: "starting".into(),
+            seconds: 2.0,
+            reason: None,
+        }]
+    );
     assert_eq!(shown.leftovers, ["shop/cart on onprem+a"]);
     assert_eq!((shown.state, shown.message.as_str()), (OperationState::Running, "2 of 3 ready"));
 }
@@ -98,7 +106,11 @@ fn a_move_that_ended_before_the_cut_is_undone_and_its_clock_stands() {
 #[test]
 fn a_failure_says_why_and_what_is_left() {
     let mut failed = view("instantiate", "failed");
-    failed.failure = Some(Failure { code: "no_room".into(), message: "nothing has room".into(), reasons: vec![json!("a: full"), json!({"message": "b: full"})] });
+    failed.failure = Some(Failure {
+        code: "no_room".into(),
+        message: "nothing has room".into(),
+        reasons: vec![json!("a: full"), json!({"message": "b: full"})],
+    });
     let shown = operation(&failed, &[], at(0));
     assert_eq!((shown.code.as_deref(), shown.message.as_str()), (Some("no_room"), "nothing has room (undone)"));
     assert_eq!(shown.reasons, ["a: full", "b: full"]);
@@ -111,7 +123,8 @@ fn a_failure_says_why_and_what_is_left() {
 #[test]
 fn a_step_that_is_tried_again_is_said_to_be() {
     let mut running = view("instantiate", "running");
-    running.steps = vec![StepView { attempt: 3, error: Some(json!({"message": "placement does not answer"})), ..step("decide", "started") }];
+    running.steps =
+        vec![StepView { attempt: 3, error: Some(json!({"message": "placement does not answer"})), ..step("decide", "started") }];
     assert_eq!(operation(&running, &[], at(0)).message, "2 of 3 ready; trying again: placement does not answer");
     running.cancel_requested = true;
     assert!(operation(&running, &[], at(0)).message.starts_with("being cancelled; "));
@@ -120,9 +133,13 @@ fn a_step_that_is_tried_again_is_said_to_be() {
 #[test]
 fn steps_are_those_that_began_forward_and_back_in_the_order_of_time() {
     let undone = |name: &str, second| StepView {
-        started_at: Some(at(second)), undo_started_at: Some(at(20 - second)), undo_finished_at: Some(at(21 - second)), ..step(name, "undone")
+        started_at: Some(at(second)),
+        undo_started_at: Some(at(20 - second)),
+        undo_finished_at: Some(at(21 - second)),
+        ..step(name, "undone")
     };
-    let failed = StepView { started_at: Some(at(3)), finished_at: Some(at(4)), error: Some(json!({"message": "no"})), ..step("deliver", "failed") };
+    let failed =
+        StepView { started_at: Some(at(3)), finished_at: Some(at(4)), error: Some(json!({"message": "no"})), ..step("deliver", "failed") };
     let pending = StepView { started_at: None, ..step("become_current", "pending") };
     let shown = super::steps(&[undone("decide", 1), undone("bind", 2), failed, pending]);
     let order: Vec<_> = shown.iter().map(|step| (step.name.as_str(), step.direction.as_str())).collect();
@@ -137,7 +154,8 @@ fn the_plan_is_the_users_or_the_one_that_was_made() {
     relocate.input = serde_json::to_value(relocate::Order { plan, subject: "drain a+b".into(), moves: vec![], newcomer: None }).unwrap();
     assert_eq!(operation(&relocate, &[], at(0)).plan, Some(plan));
     let mut instantiate = view("instantiate", "running");
-    instantiate.input = serde_json::to_value(instantiate::Order { dig: Default::default(), revision: 1, apps: vec![], plan: Some(plan) }).unwrap();
+    instantiate.input =
+        serde_json::to_value(instantiate::Order { dig: Default::default(), revision: 1, apps: vec![], plan: Some(plan) }).unwrap();
     assert_eq!(operation(&instantiate, &[], at(0)).plan, Some(plan));
     instantiate.state = json!({"plan": {"id": Uuid::from_u128(6), "moves": [], "newcomer": []}});
     assert_eq!(operation(&instantiate, &[], at(0)).plan, Some(Uuid::from_u128(6)));

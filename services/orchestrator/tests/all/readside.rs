@@ -46,15 +46,24 @@ async fn a_group_tells_what_became_of_it() {
     assert_eq!(status["states"]["statusctxid"], operation["id"]);
     assert_eq!(status["states"]["actions"].as_array().unwrap().last().unwrap()["revision"], 1);
     let cluster = &status["apps"][0]["clusters"][0];
-    assert_eq!((&cluster["clusterProvider"], &cluster["cluster"], &cluster["connectivity"]), (&json!("onprem"), &json!("a"), &json!("Available")));
+    assert_eq!(
+        (&cluster["clusterProvider"], &cluster["cluster"], &cluster["connectivity"]),
+        (&json!("onprem"), &json!("a"), &json!("Available"))
+    );
     assert_eq!(cluster["resources"][0]["GVK"], json!({"Group": "apps", "Version": "v1", "Kind": "Deployment"}));
     let served = app(&stack, "shop").await;
-    assert_eq!((&served["state"], &served["bindings"][0]["member"], &served["bindings"][0]["phase"]), (&json!("Instantiated"), &json!("onprem+a"), &json!("Ready")));
+    assert_eq!(
+        (&served["state"], &served["bindings"][0]["member"], &served["bindings"][0]["phase"]),
+        (&json!("Instantiated"), &json!("onprem+a"), &json!("Ready"))
+    );
     assert_eq!((&served["compositeApp"], &served["version"], &served["dig"]), (&json!("shop"), &json!("v1"), &json!("shop")));
     assert_eq!(stack.get("/v2/apps?project=other").await, json!({"items": []}));
 
     assert_eq!(stack.get(&format!("{dig}/status?apps")).await["apps"], json!(["shop"]));
-    assert_eq!(stack.get(&format!("{dig}/status?app=shop&cluster=onprem%2Ba&clusters")).await["clustersByApp"][0]["clusters"][0]["cluster"], "a");
+    assert_eq!(
+        stack.get(&format!("{dig}/status?app=shop&cluster=onprem%2Ba&clusters")).await["clustersByApp"][0]["clusters"][0]["cluster"],
+        "a"
+    );
     for absent in ["app=nobody", "cluster=onprem%2Bz", "resource=nothing"] {
         let answer = stack.call("GET", &format!("{dig}/status?{absent}"), None).await;
         assert_eq!((answer.status, answer.body["code"].as_str()), (404, Some("not_found")), "{absent}: {}", answer.body);
@@ -78,7 +87,8 @@ async fn one_failed_is_told_from_one_never_asked_for() {
     let failed = done(&stack, &format!("{dig}/instantiate")).await;
     is(&failed, "failed");
     assert!(failed["message"].as_str().unwrap().ends_with("(undone)"), "{failed:#}");
-    let undone: Vec<_> = failed["steps"].as_array().unwrap().iter().filter(|step| step["direction"] == "undo").map(|step| step["name"].clone()).collect();
+    let undone: Vec<_> =
+        failed["steps"].as_array().unwrap().iter().filter(|step| step["direction"] == "undo").map(|step| step["name"].clone()).collect();
     assert_eq!(undone.last().unwrap(), "decide", "{failed:#}");
     let status = stack.get(&format!("{dig}/status")).await;
     assert_eq!((&status["deployedStatus"], &status["readyStatus"]), (&json!("InstantiateFailed"), &json!("NotReady")), "{status:#}");
@@ -98,7 +108,8 @@ async fn while_room_is_made_everybody_can_see_it_and_watch() {
     let shown = eventually(Duration::from_secs(20), async || {
         let shown = stack.get(&format!("/v2/operations/{id}")).await;
         (shown["moves"][0]["stage"] == "starting").then_some(shown)
-    }).await;
+    })
+    .await;
     assert_eq!((&shown["moves"][0]["app"], &shown["moves"][0]["to"]), (&json!("victim/victim"), &json!("onprem+b")), "moves of the child");
     assert!(shown["plan"].is_string() && shown["steps"].as_array().unwrap().iter().all(|step| step["started_at"].is_string()));
     let child = shown["children"][0].as_str().unwrap();
@@ -110,7 +121,8 @@ async fn while_room_is_made_everybody_can_see_it_and_watch() {
     assert_eq!((&waiting["state"], &waiting["operation"]), (&json!("WaitingForRoom"), &json!(id)));
     let moving = app(&stack, "victim").await;
     assert_eq!((&moving["state"], &moving["operation"]), (&json!("Relocating"), &json!(child)));
-    let copies: Vec<_> = moving["bindings"].as_array().unwrap().iter().map(|copy| (copy["member"].clone(), copy["phase"].clone())).collect();
+    let copies: Vec<_> =
+        moving["bindings"].as_array().unwrap().iter().map(|copy| (copy["member"].clone(), copy["phase"].clone())).collect();
     assert_eq!(copies, [(json!("onprem+a"), json!("Ready")), (json!("onprem+b"), json!("Applied"))]);
     assert_eq!(stack.get(&format!("{victim}/status")).await["readyStatus"], "Ready", "the old copy serves");
 
