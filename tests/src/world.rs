@@ -50,6 +50,7 @@ impl World {
             api_token: None,
             insecure: false,
             durability: Durability::ThrowAway,
+            own_ports: false,
             flags: FLAGS.map(|(service, flag)| (service, flag.to_owned())).into(),
         };
         let stack = Stack::start(options).await.expect("the stack starts");

@@ -27,6 +27,8 @@ pub struct Options {
     pub insecure: bool,
     /// Whether data must survive a power cut (tests say no).
     pub durability: Durability,
+    /// Services take their own ports where they are free; else all take any (several stacks on one machine).
+    pub own_ports: bool,
     /// More flags for a service by name (`("orchestrator", "--ready-seconds=5")`).
     pub flags: Vec<(&'static str, String)>,
 }
@@ -56,6 +58,7 @@ impl Stack {
                 (Some(postgres), url)
             }
         };
+        let port = |own: u16| port(if options.own_ports { own } else { 0 });
         let peers = Peers {
             cluster_manager: port(9061)?,
             orchestrator: port(9015)?,

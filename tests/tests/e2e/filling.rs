@@ -41,7 +41,7 @@ async fn no_plan_changes_nothing(world: &World) {
     let before = uids().await;
     let newcomer = Group::new("newcomer", App::new("newcomer", 1000)).on(&["onprem/private-a"]);
     let operation = newcomer.deploy(&world.client).await.unwrap();
-    failed(&operation, "no_room");
+    failed(&operation, "plan_infeasible");
     let reasons = operation.reasons.join("\n");
     for wanted in ["private-a", "f-1", "f-4"] {
         assert!(reasons.contains(wanted), "a reason names {wanted}: {reasons}");
@@ -65,7 +65,7 @@ async fn a_volume_stays_where_it_is(world: &World) {
     succeeded(&Group::of("full", ones("f", 3)).on(&["onprem/private-a"]).deploy(&world.client).await.unwrap());
     let newcomer = Group::new("newcomer", App::new("newcomer", 1000)).on(&["onprem/private-a"]);
     let operation = newcomer.deploy(&world.client).await.unwrap();
-    failed(&operation, "no_room");
+    failed(&operation, "plan_infeasible");
     let reasons = operation.reasons.join("\n");
     assert!(reasons.contains("database") && reasons.contains("volume"), "{reasons}");
     world.serves_on("database", "private-a").await;

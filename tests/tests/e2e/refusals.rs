@@ -31,7 +31,7 @@ fn cases() -> Vec<Case> {
         case("50 MB", "POST", "/v2/projects", Body::Zeroes(50 << 20), 413, "too_large"),
         case("a name that is none", "POST", "/v2/projects", named("-no-"), 400, "invalid"),
         case("a name twice", "POST", "/v2/cluster-providers", named("onprem"), 409, "already_exists"),
-        case("unknown parent", "POST", "/v2/projects/nobody/composite-apps", Body::Json(json!({"metadata": {"name": "a"}, "spec": {"compositeAppVersion": "v1"}})), 409, "parent_not_found"),
+        case("unknown parent", "POST", "/v2/projects/nobody/composite-apps", Body::Json(json!({"metadata": {"name": "a"}, "spec": {"compositeAppVersion": "v1"}})), 404, "parent_not_found"),
         case("unknown document", "GET", "/v2/projects/nobody", Body::Text(""), 404, "not_found"),
         case("no kubeconfig", "POST", "/v2/cluster-providers/onprem/clusters", cluster("hello"), 422, "kubeconfig_invalid"),
         case("a kubeconfig that runs programs", "POST", "/v2/cluster-providers/onprem/clusters", cluster(EXEC), 422, "kubeconfig_refused"),
@@ -90,7 +90,7 @@ async fn what_cannot_be_rendered_or_applied_is_refused() {
         world.client.post(&format!("{}/approve", group.path()), None).await.map(|_| group)
     };
     let error = approve("broken-yaml", b"kind: Deployment\n  oops: [").await.unwrap_err();
-    assert!(matches!(drover::client::code(&error), Some("render_failed" | "invalid")), "{error}");
+    assert_eq!(drover::client::code(&error), Some("malformed_upload"), "{error}");
 
     // An unknown kind is the member's to know: its preflight refuses, and nothing is written there.
     let unknown = b"apiVersion: example.com/v1\nkind: Nonsense\nmetadata: {name: n}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: half}\n";

@@ -76,21 +76,11 @@ async fn no_pods(world: &World, member: &str, limited: bool) {
 }
 
 async fn next_destination_when_the_copy_never_serves(world: &World) {
-    succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&world.client).await.unwrap());
-    // From here on private-b is allowed too, is preferred, and starts no pod.
-    for app in ["m-1", "m-2", "m-3", "m-4"] {
-        let any_of: Vec<Value> = drover_e2e::emco::ANYWHERE
-            .iter()
-            .map(|m| m.split_once('/').unwrap())
-            .map(|(provider, cluster)| json!({"clusterProvider": provider, "cluster": cluster}))
-            .collect();
-        let body = json!({"metadata": {"name": app}, "spec": {"app": app, "intent": {"anyOf": any_of}}});
-        let group = Group::of("movable", vec![]);
-        let path = format!("{}/generic-placement-intents/placement/app-intents/{app}", group.path());
-        world.client.put(&path, &body).await.unwrap();
-    }
-    let movable = Group::of("movable", ones("m", 4));
-    let id = movable.verb(&world.client, "update").await.unwrap();
+    // private-b is full while the movable ones come, so they go to private-a; later it is their preferred destination.
+    let filler = Group::of("filler", ones("f", 4)).on(&["onprem/private-b"]);
+    succeeded(&filler.deploy(&world.client).await.unwrap());
+    succeeded(&Group::of("movable", ones("m", 4)).movable(5).deploy(&world.client).await.unwrap());
+    let id = filler.verb(&world.client, "terminate").await.unwrap();
     succeeded(&ended(&world.client, &id).await.unwrap());
     no_pods(world, "private-b", true).await;
     let newcomer = Group::new("newcomer", App::new("newcomer", 1000)).on(&ONLY_A);

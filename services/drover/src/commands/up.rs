@@ -45,6 +45,7 @@ pub async fn run(args: UpArgs) -> Result<()> {
         api_token: config::token(None, args.api_token_file.as_deref())?,
         insecure: args.insecure,
         durability: Durability::Durable,
+        own_ports: true,
         flags: Vec::new(),
     })
     .await?;

@@ -246,13 +246,14 @@ impl Worker {
 
     /// The objects of a bundle as this binding wants them in this member, or why they cannot be.
     async fn prepared(&self, member: &Member, digest: &str, namespace: &str, owner: &Owner) -> Result<Result<Vec<Object>, Failure>, Error> {
-        let refused = |reason: String| Ok(Err(Failure { code: "preflight_failed", reason }));
+        let refused = |code, reason: String| Ok(Err(Failure { code, reason }));
         let Some(bundle) = store::bundles::get(&self.app.store, digest).await? else {
-            return refused(format!("there is no bundle {digest}"));
+            return refused("preflight_failed", format!("there is no bundle {digest}"));
         };
         match member.prepare(&flatten(&bundle)?, namespace, owner).await {
             Ok(objects) => Ok(Ok(objects)),
-            Err(error) if error.is_objects() => refused(error.to_string()),
+            Err(error @ MemberError::UnknownKind { .. }) => refused(error.code(), error.to_string()),
+            Err(error) if error.is_objects() => refused("preflight_failed", error.to_string()),
             Err(error) => Err(error.into()),
         }
     }

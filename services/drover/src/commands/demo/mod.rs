@@ -71,6 +71,7 @@ async fn tell(args: &DemoArgs, data: &std::path::Path) -> Result<bool> {
         api_token: None,
         insecure: false,
         durability: Durability::ThrowAway,
+        own_ports: true,
         flags: Vec::new(),
     })
     .await
