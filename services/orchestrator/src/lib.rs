@@ -59,7 +59,13 @@ pub async fn start_with(config: Config, common: Common, services: Services, rend
 }
 
 /// Everything but listening: the store, the engine at work, the tasks. They end with `common`.
-pub async fn work(config: &Config, common: &Common, services: Services, renderer: Arc<dyn Renderer>, engine: Settings) -> anyhow::Result<App> {
+pub async fn work(
+    config: &Config,
+    common: &Common,
+    services: Services,
+    renderer: Arc<dyn Renderer>,
+    engine: Settings,
+) -> anyhow::Result<App> {
     let store = Store::connect(&StoreConfig::new("orchestrator", common.database_url.clone()), &migrations()).await?;
     common.readiness.check("database", {
         let store = store.clone();
@@ -75,7 +81,8 @@ pub async fn work(config: &Config, common: &Common, services: Services, renderer
 }
 
 async fn parts(store: Store, services: Services, renderer: Arc<dyn Renderer>, config: &Config, engine: Settings) -> anyhow::Result<Parts> {
-    let world = Arc::new(World { store: store.clone(), services: services.clone(), statuses: Statuses::default(), deadlines: config.deadlines() });
+    let world =
+        Arc::new(World { store: store.clone(), services: services.clone(), statuses: Statuses::default(), deadlines: config.deadlines() });
     let registry = Registry::new()
         .with::<Instantiate>(world.clone())
         .with::<Terminate>(world.clone())

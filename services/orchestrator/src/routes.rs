@@ -6,7 +6,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::http::{apps, internal, intents, lifecycle, logical_clouds, operations, plans, status};
+use crate::http::{apps, intents, internal, lifecycle, logical_clouds, operations, plans, status};
 use crate::resources::{APP_INTENT, GROUP_INTENT, KINDS};
 
 /// Every route of orchestrator.

@@ -39,7 +39,10 @@ impl World {
     pub async fn transaction(&self, workflow: Uuid, fence: i64) -> Result<Tx, StepError> {
         let mut tx = self.store.begin().await?;
         let held: Option<Uuid> = sqlx::query_scalar("select id from workflow where id = $1 and fence = $2 for share")
-            .bind(workflow).bind(fence).fetch_optional(&mut *tx).await?;
+            .bind(workflow)
+            .bind(fence)
+            .fetch_optional(&mut *tx)
+            .await?;
         held.map(|_| tx).ok_or_else(|| StepError::retry("another hand has this workflow now"))
     }
 }
@@ -59,8 +62,12 @@ impl Statuses {
     pub fn set(&self, binding: Uuid, status: Option<BindingStatus>) {
         let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match status {
-            Some(status) => { map.insert(binding, Arc::new(status)); }
-            None => { map.remove(&binding); }
+            Some(status) => {
+                map.insert(binding, Arc::new(status));
+            }
+            None => {
+                map.remove(&binding);
+            }
         }
     }
 

@@ -10,13 +10,13 @@ use sqlx::PgConnection;
 
 use super::terms::{self, Cloud};
 use super::{App, Error, Group, GroupPath, group};
+use crate::demand;
 use crate::render::{self, Rendered, Source};
 use crate::resources::app::AppSpec;
 use crate::resources::profile::ProfileSpec;
 use crate::resources::{APP, COMPOSITE_PROFILE, PROFILE};
 use crate::store::deployment::{self, ApprovedApp, State};
 use crate::store::{bundle, hold};
-use crate::demand;
 
 /// What rendering a group gave, not yet written.
 #[derive(Debug, Clone)]
@@ -59,10 +59,12 @@ pub fn requests(apps: &[ApprovedApp], terms: &BTreeMap<String, PlacementTerms>) 
 impl App {
     /// Approves a group; approving an approved one renders it again. `dry` writes nothing.
     pub async fn approve(&self, path: &GroupPath, dry: bool) -> Result<Prepared, Error> {
-        let prepared = self.prepare(path, |state| match state {
-            State::Instantiated => Err(Error::WrongState { verb: "approve", state, allowed: &["Created", "Approved", "Terminated"] }),
-            _ => Ok(()),
-        }).await?;
+        let prepared = self
+            .prepare(path, |state| match state {
+                State::Instantiated => Err(Error::WrongState { verb: "approve", state, allowed: &["Created", "Approved", "Terminated"] }),
+                _ => Ok(()),
+            })
+            .await?;
         if dry {
             return Ok(prepared);
         }
@@ -103,8 +105,14 @@ impl App {
         let (mut apps, mut bundles) = (Vec::new(), Vec::new());
         for source in &sources {
             let rendered = render::render(self.renderer.as_ref(), source).await?;
-            let demand = demand::of(&rendered.objects, &source.namespace).map_err(|error| Error::Demand { app: source.app.clone(), source: error })?;
-            apps.push(ApprovedApp { app: source.app.clone(), digest: rendered.digest.clone(), namespace: source.namespace.clone(), demand });
+            let demand = demand::of(&rendered.objects, &source.namespace)
+                .map_err(|error| Error::Demand { app: source.app.clone(), source: error })?;
+            apps.push(ApprovedApp {
+                app: source.app.clone(),
+                digest: rendered.digest.clone(),
+                namespace: source.namespace.clone(),
+                demand,
+            });
             bundles.push(rendered);
         }
         Ok(Prepared { group, apps, bundles, terms })
@@ -130,7 +138,8 @@ async fn sources(tx: &mut PgConnection, group: &Group, cloud: &Cloud) -> Result<
             Some(digest) => file(&mut *tx, Some(digest)).await?,
             None => None,
         };
-        let overrides = spec.override_values.iter().filter(|values| values.app == app.name).flat_map(|values| values.values.clone()).collect();
+        let overrides =
+            spec.override_values.iter().filter(|values| values.app == app.name).flat_map(|values| values.values.clone()).collect();
         sources.push(Source {
             file: file(&mut *tx, app.file_digest.as_deref()).await?.unwrap_or_default(),
             app: app.name,
@@ -147,7 +156,8 @@ async fn sources(tx: &mut PgConnection, group: &Group, cloud: &Cloud) -> Result<
 async fn profiles(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     let name = &group.document.spec.composite_profile;
     let path = format!("{}/{}/{name}", group.composite_app.path, COMPOSITE_PROFILE.segment);
-    let composite: Typed<NoSpec> = drover_resources::get(&mut *tx, &COMPOSITE_PROFILE, &path).await?
+    let composite: Typed<NoSpec> = drover_resources::get(&mut *tx, &COMPOSITE_PROFILE, &path)
+        .await?
         .ok_or_else(|| Error::Inconsistent(vec![format!("the composite profile {name} does not exist")]))?;
     let profiles = drover_resources::children::<ProfileSpec>(tx, &PROFILE, composite.id).await?;
     Ok(profiles.into_iter().filter_map(|profile| Some((profile.spec.app, profile.file_digest?))).collect())
@@ -166,4 +176,3 @@ pub async fn approved_requests(tx: &mut PgConnection, group: &Group) -> Result<V
     let terms = terms::of(tx, group, &cloud, &names).await?;
     Ok(requests(&apps, &terms))
 }
-

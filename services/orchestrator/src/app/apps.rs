@@ -65,20 +65,24 @@ pub(super) fn at_work(kind: &str, waiting_for_room: bool) -> String {
         Relocate::KIND => "Relocating",
         Terminate::KIND => "Terminating",
         other => other,
-    }.to_owned()
+    }
+    .to_owned()
 }
 
 /// Names on the path of a group.
 fn names(path: &str) -> Option<[&str; 4]> {
     match path.split('/').collect::<Vec<_>>()[..] {
-        ["", "v2", "projects", project, "composite-apps", composite_app, version, "deployment-intent-groups", dig] => Some([project, composite_app, version, dig]),
+        ["", "v2", "projects", project, "composite-apps", composite_app, version, "deployment-intent-groups", dig] => {
+            Some([project, composite_app, version, dig])
+        }
         _ => None,
     }
 }
 
 fn binding(copy: Copy, status: Option<&BindingStatus>) -> AppBinding {
     let phase = phase(copy.role, status);
-    let reason = status.filter(|_| !["Ready", "Deleting"].contains(&phase.as_str())).map(why_not).filter(|words| *words != phase.to_lowercase());
+    let reason =
+        status.filter(|_| !["Ready", "Deleting"].contains(&phase.as_str())).map(why_not).filter(|words| *words != phase.to_lowercase());
     AppBinding { binding: copy.id, member: MemberKey(copy.member), phase, reason }
 }
 
@@ -102,7 +106,17 @@ mod tests {
     use super::*;
 
     fn status(phase: Phase) -> BindingStatus {
-        BindingStatus { id: Uuid::nil(), member: Default::default(), digest: "d".into(), fence: 1, phase, code: None, reason: Some("because".into()), unschedulable: None, objects: vec![] }
+        BindingStatus {
+            id: Uuid::nil(),
+            member: Default::default(),
+            digest: "d".into(),
+            fence: 1,
+            phase,
+            code: None,
+            reason: Some("because".into()),
+            unschedulable: None,
+            objects: vec![],
+        }
     }
 
     #[test]

@@ -15,8 +15,10 @@ pub async fn of(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<String,
     let mut after = BTreeMap::new();
     for app in drover_resources::children::<AppSpec>(&mut *tx, &APP, group.composite_app.id).await? {
         let dependencies = drover_resources::children::<DependencySpec>(&mut *tx, &DEPENDENCY, app.id).await?;
-        let list: Vec<_> = dependencies.into_iter()
-            .map(|dependency| After { ready: dependency.spec.wants_ready(), wait_s: dependency.spec.wait, app: dependency.spec.app }).collect();
+        let list: Vec<_> = dependencies
+            .into_iter()
+            .map(|dependency| After { ready: dependency.spec.wants_ready(), wait_s: dependency.spec.wait, app: dependency.spec.app })
+            .collect();
         if !list.is_empty() {
             after.insert(app.name, list);
         }
@@ -52,7 +54,9 @@ mod tests {
     #[test]
     fn circles_are_found_and_diamonds_are_none() {
         let after = |list: &[(&str, &[&str])]| -> BTreeMap<String, Vec<After>> {
-            list.iter().map(|(app, on)| ((*app).to_owned(), on.iter().map(|on| After { app: (*on).to_owned(), ready: true, wait_s: 0 }).collect())).collect()
+            list.iter()
+                .map(|(app, on)| ((*app).to_owned(), on.iter().map(|on| After { app: (*on).to_owned(), ready: true, wait_s: 0 }).collect()))
+                .collect()
         };
         assert_eq!(circle(&after(&[("a", &["b", "c"]), ("b", &["d"]), ("c", &["d"])])), None);
         assert_eq!(circle(&after(&[("a", &["b"]), ("b", &["c"]), ("c", &["a"])])), Some("a"));

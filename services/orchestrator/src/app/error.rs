@@ -90,9 +90,13 @@ impl From<Error> for Problem {
         match error {
             Error::NotFound { .. } => codes::NOT_FOUND.problem(detail),
             Error::WrongState { .. } | Error::NotNow(_) => codes::WRONG_STATE.problem(detail),
-            Error::Busy { holder } => codes::BUSY.problem(format!("{detail}; watch or cancel it")).instance(format!("/v2/operations/{holder}")),
+            Error::Busy { holder } => {
+                codes::BUSY.problem(format!("{detail}; watch or cancel it")).instance(format!("/v2/operations/{holder}"))
+            }
             Error::Inconsistent(reasons) => codes::INVALID.problem(detail).reasons(reasons),
-            Error::Render(RenderError::Unavailable { .. } | RenderError::Archive { .. } | RenderError::Manifest { .. } | RenderError::Helm { .. })
+            Error::Render(
+                RenderError::Unavailable { .. } | RenderError::Archive { .. } | RenderError::Manifest { .. } | RenderError::Helm { .. },
+            )
             | Error::Demand { .. } => codes::RENDER_FAILED.problem(detail),
             Error::PastThePivot => codes::PAST_THE_PIVOT.problem(detail),
             Error::NotYet(_) => codes::NOT_YET.problem(detail),

@@ -31,8 +31,10 @@ pub struct GroupPath {
 impl GroupPath {
     /// The document's path.
     pub fn path(&self) -> String {
-        format!("/v2/projects/{}/composite-apps/{}/{}/deployment-intent-groups/{}",
-            self.project, self.composite_app, self.composite_app_version, self.deployment_intent_group)
+        format!(
+            "/v2/projects/{}/composite-apps/{}/{}/deployment-intent-groups/{}",
+            self.project, self.composite_app, self.composite_app_version, self.deployment_intent_group
+        )
     }
 }
 
@@ -63,14 +65,16 @@ pub fn subject(dig: &DigRef) -> String {
 
 /// The group at this path.
 pub async fn at(tx: &mut PgConnection, path: &GroupPath) -> Result<Group, Error> {
-    let document = drover_resources::get(&mut *tx, &DIG, &path.path()).await?
+    let document = drover_resources::get(&mut *tx, &DIG, &path.path())
+        .await?
         .ok_or_else(|| Error::NotFound { what: format!("deployment intent group {}", path.path()) })?;
     around(tx, document).await
 }
 
 /// The group of this id.
 pub async fn by_id(tx: &mut PgConnection, id: Uuid) -> Result<Group, Error> {
-    let document = drover_resources::by_id(&mut *tx, &DIG, id).await?
+    let document = drover_resources::by_id(&mut *tx, &DIG, id)
+        .await?
         .ok_or_else(|| Error::NotFound { what: format!("deployment intent group {id}") })?;
     around(tx, document).await
 }
@@ -79,7 +83,8 @@ async fn around(tx: &mut PgConnection, document: Typed<DeploymentIntentGroupSpec
     let gone = || Error::Internal(format!("{} has lost its parents", document.path));
     let composite_app_path = COMPOSITE_APP.within(&document.path).ok_or_else(gone)?;
     let project_path = PROJECT.within(&document.path).ok_or_else(gone)?;
-    let composite_app: Typed<CompositeAppSpec> = drover_resources::get(&mut *tx, &COMPOSITE_APP, composite_app_path).await?.ok_or_else(gone)?;
+    let composite_app: Typed<CompositeAppSpec> =
+        drover_resources::get(&mut *tx, &COMPOSITE_APP, composite_app_path).await?.ok_or_else(gone)?;
     let project: Typed<ProjectSpec> = drover_resources::get(&mut *tx, &PROJECT, project_path).await?.ok_or_else(gone)?;
     let dig = DigRef {
         id: document.id,

@@ -53,9 +53,7 @@ async fn holder(tx: &mut PgConnection, change: &Change<'_>) -> Result<Option<Uui
 async fn group(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
     let state = deployment::load(&mut *tx, change.id(), true).await.map_err(Error::from)?.state;
     match change.verb {
-        Verb::Replace if state != State::Created => {
-            Err(Error::WrongState { verb: "a change", state, allowed: &["Created"] }.into())
-        }
+        Verb::Replace if state != State::Created => Err(Error::WrongState { verb: "a change", state, allowed: &["Created"] }.into()),
         Verb::Delete if state == State::Instantiated => {
             Err(Error::WrongState { verb: "deletion", state, allowed: &["Created", "Approved", "Terminated"] }.into())
         }
@@ -67,10 +65,18 @@ async fn one_profile_per_app(tx: &mut PgConnection, change: &Change<'_>) -> Resu
     let (Some(after), Some(parent)) = (change.after, COMPOSITE_PROFILE.within(change.path)) else { return Ok(()) };
     let app = after.spec::<ProfileSpec>().map_err(Problem::internal)?.app;
     let sql = "select exists (select from resource where kind = $1 and starts_with(path, $2) and path <> $3 and spec ->> 'app' = $4)";
-    let taken: bool = sqlx::query_scalar(sql).bind(PROFILE.name).bind(format!("{parent}/")).bind(change.path).bind(&app)
-        .fetch_one(tx).await.map_err(Error::from)?;
+    let taken: bool = sqlx::query_scalar(sql)
+        .bind(PROFILE.name)
+        .bind(format!("{parent}/"))
+        .bind(change.path)
+        .bind(&app)
+        .fetch_one(tx)
+        .await
+        .map_err(Error::from)?;
     if taken {
-        return Err(codes::ALREADY_EXISTS.problem("App already has an AppProfile").reason(format!("the app {app} has a profile below {parent}")));
+        return Err(codes::ALREADY_EXISTS
+            .problem("App already has an AppProfile")
+            .reason(format!("the app {app} has a profile below {parent}")));
     }
     Ok(())
 }

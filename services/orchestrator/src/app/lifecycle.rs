@@ -70,10 +70,12 @@ impl App {
     /// Starts to update a group in place: what its documents say now, rendered before anything is held. The operation's id and
     /// the revision that it makes.
     pub async fn update(&self, path: &GroupPath) -> Result<(Uuid, i64), Error> {
-        let prepared = self.prepare(path, |state| match state {
-            State::Instantiated => Ok(()),
-            state => Err(Error::WrongState { verb: "update", state, allowed: &["Instantiated"] }),
-        }).await?;
+        let prepared = self
+            .prepare(path, |state| match state {
+                State::Instantiated => Ok(()),
+                state => Err(Error::WrongState { verb: "update", state, allowed: &["Instantiated"] }),
+            })
+            .await?;
         let (id, group) = (Uuid::now_v7(), &prepared.group);
         let mut tx = self.store.begin().await?;
         let before = deployment::load(&mut tx, group.dig.id, true).await?;
@@ -94,12 +96,16 @@ impl App {
         let apps = deployment::approved_apps(&mut *tx, group.dig.id).await?;
         let requests = approve::approved_requests(&mut *tx, group).await?;
         let after = dependencies::of(tx, group).await?;
-        Ok(apps.into_iter().zip(requests).map(|(app, request)| Delivery {
-            after: after.get(&app.app).cloned().unwrap_or_default(),
-            digest: app.digest,
-            namespace: app.namespace,
-            request,
-        }).collect())
+        Ok(apps
+            .into_iter()
+            .zip(requests)
+            .map(|(app, request)| Delivery {
+                after: after.get(&app.app).cloned().unwrap_or_default(),
+                digest: app.digest,
+                namespace: app.namespace,
+                request,
+            })
+            .collect())
     }
 }
 
@@ -108,7 +114,8 @@ pub(super) async fn update_order(tx: &mut PgConnection, prepared: &approve::Prep
     let group = &prepared.group;
     let requests: BTreeMap<String, _> = prepared.requests().into_iter().map(|request| (request.app.clone(), request)).collect();
     let after: BTreeMap<String, Vec<After>> = dependencies::of(&mut *tx, group).await?;
-    let running: Vec<_> = binding::of_dig(&mut *tx, group.dig.id).await?.into_iter().filter(|binding| binding.role == Role::Current).collect();
+    let running: Vec<_> =
+        binding::of_dig(&mut *tx, group.dig.id).await?.into_iter().filter(|binding| binding.role == Role::Current).collect();
     let (mut kept, mut added, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
     for old in &running {
         match prepared.apps.iter().find(|app| app.app == old.app) {

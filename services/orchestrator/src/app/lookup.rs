@@ -8,7 +8,8 @@ use crate::store::deployment::{self, State};
 
 /// The document at a path, of whatever kind.
 pub async fn document(tx: &mut PgConnection, path: &str) -> Result<Option<DocumentRef>, Error> {
-    let row: Option<(uuid::Uuid, String)> = sqlx::query_as("select id, kind from resource where path = $1").bind(path).fetch_optional(tx).await?;
+    let row: Option<(uuid::Uuid, String)> =
+        sqlx::query_as("select id, kind from resource where path = $1").bind(path).fetch_optional(tx).await?;
     Ok(row.map(|(id, kind)| DocumentRef { id, kind, path: path.to_owned() }))
 }
 
@@ -19,7 +20,11 @@ impl App {
         let group = group::at(&mut tx, path).await?;
         let deployment = deployment::load(&mut tx, group.dig.id, false).await?;
         if deployment.state == State::Created {
-            return Err(Error::WrongState { verb: "a plan", state: deployment.state, allowed: &["Approved", "Instantiated", "Terminated"] });
+            return Err(Error::WrongState {
+                verb: "a plan",
+                state: deployment.state,
+                allowed: &["Approved", "Instantiated", "Terminated"],
+            });
         }
         let apps = approve::approved_requests(&mut tx, &group).await?;
         Ok(DigTerms { dig: group.dig, state: deployment.state.to_string(), revision: deployment.revision, apps })

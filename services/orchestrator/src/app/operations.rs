@@ -61,18 +61,22 @@ impl App {
         let after = match filter.after {
             None => None,
             Some(id) => {
-                let last = self.engine.get(id).await?.ok_or_else(|| Error::Inconsistent(vec![format!("after: there is no operation {id}")]))?;
+                let last =
+                    self.engine.get(id).await?.ok_or_else(|| Error::Inconsistent(vec![format!("after: there is no operation {id}")]))?;
                 Some((last.created_at, id))
             }
         };
-        let views = self.engine.list(&ListFilter {
-            kind: filter.kind.clone(),
-            status: filter.state.map(|state| status(state).to_owned()),
-            subject,
-            after,
-            limit: filter.limit.unwrap_or(PAGE),
-            ..ListFilter::default()
-        }).await?;
+        let views = self
+            .engine
+            .list(&ListFilter {
+                kind: filter.kind.clone(),
+                status: filter.state.map(|state| status(state).to_owned()),
+                subject,
+                after,
+                limit: filter.limit.unwrap_or(PAGE),
+                ..ListFilter::default()
+            })
+            .await?;
         let ids: Vec<Uuid> = views.iter().map(|view| view.id).collect();
         let children = overview::children(&mut db, &ids).await?;
         Ok(OperationList { items: views.iter().map(|view| operation(view, &children, now())).collect() })
@@ -132,7 +136,8 @@ impl Watch {
                     return None;
                 }
             };
-            let family: Vec<_> = std::iter::once((view.id, view.revision)).chain(children.iter().map(|child| (child.id, child.revision))).collect();
+            let family: Vec<_> =
+                std::iter::once((view.id, view.revision)).chain(children.iter().map(|child| (child.id, child.revision))).collect();
             if family != self.seen {
                 self.seen = family;
                 self.ended = view.ended();
@@ -237,7 +242,8 @@ fn message(view: &WorkflowView, children: &[&Child]) -> String {
     match state(&view.status) {
         OperationState::Running => {
             let words = now.unwrap_or_else(|| "started".to_owned());
-            let trouble = view.steps.iter().rev().find(|step| step.status == "started" && step.attempt > 1).and_then(|step| step.error.as_ref());
+            let trouble =
+                view.steps.iter().rev().find(|step| step.status == "started" && step.attempt > 1).and_then(|step| step.error.as_ref());
             let words = trouble.map_or(words.clone(), |error| format!("{words}; trying again: {}", self::words(error)));
             if view.cancel_requested { format!("being cancelled; {words}") } else { words }
         }
@@ -248,7 +254,9 @@ fn message(view: &WorkflowView, children: &[&Child]) -> String {
         OperationState::Succeeded => now.unwrap_or_else(|| "done".to_owned()),
         OperationState::Failed => format!("{} ({what_is_left})", why.unwrap_or_else(|| "failed".to_owned())),
         OperationState::Cancelled => format!("cancelled ({what_is_left})"),
-        OperationState::Refused => format!("written by another version of Drover (workflow version {}); nobody here goes on with it", view.version),
+        OperationState::Refused => {
+            format!("written by another version of Drover (workflow version {}); nobody here goes on with it", view.version)
+        }
     }
 }
 
@@ -270,23 +278,29 @@ fn steps(steps: &[StepView]) -> Vec<OperationStep> {
         let back = step.undo_started_at.is_some();
         let repeated = back && step.attempt > 1;
         let error = |mine: bool| step.error.as_ref().filter(|_| mine).map(words);
-        all.push((started, OperationStep {
-            name: step.name.clone(),
-            direction: "do".to_owned(),
-            attempt: if back { 1 } else { step.attempt },
-            started_at: started.to_string(),
-            finished_at: step.finished_at.map(|at| at.to_string()),
-            error: error(!repeated && step.status != "done"),
-        }));
-        if let Some(began) = step.undo_started_at {
-            all.push((began, OperationStep {
+        all.push((
+            started,
+            OperationStep {
                 name: step.name.clone(),
-                direction: "undo".to_owned(),
-                attempt: step.attempt,
-                started_at: began.to_string(),
-                finished_at: step.undo_finished_at.map(|at| at.to_string()),
-                error: error(repeated && step.status != "undone"),
-            }));
+                direction: "do".to_owned(),
+                attempt: if back { 1 } else { step.attempt },
+                started_at: started.to_string(),
+                finished_at: step.finished_at.map(|at| at.to_string()),
+                error: error(!repeated && step.status != "done"),
+            },
+        ));
+        if let Some(began) = step.undo_started_at {
+            all.push((
+                began,
+                OperationStep {
+                    name: step.name.clone(),
+                    direction: "undo".to_owned(),
+                    attempt: step.attempt,
+                    started_at: began.to_string(),
+                    finished_at: step.undo_finished_at.map(|at| at.to_string()),
+                    error: error(repeated && step.status != "undone"),
+                },
+            ));
         }
     }
     all.sort_by_key(|(at, _)| *at);
@@ -298,20 +312,24 @@ fn moves(kind: &str, state: &Value, ended: Option<Timestamp>, now: Timestamp) ->
         return Vec::new();
     }
     let Ok(state) = relocate::State::deserialize(state) else { return Vec::new() };
-    state.moves.into_iter().map(|moving| {
-        // Whoever ended before the pivot without a claim to give back has no undo that says so.
-        let undone = ended.is_some() && matches!(moving.stage, Stage::Claimed | Stage::Starting | Stage::Ready);
-        let stage = if undone { Stage::Undone } else { moving.stage };
-        let end = moving.ended.or(ended).unwrap_or(now);
-        MoveView {
-            app: format!("{}/{}", moving.old.dig.composite_app, moving.old.app),
-            from: moving.old.member.0,
-            to: moving.to.0,
-            stage: stage.as_str().to_owned(),
-            seconds: (end.duration_since(moving.since.0).as_millis() as f64 / 1000.0).max(0.0),
-            reason: moving.reason,
-        }
-    }).collect()
+    state
+        .moves
+        .into_iter()
+        .map(|moving| {
+            // Whoever ended before the pivot without a claim to give back has no undo that says so.
+            let undone = ended.is_some() && matches!(moving.stage, Stage::Claimed | Stage::Starting | Stage::Ready);
+            let stage = if undone { Stage::Undone } else { moving.stage };
+            let end = moving.ended.or(ended).unwrap_or(now);
+            MoveView {
+                app: format!("{}/{}", moving.old.dig.composite_app, moving.old.app),
+                from: moving.old.member.0,
+                to: moving.to.0,
+                stage: stage.as_str().to_owned(),
+                seconds: (end.duration_since(moving.since.0).as_millis() as f64 / 1000.0).max(0.0),
+                reason: moving.reason,
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -58,7 +58,8 @@ impl App {
             return Err(Error::WrongState { verb: "instantiate", state, allowed: &["Approved", "Terminated"] });
         }
         let apps = approve::approved_requests(&mut tx, &group).await?;
-        let excluded = hold::all(&mut tx).await?.into_iter().map(|(dig, holder)| (dig, format!("operation {holder} works on it"))).collect();
+        let excluded =
+            hold::all(&mut tx).await?.into_iter().map(|(dig, holder)| (dig, format!("operation {holder} works on it"))).collect();
         tx.rollback().await?;
 
         let mut request = DecisionRequest { dig: group.dig.clone(), apps: apps.clone(), overflow: false, operation: Uuid::nil(), fence: 0 };
@@ -86,15 +87,20 @@ impl App {
             return Err(Error::WrongState { verb: "terminate", state, allowed: &["Instantiated"] });
         }
         let bindings = binding::of_dig(&mut tx, group.dig.id).await?;
-        Ok(Change { removed: bindings.iter().filter(|binding| binding.role == Role::Current).map(on_member).collect(), ..Change::default() })
+        Ok(Change {
+            removed: bindings.iter().filter(|binding| binding.role == Role::Current).map(on_member).collect(),
+            ..Change::default()
+        })
     }
 
     /// Update.
     pub async fn preview_update(&self, path: &GroupPath) -> Result<Change, Error> {
-        let prepared = self.prepare(path, |state| match state {
-            State::Instantiated => Ok(()),
-            state => Err(Error::WrongState { verb: "update", state, allowed: &["Instantiated"] }),
-        }).await?;
+        let prepared = self
+            .prepare(path, |state| match state {
+                State::Instantiated => Ok(()),
+                state => Err(Error::WrongState { verb: "update", state, allowed: &["Instantiated"] }),
+            })
+            .await?;
         let mut tx = self.store.begin().await?;
         let running = binding::of_dig(&mut tx, prepared.group.dig.id).await?;
         let order = super::lifecycle::update_order(&mut tx, &prepared, 0).await?;

@@ -55,7 +55,10 @@ impl App {
             State::Instantiated | State::Terminated => Some(state.to_string()),
             // Its state does not tell an instantiation that failed from one that was never asked for; its last operation does.
             State::Approved => {
-                let last = self.engine.list(&ListFilter { subject: Some(group.subject()), roots: true, limit: 1, ..ListFilter::default() }).await?;
+                let last = self
+                    .engine
+                    .list(&ListFilter { subject: Some(group.subject()), roots: true, limit: 1, ..ListFilter::default() })
+                    .await?;
                 let of_this = |input: &Value| input["dig"]["id"].as_str().and_then(|id| id.parse::<Uuid>().ok()) == Some(group.dig.id);
                 last.first().filter(|last| of_this(&last.input)).and_then(|last| match last.kind.as_str() {
                     Instantiate::KIND => Some("InstantiateFailed".to_owned()),
@@ -82,7 +85,14 @@ impl App {
                 Some(objects) => objects,
                 None => bundle::objects(&mut *tx, &binding.digest).await?.iter().map(|object| unseen(object, &binding.namespace)).collect(),
             };
-            copies.push(Copy { binding: binding.id, app: binding.app.clone(), member: binding.member.clone(), role: binding.role, status, objects });
+            copies.push(Copy {
+                binding: binding.id,
+                app: binding.app.clone(),
+                member: binding.member.clone(),
+                role: binding.role,
+                status,
+                objects,
+            });
         }
         Ok(copies)
     }

@@ -18,7 +18,17 @@ fn object(kind: &str, name: &str, applied: bool, ready: bool) -> ObjectStatus {
 fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<ObjectStatus>) -> Copy {
     let status = phase.map(|phase| {
         let member = MemberKey(member.into());
-        Arc::new(BindingStatus { id: Uuid::nil(), member, digest: "d".into(), fence: 1, phase, code: None, reason: None, unschedulable: None, objects: vec![] })
+        Arc::new(BindingStatus {
+            id: Uuid::nil(),
+            member,
+            digest: "d".into(),
+            fence: 1,
+            phase,
+            code: None,
+            reason: None,
+            unschedulable: None,
+            objects: vec![],
+        })
     });
     Copy { binding: Uuid::nil(), app: app.into(), member: MemberKey(member.into()), role, status, objects }
 }
@@ -33,8 +43,20 @@ fn deployed_group() -> DigStatus {
 
 fn shop() -> (Vec<String>, Vec<Copy>) {
     let copies = vec![
-        copy("cart", "onprem+a", Role::Current, Some(Phase::Ready), vec![object("Deployment", "cart", true, true), object("Service", "cart", true, true)]),
-        copy("db", "aws+b", Role::Target, Some(Phase::Applying), vec![object("Deployment", "db", false, false), object("Secret", "key", false, false)]),
+        copy(
+            "cart",
+            "onprem+a",
+            Role::Current,
+            Some(Phase::Ready),
+            vec![object("Deployment", "cart", true, true), object("Service", "cart", true, true)],
+        ),
+        copy(
+            "db",
+            "aws+b",
+            Role::Target,
+            Some(Phase::Applying),
+            vec![object("Deployment", "db", false, false), object("Secret", "key", false, false)],
+        ),
     ];
     (vec!["cart".into(), "db".into()], copies)
 }
@@ -46,10 +68,13 @@ fn counts_and_resources_are_emcos() {
     assert_eq!(status["deployedCounts"], serde_json::json!({"Applied": 2, "Pending": 2}));
     // A Secret that is absent is not counted as such.
     assert_eq!(status["readyCounts"], serde_json::json!({"NotPresent": 1, "NotReady": 1, "Ready": 2}));
-    assert_eq!(status["apps"][0], serde_json::json!({"name": "cart", "clusters": [{"clusterProvider": "onprem", "cluster": "a", "connectivity": "Available", "resources": [
-        {"GVK": {"Group": "apps", "Version": "v1", "Kind": "Deployment"}, "name": "cart", "deployedStatus": "Applied", "readyStatus": "Ready"},
-        {"GVK": {"Group": "", "Version": "v1", "Kind": "Service"}, "name": "cart", "deployedStatus": "Applied", "readyStatus": "Ready"},
-    ]}]}));
+    assert_eq!(
+        status["apps"][0],
+        serde_json::json!({"name": "cart", "clusters": [{"clusterProvider": "onprem", "cluster": "a", "connectivity": "Available", "resources": [
+            {"GVK": {"Group": "apps", "Version": "v1", "Kind": "Deployment"}, "name": "cart", "deployedStatus": "Applied", "readyStatus": "Ready"},
+            {"GVK": {"Group": "", "Version": "v1", "Kind": "Service"}, "name": "cart", "deployedStatus": "Applied", "readyStatus": "Ready"},
+        ]}]})
+    );
 }
 
 #[test]
@@ -94,9 +119,14 @@ fn switches_give_names_in_emcos_order_of_precedence() {
     let (apps, copies) = shop();
     let show = |query| serde_json::to_value(wanted(query).show(deployed_group(), &apps, &copies)).unwrap();
     assert_eq!(show(&[("resources", ""), ("apps", "")])["apps"], serde_json::json!(["cart", "db"]));
-    assert_eq!(show(&[("clusters", "")])["clustersByApp"][1], serde_json::json!({"app": "db", "clusters": [{"clusterProvider": "aws", "cluster": "b"}]}));
-    assert_eq!(show(&[("resources", ""), ("app", "db")])["resourcesByApp"][0]["resources"][1],
-        serde_json::json!({"name": "key", "GVK": {"Group": "", "Version": "v1", "Kind": "Secret"}}));
+    assert_eq!(
+        show(&[("clusters", "")])["clustersByApp"][1],
+        serde_json::json!({"app": "db", "clusters": [{"clusterProvider": "aws", "cluster": "b"}]})
+    );
+    assert_eq!(
+        show(&[("resources", ""), ("app", "db")])["resourcesByApp"][0]["resources"][1],
+        serde_json::json!({"name": "key", "GVK": {"Group": "", "Version": "v1", "Kind": "Secret"}})
+    );
     let summary = show(&[("output", "summary")]);
     assert!(summary.get("apps").is_none() && summary["readyStatus"] == "Ready", "{summary}");
     assert_eq!(show(&[("output", "detail")])["apps"][1]["clusters"][0]["resources"][0]["detail"]["phase"], "Applying");

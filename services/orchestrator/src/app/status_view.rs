@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use drover_api::bindings::{BindingStatus, ObjectStatus, Phase};
 use drover_api::scheduling::MemberKey;
-use drover_api::status::{AppClusters, AppEntry, AppResources, AppStatus, ClusterName, ClusterStatus, DigStatus, Gvk, ResourceDetail, ResourceName, ResourceStatus};
+use drover_api::status::{
+    AppClusters, AppEntry, AppResources, AppStatus, ClusterName, ClusterStatus, DigStatus, Gvk, ResourceDetail, ResourceName,
+    ResourceStatus,
+};
 use uuid::Uuid;
 
 use super::{Error, apps};
@@ -120,11 +123,14 @@ impl Wanted {
             return status;
         }
         let apps: Vec<&String> = apps.iter().filter(|app| self.apps.is_empty() || self.apps.contains(app)).collect();
-        let copies: Vec<&Copy> = copies.iter().filter(|copy| {
-            apps.contains(&&copy.app)
-                && (self.clusters.is_empty() || self.clusters.contains(&copy.member))
-                && (self.resources.is_empty() || self.objects(copy).next().is_some())
-        }).collect();
+        let copies: Vec<&Copy> = copies
+            .iter()
+            .filter(|copy| {
+                apps.contains(&&copy.app)
+                    && (self.clusters.is_empty() || self.clusters.contains(&copy.member))
+                    && (self.resources.is_empty() || self.objects(copy).next().is_some())
+            })
+            .collect();
         let of = |app: &str| copies.iter().copied().filter(|copy| copy.app == app).collect::<Vec<_>>();
         // With a filter on where or what, apps without any of it are left out.
         let narrowed = !self.clusters.is_empty() || !self.resources.is_empty();
@@ -136,19 +142,37 @@ impl Wanted {
             }
             Some(Names::Clusters) => {
                 status.deployed_status = None;
-                status.clusters_by_app = Some(shown.map(|app| AppClusters {
-                    app: app.clone(),
-                    clusters: of(app).into_iter().map(|copy| ClusterName { cluster_provider: copy.member.provider().to_owned(), cluster: copy.member.cluster().to_owned() }).collect(),
-                }).collect());
+                status.clusters_by_app = Some(
+                    shown
+                        .map(|app| AppClusters {
+                            app: app.clone(),
+                            clusters: of(app)
+                                .into_iter()
+                                .map(|copy| ClusterName {
+                                    cluster_provider: copy.member.provider().to_owned(),
+                                    cluster: copy.member.cluster().to_owned(),
+                                })
+                                .collect(),
+                        })
+                        .collect(),
+                );
             }
             Some(Names::Resources) => {
                 status.deployed_status = None;
-                status.resources_by_app = Some(copies.iter().map(|copy| AppResources {
-                    app: copy.app.clone(),
-                    cluster_provider: copy.member.provider().to_owned(),
-                    cluster: copy.member.cluster().to_owned(),
-                    resources: self.objects(copy).map(|object| ResourceName { name: object.name.clone(), gvk: gvk(object) }).collect(),
-                }).collect());
+                status.resources_by_app = Some(
+                    copies
+                        .iter()
+                        .map(|copy| AppResources {
+                            app: copy.app.clone(),
+                            cluster_provider: copy.member.provider().to_owned(),
+                            cluster: copy.member.cluster().to_owned(),
+                            resources: self
+                                .objects(copy)
+                                .map(|object| ResourceName { name: object.name.clone(), gvk: gvk(object) })
+                                .collect(),
+                        })
+                        .collect(),
+                );
             }
             None => {
                 status.ready_status = Some(if ready(&copies) { "Ready" } else { "NotReady" }.to_owned());
@@ -161,10 +185,16 @@ impl Wanted {
                 }
                 (status.deployed_counts, status.ready_counts) = (Some(deployed_counts), Some(ready_counts));
                 if self.output != Output::Summary {
-                    status.apps = Some(shown.map(|app| AppEntry::Full(AppStatus {
-                        name: app.clone(),
-                        clusters: of(app).into_iter().map(|copy| self.cluster(copy)).collect(),
-                    })).collect());
+                    status.apps = Some(
+                        shown
+                            .map(|app| {
+                                AppEntry::Full(AppStatus {
+                                    name: app.clone(),
+                                    clusters: of(app).into_iter().map(|copy| self.cluster(copy)).collect(),
+                                })
+                            })
+                            .collect(),
+                    );
                 }
             }
         }
@@ -190,7 +220,14 @@ impl Wanted {
     }
 
     fn resource(&self, copy: &Copy, object: &ObjectStatus) -> ResourceStatus {
-        let reason = || object.reason.clone().or_else(|| copy.status.as_ref().filter(|_| !object.ready).and_then(|status| status.unschedulable.clone().or_else(|| status.reason.clone())));
+        let reason = || {
+            object.reason.clone().or_else(|| {
+                copy.status
+                    .as_ref()
+                    .filter(|_| !object.ready)
+                    .and_then(|status| status.unschedulable.clone().or_else(|| status.reason.clone()))
+            })
+        };
         ResourceStatus {
             gvk: gvk(object),
             name: object.name.clone(),

@@ -27,7 +27,8 @@ pub async fn cloud(tx: &mut PgConnection, group: &Group) -> Result<Cloud, Error>
     let name = &group.document.spec.logical_cloud;
     let path = format!("{}/{}/{name}", group.project.path, LOGICAL_CLOUD.segment);
     debug_assert!(PROJECT.within(&path).is_some());
-    let document: Typed<LogicalCloudSpec> = drover_resources::get(&mut *tx, &LOGICAL_CLOUD, &path).await?
+    let document: Typed<LogicalCloudSpec> = drover_resources::get(&mut *tx, &LOGICAL_CLOUD, &path)
+        .await?
         .ok_or_else(|| Error::Inconsistent(vec![format!("the logical cloud {name} does not exist")]))?;
     let references = drover_resources::children::<ClusterReferenceSpec>(&mut *tx, &CLUSTER_REFERENCE, document.id).await?;
     let mut members: Vec<_> = references.iter().map(|reference| reference.spec.member()).collect();
@@ -54,7 +55,10 @@ pub async fn of(tx: &mut PgConnection, group: &Group, cloud: &Cloud, apps: &[Str
         let intent = intents.get(app);
         PlacementTerms {
             // Without an intent an app may run anywhere in its logical cloud.
-            intent: intent.map(|spec| tidy(&spec.intent)).filter(|intent| *intent != Intent::default()).unwrap_or_else(|| anywhere(&cloud.members)),
+            intent: intent
+                .map(|spec| tidy(&spec.intent))
+                .filter(|intent| *intent != Intent::default())
+                .unwrap_or_else(|| anywhere(&cloud.members)),
             logical_cloud: cloud.members.clone(),
             when_full: intent.and_then(|spec| spec.when_full).or(defaults.when_full).unwrap_or_default(),
             packing: intent.and_then(|spec| spec.packing).or(defaults.packing).unwrap_or_default(),
@@ -71,10 +75,13 @@ async fn app_intents(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<St
     let chosen = chosen.iter().find_map(|intent| intent.spec.generic_placement_intent());
     let set = match (chosen, sets.as_slice()) {
         (_, []) => return Ok(BTreeMap::new()),
-        (Some(name), sets) => sets.iter().find(|set| set.name == name)
-            .ok_or_else(|| Error::Inconsistent(vec![format!("the intents name the generic placement intent {name}, which does not exist")]))?,
+        (Some(name), sets) => sets.iter().find(|set| set.name == name).ok_or_else(|| {
+            Error::Inconsistent(vec![format!("the intents name the generic placement intent {name}, which does not exist")])
+        })?,
         (None, [only]) => only,
-        (None, _) => return Err(Error::Inconsistent(vec!["there are several generic placement intents; name one in the group's intents".into()])),
+        (None, _) => {
+            return Err(Error::Inconsistent(vec!["there are several generic placement intents; name one in the group's intents".into()]));
+        }
     };
     let mut by_app = BTreeMap::new();
     for intent in drover_resources::children::<AppIntentSpec>(&mut *tx, &APP_INTENT, set.id).await? {
@@ -99,12 +106,14 @@ fn anywhere(members: &[MemberKey]) -> Intent {
 fn tidy(intent: &Intent) -> Intent {
     let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
     fn elements(list: &[Element], text: &dyn Fn(&Option<String>) -> Option<String>) -> Vec<Element> {
-        list.iter().map(|element| Element {
-            cluster_provider: text(&element.cluster_provider),
-            cluster: text(&element.cluster),
-            cluster_label: text(&element.cluster_label),
-            any_of: elements(&element.any_of, text),
-        }).collect()
+        list.iter()
+            .map(|element| Element {
+                cluster_provider: text(&element.cluster_provider),
+                cluster: text(&element.cluster),
+                cluster_label: text(&element.cluster_label),
+                any_of: elements(&element.any_of, text),
+            })
+            .collect()
     }
     Intent { all_of: elements(&intent.all_of, &text), any_of: elements(&intent.any_of, &text) }
 }

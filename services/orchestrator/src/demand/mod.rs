@@ -26,11 +26,9 @@ pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
         let own = Some(text("/metadata/namespace")).filter(|ns| !ns.is_empty()).unwrap_or(namespace);
         match (text("/apiVersion"), kind) {
             ("v1", "Service") => demand.services.push(format!("{own}/{name}")),
-            ("v1", "PersistentVolumeClaim") => {
-                if claims.insert(name.to_owned()) {
-                    demand.volumes += 1;
-                    demand.immovable.push(format!("volume: it owns the volume claim {name}"));
-                }
+            ("v1", "PersistentVolumeClaim") if claims.insert(name.to_owned()) => {
+                demand.volumes += 1;
+                demand.immovable.push(format!("volume: it owns the volume claim {name}"));
             }
             ("v1", "PersistentVolume") => demand.immovable.push(format!("volume: it owns the volume {name}")),
             _ => {}

@@ -83,12 +83,17 @@ pub fn tolerations(pod: &PodSpec) -> Vec<Toleration> {
 /// Required node affinity: terms or-ed, requirements and-ed. A term without requirements matches nothing and is left out,
 /// as in Kubernetes; when only such terms are there, one impossible term remains.
 pub fn node_affinity(pod: &PodSpec) -> Vec<Vec<NodeRequirement>> {
-    let Some(selector) = pod.affinity.as_ref().and_then(|a| a.node_affinity.as_ref())
+    let Some(selector) = pod
+        .affinity
+        .as_ref()
+        .and_then(|a| a.node_affinity.as_ref())
         .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
     else {
         return Vec::new();
     };
-    let terms: Vec<Vec<NodeRequirement>> = selector.node_selector_terms.iter()
+    let terms: Vec<Vec<NodeRequirement>> = selector
+        .node_selector_terms
+        .iter()
         .map(|term| {
             let labels = term.match_expressions.iter().flatten();
             let fields = term.match_fields.iter().flatten();
@@ -138,9 +143,15 @@ pub enum VolumeKind {
 
 /// Which kind of volume it is. What is not known to be scratch is data.
 pub fn volume_kind(volume: &Volume) -> VolumeKind {
-    let scratch = volume.empty_dir.is_some() || volume.config_map.is_some() || volume.secret.is_some()
-        || volume.downward_api.is_some() || volume.projected.is_some() || volume.ephemeral.is_some()
-        || volume.csi.is_some() || volume.image.is_some() || volume.git_repo.is_some();
+    let scratch = volume.empty_dir.is_some()
+        || volume.config_map.is_some()
+        || volume.secret.is_some()
+        || volume.downward_api.is_some()
+        || volume.projected.is_some()
+        || volume.ephemeral.is_some()
+        || volume.csi.is_some()
+        || volume.image.is_some()
+        || volume.git_repo.is_some();
     if volume.host_path.is_some() {
         VolumeKind::HostPath
     } else if scratch {

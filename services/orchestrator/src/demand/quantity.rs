@@ -74,7 +74,13 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(milli(text), Ok(expected), "{text}");
         }
-        let cases = [("1Gi", 1 << 30), ("1.5Gi", 3 << 29), ("100M", 100_000_000), ("128974848000m", 128_974_848), ("1E", 1_000_000_000_000_000_000)];
+        let cases = [
+            ("1Gi", 1 << 30),
+            ("1.5Gi", 3 << 29),
+            ("100M", 100_000_000),
+            ("128974848000m", 128_974_848),
+            ("1E", 1_000_000_000_000_000_000),
+        ];
         for (text, expected) in cases {
             assert_eq!(units(text), Ok(expected), "{text}");
         }

@@ -75,8 +75,11 @@ fn what_keeps_data_or_is_tied_to_a_node_never_moves() {
     let hostname = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]});
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [hostname]}]}}});
     let cases = [
-        ("volume", json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
-            "spec": {"replicas": 2, "volumeClaimTemplates": [claim], "template": pod(json!({}))}})),
+        (
+            "volume",
+            json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+            "spec": {"replicas": 2, "volumeClaimTemplates": [claim], "template": pod(json!({}))}}),
+        ),
         ("volume", deployment(json!({"template": pod(json!({"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]}))}))),
         ("volume", deployment(json!({"template": pod(json!({"volumes": [{"name": "d", "nfs": {"server": "s", "path": "/"}}]}))}))),
         ("volume", json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "d"}, "spec": {}})),
@@ -84,7 +87,10 @@ fn what_keeps_data_or_is_tied_to_a_node_never_moves() {
         ("node_bound", deployment(json!({"template": pod(json!({"nodeName": "n1"}))}))),
         ("node_bound", deployment(json!({"template": pod(json!({"nodeSelector": {"kubernetes.io/hostname": "n1"}}))}))),
         ("node_bound", deployment(json!({"template": pod(json!({"affinity": affinity}))}))),
-        ("daemon_set", json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "log"}, "spec": {"template": pod(json!({}))}})),
+        (
+            "daemon_set",
+            json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "log"}, "spec": {"template": pod(json!({}))}}),
+        ),
     ];
     for (code, object) in cases {
         let demand = of(std::slice::from_ref(&object), "default").unwrap();

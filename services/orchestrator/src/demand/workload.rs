@@ -56,8 +56,8 @@ impl<'a> Workload<'a> {
         let name = format!("{kind}/{}", text("/metadata/name"));
         let mut spec = object.pointer(path).cloned().unwrap_or(Value::Null);
         quantities_as_text(&mut spec);
-        let pod = serde_json::from_value(spec)
-            .map_err(|error| DemandError::Template { workload: name.clone(), reason: error.to_string() })?;
+        let pod =
+            serde_json::from_value(spec).map_err(|error| DemandError::Template { workload: name.clone(), reason: error.to_string() })?;
         Ok(Some(Self { object, name, kind, pod }))
     }
 

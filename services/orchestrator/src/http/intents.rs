@@ -31,7 +31,7 @@ pub struct GroupIntents {
 /// Group intents of a group.
 #[utoipa::path(get, operation_id = "group-intent_list", tag = "intents",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/intents",
-    params(crate::app::GroupPath, GroupIntentQuery), responses((status = 200, description = "The maps of all group intents", body = GroupIntents)))]
+    params(crate::app::GroupPath, GroupIntentQuery), responses((status = 200, description = "The maps of all group intents (GroupIntents), or the one asked for", body = Value)))]
 pub async fn group_intents(State(app): State<App>, raw: RawPathParams, Query(query): Query<GroupIntentQuery>) -> Result<Response, Problem> {
     let path = PathParams::from(&raw).fill(&DIG.item_path())?;
     let mut tx = app.store.begin().await?;
@@ -51,6 +51,7 @@ pub async fn group_intents(State(app): State<App>, raw: RawPathParams, Query(que
 #[into_params(parameter_in = Query)]
 pub struct AppIntentQuery {
     /// Answer with the spec of this app's intent.
+    #[allow(dead_code, reason = "it is there for the document; the handler reads the raw query, which may hold the list's keys too")]
     pub app: Option<String>,
 }
 
@@ -59,16 +60,23 @@ pub struct AppIntentQuery {
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/generic-placement-intents/{genericPlacementIntent}/app-intents",
     params(crate::app::GroupPath, ("genericPlacementIntent" = String, Path), AppIntentQuery),
     responses((status = 200, description = "A list of documents, or one spec", body = Value)))]
-pub async fn app_intents(State(app): State<App>, raw: RawPathParams, Query(query): Query<Vec<(String, String)>>) -> Result<Response, Problem> {
+pub async fn app_intents(
+    State(app): State<App>,
+    raw: RawPathParams,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Result<Response, Problem> {
     let params = PathParams::from(&raw);
     let Some((_, wanted)) = query.iter().find(|(key, _)| key == "app") else {
         return drover_resources::list(&app.documents, &APP_INTENT, &params, &query).await.map(IntoResponse::into_response);
     };
     let path = params.fill(&GENERIC_PLACEMENT_INTENT.item_path())?;
     let mut tx = app.store.begin().await?;
-    let parent: Typed<NoSpec> = drover_resources::get(&mut tx, &GENERIC_PLACEMENT_INTENT, &path).await?.ok_or_else(|| Error::NotFound { what: path })?;
+    let parent: Typed<NoSpec> =
+        drover_resources::get(&mut tx, &GENERIC_PLACEMENT_INTENT, &path).await?.ok_or_else(|| Error::NotFound { what: path })?;
     let intents = drover_resources::children::<AppIntentSpec>(&mut tx, &APP_INTENT, parent.id).await?;
-    let found = intents.into_iter().find(|intent| intent.spec.app == *wanted)
+    let found = intents
+        .into_iter()
+        .find(|intent| intent.spec.app == *wanted)
         .ok_or_else(|| Error::NotFound { what: format!("an app intent of the app {wanted}") })?;
     Ok(Json(found.spec).into_response())
 }

@@ -1,8 +1,8 @@
 //! Verbs that are not documents. A handler extracts, calls `app`, converts.
 
 pub mod apps;
-pub mod internal;
 pub mod intents;
+pub mod internal;
 pub mod lifecycle;
 pub mod logical_clouds;
 pub mod operations;
@@ -56,7 +56,12 @@ impl VerbQuery {
         let wrong = || codes::INVALID.problem(format!("wait is a number of seconds as 30s, not {text:?}"));
         let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
         let number: f64 = number.parse().map_err(|_| wrong())?;
-        let factor = match unit { "" | "s" => 1.0, "ms" => 0.001, "m" => 60.0, _ => return Err(wrong()) };
+        let factor = match unit {
+            "" | "s" => 1.0,
+            "ms" => 0.001,
+            "m" => 60.0,
+            _ => return Err(wrong()),
+        };
         let seconds = number * factor;
         if !seconds.is_finite() || seconds < 0.0 {
             return Err(wrong());

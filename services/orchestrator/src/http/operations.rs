@@ -1,9 +1,9 @@
 //! Operations: list, look, wait, cancel, watch.
 
-use axum::extract::State;
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::Response;
 use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use axum::response::sse::{Event, KeepAlive, Sse};
 use drover_api::operations::{Operation, OperationList, OperationState};
 use drover_service::{Json, Path, Problem, Query};
 use futures::{Stream, StreamExt};
@@ -70,8 +70,11 @@ pub async fn cancel(State(app): State<App>, Path(id): Path<Uuid>, Query(query): 
 /// The operation as server-sent events: now, whenever it or one that it started has changed, and as it ended; then the stream ends.
 #[utoipa::path(get, path = "/v2/operations/{id}/events", operation_id = "operation_events", tag = "operations", params(("id" = Uuid, Path)),
     responses((status = 200, description = "Each event's data is the operation", body = Operation, content_type = "text/event-stream")))]
-pub async fn events(State(app): State<App>, Path(id): Path<Uuid>, Extension(shutdown): Extension<CancellationToken>)
-    -> Result<Sse<impl Stream<Item = Result<Event, axum::Error>>>, Problem> {
+pub async fn events(
+    State(app): State<App>,
+    Path(id): Path<Uuid>,
+    Extension(shutdown): Extension<CancellationToken>,
+) -> Result<Sse<impl Stream<Item = Result<Event, axum::Error>>>, Problem> {
     let events = app.watch(id).await?.map(|operation| Event::default().json_data(&operation)).take_until(shutdown.cancelled_owned());
     Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }

@@ -21,6 +21,10 @@ use crate::app::{App, GroupPath};
         ("status" = Option<String>, Query, description = "`deployed` or `ready`; both are always shown"),
         ("instance" = Option<String>, Query, description = "Operation; only the latest is kept")),
     responses((status = 200, description = "The status", body = DigStatus)))]
-pub async fn status(State(app): State<App>, Path(path): Path<GroupPath>, Query(query): Query<Vec<(String, String)>>) -> Result<Json<DigStatus>, Problem> {
+pub async fn status(
+    State(app): State<App>,
+    Path(path): Path<GroupPath>,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Result<Json<DigStatus>, Problem> {
     Ok(Json(app.status(&path, &Wanted::parse(&query)?).await?))
 }

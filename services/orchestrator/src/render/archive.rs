@@ -85,7 +85,8 @@ impl Archive {
 
     /// The folder of the outermost `Chart.yaml` (empty: the archive itself), if it is a chart.
     pub fn chart_root(&self) -> Option<&str> {
-        self.files.keys()
+        self.files
+            .keys()
             .filter_map(|path| path.strip_suffix("Chart.yaml"))
             .filter(|folder| folder.is_empty() || folder.ends_with('/'))
             .min_by_key(|folder| folder.matches('/').count())

@@ -29,8 +29,7 @@ impl Helm {
 
     fn command(&self, home: &Path) -> Command {
         let mut command = Command::new(&self.binary);
-        command.env_clear().current_dir(home).kill_on_drop(true)
-            .stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env_clear().current_dir(home).kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
@@ -58,15 +57,16 @@ impl Renderer for Helm {
         for (key, value) in &source.overrides {
             command.arg(format!("--set={key}={value}"));
         }
-        let mut child = command.spawn()
-            .map_err(|error| unavailable(format!("helm ({}) cannot be started: {error}", self.binary.display())))?;
+        let mut child =
+            command.spawn().map_err(|error| unavailable(format!("helm ({}) cannot be started: {error}", self.binary.display())))?;
 
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let work = async {
             let (out, words) = tokio::try_join!(drain(stdout), drain(stderr))?;
             Ok::<_, std::io::Error>((child.wait().await?, out, words))
         };
-        let (status, out, words) = tokio::time::timeout(self.limit, work).await
+        let (status, out, words) = tokio::time::timeout(self.limit, work)
+            .await
             .map_err(|_| unavailable(format!("helm did not end within {} s", self.limit.as_secs())))?
             .map_err(|error| unavailable(format!("helm: {error}")))?;
         if !status.success() {
@@ -123,7 +123,9 @@ fn harmless(words: &str, folder: &Path, source: &Source, profile: &Profile) -> S
 fn secrets(source: &Source, profile: &Profile) -> Vec<String> {
     let telling = |key: &str| {
         let key = key.to_ascii_lowercase();
-        ["password", "passwd", "secret", "token", "credential", "apikey", "api_key", "privatekey", "private_key"].iter().any(|word| key.contains(word))
+        ["password", "passwd", "secret", "token", "credential", "apikey", "api_key", "privatekey", "private_key"]
+            .iter()
+            .any(|word| key.contains(word))
     };
     fn collect(value: &Value, secret: bool, telling: &dyn Fn(&str) -> bool, found: &mut Vec<String>) {
         match value {

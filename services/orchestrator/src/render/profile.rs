@@ -37,7 +37,8 @@ impl Profile {
     /// Reads a profile's archive.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let archive = Archive::read(bytes).map_err(|error| format!("the profile: {error}"))?;
-        let (path, text) = archive.files()
+        let (path, text) = archive
+            .files()
             .filter(|(path, _)| path.rsplit('/').next() == Some("manifest.yaml"))
             .min_by_key(|(path, _)| path.matches('/').count())
             .ok_or("the profile holds no manifest.yaml")?;

@@ -27,5 +27,10 @@ fn check(file: &[u8]) -> Result<(), Invalid> {
 }
 
 /// Apps. The file is a chart (tar.gz), a bundle of manifests (tar.gz of YAML) or one YAML text.
-pub static APP: Kind = Kind::of::<AppSpec>("app", "App", "apps", &["app"]).below(&COMPOSITE_APP).echo(Echo::Never)
-    .file(File { required: true, keep: Keep::Table, max_bytes: 32 << 20, content_type: "application/octet-stream", check });
+pub static APP: Kind = Kind::of::<AppSpec>("app", "App", "apps", &["app"]).below(&COMPOSITE_APP).echo(Echo::Never).file(File {
+    required: true,
+    keep: Keep::Table,
+    max_bytes: 32 << 20,
+    content_type: "application/octet-stream",
+    check,
+});

@@ -69,4 +69,7 @@ fn names_one(element: &Element, at: &str, reasons: &mut Vec<String>) {
 
 /// App intents.
 pub static APP_INTENT: Kind = Kind::of::<AppIntentSpec>("app-intent", "AppIntent", "app-intents", &["genericAppPlacementIntent"])
-    .below(&GENERIC_PLACEMENT_INTENT).put(Put::Upsert).lean_metadata().own_list();
+    .below(&GENERIC_PLACEMENT_INTENT)
+    .put(Put::Upsert)
+    .lean_metadata()
+    .own_list();

@@ -33,10 +33,14 @@ impl ClusterReferenceSpec {
 impl Spec for ClusterReferenceSpec {
     fn validate(&self, _: &str) -> Result<(), Invalid> {
         let named = |field: &str, value: &str| value.is_empty().then(|| format!("spec.{field} is empty"));
-        Invalid::unless_empty([named("clusterProvider", &self.cluster_provider), named("cluster", &self.cluster)].into_iter().flatten().collect())
+        Invalid::unless_empty(
+            [named("clusterProvider", &self.cluster_provider), named("cluster", &self.cluster)].into_iter().flatten().collect(),
+        )
     }
 }
 
 /// Cluster references.
 pub static CLUSTER_REFERENCE: Kind =
-    Kind::of::<ClusterReferenceSpec>("cluster-reference", "ClusterReference", "cluster-references", &["clusterReference"]).below(&LOGICAL_CLOUD).put(Put::None);
+    Kind::of::<ClusterReferenceSpec>("cluster-reference", "ClusterReference", "cluster-references", &["clusterReference"])
+        .below(&LOGICAL_CLOUD)
+        .put(Put::None);

@@ -17,4 +17,6 @@ pub struct CompositeAppSpec {
 impl Spec for CompositeAppSpec {}
 
 /// Composite apps.
-pub static COMPOSITE_APP: Kind = Kind::of::<CompositeAppSpec>("composite-app", "CompositeApp", "composite-apps", &["compositeApp", "compositeAppVersion"]).below(&PROJECT);
+pub static COMPOSITE_APP: Kind =
+    Kind::of::<CompositeAppSpec>("composite-app", "CompositeApp", "composite-apps", &["compositeApp", "compositeAppVersion"])
+        .below(&PROJECT);

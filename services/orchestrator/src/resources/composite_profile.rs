@@ -6,4 +6,6 @@ use super::COMPOSITE_APP;
 
 /// Composite profiles.
 pub static COMPOSITE_PROFILE: Kind =
-    Kind::of::<NoSpec>("composite-profile", "CompositeProfile", "composite-profiles", &["compositeProfile"]).below(&COMPOSITE_APP).echo(Echo::Never);
+    Kind::of::<NoSpec>("composite-profile", "CompositeProfile", "composite-profiles", &["compositeProfile"])
+        .below(&COMPOSITE_APP)
+        .echo(Echo::Never);

@@ -28,7 +28,11 @@ pub struct ControllerSpec {
 impl Spec for ControllerSpec {
     fn validate(&self, _: &str) -> Result<(), Invalid> {
         let mut reasons = Vec::new();
-        let mut check = |broken: bool, reason: &str| if broken { reasons.push(reason.to_owned()) };
+        let mut check = |broken: bool, reason: &str| {
+            if broken {
+                reasons.push(reason.to_owned())
+            }
+        };
         check(self.host.len() > 128, "spec.host has more than 128 characters");
         check(self.port > 50_000, "spec.port is over 50000");
         check(self.kind.len() > 48, "spec.type has more than 48 characters");

@@ -39,7 +39,10 @@ pub struct OverrideValues {
 impl Spec for DeploymentIntentGroupSpec {
     fn validate(&self, _: &str) -> Result<(), Invalid> {
         if !is_dns_label(&self.version) {
-            return Err(Invalid::with(codes::NAME_NOT_DNS, format!("spec.version {:?} is not a DNS label; it is the name of the Helm release", self.version)));
+            return Err(Invalid::with(
+                codes::NAME_NOT_DNS,
+                format!("spec.version {:?} is not a DNS label; it is the name of the Helm release", self.version),
+            ));
         }
         Ok(())
     }
@@ -48,12 +51,21 @@ impl Spec for DeploymentIntentGroupSpec {
         let composite_app = COMPOSITE_APP.within(at.path).unwrap_or_default();
         let project = PROJECT.within(at.path).unwrap_or_default();
         vec![
-            Reference { field: "spec.compositeProfile", path: format!("{composite_app}/{}/{}", COMPOSITE_PROFILE.segment, self.composite_profile) },
+            Reference {
+                field: "spec.compositeProfile",
+                path: format!("{composite_app}/{}/{}", COMPOSITE_PROFILE.segment, self.composite_profile),
+            },
             Reference { field: "spec.logicalCloud", path: format!("{project}/{}/{}", LOGICAL_CLOUD.segment, self.logical_cloud) },
         ]
     }
 }
 
 /// Deployment intent groups.
-pub static DIG: Kind = Kind::of::<DeploymentIntentGroupSpec>("deployment-intent-group", "DeploymentIntentGroup", "deployment-intent-groups", &["deploymentIntentGroup"])
-    .below(&COMPOSITE_APP).put(Put::Upsert);
+pub static DIG: Kind = Kind::of::<DeploymentIntentGroupSpec>(
+    "deployment-intent-group",
+    "DeploymentIntentGroup",
+    "deployment-intent-groups",
+    &["deploymentIntentGroup"],
+)
+.below(&COMPOSITE_APP)
+.put(Put::Upsert);

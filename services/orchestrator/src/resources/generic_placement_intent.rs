@@ -7,4 +7,6 @@ use super::DIG;
 /// Generic placement intents.
 pub static GENERIC_PLACEMENT_INTENT: Kind =
     Kind::of::<NoSpec>("generic-placement-intent", "GenericPlacementIntent", "generic-placement-intents", &["genericPlacementIntent"])
-        .below(&DIG).put(Put::Upsert).echo(Echo::Never);
+        .below(&DIG)
+        .put(Put::Upsert)
+        .echo(Echo::Never);

@@ -26,4 +26,5 @@ impl GroupIntentSpec {
 impl Spec for GroupIntentSpec {}
 
 /// Group intents.
-pub static GROUP_INTENT: Kind = Kind::of::<GroupIntentSpec>("group-intent", "GroupIntent", "intents", &["groupIntent"]).below(&DIG).put(Put::Upsert).own_list();
+pub static GROUP_INTENT: Kind =
+    Kind::of::<GroupIntentSpec>("group-intent", "GroupIntent", "intents", &["groupIntent"]).below(&DIG).put(Put::Upsert).own_list();

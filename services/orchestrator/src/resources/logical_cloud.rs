@@ -63,4 +63,5 @@ impl Spec for LogicalCloudSpec {
 }
 
 /// Logical clouds.
-pub static LOGICAL_CLOUD: Kind = Kind::of::<LogicalCloudSpec>("logical-cloud", "LogicalCloud", "logical-clouds", &["logicalCloud"]).below(&PROJECT);
+pub static LOGICAL_CLOUD: Kind =
+    Kind::of::<LogicalCloudSpec>("logical-cloud", "LogicalCloud", "logical-clouds", &["logicalCloud"]).below(&PROJECT);

@@ -27,6 +27,7 @@ fn check(file: &[u8]) -> Result<(), Invalid> {
 }
 
 /// Profiles. The file is a tar.gz with `manifest.yaml` and the values that it names.
-pub static PROFILE: Kind = Kind::of::<ProfileSpec>("profile", "AppProfile", "profiles", &["appProfile"]).below(&COMPOSITE_PROFILE)
+pub static PROFILE: Kind = Kind::of::<ProfileSpec>("profile", "AppProfile", "profiles", &["appProfile"])
+    .below(&COMPOSITE_PROFILE)
     .filters(&[("app", "app")])
     .file(File { required: true, keep: Keep::Table, max_bytes: 4 << 20, content_type: "application/octet-stream", check });

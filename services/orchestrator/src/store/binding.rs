@@ -114,14 +114,23 @@ pub async fn put(tx: &mut PgConnection, binding: &Binding) -> StoreResult<()> {
 /// Gives bindings another part.
 pub async fn set_role(tx: &mut PgConnection, ids: &[Uuid], role: Role, operation: Uuid) -> StoreResult<()> {
     sqlx::query("update binding set role = $2, operation = $3, changed_at = now() where id = any($1)")
-        .bind(ids).bind(role).bind(operation).execute(tx).await?;
+        .bind(ids)
+        .bind(role)
+        .bind(operation)
+        .execute(tx)
+        .await?;
     Ok(())
 }
 
 /// What these bindings run now.
 pub async fn set_content(tx: &mut PgConnection, id: Uuid, digest: &str, request: &AppRequest, operation: Uuid) -> StoreResult<()> {
     sqlx::query("update binding set digest = $2, request = $3, operation = $4, changed_at = now() where id = $1")
-        .bind(id).bind(digest).bind(Json(request)).bind(operation).execute(tx).await?;
+        .bind(id)
+        .bind(digest)
+        .bind(Json(request))
+        .bind(operation)
+        .execute(tx)
+        .await?;
     Ok(())
 }
 
@@ -143,7 +152,10 @@ pub async fn find(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResult<Vec<Bindin
 
 /// Bindings of a group.
 pub async fn of_dig(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<Binding>> {
-    Ok(all(sqlx::query_as("select * from binding where dig_id = $1 and role <> 'gone' order by app, member, created_at").bind(dig).fetch_all(tx).await?))
+    Ok(all(sqlx::query_as("select * from binding where dig_id = $1 and role <> 'gone' order by app, member, created_at")
+        .bind(dig)
+        .fetch_all(tx)
+        .await?))
 }
 
 /// Bindings that an operation changed last.

@@ -41,7 +41,9 @@ impl fmt::Display for State {
 impl FromStr for State {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Created, Self::Approved, Self::Instantiated, Self::Terminated].into_iter().find(|state| state.as_str() == text)
+        [Self::Created, Self::Approved, Self::Instantiated, Self::Terminated]
+            .into_iter()
+            .find(|state| state.as_str() == text)
             .ok_or_else(|| format!("{text:?} is no state of this version"))
     }
 }
@@ -95,27 +97,44 @@ pub async fn load(tx: &mut PgConnection, dig: Uuid, lock: bool) -> StoreResult<D
 
 /// Reaches a state.
 pub async fn reach(tx: &mut PgConnection, dig: Uuid, state: State, revision: i64, instance: Option<Uuid>) -> StoreResult<()> {
-    sqlx::query("insert into deployment (dig_id, state, revision) values ($1, $2, $3)
-        on conflict (dig_id) do update set state = excluded.state, revision = excluded.revision, changed_at = now()")
-        .bind(dig).bind(state.as_str()).bind(revision).execute(&mut *tx).await?;
+    sqlx::query(
+        "insert into deployment (dig_id, state, revision) values ($1, $2, $3)
+        on conflict (dig_id) do update set state = excluded.state, revision = excluded.revision, changed_at = now()",
+    )
+    .bind(dig)
+    .bind(state.as_str())
+    .bind(revision)
+    .execute(&mut *tx)
+    .await?;
     record(tx, dig, state.as_str(), revision, instance).await
 }
 
 /// Adds a line to the history.
 pub async fn record(tx: &mut PgConnection, dig: Uuid, state: &str, revision: i64, instance: Option<Uuid>) -> StoreResult<()> {
     sqlx::query("insert into deployment_action (dig_id, state, instance, revision) values ($1, $2, $3, $4)")
-        .bind(dig).bind(state).bind(instance).bind(revision).execute(tx).await?;
+        .bind(dig)
+        .bind(state)
+        .bind(instance)
+        .bind(revision)
+        .execute(tx)
+        .await?;
     Ok(())
 }
 
 /// Counts one revision on; the number is the operation's, whether it succeeds or not.
 pub async fn next_revision(tx: &mut PgConnection, dig: Uuid) -> StoreResult<i64> {
-    Ok(sqlx::query_scalar("update deployment set revision = revision + 1 where dig_id = $1 returning revision").bind(dig).fetch_one(tx).await?)
+    Ok(sqlx::query_scalar("update deployment set revision = revision + 1 where dig_id = $1 returning revision")
+        .bind(dig)
+        .fetch_one(tx)
+        .await?)
 }
 
 /// The history, oldest first.
 pub async fn actions(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<Action>> {
-    Ok(sqlx::query_as("select state, instance, revision, at from deployment_action where dig_id = $1 order by seq").bind(dig).fetch_all(tx).await?)
+    Ok(sqlx::query_as("select state, instance, revision, at from deployment_action where dig_id = $1 order by seq")
+        .bind(dig)
+        .fetch_all(tx)
+        .await?)
 }
 
 /// Replaces the approved apps.
@@ -123,7 +142,13 @@ pub async fn approve_apps(tx: &mut PgConnection, dig: Uuid, apps: &[ApprovedApp]
     sqlx::query("delete from deployment_app where dig_id = $1").bind(dig).execute(&mut *tx).await?;
     for app in apps {
         sqlx::query("insert into deployment_app (dig_id, app, digest, namespace, demand) values ($1, $2, $3, $4, $5)")
-            .bind(dig).bind(&app.app).bind(&app.digest).bind(&app.namespace).bind(Json(&app.demand)).execute(&mut *tx).await?;
+            .bind(dig)
+            .bind(&app.app)
+            .bind(&app.digest)
+            .bind(&app.namespace)
+            .bind(Json(&app.demand))
+            .execute(&mut *tx)
+            .await?;
     }
     Ok(())
 }
@@ -131,6 +156,9 @@ pub async fn approve_apps(tx: &mut PgConnection, dig: Uuid, apps: &[ApprovedApp]
 /// The approved apps by name.
 pub async fn approved_apps(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<ApprovedApp>> {
     let rows: Vec<(String, String, String, Json<Demand>)> =
-        sqlx::query_as("select app, digest, namespace, demand from deployment_app where dig_id = $1 order by app").bind(dig).fetch_all(tx).await?;
+        sqlx::query_as("select app, digest, namespace, demand from deployment_app where dig_id = $1 order by app")
+            .bind(dig)
+            .fetch_all(tx)
+            .await?;
     Ok(rows.into_iter().map(|(app, digest, namespace, Json(demand))| ApprovedApp { app, digest, namespace, demand }).collect())
 }

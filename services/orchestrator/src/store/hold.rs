@@ -13,12 +13,23 @@ pub async fn take(tx: &mut PgConnection, workflow: Uuid, digs: &[Uuid]) -> Store
     let mut digs = digs.to_vec();
     digs.sort_unstable();
     digs.dedup();
-    sqlx::query("delete from hold using workflow where hold.dig_id = any($1) and workflow.id = hold.workflow_id and workflow.ended_at is not null")
-        .bind(&digs).execute(&mut *tx).await?;
+    sqlx::query(
+        "delete from hold using workflow where hold.dig_id = any($1) and workflow.id = hold.workflow_id and workflow.ended_at is not null",
+    )
+    .bind(&digs)
+    .execute(&mut *tx)
+    .await?;
     sqlx::query("insert into hold (dig_id, workflow_id) select dig, $2 from unnest($1) dig order by dig on conflict (dig_id) do nothing")
-        .bind(&digs).bind(workflow).execute(&mut *tx).await?;
-    let busy: Option<(Uuid, Uuid)> = sqlx::query_as("select dig_id, workflow_id from hold where dig_id = any($1) and workflow_id <> $2 order by dig_id limit 1")
-        .bind(&digs).bind(workflow).fetch_optional(&mut *tx).await?;
+        .bind(&digs)
+        .bind(workflow)
+        .execute(&mut *tx)
+        .await?;
+    let busy: Option<(Uuid, Uuid)> =
+        sqlx::query_as("select dig_id, workflow_id from hold where dig_id = any($1) and workflow_id <> $2 order by dig_id limit 1")
+            .bind(&digs)
+            .bind(workflow)
+            .fetch_optional(&mut *tx)
+            .await?;
     let Some((dig, holder)) = busy else { return Ok(Ok(())) };
     drop_some(tx, workflow, &digs).await?;
     Ok(Err(Busy { dig, holder }))
@@ -48,10 +59,17 @@ pub async fn drop_all(tx: &mut PgConnection, workflow: Uuid) -> StoreResult<()> 
 
 /// Who holds a group.
 pub async fn holder(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Option<Uuid>> {
-    Ok(sqlx::query_scalar("select workflow_id from hold left join workflow on workflow.id = workflow_id where dig_id = $1 and ended_at is null").bind(dig).fetch_optional(tx).await?)
+    Ok(sqlx::query_scalar(
+        "select workflow_id from hold left join workflow on workflow.id = workflow_id where dig_id = $1 and ended_at is null",
+    )
+    .bind(dig)
+    .fetch_optional(tx)
+    .await?)
 }
 
 /// All groups that running workflows hold, with these.
 pub async fn all(tx: &mut PgConnection) -> StoreResult<Vec<(Uuid, Uuid)>> {
-    Ok(sqlx::query_as("select dig_id, workflow_id from hold left join workflow on workflow.id = workflow_id where ended_at is null").fetch_all(tx).await?)
+    Ok(sqlx::query_as("select dig_id, workflow_id from hold left join workflow on workflow.id = workflow_id where ended_at is null")
+        .fetch_all(tx)
+        .await?)
 }

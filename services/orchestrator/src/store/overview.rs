@@ -28,7 +28,8 @@ pub struct Child {
 
 /// What these operations started, oldest first.
 pub async fn children(db: &mut PgConnection, parents: &[Uuid]) -> StoreResult<Vec<Child>> {
-    let sql = "select id, parent_id, kind, state, past_pivot, revision, ended_at from workflow where parent_id = any($1) order by created_at, id";
+    let sql =
+        "select id, parent_id, kind, state, past_pivot, revision, ended_at from workflow where parent_id = any($1) order by created_at, id";
     Ok(sqlx::query_as(sql).bind(parents).fetch_all(db).await?)
 }
 

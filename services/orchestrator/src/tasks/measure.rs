@@ -25,7 +25,9 @@ struct Ended {
 /// Runs for ever.
 pub async fn run(app: App, metrics: Metrics) {
     let operations = Family::<Ended, Counter>::default();
-    let seconds = Family::<Ended, Histogram, fn() -> Histogram>::new_with_constructor(|| Histogram::new([0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0]));
+    let seconds = Family::<Ended, Histogram, fn() -> Histogram>::new_with_constructor(|| {
+        Histogram::new([0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0])
+    });
     metrics.register(|registry| {
         registry.register("operations", "Operations that ended, by kind and how", operations.clone());
         registry.register("operation_seconds", "Seconds from an operation's start to its end", seconds.clone());
@@ -39,7 +41,8 @@ pub async fn run(app: App, metrics: Metrics) {
             Err(RecvError::Closed) => return,
         };
         let sql = "select kind, status, created_at, ended_at from workflow where id = $1 and ended_at is not null";
-        let row: Result<Option<(String, String, Timestamp, Timestamp)>, _> = sqlx::query_as(sql).bind(id).fetch_optional(app.store.pool()).await;
+        let row: Result<Option<(String, String, Timestamp, Timestamp)>, _> =
+            sqlx::query_as(sql).bind(id).fetch_optional(app.store.pool()).await;
         if let Ok(Some((kind, state, created, ended))) = row {
             let labels = Ended { kind, state };
             operations.get_or_create(&labels).inc();

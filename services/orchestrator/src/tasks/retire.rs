@@ -30,7 +30,11 @@ pub async fn once(app: &App) -> Result<(), SettleError> {
     let retiring = binding::retiring(&mut connection).await?;
     let running: HashSet<Uuid> = sqlx::query_scalar("select id from workflow where ended_at is null and id = any($1)")
         .bind(retiring.iter().map(|binding| binding.operation).collect::<Vec<_>>())
-        .fetch_all(&mut *connection).await.map_err(drover_store::StoreError::from)?.into_iter().collect();
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(drover_store::StoreError::from)?
+        .into_iter()
+        .collect();
     drop(connection);
     for binding in &retiring {
         match app.world.statuses.get(binding.id).map(|status| status.phase) {

@@ -34,14 +34,21 @@ pub async fn once(app: &App) -> Result<Vec<Uuid>, SettleError> {
     let operations: Vec<Uuid> = claims.iter().map(|claim| claim.operation).collect();
     let mut connection = app.store.pool().acquire().await.map_err(StoreError::from)?;
     let ended: HashSet<Uuid> = sqlx::query_scalar("select id from workflow where ended_at is not null and id = any($1)")
-        .bind(&operations).fetch_all(&mut *connection).await.map_err(StoreError::from)?.into_iter().collect();
+        .bind(&operations)
+        .fetch_all(&mut *connection)
+        .await
+        .map_err(StoreError::from)?
+        .into_iter()
+        .collect();
     // A move that has ended may have claimed for a newcomer whose own operation still runs.
     let held: HashSet<Uuid> = hold::all(&mut connection).await?.into_iter().map(|(dig, _)| dig).collect();
     let explained: HashSet<Uuid> = binding::explained(&mut connection, &ids).await?.into_iter().collect();
     drop(connection);
 
-    let stray: Vec<&Claim> = claims.iter()
-        .filter(|claim| ended.contains(&claim.operation) && !held.contains(&claim.dig.id) && !explained.contains(&claim.id)).collect();
+    let stray: Vec<&Claim> = claims
+        .iter()
+        .filter(|claim| ended.contains(&claim.operation) && !held.contains(&claim.dig.id) && !explained.contains(&claim.id))
+        .collect();
     for claim in &stray {
         tracing::warn!(claim.id = %claim.id, cluster.id = %claim.member, app = %claim.request.app, operation.id = %claim.operation,
             "a claim that nothing explains is given back");

@@ -73,7 +73,14 @@ pub async fn send(world: &World, binding: &Binding, fence: i64) -> Result<(), St
 
 impl Progress {
     /// Sends what may be sent, looks at what was, with so much patience.
-    pub async fn bring(&mut self, world: &World, fence: i64, bindings: &[Binding], after: &BTreeMap<String, Vec<After>>, patience: Deadlines) -> Result<Brought, StepError> {
+    pub async fn bring(
+        &mut self,
+        world: &World,
+        fence: i64,
+        bindings: &[Binding],
+        after: &BTreeMap<String, Vec<After>>,
+        patience: Deadlines,
+    ) -> Result<Brought, StepError> {
         for binding in bindings {
             let due = self.may_start(after.get(&binding.app).map_or(&[], Vec::as_slice), bindings);
             if !self.sent.contains_key(&binding.id) && due.is_ok() {
@@ -103,10 +110,17 @@ impl Progress {
                     notes.extend(note.map(|note| format!("{} on {}: {note}", binding.app, binding.member)));
                 }
                 Verdict::Failed { code, reason } => {
-                    return Brought::Failed { binding: binding.id, code, reason: format!("{} on {}: {reason}", binding.app, binding.member) };
+                    return Brought::Failed {
+                        binding: binding.id,
+                        code,
+                        reason: format!("{} on {}: {reason}", binding.app, binding.member),
+                    };
                 }
                 Verdict::Unschedulable(reason) => {
-                    return Brought::Unschedulable { binding: binding.id, reason: format!("{} on {}: {reason}", binding.app, binding.member) };
+                    return Brought::Unschedulable {
+                        binding: binding.id,
+                        reason: format!("{} on {}: {reason}", binding.app, binding.member),
+                    };
                 }
             }
         }
@@ -120,7 +134,11 @@ impl Progress {
         }
         // Some wait for a dependency's moment rather than for the synchronizer.
         for binding in bindings.iter().filter(|binding| !self.sent.contains_key(&binding.id)) {
-            let when = self.may_start(after.get(&binding.app).map_or(&[], Vec::as_slice), bindings).err().flatten().unwrap_or(judge::after(now, std::time::Duration::from_secs(1)));
+            let when = self
+                .may_start(after.get(&binding.app).map_or(&[], Vec::as_slice), bindings)
+                .err()
+                .flatten()
+                .unwrap_or(judge::after(now, std::time::Duration::from_secs(1)));
             until = Some(until.map_or(when, |until| Timestamp(until.0.min(when.0))));
         }
         notes.insert(0, format!("{ready} of {} ready", bindings.len()));

@@ -72,7 +72,11 @@ pub fn judge(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, de
     if now >= late {
         return Verdict::Failed {
             code: "not_ready".to_owned(),
-            reason: format!("not ready after {} s: {}", deadlines.ready.as_secs(), status.map_or_else(|| "nothing was heard of it".to_owned(), why_not)),
+            reason: format!(
+                "not ready after {} s: {}",
+                deadlines.ready.as_secs(),
+                status.map_or_else(|| "nothing was heard of it".to_owned(), why_not)
+            ),
         };
     }
     let mut until = late;
@@ -98,8 +102,13 @@ pub fn why_not(status: &BindingStatus) -> String {
     if let Some(reason) = status.unschedulable.clone().or_else(|| status.reason.clone()) {
         return reason;
     }
-    let waiting: Vec<_> = status.objects.iter().filter(|object| !object.ready)
-        .map(|object| format!("{}/{}{}", object.kind, object.name, object.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()))
+    let waiting: Vec<_> = status
+        .objects
+        .iter()
+        .filter(|object| !object.ready)
+        .map(|object| {
+            format!("{}/{}{}", object.kind, object.name, object.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())
+        })
         .collect();
     if waiting.is_empty() { format!("{:?}", status.phase).to_lowercase() } else { waiting.join("; ") }
 }
@@ -130,7 +139,17 @@ mod tests {
     }
 
     fn status(phase: Phase) -> BindingStatus {
-        BindingStatus { id: Uuid::nil(), member: Default::default(), digest: "d".into(), fence: 5, phase, code: None, reason: None, unschedulable: None, objects: vec![] }
+        BindingStatus {
+            id: Uuid::nil(),
+            member: Default::default(),
+            digest: "d".into(),
+            fence: 5,
+            phase,
+            code: None,
+            reason: None,
+            unschedulable: None,
+            objects: vec![],
+        }
     }
 
     #[test]
@@ -163,6 +182,8 @@ mod tests {
         let dead = status(Phase::Unreachable);
         let mut sent = super::Sent { trouble: Some(at(0)), ..sent };
         assert!(matches!(judge(&mut sent, Some(&dead), at(19), &deadlines()), Verdict::Waiting { .. }));
-        assert!(matches!(judge(&mut sent, Some(&dead), at(20), &deadlines()), Verdict::Failed { code, .. } if code == "cluster_unreachable"));
+        assert!(
+            matches!(judge(&mut sent, Some(&dead), at(20), &deadlines()), Verdict::Failed { code, .. } if code == "cluster_unreachable")
+        );
     }
 }

@@ -3,9 +3,9 @@
 mod bring;
 pub mod instantiate;
 pub mod judge;
+mod release;
 pub mod relocate;
 mod remove;
-mod release;
 pub mod terminate;
 pub mod update;
 

@@ -11,7 +11,8 @@ use crate::world::World;
 /// `id` names the transaction; `fence` is higher than that of whoever may still be taking them.
 pub async fn release_unexplained(world: &World, id: Uuid, operation: Uuid, fence: i64, claims: &[Uuid]) -> Result<(), StepError> {
     let explained = binding::explained(&mut *world.store.pool().acquire().await?, claims).await?;
-    let changes: Vec<_> = claims.iter().filter(|claim| !explained.contains(claim)).map(|claim| LedgerChange::Release { claim: *claim }).collect();
+    let changes: Vec<_> =
+        claims.iter().filter(|claim| !explained.contains(claim)).map(|claim| LedgerChange::Release { claim: *claim }).collect();
     if changes.is_empty() {
         return Ok(());
     }

@@ -118,7 +118,9 @@ pub enum SettleError {
 /// The targets of an operation become retiring; returns all of its bindings that shall go or are gone.
 pub async fn retire_targets(tx: &mut PgConnection, operation: Uuid) -> StoreResult<Vec<Binding>> {
     sqlx::query("update binding set role = 'retiring', changed_at = now() where operation = $1 and role = 'target'")
-        .bind(operation).execute(&mut *tx).await?;
+        .bind(operation)
+        .execute(&mut *tx)
+        .await?;
     let all = binding::of_operation(tx, operation).await?;
     Ok(all.into_iter().filter(|binding| matches!(binding.role, Role::Retiring | Role::Gone)).collect())
 }

@@ -92,14 +92,22 @@ async fn remove(ctx: &mut Ctx<Terminate>) -> StepResult {
         ctx.progress(format!("{} of {} gone", removed.gone.len(), rows.len()));
         return Ok(park);
     }
-    ctx.progress(if removed.left.is_empty() { "terminated".to_owned() } else { format!("terminated; {} left for later", removed.left.len()) });
+    ctx.progress(if removed.left.is_empty() {
+        "terminated".to_owned()
+    } else {
+        format!("terminated; {} left for later", removed.left.len())
+    });
     Ok(Outcome::next())
 }
 
 /// Bindings on which no other app depends any more, and the rest.
 fn in_order(rows: &[Binding], after: &std::collections::BTreeMap<String, Vec<After>>) -> (Vec<Binding>, Vec<Binding>) {
-    let needed: BTreeSet<&str> = rows.iter().filter(|row| row.role != Role::Gone)
-        .flat_map(|row| after.get(&row.app).map_or(&[][..], Vec::as_slice)).map(|dependency| dependency.app.as_str()).collect();
+    let needed: BTreeSet<&str> = rows
+        .iter()
+        .filter(|row| row.role != Role::Gone)
+        .flat_map(|row| after.get(&row.app).map_or(&[][..], Vec::as_slice))
+        .map(|dependency| dependency.app.as_str())
+        .collect();
     rows.iter().cloned().partition(|row| row.role == Role::Gone || !needed.contains(row.app.as_str()))
 }
 
@@ -115,8 +123,15 @@ mod tests {
     #[test]
     fn those_that_others_need_go_last() {
         let row = |app: &str, role| Binding {
-            id: Uuid::now_v7(), dig: DigRef::default(), app: app.into(), member: Default::default(), namespace: String::new(), digest: String::new(),
-            request: Default::default(), role, operation: Uuid::nil(),
+            id: Uuid::now_v7(),
+            dig: DigRef::default(),
+            app: app.into(),
+            member: Default::default(),
+            namespace: String::new(),
+            digest: String::new(),
+            request: Default::default(),
+            role,
+            operation: Uuid::nil(),
         };
         let after = [("web".to_owned(), vec![After { app: "db".into(), ready: true, wait_s: 0 }])].into();
         let names = |rows: &[Binding]| rows.iter().map(|row| row.app.clone()).collect::<Vec<_>>();

@@ -117,7 +117,9 @@ async fn resize(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> Re
     let transaction = LedgerTransaction { operation: ctx.id, fence, changes };
     match ctx.world.services.placement.transact(ctx.derived_id(name), &transaction).await {
         Ok(_) => Ok(Ok(())),
-        Err(error) if error.code() == Some("ledger_conflict") => Ok(Err(error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default())),
+        Err(error) if error.code() == Some("ledger_conflict") => {
+            Ok(Err(error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default()))
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -130,7 +132,10 @@ async fn raise(ctx: &mut Ctx<Update>) -> StepResult {
     ctx.progress("making room for old and new at once");
     match resize(ctx, "raise", sizes(ctx, |kept| &kept.request, true)).await? {
         Ok(()) => Ok(Outcome::next()),
-        Err(reasons) => Err(StepError::fail("no_room", "the new revision does not fit where the application runs; nothing was changed").reasons(reasons)),
+        Err(reasons) => {
+            Err(StepError::fail("no_room", "the new revision does not fit where the application runs; nothing was changed")
+                .reasons(reasons))
+        }
     }
 }
 
@@ -154,9 +159,12 @@ async fn decide_added(ctx: &mut Ctx<Update>) -> StepResult {
     }
     let decision = ask(ctx).await?;
     if decision.outcome != Decided::Placed {
-        return Err(StepError::fail("no_room", "an application that is new in this revision has no room; nothing was changed").reasons(reasons(&decision)));
+        return Err(StepError::fail("no_room", "an application that is new in this revision has no room; nothing was changed")
+            .reasons(reasons(&decision)));
     }
-    let places = decision.apps.iter().flat_map(|app| app.groups.iter().filter_map(|group| group.placement.clone()).map(|place| (app.app.clone(), place.member, place.binding)));
+    let places = decision.apps.iter().flat_map(|app| {
+        app.groups.iter().filter_map(|group| group.placement.clone()).map(|place| (app.app.clone(), place.member, place.binding))
+    });
     ctx.state.placed = places.collect();
     Outcome::output(decision.id)
 }
@@ -166,7 +174,12 @@ async fn give_back_added(ctx: &mut Ctx<Update>) -> StepResult {
         return Ok(Outcome::next());
     }
     let decision = ask(ctx).await?;
-    let claims: Vec<_> = decision.apps.iter().flat_map(|app| app.groups.iter().filter_map(|group| group.placement.as_ref())).map(|place| place.binding).collect();
+    let claims: Vec<_> = decision
+        .apps
+        .iter()
+        .flat_map(|app| app.groups.iter().filter_map(|group| group.placement.as_ref()))
+        .map(|place| place.binding)
+        .collect();
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
     release::release_unexplained(&ctx.world, ctx.derived_id("added/release"), ctx.id, fence, &claims).await?;
     Ok(Outcome::next())

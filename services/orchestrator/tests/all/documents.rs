@@ -7,7 +7,9 @@ use crate::support::{Stack, deployment, doc, nobody_at_all};
 #[tokio::test]
 async fn the_project_tree_is_made_read_and_approved() {
     let stack = Stack::start(nobody_at_all()).await;
-    let dig = stack.group("shop", &[("web", &deployment("web", "500m", 2)), ("db", &deployment("db", "1", 1))], &[("onprem", "a"), ("aws", "c")]).await;
+    let dig = stack
+        .group("shop", &[("web", &deployment("web", "500m", 2)), ("db", &deployment("db", "1", 1))], &[("onprem", "a"), ("aws", "c")])
+        .await;
 
     // Optional spec of a project: echoed only if sent.
     assert!(stack.get("/v2/projects/p").await.get("spec").is_none());
@@ -61,13 +63,28 @@ async fn what_does_not_make_sense_is_refused_and_nothing_is_half_written() {
         answer.body
     };
     refused("POST", format!("{ca}/apps"), doc("nofile", None), 422, "malformed_upload").await;
-    refused("POST", format!("{ca}/apps"), json!({"metadata": {"name": "x"}, "file": "bm90IGEgbWFuaWZlc3Q="}), 422, "malformed_upload").await;
-    refused("POST", format!("{ca}/apps"), json!({"metadata": {"name": "x".repeat(64)}, "file": "YXBpVmVyc2lvbjogdjEKa2luZDogQ29uZmlnTWFwCm1ldGFkYXRhOiB7bmFtZTogYX0K"}), 400, "invalid").await;
+    refused("POST", format!("{ca}/apps"), json!({"metadata": {"name": "x"}, "file": "bm90IGEgbWFuaWZlc3Q="}), 422, "malformed_upload")
+        .await;
+    refused(
+        "POST",
+        format!("{ca}/apps"),
+        json!({"metadata": {"name": "x".repeat(64)}, "file": "YXBpVmVyc2lvbjogdjEKa2luZDogQ29uZmlnTWFwCm1ldGFkYXRhOiB7bmFtZTogYX0K"}),
+        400,
+        "invalid",
+    )
+    .await;
     let spec = json!({"compositeProfile": "cp", "version": "Not A Label", "logicalCloud": "lc"});
     refused("POST", format!("{ca}/deployment-intent-groups"), doc("d2", Some(spec)), 400, "name_not_dns").await;
     let spec = json!({"compositeProfile": "nope", "version": "r1", "logicalCloud": "lc"});
     refused("POST", format!("{ca}/deployment-intent-groups"), doc("d2", Some(spec)), 409, "reference_not_found").await;
-    refused("POST", "/v2/projects/p/logical-clouds".into(), doc("l2", Some(json!({"namespace": "Shop!", "level": "0"}))), 400, "name_not_dns").await;
+    refused(
+        "POST",
+        "/v2/projects/p/logical-clouds".into(),
+        doc("l2", Some(json!({"namespace": "Shop!", "level": "0"}))),
+        400,
+        "name_not_dns",
+    )
+    .await;
     refused("POST", "/v2/projects/p/logical-clouds".into(), doc("l2", Some(json!({"namespace": "x", "level": "1"}))), 501, "not_yet").await;
     stack.post(&format!("{dig}/generic-placement-intents"), doc("gpi", None), 201).await;
     let both = json!({"app": "web", "intent": {"allOf": [{"clusterProvider": "p", "cluster": "a", "clusterLabel": "l"}]}});

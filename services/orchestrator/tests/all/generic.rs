@@ -2,151 +2,20 @@
 //! failure at any step unwinds, undo repeated, nothing leaks.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use async_trait::async_trait;
-use drover_api::bindings::{DesiredBinding, DesiredState};
 use drover_api::plans::PlanSubject;
-use drover_api::scheduling::{
-    Amounts, AppRequest, Claim, ClaimState, Demand, DigRef, Element, Intent, MemberKey, Move, Plan, PlacementTerms, PodGroup, PodsOnNode,
-};
-use drover_orchestrator::render::Rendered;
-use drover_orchestrator::store::binding::{self, Binding, Role};
-use drover_orchestrator::store::deployment::{self, State};
-use drover_orchestrator::store::{bundle, hold};
+use drover_api::scheduling::{Amounts, AppRequest, DigRef, Move, Plan};
+use drover_orchestrator::store::binding::Binding;
+use drover_orchestrator::store::deployment::State;
 use drover_orchestrator::workflows::{Delivery, Instantiate, Relocate, Terminate, Update, instantiate, relocate, terminate, update};
-use drover_orchestrator::world::{Statuses, World, binding_key};
-use drover_orchestrator::{Config, migrations};
-use drover_store::{Store, StoreConfig};
-use drover_testkit::{TestDb, test_db};
+use drover_store::Store;
 use drover_workflow::testing::Fixture;
 use drover_workflow::{Engine, Registry, Workflow, WorkflowView};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::fakes::Fakes;
-
-/// Members a, b (onprem) and c (aws), of 1000m each.
-pub struct Base {
-    pub fakes: Fakes,
-    pub world: Arc<World>,
-    _db: TestDb,
-}
-
-pub fn member(cluster: &str) -> MemberKey {
-    MemberKey::new(if cluster == "c" { "aws" } else { "onprem" }, cluster)
-}
-
-pub fn request(app: &str, cpu: i64, on: &[&str]) -> AppRequest {
-    let element = |cluster: &&str| Element {
-        cluster_provider: Some(member(cluster).provider().to_owned()),
-        cluster: Some((*cluster).to_owned()),
-        ..Element::default()
-    };
-    let group = PodGroup { workload: format!("Deployment/{app}"), replicas: 1, requests: Amounts::pod(cpu, 1), ..PodGroup::default() };
-    AppRequest {
-        app: app.to_owned(),
-        demand: Demand { groups: vec![group], ..Demand::default() },
-        terms: PlacementTerms {
-            intent: Intent { all_of: vec![], any_of: on.iter().map(element).collect() },
-            logical_cloud: ["a", "b", "c"].iter().map(|cluster| member(cluster)).collect(),
-            ..PlacementTerms::default()
-        },
-    }
-}
-
-pub fn rendered(name: &str) -> Rendered {
-    Rendered::of(vec![json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})]).unwrap()
-}
-
-impl Base {
-    async fn fresh() -> Self {
-        let _ = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN).with_writer(std::io::stderr).try_init();
-        let db = test_db().await;
-        let store = Store::connect(&StoreConfig::new("orchestrator", db.url.clone()), &migrations()).await.unwrap();
-        let fakes = Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000)]);
-        let config = Config { ready_seconds: 20, gone_seconds: 20, room_seconds: 20, ..Config::default() };
-        let world = World { store, services: fakes.services(), statuses: Statuses::default(), deadlines: config.deadlines() };
-        Self { fakes, world: Arc::new(world), _db: db }
-    }
-
-    /// A group in this state, with its document.
-    async fn group(&self, name: &str, state: State) -> DigRef {
-        let dig = DigRef { id: Uuid::now_v7(), project: "p".into(), composite_app: name.into(), version: "v1".into(), name: name.into() };
-        let mut tx = self.world.store.begin().await.unwrap();
-        sqlx::query("insert into resource (id, kind, path, name, metadata, spec) values ($1, 'deployment-intent-group', $2, $3, '{}', '{}')")
-            .bind(dig.id).bind(format!("/v2/{name}")).bind(name).execute(&mut *tx).await.unwrap();
-        deployment::reach(&mut tx, dig.id, state, 1, None).await.unwrap();
-        for content in ["old", "new"] {
-            bundle::put(&mut tx, &rendered(&format!("{name}-{content}"))).await.unwrap();
-        }
-        tx.commit().await.unwrap();
-        dig
-    }
-
-    /// An app of a group that serves on a cluster.
-    async fn serving(&self, dig: &DigRef, request: AppRequest, cluster: &str) -> Binding {
-        let binding = Binding {
-            id: Uuid::now_v7(), dig: dig.clone(), app: request.app.clone(), member: member(cluster), namespace: "default".into(),
-            digest: rendered(&format!("{}-old", dig.name)).digest, request, role: Role::Current, operation: Uuid::now_v7(),
-        };
-        let mut tx = self.world.store.begin().await.unwrap();
-        binding::put(&mut tx, &binding).await.unwrap();
-        tx.commit().await.unwrap();
-        self.fakes.ledger.put(Claim {
-            id: binding.id, dig: dig.clone(), request: Arc::new(binding.request.clone()), member: binding.member.clone(), state: ClaimState::Held,
-            pods: vec![PodsOnNode { node: format!("{cluster}-1"), group: 0, count: 1 }], surging: false, fence: 0, operation: binding.operation,
-        });
-        self.fakes.members.seed(DesiredBinding { fence: 0, ..binding.desired(DesiredState::Present, 0) });
-        binding
-    }
-
-    fn registry(&self) -> Registry {
-        Registry::new().with::<Instantiate>(self.world.clone()).with::<Relocate>(self.world.clone())
-            .with::<Terminate>(self.world.clone()).with::<Update>(self.world.clone())
-    }
-
-    fn outside(&self, engine: &Engine) {
-        for status in self.fakes.members.statuses() {
-            if self.world.statuses.get(status.id).as_deref() != Some(&status) {
-                let key = binding_key(status.id);
-                self.world.statuses.set(status.id, Some(status));
-                engine.wake(&key);
-            }
-        }
-    }
-
-    /// `app@cluster role`, sorted, of all bindings that are not gone.
-    async fn bindings(&self, digs: &[&DigRef]) -> Vec<String> {
-        let mut tx = self.world.store.begin().await.unwrap();
-        let mut all = Vec::new();
-        for dig in digs {
-            for row in binding::of_dig(&mut tx, dig.id).await.unwrap() {
-                all.push(format!("{}@{} {:?}", row.app, row.member.cluster(), row.role).to_lowercase());
-            }
-        }
-        all.sort();
-        all
-    }
-
-    async fn state(&self, dig: &DigRef) -> (State, bool) {
-        let mut tx = self.world.store.begin().await.unwrap();
-        let state = deployment::load(&mut tx, dig.id, false).await.unwrap().state;
-        (state, hold::holder(&mut tx, dig.id).await.unwrap().is_some())
-    }
-
-    /// An error unless claims, bindings and what is present in the members are exactly these.
-    async fn expect(&self, digs: &[&DigRef], claims: &[&str], bindings: &[&str], present: &[&str]) -> Result<(), String> {
-        let is = (self.fakes.ledger.summary(), self.bindings(digs).await, self.fakes.members.present());
-        let wanted = [claims, bindings, present].map(|list| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
-        for dig in digs {
-            if self.state(dig).await.1 {
-                return Err(format!("{} is still held", dig.name));
-            }
-        }
-        if is == (wanted[0].clone(), wanted[1].clone(), wanted[2].clone()) { Ok(()) } else { Err(format!("wanted {wanted:?}, is {is:?}")) }
-    }
-}
+use crate::base::{Base, member, rendered, request};
 
 /// A newcomer on `a`, which a victim leaves for `b`.
 struct Moves {
@@ -172,13 +41,21 @@ impl Moves {
 
 pub fn the_move(old: &Binding) -> Move {
     Move {
-        claim: old.id, dig: old.dig.clone(), app: old.app.clone(), from: old.member.clone(), to: member("b"), alternatives: vec![member("c")],
-        pods: vec![], frees: Amounts::default(), reason: "least busy".into(),
+        claim: old.id,
+        dig: old.dig.clone(),
+        app: old.app.clone(),
+        from: old.member.clone(),
+        to: member("b"),
+        alternatives: vec![member("c")],
+        pods: vec![],
+        frees: Amounts::default(),
+        reason: "least busy".into(),
     }
 }
 
 fn the_plan(old: &Binding) -> Plan {
-    let newcomer = json!([{"app": "n", "groups": [{"placement": {"binding": Uuid::nil(), "member": "onprem+a", "pods": []}, "considered": []}]}]);
+    let newcomer =
+        json!([{"app": "n", "groups": [{"placement": {"binding": Uuid::nil(), "member": "onprem+a", "pods": []}, "considered": []}]}]);
     Plan { waves: vec![vec![the_move(old)]], newcomer: serde_json::from_value(newcomer).unwrap(), ..Plan::default() }
 }
 
@@ -198,7 +75,11 @@ impl Fixture for Relocation {
         self.0.base.registry()
     }
     fn input(&self) -> relocate::Order {
-        let newcomer = relocate::Newcomer { dig: self.0.newcomer.clone(), apps: vec![request("n", 900, &["a"])], places: vec![("n".into(), member("a"))] };
+        let newcomer = relocate::Newcomer {
+            dig: self.0.newcomer.clone(),
+            apps: vec![request("n", 900, &["a"])],
+            places: vec![("n".into(), member("a"))],
+        };
         relocate::Order { plan: self.0.plan, subject: "newcomer".into(), moves: vec![the_move(&self.0.old)], newcomer: Some(newcomer) }
     }
     async fn check_done(&self, view: &WorkflowView) -> Result<(), String> {
@@ -240,7 +121,8 @@ impl Fixture for Instantiation {
         self.0.base.registry()
     }
     fn input(&self) -> instantiate::Order {
-        let delivery = |request: AppRequest| Delivery { digest: rendered("newcomer-new").digest, namespace: "default".into(), after: vec![], request };
+        let delivery =
+            |request: AppRequest| Delivery { digest: rendered("newcomer-new").digest, namespace: "default".into(), after: vec![], request };
         instantiate::Order { dig: self.0.newcomer.clone(), revision: 2, apps: vec![delivery(request("n", 900, &["a"]))], plan: None }
     }
     async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {
@@ -360,9 +242,14 @@ impl Fixture for Updating {
         let digest = rendered("shop-new").digest;
         let added = Delivery { request: request("new", 200, &["c"]), digest: digest.clone(), namespace: "default".into(), after: vec![] };
         update::Order {
-            dig: self.dig.clone(), from_revision: 1, revision: 2,
+            dig: self.dig.clone(),
+            from_revision: 1,
+            revision: 2,
             kept: vec![update::Kept { old: self.web.clone(), digest, request: request("web", 400, &["a"]) }],
-            added: vec![added], dropped: vec![self.old.id], approved: vec![], after: BTreeMap::new(),
+            added: vec![added],
+            dropped: vec![self.old.id],
+            approved: vec![],
+            after: BTreeMap::new(),
         }
     }
     async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! Orchestrator over REST, with its own database and in-memory peers.
 
+mod base;
 mod documents;
 mod fakes;
 mod generic;

@@ -8,8 +8,8 @@ use drover_testkit::eventually;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::base::member;
 use crate::fakes::{Behaviour, Fakes};
-use crate::generic::member;
 use crate::support::{Stack, deployment, doc};
 
 const MEMBERS: [(&str, &str); 3] = [("onprem", "a"), ("onprem", "b"), ("aws", "c")];
@@ -52,8 +52,15 @@ pub fn plan(fakes: &Fakes, victim: &str, to: &str, alternatives: &[&str], newcom
     let claim = fakes.ledger.all().into_iter().find(|claim| claim.request.app == victim).unwrap();
     let placed = json!([{"app": newcomer, "groups": [{"placement": {"binding": Uuid::nil(), "member": claim.member, "pods": []}, "considered": []}]}]);
     let step = Move {
-        claim: claim.id, dig: claim.dig.clone(), app: victim.into(), from: claim.member.clone(), to: member(to),
-        alternatives: alternatives.iter().map(|cluster| member(cluster)).collect(), pods: vec![], frees: Amounts::default(), reason: String::new(),
+        claim: claim.id,
+        dig: claim.dig.clone(),
+        app: victim.into(),
+        from: claim.member.clone(),
+        to: member(to),
+        alternatives: alternatives.iter().map(|cluster| member(cluster)).collect(),
+        pods: vec![],
+        frees: Amounts::default(),
+        reason: String::new(),
     };
     Plan { waves: vec![vec![step]], newcomer: serde_json::from_value(placed).unwrap(), ..Plan::default() }
 }
@@ -99,7 +106,9 @@ async fn instantiate_and_terminate_leave_nothing_behind() {
 async fn what_the_member_refuses_or_never_gets_ready_is_taken_back() {
     let (fakes, stack) = stack().await;
     let dig = approved(&stack, "shop", "500m", &["a"], None).await;
-    for (behaviour, code) in [(Behaviour::Refused, "preflight_failed"), (Behaviour::Stuck, "not_ready"), (Behaviour::Unschedulable, "not_ready")] {
+    for (behaviour, code) in
+        [(Behaviour::Refused, "preflight_failed"), (Behaviour::Stuck, "not_ready"), (Behaviour::Unschedulable, "not_ready")]
+    {
         fakes.members.behave("shop", "a", behaviour);
         let failed = done(&stack, &format!("{dig}/instantiate")).await;
         is(&failed, "failed");
@@ -130,7 +139,10 @@ async fn no_plan_is_a_rejection_that_changes_nothing() {
     let failed = done(&stack, &format!("{newcomer}/instantiate")).await;
     is(&failed, "failed");
     assert_eq!(failed["code"], "plan_infeasible");
-    assert!(failed["reasons"].as_array().unwrap().iter().any(|reason| reason.as_str().unwrap().contains("nobody there may move")), "{failed:#}");
+    assert!(
+        failed["reasons"].as_array().unwrap().iter().any(|reason| reason.as_str().unwrap().contains("nobody there may move")),
+        "{failed:#}"
+    );
     assert_eq!((fakes.ledger.summary(), fakes.members.present()), (vec!["victim@a held".to_owned()], vec!["victim@a".to_owned()]));
 }
 

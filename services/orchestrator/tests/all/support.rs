@@ -40,25 +40,47 @@ fn nobody<T>() -> Result<T, PeerError> {
 
 #[async_trait]
 impl Placement for Nobody {
-    async fn decide(&self, _: Uuid, _: &DecisionRequest) -> Result<Decision, PeerError> { nobody() }
-    async fn decide_dry(&self, _: &DecisionRequest) -> Result<Decision, PeerError> { nobody() }
-    async fn transact(&self, _: Uuid, _: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> { nobody() }
-    async fn claims_of(&self, _: Uuid) -> Result<Vec<Claim>, PeerError> { nobody() }
-    async fn claims(&self) -> Result<Vec<Claim>, PeerError> { nobody() }
+    async fn decide(&self, _: Uuid, _: &DecisionRequest) -> Result<Decision, PeerError> {
+        nobody()
+    }
+    async fn decide_dry(&self, _: &DecisionRequest) -> Result<Decision, PeerError> {
+        nobody()
+    }
+    async fn transact(&self, _: Uuid, _: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
+        nobody()
+    }
+    async fn claims_of(&self, _: Uuid) -> Result<Vec<Claim>, PeerError> {
+        nobody()
+    }
+    async fn claims(&self) -> Result<Vec<Claim>, PeerError> {
+        nobody()
+    }
 }
 
 #[async_trait]
 impl Migration for Nobody {
-    async fn plan(&self, _: Uuid, _: &PlanOrder) -> Result<PlanDocument, PeerError> { nobody() }
-    async fn plan_read(&self, _: Uuid) -> Result<Option<PlanDocument>, PeerError> { nobody() }
-    async fn plan_accept(&self, _: Uuid, _: &PlanAcceptance) -> Result<PlanDocument, PeerError> { nobody() }
+    async fn plan(&self, _: Uuid, _: &PlanOrder) -> Result<PlanDocument, PeerError> {
+        nobody()
+    }
+    async fn plan_read(&self, _: Uuid) -> Result<Option<PlanDocument>, PeerError> {
+        nobody()
+    }
+    async fn plan_accept(&self, _: Uuid, _: &PlanAcceptance) -> Result<PlanDocument, PeerError> {
+        nobody()
+    }
 }
 
 #[async_trait]
 impl Synchronizer for Nobody {
-    async fn put_bundle(&self, _: &str, _: &Bundle) -> Result<(), PeerError> { nobody() }
-    async fn put_binding(&self, _: &DesiredBinding) -> Result<(), PeerError> { nobody() }
-    async fn forget_binding(&self, _: Uuid) -> Result<(), PeerError> { nobody() }
+    async fn put_bundle(&self, _: &str, _: &Bundle) -> Result<(), PeerError> {
+        nobody()
+    }
+    async fn put_binding(&self, _: &DesiredBinding) -> Result<(), PeerError> {
+        nobody()
+    }
+    async fn forget_binding(&self, _: Uuid) -> Result<(), PeerError> {
+        nobody()
+    }
 }
 
 /// A renderer for tests without helm: every chart fails with helm's manner of speaking.
@@ -183,7 +205,8 @@ impl Stack {
             self.post("/v2/projects/p/logical-clouds", doc("lc", Some(json!({"namespace": "shop", "level": "0"}))), 201).await;
             for (provider, cluster) in members {
                 let spec = json!({"clusterProvider": provider, "cluster": cluster});
-                self.post("/v2/projects/p/logical-clouds/lc/cluster-references", doc(&format!("{provider}-{cluster}"), Some(spec)), 201).await;
+                self.post("/v2/projects/p/logical-clouds/lc/cluster-references", doc(&format!("{provider}-{cluster}"), Some(spec)), 201)
+                    .await;
             }
         }
         let ca = format!("/v2/projects/p/composite-apps/{dig}/v1");
@@ -211,7 +234,9 @@ pub fn doc(name: &str, spec: Option<Value>) -> Value {
 
 /// A Deployment as YAML.
 pub fn deployment(name: &str, cpu: &str, replicas: u32) -> String {
-    format!("apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n  replicas: {replicas}\n  selector: {{matchLabels: {{app: {name}}}}}\n  \
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n  replicas: {replicas}\n  selector: {{matchLabels: {{app: {name}}}}}\n  \
         template:\n    metadata: {{labels: {{app: {name}}}}}\n    spec:\n      containers:\n      - name: c\n        image: registry/{name}:1\n        \
-        resources: {{requests: {{cpu: {cpu}, memory: 64Mi}}}}\n")
+        resources: {{requests: {{cpu: {cpu}, memory: 64Mi}}}}\n"
+    )
 }

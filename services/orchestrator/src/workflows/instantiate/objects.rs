@@ -20,7 +20,11 @@ pub(super) async fn bind(ctx: &mut Ctx<Instantiate>, tx: &mut PgConnection) -> S
 /// The bindings of this round.
 fn targets(ctx: &Ctx<Instantiate>) -> Result<Vec<Binding>, StepError> {
     let target = |placed: &Placed| {
-        let app = ctx.input.apps.iter().find(|app| app.app() == placed.app)
+        let app = ctx
+            .input
+            .apps
+            .iter()
+            .find(|app| app.app() == placed.app)
             .ok_or_else(|| StepError::fail("internal", format!("the decision speaks of {}, which nobody asked for", placed.app)))?;
         Ok(Binding {
             id: placed.binding,
@@ -65,7 +69,9 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
 pub(super) async fn replan(ctx: &mut Ctx<Instantiate>) -> StepResult {
     let Some(reason) = ctx.state.lost.clone() else { return Ok(Outcome::next()) };
     if ctx.round > REPLANS {
-        return Err(StepError::fail("room_lost", format!("somebody else took the room that was made, {REPLANS} plans in a row")).reasons([reason]));
+        return Err(
+            StepError::fail("room_lost", format!("somebody else took the room that was made, {REPLANS} plans in a row")).reasons([reason])
+        );
     }
     ctx.progress(format!("the room was taken by somebody else; planning anew: {reason}"));
     if let Some(park) = remove_targets(ctx).await? {

@@ -40,7 +40,10 @@ pub(super) async fn decide(ctx: &mut Ctx<Instantiate>) -> StepResult {
             ctx.progress("waiting to hear from the clusters that it may run on");
             Ok(Outcome::park::<String>([]).until(judge::after(now(), Duration::from_secs(1))))
         }
-        Decided::Unknown => Err(StepError::fail("capacity_unknown", "nothing is known of the clusters that have to be considered").reasons(reasons(&decision))),
+        Decided::Unknown => {
+            Err(StepError::fail("capacity_unknown", "nothing is known of the clusters that have to be considered")
+                .reasons(reasons(&decision)))
+        }
     }
 }
 
@@ -57,8 +60,11 @@ async fn ask(ctx: &Ctx<Instantiate>, name: &str, overflow: bool) -> Result<Decis
 fn placed(apps: &[AppDecision]) -> Vec<Placed> {
     let placement = |app: &AppDecision| {
         let name = app.app.clone();
-        app.groups.iter().filter_map(|group| group.placement.clone())
-            .map(move |place| Placed { app: name.clone(), member: place.member, binding: place.binding }).collect::<Vec<_>>()
+        app.groups
+            .iter()
+            .filter_map(|group| group.placement.clone())
+            .map(move |place| Placed { app: name.clone(), member: place.member, binding: place.binding })
+            .collect::<Vec<_>>()
     };
     apps.iter().flat_map(placement).collect()
 }
@@ -67,8 +73,12 @@ fn placed(apps: &[AppDecision]) -> Vec<Placed> {
 pub fn reasons(decision: &Decision) -> Vec<String> {
     let of_app = |app: &AppDecision| {
         let name = app.app.clone();
-        app.groups.iter().filter(|group| group.placement.is_none()).flat_map(|group| group.considered.clone())
-            .map(move |considered| format!("{name}: {}: {}", considered.member, considered.reason)).collect::<Vec<_>>()
+        app.groups
+            .iter()
+            .filter(|group| group.placement.is_none())
+            .flat_map(|group| group.considered.clone())
+            .map(move |considered| format!("{name}: {}: {}", considered.member, considered.reason))
+            .collect::<Vec<_>>()
     };
     decision.apps.iter().flat_map(of_app).collect()
 }
@@ -117,7 +127,10 @@ pub(super) async fn plan(ctx: &mut Ctx<Instantiate>) -> StepResult {
     } else if let Some(infeasible) = &document.infeasible {
         let members = infeasible.members.iter().map(|why| format!("{}: {}", why.member, why.reason));
         let candidates = infeasible.candidates.iter().filter_map(|candidate| {
-            candidate.why_not.as_ref().map(|why| format!("{}/{} on {}: {}", candidate.dig.name, candidate.app, candidate.member, why.detail))
+            candidate
+                .why_not
+                .as_ref()
+                .map(|why| format!("{}/{} on {}: {}", candidate.dig.name, candidate.app, candidate.member, why.detail))
         });
         ctx.state.reasons.extend(members.chain(candidates));
     }
@@ -125,10 +138,13 @@ pub(super) async fn plan(ctx: &mut Ctx<Instantiate>) -> StepResult {
 }
 
 async fn chosen_by_user(ctx: &Ctx<Instantiate>, id: Uuid) -> Result<PlanDocument, StepError> {
-    let document = ctx.world.services.migration.plan_read(id).await?.ok_or_else(|| StepError::fail("not_found", format!("there is no plan {id}")))?;
+    let document =
+        ctx.world.services.migration.plan_read(id).await?.ok_or_else(|| StepError::fail("not_found", format!("there is no plan {id}")))?;
     match (&document.kind, document.state) {
         (PlanSubject::Newcomer(dig), PlanState::Proposed) if dig.id == ctx.input.dig.id => Ok(document),
-        (_, PlanState::Proposed) => Err(StepError::fail("plan_not_proposed", format!("the plan {id} is not for this deployment intent group"))),
+        (_, PlanState::Proposed) => {
+            Err(StepError::fail("plan_not_proposed", format!("the plan {id} is not for this deployment intent group")))
+        }
         (_, state) => Err(StepError::fail("plan_not_proposed", format!("the plan {id} is {state:?}").to_lowercase())),
     }
 }
@@ -170,8 +186,11 @@ pub(super) async fn start_moving(ctx: &mut Ctx<Instantiate>, _: &mut PgConnectio
     ctx.progress(format!("waiting for room: {} to move", plan.moves.len()));
     let id = ctx.derived_id("relocate");
     let newcomer = Newcomer { dig: ctx.input.dig.clone(), apps: ctx.input.requests(), places: plan.newcomer.clone() };
-    ctx.state.placed = newcomer.places.iter()
-        .map(|(app, member)| Placed { app: app.clone(), member: member.clone(), binding: relocate::binding_id(id, app, member) }).collect();
+    ctx.state.placed = newcomer
+        .places
+        .iter()
+        .map(|(app, member)| Placed { app: app.clone(), member: member.clone(), binding: relocate::binding_id(id, app, member) })
+        .collect();
     let order = relocate::Order { plan: plan.id, subject: subject(&ctx.input.dig), moves: plan.moves, newcomer: Some(newcomer) };
     Ok(vec![Child::new::<Relocate>(id, &order)?])
 }
@@ -183,7 +202,11 @@ pub(super) async fn moved(ctx: &mut Ctx<Instantiate>, _: &mut PgConnection) -> S
         ctx.state.relocated = true;
         return Ok(Outcome::next());
     }
-    let failure = child.failure.clone().unwrap_or_else(|| Failure { code: "internal".into(), message: "the move ended without a word".into(), reasons: vec![] });
+    let failure = child.failure.clone().unwrap_or_else(|| Failure {
+        code: "internal".into(),
+        message: "the move ended without a word".into(),
+        reasons: vec![],
+    });
     let by_user = ctx.input.plan.is_some() && ctx.round == 1;
     let anew = match failure.code.as_str() {
         "room_lost" => true,

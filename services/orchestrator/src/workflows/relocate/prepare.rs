@@ -95,7 +95,13 @@ async fn next_destination(ctx: &mut Ctx<Relocate>, index: usize, fence: i64, rea
     while !ctx.state.moves[index].others.is_empty() {
         let to = ctx.state.moves[index].others.remove(0);
         let new = binding_id(ctx.id, &format!("{}/{}", failed.dig.id, failed.app), &to);
-        let take = LedgerChange::Take { claim: new, dig: failed.dig.clone(), request: Arc::new(failed.request.clone()), member: to.clone(), state: Some(ClaimState::Held) };
+        let take = LedgerChange::Take {
+            claim: new,
+            dig: failed.dig.clone(),
+            request: Arc::new(failed.request.clone()),
+            member: to.clone(),
+            state: Some(ClaimState::Held),
+        };
         // The row first: whatever is claimed or applied is explained by one.
         let copy = Binding { id: new, member: to.clone(), ..failed.clone() };
         let mut tx = world.transaction(ctx.id, ctx.fence).await?;
@@ -120,7 +126,8 @@ async fn next_destination(ctx: &mut Ctx<Relocate>, index: usize, fence: i64, rea
         }
     }
     let name = ctx.state.moves[index].name();
-    Err(StepError::fail("destination_not_ready", format!("{name} did not become ready anywhere it could move to; everything is as before")).reasons(refused))
+    Err(StepError::fail("destination_not_ready", format!("{name} did not become ready anywhere it could move to; everything is as before"))
+        .reasons(refused))
 }
 
 /// Undo: new copies go, wherever they were tried; the old ones have served all the time.

@@ -18,7 +18,8 @@ pub(super) async fn hold_victims(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection)
     ctx.progress("holding the groups that move");
     let digs: Vec<Uuid> = ctx.input.moves.iter().map(|victim| victim.dig.id).collect();
     if let Err(busy) = hold::take(&mut *tx, ctx.id, &digs).await? {
-        let name = ctx.input.moves.iter().find(|victim| victim.dig.id == busy.dig).map(|victim| victim.dig.name.clone()).unwrap_or_default();
+        let name =
+            ctx.input.moves.iter().find(|victim| victim.dig.id == busy.dig).map(|victim| victim.dig.name.clone()).unwrap_or_default();
         return Err(StepError::fail("victim_busy", format!("{name} is to move, but operation {} works on it", busy.holder)));
     }
     let claims: Vec<Uuid> = ctx.input.moves.iter().map(|victim| victim.claim).collect();
@@ -61,7 +62,8 @@ pub(super) async fn accept_plan(ctx: &mut Ctx<Relocate>) -> StepResult {
 pub(super) async fn claim(ctx: &mut Ctx<Relocate>) -> StepResult {
     ctx.progress("claiming room at the destinations");
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let mut changes: Vec<_> = ctx.state.moves.iter().map(|moving| LedgerChange::Leave { claim: moving.old.id, member: moving.old.member.clone() }).collect();
+    let mut changes: Vec<_> =
+        ctx.state.moves.iter().map(|moving| LedgerChange::Leave { claim: moving.old.id, member: moving.old.member.clone() }).collect();
     changes.extend(ctx.state.moves.iter().map(|moving| LedgerChange::Take {
         claim: moving.new,
         dig: moving.old.dig.clone(),
@@ -102,14 +104,19 @@ pub(super) async fn give_back(ctx: &mut Ctx<Relocate>) -> StepResult {
     let held = ctx.world.services.placement.claims_of(ctx.id).await?;
     let victims = ctx.state.moves.iter().map(|moving| moving.old.id);
     let stay: Vec<_> = victims.clone().filter(|victim| held.iter().any(|claim| claim.id == *victim)).collect();
-    let mut new: Vec<Uuid> = ctx.state.moves.iter().map(|moving| moving.new).chain(newcomers(ctx).into_iter().map(|(claim, ..)| claim)).collect();
+    let mut new: Vec<Uuid> =
+        ctx.state.moves.iter().map(|moving| moving.new).chain(newcomers(ctx).into_iter().map(|(claim, ..)| claim)).collect();
     new.extend(held.iter().map(|claim| claim.id).filter(|claim| !victims.clone().any(|victim| victim == *claim)));
     new.sort_unstable();
     new.dedup();
     release::release_unexplained(&ctx.world, ctx.derived_id("claim/release"), ctx.id, fence, &new).await?;
     if !stay.is_empty() {
         let changes = stay.into_iter().map(|claim| LedgerChange::Stay { claim }).collect();
-        ctx.world.services.placement.transact(ctx.derived_id("claim/stay"), &LedgerTransaction { operation: ctx.id, fence, changes }).await?;
+        ctx.world
+            .services
+            .placement
+            .transact(ctx.derived_id("claim/stay"), &LedgerTransaction { operation: ctx.id, fence, changes })
+            .await?;
     }
     for moving in &mut ctx.state.moves {
         moving.reach(Stage::Undone);

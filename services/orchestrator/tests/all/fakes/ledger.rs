@@ -44,7 +44,10 @@ impl FakeLedger {
 
     /// `app@member state`, sorted.
     pub fn summary(&self) -> Vec<String> {
-        self.all().iter().map(|claim| format!("{}@{} {:?}", claim.request.app, claim.member.cluster(), claim.state).to_lowercase()).collect()
+        self.all()
+            .iter()
+            .map(|claim| format!("{}@{} {:?}", claim.request.app, claim.member.cluster(), claim.state).to_lowercase())
+            .collect()
     }
 
     pub fn put(&self, claim: Claim) {
@@ -91,9 +94,12 @@ impl Placement for FakeLedger {
                 inner.receipts.insert(id, receipt.clone());
                 Ok(receipt)
             }
-            Err(differences) => {
-                Err(super::refused("placement", 409, "ledger_conflict", differences.into_iter().map(|difference| difference.detail).collect()))
-            }
+            Err(differences) => Err(super::refused(
+                "placement",
+                409,
+                "ledger_conflict",
+                differences.into_iter().map(|difference| difference.detail).collect(),
+            )),
         }
     }
 

@@ -49,7 +49,8 @@ impl FakeMembers {
     pub fn behave(&self, app: &str, cluster: &str, behaviour: Behaviour) {
         let mut inner = self.inner.lock().unwrap();
         inner.behaviour.insert((app.to_owned(), cluster.to_owned()), behaviour);
-        let again: Vec<_> = inner.desired.values().filter(|desired| desired.app == app && desired.member.cluster() == cluster).cloned().collect();
+        let again: Vec<_> =
+            inner.desired.values().filter(|desired| desired.app == app && desired.member.cluster() == cluster).cloned().collect();
         for desired in again {
             self.say(&mut inner, &desired);
         }
@@ -58,8 +59,12 @@ impl FakeMembers {
     /// `app@cluster` of everything that shall be present, sorted.
     pub fn present(&self) -> Vec<String> {
         let inner = self.inner.lock().unwrap();
-        let mut present: Vec<_> = inner.desired.values().filter(|desired| desired.state == DesiredState::Present)
-            .map(|desired| format!("{}@{}", desired.app, desired.member.cluster())).collect();
+        let mut present: Vec<_> = inner
+            .desired
+            .values()
+            .filter(|desired| desired.state == DesiredState::Present)
+            .map(|desired| format!("{}@{}", desired.app, desired.member.cluster()))
+            .collect();
         present.sort();
         present
     }
@@ -67,7 +72,10 @@ impl FakeMembers {
     /// Digest that an app has at a member.
     pub fn digest(&self, app: &str, cluster: &str) -> Option<String> {
         let inner = self.inner.lock().unwrap();
-        inner.desired.values().find(|desired| desired.app == app && desired.member.cluster() == cluster && desired.state == DesiredState::Present)
+        inner
+            .desired
+            .values()
+            .find(|desired| desired.app == app && desired.member.cluster() == cluster && desired.state == DesiredState::Present)
             .map(|desired| desired.digest.clone())
     }
 
@@ -98,8 +106,14 @@ impl FakeMembers {
             (true, Behaviour::Refused) => Phase::Failed,
         };
         let object = ObjectStatus {
-            group: "apps".into(), version: "v1".into(), kind: "Deployment".into(), namespace: desired.namespace.clone(), name: desired.app.clone(),
-            applied: true, ready: phase == Phase::Ready, reason: None,
+            group: "apps".into(),
+            version: "v1".into(),
+            kind: "Deployment".into(),
+            namespace: desired.namespace.clone(),
+            name: desired.app.clone(),
+            applied: true,
+            ready: phase == Phase::Ready,
+            reason: None,
         };
         let status = BindingStatus {
             id: desired.id,
@@ -109,7 +123,8 @@ impl FakeMembers {
             phase,
             code: (phase == Phase::Failed).then(|| "preflight_failed".to_owned()),
             reason: (phase == Phase::Failed).then(|| "quota exceeded".to_owned()),
-            unschedulable: (present && behaviour == Behaviour::Unschedulable).then(|| "0/1 nodes are available: insufficient cpu".to_owned()),
+            unschedulable: (present && behaviour == Behaviour::Unschedulable)
+                .then(|| "0/1 nodes are available: insufficient cpu".to_owned()),
             objects: if phase == Phase::Gone { vec![] } else { vec![object] },
         };
         inner.statuses.insert(desired.id, status.clone());
@@ -127,7 +142,10 @@ impl Synchronizer for FakeMembers {
 
     async fn put_binding(&self, binding: &DesiredBinding) -> Result<(), PeerError> {
         let mut inner = self.inner.lock().unwrap();
-        assert!(binding.state == DesiredState::Absent || inner.bundles.contains(&binding.digest), "a binding before its bundle: {binding:?}");
+        assert!(
+            binding.state == DesiredState::Absent || inner.bundles.contains(&binding.digest),
+            "a binding before its bundle: {binding:?}"
+        );
         let before = inner.desired.get(&binding.id);
         if before.is_some_and(|before| before.fence > binding.fence) {
             return Err(super::refused("resource-synchronizer", 409, "stale_fence", vec![]));

@@ -42,7 +42,17 @@ fn document(id: Uuid, kind: PlanSubject, plan: Option<Plan>) -> PlanDocument {
         ..Infeasible::default()
     });
     let state = if plan.is_some() { PlanState::Proposed } else { PlanState::Infeasible };
-    PlanDocument { id, kind, state, operation: None, plan, infeasible, policy: String::new(), made_on: String::new(), created_at: String::new() }
+    PlanDocument {
+        id,
+        kind,
+        state,
+        operation: None,
+        plan,
+        infeasible,
+        policy: String::new(),
+        made_on: String::new(),
+        created_at: String::new(),
+    }
 }
 
 #[async_trait]

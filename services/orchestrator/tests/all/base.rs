@@ -1,0 +1,169 @@
+//! A world for workflows: own tables, peers in memory, three members of 1000m each.
+
+use std::sync::Arc;
+
+use drover_api::bindings::{DesiredBinding, DesiredState};
+use drover_api::scheduling::{
+    Amounts, AppRequest, Claim, ClaimState, Demand, DigRef, Element, Intent, MemberKey, PlacementTerms, PodGroup, PodsOnNode,
+};
+use drover_orchestrator::render::Rendered;
+use drover_orchestrator::store::binding::{self, Binding, Role};
+use drover_orchestrator::store::deployment::{self, State};
+use drover_orchestrator::store::{bundle, hold};
+use drover_orchestrator::workflows::{Instantiate, Relocate, Terminate, Update};
+use drover_orchestrator::world::{Statuses, World, binding_key};
+use drover_orchestrator::{Config, migrations};
+use drover_store::{Store, StoreConfig};
+use drover_testkit::{TestDb, test_db};
+use drover_workflow::{Engine, Registry};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::fakes::Fakes;
+
+/// Members a, b (onprem) and c (aws), of 1000m each.
+pub struct Base {
+    pub fakes: Fakes,
+    pub world: Arc<World>,
+    _db: TestDb,
+}
+
+pub fn member(cluster: &str) -> MemberKey {
+    MemberKey::new(if cluster == "c" { "aws" } else { "onprem" }, cluster)
+}
+
+pub fn request(app: &str, cpu: i64, on: &[&str]) -> AppRequest {
+    let element = |cluster: &&str| Element {
+        cluster_provider: Some(member(cluster).provider().to_owned()),
+        cluster: Some((*cluster).to_owned()),
+        ..Element::default()
+    };
+    let group = PodGroup { workload: format!("Deployment/{app}"), replicas: 1, requests: Amounts::pod(cpu, 1), ..PodGroup::default() };
+    AppRequest {
+        app: app.to_owned(),
+        demand: Demand { groups: vec![group], ..Demand::default() },
+        terms: PlacementTerms {
+            intent: Intent { all_of: vec![], any_of: on.iter().map(element).collect() },
+            logical_cloud: ["a", "b", "c"].iter().map(|cluster| member(cluster)).collect(),
+            ..PlacementTerms::default()
+        },
+    }
+}
+
+pub fn rendered(name: &str) -> Rendered {
+    Rendered::of(vec![json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})]).unwrap()
+}
+
+impl Base {
+    pub async fn fresh() -> Self {
+        let _ =
+            tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN).with_writer(std::io::stderr).try_init();
+        let db = test_db().await;
+        let store = Store::connect(&StoreConfig::new("orchestrator", db.url.clone()), &migrations()).await.unwrap();
+        let fakes = Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000)]);
+        let config = Config { ready_seconds: 20, gone_seconds: 20, room_seconds: 20, ..Config::default() };
+        let world = World { store, services: fakes.services(), statuses: Statuses::default(), deadlines: config.deadlines() };
+        Self { fakes, world: Arc::new(world), _db: db }
+    }
+
+    /// A group in this state, with its document.
+    pub async fn group(&self, name: &str, state: State) -> DigRef {
+        let dig = DigRef { id: Uuid::now_v7(), project: "p".into(), composite_app: name.into(), version: "v1".into(), name: name.into() };
+        let mut tx = self.world.store.begin().await.unwrap();
+        sqlx::query(
+            "insert into resource (id, kind, path, name, metadata, spec) values ($1, 'deployment-intent-group', $2, $3, '{}', '{}')",
+        )
+        .bind(dig.id)
+        .bind(format!("/v2/{name}"))
+        .bind(name)
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+        deployment::reach(&mut tx, dig.id, state, 1, None).await.unwrap();
+        for content in ["old", "new"] {
+            bundle::put(&mut tx, &rendered(&format!("{name}-{content}"))).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        dig
+    }
+
+    /// An app of a group that serves on a cluster.
+    pub async fn serving(&self, dig: &DigRef, request: AppRequest, cluster: &str) -> Binding {
+        let binding = Binding {
+            id: Uuid::now_v7(),
+            dig: dig.clone(),
+            app: request.app.clone(),
+            member: member(cluster),
+            namespace: "default".into(),
+            digest: rendered(&format!("{}-old", dig.name)).digest,
+            request,
+            role: Role::Current,
+            operation: Uuid::now_v7(),
+        };
+        let mut tx = self.world.store.begin().await.unwrap();
+        binding::put(&mut tx, &binding).await.unwrap();
+        tx.commit().await.unwrap();
+        self.fakes.ledger.put(Claim {
+            id: binding.id,
+            dig: dig.clone(),
+            request: Arc::new(binding.request.clone()),
+            member: binding.member.clone(),
+            state: ClaimState::Held,
+            pods: vec![PodsOnNode { node: format!("{cluster}-1"), group: 0, count: 1 }],
+            surging: false,
+            fence: 0,
+            operation: binding.operation,
+        });
+        self.fakes.members.seed(DesiredBinding { fence: 0, ..binding.desired(DesiredState::Present, 0) });
+        binding
+    }
+
+    pub fn registry(&self) -> Registry {
+        Registry::new()
+            .with::<Instantiate>(self.world.clone())
+            .with::<Relocate>(self.world.clone())
+            .with::<Terminate>(self.world.clone())
+            .with::<Update>(self.world.clone())
+    }
+
+    pub fn outside(&self, engine: &Engine) {
+        for status in self.fakes.members.statuses() {
+            if self.world.statuses.get(status.id).as_deref() != Some(&status) {
+                let key = binding_key(status.id);
+                self.world.statuses.set(status.id, Some(status));
+                engine.wake(&key);
+            }
+        }
+    }
+
+    /// `app@cluster role`, sorted, of all bindings that are not gone.
+    pub async fn bindings(&self, digs: &[&DigRef]) -> Vec<String> {
+        let mut tx = self.world.store.begin().await.unwrap();
+        let mut all = Vec::new();
+        for dig in digs {
+            for row in binding::of_dig(&mut tx, dig.id).await.unwrap() {
+                all.push(format!("{}@{} {:?}", row.app, row.member.cluster(), row.role).to_lowercase());
+            }
+        }
+        all.sort();
+        all
+    }
+
+    pub async fn state(&self, dig: &DigRef) -> (State, bool) {
+        let mut tx = self.world.store.begin().await.unwrap();
+        let state = deployment::load(&mut tx, dig.id, false).await.unwrap().state;
+        (state, hold::holder(&mut tx, dig.id).await.unwrap().is_some())
+    }
+
+    /// An error unless claims, bindings and what is present in the members are exactly these.
+    pub async fn expect(&self, digs: &[&DigRef], claims: &[&str], bindings: &[&str], present: &[&str]) -> Result<(), String> {
+        let is = (self.fakes.ledger.summary(), self.bindings(digs).await, self.fakes.members.present());
+        let wanted = [claims, bindings, present].map(|list| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        for dig in digs {
+            if self.state(dig).await.1 {
+                return Err(format!("{} is still held", dig.name));
+            }
+        }
+        if is == (wanted[0].clone(), wanted[1].clone(), wanted[2].clone()) { Ok(()) } else { Err(format!("wanted {wanted:?}, is {is:?}")) }
+    }
+}
