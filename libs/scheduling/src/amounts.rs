@@ -81,12 +81,7 @@ impl Amounts {
                 extra.insert(name.clone(), pick(self.get(name), other.get(name)));
             }
         }
-        Self {
-            cpu: pick(self.cpu, other.cpu),
-            memory: pick(self.memory, other.memory),
-            pods: pick(self.pods, other.pods),
-            extra,
-        }
+        Self { cpu: pick(self.cpu, other.cpu), memory: pick(self.memory, other.memory), pods: pick(self.pods, other.pods), extra }
     }
 
     /// The amount of one resource: `cpu`, `memory`, `pods` or an extended one.

@@ -121,7 +121,8 @@ fn explain_choice(slot: &Slot<'_>, chosen: &MemberRoom, best: f64, considered: &
             }
             Verdict::Fits if entry.share != Some(best) => {
                 let how = if tight { "is fuller" } else { "has more room left" };
-                entry.reason = format!("fits, but {} {how} ({} against {})", chosen.key, percent(best), percent(entry.share.unwrap_or_default()));
+                entry.reason =
+                    format!("fits, but {} {how} ({} against {})", chosen.key, percent(best), percent(entry.share.unwrap_or_default()));
             }
             Verdict::Fits => entry.reason = format!("fits as well as {}, which comes first by name", chosen.key),
             _ => {}

@@ -108,9 +108,8 @@ fn group<'a>(ledger: &'a Ledger, cloud: &HashSet<&MemberKey>, elements: &[Elemen
                 None => missing.push(MemberKey(key.clone())),
             }
         } else if let Some(wanted) = &element.cluster_label {
-            let carries = |room: &&MemberRoom| {
-                room.key.provider() == provider && room.member.as_ref().is_some_and(|m| m.labels.contains(wanted))
-            };
+            let carries =
+                |room: &&MemberRoom| room.key.provider() == provider && room.member.as_ref().is_some_and(|m| m.labels.contains(wanted));
             found.extend(ledger.rooms().filter(carries));
         }
     }

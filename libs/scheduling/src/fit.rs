@@ -157,9 +157,8 @@ impl<'a> Packer<'a> {
             sum.add(&node.allocatable, 1);
             sum
         });
-        let size = |item: &Item<'_>| {
-            item.requests.asked().map(|r| item.requests.get(r) as f64 / total.get(r).max(1) as f64).fold(0.0, f64::max)
-        };
+        let size =
+            |item: &Item<'_>| item.requests.asked().map(|r| item.requests.get(r) as f64 / total.get(r).max(1) as f64).fold(0.0, f64::max);
         items.sort_by(|a, b| size(b).total_cmp(&size(a)).then_with(|| (a.ask, a.group).cmp(&(b.ask, b.group))));
         packer.items = items;
         Some(packer)
@@ -186,12 +185,11 @@ impl<'a> Packer<'a> {
         let mut nodes: Vec<usize> = self.items.iter().flat_map(|item| item.nodes.iter().copied()).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        if pods < 2 || pods > EXACT_PODS || nodes.len() > SHORT_NODES || self.sums_exceed(&nodes) {
+        if !(2..=EXACT_PODS).contains(&pods) || nodes.len() > SHORT_NODES || self.sums_exceed(&nodes) {
             return None;
         }
         let mut steps = if nodes.len() <= EXACT_NODES { EXACT_STEPS } else { SHORT_STEPS };
-        let list: Vec<usize> =
-            self.items.iter().enumerate().flat_map(|(i, item)| std::iter::repeat_n(i, item.count as usize)).collect();
+        let list: Vec<usize> = self.items.iter().enumerate().flat_map(|(i, item)| std::iter::repeat_n(i, item.count as usize)).collect();
         let mut placed = Vec::with_capacity(list.len());
         self.search(&list, &mut placed, &mut steps).then(|| self.witness(&placed))
     }

@@ -35,25 +35,19 @@ mod trial;
 pub use amounts::{Amounts, quantity};
 pub use builtin::{builtin_algorithms, builtin_parameters};
 pub use cel::{Expression, ExpressionError, validate_expression};
-pub use decision::{
-    AppDecision, Considered, Decision, DecisionRequest, DigRef, GroupDecision, Outcome, Placement, Verdict,
-};
+pub use decision::{AppDecision, Considered, Decision, DecisionRequest, DigRef, GroupDecision, Outcome, Placement, Verdict};
 pub use demand::{Demand, PodGroup, Toleration};
-pub use fleet::{
-    Capacity, Claim, ClaimState, Fleet, FleetMember, MemberKey, MemberState, Node, Observed, PodsOnNode, Taint,
-};
 pub use fit::{Ask, Free, pack};
+pub use fleet::{Capacity, Claim, ClaimState, Fleet, FleetMember, MemberKey, MemberState, Node, Observed, PodsOnNode, Taint};
 pub use ledger::{Ledger, Undo};
 pub use matching::{Refusal, admits};
 pub use misfit::{Misfit, explain};
 pub use place::binding_id;
-pub use plan::{
-    Candidate, Dependant, Exclusion, Infeasible, Move, Plan, PlanKind, PlanRequest, PlanResult, Score, WhyNot,
-};
+pub use plan::{Candidate, Dependant, Exclusion, Infeasible, Move, Plan, PlanKind, PlanRequest, PlanResult, Score, WhyNot};
 pub use planning::{plan, policy_test};
 pub use policy::{
     Algorithm, AlgorithmUse, Missing, MissingPlace, Movability, Parameter, ParameterScope, ParameterSource, Policy, PolicyMode, Prefer,
 };
-pub use terms::{AppRequest, Element, Intent, NodeRequirement, Operator, Packing, PlacementTerms, WhenFull};
 pub use room::MemberRoom;
+pub use terms::{AppRequest, Element, Intent, NodeRequirement, Operator, Packing, PlacementTerms, WhenFull};
 pub use transaction::{ClaimReceipt, Difference, LedgerChange, LedgerReceipt, LedgerTransaction};

@@ -51,8 +51,7 @@ fn refusals(free: Free<'_>, group: &PodGroup) -> String {
             *counts.entry(refusal.to_string()).or_default() += 1;
         }
     }
-    let words: Vec<String> =
-        counts.into_iter().map(|(why, n)| format!("{why} ({n} node{})", if n == 1 { "" } else { "s" })).collect();
+    let words: Vec<String> = counts.into_iter().map(|(why, n)| format!("{why} ({n} node{})", if n == 1 { "" } else { "s" })).collect();
     words.join("; ")
 }
 
@@ -75,11 +74,9 @@ fn group_has_no_room(free: Free<'_>, ask: Ask<'_>, group: &PodGroup, matching: &
         let emptiest = |resource: &str| rooms.iter().map(|room| room.get(resource)).max().unwrap_or(0).max(0);
         let alone = need.asked().find(|r| emptiest(r) < need.get(r));
         return Some(match alone {
-            Some(r) => format!(
-                "{r}: needs {} on one node, the emptiest matching has {} free",
-                quantity(r, need.get(r)),
-                quantity(r, emptiest(r))
-            ),
+            Some(r) => {
+                format!("{r}: needs {} on one node, the emptiest matching has {} free", quantity(r, need.get(r)), quantity(r, emptiest(r)))
+            }
             None => {
                 let all: Vec<String> = need.asked().filter(|r| *r != "pods").map(|r| format!("{} {r}", quantity(r, need.get(r)))).collect();
                 format!("needs {} together on one node; no matching node has all of it free", all.join(" and "))

@@ -12,8 +12,8 @@ use crate::expand::{Group, groups};
 use crate::fit::Ask;
 use crate::trial::{Trial, total_on};
 use crate::{
-    AppDecision, AppRequest, Claim, ClaimState, Decision, DecisionRequest, Demand, GroupDecision, Ledger, MemberKey, MemberRoom, Outcome, Packing,
-    Placement, Undo,
+    AppDecision, AppRequest, Claim, ClaimState, Decision, DecisionRequest, Demand, GroupDecision, Ledger, MemberKey, MemberRoom, Outcome,
+    Packing, Placement, Undo,
 };
 
 /// Attempts to place an app, in all, where the greedy choice of several apps got stuck.
@@ -71,7 +71,12 @@ pub(crate) fn equals<'r, 'a>(rooms: &'r [&'a MemberRoom]) -> impl Iterator<Item 
 }
 
 /// Members of equal provider priority by the share of requests after placing, then by name.
-pub(crate) fn rank_equals<'a>(equals: &[&'a MemberRoom], demand: &Demand, packing: Packing, trial: &Trial<'a>) -> Vec<(&'a MemberRoom, f64)> {
+pub(crate) fn rank_equals<'a>(
+    equals: &[&'a MemberRoom],
+    demand: &Demand,
+    packing: Packing,
+    trial: &Trial<'a>,
+) -> Vec<(&'a MemberRoom, f64)> {
     let mut ranked: Vec<(&MemberRoom, f64)> = equals.iter().map(|room| (*room, trial.share(room, &total_on(demand, room)))).collect();
     ranked.sort_by(|(a, x), (b, y)| {
         let share = match packing {
@@ -96,8 +101,7 @@ impl Ledger {
             judged = walk(&slots, Some(&chosen));
         }
         let outcome = if without.is_empty() { judged.outcome } else { Outcome::Impossible };
-        let mut apps: Vec<AppDecision> =
-            request.apps.iter().map(|app| AppDecision { app: app.app.clone(), groups: Vec::new() }).collect();
+        let mut apps: Vec<AppDecision> = request.apps.iter().map(|app| AppDecision { app: app.app.clone(), groups: Vec::new() }).collect();
         for (slot, judged) in slots.iter().zip(judged.slots) {
             let Some(Judged { chosen, mut considered, more }) = judged else { continue };
             let mut placement = None;

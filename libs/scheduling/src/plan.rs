@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{Amounts, AppDecision, AppRequest, DigRef, MemberKey, Movability, Policy, PodsOnNode};
+use crate::{Amounts, AppDecision, AppRequest, DigRef, MemberKey, Movability, PodsOnNode, Policy};
 
 /// What room is wanted for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -31,12 +31,7 @@ impl Ledger {
         let mut claims: Vec<ClaimReceipt> = Vec::new();
         for change in &transaction.changes {
             if let Some(claim) = self.claim(change.claim()) {
-                claims.push(ClaimReceipt {
-                    claim: claim.id,
-                    state: claim.state,
-                    member: claim.member.clone(),
-                    pods: claim.pods.clone(),
-                });
+                claims.push(ClaimReceipt { claim: claim.id, state: claim.state, member: claim.member.clone(), pods: claim.pods.clone() });
             }
         }
         Ok((LedgerReceipt { seq: self.seq, claims }, undo))
@@ -99,7 +94,10 @@ impl Ledger {
                 }
                 let again = claim.state == ClaimState::Leaving && claim.operation == tx.operation;
                 if claim.state != ClaimState::Held && !again {
-                    return Err(differs("not_held", format!("{} is {} for operation {}", name(&claim), state(claim.state), claim.operation)));
+                    return Err(differs(
+                        "not_held",
+                        format!("{} is {} for operation {}", name(&claim), state(claim.state), claim.operation),
+                    ));
                 }
                 self.put(undo, id, Some(Arc::new(written(&claim, ClaimState::Leaving))));
                 Ok(None)
@@ -121,7 +119,8 @@ impl Ledger {
             LedgerChange::Take { dig, request, member, state: wanted, .. } => {
                 if let Some(claim) = existing {
                     // The same word again (its answer was lost) is fine; anything else of that id is not.
-                    let same = claim.member == *member && claim.dig.id == dig.id && claim.request == *request && claim.operation == tx.operation;
+                    let same =
+                        claim.member == *member && claim.dig.id == dig.id && claim.request == *request && claim.operation == tx.operation;
                     return match same {
                         true => Ok(None),
                         false => Err(differs("claim_taken", format!("claim {id} exists: {} on {}", name(&claim), claim.member))),
@@ -201,7 +200,9 @@ enum Kind {
     TakeWhatFits,
     Admit,
     /// Pods that may stay where they are.
-    Grow { kept: Vec<PodsOnNode> },
+    Grow {
+        kept: Vec<PodsOnNode>,
+    },
 }
 
 impl Wish {

@@ -76,8 +76,7 @@ pub(crate) fn look<'a>(world: &World<'a>, rooms: &[&'a MemberRoom], newcomer: Op
             let priority = word.map_or(10, |w| w.priority);
             match exclusion(world, claim, newcomer).map_or_else(|| destinations(world, claim, &mut expanded), Err) {
                 Ok(destinations) => {
-                    let mut candidate =
-                        Movable { claim, room, priority, destinations, best: None, scores: Vec::new(), total: None };
+                    let mut candidate = Movable { claim, room, priority, destinations, best: None, scores: Vec::new(), total: None };
                     candidate.best = candidate.best_in(&nothing);
                     candidate.scores = parameters::scores(world, &candidate);
                     movable.push(candidate);
@@ -192,12 +191,8 @@ impl<'a> Expanded<'a> {
 
 /// Known members that `claim` may move to, by provider priority: every group of its intent stays satisfied.
 fn destinations<'a>(world: &World<'a>, claim: &'a Claim, expanded: &mut Expanded<'a>) -> Result<Vec<&'a MemberRoom>, Exclusion> {
-    let others: BTreeSet<_> = world
-        .siblings(claim)
-        .iter()
-        .filter(|c| c.id != claim.id && c.request.app == claim.request.app)
-        .map(|c| &c.member)
-        .collect();
+    let others: BTreeSet<_> =
+        world.siblings(claim).iter().filter(|c| c.id != claim.id && c.request.app == claim.request.app).map(|c| &c.member).collect();
     let groups = expanded.groups(world, &claim.request.terms);
     let mut open = groups.iter().filter(|g| others.is_empty() || !g.options.iter().any(|c| others.contains(&c.room.key)));
     let mut allowed: Vec<&MemberRoom> = match open.next() {

@@ -72,7 +72,8 @@ fn homes_for_all<'a>(looked: &Looked<'a>, effort: &mut Effort) -> Option<Moves<'
         }
     }
     let nothing = Trial::default();
-    let choices = |j: &usize| looked.movable[*j].destinations.iter().filter(|to| nothing.fit(to, looked.movable[*j].ask()).is_some()).count();
+    let choices =
+        |j: &usize| looked.movable[*j].destinations.iter().filter(|to| nothing.fit(to, looked.movable[*j].ask()).is_some()).count();
     let mut order: Vec<(usize, usize)> = in_order.iter().map(|j| (choices(j), *j)).collect();
     order.sort_unstable();
     let order: Vec<usize> = order.into_iter().map(|(_, j)| j).collect();
@@ -85,7 +86,13 @@ fn homes_for_all<'a>(looked: &Looked<'a>, effort: &mut Effort) -> Option<Moves<'
     found.then_some(moves)
 }
 
-fn descend<'a>(looked: &Looked<'a>, order: &[usize], trial: &mut Trial<'a>, moves: &mut Vec<(usize, &'a MemberRoom)>, left: &mut u64) -> bool {
+fn descend<'a>(
+    looked: &Looked<'a>,
+    order: &[usize],
+    trial: &mut Trial<'a>,
+    moves: &mut Vec<(usize, &'a MemberRoom)>,
+    left: &mut u64,
+) -> bool {
     let Some(j) = order.get(moves.len()) else { return true };
     let m = &looked.movable[*j];
     for to in m.ranked(trial) {

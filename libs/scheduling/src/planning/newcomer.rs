@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use super::World;
 use super::candidate::{Looked, look};
 use super::parameters::move_cost;
 use super::report::{self, Found};
 use super::search::{Case, Effort, Moves, Stuck};
-use super::World;
 use crate::considered::why_unknown;
 use crate::fit::Ask;
 use crate::place::{Slot, equals};

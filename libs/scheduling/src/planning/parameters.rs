@@ -103,8 +103,7 @@ pub(crate) fn requested(claim: &Claim) -> Amounts {
 fn image_bytes_missing(claim: &Claim, observed: &Observed, destination: &MemberRoom) -> Option<f64> {
     let bytes = observed.image_bytes? as f64;
     let images = &claim.request.demand.images;
-    let there: BTreeSet<&String> =
-        destination.capacity.iter().flat_map(|c| c.observed.values()).flat_map(|o| &o.images).collect();
+    let there: BTreeSet<&String> = destination.capacity.iter().flat_map(|c| c.observed.values()).flat_map(|o| &o.images).collect();
     match images.len() {
         0 => Some(bytes),
         all => Some(bytes * images.iter().filter(|i| !there.contains(i)).count() as f64 / all as f64),

@@ -91,7 +91,8 @@ fn score(world: &World<'_>, movable: &mut [Movable<'_>]) {
         }
     }
     for m in movable.iter_mut() {
-        let weighted = world.algorithms.iter().zip(&m.scores).map(|((used, _), s)| used.weight.unwrap_or(1.0) * s.normalised.unwrap_or(0.0));
+        let weighted =
+            world.algorithms.iter().zip(&m.scores).map(|((used, _), s)| used.weight.unwrap_or(1.0) * s.normalised.unwrap_or(0.0));
         m.total = Some(weighted.sum());
     }
 }

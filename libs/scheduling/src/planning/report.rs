@@ -9,9 +9,7 @@ use super::search::{Case, Effort, Moves};
 use crate::considered;
 use crate::place::Slot;
 use crate::trial::{Trial, total_on};
-use crate::{
-    AppDecision, Candidate, Dependant, Exclusion, GroupDecision, MemberRoom, Move, Placement, Plan, Verdict, WhyNot,
-};
+use crate::{AppDecision, Candidate, Dependant, Exclusion, GroupDecision, MemberRoom, Move, Placement, Plan, Verdict, WhyNot};
 
 /// Other destinations listed per move.
 const ALTERNATIVES: usize = 8;
@@ -146,7 +144,13 @@ fn newcomer<'a>(case: &Case<'_, 'a>, trial: &Trial<'a>, moves: &[(usize, &'a Mem
     apps
 }
 
-fn group<'a>(case: &Case<'_, 'a>, slot: &Slot<'a>, home: &'a MemberRoom, placement: Placement, moves: &[(usize, &'a MemberRoom)]) -> GroupDecision {
+fn group<'a>(
+    case: &Case<'_, 'a>,
+    slot: &Slot<'a>,
+    home: &'a MemberRoom,
+    placement: Placement,
+    moves: &[(usize, &'a MemberRoom)],
+) -> GroupDecision {
     let judged = considered::judge(slot, 0, &mut Trial::default(), Some(Some(home)));
     let leaving = moves.iter().filter(|(j, _)| case.movable[*j].room.key == home.key).count();
     let mut considered = judged.considered;

@@ -181,9 +181,7 @@ impl<'w, 'a> Case<'w, 'a> {
     fn is_small(&self, can_go: &[usize]) -> bool {
         let mut members: BTreeMap<_, &MemberRoom> = self.homes.iter().flatten().map(|room| (&room.key, *room)).collect();
         members.extend(can_go.iter().flat_map(|j| &self.movable[*j].destinations).map(|room| (&room.key, *room)));
-        can_go.len() <= SMALL_CANDIDATES
-            && members.len() <= SMALL_MEMBERS
-            && members.values().all(|room| room.nodes().len() <= SMALL_NODES)
+        can_go.len() <= SMALL_CANDIDATES && members.len() <= SMALL_MEMBERS && members.values().all(|room| room.nodes().len() <= SMALL_NODES)
     }
 
     fn fewest_destinations_first(&self, can_go: &[usize]) -> Vec<usize> {
@@ -270,7 +268,14 @@ impl<'w, 'a> Case<'w, 'a> {
     }
 
     /// Sets of `k` victims in their order; the trial has those chosen so far leaving.
-    fn sets_of(&self, k: usize, can_go: &[usize], chosen: &mut Vec<usize>, trial: &mut Trial<'a>, effort: &mut Effort) -> Option<Moves<'a>> {
+    fn sets_of(
+        &self,
+        k: usize,
+        can_go: &[usize],
+        chosen: &mut Vec<usize>,
+        trial: &mut Trial<'a>,
+        effort: &mut Effort,
+    ) -> Option<Moves<'a>> {
         if chosen.len() == k {
             if !effort.step() || !self.add_newcomer(trial, None) {
                 return None;

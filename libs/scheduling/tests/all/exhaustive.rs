@@ -5,28 +5,37 @@ use std::collections::BTreeMap;
 
 use drover_scheduling::*;
 use proptest::prelude::*;
-use proptest::test_runner::Config;
 
 use crate::instance::{NAMES, instance, larger_instance};
 use crate::world::{World, dig, id, key};
 
-/// Free (cpu, memory, pods) per node: now, later; and the node.
+/// CPU, memory, pods.
+type Three = [i64; 3];
+/// A node, and what is free on it now and later.
+type FreeNode<'a> = (&'a Node, Three, Three);
+
 struct Naive<'a> {
     world: &'a World,
-    nodes: BTreeMap<&'a MemberKey, Vec<(&'a Node, [i64; 3], [i64; 3])>>,
+    nodes: BTreeMap<&'a MemberKey, Vec<FreeNode<'a>>>,
 }
 
-fn three(a: &Amounts) -> [i64; 3] {
+fn three(a: &Amounts) -> Three {
     [a.cpu, a.memory, a.pods]
 }
 
-fn minus(a: &mut [i64; 3], b: &Amounts) {
+fn minus(a: &mut Three, b: &Amounts) {
     for (a, b) in a.iter_mut().zip(three(b)) {
         *a -= b;
     }
 }
 
-fn covers(a: &[i64; 3], b: &Amounts) -> bool {
+fn plus(a: &mut Three, b: &Amounts) {
+    for (a, b) in a.iter_mut().zip(three(b)) {
+        *a += b;
+    }
+}
+
+fn covers(a: &Three, b: &Amounts) -> bool {
     a.iter().zip(three(b)).all(|(a, b)| b == 0 || *a >= b)
 }
 
@@ -83,10 +92,7 @@ impl<'a> Naive<'a> {
                 for pods in &claim.pods {
                     let node = list.iter_mut().find(|(n, ..)| n.name == pods.node).unwrap();
                     for _ in 0..pods.count {
-                        let r = three(&claim.request.demand.groups[pods.group].requests);
-                        for i in 0..3 {
-                            node.2[i] += r[i];
-                        }
+                        plus(&mut node.2, &claim.request.demand.groups[pods.group].requests);
                     }
                 }
             }
@@ -170,7 +176,7 @@ impl<'a> Naive<'a> {
     }
 }
 
-fn packs(nodes: &mut [(&Node, [i64; 3], [i64; 3])], pods: &[Pod<'_>]) -> bool {
+fn packs(nodes: &mut [FreeNode<'_>], pods: &[Pod<'_>]) -> bool {
     let Some(((requests, now, tolerates), rest)) = pods.split_first() else { return true };
     for n in 0..nodes.len() {
         let before = nodes[n];
@@ -200,7 +206,7 @@ fn homes<'a>(plan: &'a Plan, apps: &'a [AppRequest]) -> Vec<(&'a AppRequest, &'a
 
 /// The witness is complete, and no node is exceeded by it.
 fn check_witness(naive: &Naive<'_>, plan: &Plan, apps: &[AppRequest]) {
-    let mut nodes: BTreeMap<(&MemberKey, &str), ([i64; 3], [i64; 3])> = BTreeMap::new();
+    let mut nodes: BTreeMap<(&MemberKey, &str), (Three, Three)> = BTreeMap::default();
     for (key, list) in &naive.nodes {
         for (node, now, later) in list {
             nodes.insert((key, &node.name), (*now, *later));
@@ -209,10 +215,9 @@ fn check_witness(naive: &Naive<'_>, plan: &Plan, apps: &[AppRequest]) {
     let claims = &naive.world.fleet.claims;
     for m in plan.waves.iter().flatten() {
         for pods in &claims[&m.claim].pods {
-            let requests = three(&claims[&m.claim].request.demand.groups[pods.group].requests);
             let (_, later) = nodes.get_mut(&(&m.from, pods.node.as_str())).unwrap();
-            for i in 0..3 {
-                later[i] += requests[i] * i64::from(pods.count);
+            for _ in 0..pods.count {
+                plus(later, &claims[&m.claim].request.demand.groups[pods.group].requests);
             }
         }
     }
@@ -322,7 +327,7 @@ fn turned_round(world: &World) -> (World, Ledger) {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 2000, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(crate::world::cases(2000))]
 
     #[test]
     fn a_plan_is_found_exactly_where_one_exists(instance in instance()) {

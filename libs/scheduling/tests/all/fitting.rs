@@ -62,7 +62,10 @@ fn where_first_fit_decreasing_fails_the_exact_search_does_not() {
 fn taints_selectors_affinity_and_cordons() {
     let mut tainted = node("n1", 1000);
     tainted.taints = vec![Taint { key: "gpu".into(), value: "yes".into(), effect: "NoSchedule".into() }];
-    assert_eq!(why(&[tainted.clone()], &demand(1, 1)), "Deployment/main: no node takes it: taint gpu=yes:NoSchedule is not tolerated (1 node)");
+    assert_eq!(
+        why(&[tainted.clone()], &demand(1, 1)),
+        "Deployment/main: no node takes it: taint gpu=yes:NoSchedule is not tolerated (1 node)"
+    );
     let mut tolerant = demand(1, 1);
     tolerant.groups[0].tolerations = vec![Toleration { key: "gpu".into(), value: "yes".into(), ..Toleration::default() }];
     assert!(fits(&[tainted.clone()], &tolerant).is_some());
@@ -84,13 +87,25 @@ fn taints_selectors_affinity_and_cordons() {
     let n2 = Some("n2".to_owned());
     assert_eq!(on(&|g| drop(g.node_selector.insert("zone".into(), "b".into()))), n2);
     assert_eq!(on(&|g| drop(g.node_selector.insert("zone".into(), "c".into()))), None);
-    let need = |key: &str, operator, values: &[&str]| NodeRequirement { key: key.into(), operator, values: values.iter().map(|v| (*v).to_owned()).collect() };
+    let need = |key: &str, operator, values: &[&str]| NodeRequirement {
+        key: key.into(),
+        operator,
+        values: values.iter().map(|v| (*v).to_owned()).collect(),
+    };
     assert_eq!(on(&|g| g.node_affinity = vec![vec![need("zone", Operator::In, &["a", "b"])]]), n2);
     assert_eq!(on(&|g| g.node_affinity = vec![vec![need("cores", Operator::Gt, &["8"])]]), n2);
     assert_eq!(on(&|g| g.node_affinity = vec![vec![need("zone", Operator::DoesNotExist, &[])]]), Some("n1".into()));
     assert_eq!(on(&|g| g.node_affinity = vec![vec![need("metadata.name", Operator::In, &["n2"])]]), n2);
-    assert_eq!(on(&|g| g.node_affinity = vec![vec![need("zone", Operator::In, &["x"])], vec![need("zone", Operator::Exists, &[])]]), n2, "terms are or-ed");
-    assert_eq!(on(&|g| g.node_affinity = vec![vec![need("zone", Operator::Exists, &[]), need("zone", Operator::NotIn, &["b"])]]), None, "requirements are and-ed");
+    assert_eq!(
+        on(&|g| g.node_affinity = vec![vec![need("zone", Operator::In, &["x"])], vec![need("zone", Operator::Exists, &[])]]),
+        n2,
+        "terms are or-ed"
+    );
+    assert_eq!(
+        on(&|g| g.node_affinity = vec![vec![need("zone", Operator::Exists, &[]), need("zone", Operator::NotIn, &["b"])]]),
+        None,
+        "requirements are and-ed"
+    );
 }
 
 #[test]

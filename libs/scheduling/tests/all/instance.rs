@@ -50,20 +50,39 @@ fn often(probability: f64) -> impl Strategy<Value = bool> {
 }
 
 fn node() -> impl Strategy<Value = NodeSpec> {
-    (2..=6i64, 2..=6i64, often(0.1), prop_oneof![6 => Just(0), 1 => 1..=3i64])
-        .prop_map(|(cpu, memory, tainted, foreign)| NodeSpec { cpu, memory, tainted, foreign })
+    (2..=6i64, 2..=6i64, often(0.1), prop_oneof![6 => Just(0), 1 => 1..=3i64]).prop_map(|(cpu, memory, tainted, foreign)| NodeSpec {
+        cpu,
+        memory,
+        tainted,
+        foreign,
+    })
 }
 
 fn member(nodes: usize) -> impl Strategy<Value = MemberSpec> {
-    (1..=2u8, often(0.95), prop::collection::vec(node(), 1..=nodes)).prop_map(|(priority, known, nodes)| MemberSpec { priority, known, nodes })
+    (1..=2u8, often(0.95), prop::collection::vec(node(), 1..=nodes)).prop_map(|(priority, known, nodes)| MemberSpec {
+        priority,
+        known,
+        nodes,
+    })
 }
 
 fn one_app(members: usize) -> impl Strategy<Value = AppSpec> {
     let what = (prop_oneof![3 => Just(1u32), 1 => Just(2u32)], 1..=4i64, 1..=4i64, often(0.2));
     let owner = (often(0.85), often(0.05), 1..=3u8, prop_oneof![10 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)]);
-    ((0..members, 1..1u8 << members), what, owner).prop_map(|((member, allowed), (pods, cpu, memory, tolerates), (migration, volume, priority, state))| {
-        AppSpec { member, allowed, pods, cpu, memory, tolerates, migration, volume, priority, state }
-    })
+    ((0..members, 1..1u8 << members), what, owner).prop_map(
+        |((member, allowed), (pods, cpu, memory, tolerates), (migration, volume, priority, state))| AppSpec {
+            member,
+            allowed,
+            pods,
+            cpu,
+            memory,
+            tolerates,
+            migration,
+            volume,
+            priority,
+            state,
+        },
+    )
 }
 
 fn instance_of(members: usize, nodes: usize, apps: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Instance> {
@@ -118,7 +137,10 @@ impl Instance {
         for (i, spec) in self.apps.iter().enumerate() {
             let name = format!("app{i}");
             let member = key(NAMES[spec.member % self.members.len()]);
-            let request = Arc::new(AppRequest { terms: PlacementTerms { allow_dependants: true, ..spec.request(&name, self.members.len()).terms }, ..spec.request(&name, self.members.len()) });
+            let request = Arc::new(AppRequest {
+                terms: PlacementTerms { allow_dependants: true, ..spec.request(&name, self.members.len()).terms },
+                ..spec.request(&name, self.members.len())
+            });
             let ledger = world.ledger();
             let free = ledger.room(&member).unwrap().free();
             let Some(mut packing) = pack(free, &[Ask::held(&request.demand)]) else { continue };

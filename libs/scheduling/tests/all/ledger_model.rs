@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use drover_scheduling::*;
 use proptest::prelude::*;
-use proptest::test_runner::Config;
 
 use crate::world::{World, any_of, app, dig, group, id, key};
 
@@ -13,11 +12,24 @@ const MEMBERS: [&str; 2] = ["x+a", "y+b"];
 
 #[derive(Clone, Debug)]
 enum Op {
-    Decide { name: u8, pods: u32, cpu: i64, both: bool },
+    Decide {
+        name: u8,
+        pods: u32,
+        cpu: i64,
+        both: bool,
+    },
     Change(Vec<Small>),
     /// Foreign requests on a node, and where the pods of a binding are seen.
-    See { member: bool, node: usize, foreign: i64, seen: Option<(u8, usize, i64)> },
-    Age { member: bool, known: bool },
+    See {
+        member: bool,
+        node: usize,
+        foreign: i64,
+        seen: Option<(u8, usize, i64)>,
+    },
+    Age {
+        member: bool,
+        known: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -36,8 +48,13 @@ fn small(stay: bool) -> impl Strategy<Value = Small> {
     prop_oneof![
         name.clone().prop_map(Small::Leave),
         name.clone().prop_map(move |n| if stay { Small::Stay(n) } else { Small::Leave(n) }),
-        (name.clone(), any::<bool>(), 1..=3u32, 1..=4i64, state)
-            .prop_map(|(name, member, pods, cpu, state)| Small::Take { name, member, pods, cpu, state }),
+        (name.clone(), any::<bool>(), 1..=3u32, 1..=4i64, state).prop_map(|(name, member, pods, cpu, state)| Small::Take {
+            name,
+            member,
+            pods,
+            cpu,
+            state
+        }),
         name.clone().prop_map(Small::Admit),
         (name.clone(), 1..=3u32, 1..=4i64, any::<bool>()).prop_map(|(name, pods, cpu, surge)| Small::Resize { name, pods, cpu, surge }),
         name.prop_map(Small::Release),
@@ -106,7 +123,8 @@ fn apply(ledger: &mut Ledger, n: usize, op: &Op) {
             ledger.apply_decision(&request, &decision).keep();
         }
         Op::Change(changes) => {
-            let tx = LedgerTransaction { operation: id(&format!("op {n}")), fence: n as i64, changes: changes.iter().map(change).collect() };
+            let tx =
+                LedgerTransaction { operation: id(&format!("op {n}")), fence: n as i64, changes: changes.iter().map(change).collect() };
             let before = snapshot(ledger);
             let Ok((receipt, undo)) = ledger.transact(&tx) else {
                 assert_eq!(before, snapshot(ledger), "a refused transaction leaves no trace");
@@ -138,7 +156,9 @@ fn apply(ledger: &mut Ledger, n: usize, op: &Op) {
         Op::Age { member: m, known } => {
             let changed = member(*m);
             let old: Vec<_> = ledger.rooms().map(|r| (r.key.clone(), r.age_ms)).collect();
-            ledger.set_ages(|key| if *key == changed { known.then_some(0) } else { old.iter().find(|(k, _)| k == key).and_then(|(_, a)| *a) });
+            ledger.set_ages(
+                |key| if *key == changed { known.then_some(0) } else { old.iter().find(|(k, _)| k == key).and_then(|(_, a)| *a) },
+            );
         }
     }
 }
@@ -159,7 +179,7 @@ fn start() -> Ledger {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 1500, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(crate::world::cases(1500))]
 
     #[test]
     fn the_index_is_what_a_recount_gives(ops in prop::collection::vec(op(true), 1..25)) {
@@ -187,7 +207,10 @@ proptest! {
 }
 
 fn observed(node: &str, pods: i64, cpu: i64) -> Observed {
-    Observed { requests: [(node.into(), Amounts { cpu, memory: pods * crate::world::GI, pods, ..Amounts::default() })].into(), ..Observed::default() }
+    Observed {
+        requests: [(node.into(), Amounts { cpu, memory: pods * crate::world::GI, pods, ..Amounts::default() })].into(),
+        ..Observed::default()
+    }
 }
 
 fn free_cpu(world: &World) -> Vec<i64> {
@@ -198,7 +221,11 @@ fn free_cpu(world: &World) -> Vec<i64> {
 fn a_claim_counts_the_larger_of_claimed_and_observed() {
     let world = World::default().member("x+a", 1, &[10, 10]).running_as(app("web", crate::world::demand(2, 3), any_of(&["x+a"])), "x+a");
     assert_eq!(free_cpu(&world), [4, 10]);
-    assert_eq!(free_cpu(&world.clone().observed("web", observed("n2", 1, 3))), [7, 7], "one pod was seen elsewhere, the other is still assumed");
+    assert_eq!(
+        free_cpu(&world.clone().observed("web", observed("n2", 1, 3))),
+        [7, 7],
+        "one pod was seen elsewhere, the other is still assumed"
+    );
     assert_eq!(free_cpu(&world.clone().observed("web", observed("n2", 2, 6))), [10, 4], "what is observed replaces what was assumed");
     assert_eq!(free_cpu(&world.clone().observed("web", observed("n1", 2, 6))), [4, 10]);
     assert_eq!(free_cpu(&world.observed("web", observed("n2", 3, 9))), [10, 1], "scaled by somebody else");
@@ -214,7 +241,12 @@ fn pods_left_behind_without_a_claim_count() {
 
 #[test]
 fn differences_are_named_all_at_once() {
-    let world = World::default().member("x+a", 1, &[10]).member("y+b", 1, &[10]).running("web", "x+a", 2, &["x+a"]).running("db", "x+a", 2, &["x+a"]);
+    let world = World::default().member("x+a", 1, &[10]).member("y+b", 1, &[10]).running("web", "x+a", 2, &["x+a"]).running(
+        "db",
+        "x+a",
+        2,
+        &["x+a"],
+    );
     let mut ledger = world.change_claim("db", |c| c.fence = 50).ledger();
     let changes = vec![
         LedgerChange::Leave { claim: id("web"), member: key("y+b") },
@@ -237,10 +269,12 @@ fn promised_room_is_nobody_elses_and_admitted_only_when_it_is_there() {
         member: key("x+a"),
         state: None,
     };
-    let mut make = |changes| ledger.transact(&LedgerTransaction { operation: id("op"), fence: 9, changes }).map(|(receipt, undo)| {
-        undo.keep();
-        receipt
-    });
+    let mut make = |changes| {
+        ledger.transact(&LedgerTransaction { operation: id("op"), fence: 9, changes }).map(|(receipt, undo)| {
+            undo.keep();
+            receipt
+        })
+    };
     let receipt = make(vec![LedgerChange::Leave { claim: id("web"), member: key("x+a") }, take("new", 9)]).unwrap();
     assert_eq!(receipt.claims[1].state, ClaimState::Promised);
     assert_eq!(make(vec![take("thief", 2)]).unwrap_err()[0].code, "no_room", "it fits now, but not beside what was promised");

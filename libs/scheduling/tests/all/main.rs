@@ -1,5 +1,7 @@
 //! Tests of the pure core through its public API: rules one by one, and properties over random worlds.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
 mod exhaustive;
 mod fitting;
 mod instance;

@@ -103,7 +103,10 @@ fn the_first_member_in_order_of_preference_wins_and_among_equals_fewer_victims()
 fn no_plan_has_a_reason_per_member_and_per_candidate() {
     let why = infeasible(full().plan(bound(900)));
     assert_eq!(why.members.len(), 1);
-    assert_eq!(why.members[0].reason, "new: cpu: needs 900m on one node, the emptiest matching has 800m free, even if all 3 apps that may move left");
+    assert_eq!(
+        why.members[0].reason,
+        "new: cpu: needs 900m on one node, the emptiest matching has 800m free, even if all 3 apps that may move left"
+    );
     assert_eq!(why.candidates.len(), 4);
     assert!(why.candidates.iter().all(|c| c.why_not.is_some() && !c.taken));
     let crowded = full().running("x", "onprem+b", 500, &["onprem+b"]).running("y", "aws+c", 4000, &["aws+c"]);
@@ -116,10 +119,12 @@ fn no_plan_has_a_reason_per_member_and_per_candidate() {
 #[test]
 fn nothing_moves_that_may_not() {
     let only = |change: &dyn Fn(World) -> World| {
-        let world = World::default()
-            .member("onprem+a", 1, &[1000])
-            .member("aws+c", 5, &[4000])
-            .running("app1", "onprem+a", 1000, &["onprem+a", "aws+c"]);
+        let world = World::default().member("onprem+a", 1, &[1000]).member("aws+c", 5, &[4000]).running(
+            "app1",
+            "onprem+a",
+            1000,
+            &["onprem+a", "aws+c"],
+        );
         let why = infeasible(change(world).plan(bound(500)));
         code(&why.candidates, "app1").to_owned()
     };
@@ -136,7 +141,9 @@ fn nothing_moves_that_may_not() {
     assert_eq!(only(&|w| w.change_request("app1", |r| r.demand.volumes = 1)), "volume");
     assert_eq!(only(&|w| w.change_request("app1", |r| r.demand.immovable = vec!["Deployment/x mounts a hostPath".into()])), "host_path");
     assert_eq!(only(&|w| w.change_request("app1", |r| r.demand.groups[0].per_node = true)), "daemon_set");
-    let bound_to_node = |w: World| w.change_request("app1", |r| drop(r.demand.groups[0].node_selector.insert("kubernetes.io/hostname".into(), "n1".into())));
+    let bound_to_node = |w: World| {
+        w.change_request("app1", |r| drop(r.demand.groups[0].node_selector.insert("kubernetes.io/hostname".into(), "n1".into())))
+    };
     assert_eq!(only(&bound_to_node), "node_bound");
     assert_eq!(only(&|w| w.change_claim("app1", |c| c.surging = true)), "busy");
     assert_eq!(only(&|w| w.change_claim("app1", |c| c.dig = crate::world::dig("newcomer"))), "itself");
@@ -222,10 +229,7 @@ fn the_search_goes_on_where_the_order_finds_nothing() {
 
 #[test]
 fn apps_of_a_newcomer_find_their_places_together() {
-    let apps = vec![
-        app("bound", demand(1, 300), any_of(&["onprem+a"])),
-        app("free", demand(1, 500), any_of(&ALL)),
-    ];
+    let apps = vec![app("bound", demand(1, 300), any_of(&["onprem+a"])), app("free", demand(1, 500), any_of(&ALL))];
     let plan = feasible(full().plan(apps));
     let place = |i: usize| plan.newcomer[i].groups[0].placement.as_ref().unwrap().member.clone();
     assert_eq!((place(0), place(1)), (key("onprem+a"), key("onprem+b")));

@@ -197,7 +197,8 @@ fn move_cost_counts_images_missing_at_the_destination() {
 #[test]
 fn a_new_algorithm_is_data() {
     let mut mine = policy(PolicyMode::Order, &[("Mine", 1.0)]);
-    mine.parameters.insert("revenue".into(), Parameter { source: ParameterSource::Prometheus, query: Some("q".into()), ..Parameter::default() });
+    mine.parameters
+        .insert("revenue".into(), Parameter { source: ParameterSource::Prometheus, query: Some("q".into()), ..Parameter::default() });
     constant(&mut mine, "Mine", "revenue > 100 ? revenue : 1000 - cpu_requested", Prefer::High, Missing::Default);
     let world = busy();
     let revenue = |value| BTreeMap::from([("revenue".to_owned(), value)]);

@@ -8,6 +8,12 @@ use uuid::Uuid;
 
 pub const GI: i64 = 1 << 30;
 
+/// So many random cases, or as many as `PROPTEST_CASES` says.
+pub fn cases(usual: u32) -> proptest::test_runner::Config {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
+    proptest::test_runner::Config { cases, failure_persistence: None, ..Default::default() }
+}
+
 /// An id that says what it is for.
 pub fn id(name: &str) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes())
@@ -36,11 +42,7 @@ pub fn demand(replicas: u32, cpu: i64) -> Demand {
 
 fn element(member: &str) -> Element {
     let member = key(member);
-    Element {
-        cluster_provider: Some(member.provider().into()),
-        cluster: Some(member.cluster().into()),
-        ..Element::default()
-    }
+    Element { cluster_provider: Some(member.provider().into()), cluster: Some(member.cluster().into()), ..Element::default() }
 }
 
 /// Any one of these members.
@@ -75,10 +77,9 @@ impl World {
     /// A member with nodes `n1`, `n2`, … of so many milli-cores each.
     pub fn member(mut self, name: &str, priority: u8, nodes: &[i64]) -> Self {
         let nodes = nodes.iter().enumerate().map(|(i, cpu)| node(&format!("n{}", i + 1), *cpu)).collect();
-        self.fleet.members.insert(
-            key(name),
-            FleetMember { key: key(name), priority, labels: vec![], state: MemberState::Ready, reason: None },
-        );
+        self.fleet
+            .members
+            .insert(key(name), FleetMember { key: key(name), priority, labels: vec![], state: MemberState::Ready, reason: None });
         self.fleet.capacity.insert(key(name), Arc::new(Capacity { nodes, ..Capacity::default() }));
         self
     }
