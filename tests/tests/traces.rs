@@ -1,4 +1,5 @@
 //! One trace per operation, across the services, over OTLP. Its own binary: telemetry is started once per process.
+#![allow(clippy::unwrap_used, reason = "a scenario is a test, though not a function with the attribute")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -52,7 +53,9 @@ async fn one_trace_per_operation_across_the_services() {
     let found = eventually(Duration::from_secs(30), async || {
         handle.flush().await;
         let traces = traces.lock().expect("no poison");
-        let of = |wanted: &str| traces.values().filter(|spans| spans.iter().any(|(_, name)| name.ends_with(wanted))).cloned().collect::<Vec<_>>();
+        let of = |wanted: &str| {
+            traces.values().filter(|spans| spans.iter().any(|(_, name)| name.ends_with(wanted))).cloned().collect::<Vec<_>>()
+        };
         let with_verb = of("/instantiate");
         with_verb.iter().find(|spans| spans.len() > 3).cloned()
     })

@@ -83,17 +83,8 @@ const CLUSTER_FILES: [(&str, &str); 1] = [("certificate-authority", "certificate
 const CLUSTER_KEPT: [&str; 4] = ["server", "certificate-authority-data", "tls-server-name", "insecure-skip-tls-verify"];
 const USER_FILES: [(&str, &str); 3] =
     [("client-certificate", "client-certificate-data"), ("client-key", "client-key-data"), ("tokenFile", "token")];
-const USER_KEPT: [&str; 9] = [
-    "token",
-    "username",
-    "password",
-    "client-certificate-data",
-    "client-key-data",
-    "as",
-    "as-uid",
-    "as-groups",
-    "as-user-extra",
-];
+const USER_KEPT: [&str; 9] =
+    ["token", "username", "password", "client-certificate-data", "client-key-data", "as", "as-uid", "as-groups", "as-user-extra"];
 
 /// Vets a kubeconfig (YAML or JSON). Pure: reads no file and resolves no name.
 ///
@@ -121,8 +112,7 @@ pub fn vet(text: &str) -> Result<VettedKubeconfig, KubeconfigError> {
     }
 
     let server_path = format!("{cluster_path}.server");
-    let server = string(cluster, "server", &server_path)?
-        .ok_or_else(|| KubeconfigError::invalid(&server_path, "is missing"))?;
+    let server = string(cluster, "server", &server_path)?.ok_or_else(|| KubeconfigError::invalid(&server_path, "is missing"))?;
     check_channel(cluster, &cluster_path, &server)?;
     let mut kept_cluster = keep(cluster, &CLUSTER_KEPT);
     kept_cluster.insert("server".into(), json!(server));
@@ -216,8 +206,8 @@ fn check_channel(cluster: &Value, path: &str, server: &str) -> Result<(), Kubeco
     let uri: http::Uri = server.parse().map_err(|_| KubeconfigError::invalid(&field, "is not an address"))?;
     let host = uri.host().filter(|host| !host.is_empty());
     let host = host.ok_or_else(|| KubeconfigError::invalid(&field, "has no host"))?;
-    let loopback = host == "localhost"
-        || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    let loopback =
+        host == "localhost" || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
     match uri.scheme_str() {
         Some("https") => {}
         Some("http") if loopback => {}
@@ -302,9 +292,15 @@ mod tests {
         assert_eq!(fault(vet("current-context: a")), invalid("contexts"));
         assert_eq!(fault(with("", "")), invalid("clusters[1].cluster.server"));
         assert_eq!(fault(with("server: 'ftp://k'", "")), invalid("clusters[1].cluster.server"));
-        assert_eq!(fault(with("server: 'https://k', certificate-authority-data: '%%'", "")), invalid("clusters[1].cluster.certificate-authority-data"));
+        assert_eq!(
+            fault(with("server: 'https://k', certificate-authority-data: '%%'", "")),
+            invalid("clusters[1].cluster.certificate-authority-data")
+        );
         let cert = base64::engine::general_purpose::STANDARD.encode("-----BEGIN CERTIFICATE-----");
-        assert_eq!(fault(with("server: 'https://k'", &format!("client-certificate-data: {cert}"))), invalid("users[1].user.client-key-data"));
+        assert_eq!(
+            fault(with("server: 'https://k'", &format!("client-certificate-data: {cert}"))),
+            invalid("users[1].user.client-key-data")
+        );
         assert_eq!(fault(with("server: 'https://k'", "token: [1]")), invalid("users[1].user.token"));
     }
 }

@@ -130,7 +130,9 @@ pub fn wave(api_version: &str, kind: &str) -> u8 {
     match (group, kind) {
         ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition") => 0,
         ("scheduling.k8s.io" | "storage.k8s.io" | "node.k8s.io", _) | ("networking.k8s.io", "IngressClass") => 1,
-        ("", "ServiceAccount" | "ResourceQuota" | "LimitRange") | ("rbac.authorization.k8s.io", _) | ("networking.k8s.io", "NetworkPolicy") => 2,
+        ("", "ServiceAccount" | "ResourceQuota" | "LimitRange")
+        | ("rbac.authorization.k8s.io", _)
+        | ("networking.k8s.io", "NetworkPolicy") => 2,
         ("", "ConfigMap" | "Secret" | "PersistentVolume" | "PersistentVolumeClaim") => 3,
         ("", "Service" | "Endpoints") | ("discovery.k8s.io", _) => 4,
         ("", "Pod" | "ReplicationController") | ("apps" | "batch", _) => 5,
@@ -162,7 +164,12 @@ impl Object {
             (true, true) => namespace.to_owned(),
             (true, false) => own,
         };
-        let id = ObjectId { api_version: text(&value, "/apiVersion"), kind: text(&value, "/kind"), namespace, name: text(&value, "/metadata/name") };
+        let id = ObjectId {
+            api_version: text(&value, "/apiVersion"),
+            kind: text(&value, "/kind"),
+            namespace,
+            name: text(&value, "/metadata/name"),
+        };
 
         if let Some(fields) = value.as_object_mut() {
             fields.remove("status");
@@ -181,7 +188,9 @@ impl Object {
         }
         label(&mut value, owner.labels());
         for pointer in ["/spec/template", "/spec/jobTemplate", "/spec/jobTemplate/spec/template"] {
-            if has_pods(&id) && let Some(template) = value.pointer_mut(pointer).filter(|template| template.is_object()) {
+            if has_pods(&id)
+                && let Some(template) = value.pointer_mut(pointer).filter(|template| template.is_object())
+            {
                 let marks = owner.labels().into_iter().filter(|(name, _)| *name != labels::DIG);
                 label(template, marks);
             }
@@ -331,7 +340,16 @@ mod tests {
         let mut objects: Vec<Object> = kinds.iter().map(|(api, kind)| Object::new(object(api, kind, "x"), false, "", &owner())).collect();
         objects.sort();
         let order: Vec<&str> = objects.iter().map(|object| object.id.kind.as_str()).collect();
-        let expected = ["CustomResourceDefinition", "StorageClass", "ServiceAccount", "ConfigMap", "Service", "Deployment", "PodDisruptionBudget", "Thing"];
+        let expected = [
+            "CustomResourceDefinition",
+            "StorageClass",
+            "ServiceAccount",
+            "ConfigMap",
+            "Service",
+            "Deployment",
+            "PodDisruptionBudget",
+            "Thing",
+        ];
         assert_eq!(order, expected);
     }
 

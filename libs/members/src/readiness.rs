@@ -111,7 +111,9 @@ fn replicas(object: &Value, field: &str) -> Readiness {
 
 fn deployment(object: &Value) -> Readiness {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-    if let Some(late) = conditions.and_then(|all| all.iter().find(|c| c["type"] == "Progressing" && c["reason"] == "ProgressDeadlineExceeded")) {
+    if let Some(late) =
+        conditions.and_then(|all| all.iter().find(|c| c["type"] == "Progressing" && c["reason"] == "ProgressDeadlineExceeded"))
+    {
         return Failed(format!("makes no progress: {}", late["message"].as_str().unwrap_or_default()));
     }
     let status = |field: &str| number(object, &format!("/status/{field}"));
@@ -170,7 +172,9 @@ fn pod(object: &Value) -> Readiness {
     let phase = object.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     match phase {
         "Succeeded" => Ready,
-        "Failed" => Failed(format!("failed: {}", object.pointer("/status/message").and_then(Value::as_str).unwrap_or("its containers ended"))),
+        "Failed" => {
+            Failed(format!("failed: {}", object.pointer("/status/message").and_then(Value::as_str).unwrap_or("its containers ended")))
+        }
         _ if is_true(object, "Ready") => Ready,
         _ => NotReady(match condition(object, "PodScheduled") {
             Some(("False", message)) => format!("fits on no node: {message}"),
@@ -211,16 +215,19 @@ mod tests {
         starting["availableReplicas"] = json!(1);
         assert_eq!(judge(json!({"replicas": 2}), starting), not("1 of 2 pods available"));
         let mut late = all;
-        late["conditions"] = json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}]);
+        late["conditions"] =
+            json!([{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}]);
         assert_eq!(judge(json!({"replicas": 2}), late), Failed("makes no progress: timed out".into()));
     }
 
     #[test]
     fn other_workloads() {
         let set = |spec, status| judge("apps/v1", "StatefulSet", spec, status);
-        let rolled = json!({"observedGeneration": 2, "readyReplicas": 2, "updatedReplicas": 2, "currentRevision": "a", "updateRevision": "b"});
+        let rolled =
+            json!({"observedGeneration": 2, "readyReplicas": 2, "updatedReplicas": 2, "currentRevision": "a", "updateRevision": "b"});
         assert_eq!(set(json!({"replicas": 2}), rolled), Ready);
-        let rolling = json!({"observedGeneration": 2, "readyReplicas": 2, "updatedReplicas": 1, "currentRevision": "a", "updateRevision": "b"});
+        let rolling =
+            json!({"observedGeneration": 2, "readyReplicas": 2, "updatedReplicas": 1, "currentRevision": "a", "updateRevision": "b"});
         assert_eq!(set(json!({"replicas": 2}), rolling.clone()), not("1 of 2 pods updated"));
         assert_eq!(set(json!({"replicas": 2, "updateStrategy": {"rollingUpdate": {"partition": 1}}}), rolling), Ready);
         assert_eq!(set(json!({"replicas": 2}), json!({"observedGeneration": 2, "readyReplicas": 1})), not("1 of 2 pods ready"));
@@ -242,7 +249,8 @@ mod tests {
         let pod = |status| judge("v1", "Pod", json!({}), status);
         assert_eq!(pod(json!({"phase": "Running"})), not("is not ready"));
         assert_eq!(pod(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})), Ready);
-        let unschedulable = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]});
+        let unschedulable =
+            json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]});
         assert_eq!(pod(unschedulable), not("fits on no node: 0/3 nodes"));
         assert!(matches!(pod(json!({"phase": "Failed"})), Failed(_)));
     }

@@ -189,7 +189,11 @@ impl From<RawPod> for Pod {
 impl ContainerStatus {
     fn trouble(&self) -> Option<String> {
         let (cause, text) = match &self.state {
-            ContainerState { waiting: Some(cause), .. } if !matches!(cause.reason.as_str(), "" | "ContainerCreating" | "PodInitializing") => (cause, cause.reason.clone()),
+            ContainerState { waiting: Some(cause), .. }
+                if !matches!(cause.reason.as_str(), "" | "ContainerCreating" | "PodInitializing") =>
+            {
+                (cause, cause.reason.clone())
+            }
             ContainerState { terminated: Some(cause), .. } if cause.exit_code != 0 => (cause, format!("exit code {}", cause.exit_code)),
             _ => return None,
         };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, PgPool};
 
 use crate::{StoreError, StoreResult, Timestamp, Tx};
 
@@ -113,6 +113,7 @@ impl Store {
         let pool = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .acquire_timeout(config.acquire_timeout)
+            .after_release(|connection, _| Box::pin(is_outside_transaction(connection)))
             .connect_with(options)
             .await?;
         Ok(Self { pool, schema })
@@ -200,6 +201,16 @@ async fn create_schema(connection: &mut PgConnection, schema: &str) -> Result<Op
     }
     tracing::warn!(schema, "the connecting user may not use a role of its own for this schema; continuing without one");
     Ok(None)
+}
+
+/// sqlx 0.9.0 (issue 4393) gives a connection back to the pool inside a transaction when the future of `begin` is dropped at
+/// the wrong moment, as a handler is whose client hangs up. Whoever gets it next would write into a transaction that nobody
+/// commits. Such a connection is closed here. One round trip, after the caller has gone on; remove it with the fixed sqlx.
+///
+/// Outside a transaction a simple query starts its own at the moment it arrives; a failed transaction answers with an error.
+async fn is_outside_transaction(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let row = connection.fetch_one(sqlx::raw_sql("select now() = statement_timestamp()")).await?;
+    sqlx::Row::try_get(&row, 0)
 }
 
 async fn may_become(connection: &mut PgConnection, role: &str) -> bool {

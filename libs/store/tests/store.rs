@@ -231,3 +231,25 @@ async fn a_sealed_column_opens_only_in_its_place_and_with_its_key() {
     assert!(!rotated.is_stale(&rotated.seal(place, b"x")));
     assert!(SealKey::parse(&SecretString::from("c2hvcnQ=")).is_err());
 }
+
+/// A client that hangs up drops its handler wherever it is. sqlx 0.9.0 then gives a connection back whose transaction has begun.
+#[tokio::test]
+async fn a_begin_that_is_dropped_poisons_no_connection() {
+    let db = test_db().await;
+    let config = StoreConfig { max_connections: 1, ..config("placement", &db.url) };
+    let store = Store::connect(&config, &sets()).await.unwrap();
+    let witness = Store::connect(&config, &[]).await.unwrap();
+    let mut dropped = 0;
+    for round in 0..200 {
+        // Dropped at whatever point it has reached by then.
+        dropped += i32::from(tokio::time::timeout(Duration::from_micros(round * 10), store.begin()).await.is_err());
+        sqlx::query("insert into document values ($1)").bind(round.to_string()).execute(store.pool()).await.unwrap();
+        let seen: i64 = sqlx::query_scalar("select count(*) from document where name = $1")
+            .bind(round.to_string())
+            .fetch_one(witness.pool())
+            .await
+            .unwrap();
+        assert_eq!(seen, 1, "round {round}: the insert went into a transaction that nobody will commit");
+    }
+    assert!(dropped > 5, "too few were dropped to show anything: {dropped}");
+}

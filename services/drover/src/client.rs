@@ -97,8 +97,7 @@ impl Client {
         let status = response.status();
         let text = |name: header::HeaderName| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let location = text(header::LOCATION);
-        let warnings =
-            response.headers().get_all(header::WARNING).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned).collect();
+        let warnings = response.headers().get_all(header::WARNING).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned).collect();
         let bytes = response.bytes().await?;
         if !status.is_success() {
             let mut problem: Problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| Problem {
@@ -189,5 +188,9 @@ pub fn code(error: &anyhow::Error) -> Option<&str> {
 
 /// One path segment, percent-encoded.
 pub fn segment(name: &str) -> String {
-    percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string().replace("%2D", "-").replace("%2E", ".").replace("%5F", "_")
+    percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC)
+        .to_string()
+        .replace("%2D", "-")
+        .replace("%2E", ".")
+        .replace("%5F", "_")
 }

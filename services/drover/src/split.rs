@@ -43,8 +43,7 @@ pub enum SplitError {
     NoWorkload,
 }
 
-const WORKLOADS: [&str; 8] =
-    ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"];
+const WORKLOADS: [&str; 8] = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"];
 
 /// Parses YAML documents (and `List`s) into objects.
 pub fn parse(text: &str) -> Result<Vec<Value>, SplitError> {
@@ -95,10 +94,8 @@ pub fn split(objects: Vec<Value>) -> Result<Vec<App>, SplitError> {
     }
     let homes: BTreeSet<usize> = workloads.iter().map(|&w| groups.root(w)).collect();
     let mut apps: BTreeMap<usize, App> = BTreeMap::new();
-    let home_of: Vec<usize> = (0..objects.len())
-        .map(|i| groups.root(i))
-        .map(|root| if homes.contains(&root) { root } else { groups.root(first) })
-        .collect();
+    let home_of: Vec<usize> =
+        (0..objects.len()).map(|i| groups.root(i)).map(|root| if homes.contains(&root) { root } else { groups.root(first) }).collect();
     let mut order: Vec<usize> = Vec::new();
     for &workload in &workloads {
         let root = home_of[workload];
@@ -136,12 +133,7 @@ fn pod_spec(object: &Value) -> &Value {
 }
 
 fn string_map(value: &Value) -> BTreeMap<String, String> {
-    value
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())))
-        .collect()
+    value.as_object().into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect()
 }
 
 fn pod_labels(object: &Value) -> BTreeMap<String, String> {
@@ -171,11 +163,15 @@ fn pod_references(spec: &Value) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     walk(spec, &mut |key, value| {
         for (field, inner, kind) in FIELDS {
-            if key == field && let Some(name) = value[inner].as_str() {
+            if key == field
+                && let Some(name) = value[inner].as_str()
+            {
                 found.push((kind, name.to_owned()));
             }
         }
-        if key == "serviceAccountName" && let Some(name) = value.as_str() {
+        if key == "serviceAccountName"
+            && let Some(name) = value.as_str()
+        {
             found.push(("ServiceAccount", name.to_owned()));
         }
     });
@@ -196,7 +192,9 @@ fn outward_references(object: &Value) -> Vec<(String, String)> {
             object["subjects"].as_array().into_iter().flatten().for_each(refer);
         }
         "Ingress" => walk(&object["spec"], &mut |key, value| {
-            if key == "service" && let Some(name) = value["name"].as_str() {
+            if key == "service"
+                && let Some(name) = value["name"].as_str()
+            {
                 found.push(("Service".into(), name.to_owned()));
             }
         }),
@@ -301,7 +299,10 @@ metadata: {name: nobodys}
 
     #[test]
     fn errors_name_the_document() {
-        assert_eq!(parse("kind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n"), Err(SplitError::NotAnObject { index: 2, missing: "metadata.name" }));
+        assert_eq!(
+            parse("kind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n"),
+            Err(SplitError::NotAnObject { index: 2, missing: "metadata.name" })
+        );
         assert!(matches!(parse("a: [\n"), Err(SplitError::NotYaml { index: 1, .. })));
         assert_eq!(split(parse("kind: ConfigMap\nmetadata: {name: a}\n").unwrap()), Err(SplitError::NoWorkload));
     }

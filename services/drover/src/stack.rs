@@ -90,7 +90,14 @@ impl Stack {
                 self.services.push(($name, running));
             }};
         }
-        start!("cluster-manager", drover_cluster_manager, "--listen", address(&peers.cluster_manager).as_str(), "--seal-key-file", key.as_str());
+        start!(
+            "cluster-manager",
+            drover_cluster_manager,
+            "--listen",
+            address(&peers.cluster_manager).as_str(),
+            "--seal-key-file",
+            key.as_str()
+        );
         start!("placement", drover_placement, "--listen", address(&peers.placement).as_str());
         start!("resource-synchronizer", drover_resource_synchronizer, "--listen", address(&peers.resource_synchronizer).as_str());
         start!("migration", drover_migration, "--listen", address(&peers.migration).as_str());

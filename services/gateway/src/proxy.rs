@@ -42,7 +42,11 @@ impl Services {
                 Upstream::ResourceSynchronizer => &peers.resource_synchronizer,
             };
             let policy = ProxyPolicy::new().with_upstream_timeout(UPSTREAM_TIMEOUT);
-            (upstream, ReverseProxy::new_with_client("", base.as_str(), client.clone()).with_policy(policy), common.peer(upstream.name(), base))
+            (
+                upstream,
+                ReverseProxy::new_with_client("", base.as_str(), client.clone()).with_policy(policy),
+                common.peer(upstream.name(), base),
+            )
         });
         Self(Arc::new(Inner { token: common.peer_token.clone(), each: each.into() }))
     }

@@ -28,8 +28,14 @@ async fn objects_are_applied_in_order_and_all_of_them_go_again() {
     assert_eq!(status.objects.len(), 3);
     assert!(status.objects.iter().all(|object| object.applied && object.ready));
 
-    let created: Vec<String> = stack.sim.effects(MEMBER).iter().filter(|effect| effect.operation == Operation::Create)
-        .map(|effect| effect.key.resource.to_string()).filter(|key| ["configmaps", "services", "deployments"].iter().any(|kind| key.starts_with(kind))).collect();
+    let created: Vec<String> = stack
+        .sim
+        .effects(MEMBER)
+        .iter()
+        .filter(|effect| effect.operation == Operation::Create)
+        .map(|effect| effect.key.resource.to_string())
+        .filter(|key| ["configmaps", "services", "deployments"].iter().any(|kind| key.starts_with(kind)))
+        .collect();
     let position = |kind: &str| created.iter().position(|key| key.starts_with(kind)).unwrap_or_else(|| panic!("no {kind} in {created:?}"));
     assert!(position("configmaps") < position("services") && position("services") < position("deployments"), "{created:?}");
 
@@ -65,7 +71,10 @@ async fn an_update_replaces_and_prunes_once_it_is_ready() {
     stack.bundle("b3", vec![deployment("web", 2, "64")]).await;
     let third = DesiredBinding { digest: "b3".into(), fence: 3, ..first };
     stack.desire(&third).await;
-    let status = eventually(PATIENCE, async || stack.status(third.id).await.filter(|status| status.unschedulable.is_some() && status.digest == "b3")).await;
+    let status = eventually(PATIENCE, async || {
+        stack.status(third.id).await.filter(|status| status.unschedulable.is_some() && status.digest == "b3")
+    })
+    .await;
     assert_eq!((status.phase, status.code.as_deref()), (Phase::Applied, Some("unschedulable")));
     assert!(stack.api::<ConfigMap>().get_opt("kept").await.unwrap().is_some());
 }
@@ -84,8 +93,16 @@ async fn what_somebody_changes_or_deletes_is_put_right() {
     eventually(PATIENCE, async || (stack.api::<Deployment>().get("web").await.unwrap().spec?.replicas == Some(1)).then_some(())).await;
     stack.api::<Service>().delete("web", &DeleteParams::default()).await.unwrap();
     eventually(PATIENCE, async || stack.api::<Service>().get_opt("web").await.unwrap()).await;
-    stack.merge::<ConfigMap>("settings", json!({"metadata": {"labels": {"drover.io/binding": null, "drover.io/dig": null, "drover.io/hub": null}}})).await;
-    eventually(PATIENCE, async || stack.api::<ConfigMap>().get("settings").await.unwrap().metadata.labels?.get("drover.io/binding").map(|_| ())).await;
+    stack
+        .merge::<ConfigMap>(
+            "settings",
+            json!({"metadata": {"labels": {"drover.io/binding": null, "drover.io/dig": null, "drover.io/hub": null}}}),
+        )
+        .await;
+    eventually(PATIENCE, async || {
+        stack.api::<ConfigMap>().get("settings").await.unwrap().metadata.labels?.get("drover.io/binding").map(|_| ())
+    })
+    .await;
     stack.reaches(&desired, Phase::Ready).await;
 }
 

@@ -46,7 +46,13 @@ async fn the_life_of_a_binding() {
     assert_eq!(status.objects.len(), 9, "{status:#?}");
 
     // A restart applies nothing again: no object has another version. (What controllers write is in status and is left out.)
-    let kinds = [("v1", "ConfigMap"), ("v1", "Service"), ("v1", "ServiceAccount"), ("rbac.authorization.k8s.io/v1", "Role"), ("sync.drover.test/v1", "Thing")];
+    let kinds = [
+        ("v1", "ConfigMap"),
+        ("v1", "Service"),
+        ("v1", "ServiceAccount"),
+        ("rbac.authorization.k8s.io/v1", "Role"),
+        ("sync.drover.test/v1", "Thing"),
+    ];
     let client = stack.client();
     let versions = async || {
         let mut versions = BTreeMap::new();
@@ -55,7 +61,11 @@ async fn the_life_of_a_binding() {
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
             let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &resource);
             let list = api.list_metadata(&ListParams::default().labels("drover.io/binding")).await.unwrap();
-            versions.extend(list.items.into_iter().map(|object| (format!("{kind}/{}", object.metadata.name.unwrap()), object.metadata.resource_version)));
+            versions.extend(
+                list.items
+                    .into_iter()
+                    .map(|object| (format!("{kind}/{}", object.metadata.name.unwrap()), object.metadata.resource_version)),
+            );
         }
         versions
     };
@@ -64,7 +74,8 @@ async fn the_life_of_a_binding() {
     stack.kill();
     stack.restart().await;
     stack.reaches(&desired, Phase::Ready).await;
-    let (configs, services): (Api<ConfigMap>, Api<Service>) = (Api::namespaced(stack.client(), &namespace), Api::namespaced(stack.client(), &namespace));
+    let (configs, services): (Api<ConfigMap>, Api<Service>) =
+        (Api::namespaced(stack.client(), &namespace), Api::namespaced(stack.client(), &namespace));
     // The correction of a drift comes after everything that the restart would have applied.
     configs.patch("settings", &PatchParams::default(), &Patch::Merge(json!({"data": {"value": "theirs"}}))).await.unwrap();
     eventually(PATIENCE, async || (configs.get("settings").await.unwrap().data?["value"] == "1").then_some(())).await;

@@ -75,7 +75,9 @@ async fn a_restart_applies_nothing_again() {
 
 #[tokio::test]
 async fn a_crash_at_any_effect_leaves_nothing_behind() {
-    for point in ["synchronizer/apply/before", "synchronizer/apply/after_effect", "synchronizer/delete/before", "synchronizer/delete/after_effect"] {
+    for point in
+        ["synchronizer/apply/before", "synchronizer/apply/after_effect", "synchronizer/delete/before", "synchronizer/delete/after_effect"]
+    {
         let mut stack = Stack::start().await;
         stack.bundle("b1", vec![config("a", "1"), config("b", "1")]).await;
         let desired = binding("shop", "b1");

@@ -13,7 +13,9 @@ async fn policies_choose_on_real_use(world: &World) {
     let pair = vec![App::new("quiet", 1000).uses(50), App::new("loud", 1000).uses(900)];
     succeeded(&Group::of("pair", pair).on(&a_or_c).movable(5).deploy(&world.client).await.unwrap());
     succeeded(&Group::new("alone", App::new("alone", 1000).uses(300)).on(&a_or_c).movable(5).deploy(&world.client).await.unwrap());
-    succeeded(&Group::new("pinned", App::new("pinned", 1000).uses(10)).on(&["onprem/private-a"]).pinned().deploy(&world.client).await.unwrap());
+    succeeded(
+        &Group::new("pinned", App::new("pinned", 1000).uses(10)).on(&["onprem/private-a"]).pinned().deploy(&world.client).await.unwrap(),
+    );
     Group::new("newcomer", App::new("newcomer", 1000)).on(&["onprem/private-a"]).approve(&world.client).await.unwrap();
     world.use_is_known().await;
 

@@ -31,13 +31,34 @@ fn cases() -> Vec<Case> {
         case("50 MB", "POST", "/v2/projects", Body::Zeroes(50 << 20), 413, "too_large"),
         case("a name that is none", "POST", "/v2/projects", named("-no-"), 400, "invalid"),
         case("a name twice", "POST", "/v2/cluster-providers", named("onprem"), 409, "already_exists"),
-        case("unknown parent", "POST", "/v2/projects/nobody/composite-apps", Body::Json(json!({"metadata": {"name": "a"}, "spec": {"compositeAppVersion": "v1"}})), 404, "parent_not_found"),
+        case(
+            "unknown parent",
+            "POST",
+            "/v2/projects/nobody/composite-apps",
+            Body::Json(json!({"metadata": {"name": "a"}, "spec": {"compositeAppVersion": "v1"}})),
+            404,
+            "parent_not_found",
+        ),
         case("unknown document", "GET", "/v2/projects/nobody", Body::Text(""), 404, "not_found"),
         case("no kubeconfig", "POST", "/v2/cluster-providers/onprem/clusters", cluster("hello"), 422, "kubeconfig_invalid"),
         case("a kubeconfig that runs programs", "POST", "/v2/cluster-providers/onprem/clusters", cluster(EXEC), 422, "kubeconfig_refused"),
-        case("a priority out of range", "PUT", "/v2/cluster-providers/onprem", Body::Json(json!({"metadata": {"name": "onprem"}, "spec": {"priority": 11}})), 400, "invalid"),
+        case(
+            "a priority out of range",
+            "PUT",
+            "/v2/cluster-providers/onprem",
+            Body::Json(json!({"metadata": {"name": "onprem"}, "spec": {"priority": 11}})),
+            400,
+            "invalid",
+        ),
         case("another name than the path's", "PUT", "/v2/cluster-providers/onprem", named("other"), 400, "mismatched_name"),
-        case("an expression that is none", "POST", "/v2/migration-algorithms", Body::Json(json!({"metadata": {"name": "bad"}, "spec": {"expression": "cpu_used +"}})), 400, "expression_invalid"),
+        case(
+            "an expression that is none",
+            "POST",
+            "/v2/migration-algorithms",
+            Body::Json(json!({"metadata": {"name": "bad"}, "spec": {"expression": "cpu_used +"}})),
+            400,
+            "expression_invalid",
+        ),
         case("a plan that comes later", "POST", "/v2/plans", Body::Json(json!({"kind": "rebalance"})), 400, "invalid"),
         case("no such route", "GET", "/v2/nonsense", Body::Text(""), 404, "not_found"),
     ]
@@ -93,7 +114,8 @@ async fn what_cannot_be_rendered_or_applied_is_refused() {
     assert_eq!(drover::client::code(&error), Some("malformed_upload"), "{error}");
 
     // An unknown kind is the member's to know: its preflight refuses, and nothing is written there.
-    let unknown = b"apiVersion: example.com/v1\nkind: Nonsense\nmetadata: {name: n}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: half}\n";
+    let unknown =
+        b"apiVersion: example.com/v1\nkind: Nonsense\nmetadata: {name: n}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: half}\n";
     let group = approve("unknown-kind", unknown).await.unwrap();
     let id = group.verb(&world.client, "instantiate").await.unwrap();
     let operation = drover_e2e::emco::ended(&world.client, &id).await.unwrap();

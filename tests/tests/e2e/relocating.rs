@@ -201,4 +201,3 @@ fn waves(value: &Value) -> Vec<Value> {
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
-

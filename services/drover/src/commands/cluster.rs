@@ -14,7 +14,9 @@ pub async fn run(session: &Session, command: ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::Add { name, provider, kubeconfig, labels, priority } => {
             let text = std::fs::read(&kubeconfig).with_context(|| format!("cannot read {}", kubeconfig.display()))?;
-            add(session, &name, &provider, &text, &labels, priority).await
+            add(session, &name, &provider, &text, &labels, priority).await?;
+            eprintln!("cluster {name} of {provider} registered");
+            Ok(())
         }
         ClusterCommand::Remove { name } => {
             let found = find(session, &name).await?;
@@ -42,7 +44,6 @@ pub async fn add(session: &Session, name: &str, provider: &str, kubeconfig: &[u8
     for label in labels {
         session.client.ensure(&format!("{clusters}/{}/labels", segment(name)), &json!({"clusterLabel": label})).await?;
     }
-    eprintln!("cluster {name} of {provider} registered");
     Ok(())
 }
 
@@ -55,8 +56,10 @@ pub async fn all(session: &Session) -> Result<Vec<ClusterCapacity>> {
 pub async fn find(session: &Session, name: &str) -> Result<ClusterCapacity> {
     let clusters = all(session).await?;
     let known = clusters.iter().map(|c| format!("{}/{}", c.provider, c.cluster)).collect::<Vec<_>>().join(", ");
-    let mut found: Vec<_> =
-        clusters.into_iter().filter(|c| c.cluster == name || format!("{}/{}", c.provider, c.cluster) == name || c.member.0 == name).collect();
+    let mut found: Vec<_> = clusters
+        .into_iter()
+        .filter(|c| c.cluster == name || format!("{}/{}", c.provider, c.cluster) == name || c.member.0 == name)
+        .collect();
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => bail!("no cluster is called {name}; there are: {known}"),

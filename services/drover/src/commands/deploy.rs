@@ -54,7 +54,13 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     let wishes = Wishes {
         any_of: elements(&clusters, &args.on, args.only.as_deref(), args.label.as_deref())?,
         when_full: args.when_full.map(crate::cli::WhenFullArg::word),
-        movable: if args.movable { Some((true, args.move_priority)) } else if args.pinned { Some((false, 10)) } else { None },
+        movable: if args.movable {
+            Some((true, args.move_priority))
+        } else if args.pinned {
+            Some((false, 10))
+        } else {
+            None
+        },
     };
     let application = Application::new(session, &args.name);
     prepare(session, &application, &uploads, &wishes, &clusters).await?;
@@ -126,7 +132,13 @@ pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>,
 }
 
 /// Makes or replaces every resource that the application needs, up to but without its lifecycle verb.
-pub async fn prepare(session: &Session, application: &Application, uploads: &[Upload], wishes: &Wishes, clusters: &[ClusterCapacity]) -> Result<()> {
+pub async fn prepare(
+    session: &Session,
+    application: &Application,
+    uploads: &[Upload],
+    wishes: &Wishes,
+    clusters: &[ClusterCapacity],
+) -> Result<()> {
     let client = &session.client;
     let named = |name: &str| json!({"metadata": {"name": name}});
     client.ensure("/v2/projects", &named(&session.project)).await?;

@@ -26,7 +26,9 @@ fn collect(value: &Value, rows: &mut Vec<Vec<String>>) {
     match value {
         Value::Object(map) if map.contains_key("app") && map.contains_key("groups") => {
             let app = value["app"].as_str().unwrap_or_default();
-            for considered in value["groups"].as_array().into_iter().flatten().flat_map(|g| g["considered"].as_array().into_iter().flatten()) {
+            for considered in
+                value["groups"].as_array().into_iter().flatten().flat_map(|g| g["considered"].as_array().into_iter().flatten())
+            {
                 let text = |key: &str| considered[key].as_str().unwrap_or_default().to_owned();
                 rows.push(vec![app.to_owned(), text("member"), considered["priority"].to_string(), text("verdict"), text("reason")]);
             }

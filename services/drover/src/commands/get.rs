@@ -65,7 +65,15 @@ async fn list(session: &Session, what: What, name: Option<&str>) -> Result<Strin
             let moves: Vec<_> = roots.flat_map(|o| o.moves.iter().map(move |m| (o.id, m))).collect();
             output::render(session.format, &moves.iter().map(|(_, m)| m).collect::<Vec<_>>(), |_| {
                 let row = |(id, m): &(uuid::Uuid, &drover_api::operations::MoveView)| {
-                    vec![m.app.clone(), m.from.clone(), m.to.clone(), m.stage.clone(), format!("{:.1} s", m.seconds), id.to_string(), m.reason.clone().unwrap_or_default()]
+                    vec![
+                        m.app.clone(),
+                        m.from.clone(),
+                        m.to.clone(),
+                        m.stage.clone(),
+                        format!("{:.1} s", m.seconds),
+                        id.to_string(),
+                        m.reason.clone().unwrap_or_default(),
+                    ]
                 };
                 (vec!["APP", "FROM", "TO", "STAGE", "TIME", "OPERATION", "REASON"], moves.iter().map(row).collect())
             })
@@ -111,7 +119,12 @@ fn app_rows(items: &[Value]) -> Rows {
     let row = |a: &Value| {
         let places = a["bindings"].as_array().into_iter().flatten();
         let places: Vec<String> = places.map(|b| format!("{} ({})", text(&b["member"]), text(&b["phase"]))).collect();
-        vec![format!("{}/{}", text(&a["compositeApp"]), text(&a["app"])), text(&a["state"]), places.join(", "), a["operation"].as_str().unwrap_or_default().to_owned()]
+        vec![
+            format!("{}/{}", text(&a["compositeApp"]), text(&a["app"])),
+            text(&a["state"]),
+            places.join(", "),
+            a["operation"].as_str().unwrap_or_default().to_owned(),
+        ]
     };
     (vec!["APP", "STATE", "ON", "OPERATION"], items.iter().map(row).collect())
 }
@@ -125,6 +138,8 @@ fn plan_rows(items: &[PlanDocument]) -> Rows {
 }
 
 fn operation_rows(items: &[Operation]) -> Rows {
-    let row = |o: &Operation| vec![o.id.to_string(), o.kind.clone(), o.subject.clone(), format!("{:?}", o.state), o.message.clone(), o.created_at.clone()];
+    let row = |o: &Operation| {
+        vec![o.id.to_string(), o.kind.clone(), o.subject.clone(), format!("{:?}", o.state), o.message.clone(), o.created_at.clone()]
+    };
     (vec!["ID", "KIND", "SUBJECT", "STATE", "MESSAGE", "CREATED"], items.iter().map(row).collect())
 }

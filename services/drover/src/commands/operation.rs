@@ -34,7 +34,14 @@ pub fn print(session: &Session, operation: &Operation) -> Result<()> {
     output::print(session.format, operation, |_| {
         let rows = operation.steps.iter().map(|step| {
             let ended = step.finished_at.clone().unwrap_or_else(|| "running".into());
-            vec![step.name.clone(), step.direction.clone(), step.attempt.to_string(), step.started_at.clone(), ended, step.error.clone().unwrap_or_default()]
+            vec![
+                step.name.clone(),
+                step.direction.clone(),
+                step.attempt.to_string(),
+                step.started_at.clone(),
+                ended,
+                step.error.clone().unwrap_or_default(),
+            ]
         });
         (vec!["STEP", "", "TRY", "STARTED", "ENDED", "ERROR"], rows.collect())
     })

@@ -91,9 +91,22 @@ fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Result<()
 /// A plan in lines, as the demo and `plan show` print it.
 pub fn lines(plan: &Plan, why_not: bool) -> Vec<String> {
     let moves: Vec<_> = plan.waves.iter().flatten().collect();
-    let mut lines = vec![format!("move {} of {} looked at; frees {}, needed {}", moves.len(), plan.candidates.len(), output::amounts(&plan.freed), output::amounts(&plan.needed))];
+    let mut lines = vec![format!(
+        "move {} of {} looked at; frees {}, needed {}",
+        moves.len(),
+        plan.candidates.len(),
+        output::amounts(&plan.freed),
+        output::amounts(&plan.needed)
+    )];
     for item in moves {
-        lines.push(format!("  {}/{} → {}   {}   frees {}", item.dig.composite_app, item.app, item.to.cluster(), item.reason, output::amounts(&item.frees)));
+        lines.push(format!(
+            "  {}/{} → {}   {}   frees {}",
+            item.dig.composite_app,
+            item.app,
+            item.to.cluster(),
+            item.reason,
+            output::amounts(&item.frees)
+        ));
     }
     for dependant in &plan.dependants {
         lines.push(format!("  note: others may call Service {} by name", dependant.service));
@@ -121,11 +134,8 @@ fn candidates(list: &[Candidate]) -> String {
 
 /// A candidate as a row.
 pub fn candidate_row(at: usize, candidate: &Candidate) -> Vec<String> {
-    let scores: Vec<String> = candidate
-        .scores
-        .iter()
-        .map(|s| format!("{} {}", s.algorithm, s.value.map_or_else(|| "-".into(), |v| format!("{v:.2}"))))
-        .collect();
+    let scores: Vec<String> =
+        candidate.scores.iter().map(|s| format!("{} {}", s.algorithm, s.value.map_or_else(|| "-".into(), |v| format!("{v:.2}")))).collect();
     vec![
         (at + 1).to_string(),
         format!("{}/{}", candidate.dig.composite_app, candidate.app),

@@ -17,6 +17,9 @@ pub async fn run(session: &Session, command: PolicyCommand) -> Result<()> {
     let list = answer.body.get("candidates").cloned().unwrap_or(Value::Array(Vec::new()));
     let candidates: Vec<Candidate> = serde_json::from_value(list)?;
     output::print(session.format, &answer.body, |_| {
-        (vec!["#", "APP", "PRIORITY", "SCORES", "TOTAL", "STAYS BECAUSE"], candidates.iter().enumerate().map(|(i, c)| super::plan::candidate_row(i, c)).collect())
+        (
+            vec!["#", "APP", "PRIORITY", "SCORES", "TOTAL", "STAYS BECAUSE"],
+            candidates.iter().enumerate().map(|(i, c)| super::plan::candidate_row(i, c)).collect(),
+        )
     })
 }

@@ -13,8 +13,14 @@ const PROVIDERS: &str = "/v2/cluster-providers";
 /// Runs it.
 pub async fn run(session: &Session, command: ProviderCommand) -> Result<()> {
     match command {
-        ProviderCommand::Set { name, priority } => set(session, &name, priority).await,
-        ProviderCommand::Remove { name } => session.client.call(reqwest::Method::DELETE, &format!("{PROVIDERS}/{}", segment(&name)), None).await.map(drop),
+        ProviderCommand::Set { name, priority } => {
+            set(session, &name, priority).await?;
+            eprintln!("provider {name}: priority {priority}");
+            Ok(())
+        }
+        ProviderCommand::Remove { name } => {
+            session.client.call(reqwest::Method::DELETE, &format!("{PROVIDERS}/{}", segment(&name)), None).await.map(drop)
+        }
         ProviderCommand::List => {
             let mut providers: Vec<Value> = session.client.get(PROVIDERS).await?;
             let priority = |p: &Value| p["spec"]["priority"].as_u64().unwrap_or(10);
@@ -40,6 +46,5 @@ pub async fn set(session: &Session, name: &str, priority: u8) -> Result<()> {
             session.client.put(&path, &provider).await?;
         }
     }
-    eprintln!("provider {name}: priority {priority}");
     Ok(())
 }

@@ -13,7 +13,9 @@ use crate::stack::{Options, Stack};
 
 /// `drover up`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  drover up\n  drover up --data /var/lib/drover --listen 127.0.0.1:8080\n  DATABASE_URL=postgres://… drover up")]
+#[command(
+    after_help = "Examples:\n  drover up\n  drover up --data /var/lib/drover --listen 127.0.0.1:8080\n  DATABASE_URL=postgres://… drover up"
+)]
 pub struct UpArgs {
     /// Folder for Postgres and keys.
     #[arg(long, env = "DROVER_DATA", value_name = "DIR")]

@@ -11,7 +11,9 @@ use tokio::task::JoinHandle;
 
 /// `drover dev sim`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  drover dev sim --clusters 3 --nodes 5 --dir /tmp/sim\n  drover cluster add a --provider onprem --kubeconfig /tmp/sim/sim-1.kubeconfig")]
+#[command(
+    after_help = "Example:\n  drover dev sim --clusters 3 --nodes 5 --dir /tmp/sim\n  drover cluster add a --provider onprem --kubeconfig /tmp/sim/sim-1.kubeconfig"
+)]
 pub struct SimArgs {
     /// Number of clusters.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=5000))]

@@ -32,7 +32,11 @@ pub fn draw(plan: &Plan, subject: &PlanSubject) -> String {
     if let PlanSubject::Newcomer(dig) = subject {
         for app in &plan.newcomer {
             for placement in app.groups.iter().filter_map(|g| g.placement.as_ref()) {
-                after.clusters.entry(placement.member.to_string()).or_default().push((format!("{}/{}", dig.composite_app, app.app), "app new"));
+                after
+                    .clusters
+                    .entry(placement.member.to_string())
+                    .or_default()
+                    .push((format!("{}/{}", dig.composite_app, app.app), "app new"));
             }
         }
     }
@@ -50,7 +54,11 @@ pub fn draw(plan: &Plan, subject: &PlanSubject) -> String {
     for (name, (x, y)) in &left {
         if let Some((to_x, to_y)) = right.get(name).filter(|_| name.1 == "app moved") {
             let (x, middle) = (x + WIDTH - 20, (x + WIDTH + to_x) / 2);
-            let _ = write!(svg, r##"<path class="arrow" marker-end="url(#head)" d="M{x},{y} C{middle},{y} {middle},{to_y} {},{to_y}"/>"##, to_x - 6);
+            let _ = write!(
+                svg,
+                r##"<path class="arrow" marker-end="url(#head)" d="M{x},{y} C{middle},{y} {middle},{to_y} {},{to_y}"/>"##,
+                to_x - 6
+            );
         }
     }
     let (width, height) = (2 * WIDTH + GAP, height_left.max(height_right));
@@ -68,10 +76,24 @@ fn boxes(svg: &mut String, column: &Column, x: usize, title: &str) -> (Places, u
     let mut y = 24;
     for (cluster, apps) in &column.clusters {
         let height = LINE * (apps.len() + 1) + 8;
-        let _ = write!(svg, r#"<rect class="box" x="{x}" y="{y}" width="{WIDTH}" height="{height}" rx="8"/><text x="{}" y="{}">{}</text>"#, x + 10, y + 20, escape(cluster));
+        let _ = write!(
+            svg,
+            r#"<rect class="box" x="{x}" y="{y}" width="{WIDTH}" height="{height}" rx="8"/><text x="{}" y="{}">{}</text>"#,
+            x + 10,
+            y + 20,
+            escape(cluster)
+        );
         for (at, (app, class)) in apps.iter().enumerate() {
             let top = y + LINE * (at + 1);
-            let _ = write!(svg, r#"<rect class="{class}" x="{}" y="{top}" width="{}" height="24" rx="5"/><text x="{}" y="{}">{}</text>"#, x + 10, WIDTH - 20, x + 18, top + 17, escape(app));
+            let _ = write!(
+                svg,
+                r#"<rect class="{class}" x="{}" y="{top}" width="{}" height="24" rx="5"/><text x="{}" y="{}">{}</text>"#,
+                x + 10,
+                WIDTH - 20,
+                x + 18,
+                top + 17,
+                escape(app)
+            );
             places.insert((app.clone(), *class), (x + 10, top + 12));
         }
         y += height + 10;

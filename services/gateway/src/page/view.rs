@@ -145,7 +145,14 @@ impl OperationRow {
         for m in o.moves.iter().chain(children.flat_map(|c| &c.moves)) {
             if !moves.iter().any(|seen| seen.app == m.app && seen.to == m.to) {
                 let reason = m.reason.clone().unwrap_or_default();
-                moves.push(MoveRow { app: m.app.clone(), from: m.from.clone(), to: m.to.clone(), stage: m.stage.clone(), seconds: format!("{:.1}", m.seconds), reason });
+                moves.push(MoveRow {
+                    app: m.app.clone(),
+                    from: m.from.clone(),
+                    to: m.to.clone(),
+                    stage: m.stage.clone(),
+                    seconds: format!("{:.1}", m.seconds),
+                    reason,
+                });
             }
         }
         Self {
@@ -236,7 +243,8 @@ impl PlanPage {
 }
 
 fn candidate(c: &Candidate) -> CandidateRow {
-    let score = |s: &drover_api::scheduling::Score| format!("{} {}", s.algorithm, s.value.map_or_else(|| "–".into(), |v| format!("{v:.2}")));
+    let score =
+        |s: &drover_api::scheduling::Score| format!("{} {}", s.algorithm, s.value.map_or_else(|| "–".into(), |v| format!("{v:.2}")));
     CandidateRow {
         app: format!("{}/{} on {}", c.dig.composite_app, c.app, c.member),
         priority: c.priority,

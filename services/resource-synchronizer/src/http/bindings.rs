@@ -11,7 +11,11 @@ use crate::app::App;
 /// Says what shall be true of a binding; the same again changes nothing, a lower fence is refused.
 #[utoipa::path(put, path = "/internal/bindings/{id}", operation_id = "binding_put", tag = "peer",
     params(("id" = Uuid, Path)), request_body = DesiredBinding, responses((status = 200, description = "What is desired now", body = DesiredBinding)))]
-pub async fn put(State(app): State<App>, Path(id): Path<Uuid>, Json(desired): Json<DesiredBinding>) -> Result<Json<DesiredBinding>, Problem> {
+pub async fn put(
+    State(app): State<App>,
+    Path(id): Path<Uuid>,
+    Json(desired): Json<DesiredBinding>,
+) -> Result<Json<DesiredBinding>, Problem> {
     app.put_binding(id, &desired).await?;
     Ok(Json(desired))
 }

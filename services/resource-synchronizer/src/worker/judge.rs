@@ -76,7 +76,9 @@ impl Bound {
     pub fn is_ready(&self, world: &World) -> bool {
         self.failure.is_none()
             && self.wanted.as_ref().is_some_and(|wanted| {
-                wanted.iter().all(|(id, digest)| in_place(self.id(), digest, world.object(id)).is_some_and(|seen| seen.readiness.is_ready()))
+                wanted
+                    .iter()
+                    .all(|(id, digest)| in_place(self.id(), digest, world.object(id)).is_some_and(|seen| seen.readiness.is_ready()))
             })
     }
 }
@@ -107,14 +109,17 @@ fn matches(binding: Uuid, id: &ObjectId, digest: &str, item: Option<&Item>, seen
 
 /// Kinds whose status is written all the time, so that their resource version says nothing about drift.
 fn status_moves_version(id: &ObjectId) -> bool {
-    id.api_version == "v1" && matches!(id.kind.as_str(), "Pod" | "PersistentVolumeClaim" | "PersistentVolume" | "Namespace" | "ReplicationController")
+    id.api_version == "v1"
+        && matches!(id.kind.as_str(), "Pod" | "PersistentVolumeClaim" | "PersistentVolume" | "Namespace" | "ReplicationController")
 }
 
 /// What the feed says of a binding. `lost`: why the member cannot be asked.
 pub fn status(bound: &Bound, world: &World, lost: Option<&Failure>) -> BindingStatus {
     let desired = &bound.row.desired;
     let objects: Vec<ObjectStatus> = match bound.present() {
-        true => bound.wanted.iter().flatten().map(|(id, digest)| object_status(id, in_place(bound.id(), digest, world.object(id)))).collect(),
+        true => {
+            bound.wanted.iter().flatten().map(|(id, digest)| object_status(id, in_place(bound.id(), digest, world.object(id)))).collect()
+        }
         false => bound.superfluous(world).iter().map(|id| object_status(id, world.object(id))).collect(),
     };
     let unschedulable = bound.present().then(|| world.unschedulable(bound.id())).flatten().map(str::to_owned);
@@ -217,7 +222,11 @@ mod tests {
         assert!(bound().drifted(&world(|_| {})).is_empty());
         // Status alone moves the version, not the generation.
         assert!(bound().drifted(&world(|seen| seen.version = "2".into())).is_empty());
-        for change in [|seen: &mut Seen| seen.generation = Some(2), |seen: &mut Seen| seen.digest = "other".into(), |seen: &mut Seen| seen.uid = "v".into()] {
+        for change in [
+            |seen: &mut Seen| seen.generation = Some(2),
+            |seen: &mut Seen| seen.digest = "other".into(),
+            |seen: &mut Seen| seen.uid = "v".into(),
+        ] {
             assert_eq!(bound().drifted(&world(change)), [id("Thing", "x")]);
         }
         assert_eq!(bound().drifted(&World::default()), [id("Thing", "x")]);

@@ -178,8 +178,12 @@ impl Worker {
             Some(client) => client,
             None => {
                 let path = format!("/internal/members/{}/kubeconfig", segment(&self.key.0));
-                let credential: MemberCredential =
-                    self.app.cluster_manager.get(&path).await.map_err(|error| failure("unreachable", format!("its kubeconfig cannot be had: {error}")))?;
+                let credential: MemberCredential = self
+                    .app
+                    .cluster_manager
+                    .get(&path)
+                    .await
+                    .map_err(|error| failure("unreachable", format!("its kubeconfig cannot be had: {error}")))?;
                 let vetted = kubeconfig::vet(credential.kubeconfig.expose()).map_err(|error| failure(error.code(), error.to_string()))?;
                 let built = self.app.clients.get(&self.key, credential.version, &vetted).await;
                 built.map_err(|error| failure(error.code(), error.to_string()))?
@@ -288,7 +292,9 @@ impl Worker {
             (true, _) => self.world.of_binding(id).next().is_some(),
             (false, false) => true,
             (false, true) => {
-                bound.wanted.is_none() || !bound.drifted(&self.world).is_empty() || (bound.is_ready(&self.world) && !bound.superfluous(&self.world).is_empty())
+                bound.wanted.is_none()
+                    || !bound.drifted(&self.world).is_empty()
+                    || (bound.is_ready(&self.world) && !bound.superfluous(&self.world).is_empty())
             }
         }
     }

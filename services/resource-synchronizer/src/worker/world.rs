@@ -256,7 +256,8 @@ pub mod tests {
         let a = Uuid::from_u128(1);
         let pod = |message: &str| {
             let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
-            let pod = json!({"metadata": {"name": "p", "labels": {"drover.io/binding": a}}, "spec": {}, "status": {"conditions": [condition]}});
+            let pod =
+                json!({"metadata": {"name": "p", "labels": {"drover.io/binding": a}}, "spec": {}, "status": {"conditions": [condition]}});
             Box::new(serde_json::from_value::<trimmed::Pod>(pod).unwrap())
         };
         let mut world = World::default();

@@ -60,7 +60,18 @@ impl Stack {
         let router = routes.split_for_parts().0.route("/internal/members/{key}/kubeconfig", kubeconfig);
         let cluster_manager = HttpServer::start(router).await;
         let (sim, db, clients) = (Sim::new(), test_db().await, Arc::new(Clients::new()));
-        let mut stack = Self { sim, db, members, failpoints: Failpoints::default(), real: None, credential, simulated_at: Mutex::default(), cluster_manager, clients, served: None };
+        let mut stack = Self {
+            sim,
+            db,
+            members,
+            failpoints: Failpoints::default(),
+            real: None,
+            credential,
+            simulated_at: Mutex::default(),
+            cluster_manager,
+            clients,
+            served: None,
+        };
         stack.restart().await;
         stack
     }
@@ -116,7 +127,8 @@ impl Stack {
     pub async fn restart(&mut self) {
         self.kill();
         let cluster_manager = self.cluster_manager.url("/").parse().unwrap();
-        let common = Common::new(self.db.url.expose_secret(), TOKEN, Peers { cluster_manager, ..Peers::default() }).scoped("resource-synchronizer");
+        let common =
+            Common::new(self.db.url.expose_secret(), TOKEN, Peers { cluster_manager, ..Peers::default() }).scoped("resource-synchronizer");
         let router = assemble(&common, self.clients.clone(), self.failpoints.clone()).await.unwrap();
         let router = openapi::validated(router, serde_json::to_value(drover_resource_synchronizer::openapi()).unwrap());
         self.served = Some((HttpServer::start(router).await, common.shutdown.clone().drop_guard()));
@@ -178,11 +190,21 @@ impl Stack {
         let labelled = ListParams::default().labels("drover.io/binding");
         let mut names: Vec<String> = Vec::new();
         let name = |metadata: kube::core::ObjectMeta| metadata.name.unwrap_or_default();
-        names.extend(self.api::<ConfigMap>().list(&labelled).await.unwrap().items.into_iter().map(|o| format!("ConfigMap/{}", name(o.metadata))));
-        names.extend(self.api::<Secret>().list(&labelled).await.unwrap().items.into_iter().map(|o| format!("Secret/{}", name(o.metadata))));
-        names.extend(self.api::<Service>().list(&labelled).await.unwrap().items.into_iter().map(|o| format!("Service/{}", name(o.metadata))));
         names.extend(
-            self.api::<k8s_openapi::api::apps::v1::Deployment>().list(&labelled).await.unwrap().items.into_iter().map(|o| format!("Deployment/{}", name(o.metadata))),
+            self.api::<ConfigMap>().list(&labelled).await.unwrap().items.into_iter().map(|o| format!("ConfigMap/{}", name(o.metadata))),
+        );
+        names.extend(self.api::<Secret>().list(&labelled).await.unwrap().items.into_iter().map(|o| format!("Secret/{}", name(o.metadata))));
+        names.extend(
+            self.api::<Service>().list(&labelled).await.unwrap().items.into_iter().map(|o| format!("Service/{}", name(o.metadata))),
+        );
+        names.extend(
+            self.api::<k8s_openapi::api::apps::v1::Deployment>()
+                .list(&labelled)
+                .await
+                .unwrap()
+                .items
+                .into_iter()
+                .map(|o| format!("Deployment/{}", name(o.metadata))),
         );
         names.extend(self.api::<Pod>().list(&labelled).await.unwrap().items.iter().map(|_| "Pod".to_owned()));
         names
@@ -190,7 +212,10 @@ impl Stack {
 
     pub async fn merge<K>(&self, name: &str, patch: Value)
     where
-        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + serde::de::DeserializeOwned
+            + std::fmt::Debug,
     {
         self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }

@@ -28,8 +28,8 @@ const fn app(name: &'static str, cpu_m: u32, memory_mi: u32, used_m: u32) -> App
 
 /// Six applications of nine microservices that fill the preferred provider.
 pub const APPLICATIONS: [Application; 6] = [
-    Application { name: "shop", movable: Some(5), apps: &[app("catalogue", 600, 512, 18), app("cart", 700, 1024, 350)] },
-    Application { name: "blog", movable: Some(5), apps: &[app("web", 600, 1024, 300), app("comments", 500, 512, 25)] },
+    Application { name: "shop", movable: Some(5), apps: &[app("catalogue", 600, 512, 200), app("cart", 700, 1024, 35)] },
+    Application { name: "blog", movable: Some(5), apps: &[app("web", 600, 1024, 18), app("comments", 500, 512, 150)] },
     Application { name: "db", movable: None, apps: &[app("postgres", 900, 1024, 400)] },
     Application { name: "mail", movable: None, apps: &[app("smtp", 800, 1024, 320)] },
     Application { name: "wiki", movable: Some(8), apps: &[app("pages", 900, 1024, 90)] },
@@ -48,7 +48,11 @@ pub fn newcomer_needs() -> String {
 impl Application {
     /// Its manifests, YAML. `image` is what its containers run.
     pub fn manifests(&self, image: &str) -> String {
-        self.apps.iter().map(|app| format!("{}---\n{}", yaml(&app.deployment(image)), yaml(&app.service()))).collect::<Vec<_>>().join("---\n")
+        self.apps
+            .iter()
+            .map(|app| format!("{}---\n{}", yaml(&app.deployment(image)), yaml(&app.service())))
+            .collect::<Vec<_>>()
+            .join("---\n")
     }
 }
 

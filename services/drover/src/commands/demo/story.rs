@@ -37,7 +37,7 @@ pub async fn tell(session: &Session, members: &[Member]) -> Result<bool> {
     let image = members.first().map(|m| m.image.clone()).unwrap_or_default();
     for application in &APPLICATIONS {
         let operation = bring(session, application, &image, &[]).await?;
-        watch::to_success(&session.client, &operation).await.with_context(|| format!("{} did not come up", application.name))?;
+        quietly(session, &operation).await.with_context(|| format!("{} did not come up", application.name))?;
     }
     let count: usize = APPLICATIONS.iter().map(|a| a.apps.len()).sum();
     println!("✔ {count} apps deployed               {}  of CPU requested", fill(&cluster::all(session).await?));
@@ -49,30 +49,33 @@ pub async fn tell(session: &Session, members: &[Member]) -> Result<bool> {
     .await?;
 
     let target = cluster::find(session, "private-a").await?;
-    println!("→ newcomer \"{}\" must run on private-a and needs {}; private-a has {} left", NEWCOMER.name, newcomer_needs(), output::amounts(&target.total.free));
+    println!(
+        "→ newcomer \"{}\" must run on private-a and needs {}; private-a has {} left",
+        NEWCOMER.name,
+        newcomer_needs(),
+        output::amounts(&target.total.free)
+    );
     let began = Instant::now();
     let id = bring(session, &NEWCOMER, &image, &["private-a"]).await?;
     let operation = watch::follow(&session.client, &id).await?;
     let took = began.elapsed();
-    let everything = with_children(session, &operation).await?;
-    if let Some(id) = everything.iter().find_map(|o| o.plan) {
+    if let Some(id) = operation.plan {
         let document: PlanDocument = session.client.get(&format!("/v2/plans/{id}")).await?;
         let lines = document.plan.as_ref().map(|p| plan::lines(p, false)).unwrap_or_default();
         println!("  plan {id}: {}", lines.join("\n  "));
         println!("    drover plan show {id} --why-not");
     }
-    let moves: Vec<&MoveView> = everything.iter().flat_map(|o| &o.moves).collect();
-    let done: Vec<String> = moves.iter().map(|m| format!("{} → {} {:.1} s", m.app, m.to, m.seconds)).collect();
+    let done: Vec<String> = operation.moves.iter().map(|m| format!("{} → {} {:.1} s", m.app, m.to, m.seconds)).collect();
     if operation.state != OperationState::Succeeded {
         println!("✘ {}: {}", operation.message, operation.reasons.join("; "));
         return Ok(false);
     }
     println!("✔ moved {} · {} Ready after {:.1} s", done.join(", "), NEWCOMER.name, took.as_secs_f64());
-    verify(session, &moves).await
+    verify(session, &operation.moves).await
 }
 
 /// Looks again at what the story claims.
-async fn verify(session: &Session, moves: &[&MoveView]) -> Result<bool> {
+async fn verify(session: &Session, moves: &[MoveView]) -> Result<bool> {
     let clusters = cluster::all(session).await?;
     println!("  now: {}  of CPU requested", fill(&clusters));
     let homes = |app: &str| clusters.iter().filter(|c| c.apps.iter().any(|a| a.app == app)).map(|c| c.cluster.clone()).collect::<Vec<_>>();
@@ -91,9 +94,11 @@ async fn verify(session: &Session, moves: &[&MoveView]) -> Result<bool> {
     let full = clusters.iter().find(|c| c.cluster == "private-a");
     check("private-a is not over-committed", full.is_some_and(|c| c.total.requested.cpu <= c.total.allocatable.cpu));
     let apps: Value = session.client.get("/v2/apps").await?;
-    let late = apps["items"].as_array().into_iter().flatten().filter(|a| {
-        a["bindings"].as_array().is_none_or(|b| b.is_empty() || b.iter().any(|b| b["phase"] != "Ready"))
-    });
+    let late = apps["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|a| a["bindings"].as_array().is_none_or(|b| b.is_empty() || b.iter().any(|b| b["phase"] != "Ready")));
     check("every app is Ready", late.count() == 0);
     if held {
         println!("✔ every app is Ready in exactly one place");
@@ -124,12 +129,16 @@ async fn policy(session: &Session) -> Result<()> {
     session.client.upsert(&format!("/v2/projects/{}/migration-policies", session.project), POLICY, &body).await
 }
 
-async fn with_children(session: &Session, operation: &Operation) -> Result<Vec<Operation>> {
-    let mut all = vec![operation.clone()];
-    for id in &operation.children {
-        all.push(session.client.get(&format!("/v2/operations/{id}")).await?);
+/// Waits for an operation without a line per change.
+async fn quietly(session: &Session, id: &str) -> Result<()> {
+    loop {
+        let operation: Operation = session.client.get(&format!("/v2/operations/{id}?wait=30s")).await?;
+        match operation.state {
+            OperationState::Succeeded => return Ok(()),
+            _ if watch::ended(&operation) => bail!("{}: {}", operation.message, operation.reasons.join("; ")),
+            _ => {}
+        }
     }
-    Ok(all)
 }
 
 fn fill(clusters: &[ClusterCapacity]) -> String {
