@@ -56,7 +56,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    fn new(&self) -> Binding {
+    fn updated(&self) -> Binding {
         Binding { digest: self.digest.clone(), request: self.request.clone(), ..self.old.clone() }
     }
 }
@@ -124,8 +124,14 @@ async fn resize(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> Re
     }
 }
 
-fn sizes(ctx: &Ctx<Update>, request: impl Fn(&Kept) -> &AppRequest, surge: bool) -> Vec<LedgerChange> {
-    ctx.input.kept.iter().map(|kept| LedgerChange::Resize { claim: kept.old.id, request: Arc::new(request(kept).clone()), surge }).collect()
+fn sizes(ctx: &Ctx<Update>, request: impl Fn(&Kept) -> &AppRequest, during: bool) -> Vec<LedgerChange> {
+    let resize = |kept: &Kept| LedgerChange::Resize {
+        claim: kept.old.id,
+        request: Arc::new(request(kept).clone()),
+        // Where only the terms are new, no pod is replaced.
+        surge: during && kept.digest != kept.old.digest,
+    };
+    ctx.input.kept.iter().map(resize).collect()
 }
 
 async fn raise(ctx: &mut Ctx<Update>) -> StepResult {
@@ -222,7 +228,7 @@ async fn take_away(ctx: &mut Ctx<Update>) -> StepResult {
 }
 
 async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
-    let mut bindings: Vec<_> = ctx.input.kept.iter().map(Kept::new).collect();
+    let mut bindings: Vec<_> = ctx.input.kept.iter().map(Kept::updated).collect();
     bindings.extend(added(ctx));
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
     let (world, after) = (ctx.world.clone(), ctx.input.after.clone());

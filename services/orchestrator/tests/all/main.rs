@@ -1,4 +1,5 @@
 //! Orchestrator over REST, with its own database and in-memory peers.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
 
 mod base;
 mod documents;

@@ -233,7 +233,7 @@ async fn cancel_before_the_pivot_leaves_everything_as_before_and_busy_groups_say
 
 #[tokio::test]
 async fn a_chosen_plan_is_applied_as_it_is_or_says_what_changed() {
-    let (fakes, stack, victim, newcomer) = full().await;
+    let (fakes, stack, victim, _) = full().await;
     let lookup = stack.get("/internal/digs/lookup?project=p&compositeApp=newcomer&version=v1&dig=newcomer").await;
     let dig: DigRef = serde_json::from_value(lookup["dig"].clone()).unwrap();
     let stale = fakes.plans.propose(PlanSubject::Newcomer(dig.clone()), plan(&fakes, "victim", "b", &[], "newcomer"));
