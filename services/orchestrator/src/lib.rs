@@ -90,7 +90,7 @@ async fn parts(store: Store, services: Services, renderer: Arc<dyn Renderer>, co
         .with::<Update>(world.clone());
     let engine = Engine::start(store.clone(), registry, engine).await?;
     Ok(Parts {
-        documents: Documents::new(store.clone(), app::guard::Guards),
+        documents: Documents::new(store.clone(), app::guard::Guards { migration: services.migration.clone() }),
         store,
         services,
         renderer,

@@ -1,5 +1,7 @@
 //! What documents may not do: change under a running operation, or contradict what is deployed.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use drover_resources::{Change, Hooks, Verb};
 use drover_service::{Problem, codes};
@@ -8,18 +10,25 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::Error;
+use crate::peers::Migration;
 use crate::resources::profile::ProfileSpec;
-use crate::resources::{APP, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, LOGICAL_CLOUD, PROFILE};
+use crate::resources::{APP, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, LOGICAL_CLOUD, PROFILE, PROJECT};
 use crate::store::deployment::{self, State};
 
 /// Orchestrator's guards.
-pub struct Guards;
+pub struct Guards {
+    /// Its documents hang below projects and groups: it is asked before these are deleted.
+    pub migration: Arc<dyn Migration>,
+}
 
 #[async_trait]
 impl Hooks for Guards {
     async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         if let Some(holder) = holder(tx, change).await? {
             return Err(Error::Busy { holder }.into());
+        }
+        if change.verb == Verb::Delete {
+            self.nothing_below(change).await?;
         }
         if change.kind.name == DIG.name {
             group(tx, change).await?;
@@ -28,6 +37,20 @@ impl Hooks for Guards {
         } else if change.kind.name == LOGICAL_CLOUD.name && change.verb == Verb::Delete {
             // References already keep it while groups name it.
             super::logical_cloud::forget(tx, change.id()).await.map_err(Error::from)?;
+        }
+        Ok(())
+    }
+}
+
+impl Guards {
+    async fn nothing_below(&self, change: &Change<'_>) -> Result<(), Problem> {
+        let collection = match change.kind.name {
+            name if name == DIG.name => "migration-intents",
+            name if name == PROJECT.name => "migration-policies",
+            _ => return Ok(()),
+        };
+        if self.migration.has_documents(&format!("{}/{collection}", change.path)).await? {
+            return Err(drover_resources::ResourceError::HasChildren.into());
         }
         Ok(())
     }

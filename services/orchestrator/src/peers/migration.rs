@@ -14,6 +14,8 @@ pub trait Migration: Send + Sync {
     async fn plan_read(&self, id: Uuid) -> Result<Option<PlanDocument>, PeerError>;
     /// proposed -> accepted for this operation; again for the same one is fine.
     async fn plan_accept(&self, id: Uuid, acceptance: &PlanAcceptance) -> Result<PlanDocument, PeerError>;
+    /// Whether it has documents in this collection (`/v2/projects/p/migration-policies`).
+    async fn has_documents(&self, collection: &str) -> Result<bool, PeerError>;
 }
 
 #[async_trait]
@@ -27,5 +29,9 @@ impl Migration for Peer {
     }
     async fn plan_accept(&self, id: Uuid, acceptance: &PlanAcceptance) -> Result<PlanDocument, PeerError> {
         self.put(&format!("/internal/plans/{id}/state"), acceptance).await
+    }
+    async fn has_documents(&self, collection: &str) -> Result<bool, PeerError> {
+        let page: Option<Vec<serde_json::Value>> = self.find(&format!("{collection}?limit=1")).await?;
+        Ok(page.is_some_and(|page| !page.is_empty()))
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use drover_api::plans::PlanSubject;
-use drover_api::scheduling::{Amounts, DigRef, Move, Plan};
+use drover_api::scheduling::{Amounts, Claim, DigRef, Move, Plan};
+use drover_orchestrator::tasks::sweep;
 use drover_testkit::eventually;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -99,6 +100,11 @@ async fn instantiate_and_terminate_leave_nothing_behind() {
     is(&done(&stack, &format!("{dig}/terminate")).await, "succeeded");
     assert_eq!(stack.call("DELETE", &format!("{dig}/generic-placement-intents/gpi/app-intents/shop"), None).await.status, 204);
     assert_eq!(stack.call("DELETE", &format!("{dig}/generic-placement-intents/gpi"), None).await.status, 204);
+    // Migration's documents below it are asked for first.
+    *fakes.plans.below.lock().unwrap() = vec![format!("{dig}/migration-intents/m")];
+    let refused = stack.call("DELETE", &dig, None).await;
+    assert_eq!((refused.status, refused.body["code"].as_str()), (409, Some("has_children")), "{}", refused.body);
+    fakes.plans.below.lock().unwrap().clear();
     assert_eq!(stack.call("DELETE", &dig, None).await.status, 204);
 }
 
@@ -331,4 +337,21 @@ async fn what_is_out_of_reach_is_left_and_removed_when_it_comes_back() {
     assert_eq!(fakes.ledger.summary(), ["shop@a held"], "what may still run keeps its room");
     fakes.members.behave("shop", "a", Behaviour::Ready);
     eventually(Duration::from_secs(20), async || fakes.ledger.all().is_empty().then_some(())).await;
+}
+
+#[tokio::test]
+async fn room_that_nothing_explains_is_given_back_and_only_that() {
+    let (fakes, stack) = stack().await;
+    let dig = approved(&stack, "shop", "500m", &["a"], None).await;
+    let operation = done(&stack, &format!("{dig}/instantiate")).await;
+    let serving = fakes.ledger.all().remove(0);
+    let stray =
+        Claim { id: Uuid::now_v7(), member: member("b"), dig: DigRef { id: Uuid::now_v7(), ..serving.dig.clone() }, ..serving.clone() };
+    let unknown = Claim { id: Uuid::now_v7(), member: member("c"), operation: Uuid::now_v7(), ..stray.clone() };
+    assert_eq!(stray.operation.to_string(), operation["id"].as_str().unwrap());
+    fakes.ledger.put(stray.clone());
+    fakes.ledger.put(unknown);
+    assert_eq!(sweep::once(&stack.app).await.unwrap(), [stray.id]);
+    assert_eq!(fakes.ledger.summary(), ["shop@c held", "shop@a held"], "what serves, and what no operation of ours is known of");
+    assert!(sweep::once(&stack.app).await.unwrap().is_empty());
 }

@@ -8,6 +8,7 @@ use drover_api::bindings::{Bundle, DesiredBinding};
 use drover_api::ledger::{LedgerReceipt, LedgerTransaction};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest};
+use drover_orchestrator::app::App;
 use drover_orchestrator::peers::{Migration, PeerError, Placement, Services, Synchronizer};
 use drover_orchestrator::render::{Archive, Profile, RenderError, Renderer, Source};
 use drover_orchestrator::{Config, routes, work};
@@ -24,6 +25,7 @@ use crate::fakes::Fakes;
 
 /// A running orchestrator.
 pub struct Stack {
+    pub app: App,
     server: HttpServer,
     client: reqwest::Client,
     _shutdown: DropGuard,
@@ -66,6 +68,9 @@ impl Migration for Nobody {
         nobody()
     }
     async fn plan_accept(&self, _: Uuid, _: &PlanAcceptance) -> Result<PlanDocument, PeerError> {
+        nobody()
+    }
+    async fn has_documents(&self, _: &str) -> Result<bool, PeerError> {
         nobody()
     }
 }
@@ -137,11 +142,11 @@ impl Stack {
         let common = Common::new(db.url.expose_secret(), "peer", peers).scoped("orchestrator");
         let engine = Settings { poll: Duration::from_millis(100), backoff: Duration::from_millis(50), ..Settings::new("orchestrator-0") };
         let app = work(&config, &common, services, Arc::new(BrokenHelm), engine).await.unwrap();
-        let router = drover_service::router(routes().with_state(app), &common);
+        let router = drover_service::router(routes().with_state(app.clone()), &common);
         let document = serde_json::to_value(drover_orchestrator::openapi()).unwrap();
         let router = if documented { drover_testkit::openapi::validated(router, document) } else { router };
         let server = HttpServer::start(router).await;
-        Self { server, client: reqwest::Client::new(), _shutdown: common.shutdown.clone().drop_guard(), _feed: feed, _db: db }
+        Self { app, server, client: reqwest::Client::new(), _shutdown: common.shutdown.clone().drop_guard(), _feed: feed, _db: db }
     }
 
     /// Where something is.

@@ -15,6 +15,8 @@ type Planner = Box<dyn Fn() -> Plan + Send>;
 pub struct FakePlans {
     next: Mutex<VecDeque<Planner>>,
     stored: Mutex<HashMap<Uuid, PlanDocument>>,
+    /// Paths of documents that hang below orchestrator's.
+    pub below: Mutex<Vec<String>>,
 }
 
 impl FakePlans {
@@ -89,5 +91,9 @@ impl Migration for FakePlans {
         }
         (document.state, document.operation) = (PlanState::Accepted, Some(acceptance.operation));
         Ok(document.clone())
+    }
+
+    async fn has_documents(&self, collection: &str) -> Result<bool, PeerError> {
+        Ok(self.below.lock().unwrap().iter().any(|path| path.starts_with(collection)))
     }
 }
