@@ -8,6 +8,12 @@ use uuid::Uuid;
 
 use super::claims::word;
 
+/// A batch that releases nothing: the rule, and the fast one.
+const COMMIT: &str = concat!(include_str!("sql/commit.sql"), "select seq from h");
+/// The same with releases. It has to find claims, so it is planned each time: a plan cached when the table was small would
+/// scan all of it.
+const COMMIT_AND_RELEASE: &str = concat!(include_str!("sql/commit.sql"), include_str!("sql/release.sql"), "select seq from h");
+
 /// What became of a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Committed {
@@ -146,7 +152,9 @@ impl Entries {
             let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(store.pool()).await?;
             return Ok(if head == expected { Committed::Done } else { Committed::Moved });
         }
-        let written: Result<Option<i64>, sqlx::Error> = sqlx::query_scalar(include_str!("sql/commit.sql"))
+        let releases = !r.id.is_empty();
+        let statement = sqlx::query_scalar(if releases { COMMIT_AND_RELEASE } else { COMMIT })
+            .persistent(!releases)
             .bind(count)
             .bind(expected)
             .bind(d.id)
@@ -177,12 +185,9 @@ impl Entries {
             .bind(c.fence)
             .bind(c.operation)
             .bind(c.request)
-            .bind(c.pods)
-            .bind(r.id)
-            .bind(r.seq)
-            .bind(r.fence)
-            .fetch_optional(store.pool())
-            .await;
+            .bind(c.pods);
+        let statement = if releases { statement.bind(r.id).bind(r.seq).bind(r.fence) } else { statement };
+        let written: Result<Option<i64>, sqlx::Error> = statement.fetch_optional(store.pool()).await;
         match written.map_err(StoreError::from) {
             Ok(Some(_)) => Ok(Committed::Done),
             Ok(None) => Ok(Committed::Moved),

@@ -20,17 +20,17 @@ pub struct StoredDecision {
     pub created_at: Timestamp,
 }
 
-/// The stored answers among these decision ids.
+/// The stored answers among these decision ids. Planned each time, as a table that grows fast wants it.
 pub async fn decisions(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid, Arc<Decision>>> {
     let rows: Vec<(Uuid, Json<Decision>)> =
-        sqlx::query_as("select id, answer from decision where id = any($1)").bind(ids).fetch_all(store.pool()).await?;
+        sqlx::query_as("select id, answer from decision where id = any($1)").persistent(false).bind(ids).fetch_all(store.pool()).await?;
     Ok(rows.into_iter().map(|(id, answer)| (id, Arc::new(answer.0))).collect())
 }
 
 /// The stored receipts among these transaction ids.
 pub async fn receipts(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid, LedgerReceipt>> {
     let rows: Vec<(Uuid, Json<LedgerReceipt>)> =
-        sqlx::query_as("select id, answer from receipt where id = any($1)").bind(ids).fetch_all(store.pool()).await?;
+        sqlx::query_as("select id, answer from receipt where id = any($1)").persistent(false).bind(ids).fetch_all(store.pool()).await?;
     Ok(rows.into_iter().map(|(id, answer)| (id, answer.0)).collect())
 }
 

@@ -22,11 +22,4 @@ with h as (
         composite_app_version = excluded.composite_app_version, dig = excluded.dig, app = excluded.app, member = excluded.member,
         state = excluded.state, surging = excluded.surging, fence = excluded.fence, operation = excluded.operation,
         request = excluded.request, pods = excluded.pods
-), gone as (
-    delete from claim using h where claim.id = any($32::uuid[])
-), stone as (
-    insert into tombstone (id, seq, fence)
-    select r.id, r.seq, r.fence from h, unnest($32::uuid[], $33::bigint[], $34::bigint[]) as r (id, seq, fence)
-    on conflict (id) do update set seq = excluded.seq, fence = greatest(tombstone.fence, excluded.fence), released_at = now()
 )
-select seq from h
