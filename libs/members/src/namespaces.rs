@@ -74,7 +74,13 @@ impl Member {
                 false => within(self.client().list_core_api_resources(&api_version)).await,
             };
             let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-            for resource in listed.map_err(Trouble::of_member)?.resources {
+            // What the member cannot or will not list (a broken aggregated API, a kind that is not ours to see) may hold something.
+            let resources = match listed {
+                Ok(listed) => listed.resources,
+                Err(Trouble::Api(..)) => return Ok(false),
+                Err(trouble) => return Err(trouble.of_member()),
+            };
+            for resource in resources {
                 let listable = resource.namespaced && !resource.name.contains('/') && resource.verbs.iter().any(|verb| verb == "list");
                 if !listable || counts_as_nothing(group, &resource.name, "") {
                     continue;
@@ -82,7 +88,11 @@ impl Member {
                 let (group, version, api_version) = (group.to_owned(), version.to_owned(), api_version.clone());
                 let kind = ApiResource { group, version, api_version, kind: resource.kind, plural: resource.name };
                 let api: Api<DynamicObject> = Api::namespaced_with(self.client(), name, &kind);
-                let found = within(api.list_metadata(&ListParams::default().limit(10))).await.map_err(Trouble::of_member)?;
+                let found = match within(api.list_metadata(&ListParams::default().limit(10))).await {
+                    Ok(found) => found,
+                    Err(Trouble::Api(..)) => return Ok(false),
+                    Err(trouble) => return Err(trouble.of_member()),
+                };
                 let nothing = |object: &str| counts_as_nothing(&kind.group, &kind.plural, object);
                 if !found.items.iter().all(|object| nothing(object.metadata.name.as_deref().unwrap_or_default())) {
                     return Ok(false);

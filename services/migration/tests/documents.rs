@@ -44,7 +44,7 @@ async fn each_kind_is_made_read_changed_and_removed() {
         (
             "/v2/projects/default/migration-policies".into(),
             named("m", json!({"mode": "order", "algorithms": [{"algorithm": "m"}], "cascadeDepth": 0, "active": false})),
-            named("m", json!({"mode": "scoring", "algorithms": [{"algorithm": "m", "weight": 2.0}], "cascadeDepth": 1, "active": true})),
+            named("m", json!({"mode": "scoring", "algorithms": [{"algorithm": "m", "weight": 2.0}], "cascadeDepth": 0, "active": true})),
         ),
     ];
     for (collection, made, changed) in &kinds {

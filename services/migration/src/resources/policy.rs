@@ -45,6 +45,9 @@ impl PolicySpec {
     /// What breaks a rule in it.
     pub fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
+        if self.cascade_depth > 0 {
+            wrong.push("spec.cascadeDepth: cascades come with a later version; only 0 can be carried out".to_owned());
+        }
         for (n, used) in self.algorithms.iter().enumerate() {
             if self.algorithms[..n].iter().any(|before| before.algorithm == used.algorithm) {
                 wrong.push(format!("spec.algorithms: {} is named twice", used.algorithm));

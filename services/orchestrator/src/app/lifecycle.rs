@@ -59,7 +59,11 @@ impl App {
         if before.state != State::Instantiated {
             return Err(Error::WrongState { verb: "terminate", state: before.state, allowed: &["Instantiated"] });
         }
-        let after = dependencies::of(&mut tx, &group).await?;
+        // Documents that have become inconsistent must not keep anything running.
+        let after = match dependencies::of(&mut tx, &group).await {
+            Err(Error::Inconsistent(_)) => BTreeMap::new(),
+            other => other?,
+        };
         let order = terminate::Order { dig: group.dig, revision: before.revision, after };
         self.engine.start_in_tx::<Terminate>(&mut tx, id, &order).await?;
         tx.commit().await?;

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::judge::{self, Sent, Verdict};
 use super::{After, now};
 use crate::config::Deadlines;
+use crate::peers::PeerError;
 use crate::store::binding::Binding;
 use crate::store::bundle;
 use crate::world::{World, binding_key};
@@ -66,9 +67,19 @@ pub enum Brought {
 /// Tells the synchronizer that a binding shall be present; its bundle first.
 pub async fn send(world: &World, binding: &Binding, fence: i64) -> Result<(), StepError> {
     let objects = bundle::objects(&mut *world.store.pool().acquire().await?, &binding.digest).await?;
-    world.services.synchronizer.put_bundle(&binding.digest, &Bundle { objects }).await?;
-    world.services.synchronizer.put_binding(&binding.desired(DesiredState::Present, fence)).await?;
+    world.services.synchronizer.put_bundle(&binding.digest, &Bundle { objects }).await.map_err(refused)?;
+    world.services.synchronizer.put_binding(&binding.desired(DesiredState::Present, fence)).await.map_err(refused)?;
     Ok(())
+}
+
+/// What is wrong with the request itself is as wrong when it is repeated; a stale fence only says that another hand is at work.
+fn refused(error: PeerError) -> StepError {
+    match &error {
+        PeerError::Refused { .. } if !error.is_retryable() && error.code() != Some("stale_fence") => {
+            StepError::fail("apply_failed", error.to_string())
+        }
+        _ => error.into(),
+    }
 }
 
 impl Progress {

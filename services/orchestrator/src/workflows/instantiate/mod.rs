@@ -56,6 +56,9 @@ pub struct State {
     /// Ledger sequence of the decision that found no room.
     #[serde(default)]
     seq: i64,
+    /// Somebody it may run on stayed silent when it was asked.
+    #[serde(default)]
+    silent: bool,
     /// Why there was none, for people.
     #[serde(default)]
     reasons: Vec<String>,

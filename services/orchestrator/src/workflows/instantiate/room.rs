@@ -1,6 +1,6 @@
 //! Room for an instantiation: a decision, else a plan and those who move for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drover_api::plans::{PlanDocument, PlanOrder, PlanState, PlanSubject};
@@ -28,22 +28,20 @@ pub(super) async fn decide(ctx: &mut Ctx<Instantiate>) -> StepResult {
             ctx.state.placed = placed(&decision.apps);
             Outcome::output(decision.id)
         }
-        Decided::NoRoom => {
-            ctx.state.seq = decision.seq;
-            ctx.state.reasons = reasons(&decision);
-            Outcome::output(decision.id)
-        }
-        Decided::Impossible => Err(StepError::fail("unknown_cluster", "an app may run nowhere").reasons(reasons(&decision))),
         // Unknown is not "no room": wait for the member rather than reject. Each look is a decision of its own.
         Decided::Unknown if ctx.waited() < ctx.world.deadlines.room => {
             ctx.state.tries.insert(ctx.round, tries + 1);
             ctx.progress("waiting to hear from the clusters that it may run on");
             Ok(Outcome::park::<String>([]).until(judge::after(now(), Duration::from_secs(1))))
         }
-        Decided::Unknown => {
-            Err(StepError::fail("capacity_unknown", "nothing is known of the clusters that have to be considered")
-                .reasons(reasons(&decision)))
+        // Whoever stays silent for so long takes no part; there may be a plan for the others, or room at less preferred ones.
+        Decided::NoRoom | Decided::Unknown => {
+            ctx.state.seq = decision.seq;
+            ctx.state.silent = decision.outcome == Decided::Unknown;
+            ctx.state.reasons = reasons(&decision);
+            Outcome::output(decision.id)
         }
+        Decided::Impossible => Err(StepError::fail("unknown_cluster", "an app may run nowhere").reasons(reasons(&decision))),
     }
 }
 
@@ -115,6 +113,10 @@ pub(super) async fn plan(ctx: &mut Ctx<Instantiate>) -> StepResult {
         }
     };
     if let Some(plan) = &document.plan {
+        let planned: BTreeSet<&str> = plan.newcomer.iter().map(|app| app.app.as_str()).collect();
+        if planned != ctx.input.apps.iter().map(|delivery| delivery.app()).collect() {
+            return Err(StepError::fail("world_changed", "the plan was made for other apps than are approved now"));
+        }
         if plan.waves.len() > 1 {
             return Err(StepError::fail("not_yet", "plans of several waves are carried out by a later version"));
         }
@@ -170,7 +172,11 @@ pub(super) async fn overflow(ctx: &mut Ctx<Instantiate>) -> StepResult {
     }
     let mut reasons = std::mem::take(&mut ctx.state.reasons);
     reasons.dedup();
-    Err(StepError::fail("plan_infeasible", "no allowed cluster has room, and no plan makes any").reasons(reasons))
+    let (code, words) = match ctx.state.silent {
+        true => ("capacity_unknown", "the clusters that answer have no room and no plan makes any; of others nothing is known"),
+        false => ("plan_infeasible", "no allowed cluster has room, and no plan makes any"),
+    };
+    Err(StepError::fail(code, words).reasons(reasons))
 }
 
 pub(super) async fn give_back_overflow(ctx: &mut Ctx<Instantiate>) -> StepResult {

@@ -171,7 +171,7 @@ impl Workflow for Relocate {
             // not do is replaced by the next one; when a victim has none left, the whole wave is undone.
             .step(Step::wait("prepare", prepare::prepare))
             // Users' traffic moves here, between Ready and the pivot; so far members' Services do that by themselves.
-            .step(Step::local("shift_traffic", prepare::shift_traffic))
+            .step(Step::wait("shift_traffic", prepare::shift_traffic))
             // The whole wave in one transaction: before it undo means removing new copies, after it there is no way back.
             .pivot(Step::local("cut_over", cut::cut_over))
             .step(Step::remote("remove_old", cut::remove_old))

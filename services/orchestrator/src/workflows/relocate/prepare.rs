@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use drover_api::bindings::Phase;
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
 use drover_api::scheduling::{ClaimState, MemberKey};
 use drover_store::Timestamp;
@@ -143,8 +144,19 @@ pub(super) async fn take_away(ctx: &mut Ctx<Relocate>) -> StepResult {
     Ok(removed.park().unwrap_or_else(Outcome::next))
 }
 
-pub(super) async fn shift_traffic(_: &mut Ctx<Relocate>, _: &mut PgConnection) -> StepResult {
-    Ok(Outcome::next())
+/// The place where traffic will be shifted. Until then it looks once more that every new copy serves *now*: what was Ready when
+/// the journal last said so may have died while this service was down, and the old copy is the only one left.
+pub(super) async fn shift_traffic(ctx: &mut Ctx<Relocate>) -> StepResult {
+    let serves = |moving: &&Moving| ctx.world.statuses.get(moving.new).is_some_and(|status| status.phase == Phase::Ready);
+    let waiting: Vec<String> = ctx.state.moves.iter().filter(|moving| !serves(moving)).map(|moving| binding_key(moving.new)).collect();
+    if waiting.is_empty() {
+        return Ok(Outcome::next());
+    }
+    let patience = ctx.world.deadlines.ready;
+    if ctx.waited() >= patience {
+        return Err(StepError::fail("destination_not_ready", "a new copy stopped serving before the cut"));
+    }
+    Ok(Outcome::park(waiting).until(ctx.deadline(patience)))
 }
 
 /// Where each victim goes, for messages.

@@ -1,5 +1,6 @@
 //! Holds, the plan's acceptance, and the one transaction that claims everything.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
@@ -10,7 +11,6 @@ use uuid::Uuid;
 
 use super::super::{now, release};
 use super::{Moving, Relocate, Stage, binding_id};
-use crate::peers::PeerError;
 use crate::store::binding::{self, Role};
 use crate::store::hold;
 
@@ -51,7 +51,7 @@ pub(super) async fn hold_victims(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection)
 pub(super) async fn accept_plan(ctx: &mut Ctx<Relocate>) -> StepResult {
     match ctx.world.services.migration.plan_accept(ctx.input.plan, &PlanAcceptance { operation: ctx.id }).await {
         Ok(_) => Ok(Outcome::next()),
-        Err(error @ PeerError::Refused { .. }) if !error.is_retryable() => {
+        Err(error) if error.code() == Some("plan_not_proposed") => {
             let words = error.problem().map(|problem| problem.detail.clone()).unwrap_or_default();
             Err(StepError::fail("plan_not_proposed", format!("the plan cannot be carried out: {words}")))
         }
@@ -101,15 +101,16 @@ pub(super) fn newcomers(ctx: &Ctx<Relocate>) -> Vec<(Uuid, String, drover_api::s
 /// could not be removed yet stays with its row until task `retire` finds it gone.
 pub(super) async fn give_back(ctx: &mut Ctx<Relocate>) -> StepResult {
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let held = ctx.world.services.placement.claims_of(ctx.id).await?;
-    let victims = ctx.state.moves.iter().map(|moving| moving.old.id);
-    let stay: Vec<_> = victims.clone().filter(|victim| held.iter().any(|claim| claim.id == *victim)).collect();
-    let mut new: Vec<Uuid> =
+    let victims: BTreeSet<Uuid> = ctx.state.moves.iter().map(|moving| moving.old.id).collect();
+    let new: BTreeSet<Uuid> =
         ctx.state.moves.iter().map(|moving| moving.new).chain(newcomers(ctx).into_iter().map(|(claim, ..)| claim)).collect();
-    new.extend(held.iter().map(|claim| claim.id).filter(|claim| !victims.clone().any(|victim| victim == *claim)));
-    new.sort_unstable();
-    new.dedup();
-    release::release_unexplained(&ctx.world, ctx.derived_id("claim/release"), ctx.id, fence, &new).await?;
+    let asked: Vec<Uuid> = new.iter().copied().collect();
+    release::release_unexplained(&ctx.world, ctx.derived_id("claim/release"), ctx.id, fence, &asked).await?;
+    // Only now: a claim that came late, after this look and before the release, would have left its victims leaving for ever.
+    let held = ctx.world.services.placement.claims_of(ctx.id).await?;
+    let others: Vec<Uuid> = held.iter().map(|claim| claim.id).filter(|id| !victims.contains(id) && !new.contains(id)).collect();
+    release::release_unexplained(&ctx.world, ctx.derived_id("claim/release-others"), ctx.id, fence, &others).await?;
+    let stay: Vec<Uuid> = victims.into_iter().filter(|victim| held.iter().any(|claim| claim.id == *victim)).collect();
     if !stay.is_empty() {
         let changes = stay.into_iter().map(|claim| LedgerChange::Stay { claim }).collect();
         ctx.world

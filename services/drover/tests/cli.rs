@@ -1,0 +1,169 @@
+//! The program itself, as a person runs it: its help, the everyday path, and the demo.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+const DROVER: &str = env!("CARGO_BIN_EXE_drover");
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run(url: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(DROVER);
+    command.args(args).env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("DROVER_URL", url);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[track_caller]
+fn ok(url: &str, args: &[&str]) -> String {
+    let output = run(url, args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "drover {}: {said}", args.join(" "));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+fn json(url: &str, args: &[&str]) -> Value {
+    serde_json::from_str(&ok(url, args)).unwrap()
+}
+
+#[test]
+fn help_is_as_reviewed() {
+    let commands: [&[&str]; 14] = [
+        &[],
+        &["up"],
+        &["cluster"],
+        &["cluster", "add"],
+        &["provider"],
+        &["deploy"],
+        &["get"],
+        &["explain"],
+        &["plan"],
+        &["plan", "newcomer"],
+        &["operation"],
+        &["policy"],
+        &["dev"],
+        &["demo"],
+    ];
+    let mut text = String::new();
+    for command in commands {
+        let args: Vec<&str> = command.iter().copied().chain(["--help"]).collect();
+        text.push_str(&format!("$ drover {}\n{}\n", args.join(" "), ok("http://127.0.0.1:7070", &args)));
+    }
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/help.txt");
+    if std::env::var_os("DROVER_ACCEPT").is_some() {
+        std::fs::write(&golden, &text).unwrap();
+    }
+    let reviewed = std::fs::read_to_string(&golden).unwrap_or_default();
+    assert!(text == reviewed, "the help has changed; look at it, then accept it with DROVER_ACCEPT=1:\n{text}");
+}
+
+#[test]
+fn errors_say_what_to_do_next() {
+    let nobody = run("http://127.0.0.1:9", &["get", "clusters"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("drover up"));
+    assert_eq!(run("http://127.0.0.1:9", &["deploy"]).status.code(), Some(2), "wrong usage");
+}
+
+const SHOP: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cart}
+spec:
+  selector: {matchLabels: {app: cart}}
+  template:
+    metadata: {labels: {app: cart}}
+    spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 500m, memory: 64Mi}}}]}
+"#;
+
+#[test]
+fn the_everyday_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let mut sim = Command::new(DROVER);
+    sim.args(["dev", "sim", "--clusters", "2", "--nodes", "1", "--dir", &at("sim")]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut sim = Process(sim.spawn().unwrap());
+    let files: Vec<String> = BufReader::new(sim.0.stdout.take().unwrap()).lines().take(2).map(Result::unwrap).collect();
+
+    let mut up = Command::new(DROVER);
+    up.args(["up", "--data", &at("data"), "--listen", "127.0.0.1:0", "--log", "warn"]).stderr(Stdio::piped()).env_remove("DATABASE_URL");
+    let mut up = Process(up.spawn().unwrap());
+    let mut lines = BufReader::new(up.0.stderr.take().unwrap()).lines();
+    let told = lines.find_map(|line| line.unwrap().split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned));
+    let url = told.expect("it says where it listens");
+    std::thread::spawn(move || lines.for_each(drop));
+
+    ok(&url, &["cluster", "add", "mine", "--provider", "onprem", "--kubeconfig", &files[0], "--priority", "1"]);
+    ok(&url, &["cluster", "add", "theirs", "--provider", "cloud", "--kubeconfig", &files[1], "--label", "zone=1"]);
+    ok(&url, &["provider", "set", "cloud", "--priority", "5"]);
+    wait(|| {
+        json(&url, &["get", "clusters", "-o", "json"]).as_array().unwrap().iter().all(|c| c["state"] == "Ready" && c["age_ms"].is_u64())
+    });
+    assert!(ok(&url, &["get", "clusters"]).starts_with("NAME"));
+
+    std::fs::write(at("shop.yaml"), SHOP).unwrap();
+    let dry = ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--dry-run", "-o", "json"]);
+    assert!(dry.contains("onprem+mine"), "{dry}");
+    assert_eq!(json(&url, &["get", "operations", "-o", "json"]), serde_json::json!([]), "a dry run starts nothing");
+    ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--wait"]);
+    let apps = json(&url, &["get", "apps", "-o", "json"]);
+    assert_eq!(apps[0]["bindings"][0]["member"], "onprem+mine", "{apps}");
+    assert!(ok(&url, &["explain", "shop/cart"]).contains("chosen"));
+
+    // Again, changed: updated in place.
+    std::fs::write(at("shop.yaml"), SHOP.replace("500m", "600m")).unwrap();
+    ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--wait"]);
+
+    let plan = json(&url, &["plan", "drain", "mine", "-o", "json"]);
+    let id = plan["id"].as_str().unwrap();
+    assert!(ok(&url, &["plan", "show", id, "--why-not"]).contains("shop/cart"));
+    ok(&url, &["plan", "apply", id, "--wait"]);
+    let moves = json(&url, &["get", "moves", "-o", "json"]);
+    assert_eq!((moves[0]["to"].as_str(), moves[0]["stage"].as_str()), (Some("cloud+theirs"), Some("done")), "{moves}");
+    ok(&url, &["delete", "shop"]);
+    ok(&url, &["cluster", "remove", "theirs"]);
+
+    kill(Pid::from_raw(i32::try_from(up.0.id()).unwrap()), Signal::SIGTERM).unwrap();
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = up.0.try_wait().unwrap() {
+            break status;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "SIGTERM ends it");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn the_demo_holds() {
+    let mut demo = Command::new(DROVER);
+    demo.args(["demo", "--once", "--listen", "127.0.0.1:0"]).env_remove("DATABASE_URL").env_remove("MEMBERS");
+    let output = demo.stdin(Stdio::null()).output().unwrap();
+    let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}\n{log}");
+    assert!(told.contains("✔ moved") && told.contains("private-b") && told.contains("public-c"), "{told}");
+}
+
+fn wait(mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "never seen");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
