@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -11,6 +12,9 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 const DROVER: &str = env!("CARGO_BIN_EXE_drover");
+
+/// Stacks that would take the same ports of their own come up one after the other.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// A process that ends with the test.
 struct Process(Child);
@@ -93,6 +97,7 @@ spec:
 
 #[test]
 fn the_everyday_path() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let mut sim = Command::new(DROVER);
@@ -152,6 +157,7 @@ fn the_everyday_path() {
 
 #[test]
 fn the_demo_holds() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut demo = Command::new(DROVER);
     demo.args(["demo", "--once", "--listen", "127.0.0.1:0"]).env_remove("DATABASE_URL").env_remove("MEMBERS");
     let output = demo.stdin(Stdio::null()).output().unwrap();

@@ -34,8 +34,9 @@ pub async fn list(state: State<App>, path: Path<(String, String)>) -> Result<Jso
     responses((status = 201, description = "It has the label", body = Label)))]
 pub async fn create(state: State<App>, path: Path<(String, String)>, body: Json<Label>) -> Result<(StatusCode, Json<Label>), Problem> {
     let Json(label) = body;
-    if !is_name(&label.label) {
-        return Err(codes::INVALID.problem(format!("Invalid Input: clusterLabel: {:?} is no name", label.label)));
+    if !is_label(&label.label) {
+        let words = "is neither a name nor a pair key=value of names";
+        return Err(codes::INVALID.problem(format!("Invalid Input: clusterLabel: {:?} {words}", label.label)));
     }
     state.add_label(&path.0.0, &path.0.1, &label.label).await?;
     Ok((StatusCode::CREATED, Json(label)))
@@ -73,4 +74,12 @@ pub async fn delete(state: State<App>, path: Path<OneLabel>) -> Result<StatusCod
 
 fn no_label() -> Problem {
     codes::NOT_FOUND.problem("The requested resource not found")
+}
+
+/// EMCO's labels are names; `zone=kr-1` reads better and is allowed too.
+fn is_label(label: &str) -> bool {
+    match label.split_once('=') {
+        Some((key, value)) => is_name(key) && is_name(value) && label.len() <= 128,
+        None => is_name(label),
+    }
 }

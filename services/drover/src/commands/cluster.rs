@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use drover_api::ledger::ClusterCapacity;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Session, provider};
 use crate::cli::{ClusterCommand, GetArgs, What};
@@ -20,8 +20,7 @@ pub async fn run(session: &Session, command: ClusterCommand) -> Result<()> {
         }
         ClusterCommand::Remove { name } => {
             let found = find(session, &name).await?;
-            let path = format!("/v2/cluster-providers/{}/clusters/{}", segment(&found.provider), segment(&found.cluster));
-            session.client.call(reqwest::Method::DELETE, &path, None).await?;
+            remove(session, &found).await?;
             eprintln!("cluster {} removed", found.cluster);
             Ok(())
         }
@@ -45,6 +44,22 @@ pub async fn add(session: &Session, name: &str, provider: &str, kubeconfig: &[u8
         session.client.ensure(&format!("{clusters}/{}/labels", segment(name)), &json!({"clusterLabel": label})).await?;
     }
     Ok(())
+}
+
+/// Its labels go with it; when it cannot go they stay.
+async fn remove(session: &Session, cluster: &ClusterCapacity) -> Result<()> {
+    let path = format!("/v2/cluster-providers/{}/clusters/{}", segment(&cluster.provider), segment(&cluster.cluster));
+    let labels: Vec<Value> = session.client.get(&format!("{path}/labels")).await?;
+    for label in labels.iter().filter_map(|label| label["clusterLabel"].as_str()) {
+        session.client.delete(&format!("{path}/labels/{}", segment(label))).await?;
+    }
+    let removed = session.client.call(reqwest::Method::DELETE, &path, None).await;
+    if removed.is_err() {
+        for label in &labels {
+            session.client.ensure(&format!("{path}/labels"), label).await?;
+        }
+    }
+    removed.map(drop)
 }
 
 /// All clusters, by preference.

@@ -89,7 +89,9 @@ pub async fn delete(session: &Session, name: &str) -> Result<()> {
         let answer = session.client.post(&format!("{}/terminate", application.group), None).await?;
         watch::to_success(&session.client, &operation_of(&answer)?).await?;
     }
-    for collection in ["intents", "generic-placement-intents", "migration-intents"] {
+    // EMCO lists group intents without their names; this is the one that `prepare` makes.
+    session.client.delete(&format!("{}/intents/{NAME}", application.group)).await?;
+    for collection in ["generic-placement-intents", "migration-intents"] {
         let path = format!("{}/{collection}", application.group);
         for intent in names(session, &path).await? {
             for child in names(session, &format!("{path}/{intent}/app-intents")).await? {
@@ -233,10 +235,6 @@ async fn drop_old_apps(session: &Session, application: &Application, uploads: &[
 
 async fn names(session: &Session, collection: &str) -> Result<Vec<String>> {
     let Some(list) = session.client.find(collection).await? else { return Ok(Vec::new()) };
-    let list = match list.get("intent") {
-        Some(intents) => intents.clone(),
-        None => list,
-    };
     Ok(list.as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect())
 }
 
