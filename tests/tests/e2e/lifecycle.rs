@@ -1,8 +1,11 @@
 //! Deploying again and terminating.
 
+use std::time::Duration;
+
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended};
 use drover_e2e::{World, scenario, succeeded};
+use drover_testkit::eventually;
 
 async fn deploying_again_updates_in_place(world: &World) {
     let first = Group::of("shop", vec![App::new("cart", 500), App::new("old", 500)]);
@@ -41,8 +44,12 @@ async fn terminating_leaves_nothing(world: &World) {
         assert_eq!(member.deployed().await, Vec::<String>::new());
         assert!(member.pods().list(&Default::default()).await.unwrap().items.is_empty());
     }
-    let clusters = world.clusters().await;
-    assert!(clusters.iter().all(|c| c.apps.is_empty() && c.total.requested.cpu == 0), "{clusters:#?}");
+    // What placement knows of the members' pods comes a moment later.
+    eventually(Duration::from_secs(30), async || {
+        let clusters = world.clusters().await;
+        clusters.iter().all(|c| c.apps.is_empty() && c.total.requested.cpu == 0).then_some(())
+    })
+    .await;
     // And it can come again.
     succeeded(&group.deploy(&world.client).await.unwrap());
 }
