@@ -1,0 +1,164 @@
+//! Pictures of series, drawn as SVG.
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+
+const SIZE: (u32, u32) = (900, 480);
+const PALETTE: [RGBColor; 8] = [
+    RGBColor(31, 119, 180),
+    RGBColor(214, 39, 40),
+    RGBColor(44, 160, 44),
+    RGBColor(255, 127, 14),
+    RGBColor(148, 103, 189),
+    RGBColor(23, 162, 184),
+    RGBColor(127, 127, 127),
+    RGBColor(188, 189, 34),
+];
+
+/// How the points of a series are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Straight lines.
+    Line,
+    /// Unjoined dots.
+    Dots,
+    /// Bars from zero, as wide as the smallest distance of two points allows.
+    Bars,
+}
+
+/// One named curve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// In the legend.
+    pub label: String,
+    /// x, y; points that are not finite are left out.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A picture with one pair of axes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// Its file is `<name>.svg`.
+    pub name: String,
+    /// Above the picture.
+    pub title: String,
+    /// With the unit in brackets.
+    pub x: String,
+    /// With the unit in brackets.
+    pub y: String,
+    /// How the series are drawn.
+    pub shape: Shape,
+    /// In drawing order.
+    pub series: Vec<Series>,
+}
+
+impl Chart {
+    /// Curves.
+    pub fn lines(name: impl Into<String>, title: impl Into<String>, x: impl Into<String>, y: impl Into<String>) -> Self {
+        Chart { name: name.into(), title: title.into(), x: x.into(), y: y.into(), shape: Shape::Line, series: Vec::new() }
+    }
+
+    /// The same chart with points drawn otherwise.
+    pub fn shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// The same chart with one more series.
+    pub fn series(mut self, label: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        self.series.push(Series { label: label.into(), points });
+        self
+    }
+
+    /// The picture.
+    ///
+    /// # Errors
+    /// When the backend cannot draw (never seen with finite points).
+    pub fn svg(&self) -> Result<String> {
+        let mut out = String::new();
+        self.draw(&SVGBackend::with_string(&mut out, SIZE).into_drawing_area()).map_err(|error| anyhow!("chart {}: {error}", self.name))?;
+        Ok(out)
+    }
+
+    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Result<(), Box<dyn std::error::Error>> {
+        area.fill(&WHITE)?;
+        let (xs, ys) = self.ranges();
+        let (x_from, x_to) = (xs.start, xs.end);
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, ("sans-serif", 20))
+            .margin(12)
+            .x_label_area_size(42)
+            .y_label_area_size(68)
+            .build_cartesian_2d(xs, ys)?;
+        chart.configure_mesh().x_desc(&self.x).y_desc(&self.y).light_line_style(TRANSPARENT).draw()?;
+        let bar = self.bar_width(x_to - x_from);
+        for (at, series) in self.series.iter().enumerate() {
+            let colour = PALETTE[at % PALETTE.len()];
+            let points = series.points.iter().copied().filter(finite);
+            let drawn = match self.shape {
+                Shape::Line => chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?,
+                Shape::Dots => chart.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?,
+                Shape::Bars => {
+                    let width = bar / self.series.len() as f64;
+                    let left = width * at as f64 - bar / 2.0;
+                    chart.draw_series(points.map(|(x, y)| Rectangle::new([(x + left, 0.0), (x + left + width, y)], colour.filled())))?
+                }
+            };
+            drawn.label(&series.label).legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 14, y + 4)], colour.filled()));
+        }
+        chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
+        area.present()?;
+        Ok(())
+    }
+
+    /// Axes that hold every finite point; the y axis begins at zero where nothing is below.
+    fn ranges(&self) -> (std::ops::Range<f64>, std::ops::Range<f64>) {
+        let points = || self.series.iter().flat_map(|series| series.points.iter().copied()).filter(finite);
+        let ends = |of: fn((f64, f64)) -> f64| {
+            points().map(of).fold(None, |ends: Option<(f64, f64)>, v| Some(ends.map_or((v, v), |(low, high)| (low.min(v), high.max(v)))))
+        };
+        let span = |low: f64, high: f64| if low < high { low..high } else { low - 0.5..low + 0.5 };
+        let (left, right) = ends(|point| point.0).unwrap_or((0.0, 1.0));
+        let (low, high) = ends(|point| point.1).unwrap_or((0.0, 1.0));
+        let margin = if self.shape == Shape::Bars { self.bar_width(right - left) } else { 0.0 };
+        (span(left - margin, right + margin), span(low.min(0.0), high.max(0.0) * 1.05))
+    }
+
+    /// Eight tenths of the smallest distance between two x values, of the whole span if there is but one.
+    fn bar_width(&self, span: f64) -> f64 {
+        let mut xs: Vec<f64> = self.series.iter().flat_map(|series| &series.points).map(|point| point.0).collect();
+        xs.sort_by(f64::total_cmp);
+        let step = xs.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > 0.0).reduce(f64::min);
+        0.8 * step.unwrap_or(if span > 0.0 { span } else { 1.0 })
+    }
+}
+
+fn finite(point: &(f64, f64)) -> bool {
+    point.0.is_finite() && point.1.is_finite()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_draws_all_its_series() {
+        for shape in [Shape::Line, Shape::Dots, Shape::Bars] {
+            let chart = Chart::lines("cost", "Cost & time", "time [s]", "cost").shape(shape);
+            let svg = chart
+                .series("hpa", vec![(0.0, 1.0), (1.0, 3.0)])
+                .series("rl", vec![(0.0, 2.0), (f64::NAN, 1.0), (1.0, 1.5)])
+                .svg()
+                .unwrap_or_default();
+            for part in ["<svg", "Cost &amp; time", "time [s]", "hpa", "rl", "#1F77B4", "#D62728"] {
+                assert!(svg.contains(part), "{shape:?} without {part}: {svg}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_chart_and_a_single_point_are_drawn() {
+        assert!(Chart::lines("a", "a", "x", "y").svg().is_ok());
+        assert!(Chart::lines("a", "a", "x", "y").shape(Shape::Bars).series("one", vec![(3.0, 0.0)]).svg().is_ok());
+    }
+}

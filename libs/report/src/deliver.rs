@@ -1,0 +1,113 @@
+//! The one place with output: prints a report and writes its files.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::{Report, Table};
+
+/// How a report is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs: the report as one JSON object with `findings`, `tables` and `checks`.
+    Json,
+}
+
+impl Report {
+    /// Writes one CSV per table and one SVG per chart under `out` (made if need be), then prints the report to standard output.
+    ///
+    /// # Errors
+    /// Files that cannot be written. A reader that went away (`| head`) is none.
+    pub fn deliver(&self, out: Option<&Path>, format: Format) -> Result<()> {
+        let files = out.map(|dir| self.write(dir)).transpose()?;
+        let mut text = match format {
+            Format::Json => serde_json::to_string_pretty(self)?,
+            Format::Text => self.text(),
+        };
+        if let (Some(dir), Some(files), Format::Text) = (out, files, format) {
+            text.push_str(&format!("\n\n{files} files in {}", dir.display()));
+        }
+        match writeln!(std::io::stdout().lock(), "{}", text.trim_end()) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// As people read it.
+    pub fn text(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.findings.is_empty() {
+            parts.push(self.findings.join("\n"));
+        }
+        parts.extend(self.tables.iter().map(|table| format!("{}\n{}", table.name, table.text())));
+        if !self.checks.is_empty() {
+            let mut table = Table::new("checks", ["", "check", "to reach", "got"]);
+            for check in &self.checks {
+                table.row([if check.ok { "✔" } else { "✘" }, &check.name, &check.reach, &check.got]);
+            }
+            parts.push(table.text());
+            let short = self.checks.iter().filter(|check| !check.ok).count();
+            parts.push(format!("{} of {} checks hold", self.checks.len() - short, self.checks.len()));
+        }
+        parts.join("\n\n")
+    }
+
+    fn write(&self, dir: &Path) -> Result<usize> {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        for table in &self.tables {
+            let path = dir.join(format!("{}.csv", table.name));
+            let write = || -> Result<(), csv::Error> {
+                let mut csv = csv::Writer::from_path(&path)?;
+                csv.write_record(&table.columns)?;
+                table.rows.iter().try_for_each(|row| csv.write_record(row))?;
+                Ok(csv.flush()?)
+            };
+            write().with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        for chart in &self.charts {
+            let path = dir.join(format!("{}.svg", chart.name));
+            std::fs::write(&path, chart.svg()?).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(self.tables.len() + self.charts.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Chart, Check};
+
+    fn report() -> Report {
+        let mut report = Report::new("toy");
+        report.finding("rl loses on bursts");
+        let mut table = Table::new("costs", ["policy", "cost"]);
+        table.row(["a, b", "7"]);
+        report.tables.push(table);
+        report.charts.push(Chart::lines("load", "Load", "time [s]", "requests [1/s]").series("load", vec![(0.0, 1.0)]));
+        report.checks.push(Check::at_most("cost", 5.0, 7.0, ""));
+        report
+    }
+
+    #[test]
+    fn a_table_is_a_csv_and_a_chart_an_svg() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let out = dir.path().join("new/dir");
+        assert_eq!(report().write(&out)?, 2);
+        assert_eq!(std::fs::read_to_string(out.join("costs.csv"))?, "policy,cost\n\"a, b\",7\n");
+        assert!(std::fs::read_to_string(out.join("load.svg"))?.starts_with("<svg"));
+        Ok(())
+    }
+
+    #[test]
+    fn findings_come_first_and_a_missed_check_shows() -> Result<()> {
+        let text = report().text();
+        assert!(text.starts_with("rl loses on bursts\n"), "{text}");
+        assert!(text.contains("✘") && text.ends_with("0 of 1 checks hold"), "{text}");
+        assert!(!report().ok());
+        assert_eq!(serde_json::to_value(report())?["checks"][0]["got"], "7");
+        Ok(())
+    }
+}
