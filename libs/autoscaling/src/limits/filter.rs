@@ -1,0 +1,91 @@
+//! One proposal through the limits, step by step.
+
+use std::cmp::Ordering;
+
+use super::behavior::History;
+use super::{Limits, LimitsState, Pause, Recommendation, legacy};
+use crate::{Reason, Seconds};
+
+/// A proposal after each limit; the last one is the decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Filtered {
+    pub stabilized: i32,
+    pub rate_limited: i32,
+    pub bounded: i32,
+    /// After pause and pin.
+    pub want: i32,
+    pub reason: Reason,
+}
+
+/// What holds without a `behavior`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Without {
+    /// The HPA's older rules.
+    Legacy,
+    /// Only the bounds: the policy stabilises by itself.
+    Bounds,
+}
+
+/// Passes `proposal` through the limits.
+pub(crate) fn filter(limits: &Limits, without: Without, state: &mut LimitsState, now: Seconds, current: i32, proposal: i32) -> Filtered {
+    let (min, max) = (limits.min_replicas, limits.max_replicas);
+    let (stabilized, rate_limited, bounded) = match (&limits.behavior, without) {
+        (Some(behavior), _) => {
+            let (up, down) = (behavior.up(), behavior.down(limits.downscale_stabilization));
+            let stabilized = stabilize(state, (up.window, down.window), now, current, proposal);
+            let history = History { now, ups: &state.scale_ups, downs: &state.scale_downs };
+            let rate_limited = stabilized.min(up.highest(current, history)).max(down.lowest(current, history));
+            // A bound only holds in the direction of the change: a workload outside of its bounds is brought back before this.
+            let bounded = match stabilized.cmp(&current) {
+                Ordering::Greater => rate_limited.min(max),
+                Ordering::Less => rate_limited.max(min),
+                Ordering::Equal => current,
+            };
+            (stabilized, rate_limited, bounded)
+        }
+        (None, Without::Legacy) => {
+            let stabilized = legacy::stabilize(state, limits.downscale_stabilization, now, proposal);
+            let rate_limited = stabilized.min(legacy::highest(current));
+            (stabilized, rate_limited, if stabilized < min { min } else { rate_limited.min(max) })
+        }
+        (None, Without::Bounds) => (proposal, proposal, proposal.max(min).min(max)),
+    };
+    let reason = match bounded.cmp(&stabilized) {
+        Ordering::Less if bounded == rate_limited && bounded < max => Reason::ScaleUpLimit,
+        Ordering::Less => Reason::TooManyReplicas,
+        Ordering::Greater if bounded == rate_limited && bounded > min => Reason::ScaleDownLimit,
+        Ordering::Greater => Reason::TooFewReplicas,
+        Ordering::Equal => Reason::DesiredWithinRange,
+    };
+    let (want, reason) = hold(limits, current, bounded, reason);
+    Filtered { stabilized, rate_limited, bounded, want, reason }
+}
+
+/// Pause and pin, which stand above everything else.
+pub(crate) fn hold(limits: &Limits, current: i32, bounded: i32, reason: Reason) -> (i32, Reason) {
+    if let Some(pin) = limits.pin {
+        return (pin, Reason::Pinned);
+    }
+    let held = match limits.pause {
+        Some(Pause::All) => bounded != current,
+        Some(Pause::In) => bounded < current,
+        Some(Pause::Out) => bounded > current,
+        None => false,
+    };
+    if held { (current, Reason::Paused) } else { (bounded, reason) }
+}
+
+/// Both limits always apply: not above what the up window agrees on, not below what the down window asks for.
+fn stabilize(state: &mut LimitsState, windows: (Seconds, Seconds), now: Seconds, current: i32, proposal: i32) -> i32 {
+    let recommendations = state.recommendations.get_or_insert_default();
+    let younger = |window: Seconds| {
+        let since = now - window;
+        recommendations.iter().filter(move |past| past.at > since).map(|past| past.value)
+    };
+    let up = younger(windows.0).fold(proposal, i32::min);
+    let down = younger(windows.1).fold(proposal, i32::max);
+    let oldest = now - windows.0.max(windows.1);
+    recommendations.retain(|past| past.at >= oldest);
+    recommendations.push(Recommendation { at: now, value: proposal });
+    current.max(up).min(down)
+}
