@@ -83,6 +83,9 @@ pub enum Command {
     Dev(DevCommand),
     /// Tell the story: an application that fits nowhere gets its place because others move.
     Demo(crate::commands::demo::DemoArgs),
+    /// Run a pure core over a paper's settings: what was to be reached, what was got.
+    #[command(subcommand)]
+    Experiment(crate::experiment::ExperimentCommand),
     /// Print a shell completion script.
     Completions {
         /// Shell.

@@ -7,6 +7,7 @@ pub mod cli;
 pub mod client;
 mod commands;
 pub mod dev;
+pub mod experiment;
 pub mod output;
 pub mod split;
 pub mod stack;

@@ -52,6 +52,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Operation(command) => operation::run(&session()?, command).await?,
         Command::Policy(command) => policy::run(&session()?, command).await?,
         Command::Dev(command) => return crate::dev::run(command, format).await,
+        Command::Experiment(command) => return crate::experiment::run(command, format),
         Command::Demo(args) => return demo::run(args).await,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "drover", &mut std::io::stdout());

@@ -1,0 +1,42 @@
+//! `drover experiment`: runs a pure core over a paper's settings and says what came out, beside what was to be reached.
+//!
+//! One file per experiment. It reads arguments and files, shows progress, and makes a [`Report`]; what is computed lives in the pure crates.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use drover_report::Report;
+
+use crate::cli::Format;
+
+/// `drover experiment …`.
+#[derive(Debug, Subcommand)]
+pub enum ExperimentCommand {}
+
+/// What every experiment takes.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// First seed; the same seed gives the same result.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Directory for a CSV per table and an SVG per chart.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Exit with 1 when a check falls short.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// Runs it.
+pub fn run(command: ExperimentCommand, _format: Format) -> Result<ExitCode> {
+    match command {}
+}
+
+/// Prints the report, writes its files, and says how it went.
+pub fn finish(report: &Report, common: &Common, format: Format) -> Result<ExitCode> {
+    let printed = if format == Format::Json { drover_report::Format::Json } else { drover_report::Format::Text };
+    report.deliver(common.out.as_deref(), printed)?;
+    Ok(if common.strict && !report.ok() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
