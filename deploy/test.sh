@@ -21,6 +21,13 @@ DROVER_HELM=$(deploy/local-kube/build.sh helm)/helm
 DROVER_BIN=$CARGO_TARGET_DIR/debug/drover
 export DROVER_KUBE_BIN DROVER_HELM DROVER_BIN
 
+# One for all tests that compare with a real API server; it comes up beside clippy. Its owner is this script: it goes down
+# however that ends.
+contract=$(mktemp -d)
+trap 'deploy/local-kube/kube.sh down --dir "$contract" >"$contract.log" 2>&1; rm -rf "$contract" "$contract.log"' EXIT
+deploy/local-kube/kube.sh up --names contract --nodes 3 --metrics --owner $$ --dir "$contract" >"$contract.log" 2>&1 &
+contract_up=$!
+
 step "clippy"
 cargo clippy --locked --workspace --all-targets -- -D warnings
 
@@ -30,6 +37,9 @@ case ${1:-} in
   --long) export PROPTEST_CASES=${PROPTEST_CASES:-4096}; extra=(-- --include-ignored) ;;
   *) extra=() ;;
 esac
+wait $contract_up || { cat "$contract.log" >&2; exit 1; }
+export DROVER_CONTRACT_KUBECONFIG=$contract/contract/kubeconfig
+export DROVER_NO_SKIPS=1 # a test that lacks something fails
 log=$(mktemp)
 code=0
 cargo test --locked --workspace --no-fail-fast "${extra[@]}" 2>&1 | tee "$log" || code=$?

@@ -29,7 +29,6 @@ macro_rules! scenario {
             #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
             async fn real() {
                 if !$crate::Backend::real_is_built() {
-                    eprintln!("skipped: `make test` builds Kubernetes and sets DROVER_KUBE_BIN");
                     return;
                 }
                 let world = $crate::World::new($crate::Backend::Real).await;

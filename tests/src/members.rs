@@ -23,8 +23,9 @@ pub enum Backend {
 
 impl Backend {
     /// Whether Kubernetes has been built here.
+    #[track_caller]
     pub fn real_is_built() -> bool {
-        std::env::var_os("DROVER_KUBE_BIN").is_some()
+        drover_testkit::needs("DROVER_KUBE_BIN").is_some()
     }
 }
 

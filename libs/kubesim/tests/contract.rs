@@ -27,10 +27,7 @@ async fn kubesim_keeps_the_contract() {
 
 #[tokio::test]
 async fn a_real_server_keeps_the_contract() {
-    let Ok(path) = std::env::var("DROVER_CONTRACT_KUBECONFIG") else {
-        println!("DROVER_CONTRACT_KUBECONFIG is not set: nothing to compare with");
-        return;
-    };
+    let Some(path) = drover_testkit::needs("DROVER_CONTRACT_KUBECONFIG") else { return };
     let kubeconfig = kube::config::Kubeconfig::read_from(path).expect("the kubeconfig can be read");
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.expect("the kubeconfig is usable");
     holds(kube::Client::try_from(config).expect("a client"), "real").await;

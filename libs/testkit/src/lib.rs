@@ -6,6 +6,7 @@
 mod chaos;
 mod eventually;
 mod http;
+mod needs;
 mod postgres;
 
 pub mod openapi;
@@ -13,4 +14,5 @@ pub mod openapi;
 pub use chaos::ChaosProxy;
 pub use eventually::eventually;
 pub use http::HttpServer;
+pub use needs::needs;
 pub use postgres::{TestDb, test_db};

@@ -30,10 +30,7 @@ fn rest() -> Vec<Value> {
 
 #[tokio::test]
 async fn the_life_of_a_binding() {
-    let Ok(path) = std::env::var("DROVER_CONTRACT_KUBECONFIG") else {
-        println!("DROVER_CONTRACT_KUBECONFIG is not set: no real API server to prove it on");
-        return;
-    };
+    let Some(path) = drover_testkit::needs("DROVER_CONTRACT_KUBECONFIG") else { return };
     let vetted = drover_members::kubeconfig::vet(&std::fs::read_to_string(path).unwrap()).unwrap();
     let mut stack = Stack::without_members().await;
     stack.add_real_member(MEMBER, drover_members::clients::connect(&vetted).await.unwrap());

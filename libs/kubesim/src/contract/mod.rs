@@ -12,6 +12,7 @@ mod workloads;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
+use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams};
 use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
@@ -58,46 +59,52 @@ macro_rules! table {
 }
 use {must, table};
 
-/// All cases.
+/// All cases, those that wait longest first.
 pub fn cases() -> Vec<Case> {
-    [objects::CASES, apply::CASES, watches::CASES, workloads::CASES].concat()
+    [workloads::CASES, objects::CASES, apply::CASES, watches::CASES].concat()
 }
 
-/// Runs every case (whose name contains `filter`), one after the other, each in a namespace of its own.
+/// Cases that run at the same time: most of them wait most of the time, above all where metrics have to be scraped.
+const AT_ONCE: usize = 8;
+
+/// Runs every case (whose name contains `filter`), a few at a time, each in a namespace of its own.
 ///
 /// # Errors
 /// When the server cannot be used at all; what single cases found is in the list.
 pub async fn run_all(client: kube::Client, filter: &str) -> Result<Vec<(&'static str, Outcome, Duration)>, Broken> {
-    let mut outcomes = Vec::new();
     let run = format!("{:06x}", rand::random_range(0..0xff_ffffu32));
     let node = format!("contract-{run}");
     let nodes = all(&client, "", "v1", "Node");
     let taints = json!([{"key": "drover-contract", "value": run, "effect": "NoSchedule"}]);
-    let room = json!({"cpu": "4", "memory": "8Gi", "pods": "20"});
+    let room = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
     let mut object = crate::nodes::new(&node, &json!({"drover-contract": run}), &taints, &room);
     object["metadata"]["annotations"] = json!({"metrics.k8s.io/resource-metrics-path": format!("/metrics/nodes/{node}/metrics/resource")});
     nodes.create(&PostParams::default(), &typed(object)).await?;
     let ready = |node: Option<&DynamicObject>| node.is_some_and(|n| condition(n, "Ready") == "True" && of(n, "/spec/taints/1").is_null());
     until(&nodes, &node, ready, "the node gets ready").await?;
-    for (at, case) in cases().into_iter().filter(|case| case.name.contains(filter)).enumerate() {
+    let runs = cases().into_iter().filter(|case| case.name.contains(filter)).enumerate().map(|(at, case)| {
         let namespace = format!("contract-{run}-{at}");
-        let fixture = Fixture { client: client.clone(), namespace: namespace.clone(), run: run.clone(), node: node.clone() };
-        let namespaces = all(&client, "", "v1", "Namespace");
-        namespaces
-            .create(&PostParams::default(), &typed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})))
-            .await?;
-        let start = Instant::now();
-        let outcome = (case.run)(fixture).await;
-        outcomes.push((case.name, outcome, start.elapsed()));
-        // Left to the server to finish: only its own case waits for that.
-        match namespaces.delete(&namespace, &DeleteParams::default()).await {
-            Ok(_) => {}
-            Err(e) if code(&e) == 404 => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
+        run_one(case, Fixture { client: client.clone(), namespace, run: run.clone(), node: node.clone() })
+    });
+    let outcomes = futures::stream::iter(runs).buffer_unordered(AT_ONCE).try_collect().await?;
     nodes.delete(&node, &DeleteParams::default()).await?;
     Ok(outcomes)
+}
+
+async fn run_one(case: Case, fixture: Fixture) -> Result<(&'static str, Outcome, Duration), Broken> {
+    let (namespaces, namespace) = (all(&fixture.client, "", "v1", "Namespace"), fixture.namespace.clone());
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+    namespaces.create(&PostParams::default(), &typed(object)).await?;
+    let start = Instant::now();
+    let outcome = (case.run)(fixture).await;
+    let took = start.elapsed();
+    // Left to the server to finish: only its own case waits for that.
+    match namespaces.delete(&namespace, &DeleteParams::default()).await {
+        Ok(_) => {}
+        Err(e) if code(&e) == 404 => {}
+        Err(e) => return Err(e.into()),
+    }
+    Ok((case.name, outcome, took))
 }
 
 /// What a case works with.

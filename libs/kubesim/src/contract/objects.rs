@@ -241,24 +241,31 @@ async fn discovery(f: Fixture) -> Outcome {
     Ok(())
 }
 
-async fn definitions_serve_kinds(f: Fixture) -> Outcome {
-    let (group, plural) = (format!("g{}.drover.test", f.run), "widgets");
+/// Makes a definition and waits until its kind is served: the group, and the definition's name.
+pub(super) async fn define(f: &Fixture, plural: &str, kind: &str) -> Result<(String, String), super::Broken> {
+    let group = format!("g{}.drover.test", f.run);
     let name = format!("{plural}.{group}");
-    let definitions = all(&f.client, "apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let definitions = definitions(f);
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    definitions
-        .create(
-            &PostParams::default(),
-            &typed(json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": name}, "spec": {"group": group, "scope": "Namespaced",
-            "names": {"plural": plural, "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"status": {}}}]}})),
-        )
-        .await?;
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema, "subresources": {"status": {}}});
+    let names = json!({"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}});
+    definitions.create(&PostParams::default(), &typed(definition)).await?;
     until(&definitions, &name, |d| d.is_some_and(|d| super::condition(d, "Established") == "True"), "the definition is established")
         .await?;
-    let widgets = f.api(&group, "v1", "Widget");
-    eventually(20, "the kind is served", || async { Ok(widgets.list(&ListParams::default()).await.is_ok()) }).await?;
+    let served = f.api(&group, "v1", kind);
+    eventually(20, "the kind is served", || async { Ok(served.list(&ListParams::default()).await.is_ok()) }).await?;
+    Ok((group, name))
+}
+
+pub(super) fn definitions(f: &Fixture) -> Api<DynamicObject> {
+    all(&f.client, "apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+}
+
+async fn definitions_serve_kinds(f: Fixture) -> Outcome {
+    let (group, name) = define(&f, "widgets", "Widget").await?;
+    let (definitions, widgets) = (definitions(&f), f.api(&group, "v1", "Widget"));
     let object = typed(json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": 1}}));
     let made = widgets.patch("a", &PatchParams::apply("drover"), &Patch::Apply(&object)).await?;
     must!(made.metadata.generation == Some(1) && of(&made, "/spec/size") == 1, "{made:?}");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Broken, Fixture, Outcome, all, condition, eventually, must, of, table, typed, until};
 
 table!(
+    metrics_are_served,
     deployments_get_ready,
     rollouts_keep_pods_ready,
     rollouts_replace_the_old_set,
@@ -23,7 +24,6 @@ table!(
     pods_start_late,
     crashed_pods_are_replaced,
     pods_can_be_selected_by_node,
-    metrics_are_served,
 );
 
 fn ready(object: Option<&DynamicObject>, replicas: u32) -> bool {

@@ -291,8 +291,7 @@ mod tests {
     /// A control plane comes up, is found again after its API server was killed, and goes with its owner.
     #[tokio::test]
     async fn a_real_control_plane_comes_and_goes() {
-        if std::env::var_os("DROVER_KUBE_BIN").is_none() {
-            eprintln!("skipped: `make test` builds Kubernetes and sets DROVER_KUBE_BIN");
+        if drover_testkit::needs("DROVER_KUBE_BIN").is_none() {
             return;
         }
         let dir = tempfile::tempdir().unwrap();

@@ -119,16 +119,13 @@ fn hooks_of_an_installation_stay_others_go() {
     assert!(!helm::runs_at_install(&hook("test")));
 }
 
-/// The real helm, where it is: `DROVER_HELM`, else on PATH. Without it the test says so and proves nothing.
+/// The real helm, where it is: `DROVER_HELM`, else on PATH.
 fn helm() -> Option<Helm> {
     let path = std::env::var_os("DROVER_HELM").or_else(|| {
         let on_path = std::env::split_paths(&std::env::var_os("PATH")?).any(|folder| folder.join("helm").is_file());
         on_path.then(|| "helm".into())
     });
-    if path.is_none() {
-        eprintln!("skipped: no helm (set DROVER_HELM)");
-    }
-    path.map(|path| Helm::new(path, Duration::from_secs(30)))
+    path.or_else(|| drover_testkit::needs("DROVER_HELM")).map(|path| Helm::new(path, Duration::from_secs(30)))
 }
 
 fn chart(template: &str) -> Vec<u8> {
