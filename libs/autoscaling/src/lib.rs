@@ -12,6 +12,7 @@
 //!
 //! The invariant of every policy: what could not be read, or is too old, is never taken for a zero ([`Reading`]).
 
+mod decide;
 mod limits;
 mod quantity;
 mod reading;
@@ -20,10 +21,12 @@ mod spec;
 mod state;
 
 pub mod kpa;
+pub mod offline;
 pub mod qlearning;
 pub mod threshold;
 
-pub use limits::{Behavior, Limits, LimitsState, Pause, PolicyType, ScalingPolicy, ScalingRules, SelectPolicy};
+pub use decide::{decide, limit_only};
+pub use limits::{Behavior, Limits, LimitsState, Pause, PolicyType, Recommendation, ScaleEvent, ScalingPolicy, ScalingRules, SelectPolicy};
 pub use quantity::{Milli, QuantityError};
 pub use reading::Reading;
 pub use record::{DecisionRecord, Reason, Steps};

@@ -80,6 +80,8 @@ pub enum Reason {
     FailedGetObjectMetric,
     /// An external metric could not be used.
     FailedGetExternalMetric,
+    /// A metric's type does not exist.
+    InvalidMetricSourceType,
 
     /// What the policy needs was not read: nothing is decided.
     NoData,

@@ -2,7 +2,22 @@
 //!
 //! Not here: how requests are measured on their way (the agent's proxy), bounds and pause ([`crate::Limits`]).
 
+pub mod capacity;
+mod collect;
+mod decide;
+pub mod max_window;
+mod stats;
+pub mod target;
+mod window;
+pub mod zero;
+
 use serde::{Deserialize, Serialize};
+
+pub use collect::Collector;
+pub use decide::TICK;
+pub(crate) use decide::propose;
+pub use stats::{Event, RequestReport, RequestStats};
+pub use window::{Averaging, Window};
 
 use crate::{Reading, Seconds, SpecError};
 

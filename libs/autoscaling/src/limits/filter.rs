@@ -48,8 +48,9 @@ pub(crate) fn filter(limits: &Limits, without: Without, state: &mut LimitsState,
             let rate_limited = stabilized.min(legacy::highest(current));
             (stabilized, rate_limited, if stabilized < min { min } else { rate_limited.min(max) })
         }
-        (None, Without::Bounds) => (proposal, proposal, proposal.max(min).min(max)),
+        (None, Without::Bounds) => (proposal, proposal, proposal),
     };
+    let bounded = if without == Without::Bounds { bounded.max(min).min(max) } else { bounded };
     let reason = match bounded.cmp(&stabilized) {
         Ordering::Less if bounded == rate_limited && bounded < max => Reason::ScaleUpLimit,
         Ordering::Less => Reason::TooManyReplicas,

@@ -9,8 +9,9 @@ mod legacy;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use behavior::clamp;
 pub use behavior::{Behavior, PolicyType, ScalingPolicy, ScalingRules, SelectPolicy};
-pub(crate) use filter::{Filtered, filter};
+pub(crate) use filter::{Filtered, Without, filter, hold};
 
 use crate::{Seconds, SpecError};
 

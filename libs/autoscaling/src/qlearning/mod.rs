@@ -3,10 +3,13 @@
 //! State: pods and the CPU bucket of the *application container*. Reward: minus the cost of the next period, in pod-seconds.
 //! After Jang, Yu, Kim (KTCCS 11(4), 2022); guards and masks are ours.
 
+mod act;
 mod table;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use act::propose;
+pub use act::{Choice, step};
 pub use table::{ACTIONS, BUCKETS, QTable, TABLE_VERSION, TableError, bucket};
 
 use crate::{Limits, Reading, Seconds, SpecError};

@@ -32,7 +32,7 @@ pub struct MetricSpec {
 }
 
 /// Kinds of metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
 pub enum MetricType {
@@ -41,6 +41,10 @@ pub enum MetricType {
     Pods,
     Object,
     External,
+    /// A type that does not exist: the metric is invalid, the others still count.
+    #[serde(untagged)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    Unknown(String),
 }
 
 /// CPU or memory of whole pods.
@@ -250,7 +254,7 @@ impl MetricSpec {
         let missing = |section: &str| SpecError::new(section, format!("is missing: the metric's type is {:?}", self.kind));
         let wrong = |at: &str| SpecError::new(format!("{at}.target.type"), "does not go with this type of metric");
         let only = |target: Target, allowed: bool, at: &str| if allowed { Ok(target) } else { Err(wrong(at)) };
-        Ok(match self.kind {
+        Ok(match &self.kind {
             MetricType::Resource => {
                 let ResourceMetric { name, target } = self.resource.as_ref().ok_or_else(|| missing("resource"))?;
                 let target = target.number("resource")?;
@@ -279,6 +283,10 @@ impl MetricSpec {
                 let ExternalMetric { metric, target } = self.external.as_ref().ok_or_else(|| missing("external"))?;
                 let target = target.number("external")?;
                 Metric::External { name: &metric.name, target: only(target, !matches!(target, Target::Utilization(_)), "external")? }
+            }
+            MetricType::Unknown(kind) => {
+                let known = "Resource, ContainerResource, Pods, Object and External";
+                return Err(SpecError::new("type", format!("`{kind}` is no type of metric; there are {known}")));
             }
         })
     }

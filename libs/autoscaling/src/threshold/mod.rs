@@ -2,8 +2,11 @@
 //!
 //! Not here: windows, rates and bounds ([`crate::Limits`]) and where the numbers come from.
 
+mod calculator;
 mod metric;
 mod observation;
+mod pods;
+mod propose;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +15,8 @@ pub use metric::{
     ObjectRef, PodsMetric, ResourceMetric, SelectorRequirement, TargetType,
 };
 pub use observation::{ContainerUse, Phase, Pod, ReadyCondition, ThresholdObservation};
+
+pub(crate) use propose::propose;
 
 use crate::{Seconds, SpecError};
 

@@ -23,6 +23,10 @@ pub struct ThresholdObservation {
 }
 
 impl ThresholdObservation {
+    /// A workload of which nothing is known but its replicas.
+    pub fn without_metrics(at: Seconds, replicas: i32) -> Self {
+        Self { at, replicas, status_replicas: None, pods: Reading::Absent("not asked for".to_owned()), external: BTreeMap::new() }
+    }
     /// Replicas that exist.
     pub fn status_replicas(&self) -> i32 {
         self.status_replicas.unwrap_or(self.replicas)

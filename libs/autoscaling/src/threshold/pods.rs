@@ -1,0 +1,64 @@
+//! Which pods count for a metric: the HPA controller's grouping into ready, unready, missing and ignored.
+
+use super::{Phase, Pod, ThresholdObservation, ThresholdSpec};
+
+/// Pods by what they are to one metric, with the values that count.
+pub(super) struct Groups {
+    /// Pods whose values count at once.
+    pub ready: usize,
+    /// Values of pods that are neither ignored nor unready, by index of the pod.
+    pub values: Vec<(usize, i64)>,
+    /// Not ready yet: out of the first sum, idle when it comes to growing.
+    pub unready: Vec<usize>,
+    /// Without a value: careful in both directions.
+    pub missing: Vec<usize>,
+}
+
+/// Groups the pods for a metric that `value` reads. `cpu` asks for readiness, which no other metric does.
+pub(super) fn group(
+    pods: &[Pod],
+    cpu: bool,
+    spec: &ThresholdSpec,
+    seen: &ThresholdObservation,
+    value: impl Fn(&Pod) -> Option<i64>,
+) -> Groups {
+    let mut groups = Groups { ready: 0, values: Vec::with_capacity(pods.len()), unready: Vec::new(), missing: Vec::new() };
+    for (index, pod) in pods.iter().enumerate() {
+        if pod.deleting || pod.phase == Phase::Failed {
+            continue;
+        }
+        if pod.phase == Phase::Pending {
+            groups.unready.push(index);
+            continue;
+        }
+        let Some(value) = value(pod) else {
+            groups.missing.push(index);
+            continue;
+        };
+        if cpu && unready(pod, spec, seen.at) {
+            groups.unready.push(index);
+            continue;
+        }
+        groups.ready += 1;
+        groups.values.push((index, value));
+    }
+    groups
+}
+
+/// Whether a pod's CPU says nothing yet: still starting, or never ready since its start.
+fn unready(pod: &Pod, spec: &ThresholdSpec, now: f64) -> bool {
+    let (Some(ready), Some(start)) = (&pod.ready, pod.start_time) else { return true };
+    let since = ready.since.unwrap_or(f64::NEG_INFINITY);
+    let not_ready = ready.status == Some(false);
+    if start + spec.cpu_initialization_period > now {
+        not_ready || pod.metric_time.unwrap_or(now) < since + pod.metric_window
+    } else {
+        not_ready && start + spec.initial_readiness_delay > since
+    }
+}
+
+/// Pods that run and are ready: what metrics of objects are multiplied by.
+pub(super) fn running_ready(pods: &[Pod]) -> usize {
+    let ready = |pod: &&Pod| pod.phase == Phase::Running && pod.ready.is_some_and(|ready| ready.status == Some(true));
+    pods.iter().filter(ready).count()
+}
