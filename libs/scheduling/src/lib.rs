@@ -21,6 +21,7 @@ mod fleet;
 mod ledger;
 mod matching;
 mod misfit;
+mod permits;
 mod place;
 mod plan;
 mod planning;

@@ -10,11 +10,12 @@ use uuid::Uuid;
 
 use crate::fit::{Ask, Free, pack};
 use crate::misfit::explain;
+use crate::permits::{forbids, lacks};
 use crate::resize::{Resized, resize};
 use crate::room::usage;
 use crate::{
-    Amounts, Claim, ClaimReceipt, ClaimState, Difference, Ledger, LedgerChange, LedgerReceipt, LedgerTransaction, MemberKey, MemberRoom,
-    Observed, PodsOnNode, Undo,
+    Amounts, AppRequest, Claim, ClaimReceipt, ClaimState, Difference, Ledger, LedgerChange, LedgerReceipt, LedgerTransaction, MemberKey,
+    MemberRoom, Observed, PodsOnNode, Undo,
 };
 
 impl Ledger {
@@ -54,6 +55,7 @@ impl Ledger {
                 Err(difference) => differences.push(difference),
             }
         }
+        differences.extend(self.newcomers_lack(transaction));
         if !differences.is_empty() {
             return differences;
         }
@@ -72,6 +74,25 @@ impl Ledger {
             }
         }
         differences
+    }
+
+    /// Apps that had no place before must get all that their intent asks for; for those that had, it is the plan of who moves
+    /// that keeps it so.
+    fn newcomers_lack(&self, transaction: &LedgerTransaction) -> Vec<Difference> {
+        let mut newcomers: BTreeMap<(Uuid, &str), (Uuid, &AppRequest, BTreeSet<&MemberKey>)> = BTreeMap::new();
+        for change in &transaction.changes {
+            if let LedgerChange::Take { claim, dig, request, member, .. } = change {
+                let app = newcomers.entry((dig.id, &request.app)).or_insert_with(|| (*claim, request, BTreeSet::new()));
+                app.2.insert(member);
+            }
+        }
+        let lacks = |((dig, app), (claim, request, places)): (&(Uuid, &str), &(Uuid, &AppRequest, BTreeSet<&MemberKey>))| {
+            let detail = lacks(self, request, places)?;
+            // Looked at last: it goes through all claims.
+            let placed = self.claims().any(|known| known.dig.id == *dig && known.request.app == *app);
+            (!placed).then(|| Difference { code: "not_allowed".into(), claim: *claim, detail })
+        };
+        newcomers.iter().filter_map(lacks).collect()
     }
 
     /// Applies a change that needs no room, or says what room it wants.
@@ -128,6 +149,9 @@ impl Ledger {
                 }
                 if !self.room(member).is_some_and(MemberRoom::is_known) {
                     return Err(differs("member_unknown", format!("{}: nothing is known of {member} at the moment", request.app)));
+                }
+                if let Some(why) = forbids(self, request, member) {
+                    return Err(differs("not_allowed", why));
                 }
                 let claim = Claim {
                     id,

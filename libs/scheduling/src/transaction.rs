@@ -102,7 +102,7 @@ pub struct ClaimReceipt {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Difference {
     /// `claim_missing`, `claim_moved`, `not_held`, `not_leaving`, `not_promised`, `claim_taken`, `stale_fence`,
-    /// `member_unknown`, `changed_twice` or `no_room`.
+    /// `member_unknown`, `not_allowed`, `changed_twice` or `no_room`.
     pub code: String,
     /// The claim it is about.
     pub claim: Uuid,

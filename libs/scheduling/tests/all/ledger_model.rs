@@ -303,3 +303,35 @@ fn an_update_counts_its_surge_and_is_refused_where_it_does_not_fit() {
     assert_eq!(resize(1, true).unwrap(), 1, "while it runs the larger of old and new counts");
     assert_eq!(resize(1, false).unwrap(), 8);
 }
+
+#[test]
+fn a_place_that_the_terms_no_longer_allow_is_refused() {
+    let world = World::default().member("x+a", 1, &[10]).member("x+b", 1, &[10]).member("y+c", 5, &[10]);
+    let ledger = world.ledger();
+    let take = |terms, member: &str| LedgerChange::Take {
+        claim: id(&format!("web on {member}")),
+        dig: dig("shop"),
+        request: Arc::new(app("web", crate::world::demand(1, 1), terms)),
+        member: key(member),
+        state: None,
+    };
+    let against = |changes| {
+        let differences = ledger.clone().transact(&LedgerTransaction { operation: id("op"), fence: 9, changes }).map(|_| ());
+        differences.err().map(|all| (all[0].code.clone(), all[0].detail.clone()))
+    };
+    assert_eq!(against(vec![take(any_of(&["x+a", "x+b"]), "x+b")]), None);
+    // The plan was made when y+c was allowed.
+    let (code, why) = against(vec![take(any_of(&["x+a", "x+b"]), "y+c")]).unwrap();
+    assert_eq!(code, "not_allowed");
+    assert_eq!(why, "web may not run on y+c: its placement intent and logical cloud now allow x+a, x+b");
+    // Named by the intent, but no longer in the logical cloud.
+    let mut outside = any_of(&["x+a", "y+c"]);
+    outside.logical_cloud.retain(|member| *member != key("y+c"));
+    assert_eq!(against(vec![take(outside, "y+c")]).unwrap().0, "not_allowed");
+    // The intent now asks for two places; the plan found one.
+    let mut both = any_of(&["x+a", "x+b"]);
+    both.intent.all_of = std::mem::take(&mut both.intent.any_of);
+    let (code, why) = against(vec![take(both.clone(), "x+a")]).unwrap();
+    assert_eq!((code.as_str(), why.as_str()), ("not_allowed", "web must now also run on one of x+b, where it was given no place"));
+    assert_eq!(against(vec![take(both.clone(), "x+a"), take(both, "x+b")]), None);
+}
