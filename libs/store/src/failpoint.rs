@@ -2,16 +2,22 @@
 //!
 //! Compiled in always, inert unless set: an unset [`Failpoints`] is one relaxed load. Set in-process by tests
 //! ([`Failpoints::set`]) or from outside by `DROVER_FAILPOINTS=name=action;name=action`, with
-//! - `pause`: print `failpoint <name>` to stderr, make the file `$DROVER_FAILPOINTS_DIR/<name with / as _>`, and wait for ever
+//! - `pause`: print `failpoint <name>` to stderr, make the file `$DROVER_FAILPOINTS_DIR/<name with / as _>`, and wait
 //!   (the test outside sees the file and sends SIGKILL),
 //! - `crash`: abort the process there,
 //! - `error`: the code there fails as if its effect had not worked.
 //!
-//! The workflow engine offers `<kind>/<step>/<do|undo>/<before|after_effect|after_journal>` of every step.
+//! A process that runs is armed by the file `$DROVER_FAILPOINTS_DIR/armed`, a `name=action` per line, read at every failpoint;
+//! a pause that it asked for ends when its line is gone. `name@who` means only the one that works for `who`.
+//!
+//! The workflow engine offers `<kind>/<step>/<do|undo>/<before|after_effect|after_journal>` of every step, `who` being the
+//! workflow's subject.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -55,7 +61,12 @@ struct Inner {
     active: AtomicBool,
     state: Mutex<State>,
     changed: Notify,
+    /// Where tests outside of this process arm it.
+    directory: Option<PathBuf>,
 }
+
+/// How often a pause looks whether the file still asks for it.
+const LOOK: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
 struct State {
@@ -68,10 +79,9 @@ impl Failpoints {
     /// Those of `DROVER_FAILPOINTS`, shared by the whole process.
     pub fn of_process() -> Self {
         static PROCESS: LazyLock<Failpoints> = LazyLock::new(|| {
-            let failpoints = Failpoints::default();
+            let failpoints = Failpoints::armed_in(std::env::var_os("DROVER_FAILPOINTS_DIR").map(PathBuf::from));
             for setting in std::env::var("DROVER_FAILPOINTS").unwrap_or_default().split(';').filter(|part| !part.trim().is_empty()) {
-                let action = setting.rsplit_once('=').and_then(|(name, action)| Some((name.trim(), parse(action.trim())?)));
-                match action {
+                match parse(setting) {
                     Some((name, action)) => failpoints.set(name, action),
                     None => tracing::error!(setting, "DROVER_FAILPOINTS: want name=pause, name=crash or name=error"),
                 }
@@ -79,6 +89,12 @@ impl Failpoints {
             failpoints
         });
         PROCESS.clone()
+    }
+
+    /// None set, but the file `armed` of the directory is read at each.
+    pub fn armed_in(directory: Option<PathBuf>) -> Self {
+        let active = AtomicBool::new(directory.is_some());
+        Self(Arc::new(Inner { active, directory, ..Inner::default() }))
     }
 
     /// Arms a failpoint.
@@ -116,20 +132,18 @@ impl Failpoints {
 
     /// To be called at the place. `name` is only made when something is set.
     pub async fn reached(&self, name: impl FnOnce() -> String) -> Result<(), Injected> {
+        self.reached_for("", name).await
+    }
+
+    /// The same, in work that is done for `who`: settings of `name@who` are meant too.
+    pub async fn reached_for(&self, who: &str, name: impl FnOnce() -> String) -> Result<(), Injected> {
         if !self.0.active.load(Ordering::Relaxed) {
             return Ok(());
         }
         let name = name();
-        let action = {
-            let mut state = self.lock();
-            if let Some(record) = &mut state.record {
-                record.push(name.clone());
-            }
-            let action = state.actions.get(&name).copied();
-            if matches!(action, Some(Action::ErrorOnce | Action::Fatal | Action::Halt)) {
-                state.actions.remove(&name);
-            }
-            action
+        let (setting, action) = match self.set_for(&name, who) {
+            Some((setting, action)) => (setting, Some(action)),
+            None => (name, None),
         };
         match action {
             None => Ok(()),
@@ -137,22 +151,47 @@ impl Failpoints {
             Some(Action::Fatal) => Err(Injected::Fatal),
             Some(Action::Halt) => Err(Injected::Halt),
             Some(Action::Crash) => {
-                eprintln!("failpoint {name}: crash");
+                eprintln!("failpoint {setting}: crash");
                 std::process::abort();
             }
             Some(Action::Pause) => {
-                self.pause(&name).await;
+                self.pause(&setting).await;
                 Ok(())
             }
         }
     }
 
+    /// What is set there, and by which name; notes the passing.
+    fn set_for(&self, name: &str, who: &str) -> Option<(String, Action)> {
+        let names = [name.to_owned(), format!("{name}@{who}")];
+        let mut state = self.lock();
+        if let Some(record) = &mut state.record {
+            record.push(name.to_owned());
+        }
+        if let Some((setting, action)) = names.iter().find_map(|name| Some((name, *state.actions.get(name)?))) {
+            if matches!(action, Action::ErrorOnce | Action::Fatal | Action::Halt) {
+                state.actions.remove(setting);
+            }
+            return Some((setting.clone(), action));
+        }
+        drop(state);
+        let armed = armed(self.0.directory.as_deref()?);
+        armed.into_iter().find(|(setting, _)| names.contains(setting))
+    }
+
     async fn pause(&self, name: &str) {
         eprintln!("failpoint {name}: pause");
-        if let Some(directory) = std::env::var_os("DROVER_FAILPOINTS_DIR") {
-            let marker = std::path::Path::new(&directory).join(name.replace('/', "_"));
+        let by_file = self.lock().actions.get(name) != Some(&Action::Pause);
+        if let Some(directory) = &self.0.directory {
+            let marker = directory.join(marker(name));
             if let Err(error) = std::fs::write(&marker, b"") {
                 tracing::error!(%error, marker = %marker.display(), "the failpoint's marker cannot be written");
+            }
+            while by_file && armed(directory).contains(&(name.to_owned(), Action::Pause)) {
+                tokio::time::sleep(LOOK).await;
+            }
+            if by_file {
+                return;
             }
         }
         self.lock().paused.push(name.to_owned());
@@ -174,11 +213,23 @@ impl Failpoints {
     }
 }
 
-fn parse(action: &str) -> Option<Action> {
-    match action {
-        "pause" => Some(Action::Pause),
-        "crash" => Some(Action::Crash),
-        "error" => Some(Action::Error),
-        _ => None,
-    }
+/// The file that says in `$DROVER_FAILPOINTS_DIR` that somebody pauses at the failpoint `name`.
+pub fn marker(name: &str) -> String {
+    name.replace('/', "_")
+}
+
+fn armed(directory: &Path) -> Vec<(String, Action)> {
+    let text = std::fs::read_to_string(directory.join("armed")).unwrap_or_default();
+    text.lines().filter_map(parse).map(|(name, action)| (name.to_owned(), action)).collect()
+}
+
+fn parse(setting: &str) -> Option<(&str, Action)> {
+    let (name, action) = setting.rsplit_once('=')?;
+    let action = match action.trim() {
+        "pause" => Action::Pause,
+        "crash" => Action::Crash,
+        "error" => Action::Error,
+        _ => return None,
+    };
+    Some((name.trim(), action))
 }

@@ -175,11 +175,13 @@ pub struct Step<W: Workflow> {
     pub(crate) spawn: Option<Local<W, Result<Vec<Child>, StepError>>>,
     pub(crate) undo: Option<Effect<W>>,
     pub(crate) attempts: Option<i32>,
+    pub(crate) at: Option<&'static str>,
+    pub(crate) undo_at: Option<&'static str>,
 }
 
 impl<W: Workflow> Step<W> {
     fn new(name: &'static str, kind: StepKind, effect: Effect<W>) -> Self {
-        Self { name, kind, effect, spawn: None, undo: None, attempts: None }
+        Self { name, kind, effect, spawn: None, undo: None, attempts: None, at: None, undo_at: None }
     }
 
     /// Domain writes, journal and cursor in one short transaction, guarded by the fence: done exactly once.
@@ -218,6 +220,17 @@ impl<W: Workflow> Step<W> {
     /// How it is undone, in one transaction with the journal.
     pub fn undo_local(self, f: impl for<'a> LocalFn<'a, W, StepResult>) -> Self {
         Self { undo: Some(Effect::Local(local(f))), ..self }
+    }
+
+    /// The service that its effect and the undoing of it are in, where that is another one: for readers and for tests that
+    /// kill it ([`crate::failpoints`]).
+    pub fn at(self, service: &'static str) -> Self {
+        Self { at: Some(service), undo_at: Some(service), ..self }
+    }
+
+    /// The same where only the undo's effect is in another one.
+    pub fn undo_at(self, service: &'static str) -> Self {
+        Self { undo_at: Some(service), ..self }
     }
 
     /// Gives up (code `step_failed`) after so many attempts, instead of trying until cancelled. Undo never gives up.

@@ -15,6 +15,7 @@ pub(crate) struct Row {
     pub id: Uuid,
     pub kind: String,
     pub version: i32,
+    pub subject: String,
     pub traceparent: Option<String>,
     pub input: Value,
     pub state: Value,

@@ -20,6 +20,7 @@ mod definition;
 mod engine;
 mod journal;
 mod outcome;
+mod points;
 mod runner;
 pub mod testing;
 mod view;
@@ -28,6 +29,7 @@ mod wakes;
 pub use definition::{Ctx, LocalFn, RemoteFn, Step, Steps, Workflow};
 pub use engine::{CancelError, Engine, Registry, Settings, StartError};
 pub use outcome::{Child, ChildOutcome, Failure, Outcome, Park, StepError, StepResult};
+pub use points::{Failpoint, failpoints};
 pub use view::{ListFilter, StepView, WorkflowView};
 
 /// The engine's tables, for the schema of the service that runs workflows: apply before the service's own set.

@@ -24,14 +24,13 @@ use std::time::Duration;
 use drover_resources::Documents;
 use drover_service::{Common, Running};
 use drover_store::{MigrationSet, Store, StoreConfig};
-use drover_workflow::{Engine, Registry, Settings};
+use drover_workflow::{Engine, Settings};
 
 use app::{App, Parts};
 pub use config::{Config, Deadlines};
 use peers::Services;
 use render::{Helm, Renderer};
 pub use routes::{openapi, routes};
-use workflows::{Instantiate, Relocate, Terminate, Update};
 use world::{Statuses, World};
 
 /// The tables of orchestrator, documents first.
@@ -83,12 +82,7 @@ pub async fn work(
 async fn parts(store: Store, services: Services, renderer: Arc<dyn Renderer>, config: &Config, engine: Settings) -> anyhow::Result<Parts> {
     let world =
         Arc::new(World { store: store.clone(), services: services.clone(), statuses: Statuses::default(), deadlines: config.deadlines() });
-    let registry = Registry::new()
-        .with::<Instantiate>(world.clone())
-        .with::<Terminate>(world.clone())
-        .with::<Relocate>(world.clone())
-        .with::<Update>(world.clone());
-    let engine = Engine::start(store.clone(), registry, engine).await?;
+    let engine = Engine::start(store.clone(), workflows::registry(&world), engine).await?;
     Ok(Parts {
         documents: Documents::new(store.clone(), app::guard::Guards { migration: services.migration.clone() }),
         store,

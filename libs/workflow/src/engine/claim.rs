@@ -23,7 +23,7 @@ const CLAIM: &str = "with free as (
 update workflow w set worker = $1, incarnation = $2, woken = false, refused = false,
     fence = case when w.worker is null and w.incarnation = $2 then w.fence else nextval('workflow_fence') end
 from free where w.id = free.id
-returning w.id, w.kind, w.version, w.traceparent, w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested, w.message, w.failure, w.parent_id, w.fence, w.created_at";
+returning w.id, w.kind, w.version, w.subject, w.traceparent, w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested, w.message, w.failure, w.parent_id, w.fence, w.created_at";
 
 /// What nobody here knows, and nobody else works on. Only a mark to be seen: an engine that knows it will still take it.
 const REFUSE: &str = "update workflow w set refused = true, revision = revision + 1, updated_at = now()

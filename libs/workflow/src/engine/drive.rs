@@ -232,7 +232,8 @@ impl Drive {
 
     /// `Some`: what the step is made to answer instead.
     pub(super) async fn failpoint(&self, step: &str, direction: &str, point: &str) -> Result<Option<Answer>, Lost> {
-        let injected = self.engine.settings.failpoints.reached(|| format!("{}/{step}/{direction}/{point}", self.row.kind)).await;
+        let name = || format!("{}/{step}/{direction}/{point}", self.row.kind);
+        let injected = self.engine.settings.failpoints.reached_for(&self.row.subject, name).await;
         let error = match injected {
             Ok(()) => return Ok(None),
             Err(Injected::Halt) => return Err(Lost::Halted),

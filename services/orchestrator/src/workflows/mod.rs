@@ -9,15 +9,40 @@ mod remove;
 pub mod terminate;
 pub mod update;
 
+use std::sync::Arc;
+
 use drover_api::scheduling::AppRequest;
 use drover_store::Timestamp;
+use drover_workflow::{Failpoint, Registry};
 use serde::{Deserialize, Serialize};
+
+use crate::world::World;
 
 pub use instantiate::Instantiate;
 pub use relocate::Relocate;
 pub use remove::{SettleError, settle};
 pub use terminate::Terminate;
 pub use update::Update;
+
+/// Services that steps have their effects in, as they call themselves.
+const PLACEMENT: &str = "placement";
+const MIGRATION: &str = "migration";
+const SYNCHRONIZER: &str = "resource-synchronizer";
+
+/// All kinds, at work in this world.
+pub fn registry(world: &Arc<World>) -> Registry {
+    Registry::new()
+        .with::<Instantiate>(world.clone())
+        .with::<Terminate>(world.clone())
+        .with::<Relocate>(world.clone())
+        .with::<Update>(world.clone())
+}
+
+/// Where the workflows of this service can be stopped: all kinds, in the order of their tables.
+pub fn failpoints() -> Vec<Failpoint> {
+    use drover_workflow::failpoints as of;
+    [of::<Instantiate>(), of::<Relocate>(), of::<Update>(), of::<Terminate>()].concat()
+}
 
 /// An app to be run somewhere.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

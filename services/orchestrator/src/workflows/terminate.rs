@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::After;
 use super::remove::Removal;
+use super::{After, SYNCHRONIZER};
 use crate::app::group::subject;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, State as Lifecycle};
@@ -61,7 +61,7 @@ impl Workflow for Terminate {
             // There is nothing to prepare: the wish itself is the point of no return.
             .pivot(Step::local("let_go", let_go))
             // Those that others depend on go last.
-            .step(Step::wait("remove", remove))
+            .step(Step::wait("remove", remove).at(SYNCHRONIZER))
             .finally(Step::local("drop_hold", drop_hold))
     }
 }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::bring::{Brought, Progress};
 use super::instantiate::reasons;
 use super::remove::{self, Removal};
-use super::{After, Delivery, release};
+use super::{After, Delivery, PLACEMENT, SYNCHRONIZER, release};
 use crate::app::group::subject;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, State as Lifecycle};
@@ -95,16 +95,16 @@ impl Workflow for Update {
     fn steps() -> Steps<Self> {
         Steps::new()
             // The larger of old and new, plus surge, where each app stands: room for both at once, before any object changes.
-            .step(Step::remote("raise", raise).undo(lower_back))
+            .step(Step::remote("raise", raise).at(PLACEMENT).undo(lower_back))
             // Apps that are new go where a newcomer's would.
-            .step(Step::remote("decide_added", decide_added).undo(give_back_added))
-            .step(Step::local("bind", bind).undo(take_away))
+            .step(Step::remote("decide_added", decide_added).at(PLACEMENT).undo(give_back_added))
+            .step(Step::local("bind", bind).undo(take_away).undo_at(SYNCHRONIZER))
             // The new bundles. What goes wrong is put back by applying the old ones; what was pruned comes with them.
-            .step(Step::wait("deliver", deliver).undo(put_back))
+            .step(Step::wait("deliver", deliver).at(SYNCHRONIZER).undo(put_back))
             .pivot(Step::local("become_current", become_current))
             // The surge is over, and what the new revision needs less is free for others.
-            .step(Step::remote("lower", lower))
-            .step(Step::wait("remove_dropped", remove_dropped))
+            .step(Step::remote("lower", lower).at(PLACEMENT))
+            .step(Step::wait("remove_dropped", remove_dropped).at(SYNCHRONIZER))
             .finally(Step::local("drop_hold", drop_hold))
     }
 }

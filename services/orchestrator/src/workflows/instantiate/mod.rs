@@ -13,9 +13,9 @@ use drover_workflow::{Step, Steps, Workflow};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Delivery;
 use super::bring::Progress;
 use super::remove::Removal;
+use super::{Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER};
 use crate::app::group::subject;
 use crate::world::World;
 
@@ -118,19 +118,19 @@ impl Workflow for Instantiate {
         Steps::new()
             // Room first: nothing is written anywhere for a group that does not fit. All apps are decided in one decision,
             // which claims the room in the same transaction, so that two newcomers never get the same.
-            .step(Step::remote("decide", room::decide).undo(room::give_back_decision))
+            .step(Step::remote("decide", room::decide).at(PLACEMENT).undo(room::give_back_decision))
             // It does not fit: who would have to move? A plan claims nothing; `make_room` does.
-            .step(Step::remote("plan", room::plan))
+            .step(Step::remote("plan", room::plan).at(MIGRATION))
             // `whenFull: preferred` has insisted on the best provider so far. Only now, without a feasible plan, others do.
-            .step(Step::remote("overflow", room::overflow).undo(room::give_back_overflow))
+            .step(Step::remote("overflow", room::overflow).at(PLACEMENT).undo(room::give_back_overflow))
             // The moves are a workflow of their own with its own pivot: once others have moved for us, they stay where they
             // are, whatever becomes of us. It ends when our apps' claims are held.
-            .step(Step::children("make_room", room::start_moving, room::moved).undo(room::give_back_room))
+            .step(Step::children("make_room", room::start_moving, room::moved).undo(room::give_back_room).undo_at(PLACEMENT))
             // From here on a row explains every claim; the undo of this step is the undo of everything in the members.
-            .step(Step::local("bind", objects::bind).undo(objects::take_away))
-            .step(Step::wait("deliver", objects::deliver))
+            .step(Step::local("bind", objects::bind).undo(objects::take_away).undo_at(SYNCHRONIZER))
+            .step(Step::wait("deliver", objects::deliver).at(SYNCHRONIZER))
             // Somebody else in the member has taken the room that was made: give up these copies and plan anew.
-            .step(Step::wait("replan", objects::replan))
+            .step(Step::wait("replan", objects::replan).at(SYNCHRONIZER))
             .pivot(Step::local("become_current", objects::become_current))
     }
 }

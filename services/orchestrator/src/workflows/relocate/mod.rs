@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::judge::Sent;
 use super::remove::Removal;
+use super::{MIGRATION, PLACEMENT, SYNCHRONIZER};
 use crate::store::binding::Binding;
 use crate::world::World;
 
@@ -161,25 +162,25 @@ impl Workflow for Relocate {
             // victims' groups or none; a busy one fails the move and the parent plans anew without it.
             .step(Step::local("hold_victims", start::hold_victims))
             // proposed -> accepted, compare-and-swap: no plan is ever carried out twice, not even by two operations at once.
-            .step(Step::remote("accept_plan", start::accept_plan))
+            .step(Step::remote("accept_plan", start::accept_plan).at(MIGRATION))
             // Are the victims as the plan saw them, do the destinations fit, will the newcomer fit when they have gone? In one
             // transaction with the claims themselves, so that nobody slips in between the answer and the deed.
-            .step(Step::remote("claim", start::claim).undo(start::give_back))
+            .step(Step::remote("claim", start::claim).at(PLACEMENT).undo(start::give_back))
             // A row for each new copy, before the first word to a member: whatever is there is explained by a row.
-            .step(Step::local("bind", prepare::bind).undo(prepare::take_away))
+            .step(Step::local("bind", prepare::bind).undo(prepare::take_away).undo_at(SYNCHRONIZER))
             // All victims at once. Nothing of the old copies is touched before every new one serves. A destination that does
             // not do is replaced by the next one; when a victim has none left, the whole wave is undone.
-            .step(Step::wait("prepare", prepare::prepare))
+            .step(Step::wait("prepare", prepare::prepare).at(SYNCHRONIZER))
             // Users' traffic moves here, between Ready and the pivot; so far members' Services do that by themselves.
-            .step(Step::wait("shift_traffic", prepare::shift_traffic))
+            .step(Step::wait("shift_traffic", prepare::shift_traffic).at(SYNCHRONIZER))
             // The whole wave in one transaction: before it undo means removing new copies, after it there is no way back.
             .pivot(Step::local("cut_over", cut::cut_over))
-            .step(Step::remote("remove_old", cut::remove_old))
+            .step(Step::remote("remove_old", cut::remove_old).at(SYNCHRONIZER))
             // An old copy keeps its room until it is gone: the newcomer must not be admitted on room that is still used.
-            .step(Step::wait("old_gone", cut::old_gone))
+            .step(Step::wait("old_gone", cut::old_gone).at(SYNCHRONIZER))
             // promised -> held, as soon as it fits now. Somebody else in the member may have taken the room: then the newcomer
             // gives up its claims and the parent plans anew. The moves stand.
-            .step(Step::wait("admit", cut::admit))
+            .step(Step::wait("admit", cut::admit).at(PLACEMENT))
             .finally(Step::local("drop_holds", cut::drop_holds))
     }
 }
