@@ -1,0 +1,189 @@
+//! Talking to the API server: reads this node's pods and what concerns them every few seconds, writes Events, evicts, taints.
+//!
+//! A task of its own: nothing here ever holds up the guard. What cannot be sent is dropped and counted, what cannot be read stays as it was.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http::{Request, header};
+use jiff::Timestamp;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, interval};
+
+use super::types::{DisruptionBudget, Lease, List, Node, Pod};
+use super::{Budget, ClusterView};
+
+/// How often it is read. (Leases are renewed every 10 s, pods are known to the runtime at once.)
+const EVERY: Duration = Duration::from_secs(5);
+/// A call that takes longer is given up.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The taint while the gate is closed.
+const TAINT: &str = "drover.dev/memory-gate";
+
+/// What is to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Say {
+    /// An Event about a pod.
+    Event {
+        /// Namespace and name of the pod.
+        pod: (String, String),
+        /// Its uid.
+        uid: String,
+        /// Container.
+        container: String,
+        /// One word.
+        reason: &'static str,
+        /// A sentence.
+        message: String,
+    },
+    /// Evict a pod: respects PodDisruptionBudgets.
+    Evict {
+        /// Namespace and name of the pod.
+        pod: (String, String),
+        /// Its uid: another pod of that name is not meant.
+        uid: String,
+    },
+    /// Taint the node, or take the taint away.
+    Gate {
+        /// Whether it is open: no taint.
+        open: bool,
+    },
+}
+
+/// The API server of this node's cluster.
+#[derive(Clone)]
+pub struct ApiServer {
+    client: kube::Client,
+    node: String,
+}
+
+impl ApiServer {
+    /// From a kubeconfig, or (`None`) from the service account of the pod that this process runs in.
+    ///
+    /// # Errors
+    /// The configuration is not usable.
+    pub async fn new(kubeconfig: Option<&std::path::Path>, node: String) -> Result<Self> {
+        let mut config = match kubeconfig {
+            Some(path) => {
+                let file = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
+                kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+            }
+            None => kube::Config::incluster().context("this is no pod with a service account; give --kubeconfig")?,
+        };
+        config.read_timeout = Some(DEADLINE);
+        Ok(Self { client: kube::Client::try_from(config)?, node })
+    }
+
+    /// Reads and writes until the other ends are dropped.
+    pub async fn run(self, view: Arc<Mutex<ClusterView>>, mut say: mpsc::Receiver<Say>) {
+        let mut read = interval(EVERY);
+        let mut failing_since = None;
+        loop {
+            tokio::select! {
+                _ = read.tick() => match self.read().await {
+                    Ok(mut fresh) => {
+                        let mut view = view.lock().unwrap_or_else(PoisonError::into_inner);
+                        fresh.version = view.version + 1;
+                        *view = fresh;
+                        failing_since = None;
+                    }
+                    Err(error) => {
+                        if failing_since.is_none() {
+                            tracing::warn!(error = format!("{error:#}"), "the API server cannot be read; going on with what was known");
+                        }
+                        failing_since.get_or_insert(Instant::now());
+                    }
+                },
+                what = say.recv() => {
+                    let Some(what) = what else { return };
+                    if let Err(error) = self.write(&what).await {
+                        tracing::warn!(error = format!("{error:#}"), ?what, "could not be written to the API server");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<ClusterView> {
+        // From the server's cache: one reading a few seconds old is as good as another.
+        let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}&resourceVersion=0", self.node);
+        let pods: List<Pod> = self.get(&path).await?;
+        // Only where pods of this node are: Leases of a large cluster are many.
+        let namespaces: BTreeSet<&str> = pods.items.iter().map(|pod| pod.metadata.namespace.as_str()).collect();
+        let mut view = ClusterView::default();
+        for namespace in namespaces {
+            let leases: List<Lease> =
+                self.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases?resourceVersion=0")).await?;
+            let holders = leases.items.into_iter().filter_map(|lease| Some((lease.metadata.namespace, lease.spec.holder_identity?)));
+            view.lease_holders.extend(holders);
+            let budgets: List<DisruptionBudget> =
+                self.get(&format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets?resourceVersion=0")).await?;
+            view.budgets.extend(budgets.items.into_iter().filter_map(|budget| {
+                let key = format!("{namespace}/{}", budget.metadata.name).into();
+                Some(Budget {
+                    namespace: namespace.to_owned(),
+                    key,
+                    selector: budget.spec.selector?,
+                    allowed: budget.status.disruptions_allowed,
+                })
+            }));
+        }
+        view.pods = pods.items.into_iter().map(|pod| (pod.metadata.uid.clone(), pod)).collect();
+        Ok(view)
+    }
+
+    async fn write(&self, what: &Say) -> Result<()> {
+        match what {
+            Say::Event { pod: (namespace, name), uid, container, reason, message } => {
+                let now = Timestamp::now();
+                let body = json!({
+                    "apiVersion": "v1", "kind": "Event",
+                    "metadata": {"generateName": format!("{name}."), "namespace": namespace},
+                    "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid,
+                                       "fieldPath": format!("spec.containers{{{container}}}")},
+                    "reason": reason, "message": message, "type": "Normal", "count": 1,
+                    "firstTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), "lastTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+                    "source": {"component": "drover-memory-guard", "host": self.node},
+                });
+                self.send("POST", &format!("/api/v1/namespaces/{namespace}/events"), "application/json", &body).await
+            }
+            Say::Evict { pod: (namespace, name), uid } => {
+                let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
+                                  "deleteOptions": {"preconditions": {"uid": uid}}});
+                self.send("POST", &format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction"), "application/json", &body).await
+            }
+            Say::Gate { open } => self.taint(!open).await,
+        }
+    }
+
+    async fn taint(&self, wanted: bool) -> Result<()> {
+        let path = format!("/api/v1/nodes/{}", self.node);
+        let node: Node = self.get(&path).await?;
+        let ours = |taint: &serde_json::Map<String, Value>| taint.get("key").and_then(Value::as_str) == Some(TAINT);
+        if node.spec.taints.iter().any(&ours) == wanted {
+            return Ok(());
+        }
+        let mut taints: Vec<_> = node.spec.taints.into_iter().filter(|taint| !ours(taint)).map(Value::Object).collect();
+        if wanted {
+            taints.push(json!({"key": TAINT, "effect": "NoSchedule"}));
+        }
+        // With the version that was read: somebody else's taint is never lost.
+        let body = json!({"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints}});
+        self.send("PATCH", &path, "application/merge-patch+json", &body).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        let request = Request::get(path).body(Vec::new())?;
+        self.client.request(request).await.with_context(|| format!("GET {path}"))
+    }
+
+    async fn send(&self, method: &str, path: &str, kind: &str, body: &Value) -> Result<()> {
+        let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, kind).body(serde_json::to_vec(body)?)?;
+        self.client.request::<Value>(request).await.map(drop).with_context(|| format!("{method} {path}"))
+    }
+}

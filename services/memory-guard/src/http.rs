@@ -1,0 +1,91 @@
+//! What the agent answers: everything on its socket (root only), and on an address, if one is given, what machines ask:
+//! `/metrics`, `/pressure`, `/healthz`. Nothing can be changed over either.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use axum::Json;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::metrics::Metrics;
+use crate::wire::{Pressure, Status};
+
+/// What is shared with the guard: the latest status, and how it is refreshed.
+#[derive(Debug, Default)]
+pub struct Shared {
+    status: Mutex<Option<(Status, std::time::Instant)>>,
+    /// Metrics.
+    pub metrics: Metrics,
+}
+
+impl Shared {
+    /// Puts a new status in place.
+    pub fn publish(&self, status: Status) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Some((status, std::time::Instant::now()));
+    }
+
+    fn latest(&self) -> Option<Status> {
+        let guard = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        guard.as_ref().map(|(status, at)| {
+            let mut status = status.clone();
+            status.pressure.age_seconds += at.elapsed().as_secs_f64();
+            status
+        })
+    }
+}
+
+/// Serves the socket. It is made anew: only one agent has the directory.
+///
+/// # Errors
+/// It cannot be made.
+pub async fn serve_socket(path: &Path, shared: Arc<Shared>) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).context("cannot remove the old socket"),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    let router = machines().route("/status", get(status)).with_state(shared);
+    axum::serve(listener, router).await.context("the socket failed")
+}
+
+/// Serves the address.
+///
+/// # Errors
+/// It is taken.
+pub async fn serve_address(address: SocketAddr, shared: Arc<Shared>) -> Result<()> {
+    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+    axum::serve(listener, machines().with_state(shared)).await.context("the address failed")
+}
+
+fn machines() -> Router<Arc<Shared>> {
+    Router::new().route("/metrics", get(metrics)).route("/pressure", get(pressure)).route("/healthz", get(health))
+}
+
+async fn status(State(shared): State<Arc<Shared>>) -> Result<Json<Status>, StatusCode> {
+    shared.latest().map(Json).ok_or(StatusCode::SERVICE_UNAVAILABLE)
+}
+
+async fn pressure(State(shared): State<Arc<Shared>>) -> Result<Json<Pressure>, StatusCode> {
+    shared.latest().map(|status| Json(status.pressure)).ok_or(StatusCode::SERVICE_UNAVAILABLE)
+}
+
+async fn health(State(shared): State<Arc<Shared>>) -> StatusCode {
+    let fresh = shared.latest().is_some_and(|status| status.pressure.age_seconds < 5.0);
+    if fresh { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
+
+async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
+    match shared.metrics.text() {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

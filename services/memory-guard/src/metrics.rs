@@ -1,0 +1,123 @@
+//! Prometheus metrics. Names begin with `drover_memguard_`.
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::wire::{Pressure, Totals};
+
+type Seconds = Counter<f64, AtomicU64>;
+type Float = Gauge<f64, AtomicU64>;
+
+/// All of them.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Containers paused.
+    pub pauses: Counter,
+    /// Leases of `memory.high` begun.
+    pub leases: Counter,
+    /// Containers held at the gate.
+    pub gated: Counter,
+    /// Containers sacrificed.
+    pub sacrifices: Counter,
+    /// Containers killed by the kernel.
+    pub oom_kills: Counter,
+    /// Episodes that ended without one.
+    pub oom_avoided: Counter,
+    /// Container-seconds held.
+    pub paused_seconds: Seconds,
+    /// Bytes taken while held.
+    pub leaked: Counter,
+    /// From the reading to the container being held.
+    pub reaction: Histogram,
+    /// Levers that failed.
+    pub failures: Counter,
+    held: Gauge,
+    used: Gauge,
+    capacity: Gauge,
+    exhaustion: Float,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let reaction = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5]);
+        let mut metrics = Self {
+            registry: Registry::with_prefix("drover_memguard"),
+            pauses: Counter::default(),
+            leases: Counter::default(),
+            gated: Counter::default(),
+            sacrifices: Counter::default(),
+            oom_kills: Counter::default(),
+            oom_avoided: Counter::default(),
+            paused_seconds: Seconds::default(),
+            leaked: Counter::default(),
+            reaction,
+            failures: Counter::default(),
+            held: Gauge::default(),
+            used: Gauge::default(),
+            capacity: Gauge::default(),
+            exhaustion: Float::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("pauses", "Containers paused", self.pauses.clone());
+        registry.register("leases", "Containers put under a memory.high of the guard", self.leases.clone());
+        registry.register("gated", "Containers held at their start", self.gated.clone());
+        registry.register("sacrifices", "Containers sacrificed so that others live", self.sacrifices.clone());
+        registry.register("oom_kills", "Containers that died of a SIGKILL which the guard did not send", self.oom_kills.clone());
+        registry.register("oom_avoided", "Episodes (first pause to last release) without such a death", self.oom_avoided.clone());
+        registry.register("paused_seconds", "Container-seconds paused, leased or held at the gate", self.paused_seconds.clone());
+        registry.register("leaked_bytes", "Bytes that containers took while they were held", self.leaked.clone());
+        registry.register("reaction_seconds", "From the reading of memory to the container being held", self.reaction.clone());
+        registry.register("failures", "Levers that failed", self.failures.clone());
+        registry.register("held", "Containers held now", self.held.clone());
+        registry.register("node_used_bytes", "Memory of the node in use", self.used.clone());
+        registry.register("node_capacity_bytes", "Memory of the node", self.capacity.clone());
+        registry.register("exhaustion_seconds", "Predicted time to exhaustion; +Inf if memory does not grow", self.exhaustion.clone());
+    }
+
+    /// Sets what is shown as it is now.
+    pub fn show(&self, pressure: &Pressure) {
+        let bytes = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        self.held.set(i64::from(pressure.held));
+        self.used.set(bytes(pressure.used));
+        self.capacity.set(bytes(pressure.capacity));
+        self.exhaustion.set(pressure.seconds_to_exhaustion.unwrap_or(f64::INFINITY));
+    }
+
+    /// The counts, for the status.
+    pub fn totals(&self) -> Totals {
+        Totals {
+            pauses: self.pauses.get(),
+            leases: self.leases.get(),
+            gated: self.gated.get(),
+            sacrifices: self.sacrifices.get(),
+            oom_kills: self.oom_kills.get(),
+            oom_avoided: self.oom_avoided.get(),
+            paused_seconds: self.paused_seconds.get(),
+            leaked_bytes: self.leaked.get(),
+        }
+    }
+
+    /// As text.
+    ///
+    /// # Errors
+    /// None in practice: memory is written to.
+    pub fn text(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
