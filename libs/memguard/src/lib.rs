@@ -16,6 +16,7 @@ mod guard;
 mod observation;
 mod policy;
 mod settings;
+pub mod simulate;
 mod state;
 mod time;
 

@@ -85,11 +85,13 @@ impl Default for PaperSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct BankSettings {
-    /// This share is never lent: for the kernel, and for what grows between two looks.
+    /// This share is never lent: for the kernel's own.
     pub margin: f64,
-    /// What a container can take before the guard has seen it and acted: this long at the fastest growth seen, on top of the margin.
+    /// What a container can take until the guard has looked and acted again is kept back: this long at the fastest growth seen.
     #[serde(with = "crate::time::seconds")]
     pub reaction: Duration,
+    /// For a container that stands still right now, only this share of it.
+    pub still: f64,
     /// Containers without a limit, and those that may not be touched, are expected to grow this long at their present rate.
     #[serde(with = "crate::time::seconds")]
     pub horizon: Duration,
@@ -97,7 +99,7 @@ pub struct BankSettings {
 
 impl Default for BankSettings {
     fn default() -> Self {
-        Self { margin: 0.02, reaction: Duration::from_millis(500), horizon: Duration::from_secs(30) }
+        Self { margin: 0.01, reaction: Duration::from_secs(2), still: 0.5, horizon: Duration::from_secs(30) }
     }
 }
 
@@ -124,9 +126,9 @@ pub struct GateSettings {
 impl Default for GateSettings {
     fn default() -> Self {
         Self {
-            factor: 0.8,
+            factor: 0.75,
             deviation: 0.2,
-            sigmas: 2.0,
+            sigmas: 1.0,
             prior_weight: 300.0,
             half_life: Duration::from_secs(600),
             settle: Duration::from_secs(30),
@@ -135,13 +137,20 @@ impl Default for GateSettings {
 }
 
 /// Settings of the gate and the bank behind it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct GateBankSettings {
     /// The gate.
     pub gate: GateSettings,
-    /// The bank.
+    /// The bank. It may lend more freely than alone: the gate keeps the mean demand within the node, so it only meets the swings.
     pub bank: BankSettings,
+}
+
+impl Default for GateBankSettings {
+    fn default() -> Self {
+        let bank = BankSettings { reaction: Duration::from_secs(1), still: 0.25, ..BankSettings::default() };
+        Self { gate: GateSettings::default(), bank }
+    }
 }
 
 /// Whether a policy may kill one container so that others live.

@@ -10,6 +10,8 @@ use crate::{Activity, ContainerId, Moment, Observation, Safety};
 
 /// The growth average looks back about this far, in seconds.
 const GROWTH_MEMORY: f64 = 5.0;
+/// The present rate looks back about this far, in seconds.
+const RATE_MEMORY: f64 = 1.0;
 /// The fastest growth is forgotten over about this long, in seconds.
 const BURST_MEMORY: f64 = 60.0;
 /// A container that was let in and is not seen running after this long, in seconds, has failed to start.
@@ -57,6 +59,8 @@ pub struct Track {
     pub at: Moment,
     /// Growth in bytes per second, averaged over the last seconds of running; shrinking counts as none.
     pub growth: f64,
+    /// The same over the last second.
+    pub rate: f64,
     /// The fastest growth between two readings, slowly forgotten.
     pub burst: f64,
     /// Let alone until then: it was just held as long as it may be.
@@ -138,7 +142,7 @@ impl State {
 
 impl Track {
     fn first(memory: u64, at: Moment) -> Self {
-        Self { memory, at, growth: 0.0, burst: 0.0, leave_alone_until: None }
+        Self { memory, at, growth: 0.0, rate: 0.0, burst: 0.0, leave_alone_until: None }
     }
 
     fn next(self, memory: u64, at: Moment, activity: &Activity) -> Self {
@@ -151,11 +155,12 @@ impl Track {
             return Self { memory, at, ..self };
         }
         let rate = memory.saturating_sub(self.memory) as f64 / seconds;
-        let fresh = 1.0 - (-seconds / GROWTH_MEMORY).exp();
+        let towards = |old: f64, memory: f64| old + (1.0 - (-seconds / memory).exp()) * (rate - old);
         Self {
             memory,
             at,
-            growth: self.growth + fresh * (rate - self.growth),
+            growth: towards(self.growth, GROWTH_MEMORY),
+            rate: towards(self.rate, RATE_MEMORY),
             burst: rate.max(self.burst * (-seconds / BURST_MEMORY).exp()),
             ..self
         }

@@ -1,8 +1,9 @@
 //! Banker's rule on the distance to the limit.
 //!
-//! Each container may still take `limit - working set`. Sorted by that, the nearest to its limit first, they are let grow as long as
-//! the sum fits into what is free: then all of them can reach their limits at the same time, and nobody is killed. The others wait,
-//! exactly as many as needed. It cannot lock up: the nearest to its limit always runs, and gives back when it is done.
+//! Each container may still take `limit - working set`. The way of the nearest to its limit is kept free, so it can always arrive, and gives
+//! back when it is done: nobody is killed and nothing locks up. Of what is left beyond that the others, in that order, may take what they
+//! can take until the guard has looked and acted again; who finds nothing left waits. When there is plenty, all run; when there is
+//! nothing but the way of the nearest, it alone runs; nobody waits who need not.
 
 use std::cmp::Reverse;
 
@@ -10,21 +11,32 @@ use crate::policy::{Candidate, View, Wishes};
 use crate::settings::BankSettings;
 use crate::{NodeMemory, Reason};
 
+/// Growing less than this share of its fastest, a container stands still.
+const STILL: f64 = 0.1;
+
 pub(crate) fn step(settings: &BankSettings, view: &View<'_>) -> Wishes {
     let mut wishes = Wishes::default();
     let mut left = free(settings, view);
-    for (candidate, need) in by_need(settings, view) {
+    for (nth, (candidate, need)) in by_need(settings, view).into_iter().enumerate() {
         let id = candidate.container.id.clone();
-        if need <= left {
-            wishes.free.push((id, Reason::Fits { need, left }));
-            left -= need;
+        let price = if nth == 0 { need } else { until_next_act(settings, candidate).min(need) };
+        if price <= left {
+            wishes.free.push((id, Reason::Fits { need: price, left }));
+            left -= price;
         } else {
-            wishes.hold.push((id, Reason::DoesNotFit { need, left }));
+            wishes.hold.push((id, Reason::DoesNotFit { need: price, left }));
         }
     }
     // The guard keeps the last runnable running: the farthest from fitting must be asked for first.
     wishes.hold.reverse();
     wishes
+}
+
+/// What the container can take until the guard has looked and acted again, at the fastest it was seen to grow.
+fn until_next_act(settings: &BankSettings, candidate: &Candidate<'_>) -> u64 {
+    let track = candidate.track;
+    let share = if track.rate < STILL * track.burst { settings.still } else { 1.0 };
+    (track.burst * settings.reaction.as_secs_f64() * share) as u64
 }
 
 /// Candidates with what each may still take: higher priority first, then the smaller need, then the older.
@@ -48,8 +60,7 @@ pub(crate) fn need(settings: &BankSettings, candidate: &Candidate<'_>, node: Nod
 /// Free memory that may be lent: without the margin, what grows until the guard reacts, and what the untouchable are about to take.
 pub(crate) fn free(settings: &BankSettings, view: &View<'_>) -> u64 {
     let node = view.node;
-    let fastest: f64 = view.candidates.iter().filter(|candidate| !candidate.paused()).map(|candidate| candidate.track.burst).sum();
-    let margin = (node.capacity as f64 * settings.margin + fastest * settings.reaction.as_secs_f64()) as u64;
+    let margin = (node.capacity as f64 * settings.margin) as u64;
     node.capacity.saturating_sub(node.used).saturating_sub(margin).saturating_sub(growth_within(settings, view.untouchable_growth))
 }
 

@@ -1,0 +1,86 @@
+//! The path of one container: what it computes and allocates, drawn as it goes. A restart is a new path.
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use super::world::{JobClass, JobModel};
+
+#[derive(Debug)]
+enum Phase {
+    Compute { left: f64 },
+    Grow { left: f64, per_second: f64, more: u32 },
+    Hold { left: f64 },
+}
+
+/// Where a container is on its path. Memory in MiB, time in seconds of unhindered running.
+#[derive(Debug)]
+pub(super) struct Path {
+    random: ChaCha8Rng,
+    cycles_left: u32,
+    phase: Phase,
+    pub memory: f64,
+}
+
+impl Path {
+    pub fn new(mut random: ChaCha8Rng, model: &JobModel, class: &JobClass) -> Self {
+        let left = exponential(&mut random, model.compute);
+        Self { random, cycles_left: model.cycles, phase: Phase::Compute { left }, memory: class.limit / 2.0 }
+    }
+
+    /// Goes on by `work` seconds; growth ends at `ceiling` MiB and waits there. True when all is done.
+    pub fn advance(&mut self, mut work: f64, ceiling: f64, model: &JobModel, class: &JobClass) -> bool {
+        loop {
+            match &mut self.phase {
+                Phase::Compute { left } | Phase::Hold { left } if work < *left => {
+                    *left -= work;
+                    return false;
+                }
+                Phase::Compute { left } => {
+                    work -= *left;
+                    let most = (class.limit / 2.0 / class.unit).floor() as u32;
+                    let units = self.random.random_range(model.least_units.min(most)..=most);
+                    self.phase = if units == 0 { self.at_top(model) } else { self.unit(units - 1, model, class) };
+                }
+                Phase::Grow { left, per_second, more } => {
+                    let room = (ceiling - self.memory).max(0.0) / *per_second;
+                    let spent = work.min(*left).min(room);
+                    self.memory += spent * *per_second;
+                    *left -= spent;
+                    work -= spent;
+                    if *left > 1e-9 {
+                        return false;
+                    }
+                    let more = *more;
+                    self.phase = if more == 0 { self.at_top(model) } else { self.unit(more - 1, model, class) };
+                }
+                Phase::Hold { left } => {
+                    work -= *left;
+                    self.memory = class.limit / 2.0;
+                    self.cycles_left -= 1;
+                    if self.cycles_left == 0 {
+                        return true;
+                    }
+                    self.phase = Phase::Compute { left: exponential(&mut self.random, model.compute) };
+                }
+            }
+        }
+    }
+
+    fn unit(&mut self, more: u32, model: &JobModel, class: &JobClass) -> Phase {
+        let left = model.unit_seconds * around_one(&mut self.random, model.unit_jitter);
+        Phase::Grow { left, per_second: class.unit / left, more }
+    }
+
+    fn at_top(&mut self, model: &JobModel) -> Phase {
+        Phase::Hold { left: exponential(&mut self.random, model.hold) }
+    }
+}
+
+/// Uniform between `1 - jitter` and `1 + jitter`.
+pub(super) fn around_one(random: &mut ChaCha8Rng, jitter: f64) -> f64 {
+    1.0 + jitter * (2.0 * random.random::<f64>() - 1.0)
+}
+
+fn exponential(random: &mut ChaCha8Rng, mean: f64) -> f64 {
+    -mean * (1.0 - random.random::<f64>()).ln()
+}
