@@ -21,7 +21,8 @@ pub enum Choice {
 
 /// Pods wanted, and how it came to that. None: CPU was not read; nothing is learned from this period and the next.
 pub(crate) fn propose(spec: &QLearningSpec, state: &mut QLearningState, seen: &QLearningObservation) -> Option<(i32, QLearningSteps)> {
-    step(spec, state, seen, Choice::Neighbour(spec.noise))
+    let passed = i32::try_from(state.decisions).unwrap_or(i32::MAX);
+    step(spec, state, seen, Choice::Neighbour(spec.noise * spec.noise_decay.powi(passed)))
 }
 
 /// The same with the choice as an argument: training explores more freely.

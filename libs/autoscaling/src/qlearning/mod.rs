@@ -4,12 +4,14 @@
 //! After Jang, Yu, Kim (KTCCS 11(4), 2022); guards and masks are ours.
 
 mod act;
+mod capacity;
 mod table;
 
 use serde::{Deserialize, Serialize};
 
 pub(crate) use act::propose;
 pub use act::{Choice, step};
+pub use capacity::{Capacity, FitError};
 pub use table::{ACTIONS, BUCKETS, QTable, TABLE_VERSION, TableError, bucket};
 
 use crate::{Limits, Reading, Seconds, SpecError};
@@ -25,6 +27,8 @@ pub struct QLearningSpec {
     pub gamma: f64,
     /// Share of decisions that are a neighbour of the best action.
     pub noise: f64,
+    /// Factor on `noise` with each decision: 1 keeps it as it is.
+    pub noise_decay: f64,
     /// Guard rails: one more at full CPU, never fewer where that would be too hot.
     pub guards: bool,
     /// Cost of an expired request in pod-seconds.
@@ -47,6 +51,7 @@ impl Default for QLearningSpec {
             alpha: 0.3,
             gamma: 0.7,
             noise: 0.1,
+            noise_decay: 1.0,
             guards: true,
             penalty: 0.1,
             capacity: Capacity::default(),
@@ -64,37 +69,9 @@ impl QLearningSpec {
         unless(self.alpha > 0.0 && self.alpha <= 1.0, "alpha", "must be above 0 and at most 1")?;
         unless((0.0..1.0).contains(&self.gamma), "gamma", "must be 0 or more and below 1")?;
         unless((0.0..=1.0).contains(&self.noise), "noise", "must be 0 to 1")?;
+        unless((0.0..=1.0).contains(&self.noise_decay), "noiseDecay", "must be 0 to 1")?;
         unless(self.penalty >= 0.0 && self.penalty.is_finite(), "penalty", "must be 0 or more")?;
         self.capacity.check()
-    }
-}
-
-/// Requests per second that `x` pods can do: `perPod · x + fixed`; one of them does that divided by `x`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Capacity {
-    /// Per pod.
-    pub per_pod: f64,
-    /// Once.
-    pub fixed: f64,
-}
-
-impl Default for Capacity {
-    /// The paper's measured curve: AP(x) = 219.1 + 72.0/x.
-    fn default() -> Self {
-        Self { per_pod: 219.1, fixed: 72.0 }
-    }
-}
-
-impl Capacity {
-    /// Requests per second of `pods` pods together.
-    pub fn of(&self, pods: i32) -> f64 {
-        if pods <= 0 { 0.0 } else { (self.per_pod * f64::from(pods) + self.fixed).max(0.0) }
-    }
-    fn check(&self) -> Result<(), SpecError> {
-        let usable = self.per_pod.is_finite() && self.fixed.is_finite() && self.per_pod >= 0.0 && self.of(1) > 0.0;
-        SpecError::unless(usable, "capacity", "must give one pod more than 0 requests per second, and more pods no less")
     }
 }
 

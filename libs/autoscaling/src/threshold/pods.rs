@@ -51,7 +51,10 @@ fn unready(pod: &Pod, spec: &ThresholdSpec, now: f64) -> bool {
     let since = ready.since.unwrap_or(f64::NEG_INFINITY);
     let not_ready = ready.status == Some(false);
     if start + spec.cpu_initialization_period > now {
-        not_ready || pod.metric_time.unwrap_or(now) < since + pod.metric_window
+        // Neither time known: the metric may be from before the pod was ready.
+        let known = pod.metric_time.is_some() || ready.since.is_some();
+        let early = if known { pod.metric_time.unwrap_or(now) < since + pod.metric_window } else { pod.metric_window > 0.0 };
+        not_ready || early
     } else {
         not_ready && start + spec.initial_readiness_delay > since
     }
