@@ -18,6 +18,7 @@ mod demand;
 mod expand;
 mod fit;
 mod fleet;
+pub mod groups;
 mod ledger;
 mod matching;
 mod misfit;

@@ -1,0 +1,322 @@
+//! What is to be placed, where, and under which rules: containers, their calls, nodes.
+//!
+//! A *place* is a node of a member, or a whole member when groups are put over clusters first; nothing here knows which.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::graph::{CallGraph, Load, RESOURCES};
+use super::grouping::Grouping;
+
+/// Somewhere containers can run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    /// For people.
+    pub name: String,
+    /// What fits, positive.
+    pub capacity: Load,
+    /// What others use already; it counts in the balance.
+    pub taken: Load,
+    /// What fails together: an index of a zone, a rack.
+    pub domain: usize,
+}
+
+impl Place {
+    /// An empty place in a domain of its own is made by giving each another `domain`.
+    pub fn new(name: impl Into<String>, capacity: Load, domain: usize) -> Self {
+        Self { name: name.into(), capacity, taken: [0.0; RESOURCES], domain }
+    }
+}
+
+/// How calls between services become calls between their copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Traffic {
+    /// Every copy calls every copy, V / (R_i R_j) a pair: kube-proxy's and Swarm's default.
+    #[default]
+    Uniform,
+    /// Copy a calls copy a, V / R a pair: routing that prefers the same node.
+    Local,
+}
+
+/// Hard rules beyond capacity; empty by default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Pairs of services that must not share a place; (s, s): copies of s apart.
+    pub apart: BTreeSet<(usize, usize)>,
+    /// At most so many copies of the service in one failure domain.
+    pub per_domain: Vec<(usize, usize)>,
+    /// How many of the containers that run already may be moved; none: all.
+    pub moves: Option<usize>,
+}
+
+/// One copy of a service.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Container {
+    /// Its service.
+    pub service: usize,
+    /// Which copy, from 0.
+    pub replica: usize,
+    /// What it asks for.
+    pub request: Load,
+}
+
+/// What is wrong with an instance.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum InstanceError {
+    /// Nowhere to place.
+    #[error("there is no place to put containers on")]
+    NoPlaces,
+    /// A capacity that is not positive, or an amount in use that is no amount.
+    #[error("place {0:?} has a capacity that is not positive, or uses an amount that is negative")]
+    BadPlace(String),
+    /// A rule about a service that is not there.
+    #[error("a rule names service #{0}, the graph has {1}")]
+    NoSuchService(usize, usize),
+    /// The groups are of another graph.
+    #[error("the groups are not a partition of the {0} services")]
+    NotAPartition(usize),
+    /// Distances do not match the places.
+    #[error("distances must be a symmetric table of {0} x {0} numbers of at least 0 with zeros on the diagonal")]
+    BadDistances(usize),
+    /// What runs now does not match the containers.
+    #[error("what runs now names {0} containers or a place that is not there; there are {1} containers")]
+    BadNow(usize, usize),
+}
+
+/// Containers, calls between them, groups of them, places, rules. Indices everywhere.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    places: Vec<Place>,
+    containers: Vec<Container>,
+    names: Vec<String>,
+    /// Calls of container c are `near[first[c]..first[c + 1]]`, symmetric.
+    first: Vec<u32>,
+    near: Vec<(u32, f64)>,
+    total: f64,
+    groups: Vec<Vec<u32>>,
+    group_of: Vec<u32>,
+    copies: Vec<Vec<u32>>,
+    copy_of: Vec<u32>,
+    pub(super) rules: Rules,
+    distance: Option<Vec<f64>>,
+    farthest: f64,
+    now: Vec<Option<usize>>,
+}
+
+impl Instance {
+    /// Copy a of a group holds copy a of each member that has so many; containers are ordered copy by copy.
+    ///
+    /// # Errors
+    /// When places, groups or rules make no sense for this graph.
+    pub fn new(graph: &CallGraph, traffic: Traffic, grouping: &Grouping, places: Vec<Place>, rules: Rules) -> Result<Self, InstanceError> {
+        let services = graph.services();
+        if places.is_empty() {
+            return Err(InstanceError::NoPlaces);
+        }
+        let sound = |p: &Place| p.capacity.iter().all(|c| c.is_finite() && *c > 0.0) && p.taken.iter().all(|t| t.is_finite() && *t >= 0.0);
+        if let Some(p) = places.iter().find(|p| !sound(p)) {
+            return Err(InstanceError::BadPlace(p.name.clone()));
+        }
+        let named = rules.apart.iter().flat_map(|(a, b)| [*a, *b]).chain(rules.per_domain.iter().map(|(s, _)| *s));
+        if let Some(s) = named.into_iter().find(|s| *s >= services.len()) {
+            return Err(InstanceError::NoSuchService(s, services.len()));
+        }
+        let mut members: Vec<usize> = grouping.groups.iter().flatten().copied().collect();
+        members.sort_unstable();
+        if !members.iter().copied().eq(0..services.len()) {
+            return Err(InstanceError::NotAPartition(services.len()));
+        }
+
+        let most = services.iter().map(|s| s.replicas).max().unwrap_or(0);
+        let mut id = vec![Vec::new(); services.len()];
+        let mut containers = Vec::new();
+        for replica in 0..most {
+            for (service, s) in services.iter().enumerate().filter(|(_, s)| replica < s.replicas) {
+                id[service].push(containers.len() as u32);
+                containers.push(Container { service, replica, request: s.request });
+            }
+        }
+        let mut groups = Vec::new();
+        for replica in 0..most {
+            for g in &grouping.groups {
+                let copy: Vec<u32> = g.iter().filter_map(|s| id[*s].get(replica).copied()).collect();
+                if !copy.is_empty() {
+                    groups.push(copy);
+                }
+            }
+        }
+        let pairs = pairs(graph, traffic, &id);
+        let (first, near) = adjacency(containers.len(), &pairs);
+        let copies = components(graph, &containers);
+        let group_of = index(containers.len(), &groups);
+        let copy_of = index(containers.len(), &copies);
+        let rules = Rules { apart: rules.apart.iter().map(|(a, b)| (*a.min(b), *a.max(b))).collect(), ..rules };
+        let names = services.iter().map(|s| s.name.clone()).collect();
+        let now = vec![None; containers.len()];
+        let total = pairs.iter().map(|p| p.2).sum();
+        Ok(Self {
+            places,
+            containers,
+            names,
+            first,
+            near,
+            total,
+            groups,
+            group_of,
+            copies,
+            copy_of,
+            rules,
+            distance: None,
+            farthest: 1.0,
+            now,
+        })
+    }
+
+    /// Calls between places cost by distance (a latency, say) and not all the same; row by row.
+    ///
+    /// # Errors
+    /// [`InstanceError::BadDistances`].
+    pub fn with_distances(mut self, distance: Vec<f64>) -> Result<Self, InstanceError> {
+        let n = self.places.len();
+        let sound = distance.len() == n * n
+            && (0..n).all(|a| {
+                distance[a * n + a] == 0.0 && (0..n).all(|b| distance[a * n + b] >= 0.0 && distance[a * n + b] == distance[b * n + a])
+            });
+        if !sound || distance.iter().any(|d| !d.is_finite()) {
+            return Err(InstanceError::BadDistances(n));
+        }
+        self.farthest = distance.iter().copied().fold(0.0, f64::max);
+        if self.farthest == 0.0 {
+            self.farthest = 1.0;
+        }
+        self.distance = Some(distance);
+        Ok(self)
+    }
+
+    /// Where containers run now, by container; the base of [`Rules::moves`].
+    ///
+    /// # Errors
+    /// [`InstanceError::BadNow`].
+    pub fn running(mut self, now: Vec<Option<usize>>) -> Result<Self, InstanceError> {
+        if now.len() != self.containers.len() || now.iter().flatten().any(|p| *p >= self.places.len()) {
+            return Err(InstanceError::BadNow(now.len(), self.containers.len()));
+        }
+        self.now = now;
+        Ok(self)
+    }
+
+    /// Where containers may go.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+    /// All copies of all services, copy by copy.
+    pub fn containers(&self) -> &[Container] {
+        &self.containers
+    }
+    /// `service-copy`, as people read it.
+    pub fn name(&self, container: usize) -> String {
+        let c = self.containers[container];
+        format!("{}-{}", self.names[c.service], c.replica)
+    }
+    /// Copies of groups, each a list of containers.
+    pub fn groups(&self) -> &[Vec<u32>] {
+        &self.groups
+    }
+    /// The copy of a group that a container is in.
+    pub fn group_of(&self, container: u32) -> usize {
+        self.group_of[container as usize] as usize
+    }
+    /// Copies of whole applications: what is connected by calls, copy by copy.
+    pub(super) fn copies(&self) -> &[Vec<u32>] {
+        &self.copies
+    }
+    pub(super) fn copy_of(&self, container: u32) -> usize {
+        self.copy_of[container as usize] as usize
+    }
+    /// Who a container calls or is called by, and how often, both directions added up.
+    pub fn near(&self, container: u32) -> &[(u32, f64)] {
+        &self.near[self.first[container as usize] as usize..self.first[container as usize + 1] as usize]
+    }
+    /// All calls.
+    pub fn total_calls(&self) -> f64 {
+        self.total
+    }
+    /// Where containers run now.
+    pub fn now(&self) -> &[Option<usize>] {
+        &self.now
+    }
+    /// What a call between two places costs, in [0, 1].
+    pub fn apart(&self, a: usize, b: usize) -> f64 {
+        match &self.distance {
+            _ if a == b => 0.0,
+            None => 1.0,
+            Some(d) => d[a * self.places.len() + b] / self.farthest,
+        }
+    }
+    pub(super) fn has_distances(&self) -> bool {
+        self.distance.is_some()
+    }
+    /// Whether two containers must not share a place.
+    pub(super) fn repel(&self, a: u32, b: u32) -> bool {
+        let (s, t) = (self.containers[a as usize].service, self.containers[b as usize].service);
+        a != b && self.rules.apart.contains(&(s.min(t), s.max(t)))
+    }
+}
+
+/// Calls between copies, each pair once.
+fn pairs(graph: &CallGraph, traffic: Traffic, id: &[Vec<u32>]) -> Vec<(u32, u32, f64)> {
+    let mut pairs = Vec::new();
+    for (i, j, w) in graph.weights() {
+        let (ri, rj) = (id[i].len(), id[j].len());
+        match traffic {
+            Traffic::Local => {
+                let most = ri.max(rj);
+                pairs.extend((0..most).map(|a| (id[i][a % ri], id[j][a % rj], w / most as f64)));
+            }
+            Traffic::Uniform => {
+                let each = w / (ri * rj) as f64;
+                pairs.extend(id[i].iter().flat_map(|a| id[j].iter().map(move |b| (*a, *b, each))));
+            }
+        }
+    }
+    pairs
+}
+
+fn adjacency(containers: usize, pairs: &[(u32, u32, f64)]) -> (Vec<u32>, Vec<(u32, f64)>) {
+    let mut lists = vec![Vec::new(); containers];
+    for (a, b, w) in pairs {
+        lists[*a as usize].push((*b, *w));
+        lists[*b as usize].push((*a, *w));
+    }
+    let mut first = vec![0];
+    let mut near = Vec::new();
+    for list in lists {
+        near.extend(list);
+        first.push(near.len() as u32);
+    }
+    (first, near)
+}
+
+fn index(containers: usize, units: &[Vec<u32>]) -> Vec<u32> {
+    let mut of = vec![0; containers];
+    for (u, members) in units.iter().enumerate() {
+        members.iter().for_each(|c| of[*c as usize] = u as u32);
+    }
+    of
+}
+
+/// Containers of one copy whose services are connected by calls.
+fn components(graph: &CallGraph, containers: &[Container]) -> Vec<Vec<u32>> {
+    let mut of: Vec<usize> = (0..graph.services().len()).collect();
+    for (i, j, _) in graph.weights() {
+        let (a, b) = (of[i].min(of[j]), of[i].max(of[j]));
+        of.iter_mut().filter(|o| **o == b).for_each(|o| *o = a);
+    }
+    let mut units: std::collections::BTreeMap<(usize, usize), Vec<u32>> = std::collections::BTreeMap::new();
+    for (c, container) in containers.iter().enumerate() {
+        units.entry((container.replica, of[container.service])).or_default().push(c as u32);
+    }
+    units.into_values().collect()
+}

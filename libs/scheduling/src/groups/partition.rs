@@ -1,0 +1,90 @@
+//! The best partition of few services, by dynamic programming over sets of services.
+//!
+//! Only connected groups are tried: splitting a group that is not connected costs nothing, and what a group must obey
+//! (size, room, anti-affinity) a part of it obeys too.
+
+use super::graph::CallGraph;
+use super::grouping::{EXACT_SERVICES, Grouping, GroupingError};
+
+struct Best<'g> {
+    /// Neighbours of each service as a set.
+    near: Vec<u32>,
+    edges: &'g [(usize, usize, f64)],
+    rho: usize,
+    /// The best inner weight of each set of services, NaN where not asked yet, and the group of its lowest service.
+    value: Vec<f64>,
+    first: Vec<u32>,
+}
+
+/// At most `rho` services a group, the least weight between groups.
+pub(super) fn best(graph: &CallGraph, rho: usize, may: impl Fn(&[usize]) -> bool) -> Result<Grouping, GroupingError> {
+    let k = graph.services().len();
+    if k > EXACT_SERVICES {
+        return Err(GroupingError::TooMany(k));
+    }
+    let edges = graph.weights();
+    let mut near = vec![0_u32; k];
+    for (i, j, _) in &edges {
+        near[*i] |= 1 << j;
+        near[*j] |= 1 << i;
+    }
+    let mut search = Best { near, edges: &edges, rho, value: vec![f64::NAN; 1 << k], first: vec![0; 1 << k] };
+    let all = ((1_u64 << k) - 1) as u32;
+    search.solve(all, &|set| may(&members(set)));
+    let (mut groups, mut left) = (Vec::new(), all);
+    while left != 0 {
+        groups.push(members(search.first[left as usize]));
+        left &= !search.first[left as usize];
+    }
+    Ok(Grouping::ordered(groups))
+}
+
+fn members(set: u32) -> Vec<usize> {
+    (0..32).filter(|i| set >> i & 1 == 1).collect()
+}
+
+impl Best<'_> {
+    fn solve(&mut self, left: u32, may: &dyn Fn(u32) -> bool) -> f64 {
+        if left == 0 {
+            return 0.0;
+        }
+        if !self.value[left as usize].is_nan() {
+            return self.value[left as usize];
+        }
+        let lowest = left & left.wrapping_neg();
+        let mut groups = Vec::new();
+        self.connected(lowest, left, left & !lowest, &mut groups);
+        let (mut best, mut first) = (f64::NEG_INFINITY, lowest);
+        for group in groups {
+            if group != lowest && !may(group) {
+                continue;
+            }
+            let value = self.inner(group) + self.solve(left & !group, may);
+            if value > best + 1e-12 {
+                (best, first) = (value, group);
+            }
+        }
+        self.value[left as usize] = best;
+        self.first[left as usize] = first;
+        best
+    }
+
+    /// Every connected set that holds `set`, within `set | open`, each once: a neighbour is taken, or never again.
+    fn connected(&self, set: u32, left: u32, mut open: u32, found: &mut Vec<u32>) {
+        found.push(set);
+        if set.count_ones() as usize >= self.rho {
+            return;
+        }
+        let mut next = members(set).iter().fold(0, |n, s| n | self.near[*s]) & open & left;
+        while next != 0 {
+            let one = next & next.wrapping_neg();
+            next &= !one;
+            open &= !one;
+            self.connected(set | one, left, open, found);
+        }
+    }
+
+    fn inner(&self, set: u32) -> f64 {
+        self.edges.iter().filter(|(i, j, _)| set >> i & set >> j & 1 == 1).map(|e| e.2).sum()
+    }
+}
