@@ -11,6 +11,7 @@
 
 mod action;
 pub mod eligibility;
+pub mod experiment;
 mod governor;
 mod guard;
 mod observation;
