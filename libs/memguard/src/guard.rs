@@ -219,10 +219,14 @@ impl Round<'_> {
                 Some((Action::Lease { container: id, high: used, until: self.view.now + safety.max_pause }, reason))
             }
             Activity::Running { lease: None } => Some((stop()?, reason)),
-            Activity::Running { lease: Some(lease) } => {
-                let leaks = used.saturating_sub(lease.high) > safety.leak_tolerance;
-                leaks.then(stop).flatten().map(|action| (action, Reason::Leaks { used, high: lease.high }))
+            Activity::Running { lease: Some(lease) } if used.saturating_sub(lease.high) > safety.leak_tolerance => {
+                Some((stop()?, Reason::Leaks { used, high: lease.high }))
             }
+            // It gave memory back: what is free now is not its own any more.
+            Activity::Running { lease: Some(lease) } if lease.high.saturating_sub(used) > safety.leak_tolerance => {
+                Some((Action::Lease { container: id, high: used, until: lease.since + safety.max_pause }, reason))
+            }
+            Activity::Running { lease: Some(_) } => None,
         }
     }
 

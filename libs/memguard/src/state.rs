@@ -1,7 +1,7 @@
 //! What the guard remembers between two looks. Serialisable: an agent that starts again goes on with it, and one that starts without it
 //! is only less informed, never wrong, because who is paused is read off the node and not off this memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -105,19 +105,26 @@ impl Demand {
 impl State {
     /// Takes an observation in: growth, demand, who is gone.
     pub(crate) fn learn(&mut self, seen: &Observation, gate: Option<&GateSettings>, safety: &Safety, now: Moment) {
-        let before = std::mem::take(&mut self.tracks);
         let mut elapsed = 0.0_f64;
+        let mut known = 0;
         for container in &seen.containers {
-            let old = before.get(&container.id);
-            let Some(&memory) = container.memory.fresh(now, safety.max_age) else {
-                if let Some(track) = old {
-                    self.tracks.insert(container.id.clone(), *track);
+            let memory = container.memory.fresh(now, safety.max_age).copied();
+            match (self.tracks.get_mut(&container.id), memory) {
+                (Some(track), Some(memory)) => {
+                    elapsed = elapsed.max(now.since(track.at).as_secs_f64());
+                    *track = track.next(memory, now, &container.activity);
                 }
-                continue;
-            };
-            let track = old.map_or_else(|| Track::first(memory, now), |track| track.next(memory, now, &container.activity));
-            elapsed = elapsed.max(old.map_or(0.0, |old| now.since(old.at).as_secs_f64()));
-            self.tracks.insert(container.id.clone(), track);
+                (None, Some(memory)) => {
+                    self.tracks.insert(container.id.clone(), Track::first(memory, now));
+                }
+                (Some(_), None) => {}
+                (None, None) => continue,
+            }
+            known += 1;
+        }
+        if known < self.tracks.len() {
+            let here: BTreeSet<&ContainerId> = seen.containers.iter().map(|container| &container.id).collect();
+            self.tracks.retain(|id, _| here.contains(id));
         }
         self.admitted.retain(|id, let_in| !self.tracks.contains_key(id) && now.since(let_in.at).as_secs() < START_PATIENCE);
         self.sacrifices.retain(|at| now.since(*at).as_secs() < 3600);
@@ -150,8 +157,8 @@ impl Track {
         if seconds <= 0.0 {
             return self;
         }
-        // A paused container says nothing about how it grows when it runs.
-        if !matches!(activity, Activity::Running { .. }) {
+        // A held container says nothing about how it grows when it may.
+        if !matches!(activity, Activity::Running { lease: None }) {
             return Self { memory, at, ..self };
         }
         let rate = memory.saturating_sub(self.memory) as f64 / seconds;

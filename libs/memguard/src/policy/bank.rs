@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use crate::policy::{Candidate, View, Wishes};
 use crate::settings::BankSettings;
-use crate::{NodeMemory, Reason};
+use crate::{Activity, NodeMemory, Reason};
 
 /// Growing less than this share of its fastest, a container stands still.
 const STILL: f64 = 0.1;
@@ -18,13 +18,15 @@ pub(crate) fn step(settings: &BankSettings, view: &View<'_>) -> Wishes {
     let mut wishes = Wishes::default();
     let mut left = free(settings, view);
     for (nth, (candidate, need)) in by_need(settings, view).into_iter().enumerate() {
-        let id = candidate.container.id.clone();
+        let id = &candidate.container.id;
         let price = if nth == 0 { need } else { until_next_act(settings, candidate).min(need) };
         if price <= left {
-            wishes.free.push((id, Reason::Fits { need: price, left }));
+            if candidate.container.activity != (Activity::Running { lease: None }) {
+                wishes.free.push((id.clone(), Reason::Fits { need: price, left }));
+            }
             left -= price;
         } else {
-            wishes.hold.push((id, Reason::DoesNotFit { need: price, left }));
+            wishes.hold.push((id.clone(), Reason::DoesNotFit { need: price, left }));
         }
     }
     // The guard keeps the last runnable running: the farthest from fitting must be asked for first.
@@ -35,7 +37,9 @@ pub(crate) fn step(settings: &BankSettings, view: &View<'_>) -> Wishes {
 /// What the container can take until the guard has looked and acted again, at the fastest it was seen to grow.
 fn until_next_act(settings: &BankSettings, candidate: &Candidate<'_>) -> u64 {
     let track = candidate.track;
-    let share = if track.rate < STILL * track.burst { settings.still } else { 1.0 };
+    // Under a `memory.high` it went on to where it wants to grow.
+    let leased = matches!(candidate.container.activity, Activity::Running { lease: Some(_) });
+    let share = if track.rate < STILL * track.burst && !leased { settings.still } else { 1.0 };
     (track.burst * settings.reaction.as_secs_f64() * share) as u64
 }
 

@@ -50,6 +50,9 @@ impl Node {
             self.next_look = now + world.poll;
             self.look(now, world);
         }
+        if !self.pods.iter().any(|pod| matches!(pod.stage, Stage::Done)) {
+            return Vec::new();
+        }
         let (done, here) = std::mem::take(&mut self.pods).into_iter().partition(|pod| matches!(pod.stage, Stage::Done));
         self.pods = here;
         done
