@@ -35,6 +35,16 @@ pub enum Fault {
         /// 0 to 1.
         rate: f64,
     },
+    /// Requests whose path contains this text are answered with this status: a webhook that fails (only writes), an
+    /// aggregated API that is down, a kind that cannot be listed.
+    Path {
+        /// A part of the path, e.g. `/configmaps` or `/apis/example.com`.
+        contains: String,
+        /// Only requests that write.
+        writes: bool,
+        /// HTTP status.
+        code: u16,
+    },
     /// Writes take effect, but a share of their answers is lost: the connection breaks.
     LostAnswers {
         /// 0 to 1.
@@ -109,8 +119,9 @@ impl Faults {
     }
 
     /// The status a request is answered with instead of its own.
-    pub fn status(&self, write: bool) -> Option<u16> {
+    pub fn status(&self, write: bool, path: &str) -> Option<u16> {
         self.active().iter().find_map(|f| match f {
+            Fault::Path { contains, writes, code } if (write || !writes) && path.contains(contains) => Some(*code),
             Fault::Unauthorized => Some(401),
             Fault::Status { code, rate } if rand::random_bool(rate.clamp(0.0, 1.0)) => Some(*code),
             Fault::WriteStatus { code, rate } if write && rand::random_bool(rate.clamp(0.0, 1.0)) => Some(*code),

@@ -37,7 +37,7 @@ pub async fn handle(cluster: Arc<Cluster>, request: Request) -> Result<Response<
         faults.reachable().await?;
     }
     let write = !matches!(request.method, Method::GET | Method::HEAD);
-    if let Some(code) = faults.status(write) {
+    if let Some(code) = faults.status(write, &request.path) {
         let refusal = if code == 401 { ApiError::unauthorized() } else { ApiError::other(code) };
         return Ok(refuse(&refusal));
     }

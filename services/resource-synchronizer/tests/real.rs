@@ -1,4 +1,5 @@
 //! A binding's life on a real API server, where `DROVER_CONTRACT_KUBECONFIG` names one: what the simulator must not be alone in proving.
+#![allow(clippy::unwrap_used, reason = "tests, and what they share")]
 
 mod support;
 
@@ -6,9 +7,10 @@ use std::collections::BTreeMap;
 
 use drover_api::bindings::{DesiredBinding, Phase};
 use drover_testkit::eventually;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
@@ -28,12 +30,22 @@ fn rest() -> Vec<Value> {
     ]
 }
 
+/// A stack whose member is the real server; none where there is no such.
+#[track_caller]
+fn real() -> Option<impl Future<Output = Stack>> {
+    let path = drover_testkit::needs("DROVER_CONTRACT_KUBECONFIG")?;
+    Some(async move {
+        let vetted = drover_members::kubeconfig::vet(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let mut stack = Stack::without_members().await;
+        stack.add_real_member(MEMBER, drover_members::clients::connect(&vetted).await.unwrap());
+        stack
+    })
+}
+
 #[tokio::test]
 async fn the_life_of_a_binding() {
-    let Some(path) = drover_testkit::needs("DROVER_CONTRACT_KUBECONFIG") else { return };
-    let vetted = drover_members::kubeconfig::vet(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let mut stack = Stack::without_members().await;
-    stack.add_real_member(MEMBER, drover_members::clients::connect(&vetted).await.unwrap());
+    let Some(stack) = real() else { return };
+    let mut stack = stack.await;
     let namespace = format!("drover-sync-{}", std::process::id());
     let web = [config("settings", "1"), service("web"), deployment("web", 2, "100m")];
     stack.bundle("b1", rest().into_iter().chain(web).collect()).await;
@@ -96,4 +108,45 @@ async fn the_life_of_a_binding() {
     stack.reaches(&absent(&updated), Phase::Gone).await;
     let namespaces: Api<Namespace> = Api::all(stack.client());
     eventually(PATIENCE, async || namespaces.get_opt(&namespace).await.unwrap().is_none().then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_webhook_that_fails_costs_only_the_bindings_it_judges() {
+    let Some(stack) = real() else { return };
+    let stack = stack.await;
+    let name = |what: &str| format!("drover-webhook-{what}-{}", std::process::id());
+    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(stack.client());
+    let nobody = json!({"metadata": {"name": name("nobody")}, "webhooks": [{
+        "name": "nobody.drover.test", "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Fail", "timeoutSeconds": 1,
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name("hit")}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}],
+    }]});
+    webhooks.create(&PostParams::default(), &serde_json::from_value(nobody).unwrap()).await.unwrap();
+    // The server heeds it a moment after it is written.
+    let probed: Api<Namespace> = Api::all(stack.client());
+    let namespace = serde_json::from_value(json!({"metadata": {"name": name("hit")}})).unwrap();
+    probed.create(&PostParams::default(), &namespace).await.unwrap();
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let configs: Api<ConfigMap> = Api::namespaced(stack.client(), &name("hit"));
+    let probe: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "probe"}})).unwrap();
+    eventually(PATIENCE, async || configs.create(&dry, &probe).await.is_err().then_some(())).await;
+    stack.bundle("b1", vec![config("settings", "1")]).await;
+    let hit = DesiredBinding { namespace: name("hit"), ..binding("hit", "b1") };
+    let spared = DesiredBinding { namespace: name("spared"), ..binding("spared", "b1") };
+    stack.desire(&hit).await;
+    stack.desire(&spared).await;
+    stack.reaches(&spared, Phase::Ready).await;
+    let failed = eventually(PATIENCE * 2, async || stack.status(hit.id).await.filter(|status| status.phase == Phase::Failed)).await;
+    assert_eq!(failed.code.as_deref(), Some("apply_failed"));
+    assert!(failed.reason.is_some_and(|reason| reason.contains("nobody.drover.test")));
+    webhooks.delete(&name("nobody"), &DeleteParams::default()).await.unwrap();
+    let hit = DesiredBinding { fence: 2, ..hit };
+    stack.desire(&hit).await;
+    stack.reaches(&hit, Phase::Ready).await;
+    for desired in [&hit, &spared] {
+        stack.desire(&absent(desired)).await;
+        stack.reaches(&absent(desired), Phase::Gone).await;
+    }
+    probed.delete(&name("hit"), &DeleteParams::default()).await.unwrap();
 }

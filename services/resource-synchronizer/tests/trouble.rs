@@ -10,7 +10,7 @@ use drover_testkit::eventually;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment};
+use support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
 use uuid::Uuid;
 
 #[tokio::test]
@@ -139,4 +139,99 @@ async fn a_new_credential_is_fetched_and_used() {
     let second = DesiredBinding { digest: "b2".into(), fence: 2, ..first };
     stack.desire(&second).await;
     stack.reaches(&second, Phase::Ready).await;
+}
+
+#[tokio::test]
+async fn what_the_member_does_not_answer_for_costs_only_the_bindings_that_ask_it() {
+    let stack = Stack::start().await;
+    stack.bundle("hit", vec![config("a", "1")]).await;
+    stack.bundle("spared", vec![deployment("web", 1, "100m")]).await;
+    let (hit, spared) = (binding("hit", "hit"), binding("spared", "spared"));
+    // As a webhook that fails: every write of this kind is answered 500, all else works.
+    stack.sim.fault(MEMBER, Fault::Path { contains: "/configmaps".into(), writes: true, code: 500 });
+    stack.desire(&hit).await;
+    stack.desire(&spared).await;
+    stack.reaches(&spared, Phase::Ready).await;
+    let seen = eventually(PATIENCE, async || stack.status(hit.id).await.filter(|status| status.reason.is_some())).await;
+    assert_ne!((seen.phase, seen.code.as_deref()), (Phase::Unreachable, Some("unreachable")), "{seen:#?}");
+    let failed = eventually(PATIENCE * 2, async || stack.status(hit.id).await.filter(|status| status.phase == Phase::Failed)).await;
+    assert_eq!(failed.code.as_deref(), Some("apply_failed"));
+    assert!(failed.reason.is_some_and(|reason| reason.contains("500")));
+
+    // What is desired of others meanwhile is made so, and drift is corrected: the watches go on.
+    stack.desire(&absent(&spared)).await;
+    stack.reaches(&absent(&spared), Phase::Gone).await;
+    stack.sim.clear_faults(MEMBER);
+    // It would be tried again by itself; a word from above is heard at once.
+    let again = DesiredBinding { fence: 2, ..hit };
+    stack.desire(&again).await;
+    stack.reaches(&again, Phase::Ready).await;
+}
+
+#[tokio::test]
+async fn a_kind_that_cannot_be_discovered_costs_only_its_bindings() {
+    let mut stack = Stack::start().await;
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.com/job:1"}]});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": {"template": {"spec": pod}}});
+    stack.bundle("job", vec![job]).await;
+    stack.bundle("other", vec![config("a", "1")]).await;
+    let (job, other) = (binding("job", "job"), binding("other", "other"));
+    stack.desire(&job).await;
+    stack.reaches(&job, Phase::Ready).await;
+    stack.kill();
+    stack.sim.fault(MEMBER, Fault::Path { contains: "/apis/batch/v1".into(), writes: false, code: 503 });
+    stack.restart().await;
+    stack.desire(&other).await;
+    stack.reaches(&other, Phase::Ready).await;
+    let status = eventually(PATIENCE, async || stack.status(job.id).await.filter(|status| status.reason.is_some())).await;
+    assert!(status.phase != Phase::Unreachable && status.phase != Phase::Ready, "{status:#?}");
+    stack.sim.clear_faults(MEMBER);
+    eventually(PATIENCE, async || stack.status(job.id).await.filter(|status| status.phase == Phase::Ready)).await;
+    assert_eq!(stack.sim.created(MEMBER, "jobs.batch", "default", "once"), 1);
+}
+
+#[tokio::test]
+#[ignore = "long: half a minute until the lists are given up"]
+async fn a_kind_that_is_never_listed_costs_only_its_bindings() {
+    let mut stack = Stack::start().await;
+    stack.bundle("hit", vec![config("a", "1")]).await;
+    stack.bundle("spared", vec![deployment("web", 1, "100m")]).await;
+    let (hit, spared) = (binding("hit", "hit"), binding("spared", "spared"));
+    stack.desire(&hit).await;
+    stack.reaches(&hit, Phase::Ready).await;
+    stack.kill();
+    stack.sim.fault(MEMBER, Fault::Path { contains: "/configmaps".into(), writes: false, code: 500 });
+    stack.restart().await;
+    stack.desire(&spared).await;
+    eventually(PATIENCE * 2, async || stack.status(spared.id).await.filter(|status| status.phase == Phase::Ready)).await;
+}
+
+#[tokio::test]
+async fn kinds_of_which_nothing_is_left_are_forgotten() {
+    let mut stack = Stack::start().await;
+    stack.bundle("b1", vec![config("a", "1"), service("web")]).await;
+    stack.bundle("b2", vec![config("b", "1")]).await;
+    let (first, second) = (binding("first", "b1"), binding("second", "b2"));
+    for desired in [&first, &second] {
+        stack.desire(desired).await;
+        stack.reaches(desired, Phase::Ready).await;
+    }
+    assert_eq!(stack.kinds().await, ["ConfigMap", "Service"]);
+    stack.desire(&absent(&first)).await;
+    stack.reaches(&absent(&first), Phase::Gone).await;
+    eventually(PATIENCE, async || (stack.kinds().await == ["ConfigMap"]).then_some(())).await;
+    // A kind that an earlier version left behind goes at the next start; one of which something is left stays.
+    stack.kill();
+    stack.also_kind("v1", "Secret").await;
+    stack.restart().await;
+    eventually(PATIENCE, async || (stack.kinds().await == ["ConfigMap"]).then_some(())).await;
+    stack.desire(&absent(&second)).await;
+    stack.reaches(&absent(&second), Phase::Gone).await;
+    eventually(PATIENCE, async || stack.kinds().await.is_empty().then_some(())).await;
+    // And is watched again as soon as it is applied again.
+    let third = binding("third", "b1");
+    stack.desire(&third).await;
+    stack.reaches(&third, Phase::Ready).await;
+    stack.merge::<ConfigMap>("a", json!({"data": {"value": "theirs"}})).await;
+    eventually(PATIENCE, async || (stack.api::<ConfigMap>().get("a").await.unwrap().data?["value"] == "1").then_some(())).await;
 }

@@ -1,6 +1,6 @@
 //! What was applied, and in which kinds leftovers can be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_members::{Applied, Object, ObjectId};
 use drover_scheduling::MemberKey;
@@ -115,7 +115,26 @@ pub async fn remove(store: &Store, binding: Uuid, id: &ObjectId) -> StoreResult<
     Ok(())
 }
 
-/// Kinds that were ever applied in a member.
+/// Kinds that were applied in a member and may still have objects of ours.
 pub async fn kinds(store: &Store, member: &MemberKey) -> StoreResult<Vec<(String, String)>> {
     Ok(sqlx::query_as("select api_version, kind from member_kind where member = $1").bind(&member.0).fetch_all(store.pool()).await?)
+}
+
+/// Forgets the kinds of a member that no binding has an object of, but for those to keep; returns them.
+pub async fn forget_kinds(store: &Store, member: &MemberKey, kept: BTreeSet<(String, String)>) -> StoreResult<Vec<(String, String)>> {
+    let (api_versions, kinds): (Vec<String>, Vec<String>) = kept.into_iter().unzip();
+    Ok(sqlx::query_as(
+        "delete from member_kind k
+         where k.member = $1
+           and not exists (select from unnest($2::text[], $3::text[]) as kept (api_version, kind)
+                           where (kept.api_version, kept.kind) = (k.api_version, k.kind))
+           and not exists (select from inventory i join binding b on b.id = i.binding
+                           where b.member = k.member and (i.api_version, i.kind) = (k.api_version, k.kind))
+         returning api_version, kind",
+    )
+    .bind(&member.0)
+    .bind(api_versions)
+    .bind(kinds)
+    .fetch_all(store.pool())
+    .await?)
 }

@@ -33,6 +33,8 @@ pub struct Bound {
     pub wanted: Option<BTreeMap<ObjectId, String>>,
     /// What stands in the way.
     pub failure: Option<Failure>,
+    /// What the member did not answer for at the last attempt, while that may still pass.
+    pub hindrance: Option<Failure>,
     /// Passes in a row that did not settle it, for the back-off.
     pub attempts: u32,
     /// Corrections of what somebody changed, and when the last one was: whoever fights is met ever more slowly.
@@ -42,7 +44,7 @@ pub struct Bound {
 impl Bound {
     /// A binding of which only the tables tell.
     pub fn new(row: Row, inventory: Inventory) -> Self {
-        Self { row, inventory, wanted: None, failure: None, attempts: 0, corrections: (0, None) }
+        Self { row, inventory, wanted: None, failure: None, hindrance: None, attempts: 0, corrections: (0, None) }
     }
     /// Counts a correction; quiet for as long as `calm`, earlier ones are forgiven.
     pub fn corrected(&mut self, calm: Duration) {
@@ -127,7 +129,10 @@ pub fn status(bound: &Bound, world: &World, lost: Option<&Failure>) -> BindingSt
         (true, _) => (Phase::Gone, None),
         (false, Some(lost)) => (Phase::Unreachable, Some(lost.clone())),
         (false, None) if bound.present() => present_phase(bound, world, &objects, unschedulable.as_deref()),
-        (false, None) => (Phase::Deleting, bound.failure.clone().or_else(|| remaining(&objects, world.pods(bound.id())))),
+        (false, None) => (
+            Phase::Deleting,
+            bound.failure.clone().or_else(|| bound.hindrance.clone()).or_else(|| remaining(&objects, world.pods(bound.id()))),
+        ),
     };
     BindingStatus {
         id: desired.id,
@@ -146,9 +151,9 @@ fn present_phase(bound: &Bound, world: &World, objects: &[ObjectStatus], unsched
     if let Some(failure) = &bound.failure {
         return (Phase::Failed, Some(failure.clone()));
     }
-    let Some(wanted) = &bound.wanted else { return (Phase::Pending, None) };
+    let Some(wanted) = &bound.wanted else { return (Phase::Pending, bound.hindrance.clone()) };
     if objects.iter().any(|object| !object.applied) {
-        return (Phase::Applying, None);
+        return (Phase::Applying, bound.hindrance.clone());
     }
     let failed = wanted.keys().find_map(|id| match &world.object(id)?.readiness {
         Readiness::Failed(reason) => Some(Failure { code: "not_ready", reason: format!("{id} {reason}") }),

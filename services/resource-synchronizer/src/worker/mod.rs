@@ -8,6 +8,7 @@
 //! Invariant: nothing is written before all lists are complete, so a restart re-applies only what really differs.
 
 mod judge;
+mod kinds;
 mod reconcile;
 mod watch;
 mod world;
@@ -37,6 +38,8 @@ const LIST: Duration = Duration::from_secs(30);
 const RECONNECT: Duration = Duration::from_secs(20);
 /// Longest pause between two attempts at one binding.
 const RETRY: Duration = Duration::from_secs(30);
+/// A binding whose objects the member does not answer for, though it answers, fails after so many attempts (about 10 s).
+const HINDRANCES: u32 = 8;
 /// Quiet for so long, a binding's failures are forgiven.
 const CALM: Duration = Duration::from_secs(60);
 /// Watch events on their way; more hold back the watch.
@@ -64,6 +67,7 @@ pub struct Worker {
     watches: HashMap<Kind, watch::Watch>,
     events: Option<mpsc::Sender<Event>>,
     due: BTreeMap<Uuid, Instant>,
+    blind: kinds::Blind,
     lost: Option<Failure>,
 }
 
@@ -82,6 +86,7 @@ impl Worker {
             watches: HashMap::new(),
             events: None,
             due: BTreeMap::new(),
+            blind: kinds::Blind::default(),
             lost: None,
         }
     }
@@ -94,6 +99,7 @@ impl Worker {
             let end = self.session().await;
             self.watches.clear();
             self.events = None;
+            self.blind = kinds::Blind::default();
             match end {
                 End::Stopped => return,
                 End::Credential => failures = 0,
@@ -145,12 +151,13 @@ impl Worker {
         let mut permit = Some(permit);
         let (member, mut events) = match self.connect(version).await {
             Ok(connected) => connected,
-            Err(failure) => return End::Lost(failure),
+            Err(end) => return end,
         };
-        let listed_by = Instant::now() + LIST;
+        let mut listed_by = Instant::now() + LIST;
         loop {
             let listing = permit.is_some();
             let next = if listing { None } else { self.due.values().min().copied() };
+            let look = self.blind.due().filter(|_| !listing);
             let step = tokio::select! {
                 changed = self.registered.changed() => self.changed(&member, version, changed.is_ok()).await,
                 ids = self.dirty.take() => {
@@ -158,10 +165,16 @@ impl Worker {
                     Ok(())
                 }
                 Some(event) = events.recv() => self.take(&member, event).await,
-                () = sleep_until(next.unwrap_or(listed_by)), if listing || next.is_some() => match listing {
-                    true => Err(End::Lost(Failure { code: "unreachable", reason: format!("did not list its objects within {} s", LIST.as_secs()) })),
-                    false => self.work_off(&member).await,
+                () = sleep_until(listed_by), if listing => match self.pass_over_silent(&member).await {
+                    Ok(true) => {
+                        listed_by += LIST;
+                        Ok(())
+                    }
+                    Ok(false) => Err(End::Lost(Failure { code: "unreachable", reason: format!("did not list its pods within {} s", LIST.as_secs()) })),
+                    Err(end) => Err(end),
                 },
+                () = sleep_until(next.unwrap_or(listed_by)), if next.is_some() => self.work_off(&member).await,
+                () = sleep_until(look.unwrap_or(listed_by)), if look.is_some() => self.look_again(&member).await,
             };
             if let Err(end) = step {
                 return end;
@@ -172,8 +185,8 @@ impl Worker {
         }
     }
 
-    async fn connect(&mut self, version: i64) -> Result<(Member, mpsc::Receiver<Event>), Failure> {
-        let failure = |code, reason| Failure { code, reason };
+    async fn connect(&mut self, version: i64) -> Result<(Member, mpsc::Receiver<Event>), End> {
+        let failure = |code, reason| End::Lost(Failure { code, reason });
         let client = match self.app.clients.cached(&self.key, version).await {
             Some(client) => client,
             None => {
@@ -200,9 +213,7 @@ impl Worker {
         self.world = World::default();
         self.watches.insert(pods, watch::pods(&member, self.app.hub, sender.clone()));
         self.events = Some(sender);
-        for kind in kinds {
-            self.watch(&member, kind).await.map_err(broken)?;
-        }
+        self.watch_all(&member, kinds).await?;
         Ok((member, events))
     }
 
@@ -221,23 +232,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Watches a kind unless it is watched; one that the member does not serve (yet) cannot be.
-    async fn watch(&mut self, member: &Member, kind: Kind) -> Result<(), MemberError> {
-        let Some(events) = self.events.clone().filter(|_| !self.watches.contains_key(&kind)) else { return Ok(()) };
-        match watch::kind(member, &kind, self.app.hub, events).await {
-            Ok(watch) => {
-                self.watches.insert(kind, watch);
-                Ok(())
-            }
-            Err(MemberError::UnknownKind { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn is_listed(&self) -> bool {
-        self.watches.keys().all(|kind| self.world.is_complete(&Some(kind.clone()).filter(|(_, kind)| !kind.is_empty())))
-    }
-
     /// All lists are there: from now on the world can be trusted.
     async fn listed(&mut self, permit: &mut Option<OwnedSemaphorePermit>) {
         *permit = None;
@@ -245,6 +239,7 @@ impl Worker {
             tracing::info!(cluster.id = %self.key, "the member can be worked with again");
         }
         self.world.bindings().into_iter().for_each(|id| self.schedule(id, Duration::ZERO));
+        self.forget_kinds().await;
     }
 
     async fn changed(&mut self, member: &Member, version: i64, alive: bool) -> Result<(), End> {
@@ -306,8 +301,11 @@ impl Worker {
         self.due.remove(&id);
         let outcome = self.reconcile(member, id).await;
         let outcome = match outcome {
+            // The member, or only what was asked of it (a webhook that fails, an API that is down)?
             Err(Error::Member(error)) if error.is_member() => {
-                return Err(End::Lost(Failure { code: error.code(), reason: error.to_string() }));
+                self.probe(member).await?;
+                self.hinder(id, &error);
+                Outcome::Again
             }
             Err(Error::Injected(drover_store::failpoint::Injected::Halt)) => return Err(End::Stopped),
             Err(error) => {
@@ -320,7 +318,7 @@ impl Worker {
         let known = self.bindings.contains_key(&id);
         if outcome == Outcome::Settled && !(known && self.needs_work(id)) {
             if let Some(bound) = self.bindings.get_mut(&id) {
-                bound.attempts = 0;
+                (bound.attempts, bound.hindrance) = (0, None);
             }
             return Ok(());
         }
@@ -336,6 +334,17 @@ impl Worker {
         Ok(())
     }
 
+    /// The member answers, but not for this binding: that is tried again, and a failure when it stays so.
+    fn hinder(&mut self, id: Uuid, error: &MemberError) {
+        let Some(bound) = self.bindings.get_mut(&id) else { return };
+        tracing::warn!(cluster.id = %self.key, binding.id = %id, attempts = bound.attempts, %error, "the member does not answer for the binding");
+        let failure = Failure { code: "apply_failed", reason: error.to_string() };
+        if bound.attempts >= HINDRANCES {
+            bound.failure = Some(failure.clone());
+        }
+        bound.hindrance = Some(failure);
+    }
+
     fn schedule(&mut self, id: Uuid, after: Duration) {
         let at = Instant::now() + after;
         let due = self.due.entry(id).or_insert(at);
@@ -347,7 +356,7 @@ impl Worker {
         match self.bindings.get(&id) {
             Some(bound) if bound.present() => {
                 let fights = bound.corrections.0.saturating_sub(2);
-                let waits = if bound.failure.is_some() { bound.attempts.max(fights) } else { fights };
+                let waits = if bound.failure.is_some() || bound.hindrance.is_some() { bound.attempts.max(fights) } else { fights };
                 if waits == 0 { Duration::ZERO } else { backoff(waits, RETRY) }
             }
             _ => Duration::ZERO,

@@ -53,7 +53,7 @@ impl Worker {
             if !same_objects {
                 bound.wanted = None;
             }
-            (bound.row, bound.failure, bound.attempts) = (row, None, 0);
+            (bound.row, bound.failure, bound.hindrance, bound.attempts) = (row, None, None, 0);
         }
         Ok(true)
     }
@@ -74,7 +74,8 @@ impl Worker {
         let drifted: BTreeSet<ObjectId> = self.bindings[&id].drifted(&self.world).into_iter().collect();
         let due: Vec<Object> = objects.into_iter().filter(|object| drifted.contains(&object.id)).collect();
         if due.is_empty() {
-            self.bound(id).failure = None;
+            let bound = self.bound(id);
+            (bound.failure, bound.hindrance) = (None, None);
             return Ok(Outcome::Again);
         }
         // What was applied with this very digest passed the preflight then; what is new or changed is asked about first.
@@ -140,7 +141,7 @@ impl Worker {
         }
         match stopped {
             Ok(()) => {
-                bound.failure = None;
+                (bound.failure, bound.hindrance) = (None, None);
                 // The kinds whose CRD has just come can be watched now.
                 for object in &due {
                     self.watch(member, (object.id.api_version.clone(), object.id.kind.clone())).await?;
@@ -187,6 +188,7 @@ impl Worker {
         if store::bindings::set_gone(&self.app.store, id, fence).await? {
             let bound = self.bound(id);
             (bound.row.gone, bound.failure) = (true, None);
+            self.forget_kinds().await;
         }
         Ok(Outcome::Settled)
     }

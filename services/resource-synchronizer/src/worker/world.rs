@@ -90,6 +90,11 @@ impl World {
         self.by_binding.keys().copied().chain(self.pods.values().map(|pod| pod.binding)).collect()
     }
 
+    /// Kinds of which something is seen.
+    pub fn kinds(&self) -> BTreeSet<Kind> {
+        self.objects.keys().map(|id| (id.api_version.clone(), id.kind.clone())).collect()
+    }
+
     /// How many pods of a binding exist, ended ones too.
     pub fn pods(&self, binding: Uuid) -> usize {
         self.pods_of(binding).count()

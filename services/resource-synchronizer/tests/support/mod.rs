@@ -168,11 +168,11 @@ impl Stack {
     /// Waits for a phase of what is desired now.
     pub async fn reaches(&self, desired: &DesiredBinding, phase: Phase) -> BindingStatus {
         let mut last = None;
-        let reached = eventually(PATIENCE, async || {
+        let reached = eventually(PATIENCE * 2, async || {
             last = self.status(desired.id).await;
             last.clone().filter(|status| status.phase == phase && status.digest == desired.digest && status.fence == desired.fence)
         });
-        match tokio::time::timeout(PATIENCE / 2, reached).await {
+        match tokio::time::timeout(PATIENCE, reached).await {
             Ok(status) => status,
             Err(_) => panic!("{phase:?} was not reached: {:#?}", self.status(desired.id).await),
         }
@@ -218,6 +218,22 @@ impl Stack {
             + std::fmt::Debug,
     {
         self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    async fn sql(&self) -> sqlx::PgConnection {
+        <sqlx::PgConnection as sqlx::Connection>::connect(self.db.url.expose_secret()).await.unwrap()
+    }
+
+    /// Kinds that the table says were applied in [`MEMBER`].
+    pub async fn kinds(&self) -> Vec<String> {
+        let query = "select kind from drover_resource_synchronizer.member_kind where member = $1 order by kind";
+        sqlx::query_scalar(query).bind(MEMBER).fetch_all(&mut self.sql().await).await.unwrap()
+    }
+
+    /// Says so of one more kind.
+    pub async fn also_kind(&self, api_version: &str, kind: &str) {
+        let query = "insert into drover_resource_synchronizer.member_kind values ($1, $2, $3)";
+        sqlx::query(query).bind(MEMBER).bind(api_version).bind(kind).execute(&mut self.sql().await).await.unwrap();
     }
 
     /// How many writes the member has seen.
