@@ -59,7 +59,7 @@ impl App {
 /// The state of a group that an operation works on.
 pub(super) fn at_work(kind: &str, waiting_for_room: bool) -> String {
     match kind {
-        Instantiate::KIND if waiting_for_room => "WaitingForRoom",
+        Instantiate::KIND | Update::KIND if waiting_for_room => "WaitingForRoom",
         Instantiate::KIND => "Instantiating",
         Update::KIND => "Updating",
         Relocate::KIND => "Relocating",

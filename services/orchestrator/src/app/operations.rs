@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{App, Error, group};
 use crate::store::overview::{self, Child};
 use crate::workflows::relocate::Stage;
-use crate::workflows::{Instantiate, Relocate, instantiate, relocate};
+use crate::workflows::{Instantiate, Relocate, Update, instantiate, relocate, update};
 
 /// How many a page has when nobody says.
 const PAGE: i64 = 100;
@@ -167,9 +167,10 @@ pub fn operation(view: &WorkflowView, children: &[Child], now: Timestamp) -> Ope
     let plan = match view.kind.as_str() {
         Relocate::KIND => relocate::Order::deserialize(&view.input).ok().map(|order| order.plan),
         Instantiate::KIND => {
-            let made = instantiate::State::deserialize(&view.state).ok().and_then(|state| state.plan).map(|plan| plan.id);
+            let made = instantiate::State::deserialize(&view.state).ok().and_then(|state| state.search.plan).map(|plan| plan.id);
             made.or_else(|| instantiate::Order::deserialize(&view.input).ok().and_then(|order| order.plan))
         }
+        Update::KIND => update::State::deserialize(&view.state).ok().and_then(|state| state.search.plan).map(|plan| plan.id),
         _ => None,
     };
     let mut moves = moves(&view.kind, &view.state, view.ended_at, now);

@@ -46,7 +46,7 @@ pub struct Running {
 
 /// The running operation that holds a group.
 pub async fn running(db: &mut PgConnection, dig: Uuid) -> StoreResult<Option<Running>> {
-    let sql = "select workflow.id as operation, kind, coalesce((state ->> 'waiting_for_room')::boolean, false) as waiting
+    let sql = "select workflow.id as operation, kind, coalesce((state -> 'search' ->> 'waiting_for_room')::boolean, false) as waiting
         from hold join workflow on workflow.id = workflow_id where dig_id = $1 and ended_at is null";
     Ok(sqlx::query_as(sql).bind(dig).fetch_optional(db).await?)
 }
@@ -71,7 +71,7 @@ pub struct GroupRow {
 /// Groups that are approved or more, by path; of one project if it is named.
 pub async fn groups(db: &mut PgConnection, project: Option<&str>) -> StoreResult<Vec<GroupRow>> {
     let sql = "select dig_id, path, deployment.state, workflow.id as operation, workflow.kind,
-            coalesce((workflow.state ->> 'waiting_for_room')::boolean, false) as waiting
+            coalesce((workflow.state -> 'search' ->> 'waiting_for_room')::boolean, false) as waiting
         from deployment join resource on resource.id = dig_id left join hold using (dig_id)
             left join workflow on workflow.id = workflow_id and ended_at is null
         where deployment.state <> 'Created' and ($1::text is null or starts_with(path, '/v2/projects/' || $1 || '/')) order by path";

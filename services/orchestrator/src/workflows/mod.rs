@@ -6,6 +6,7 @@ pub mod judge;
 mod release;
 pub mod relocate;
 mod remove;
+pub mod room;
 pub mod terminate;
 pub mod update;
 

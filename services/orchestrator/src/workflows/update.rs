@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
-use drover_api::scheduling::{AppRequest, DecisionRequest, DigRef, MemberKey, Outcome as Decided};
+use drover_api::scheduling::{AppRequest, DigRef};
 use drover_workflow::{Ctx, Outcome, Step, StepError, StepResult, Steps, Workflow};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::bring::{Brought, Progress};
-use super::instantiate::reasons;
 use super::remove::{self, Removal};
-use super::{After, Delivery, PLACEMENT, SYNCHRONIZER, release};
+use super::room::{self, Search, Seeks, targets};
+use super::{After, Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER};
 use crate::app::group::subject;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, State as Lifecycle};
@@ -64,8 +64,9 @@ impl Kept {
 /// What its steps know together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
+    /// How far the search for room is, for apps that are new.
     #[serde(default)]
-    placed: Vec<(String, MemberKey, Uuid)>,
+    pub search: Search,
     #[serde(default)]
     progress: Progress,
     /// Of putting the old bundles back.
@@ -81,9 +82,28 @@ pub struct State {
 /// The workflow.
 pub struct Update;
 
+impl Seeks for Update {
+    const DECIDE: &'static str = "decide_added";
+    fn dig(order: &Order) -> &DigRef {
+        &order.dig
+    }
+    fn apps(order: &Order) -> &[Delivery] {
+        &order.added
+    }
+    fn chosen(_: &Order) -> Option<Uuid> {
+        None
+    }
+    fn search(state: &mut State) -> &mut Search {
+        &mut state.search
+    }
+    fn round(search: Search) -> State {
+        State { search, ..State::default() }
+    }
+}
+
 impl Workflow for Update {
     const KIND: &'static str = "update";
-    const VERSION: i32 = 1;
+    const VERSION: i32 = 2;
     type World = World;
     type Input = Order;
     type State = State;
@@ -96,8 +116,12 @@ impl Workflow for Update {
         Steps::new()
             // The larger of old and new, plus surge, where each app stands: room for both at once, before any object changes.
             .step(Step::remote("raise", raise).at(PLACEMENT).undo(lower_back))
-            // Apps that are new go where a newcomer's would.
-            .step(Step::remote("decide_added", decide_added).at(PLACEMENT).undo(give_back_added))
+            // Apps that are new are a newcomer's: decided, planned for and given room as in `instantiate`.
+            .step(Step::remote("decide_added", room::decide).at(PLACEMENT).undo(room::give_back_decision))
+            .step(Step::remote("plan_added", room::plan).at(MIGRATION))
+            .step(Step::remote("overflow_added", room::overflow).at(PLACEMENT).undo(room::give_back_overflow))
+            // Once others have moved for us they stay where they are, whatever becomes of us.
+            .step(Step::children("make_room", room::start_moving, room::moved).undo(room::give_back_room))
             .step(Step::local("bind", bind).undo(take_away).undo_at(SYNCHRONIZER))
             // The new bundles. What goes wrong is put back by applying the old ones; what was pruned comes with them.
             .step(Step::wait("deliver", deliver).at(SYNCHRONIZER).undo(put_back))
@@ -152,65 +176,8 @@ async fn lower_back(ctx: &mut Ctx<Update>) -> StepResult {
     }
 }
 
-async fn ask(ctx: &Ctx<Update>) -> Result<drover_api::scheduling::Decision, StepError> {
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let apps = ctx.input.added.iter().map(|app| app.request.clone()).collect();
-    let request = DecisionRequest { dig: ctx.input.dig.clone(), apps, overflow: true, operation: ctx.id, fence };
-    Ok(ctx.world.services.placement.decide(ctx.derived_id("added"), &request).await?)
-}
-
-async fn decide_added(ctx: &mut Ctx<Update>) -> StepResult {
-    if ctx.input.added.is_empty() {
-        return Ok(Outcome::next());
-    }
-    let decision = ask(ctx).await?;
-    if decision.outcome != Decided::Placed {
-        return Err(StepError::fail("no_room", "an application that is new in this revision has no room; nothing was changed")
-            .reasons(reasons(&decision)));
-    }
-    let places = decision.apps.iter().flat_map(|app| {
-        app.groups.iter().filter_map(|group| group.placement.clone()).map(|place| (app.app.clone(), place.member, place.binding))
-    });
-    ctx.state.placed = places.collect();
-    Outcome::output(decision.id)
-}
-
-async fn give_back_added(ctx: &mut Ctx<Update>) -> StepResult {
-    if ctx.input.added.is_empty() {
-        return Ok(Outcome::next());
-    }
-    let decision = ask(ctx).await?;
-    let claims: Vec<_> = decision
-        .apps
-        .iter()
-        .flat_map(|app| app.groups.iter().filter_map(|group| group.placement.as_ref()))
-        .map(|place| place.binding)
-        .collect();
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    release::release_unexplained(&ctx.world, ctx.derived_id("added/release"), ctx.id, fence, &claims).await?;
-    Ok(Outcome::next())
-}
-
-fn added(ctx: &Ctx<Update>) -> Vec<Binding> {
-    let binding = |(app, member, id): &(String, MemberKey, Uuid)| {
-        let delivery = ctx.input.added.iter().find(|delivery| delivery.app() == app)?;
-        Some(Binding {
-            id: *id,
-            dig: ctx.input.dig.clone(),
-            app: app.clone(),
-            member: member.clone(),
-            namespace: delivery.namespace.clone(),
-            digest: delivery.digest.clone(),
-            request: delivery.request.clone(),
-            role: Role::Target,
-            operation: ctx.id,
-        })
-    };
-    ctx.state.placed.iter().filter_map(binding).collect()
-}
-
 async fn bind(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepResult {
-    for binding in added(ctx) {
+    for binding in targets(ctx)? {
         binding::put(&mut *tx, &binding).await?;
     }
     Ok(Outcome::next())
@@ -229,7 +196,7 @@ async fn take_away(ctx: &mut Ctx<Update>) -> StepResult {
 
 async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
     let mut bindings: Vec<_> = ctx.input.kept.iter().map(Kept::updated).collect();
-    bindings.extend(added(ctx));
+    bindings.extend(targets(ctx)?);
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
     let (world, after) = (ctx.world.clone(), ctx.input.after.clone());
     match ctx.state.progress.bring(&world, fence, &bindings, &after, world.deadlines.without_haste()).await? {
@@ -260,7 +227,7 @@ async fn become_current(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepRes
     for kept in &ctx.input.kept {
         binding::set_content(&mut *tx, kept.old.id, &kept.digest, &kept.request, ctx.id).await?;
     }
-    let new: Vec<Uuid> = ctx.state.placed.iter().map(|(_, _, id)| *id).collect();
+    let new: Vec<Uuid> = ctx.state.search.placed.iter().map(|placed| placed.binding).collect();
     binding::set_role(&mut *tx, &new, Role::Current, ctx.id).await?;
     binding::set_role(&mut *tx, &ctx.input.dropped, Role::Retiring, ctx.id).await?;
     deployment::approve_apps(&mut *tx, ctx.input.dig.id, &ctx.input.approved).await?;

@@ -5,6 +5,7 @@ mod base;
 mod documents;
 mod fakes;
 mod generic;
+mod growing;
 mod outward;
 mod readside;
 mod scenarios;

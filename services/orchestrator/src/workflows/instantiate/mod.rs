@@ -4,25 +4,18 @@
 //! as long as its workflow runs, so nothing has to be given back when it ends early.
 
 mod objects;
-mod room;
 
-use std::collections::BTreeMap;
-
-use drover_api::scheduling::{AppRequest, DigRef, MemberKey, Move};
+use drover_api::scheduling::DigRef;
 use drover_workflow::{Step, Steps, Workflow};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::bring::Progress;
 use super::remove::Removal;
+use super::room::{self, Search, Seeks};
 use super::{Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER};
 use crate::app::group::subject;
 use crate::world::World;
-
-pub use room::reasons;
-
-/// How often a plan is made anew because the world was faster.
-pub const REPLANS: i32 = 3;
 
 /// What to instantiate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,39 +31,12 @@ pub struct Order {
     pub plan: Option<Uuid>,
 }
 
-impl Order {
-    fn requests(&self) -> Vec<AppRequest> {
-        self.apps.iter().map(|app| app.request.clone()).collect()
-    }
-}
-
-/// What its steps know together. Everything but `tries` is of the current round.
+/// What its steps know together, of the current round.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
-    /// How often a decision was asked for in each round because nothing was known.
+    /// How far the search for room is.
     #[serde(default)]
-    tries: BTreeMap<i32, u32>,
-    /// Where each app has its room.
-    #[serde(default)]
-    placed: Vec<Placed>,
-    /// Ledger sequence of the decision that found no room.
-    #[serde(default)]
-    seq: i64,
-    /// Somebody it may run on stayed silent when it was asked.
-    #[serde(default)]
-    silent: bool,
-    /// Why there was none, for people.
-    #[serde(default)]
-    reasons: Vec<String>,
-    /// The plan that makes room.
-    #[serde(default)]
-    pub plan: Option<Chosen>,
-    /// Others are moving away for it.
-    #[serde(default)]
-    pub waiting_for_room: bool,
-    /// Others have moved away for it.
-    #[serde(default)]
-    relocated: bool,
+    pub search: Search,
     #[serde(default)]
     progress: Progress,
     /// Somebody took the room.
@@ -83,21 +49,23 @@ pub struct State {
     pub leftovers: Vec<String>,
 }
 
-/// Room of one app at one member.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Placed {
-    app: String,
-    member: MemberKey,
-    binding: Uuid,
-}
-
-/// A plan, without what only people read.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Chosen {
-    /// Its id.
-    pub id: Uuid,
-    moves: Vec<Move>,
-    newcomer: Vec<(String, MemberKey)>,
+impl Seeks for Instantiate {
+    const DECIDE: &'static str = "decide";
+    fn dig(order: &Order) -> &DigRef {
+        &order.dig
+    }
+    fn apps(order: &Order) -> &[Delivery] {
+        &order.apps
+    }
+    fn chosen(order: &Order) -> Option<Uuid> {
+        order.plan
+    }
+    fn search(state: &mut State) -> &mut Search {
+        &mut state.search
+    }
+    fn round(search: Search) -> State {
+        State { search, ..State::default() }
+    }
 }
 
 /// The workflow.
@@ -105,7 +73,7 @@ pub struct Instantiate;
 
 impl Workflow for Instantiate {
     const KIND: &'static str = "instantiate";
-    const VERSION: i32 = 1;
+    const VERSION: i32 = 2;
     type World = World;
     type Input = Order;
     type State = State;

@@ -5,8 +5,9 @@ use sqlx::PgConnection;
 
 use super::super::bring::Brought;
 use super::super::remove;
-use super::{Instantiate, Placed, REPLANS};
-use crate::store::binding::{self, Binding, Role};
+use super::super::room::{REPLANS, targets};
+use super::Instantiate;
+use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, State as Lifecycle};
 use crate::store::hold;
 
@@ -17,37 +18,13 @@ pub(super) async fn bind(ctx: &mut Ctx<Instantiate>, tx: &mut PgConnection) -> S
     Ok(Outcome::next())
 }
 
-/// The bindings of this round.
-fn targets(ctx: &Ctx<Instantiate>) -> Result<Vec<Binding>, StepError> {
-    let target = |placed: &Placed| {
-        let app = ctx
-            .input
-            .apps
-            .iter()
-            .find(|app| app.app() == placed.app)
-            .ok_or_else(|| StepError::fail("internal", format!("the decision speaks of {}, which nobody asked for", placed.app)))?;
-        Ok(Binding {
-            id: placed.binding,
-            dig: ctx.input.dig.clone(),
-            app: placed.app.clone(),
-            member: placed.member.clone(),
-            namespace: app.namespace.clone(),
-            digest: app.digest.clone(),
-            request: app.request.clone(),
-            role: Role::Target,
-            operation: ctx.id,
-        })
-    };
-    ctx.state.placed.iter().map(target).collect()
-}
-
 pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
     let targets = targets(ctx)?;
     let after = ctx.input.apps.iter().map(|app| (app.app().to_owned(), app.after.clone())).collect();
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
     let world = ctx.world.clone();
     // Room that was made is soon known to be lost. Room that was just there may be on its way back: all the time there is.
-    let patience = if ctx.state.relocated { world.deadlines } else { world.deadlines.without_haste() };
+    let patience = if ctx.state.search.relocated { world.deadlines } else { world.deadlines.without_haste() };
     match ctx.state.progress.bring(&world, fence, &targets, &after, patience).await? {
         Brought::All => {
             ctx.progress("ready");
@@ -58,7 +35,7 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
             Ok(Outcome::park(keys).until(until))
         }
         Brought::Failed { code, reason, .. } => Err(StepError::fail(&code, reason)),
-        Brought::Unschedulable { reason, .. } if ctx.state.relocated => {
+        Brought::Unschedulable { reason, .. } if ctx.state.search.relocated => {
             ctx.state.lost = Some(reason);
             Ok(Outcome::next())
         }
@@ -98,7 +75,7 @@ async fn remove_targets(ctx: &mut Ctx<Instantiate>) -> Result<Option<Outcome>, S
 }
 
 pub(super) async fn become_current(ctx: &mut Ctx<Instantiate>, tx: &mut PgConnection) -> StepResult {
-    let ids: Vec<_> = ctx.state.placed.iter().map(|placed| placed.binding).collect();
+    let ids: Vec<_> = ctx.state.search.placed.iter().map(|placed| placed.binding).collect();
     binding::set_role(&mut *tx, &ids, Role::Current, ctx.id).await?;
     deployment::reach(&mut *tx, ctx.input.dig.id, Lifecycle::Instantiated, ctx.input.revision, Some(ctx.id)).await?;
     hold::drop_all(tx, ctx.id).await?;

@@ -36,6 +36,11 @@ impl FakeLedger {
         inner.ledger.set_capacity(key, Some(Arc::new(capacity)));
     }
 
+    /// Nothing is known of a member any more, or again as much as before.
+    pub fn silent(&self, key: &MemberKey, silent: bool) {
+        self.0.lock().unwrap().ledger.set_ages(|member| if member == key && silent { None } else { Some(0) });
+    }
+
     pub fn all(&self) -> Vec<Claim> {
         let mut claims: Vec<Claim> = self.0.lock().unwrap().ledger.claims().map(|claim| Claim::clone(claim)).collect();
         claims.sort_by(|a, b| (&a.request.app, &a.member).cmp(&(&b.request.app, &b.member)));
