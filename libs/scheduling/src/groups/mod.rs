@@ -32,7 +32,9 @@
 
 mod aco;
 mod catalogue;
+pub mod ddpg;
 mod exact;
+pub mod experiment;
 mod graph;
 mod greedy;
 mod grouping;

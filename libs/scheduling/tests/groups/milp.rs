@@ -59,8 +59,8 @@ fn linear_optimum(instance: &Instance, units: &[Vec<u32>]) -> f64 {
     }
     for ((u, v), w) in between {
         let cut = problem.add_var(third * w / instance.total_calls(), (0.0, 1.0));
-        for i in 0..places.len() {
-            problem.add_constraint([(cut, 1.0), (x[u][i], -1.0), (x[v][i], 1.0)], ComparisonOp::Ge, 0.0);
+        for (here, there) in x[u].iter().zip(&x[v]) {
+            problem.add_constraint([(cut, 1.0), (*here, -1.0), (*there, 1.0)], ComparisonOp::Ge, 0.0);
         }
     }
     optimum(&problem)
