@@ -48,6 +48,7 @@ pub struct State {
     queue: BTreeSet<Key>,
     orphans: Vec<String>,
     schedule: bool,
+    pub tenants: scheduler::Tenants,
     outbox: Vec<(Duration, Timer)>,
     armed: bool,
     trimming: bool,
@@ -64,6 +65,8 @@ pub struct Settings {
     pub controller_delay: Duration,
     /// The most changes that watches can look back.
     pub log: usize,
+    /// Keep every write for tests.
+    pub journal: bool,
 }
 
 /// The time of a cluster: tokio's, so that it follows a paused runtime, plus a skew.
@@ -98,7 +101,7 @@ pub fn stamp(at: Timestamp) -> String {
 impl Cluster {
     pub fn new(token: String, anonymous: bool, settings: Settings, clock: Clock, timers: Arc<Timers>) -> Arc<Self> {
         let state = State {
-            store: Store::new(settings.log),
+            store: Store::new(settings.log, settings.journal),
             settings,
             custom: Vec::new(),
             clock,
@@ -107,6 +110,7 @@ impl Cluster {
             queue: BTreeSet::new(),
             orphans: Vec::new(),
             schedule: false,
+            tenants: scheduler::Tenants::default(),
             outbox: Vec::new(),
             armed: false,
             trimming: false,
@@ -165,7 +169,7 @@ impl Cluster {
 impl State {
     /// Writes an object and tells everyone concerned.
     pub fn put(&mut self, key: Key, object: Value) -> Arc<Value> {
-        let old = self.store.get(&key).cloned();
+        let old = self.store.get(&key);
         let new = self.store.put(key.clone(), object, self.clock.now());
         self.changed(&key, old.as_ref(), Some(&new));
         new
@@ -196,7 +200,7 @@ impl State {
         if new.is_none()
             && let Some(uid) = old.map(object::uid)
         {
-            if self.store.dependents(uid).next().is_some() {
+            if self.store.has_dependents(uid) {
                 self.orphans.push(uid.into());
             }
             self.enqueue(Key::new(&"namespaces".into(), "", &key.namespace));
@@ -214,6 +218,9 @@ impl State {
         self.enqueue(key.clone());
         controllers::concerned(self, key);
         kubelet::observe(self, key, old, new);
+        if &*key.resource == "pods" {
+            self.tenants.observe(key, old, new);
+        }
         self.schedule |= scheduler::concerned(key, old, new);
     }
 

@@ -7,14 +7,14 @@ use tokio::net::TcpListener;
 
 use crate::{ClusterSpec, Sim};
 
-/// Serves `clusters` clusters of `nodes` nodes (4 cores, 16 GiB each) on a loopback port, writes `sim-<n>.kubeconfig` files
-/// into `out`, and returns when `shutdown` does. `ready` is told the address and the files.
+/// Serves `clusters` clusters like `spec` on a loopback port, without asking for tokens, writes `sim-<n>.kubeconfig` files into
+/// `out`, and returns when `shutdown` does. `ready` is told the address and the files.
 ///
 /// # Errors
 /// When the port or the folder cannot be had.
 pub async fn run(
     clusters: usize,
-    nodes: usize,
+    spec: &ClusterSpec,
     out: &Path,
     ready: impl FnOnce(&str, &[PathBuf]),
     shutdown: impl Future<Output = ()>,
@@ -26,7 +26,7 @@ pub async fn run(
     let mut files = Vec::new();
     for at in 1..=clusters {
         let name = format!("sim-{at}");
-        sim.add_cluster(&name, ClusterSpec { anonymous: true, ..ClusterSpec::with_nodes(nodes, "4", "16Gi") });
+        sim.add_cluster(&name, ClusterSpec { anonymous: true, journal: false, ..spec.clone() });
         let file = out.join(format!("{name}.kubeconfig"));
         std::fs::write(&file, sim.kubeconfig(&name, &url))?;
         files.push(file);

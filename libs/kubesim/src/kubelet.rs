@@ -94,7 +94,7 @@ pub fn duration(text: &str) -> Option<Duration> {
 
 /// A timer of a pod is due.
 pub fn step(state: &mut State, key: &Key, uid: &str, step: PodStep) {
-    let Some(pod) = state.store.get(key).filter(|pod| object::uid(pod) == uid).cloned() else { return };
+    let Some(pod) = state.store.get(key).filter(|pod| object::uid(pod) == uid) else { return };
     if state.lost.contains(text(&pod, "/spec/nodeName")) {
         // Asked again when the node is back.
         return;
@@ -132,7 +132,7 @@ pub fn resume(state: &mut State, node: &str) {
         .store
         .list(&"pods".into(), "")
         .filter(|(_, pod)| text(pod, "/spec/nodeName") == node)
-        .map(|(key, pod)| (key.clone(), Value::clone(pod)))
+        .map(|(key, pod)| (key.clone(), Value::clone(&pod)))
         .collect();
     for (key, pod) in pods {
         if deleting(&pod) {
@@ -153,7 +153,8 @@ fn never_ready(pod: &Value) -> bool {
     annotation(pod, "kit/never-ready") == Some("true")
 }
 
-fn start(pod: &mut Value, now: &str) {
+/// Makes a pod run.
+pub fn start(pod: &mut Value, now: &str) {
     let ready = !never_ready(pod);
     let byte = |at: usize| u8::from_str_radix(object::uid(pod).get(at..at + 2).unwrap_or("1"), 16).unwrap_or(1);
     let ip = format!("10.{}.{}.{}", 128 + byte(0) % 64, byte(2), byte(4).max(1));

@@ -17,6 +17,7 @@ mod discovery;
 mod effects;
 mod error;
 mod faults;
+mod frozen;
 mod kinds;
 mod kubelet;
 mod metrics;

@@ -2,6 +2,8 @@
 //!
 //! Samples are of now; a real metrics-server is up to its resolution late and knows nothing of a pod's first seconds.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::api::Answer;
@@ -20,12 +22,14 @@ pub fn serve(state: &State, path: &[String], labels: &Labels) -> Answer {
     let pods = |namespace: &str| -> Vec<Value> {
         let resource = "pods".into();
         let all = state.store.list(&resource, namespace).filter(|(_, pod)| labels.matches(pod));
-        all.filter_map(|(_, pod)| of_pod(state, pod)).collect()
+        all.filter_map(|(_, pod)| of_pod(state, &pod)).collect()
     };
     let nodes = || -> Vec<Value> {
-        let resource = "nodes".into();
+        let (resource, used) = ("nodes".into(), usage_by_node(state));
         let all = state.store.list(&resource, "").filter(|(_, node)| labels.matches(node));
-        all.filter(|(_, node)| object::condition_is_true(node, "Ready")).map(|(_, node)| of_node(state, node)).collect()
+        all.filter(|(_, node)| object::condition_is_true(node, "Ready"))
+            .map(|(_, node)| of_node(state, &node, used.get(object::name(&node))))
+            .collect()
     };
     let list = |kind: &str, items: Vec<Value>| {
         Ok(json!({"kind": format!("{kind}MetricsList"), "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": items}))
@@ -76,20 +80,23 @@ fn of_pod(state: &State, pod: &Value) -> Option<Value> {
     Some(metrics)
 }
 
-/// Every node carries a base load of 50m and 300 MB besides its pods.
-fn of_node(state: &State, node: &Value) -> Value {
+/// What runs on each node uses, in one look at all pods.
+fn usage_by_node(state: &State) -> BTreeMap<String, (i128, i128)> {
     let pods = "pods".into();
-    let here = state
-        .store
-        .list(&pods, "")
-        .filter(|(_, pod)| text(pod, "/spec/nodeName") == object::name(node) && text(pod, "/status/phase") == "Running");
-    let (mut cpu, mut memory) = (50_000_000, 300_000_000);
-    for (_, pod) in here {
-        let (each_cpu, each_memory) = usage(state, pod);
-        let containers = list(pod, "/spec/containers").len() as i128;
-        cpu += each_cpu * containers;
-        memory += each_memory * containers;
+    let mut sums: BTreeMap<String, (i128, i128)> = BTreeMap::new();
+    for (_, pod) in state.store.list(&pods, "").filter(|(_, pod)| text(pod, "/status/phase") == "Running") {
+        let (cpu, memory) = usage(state, &pod);
+        let containers = list(&pod, "/spec/containers").len() as i128;
+        let sum = sums.entry(text(&pod, "/spec/nodeName").to_owned()).or_default();
+        *sum = (sum.0 + cpu * containers, sum.1 + memory * containers);
     }
+    sums
+}
+
+/// Every node carries a base load of 50m and 300 MB besides its pods.
+fn of_node(state: &State, node: &Value, pods: Option<&(i128, i128)>) -> Value {
+    let (cpu, memory) = pods.copied().unwrap_or_default();
+    let (cpu, memory) = (50_000_000 + cpu, 300_000_000 + memory);
     let mut metrics = sample(state, node, "NodeMetrics");
     metrics["usage"] = shown(cpu, memory);
     metrics

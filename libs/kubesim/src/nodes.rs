@@ -136,7 +136,7 @@ fn set_taints(node: &mut Value, wanted: Option<&str>, now: &str) {
 fn pods_on(state: &State, node: &str) -> Vec<(Key, Value)> {
     let pods = "pods".into();
     let here = state.store.list(&pods, "").filter(|(_, pod)| text(pod, "/spec/nodeName") == node);
-    here.map(|(key, pod)| (key.clone(), Value::clone(pod))).collect()
+    here.map(|(key, pod)| (key.clone(), Value::clone(&pod))).collect()
 }
 
 /// Nobody answers for the pods of a lost node: not ready, and nothing else changes.

@@ -1,8 +1,9 @@
 //! What a pod asks of a node.
 
+use drover_quantity::PodSpec;
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::object::{list, map};
 use crate::quantity;
 
 /// Thousandths of cores, of bytes, and of pods.
@@ -30,33 +31,11 @@ impl Room {
         self.memory -= other.memory;
         self.pods -= other.pods;
     }
-
-    fn max(self, other: Self) -> Self {
-        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory), pods: self.pods.max(other.pods) }
-    }
 }
 
-/// Effective requests: containers together, or the largest init container, plus overhead; sidecars run beside both.
+/// Effective requests, as Drover counts them too (libs/quantity).
 pub fn requests(pod: &Value) -> Room {
-    let (mut running, mut init) = (Room::default(), Room::default());
-    for container in list(pod, "/spec/containers") {
-        running.add(Room::of(&container["resources"]["requests"]));
-    }
-    let mut sidecars = Room::default();
-    for container in list(pod, "/spec/initContainers") {
-        let mut own = Room::of(&container["resources"]["requests"]);
-        if container["restartPolicy"] == "Always" {
-            sidecars.add(own);
-            running.add(own);
-            own = Room::default();
-        }
-        own.add(sidecars);
-        init = init.max(own);
-    }
-    let mut room = running.max(init);
-    if map(pod, "/spec/overhead").is_some() {
-        room.add(Room::of(&pod["spec"]["overhead"]));
-    }
-    room.pods = 1000;
-    room
+    let spec = PodSpec::deserialize(&pod["spec"]).unwrap_or_default();
+    let requests = spec.requests().unwrap_or_default();
+    Room { cpu: requests.thousandths("cpu"), memory: requests.thousandths("memory"), pods: 1000 }
 }

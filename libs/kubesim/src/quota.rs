@@ -30,7 +30,7 @@ fn usage(pod: &Value) -> BTreeMap<String, i128> {
 fn used(state: &State, namespace: &str) -> BTreeMap<String, i128> {
     let mut sum = BTreeMap::new();
     for (_, pod) in state.store.list(&"pods".into(), namespace).filter(|(_, pod)| !object::pod_finished(pod)) {
-        for (resource, amount) in usage(pod) {
+        for (resource, amount) in usage(&pod) {
             *sum.entry(resource).or_default() += amount;
         }
     }
@@ -46,7 +46,7 @@ pub fn admit(state: &State, pod: &Value) -> Result<(), ApiError> {
             "" => "unnamed",
             name => name,
         };
-        for (resource, hard) in map(quota, "/spec/hard").into_iter().flatten() {
+        for (resource, hard) in map(&quota, "/spec/hard").into_iter().flatten() {
             let tracked =
                 resource.contains('.') && !resource.starts_with("count/") || matches!(resource.as_str(), "cpu" | "memory" | "pods");
             let Some(want) = wanted.get(resource) else {

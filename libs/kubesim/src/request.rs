@@ -138,7 +138,7 @@ fn serve(cluster: &Arc<Cluster>, request: &Request) -> Result<Response<Body>, Ap
     }
     let created = request.method == Method::POST;
     let (existed, result) = cluster.with(|state| {
-        let before = state.store.get(&target.key(&target.name)).is_some();
+        let before = state.store.has(&target.key(&target.name));
         (before, verb(state, request, &target, &query, &labels, &fields))
     });
     let result = result?;

@@ -3,7 +3,7 @@
 //!
 //! Not looked at: pod affinity, topology spread, volumes, ports, extended resources, preemption.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -43,26 +43,50 @@ struct Node<'a> {
     size: Room,
 }
 
-/// One pass.
-pub fn run(state: &mut State) {
-    let pods: std::sync::Arc<str> = "pods".into();
-    let mut waiting: Vec<Key> = Vec::new();
-    let mut taken: BTreeMap<&str, Room> = BTreeMap::new();
-    for (key, pod) in state.store.list(&pods, "") {
-        let node = text(pod, "/spec/nodeName");
-        if node.is_empty() {
-            let ours = matches!(text(pod, "/spec/schedulerName"), "" | "default-scheduler");
-            if ours && object::pod_active(pod) && list(pod, "/spec/schedulingGates").is_empty() {
-                waiting.push(key.clone());
+/// Which pods take room where, and which wait for a node: kept up with every change, so that a pass looks at no pod at rest.
+#[derive(Debug, Default)]
+pub struct Tenants {
+    taken: BTreeMap<String, Room>,
+    waiting: BTreeSet<Key>,
+}
+
+impl Tenants {
+    /// A pod changed.
+    pub fn observe(&mut self, key: &Key, old: Option<&Value>, new: Option<&Value>) {
+        let tenant = |pod: &&Value| !text(pod, "/spec/nodeName").is_empty() && !object::pod_finished(pod);
+        let (before, after) = (old.filter(tenant), new.filter(tenant));
+        let of = |pod: &Value| (text(pod, "/spec/nodeName").to_owned(), requests(pod));
+        let (before, after) = (before.map(of), after.map(of));
+        if before != after {
+            if let Some((node, room)) = before {
+                self.taken.entry(node).or_default().sub(room);
             }
-        } else if !object::pod_finished(pod) {
-            taken.entry(node).or_default().add(requests(pod));
+            if let Some((node, room)) = after {
+                self.taken.entry(node).or_default().add(room);
+            }
+        }
+        let waits = |pod: &Value| {
+            text(pod, "/spec/nodeName").is_empty()
+                && matches!(text(pod, "/spec/schedulerName"), "" | "default-scheduler")
+                && object::pod_active(pod)
+                && list(pod, "/spec/schedulingGates").is_empty()
+        };
+        if new.is_some_and(waits) {
+            self.waiting.insert(key.clone());
+        } else {
+            self.waiting.remove(key);
         }
     }
+}
+
+/// One pass.
+pub fn run(state: &mut State) {
+    let mut waiting: Vec<Key> = state.tenants.waiting.iter().cloned().collect();
     if waiting.is_empty() {
         return;
     }
-    let nodes: Vec<_> = state.store.list(&"nodes".into(), "").map(|(_, node)| node.clone()).collect();
+    let taken = &state.tenants.taken;
+    let nodes: Vec<_> = state.store.list(&"nodes".into(), "").map(|(_, node)| node).collect();
     let mut nodes: Vec<Node<'_>> = nodes
         .iter()
         .map(|node| {
@@ -72,14 +96,13 @@ pub fn run(state: &mut State) {
             Node { object: node, free, size }
         })
         .collect();
-    drop(taken);
     waiting.sort_by_cached_key(|key| {
         let pod = state.store.get(key);
-        let priority = pod.and_then(|pod| number(pod, "/spec/priority")).unwrap_or(0);
-        (-priority, pod.map(|pod| text(pod, "/metadata/creationTimestamp").to_string()), key.clone())
+        let priority = pod.as_ref().and_then(|pod| number(pod, "/spec/priority")).unwrap_or(0);
+        (-priority, pod.map(|pod| text(&pod, "/metadata/creationTimestamp").to_string()), key.clone())
     });
     for key in waiting {
-        if let Some(pod) = state.store.get(&key).cloned() {
+        if let Some(pod) = state.store.get(&key) {
             place(state, &key, &pod, &mut nodes);
         }
     }

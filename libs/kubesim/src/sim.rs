@@ -56,6 +56,10 @@ pub struct ClusterSpec {
     pub controller_delay: Duration,
     /// How many changes a watch can look back.
     pub log: usize,
+    /// Remember every write ([`Sim::effects`], [`Sim::created`]); without it a cluster that lives long stays small.
+    pub journal: bool,
+    /// Running pods to begin with, all alike, in the namespace `default` and evenly on the nodes.
+    pub pods: usize,
 }
 
 impl Default for ClusterSpec {
@@ -67,6 +71,8 @@ impl Default for ClusterSpec {
             controllers: true,
             controller_delay: Duration::from_millis(5),
             log: 2_000,
+            journal: true,
+            pods: 0,
         }
     }
 }
@@ -118,8 +124,13 @@ impl Sim {
 
     /// Adds a cluster with ready nodes; one of the same name is replaced.
     pub fn add_cluster(&self, name: &str, spec: ClusterSpec) {
-        let settings =
-            Settings { metrics: spec.metrics, controllers: spec.controllers, controller_delay: spec.controller_delay, log: spec.log };
+        let settings = Settings {
+            metrics: spec.metrics,
+            controllers: spec.controllers,
+            controller_delay: spec.controller_delay,
+            log: spec.log,
+            journal: spec.journal,
+        };
         let token = format!("sim-{}", uuid::Uuid::new_v4());
         let cluster = Cluster::new(token, spec.anonymous, settings, self.0.clock, self.0.timers.clone());
         cluster.with(|state| {
@@ -145,6 +156,19 @@ impl Sim {
                 let (key, object) = seed("nodes", nodes::new(&node.name, &json!(node.labels), &json!(node.taints), &room));
                 let node = state.put(key.clone(), object);
                 nodes::reconcile(state, &key, &node);
+            }
+            for (at, node) in spec.nodes.iter().cycle().take(spec.pods).enumerate() {
+                let name = format!("pod-{at}");
+                let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": name, "namespace": "default", "labels": {"app": "seeded"}},
+                    "spec": {"nodeName": node.name, "restartPolicy": "Always", "schedulerName": "default-scheduler",
+                        "containers": [{"name": "app", "image": "registry.example/seeded:1",
+                            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}]},
+                    "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": now}]}});
+                pod["metadata"]["uid"] = json!(uuid::Uuid::new_v4().to_string());
+                pod["metadata"]["creationTimestamp"] = json!(now);
+                kubelet::start(&mut pod, &now);
+                state.put(Key::new(&"pods".into(), "default", &name), pod);
             }
             // As on a real server, revisions from before it served are gone.
             state.store.compact();
@@ -267,7 +291,7 @@ impl Sim {
         for name in self.clusters() {
             self.cluster(&name).with(|state| {
                 for (_, pod) in state.store.list(&"pods".into(), "") {
-                    recorder.observe(None, Some(pod));
+                    recorder.observe(None, Some(&pod));
                 }
                 state.recorders.push(recorder.clone());
             });

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::effects::{Effect, Operation};
+use crate::frozen::Frozen;
 use crate::object;
 
 /// Where an object is kept. `namespace` is empty for kinds without one.
@@ -40,24 +41,46 @@ pub struct Event {
     pub new: Option<Arc<Value>>,
 }
 
+/// An object as it is kept.
+#[derive(Debug)]
+enum Kept {
+    /// Written a short while ago: the log has it too.
+    Warm(Arc<Value>),
+    /// At rest.
+    Cold(Frozen),
+}
+
+impl Kept {
+    fn get(&self) -> Arc<Value> {
+        match self {
+            Self::Warm(object) => object.clone(),
+            Self::Cold(frozen) => frozen.thaw(),
+        }
+    }
+}
+
 /// The objects of one cluster.
 #[derive(Debug, Default)]
 pub struct Store {
-    objects: BTreeMap<Key, Arc<Value>>,
+    objects: BTreeMap<Key, Kept>,
     revision: u64,
     log: VecDeque<Event>,
     log_limit: usize,
     /// Changes up to here have left the log.
     compacted: u64,
     by_uid: HashMap<String, Key>,
-    dependents: HashMap<String, BTreeSet<Key>>,
-    journal: Vec<Effect>,
+    /// Sorted; a set would take ten times the memory for the one dependent that most owners have.
+    dependents: HashMap<String, Vec<Key>>,
+    /// Each namespace's name once.
+    namespaces: BTreeSet<Arc<str>>,
+    /// Absent: nobody will ask.
+    journal: Option<Vec<Effect>>,
 }
 
 impl Store {
-    pub fn new(log_limit: usize) -> Self {
+    pub fn new(log_limit: usize, journal: bool) -> Self {
         // A real server is never at revision 0: clients read 0 as "any".
-        Self { revision: 1, compacted: 1, log_limit, ..Self::default() }
+        Self { revision: 1, compacted: 1, log_limit, journal: journal.then(Vec::new), ..Self::default() }
     }
 
     pub fn revision(&self) -> u64 {
@@ -68,20 +91,33 @@ impl Store {
         self.compacted
     }
 
-    pub fn get(&self, key: &Key) -> Option<&Arc<Value>> {
-        self.objects.get(key)
+    pub fn get(&self, key: &Key) -> Option<Arc<Value>> {
+        self.objects.get(key).map(Kept::get)
+    }
+
+    pub fn has(&self, key: &Key) -> bool {
+        self.objects.contains_key(key)
     }
 
     /// Objects of one resource; of one namespace when it is not empty.
-    pub fn list<'a>(&'a self, resource: &'a Arc<str>, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+    pub fn list<'a>(&'a self, resource: &'a Arc<str>, namespace: &'a str) -> impl Iterator<Item = (&'a Key, Arc<Value>)> {
+        self.range(resource, namespace).map(|(key, kept)| (key, kept.get()))
+    }
+
+    /// The keys of [`Store::list`].
+    pub fn keys<'a>(&'a self, resource: &'a Arc<str>, namespace: &'a str) -> impl Iterator<Item = &'a Key> {
+        self.range(resource, namespace).map(|(key, _)| key)
+    }
+
+    fn range<'a>(&'a self, resource: &'a Arc<str>, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a Kept)> {
         self.objects
             .range(Key::new(resource, namespace, "")..)
             .take_while(move |(key, _)| key.resource == *resource && (namespace.is_empty() || &*key.namespace == namespace))
     }
 
-    /// Everything, in the order of keys.
-    pub fn all(&self) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
-        self.objects.iter()
+    /// All keys, in order.
+    pub fn all(&self) -> impl Iterator<Item = &Key> {
+        self.objects.keys()
     }
 
     pub fn key_of(&self, uid: &str) -> Option<&Key> {
@@ -89,8 +125,13 @@ impl Store {
     }
 
     /// Objects that name this uid as an owner.
-    pub fn dependents(&self, uid: &str) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
-        self.dependents.get(uid).into_iter().flatten().filter_map(|key| self.objects.get_key_value(key))
+    pub fn dependents(&self, uid: &str) -> impl Iterator<Item = (&Key, Arc<Value>)> {
+        self.dependents.get(uid).into_iter().flatten().filter_map(|key| Some((key, self.get(key)?)))
+    }
+
+    /// Whether there are any.
+    pub fn has_dependents(&self, uid: &str) -> bool {
+        self.dependents.contains_key(uid)
     }
 
     /// Changes after `revision`, oldest first.
@@ -100,17 +141,24 @@ impl Store {
     }
 
     /// Writes an object under the next revision.
-    pub fn put(&mut self, key: Key, mut object: Value, now: Timestamp) -> Arc<Value> {
+    pub fn put(&mut self, mut key: Key, mut object: Value, now: Timestamp) -> Arc<Value> {
         self.revision += 1;
+        match self.namespaces.get(&key.namespace) {
+            Some(known) => key.namespace = known.clone(),
+            None => drop(self.namespaces.insert(key.namespace.clone())),
+        }
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let new = Arc::new(object);
-        let old = self.objects.insert(key.clone(), new.clone());
+        let old = self.objects.insert(key.clone(), Kept::Warm(new.clone())).map(|kept| kept.get());
         if let Some(old) = &old {
             self.unindex(&key, old);
         }
         self.by_uid.insert(object::uid(&new).into(), key.clone());
         for owner in object::list(&new, "/metadata/ownerReferences") {
-            self.dependents.entry(object::text(owner, "/uid").into()).or_default().insert(key.clone());
+            let keys = self.dependents.entry(object::text(owner, "/uid").into()).or_default();
+            if let Err(at) = keys.binary_search(&key) {
+                keys.insert(at, key.clone());
+            }
         }
         self.record(key, old, Some(new.clone()), now);
         new
@@ -118,7 +166,7 @@ impl Store {
 
     /// Removes an object; what comes back is its last state under the revision of its removal.
     pub fn remove(&mut self, key: &Key, now: Timestamp) -> Option<Arc<Value>> {
-        let old = self.objects.remove(key)?;
+        let old = self.objects.remove(key)?.get();
         self.unindex(key, &old);
         self.revision += 1;
         self.record(key.clone(), Some(old.clone()), None, now);
@@ -130,7 +178,7 @@ impl Store {
         for owner in object::list(object, "/metadata/ownerReferences") {
             let owner = object::text(owner, "/uid");
             if let Some(keys) = self.dependents.get_mut(owner) {
-                keys.remove(key);
+                keys.retain(|other| other != key);
                 if keys.is_empty() {
                     self.dependents.remove(owner);
                 }
@@ -146,7 +194,9 @@ impl Store {
         };
         let subject = new.as_ref().or(old.as_ref());
         let uid = subject.map_or("", |object| object::uid(object));
-        self.journal.push(Effect { at, operation, key: key.clone(), uid: uid.into(), revision: self.revision });
+        if let Some(journal) = &mut self.journal {
+            journal.push(Effect { at, operation, key: key.clone(), uid: uid.into(), revision: self.revision });
+        }
         self.log.push_back(Event { revision: self.revision, key, at, old, new });
         while self.log.len() > self.log_limit {
             self.drop_oldest();
@@ -156,6 +206,17 @@ impl Store {
     fn drop_oldest(&mut self) {
         if let Some(event) = self.log.pop_front() {
             self.compacted = event.revision;
+            self.freeze(&event);
+        }
+    }
+
+    /// What left the log is at rest, unless it was written again.
+    fn freeze(&mut self, event: &Event) {
+        let Some(kept) = self.objects.get_mut(&event.key) else { return };
+        if let (Kept::Warm(object), Some(new)) = (&*kept, &event.new)
+            && Arc::ptr_eq(object, new)
+        {
+            *kept = Kept::Cold(Frozen::of(&event.key.resource, object));
         }
     }
 
@@ -170,12 +231,14 @@ impl Store {
     /// Forgets all changes, as etcd compaction does.
     pub fn compact(&mut self) {
         self.revision += 1;
-        self.log.clear();
+        for event in std::mem::take(&mut self.log) {
+            self.freeze(&event);
+        }
         self.compacted = self.revision;
     }
 
     pub fn journal(&self) -> &[Effect] {
-        &self.journal
+        self.journal.as_deref().unwrap_or_default()
     }
 }
 
@@ -193,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_log_forgets_and_says_so() {
-        let mut store = Store::new(2);
+        let mut store = Store::new(2, true);
         for name in ["a", "b", "c"] {
             let (key, object) = cm(name, None);
             store.put(key, object, Timestamp::UNIX_EPOCH);
@@ -201,11 +264,13 @@ mod tests {
         assert_eq!(store.revision(), 4);
         assert_eq!(store.compacted(), 2);
         assert_eq!(store.since(3).map(|e| e.key.name.to_string()).collect::<Vec<_>>(), ["c"]);
+        let names: Vec<String> = store.list(&"configmaps".into(), "").map(|(_, object)| object::name(&object).to_owned()).collect();
+        assert_eq!(names, ["a", "b", "c"], "what is at rest is there all the same");
     }
 
     #[test]
     fn owners_know_their_dependents() {
-        let mut store = Store::new(10);
+        let mut store = Store::new(10, true);
         let (key, object) = cm("child", Some("uid-parent"));
         store.put(key.clone(), object, Timestamp::UNIX_EPOCH);
         assert_eq!(store.dependents("uid-parent").count(), 1);

@@ -81,8 +81,8 @@ pub fn open(cluster: Arc<Cluster>, request: Request) -> Result<Body, ApiError> {
 fn initial(state: &State, request: &Request) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (_, object) in state.store.list(&request.target.kind.resource, &request.target.namespace) {
-        if request.matches(object) {
-            line(&mut bytes, "ADDED", request.shown(object));
+        if request.matches(&object) {
+            line(&mut bytes, "ADDED", request.shown(&object));
         }
     }
     if request.initial_events {

@@ -1,12 +1,12 @@
-//! A thousand clusters fit in a test. Alone in its process, because it measures the process.
+//! A thousand clusters fit in a test, full ones in a gigabyte. Alone in its process, because it measures the process.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::time::{Duration, Instant};
 
 use drover_kubesim::{ClusterSpec, Sim};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, PostParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::json;
 
@@ -16,8 +16,46 @@ fn resident_mib() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
 }
 
+/// Alone: both tests measure the process.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// So many clusters of 20 nodes and 300 pods take less than so much, and answer.
+async fn full(clusters: usize, most: u64) {
+    let (sim, start) = (Sim::new(), Instant::now());
+    let before = resident_mib();
+    let names: Vec<String> = (0..clusters).map(|at| format!("full{at:04}")).collect();
+    for name in &names {
+        sim.add_cluster(name, ClusterSpec { pods: 300, journal: false, ..ClusterSpec::with_nodes(20, "8", "32Gi") });
+    }
+    // One turn of the driver settles what the controllers make of a new cluster.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    for name in [&names[0], &names[clusters - 1]] {
+        let pods: Api<Pod> = Api::default_namespaced(sim.client(name));
+        let pods = pods.list(&ListParams::default().fields("spec.nodeName=node-7")).await.unwrap().items;
+        assert_eq!(pods.len(), 15);
+        assert!(pods.iter().all(|pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")));
+    }
+    let taken = resident_mib() - before;
+    println!("{clusters} clusters of 20 nodes and 300 pods after {:.1?}: {taken} MiB", start.elapsed());
+    assert!(taken < most, "{taken} MiB");
+}
+
+#[tokio::test]
+async fn fifty_clusters_full_of_pods() {
+    let _alone = ALONE.lock().await;
+    full(50, 50).await;
+}
+
+#[tokio::test]
+#[ignore = "long: 300,000 pods"]
+async fn a_thousand_clusters_full_of_pods() {
+    let _alone = ALONE.lock().await;
+    full(1_000, 1_024).await;
+}
+
 #[tokio::test]
 async fn a_thousand_clusters() {
+    let _alone = ALONE.lock().await;
     let (sim, start) = (Sim::new(), Instant::now());
     let names: Vec<String> = (0..1000).map(|at| format!("c{at:04}")).collect();
     for name in &names {

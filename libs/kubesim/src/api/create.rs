@@ -34,7 +34,7 @@ impl State {
     /// Stores an object that has its identity and its managed fields.
     pub(super) fn finish_create(&mut self, target: &Target, name: &str, object: Value, dry_run: bool) -> Answer {
         let key = target.key(name);
-        if self.store.get(&key).is_some() {
+        if self.store.has(&key) {
             return Err(ApiError::already_exists(&target.kind.resource, name));
         }
         if &*key.resource == "pods" {
@@ -62,7 +62,7 @@ impl State {
         if &*key.resource == "pods" {
             quota::admit(self, &object)?;
         }
-        if self.store.get(&key).is_some() {
+        if self.store.has(&key) {
             return Err(ApiError::already_exists(&key.resource, &key.name));
         }
         Ok(self.put(key, object))
@@ -125,7 +125,7 @@ impl State {
     fn namespace_accepts(&self, target: &Target, name: &str) -> Result<(), ApiError> {
         let key = Key::new(&"namespaces".into(), "", &target.namespace);
         let namespace = self.store.get(&key).ok_or_else(|| ApiError::not_found("namespaces", &target.namespace))?;
-        if !object::deleting(namespace) {
+        if !object::deleting(&namespace) {
             return Ok(());
         }
         let ns = &target.namespace;

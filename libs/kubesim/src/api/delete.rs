@@ -52,10 +52,10 @@ impl State {
 
     /// Deletes, whoever asks; true when the object is gone at once.
     pub fn delete_object(&mut self, key: &Key, grace: Option<i64>, propagation: &str) -> bool {
-        let Some(old) = self.store.get(key).cloned() else { return true };
+        let Some(old) = self.store.get(key) else { return true };
         let mut new = Value::clone(&old);
         match propagation {
-            "Foreground" if self.store.dependents(object::uid(&old)).next().is_some() => add_finalizer(&mut new, "foregroundDeletion"),
+            "Foreground" if self.store.has_dependents(object::uid(&old)) => add_finalizer(&mut new, "foregroundDeletion"),
             "Orphan" => self.disown(object::uid(&old)),
             _ => {}
         }
@@ -96,7 +96,7 @@ impl State {
 
     /// Takes an owner out of its dependents.
     fn disown(&mut self, uid: &str) {
-        let dependents: Vec<(Key, Value)> = self.store.dependents(uid).map(|(key, object)| (key.clone(), Value::clone(object))).collect();
+        let dependents: Vec<(Key, Value)> = self.store.dependents(uid).map(|(key, object)| (key.clone(), Value::clone(&object))).collect();
         for (key, mut object) in dependents {
             if let Some(Value::Array(owners)) = object.pointer_mut("/metadata/ownerReferences") {
                 owners.retain(|owner| owner["uid"] != uid);

@@ -110,6 +110,6 @@ pub(crate) fn scale_of(object: &Value) -> Value {
 impl State {
     /// The object a target names.
     pub(crate) fn existing(&self, target: &Target) -> Result<Arc<Value>, ApiError> {
-        self.store.get(&target.key(&target.name)).cloned().ok_or_else(|| target.not_found())
+        self.store.get(&target.key(&target.name)).ok_or_else(|| target.not_found())
     }
 }

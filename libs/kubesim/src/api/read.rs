@@ -24,7 +24,7 @@ impl State {
             .store
             .list(&target.kind.resource, &target.namespace)
             .filter(|(_, object)| labels.matches(object) && fields.matches(object))
-            .map(|(_, object)| versioned(object, target))
+            .map(|(_, object)| versioned(&object, target))
             .collect();
         json!({"kind": format!("{}List", target.kind.kind), "apiVersion": target.kind.api_version(),
             "metadata": {"resourceVersion": self.store.revision().to_string()}, "items": items})

@@ -57,7 +57,7 @@ impl State {
         check_type(target, &mut body)?;
         body["metadata"]["name"] = json!(target.name);
         let now = self.clock.stamp();
-        let Some(old) = self.store.get(&target.key(&target.name)).cloned() else {
+        let Some(old) = self.store.get(&target.key(&target.name)) else {
             if !target.sub.is_empty() {
                 return Err(target.not_found());
             }

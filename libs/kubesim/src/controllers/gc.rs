@@ -15,7 +15,7 @@ pub fn collect(state: &mut State, uid: &str) {
         .store
         .dependents(uid)
         .map(|(key, object)| {
-            let owned = list(object, "/metadata/ownerReferences").iter().any(|o| state.store.key_of(text(o, "/uid")).is_some());
+            let owned = list(&object, "/metadata/ownerReferences").iter().any(|o| state.store.key_of(text(o, "/uid")).is_some());
             (key.clone(), owned)
         })
         .collect();

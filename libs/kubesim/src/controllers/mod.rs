@@ -42,7 +42,7 @@ pub fn in_charge(resource: &str) -> bool {
 
 /// Looks at one object.
 pub fn reconcile(state: &mut State, key: &Key) {
-    let Some(object) = state.store.get(key).cloned() else { return };
+    let Some(object) = state.store.get(key) else { return };
     let deleting = object::deleting(&object);
     if deleting && list(&object, "/metadata/finalizers").iter().any(|f| f == "foregroundDeletion") {
         gc::foreground(state, key, &object);
@@ -74,7 +74,7 @@ pub fn concerned(state: &mut State, key: &Key) {
     };
     for resource in others {
         let resource = Arc::from(*resource);
-        let keys: Vec<Key> = state.store.list(&resource, &key.namespace).map(|(key, _)| key.clone()).collect();
+        let keys: Vec<Key> = state.store.keys(&resource, &key.namespace).cloned().collect();
         keys.into_iter().for_each(|key| state.enqueue(key));
     }
 }
@@ -89,11 +89,11 @@ pub fn definitions(state: &mut State, key: &Key, new: Option<&Value>) {
         .store
         .list(&key.resource, "")
         .filter(|(_, definition)| !wait || object::condition_is_true(definition, "Established"))
-        .flat_map(|(_, definition)| kinds::of_definition(definition))
+        .flat_map(|(_, definition)| kinds::of_definition(&definition))
         .collect();
     state.custom = custom;
     if new.is_none() {
-        let gone: Vec<Key> = state.store.list(&key.name, "").map(|(key, _)| key.clone()).collect();
+        let gone: Vec<Key> = state.store.keys(&key.name, "").cloned().collect();
         gone.iter().for_each(|key| drop(state.remove(key)));
     }
 }

@@ -12,7 +12,7 @@ pub fn reconcile(state: &mut State, key: &Key, namespace: &Value) {
         return;
     }
     let account = Key::new(&"serviceaccounts".into(), &key.name, "default");
-    if state.store.get(&account).is_none() {
+    if !state.store.has(&account) {
         let now = state.clock.stamp();
         let uid = uuid::Uuid::new_v4().to_string();
         state.put(
@@ -24,13 +24,13 @@ pub fn reconcile(state: &mut State, key: &Key, namespace: &Value) {
 }
 
 fn empty(state: &mut State, key: &Key) {
-    let contents: Vec<Key> = state.store.all().map(|(k, _)| k).filter(|k| k.namespace == key.name).cloned().collect();
+    let contents: Vec<Key> = state.store.all().filter(|k| k.namespace == key.name).cloned().collect();
     let mut left = false;
     for inside in contents {
-        let waiting = state.store.get(&inside).is_some_and(|o| object::deleting(o));
+        let waiting = state.store.get(&inside).is_some_and(|o| object::deleting(&o));
         left |= waiting || !state.delete_object(&inside, None, "Background");
     }
-    let done = state.store.get(key).is_some_and(|namespace| !object::has_finalizers(namespace));
+    let done = state.store.get(key).is_some_and(|namespace| !object::has_finalizers(&namespace));
     if !left && done {
         state.remove(key);
     }

@@ -83,7 +83,7 @@ fn shrink_old(state: &mut State, deployment: &Value, new: &Value, old: &[&(Key, 
 
 fn scale(state: &mut State, key: &Key, to: i64) {
     let Some(set) = state.store.get(key).filter(|set| replicas(set) != to) else { return };
-    let mut set = Value::clone(set);
+    let mut set = Value::clone(&set);
     set["spec"]["replicas"] = json!(to);
     let generation = super::generation(&set);
     set["metadata"]["generation"] = json!(generation + 1);

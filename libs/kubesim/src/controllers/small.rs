@@ -47,7 +47,7 @@ pub fn disruption(state: &mut State, key: &Key, budget: &Value) {
     let (mut expected, mut healthy) = (0, 0);
     for (_, pod) in state.store.list(&pods, &key.namespace).filter(|(_, pod)| labels.matches(pod) && object::pod_active(pod)) {
         expected += 1;
-        healthy += i64::from(object::pod_ready(pod));
+        healthy += i64::from(object::pod_ready(&pod));
     }
     let desired = match (budget["spec"].get("minAvailable"), budget["spec"].get("maxUnavailable")) {
         (Some(min), _) => super::share(min, expected, true),

@@ -27,7 +27,7 @@ fn advance(state: &mut State, key: &Key, set: &Value, update: &str) {
     let mut settled = true;
     for ordinal in start..start + want {
         let name = pod_key(key, ordinal);
-        match state.store.get(&name).cloned() {
+        match state.store.get(&name) {
             Some(pod) if object::pod_finished(&pod) && !object::deleting(&pod) => {
                 state.delete_object(&name, None, "Background");
                 settled = false;
@@ -52,7 +52,7 @@ fn advance(state: &mut State, key: &Key, set: &Value, update: &str) {
         .collect();
     beyond.sort();
     while let Some((_, name)) = beyond.pop() {
-        let going = state.store.get(&name).is_some_and(|pod| object::deleting(pod));
+        let going = state.store.get(&name).is_some_and(|pod| object::deleting(&pod));
         if !going {
             state.delete_object(&name, None, "Background");
         }
@@ -65,7 +65,7 @@ fn advance(state: &mut State, key: &Key, set: &Value, update: &str) {
         let stale = (start + partition..start + want)
             .rev()
             .map(|ordinal| pod_key(key, ordinal))
-            .find(|name| state.store.get(name).is_some_and(|pod| label(pod, REVISION) != Some(update)));
+            .find(|name| state.store.get(name).is_some_and(|pod| label(&pod, REVISION) != Some(update)));
         if let Some(name) = stale {
             state.delete_object(&name, None, "Background");
         }
@@ -88,11 +88,11 @@ fn create(state: &mut State, key: &Key, set: &Value, ordinal: i64, revision: &st
         volumes.retain(|v| v["name"] != template["metadata"]["name"]);
         volumes.push(json!({"name": object::name(template), "persistentVolumeClaim": {"claimName": claim}}));
         let at = Key::new(&"persistentvolumeclaims".into(), &key.namespace, &claim);
-        if state.store.get(&at).is_none() {
+        if !state.store.has(&at) {
             let body = json!({"metadata": {"labels": set["spec"]["selector"]["matchLabels"]}, "spec": template["spec"]});
             state.create_owned(at.clone(), body, set)?;
             // Claims outlive their set: they are made like owned objects but belong to nobody.
-            if let Some(mut claim) = state.store.get(&at).map(|c| Value::clone(c)) {
+            if let Some(mut claim) = state.store.get(&at).map(|c| Value::clone(&c)) {
                 object::remove(&mut claim, &["metadata"], "ownerReferences");
                 state.put(at, claim);
             }

@@ -18,9 +18,21 @@ pub struct SimArgs {
     /// Number of clusters.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=5000))]
     pub clusters: u16,
-    /// Nodes of each, 4 CPU and 16 GiB.
+    /// Nodes of each.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(0..=5000))]
     pub nodes: u16,
+    /// CPUs of a node.
+    #[arg(long, default_value_t = 4)]
+    pub cpu: u32,
+    /// Memory of a node, GiB.
+    #[arg(long, default_value_t = 16)]
+    pub memory: u32,
+    /// Pods that a node takes.
+    #[arg(long, default_value_t = 110)]
+    pub node_pods: u32,
+    /// Pods that run in each to begin with.
+    #[arg(long, default_value_t = 0)]
+    pub pods: usize,
     /// Folder for the kubeconfigs.
     #[arg(long, default_value = "sim", value_name = "DIR")]
     pub dir: PathBuf,
@@ -37,7 +49,10 @@ pub async fn run(args: SimArgs) -> Result<ExitCode> {
             println!("{}", file.display());
         }
     };
-    drover_kubesim::dev::run(args.clusters.into(), args.nodes.into(), &args.dir, told, drover_service::signalled()).await?;
+    let mut spec = ClusterSpec::with_nodes(args.nodes.into(), &args.cpu.to_string(), &format!("{}Gi", args.memory));
+    spec.nodes.iter_mut().for_each(|node| node.pods = args.node_pods);
+    spec.pods = args.pods;
+    drover_kubesim::dev::run(args.clusters.into(), &spec, &args.dir, told, drover_service::signalled()).await?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,0 +1,61 @@
+//! Objects at rest: JSON packed by lz4 against another object of the same kind, so that a thousand equal pods are little more
+//! than one. An object is thawed for whoever looks at it, and stays frozen until it is written.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use serde_json::Value;
+
+/// What the first objects of a resource look like, for the whole process. lz4 looks back at most 64 KiB.
+static MODELS: LazyLock<Mutex<Models>> = LazyLock::new(Mutex::default);
+type Models = HashMap<Arc<str>, Arc<[u8]>>;
+const LONGEST_MODEL: usize = 16 << 10;
+
+/// A packed object.
+#[derive(Debug, Clone)]
+pub struct Frozen {
+    packed: Box<[u8]>,
+    length: u32,
+    model: Arc<[u8]>,
+}
+
+impl Frozen {
+    pub fn of(resource: &Arc<str>, object: &Value) -> Self {
+        let json = object.to_string().into_bytes();
+        let model = {
+            let mut models = MODELS.lock().unwrap_or_else(PoisonError::into_inner);
+            models.entry(resource.clone()).or_insert_with(|| json[..json.len().min(LONGEST_MODEL)].into()).clone()
+        };
+        let packed = lz4_flex::block::compress_with_dict(&json, &model);
+        Self { packed: packed.into(), length: u32::try_from(json.len()).unwrap_or(u32::MAX), model }
+    }
+
+    pub fn thaw(&self) -> Arc<Value> {
+        let json = lz4_flex::block::decompress_with_dict(&self.packed, self.length as usize, &self.model);
+        Arc::new(json.ok().and_then(|json| serde_json::from_slice(&json).ok()).expect("what was packed here unpacks"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_come_back_and_equal_ones_are_small() {
+        let resource: Arc<str> = "frozen-tests".into();
+        let pod = |uid: u32| {
+            let containers: Vec<Value> =
+                (0..20).map(|at| json!({"name": format!("c{at}"), "image": format!("registry/i{}", at * 7)})).collect();
+            json!({"metadata": {"uid": uid}, "spec": {"containers": containers}})
+        };
+        for uid in [1, 2, 1_000_000] {
+            let frozen = Frozen::of(&resource, &pod(uid));
+            assert_eq!(*frozen.thaw(), pod(uid));
+            assert!(frozen.packed.len() < 100, "{} bytes", frozen.packed.len());
+        }
+        let other = json!({"quite": "another", "long": "x".repeat(100_000)});
+        assert_eq!(*Frozen::of(&resource, &other).thaw(), other);
+    }
+}
