@@ -65,7 +65,7 @@ impl Default for Plan {
             training: 5_000,
             end: 20_000,
             period: 15,
-            alpha: 0.3,
+            alpha: 0.1,
             gamma: 0.7,
             schedule: Schedule::default(),
             guarded: Guarded { alpha: 0.3, gamma: 0.5, noise_decay: 0.998, passes: 10 },
