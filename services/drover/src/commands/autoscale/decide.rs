@@ -1,0 +1,94 @@
+//! `drover autoscale decide`: a configuration, then a decision per line of observations.
+
+use std::io::{BufRead, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use drover_autoscaling::offline::{Config, Decider, PRIMITIVES, primitive};
+
+use super::input::read_table;
+
+/// `drover autoscale decide`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  drover autoscale decide hpa.yaml < observations.jsonl
+  echo '{\"population\":100}' | drover autoscale decide --primitive sampleSize
+Schemas: docs/schemas/autoscale-*.json; an introduction: docs/how-to/autoscaling.md")]
+pub struct DecideArgs {
+    /// Configuration, YAML or JSON.
+    #[arg(value_name = "CONFIG", required_unless_present_any = ["primitive", "config_file"], conflicts_with_all = ["primitive", "config_file"])]
+    pub config: Option<PathBuf>,
+    /// The same as an option.
+    #[arg(long = "config", short = 'c', value_name = "CONFIG", conflicts_with = "primitive")]
+    pub config_file: Option<PathBuf>,
+    /// Observations, a JSON object per line [default: stdin].
+    #[arg(long, short = 'i', value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Run one building block instead of a policy: one JSON line in, one out.
+    #[arg(long, value_name = "NAME", value_parser = PRIMITIVES)]
+    pub primitive: Option<String>,
+    /// Print the whole decision record, with everything that was read.
+    #[arg(long, conflicts_with = "primitive")]
+    pub record: bool,
+}
+
+/// Runs it.
+pub fn run(args: &DecideArgs) -> Result<()> {
+    let mut decider = match args.config.as_ref().or(args.config_file.as_ref()) {
+        Some(path) => Some(open(path)?),
+        None => None,
+    };
+    let input: Box<dyn BufRead> = match args.input.as_deref() {
+        Some(path) if path != Path::new("-") => {
+            Box::new(std::io::BufReader::new(std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?))
+        }
+        _ => Box::new(std::io::stdin().lock()),
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for (index, line) in input.lines().enumerate() {
+        let line = line.with_context(|| format!("line {}: cannot be read as text", index + 1))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let answer = match (&mut decider, &args.primitive) {
+            (Some(decider), _) => decide(decider, &line, args.record),
+            (None, Some(name)) => primitive(name, &line).map(|value| value.to_string()).map_err(anyhow::Error::from),
+            (None, None) => bail!("give a configuration, or --primitive NAME"),
+        };
+        // What was decided before a bad line stays printed.
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                out.flush()?;
+                return Err(error.context(format!("line {}", index + 1)));
+            }
+        };
+        writeln!(out, "{answer}")?;
+        // Line by line, so that somebody may talk to it through pipes.
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn decide(decider: &mut Decider, line: &str, record: bool) -> Result<String> {
+    let decision = decider.line(line)?;
+    Ok(match decider.last_record() {
+        Some(whole) if record => serde_json::to_string(whole)?,
+        _ => serde_json::to_string(&decision)?,
+    })
+}
+
+fn open(path: &Path) -> Result<Decider> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let config: Config = serde_yaml::from_str(&text).with_context(|| format!("{}: not a configuration", path.display()))?;
+    let table = config.table().map(|table| read_table(&beside(path, table))).transpose()?;
+    Decider::new(&config, table).with_context(|| format!("{}: cannot be used", path.display()))
+}
+
+/// A file that a configuration names: beside the configuration, else where the command runs.
+fn beside(config: &Path, named: &str) -> PathBuf {
+    let near = config.parent().unwrap_or(Path::new("")).join(named);
+    if near.exists() { near } else { PathBuf::from(named) }
+}
