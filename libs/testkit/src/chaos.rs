@@ -1,17 +1,26 @@
 //! A TCP proxy that can be cut: between a service and Postgres, or between two services.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+#[derive(Clone, Copy, Debug)]
+struct State {
+    cut: bool,
+    upstream: SocketAddr,
+}
+
 /// Forwards connections until cut. Dropping it ends everything.
 #[derive(Debug)]
 pub struct ChaosProxy {
     address: SocketAddr,
-    cut: watch::Sender<bool>,
+    state: watch::Sender<State>,
+    refused: Arc<AtomicU64>,
     _stop: DropGuard,
 }
 
@@ -20,10 +29,11 @@ impl ChaosProxy {
     pub async fn start(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a loopback port is free");
         let address = listener.local_addr().expect("it was just bound");
-        let (cut, state) = watch::channel(false);
+        let (state, seen) = watch::channel(State { cut: false, upstream });
+        let refused = Arc::<AtomicU64>::default();
         let stop = CancellationToken::new();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(accept(listener, upstream, state)));
-        Self { address, cut, _stop: stop.drop_guard() }
+        tokio::spawn(stop.clone().run_until_cancelled_owned(accept(listener, seen, refused.clone())));
+        Self { address, state, refused, _stop: stop.drop_guard() }
     }
 
     /// Where to connect instead of the upstream.
@@ -33,31 +43,45 @@ impl ChaosProxy {
 
     /// Breaks every connection in mid-sentence and refuses new ones.
     pub fn cut(&self) {
-        self.cut.send_replace(true);
+        self.state.send_modify(|state| state.cut = true);
     }
 
     /// Lets connections through again.
     pub fn restore(&self) {
-        self.cut.send_replace(false);
+        self.state.send_modify(|state| state.cut = false);
+    }
+
+    /// Forwards new connections to another upstream (a server that came back on another port).
+    pub fn retarget(&self, upstream: SocketAddr) {
+        self.state.send_modify(|state| state.upstream = upstream);
+    }
+
+    /// How many connections were refused so far, because it was cut or nobody listened behind it: who noticed.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 }
 
-async fn accept(listener: TcpListener, upstream: SocketAddr, state: watch::Receiver<bool>) {
+async fn accept(listener: TcpListener, state: watch::Receiver<State>, refused: Arc<AtomicU64>) {
     // Aborts its tasks when this future is dropped.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((mut client, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
         let mut state = state.clone();
-        if *state.borrow() {
+        let State { cut, upstream } = *state.borrow();
+        if cut {
+            refused.fetch_add(1, Ordering::Relaxed);
             continue;
         }
+        let refused = refused.clone();
         connections.spawn(async move {
             let Ok(mut server) = TcpStream::connect(upstream).await else {
+                refused.fetch_add(1, Ordering::Relaxed);
                 return;
             };
             tokio::select! {
                 _ = copy_bidirectional(&mut client, &mut server) => {}
-                _ = state.wait_for(|cut| *cut) => {}
+                _ = state.wait_for(|state| state.cut) => {}
             }
         });
     }

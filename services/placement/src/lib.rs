@@ -25,6 +25,9 @@ use axum::Router;
 use drover_service::{self as service, Common, Running};
 use drover_store::failpoint::Failpoints;
 
+/// Where tests can stop it: around the one statement that makes decisions true.
+pub const FAILPOINTS: [&str; 2] = ["ledger/commit/before", "ledger/commit/after"];
+
 /// Starts the service.
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let common = common.scoped("placement");
@@ -33,7 +36,7 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     Ok(service::serve(listener, router, &common))
 }
 
-/// The service without its socket: its tasks run on `common`. Failpoints: `ledger/commit/before`, `ledger/commit/after`.
+/// The service without its socket: its tasks run on `common`. `failpoints`: [`FAILPOINTS`].
 pub async fn assemble(common: &Common, failpoints: Failpoints) -> anyhow::Result<Router> {
     let app = app::App::connect(common, failpoints).await?;
     tasks::spawn(&app, common);

@@ -31,6 +31,10 @@ use drover_store::failpoint::Failpoints;
 pub use config::Config;
 pub use routes::openapi;
 
+/// Where tests can stop it: around every word to a member that changes something.
+pub const FAILPOINTS: [&str; 4] =
+    ["synchronizer/apply/before", "synchronizer/apply/after_effect", "synchronizer/delete/before", "synchronizer/delete/after_effect"];
+
 /// Starts the service.
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let common = common.scoped("resource-synchronizer");

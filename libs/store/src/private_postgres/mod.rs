@@ -87,7 +87,10 @@ fn io<T>(doing: impl std::fmt::Display, result: std::io::Result<T>) -> Result<T>
 pub enum Durability {
     /// fsync on, data survives restarts of process and machine.
     Durable,
-    /// fsync off, and the whole directory is removed when the server stops: for tests.
+    /// fsync off: what was committed survives a kill of the server, as it has reached the kernel, but not of the machine. For
+    /// tests that kill it.
+    Killable,
+    /// fsync off, commits not waited for, and the whole directory is removed when the server stops: for tests.
     ThrowAway,
 }
 
@@ -251,7 +254,7 @@ impl Home {
         match durability {
             Durability::Durable => initdb.arg("--auth=scram-sha-256"),
             // SCRAM makes a login cost tens of milliseconds in unoptimised code, and tests log in thousands of times.
-            Durability::ThrowAway => initdb.args(["--auth=md5", "--no-sync", "--wal-segsize=1"]),
+            Durability::Killable | Durability::ThrowAway => initdb.args(["--auth=md5", "--no-sync", "--wal-segsize=1"]),
         };
         let output = io("run initdb", initdb.output());
         io("remove the copy of the password", fs::remove_file(&for_initdb))?;

@@ -44,15 +44,11 @@ impl Supervisor {
         command.args(["-c", SCRIPT, "drover-postgres"]).arg(remove);
         command.arg(&programs.postgres).arg("-D").arg(home.data()).args(["-p", &port.to_string()]);
         let mut settings = vec!["listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200", "shared_buffers=64MB"];
+        if durability != Durability::Durable {
+            settings.extend(["fsync=off", "full_page_writes=off", "autovacuum=off", "max_wal_size=128MB", "min_wal_size=2MB"]);
+        }
         if durability == Durability::ThrowAway {
-            settings.extend([
-                "fsync=off",
-                "synchronous_commit=off",
-                "full_page_writes=off",
-                "autovacuum=off",
-                "max_wal_size=128MB",
-                "min_wal_size=2MB",
-            ]);
+            settings.push("synchronous_commit=off");
         }
         for setting in settings {
             command.args(["-c", setting]);
