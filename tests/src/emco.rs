@@ -25,6 +25,8 @@ pub struct Group {
     pub when_full: Option<&'static str>,
     /// Migration intent: none, or (may move, priority).
     pub movable: Option<(bool, u8)>,
+    /// `provider/cluster` of all that its project may use.
+    pub clusters: Vec<String>,
 }
 
 /// All three members.
@@ -37,8 +39,8 @@ impl Group {
     }
     /// Several apps.
     pub fn of(name: &str, apps: Vec<App>) -> Self {
-        let any_of = ANYWHERE.map(str::to_owned).into();
-        Self { project: "e2e".into(), name: name.into(), apps, any_of, when_full: None, movable: None }
+        let clusters: Vec<String> = ANYWHERE.map(str::to_owned).into();
+        Self { project: "e2e".into(), name: name.into(), apps, any_of: clusters.clone(), when_full: None, movable: None, clusters }
     }
     /// Only on these (`provider/cluster`).
     pub fn on(mut self, members: &[&str]) -> Self {
@@ -63,6 +65,11 @@ impl Group {
     /// In this project.
     pub fn in_project(mut self, project: &str) -> Self {
         self.project = project.into();
+        self
+    }
+    /// In a world of other clusters (`provider/cluster`).
+    pub fn among(mut self, clusters: &[&str]) -> Self {
+        self.clusters = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
         self
     }
 
@@ -100,7 +107,7 @@ impl Group {
         client.ensure("/v2/projects", &named(&self.project)).await?;
         let cloud = json!({"metadata": {"name": "all"}, "spec": {"namespace": "default", "level": "0"}});
         client.ensure(&format!("{project}/logical-clouds"), &cloud).await?;
-        for member in ANYWHERE {
+        for member in &self.clusters {
             let (provider, cluster) = member.split_once('/').unwrap_or_default();
             let spec = json!({"clusterProvider": provider, "cluster": cluster});
             let body = json!({"metadata": {"name": cluster}, "spec": spec});
@@ -117,6 +124,16 @@ impl Group {
         client.ensure(&format!("{}/generic-placement-intents", self.path()), &named("placement")).await?;
         let intents = json!({"metadata": {"name": "intents"}, "spec": {"intent": {"genericPlacementIntent": "placement"}}});
         client.ensure(&format!("{}/intents", self.path()), &intents).await
+    }
+
+    /// Makes the documents say what this group says now: its apps and their intents, without those that were dropped.
+    pub async fn change(&self, client: &Client, dropped: &[&str]) -> anyhow::Result<()> {
+        self.upload(client).await?;
+        for app in dropped {
+            client.delete(&format!("{}/generic-placement-intents/placement/app-intents/{app}", self.path())).await?;
+            client.delete(&format!("{}/apps/{app}", self.composite())).await?;
+        }
+        self.intents(client).await
     }
 
     async fn intents(&self, client: &Client) -> anyhow::Result<()> {

@@ -6,7 +6,8 @@
 
 pub mod apps;
 pub mod emco;
-mod members;
+pub mod members;
+pub mod processes;
 mod ready;
 mod world;
 

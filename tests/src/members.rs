@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use base64::Engine;
 use drover::dev::kube as local;
 use drover::dev::sim::Simulated;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -10,6 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::json;
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 
 /// What the members are.
@@ -51,6 +53,23 @@ const CPU: &str = "2";
 const MEMORY: &str = "4Gi";
 
 impl Member {
+    /// A member by its kubeconfig.
+    pub async fn connect(name: &'static str, provider: &'static str, priority: u8, kubeconfig: Vec<u8>) -> Self {
+        let text = String::from_utf8_lossy(&kubeconfig).into_owned();
+        let parsed = kube::config::Kubeconfig::from_yaml(&text).expect("a kubeconfig");
+        let config = kube::Config::from_custom_kubeconfig(parsed, &Default::default()).await.expect("a client configuration");
+        let client = kube::Client::try_from(config).expect("a client");
+        Self { name, provider, priority, kubeconfig, client }
+    }
+    /// Makes it known to a Drover.
+    pub async fn register(&self, drover: &drover::client::Client) {
+        let provider = json!({"metadata": {"name": self.provider}, "spec": {"priority": self.priority}});
+        drover.ensure("/v2/cluster-providers", &provider).await.expect("the provider is taken");
+        let file = base64::engine::general_purpose::STANDARD.encode(&self.kubeconfig);
+        let cluster = json!({"metadata": {"name": self.name}, "file": file});
+        let path = format!("/v2/cluster-providers/{}/clusters", self.provider);
+        drover.post(&path, Some(&cluster)).await.expect("the cluster is taken");
+    }
     /// Deployments of the default namespace.
     pub fn deployments(&self) -> Api<Deployment> {
         Api::namespaced(self.client.clone(), "default")
@@ -73,7 +92,7 @@ impl Member {
     }
     /// Somebody else's pod that takes `cpu_m` milli-cores.
     pub async fn foreign_pod(&self, name: &str, cpu_m: u32) {
-        let pod = serde_json::from_value(serde_json::json!({
+        let pod = serde_json::from_value(json!({
             "metadata": {"name": name},
             "spec": {"containers": [{
                 "name": "c", "image": "registry.example/foreign:1",
@@ -100,12 +119,14 @@ impl Member {
 
 /// The members and, for the real ones, the right to use them alone.
 pub struct Members {
+    /// In the order of [`MEMBERS`].
     pub each: Vec<Member>,
     /// Controls of simulated ones.
     pub simulated: Option<Simulated>,
     _alone: Option<OwnedMutexGuard<()>>,
 }
 
+/// Starts them, or empties those that run.
 pub async fn start(backend: Backend) -> Members {
     let mut simulated = None;
     let (kubeconfigs, alone) = match backend {
@@ -123,11 +144,7 @@ pub async fn start(backend: Backend) -> Members {
     };
     let mut each = Vec::new();
     for ((name, provider, priority), kubeconfig) in MEMBERS.into_iter().zip(kubeconfigs) {
-        let text = String::from_utf8_lossy(&kubeconfig).into_owned();
-        let parsed = kube::config::Kubeconfig::from_yaml(&text).expect("a kubeconfig");
-        let config = kube::Config::from_custom_kubeconfig(parsed, &Default::default()).await.expect("a client configuration");
-        let client = kube::Client::try_from(config).expect("a client");
-        let member = Member { name, provider, priority, kubeconfig, client };
+        let member = Member::connect(name, provider, priority, kubeconfig).await;
         member.wipe().await;
         each.push(member);
     }

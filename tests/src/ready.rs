@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::runtime::{WatchStreamExt, watcher};
 use tokio::task::JoinHandle;
 
-use crate::World;
+use crate::{Member, World};
 
 type Seen = Arc<Mutex<BTreeMap<String, BTreeMap<&'static str, i32>>>>;
 
@@ -21,17 +21,22 @@ pub struct Witness {
 impl Witness {
     /// Starts watching `apps`, each of which is Ready somewhere now.
     pub async fn start(world: &World, apps: &[&str]) -> Self {
+        Self::on(world.members(), apps).await
+    }
+
+    /// The same on these members.
+    pub async fn on(members: &[Member], apps: &[&str]) -> Self {
         let seen: Seen = Arc::default();
         let lowest: Arc<Mutex<BTreeMap<String, i32>>> = Arc::default();
         for app in apps {
-            for member in world.members() {
+            for member in members {
                 let ready = member.ready(app).await;
                 seen.lock().expect("no poison").entry((*app).to_owned()).or_default().insert(member.name, ready);
             }
             let sum = seen.lock().expect("no poison")[*app].values().sum();
             lowest.lock().expect("no poison").insert((*app).to_owned(), sum);
         }
-        let tasks = world.members().iter().map(|member| {
+        let tasks = members.iter().map(|member| {
             let (seen, lowest, name) = (seen.clone(), lowest.clone(), member.name);
             let stream = watcher(member.deployments(), watcher::Config::default()).default_backoff();
             tokio::spawn(async move {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use base64::Engine;
 use drover::client::Client;
 use drover::stack::{Options, Stack};
 use drover_api::ledger::ClusterCapacity;
@@ -10,7 +9,6 @@ use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::MemberState;
 use drover_store::private_postgres::Durability;
 use drover_testkit::{TestDb, eventually, test_db};
-use serde_json::json;
 
 use crate::members::{self, Backend, Member, Members};
 
@@ -62,12 +60,7 @@ impl World {
 
     async fn register(&self) {
         for member in &self.members.each {
-            let provider = json!({"metadata": {"name": member.provider}, "spec": {"priority": member.priority}});
-            self.client.ensure("/v2/cluster-providers", &provider).await.expect("the provider is taken");
-            let file = base64::engine::general_purpose::STANDARD.encode(&member.kubeconfig);
-            let cluster = json!({"metadata": {"name": member.name}, "file": file});
-            let path = format!("/v2/cluster-providers/{}/clusters", member.provider);
-            self.client.post(&path, Some(&cluster)).await.expect("the cluster is taken");
+            member.register(&self.client).await;
         }
         eventually(Duration::from_secs(60), async || {
             let clusters = self.clusters().await;

@@ -6,6 +6,7 @@
 mod chaos;
 mod eventually;
 mod http;
+mod killable;
 mod needs;
 mod postgres;
 
@@ -14,5 +15,6 @@ pub mod openapi;
 pub use chaos::ChaosProxy;
 pub use eventually::eventually;
 pub use http::HttpServer;
+pub use killable::KillablePostgres;
 pub use needs::needs;
 pub use postgres::{TestDb, test_db};

@@ -1,0 +1,100 @@
+//! A Postgres of a test's own that can be killed and started again, reached through a proxy that can be cut.
+//!
+//! Unlike the server behind [`crate::test_db`] this one waits for its commits: what was committed before a SIGKILL must be
+//! there afterwards. Every process of the server is killed, as the kernel's out-of-memory killer or a lost
+//! container would; its address, the proxy's, stays the same.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use drover_store::private_postgres::{Durability, PrivatePostgres};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use secrecy::{ExposeSecret, SecretString};
+use sqlx::postgres::PgConnectOptions;
+
+use crate::{ChaosProxy, eventually, postgres};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The server; dropping it ends the server and removes its files.
+#[derive(Debug)]
+pub struct KillablePostgres {
+    directory: PathBuf,
+    server: Option<PrivatePostgres>,
+    /// Between everybody and the server.
+    pub proxy: ChaosProxy,
+}
+
+impl KillablePostgres {
+    /// Starts one.
+    ///
+    /// # Panics
+    /// Postgres cannot be started here.
+    pub async fn start() -> Self {
+        let directory = postgres::prepared_copy().await;
+        let server = PrivatePostgres::start(&directory, Durability::Killable).await.expect("a private Postgres starts");
+        let proxy = ChaosProxy::start(([127, 0, 0, 1], server.port()).into()).await;
+        Self { directory, server: Some(server), proxy }
+    }
+
+    /// `postgres://…` of a superuser, through the proxy.
+    ///
+    /// # Panics
+    /// It is killed.
+    pub fn url(&self) -> SecretString {
+        let direct = self.server.as_ref().expect("it runs").url("postgres");
+        let options = PgConnectOptions::from_str(direct.expose_secret()).expect("a URL");
+        let options = options.host("127.0.0.1").port(self.proxy.address().port());
+        SecretString::from(sqlx::ConnectOptions::to_url_lossy(&options).to_string())
+    }
+
+    /// SIGKILLs every process of the server and waits until they are gone.
+    ///
+    /// # Panics
+    /// It does not run.
+    pub async fn kill(&mut self) {
+        let file = std::fs::read_to_string(self.directory.join("data/postmaster.pid")).expect("it runs");
+        let postmaster: i32 = file.lines().next().and_then(|pid| pid.trim().parse().ok()).expect("its first line is the pid");
+        let children = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap_or_default();
+        let pids: Vec<i32> = [postmaster].into_iter().chain(children.split_whitespace().filter_map(|pid| pid.parse().ok())).collect();
+        for pid in &pids {
+            // Gone already is as good.
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+        }
+        eventually(PATIENCE, async || pids.iter().all(|pid| is_gone(*pid)).then_some(())).await;
+        drop(self.server.take());
+    }
+
+    /// Starts it again on the same files; it recovers from its log.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub async fn restart(&mut self) {
+        let server = PrivatePostgres::start(&self.directory, Durability::Killable).await.expect("Postgres recovers");
+        self.proxy.retarget(([127, 0, 0, 1], server.port()).into());
+        self.server = Some(server);
+    }
+
+    /// Stops it and removes its files.
+    pub async fn end(mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop().await;
+        }
+    }
+}
+
+impl Drop for KillablePostgres {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// No such process, or one that only waits to be reaped.
+fn is_gone(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // `pid (name) state …`; the name may hold anything.
+    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
+}

@@ -1,0 +1,226 @@
+//! Drover as it runs in production: a process per service, on a Postgres of its own. Each can be killed, stopped in its tracks,
+//! started again, and armed with failpoints while it runs.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use drover::client::Client;
+use drover_api::ledger::Claims;
+use drover_api::scheduling::Claim;
+use drover_store::failpoint::marker;
+use drover_testkit::{KillablePostgres, eventually};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use reqwest::Url;
+use secrecy::ExposeSecret;
+
+const PATIENCE: Duration = Duration::from_secs(300);
+const TOKEN: &str = "a token that only this machine's loopback ever sees";
+
+/// The services that own something, in the order in which they are started.
+pub const SERVICES: [&str; 5] = ["cluster-manager", "placement", "resource-synchronizer", "migration", "orchestrator"];
+
+/// One process to be.
+struct Instance {
+    service: &'static str,
+    port: u16,
+    environment: Vec<(String, String)>,
+    child: Option<Child>,
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+    }
+}
+
+/// All processes; they end with this value, and with the test however that ends.
+pub struct Processes {
+    /// Where everybody's state is.
+    pub postgres: KillablePostgres,
+    database_url: String,
+    directory: tempfile::TempDir,
+    instances: BTreeMap<String, Instance>,
+}
+
+impl Processes {
+    /// Starts Postgres, the five services and the gateway, and waits until they are ready. `environment` is for all of them.
+    pub async fn start(environment: &[(&str, &str)]) -> Self {
+        let postgres = KillablePostgres::start().await;
+        let database_url = postgres.url().expose_secret().to_owned();
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let mut all = Self { postgres, database_url, directory, instances: BTreeMap::new() };
+        let names = SERVICES.into_iter().chain(["gateway"]);
+        let ports: Vec<u16> = free_ports(names.clone().count());
+        let peers: Vec<(String, String)> =
+            names.clone().zip(&ports).map(|(name, port)| (peer_variable(name), format!("http://127.0.0.1:{port}"))).collect();
+        for (service, port) in names.zip(ports) {
+            let common = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let environment = peers.iter().cloned().chain(common).collect();
+            all.instances.insert(service.to_owned(), Instance { service, port, environment, child: None });
+            all.run(service);
+        }
+        all.until_ready("gateway").await;
+        all
+    }
+
+    /// Starts a second process of `service` under another name, with more environment (later values win).
+    pub async fn also(&mut self, name: &str, service: &'static str, environment: &[(String, String)]) {
+        let mut all = self.instances[service].environment.clone();
+        all.extend_from_slice(environment);
+        let port = free_ports(1)[0];
+        self.instances.insert(name.to_owned(), Instance { service, port, environment: all, child: None });
+        self.run(name);
+        self.until_ready(name).await;
+    }
+
+    /// The variable that tells others where `name` is, and its address.
+    pub fn peer_setting(&self, name: &str) -> (String, String) {
+        let instance = &self.instances[name];
+        (peer_variable(instance.service), format!("http://127.0.0.1:{}", instance.port))
+    }
+
+    /// Starts a process that does not run. Returns at once: whoever needs it waits for it.
+    pub fn run(&mut self, name: &str) {
+        let points = self.points(name);
+        std::fs::create_dir_all(&points).expect("the folder is ours");
+        let log = self.directory.path().join(format!("{name}.log"));
+        let log = File::options().create(true).append(true).open(log).expect("the folder is ours");
+        let seal_key = self.directory.path().join("seal.key");
+        let instance = self.instances.get_mut(name).expect("it was named before");
+        assert!(instance.child.is_none(), "{name} runs already");
+        // The kernel ends it with us, however we end.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL"])
+            .arg(program(instance.service))
+            .args(["--listen", &format!("127.0.0.1:{}", instance.port)])
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("DATABASE_URL", &self.database_url)
+            .env("DROVER_PEER_TOKEN", TOKEN)
+            .env("DROVER_SEAL_KEY_FILE", seal_key)
+            .env("DROVER_FAILPOINTS_DIR", points)
+            .envs(instance.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        instance.child = Some(child.expect("setpriv (util-linux) is installed"));
+    }
+
+    /// SIGKILL, and waits for the end.
+    pub fn kill(&mut self, name: &str) {
+        let instance = self.instances.get_mut(name).expect("it was named before");
+        let mut child = instance.child.take().unwrap_or_else(|| panic!("{name} does not run"));
+        let status = child.kill().and_then(|()| child.wait()).expect("it is ours");
+        assert!(status.signal() == Some(9), "{name} had ended by itself: {status}\n{}", self.log(name));
+    }
+
+    /// SIGSTOP or SIGCONT.
+    pub fn signal(&self, name: &str, signal: Signal) {
+        let child = self.instances[name].child.as_ref().unwrap_or_else(|| panic!("{name} does not run"));
+        kill(Pid::from_raw(child.id().cast_signed()), signal).expect("it is ours");
+    }
+
+    /// What failpoints of a process are set now: `name=pause` each.
+    pub fn arm<'a>(&self, name: &str, settings: impl IntoIterator<Item = &'a String>) {
+        let text: String = settings.into_iter().flat_map(|setting| [setting.as_str(), "\n"]).collect();
+        let folder = self.points(name);
+        // In one go: a process that reads meanwhile sees the old or the new.
+        std::fs::write(folder.join("armed.new"), text)
+            .and_then(|()| std::fs::rename(folder.join("armed.new"), folder.join("armed")))
+            .expect("the folder is ours");
+    }
+
+    /// Whether a process has come to a pause at this failpoint since it was last asked to forget.
+    pub fn paused(&self, name: &str, failpoint: &str) -> bool {
+        self.points(name).join(marker(failpoint)).exists()
+    }
+
+    /// Forgets who paused, and disarms everything.
+    pub fn forget(&self, name: &str) {
+        self.arm(name, []);
+        for entry in std::fs::read_dir(self.points(name)).expect("the folder is ours").flatten() {
+            if entry.file_name() != "armed" {
+                std::fs::remove_file(entry.path()).expect("the folder is ours");
+            }
+        }
+    }
+
+    /// REST through the gateway (or straight to another process).
+    pub fn client(&self, name: &str) -> Client {
+        Client::new(self.url(name), (name != "gateway").then(|| TOKEN.to_owned())).expect("a client")
+    }
+
+    /// What placement has committed, as peers ask for it.
+    pub async fn claims(&self) -> anyhow::Result<Vec<Claim>> {
+        Ok(self.client("placement").get::<Claims>("/internal/claims").await?.items)
+    }
+
+    /// A superuser's URL of the database.
+    pub fn database_url(&self) -> &str {
+        &self.database_url
+    }
+
+    /// How often a process has logged this.
+    pub fn said(&self, name: &str, words: &str) -> usize {
+        let text = std::fs::read_to_string(self.directory.path().join(format!("{name}.log"))).unwrap_or_default();
+        text.matches(words).count()
+    }
+
+    /// The end of what a process has logged.
+    pub fn log(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(self.directory.path().join(format!("{name}.log"))).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(25)..].join("\n")
+    }
+
+    /// Waits until a process and all that it needs are there.
+    pub async fn until_ready(&self, name: &str) {
+        let ready = self.url(name).join("readyz").expect("a path");
+        let ask = async || reqwest::get(ready.clone()).await.is_ok_and(|answer| answer.status().is_success()).then_some(());
+        eventually(PATIENCE, ask).await;
+    }
+
+    /// Ends everything.
+    pub async fn end(self) {
+        let Self { postgres, instances, .. } = self;
+        drop(instances);
+        postgres.end().await;
+    }
+
+    fn url(&self, name: &str) -> Url {
+        Url::parse(&format!("http://127.0.0.1:{}/", self.instances[name].port)).expect("an address")
+    }
+
+    fn points(&self, name: &str) -> PathBuf {
+        self.directory.path().join("points").join(name)
+    }
+}
+
+fn peer_variable(service: &str) -> String {
+    format!("DROVER_PEERS_{}", service.to_uppercase().replace('-', "_"))
+}
+
+/// All at once, so that they differ; free again, so that somebody else may take one before its process does: then that process
+/// says so and the test fails.
+fn free_ports(count: usize) -> Vec<u16> {
+    let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0)).expect("a loopback port is free")).collect();
+    held.iter().map(|listener| listener.local_addr().expect("it was just bound").port()).collect()
+}
+
+/// The service's own binary, beside this test's.
+fn program(service: &str) -> PathBuf {
+    let ours = std::env::current_exe().expect("this test is a program");
+    let folder = ours.parent().and_then(Path::parent).expect("it is in <target>/<profile>/deps");
+    let program = folder.join(format!("drover-{service}"));
+    assert!(program.is_file(), "{} is missing: `cargo build --workspace --bins` makes it (`make test` does)", program.display());
+    program
+}
