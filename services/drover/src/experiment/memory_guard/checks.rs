@@ -1,0 +1,103 @@
+//! What was to be reached (issue 6, point 2; the bands of the specification) and what was got.
+
+use drover_memguard::experiment::{FOUR, Sample};
+use drover_report::Check;
+
+use super::plan::{Compared, Results};
+
+/// Every check.
+pub fn all(results: &Results) -> Vec<Check> {
+    let mut checks = Vec::new();
+    fitted(results, &mut checks);
+    average(results, &mut checks);
+    no_effect(results, &mut checks);
+    gate_bank(results, &mut checks);
+    livelock(results, &mut checks);
+    checks
+}
+
+fn setting(results: &Results, setting: (u32, u32)) -> Option<&Compared> {
+    results.settings.iter().find(|compared| compared.setting == Some(setting))
+}
+
+fn fitted(results: &Results, checks: &mut Vec<Check>) {
+    let Some((none, paper)) = setting(results, (4, 140)).and_then(|compared| Some((compared.none(), compared.arm("paper")?))) else {
+        return;
+    };
+    checks.push(Check::within("paper's rule, fitted, 4 GB 140 %: restarts", -58.0, 10.0, paper.restarts_change(none), "%"));
+    checks.push(Check::within("paper's rule, fitted, 4 GB 140 %: workflow time", -13.0, 4.0, paper.workflow_change(none), "%"));
+}
+
+fn average(results: &Results, checks: &mut Vec<Check>) {
+    let mean = |change: fn(&Sample, &Sample) -> f64| {
+        results.tuned.iter().map(|tuned| change(&tuned.sample, &tuned.none)).sum::<f64>() / results.tuned.len() as f64
+    };
+    checks.push(Check::within(
+        "paper's rule, best parameters, mean of the four: restarts",
+        -40.0,
+        12.0,
+        mean(Sample::restarts_change),
+        "%",
+    ));
+    checks.push(Check::within(
+        "paper's rule, best parameters, mean of the four: workflow time",
+        -7.0,
+        5.0,
+        mean(Sample::workflow_change),
+        "%",
+    ));
+}
+
+fn no_effect(results: &Results, checks: &mut Vec<Check>) {
+    let calm: Vec<_> = results.settings.iter().filter(|compared| compared.setting.is_some_and(|(_, percent)| percent <= 120)).collect();
+    let restarts = calm.iter().filter_map(|compared| Some(compared.none().restarts() + compared.arm("paper")?.restarts())).sum::<f64>();
+    let effect = calm.iter().filter_map(|compared| Some(compared.arm("paper")?.workflow_change(compared.none()).abs())).fold(0.0, f64::max);
+    checks.push(Check::at_most("up to 120 %: restarts per container, with and without the paper's rule", 0.0, restarts, ""));
+    checks.push(Check::at_most("up to 120 %: the paper's rule changes the workflow time by", 1.0, effect, "%"));
+}
+
+fn gate_bank(results: &Results, checks: &mut Vec<Check>) {
+    for (size, percent) in FOUR {
+        let pair = setting(results, (size, percent)).and_then(|compared| Some((compared.none(), compared.arm("gate-bank")?)));
+        let Some((none, guarded)) = pair else { continue };
+        checks.push(Check::at_most(format!("gate-bank, {size} GB {percent} %: restarts"), -90.0, guarded.restarts_change(none), "%"));
+        checks.push(Check::at_most(format!("gate-bank, {size} GB {percent} %: workflow time"), -20.0, guarded.workflow_change(none), "%"));
+    }
+    let everywhere = || results.settings.iter().chain(&results.mixes).chain(&results.assumptions);
+    let worst = |change: fn(&Sample, &Sample) -> f64| {
+        let changes =
+            everywhere().filter_map(|compared| Some((change(compared.arm("gate-bank")?, compared.none()), compared.name.as_str())));
+        changes.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((f64::NAN, "nowhere"))
+    };
+    for (what, change) in [("restarts", Sample::restarts_change as fn(&Sample, &Sample) -> f64), ("workflow time", Sample::workflow_change)]
+    {
+        let (change, place) = worst(change);
+        checks.push(Check::at_most(format!("gate-bank, worst of all settings, mixes and assumptions ({place}): {what}"), 0.0, change, "%"));
+    }
+}
+
+fn livelock(results: &Results, checks: &mut Vec<Check>) {
+    let Some(none) = setting(results, (4, 140)).map(Compared::none) else { return };
+    for mistuned in &results.mistuned {
+        let [published, _, safe] = &mistuned.samples;
+        let name = mistuned.name;
+        checks.push(Check::at_least(
+            format!("livelock of the paper's rule with {name}: restarts against no guard"),
+            2.0,
+            published.1.restarts() / none.restarts(),
+            "times",
+        ));
+        checks.push(Check::at_most(
+            format!("the same in the safety rules, with {name}: restarts against no guard"),
+            1.0,
+            safe.1.restarts() / none.restarts(),
+            "times",
+        ));
+        checks.push(Check::holds(
+            format!("the same in the safety rules, with {name}: every run ends"),
+            "yes",
+            if safe.1.finished() { "yes" } else { "no" },
+            safe.1.finished(),
+        ));
+    }
+}

@@ -1,0 +1,181 @@
+//! What is run, in which order, and where its results go.
+
+use drover_memguard::experiment::{
+    Arm, FOUR, OVERSUBSCRIPTIONS, SIZES, Sample, Task, arms, assumptions, best, governed, grid, mistuned, mixes, paper_in_rules,
+    paused_all_its_life, published,
+};
+use drover_memguard::simulate::World;
+use drover_memguard::{Guard, PaperSettings, Safety};
+use indicatif::ProgressBar;
+
+use super::with_bar;
+
+/// Parameters of the paper's rule are chosen on these seeds, which are never measured on.
+const TUNING_FIRST: u64 = 1 << 32;
+/// How many.
+const TUNING_SEEDS: u64 = 10;
+/// While choosing, a run that takes longer than this is not worth waiting for.
+const TUNING_GIVE_UP: f64 = 5_000.0;
+/// Quotas of the paper's figure 5, in thousandths of a CPU.
+const QUOTAS: [f64; 7] = [10.0, 25.0, 50.0, 100.0, 200.0, 300.0, 450.0];
+
+/// A world under every arm that is compared in it.
+#[derive(Debug)]
+pub struct Compared {
+    /// What world.
+    pub name: String,
+    /// Job size in GB and oversubscription in percent, where it is one of the paper's.
+    pub setting: Option<(u32, u32)>,
+    /// A sample per arm, by name; the first has no guard.
+    pub samples: Vec<(&'static str, Sample)>,
+}
+
+impl Compared {
+    /// Without a guard.
+    pub fn none(&self) -> &Sample {
+        &self.samples[0].1
+    }
+
+    /// Under that arm.
+    pub fn arm(&self, name: &str) -> Option<&Sample> {
+        self.samples.iter().find(|(arm, _)| *arm == name).map(|(_, sample)| sample)
+    }
+}
+
+/// The paper's rule under the best parameters of the grid.
+#[derive(Debug)]
+pub struct Tuned {
+    /// The setting.
+    pub setting: (u32, u32),
+    /// The best parameters.
+    pub settings: PaperSettings,
+    /// Without a guard, on the seeds measured on.
+    pub none: Sample,
+    /// With these parameters.
+    pub sample: Sample,
+    /// Change of restarts in percent, for every set of the grid, sorted; on the seeds chosen on.
+    pub spread: Vec<f64>,
+    /// How many sets of the grid left runs without an end.
+    pub endless: usize,
+}
+
+/// A badly tuned rule under growing safety.
+#[derive(Debug)]
+pub struct Mistuned {
+    /// How it is mistuned.
+    pub name: &'static str,
+    /// By safety: as published, with the governor, with all rules.
+    pub samples: [(&'static str, Sample); 3],
+}
+
+/// Everything that came out.
+#[derive(Debug)]
+pub struct Results {
+    /// First seed and number of seeds.
+    pub seeds: (u64, u64),
+    /// The paper's settings.
+    pub settings: Vec<Compared>,
+    /// The paper's rule at its best.
+    pub tuned: Vec<Tuned>,
+    /// The paper's rule at its worst.
+    pub mistuned: Vec<Mistuned>,
+    /// Mixed sizes and priorities.
+    pub mixes: Vec<Compared>,
+    /// Other assumptions.
+    pub assumptions: Vec<Compared>,
+    /// Quota of a pause (in thousandths of a CPU; none is no pause) and run times of a job under it.
+    pub quotas: Vec<(Option<f64>, Vec<f64>)>,
+}
+
+/// What is to be run.
+pub struct Plan {
+    first: u64,
+    seeds: u64,
+    sets: Vec<PaperSettings>,
+    give_up: f64,
+}
+
+impl Plan {
+    /// Everything, on these seeds.
+    pub fn new(first: u64, seeds: u64) -> Self {
+        Self { first, seeds, sets: grid(), give_up: World::default().give_up }
+    }
+
+    /// The same with few parameter sets and without patience for runs that do not end: to see that all of it works.
+    #[cfg(test)]
+    pub fn small(self) -> Self {
+        Self { sets: grid().into_iter().skip(40).step_by(13).collect(), give_up: 3_000.0, ..self }
+    }
+
+    /// How many runs it is.
+    pub fn runs(&self) -> u64 {
+        let arms = arms().len();
+        let here = SIZES.len() * OVERSUBSCRIPTIONS.len() * arms + mixes().len() * arms + assumptions().len() * 3 + mistuned().len() * 3;
+        let tuning = FOUR.len() as u64 * (self.sets.len() as u64 + 1) * TUNING_SEEDS;
+        here as u64 * self.seeds + tuning + FOUR.len() as u64 * 2 * self.seeds
+    }
+
+    fn task(&self, world: World, guard: Option<Guard>) -> Task {
+        Task { world: World { give_up: world.give_up.min(self.give_up), ..world }, guard, first: self.first, seeds: self.seeds }
+    }
+
+    /// Runs it.
+    pub fn carry_out(&self, bar: &ProgressBar) -> Results {
+        let mut worlds = Vec::new();
+        for size in SIZES {
+            for percent in OVERSUBSCRIPTIONS {
+                worlds.push((format!("{size} GB, {percent} %"), Some((size, percent)), World::paper(size, percent)));
+            }
+        }
+        let other = |worlds: Vec<(&str, World)>| worlds.into_iter().map(|(name, world)| (name.to_owned(), None, world)).collect();
+        let few: Vec<Arm> = arms().into_iter().filter(|arm| ["none", "paper", "gate-bank"].contains(&arm.name)).collect();
+        Results {
+            seeds: (self.first, self.seeds),
+            settings: self.compare(worlds, &arms(), bar),
+            tuned: FOUR.iter().filter_map(|setting| self.tune(*setting, bar)).collect(),
+            mistuned: mistuned().into_iter().filter_map(|(name, settings)| self.mistune(name, settings, bar)).collect(),
+            mixes: self.compare(other(mixes()), &arms(), bar),
+            assumptions: self.compare(other(assumptions()), &few, bar),
+            quotas: std::iter::once(None).chain(QUOTAS.map(Some)).map(|quota| (quota, self.under(quota))).collect(),
+        }
+    }
+
+    fn under(&self, quota: Option<f64>) -> Vec<f64> {
+        (self.first..self.first + self.seeds).map(|seed| paused_all_its_life(quota, seed)).collect()
+    }
+
+    fn compare(&self, worlds: Vec<(String, Option<(u32, u32)>, World)>, arms: &[Arm], bar: &ProgressBar) -> Vec<Compared> {
+        let tasks: Vec<Task> =
+            worlds.iter().flat_map(|(_, _, world)| arms.iter().map(|arm| self.task(arm.world(world), arm.guard.clone()))).collect();
+        let samples = with_bar(&tasks, bar);
+        let named = |chunk: &[Sample]| arms.iter().map(|arm| arm.name).zip(chunk.iter().cloned()).collect();
+        let worlds = worlds.into_iter().zip(samples.chunks(arms.len()));
+        worlds.map(|((name, setting, _), chunk)| Compared { name, setting, samples: named(chunk) }).collect()
+    }
+
+    fn tune(&self, setting: (u32, u32), bar: &ProgressBar) -> Option<Tuned> {
+        let world = World::paper(setting.0, setting.1);
+        let short = World { give_up: TUNING_GIVE_UP.min(self.give_up), ..world.clone() };
+        let tuning = |guard| Task { world: short.clone(), guard, first: TUNING_FIRST, seeds: TUNING_SEEDS };
+        let tasks: Vec<Task> =
+            std::iter::once(tuning(None)).chain(self.sets.iter().map(|settings| tuning(Some(published(*settings))))).collect();
+        let samples = with_bar(&tasks, bar);
+        let (base, samples) = samples.split_first()?;
+        let settings = best(&self.sets, samples, base)?;
+        let mut spread: Vec<f64> = samples.iter().map(|sample| sample.restarts_change(base)).collect();
+        spread.sort_by(f64::total_cmp);
+        let endless = samples.iter().filter(|sample| !sample.finished()).count();
+        let measured = with_bar(&[self.task(world.clone(), None), self.task(world, Some(published(settings)))], bar);
+        let [none, sample] = <[Sample; 2]>::try_from(measured).ok()?;
+        Some(Tuned { setting, settings, none, sample, spread, endless })
+    }
+
+    fn mistune(&self, name: &'static str, settings: PaperSettings, bar: &ProgressBar) -> Option<Mistuned> {
+        let world = World::paper(4, 140);
+        let governed = Guard { safety: Safety { sacrifices: governed(), ..Safety::as_published() }, ..published(settings) };
+        let guards = [published(settings), governed, paper_in_rules(settings)];
+        let tasks = guards.map(|guard| self.task(world.clone(), Some(guard)));
+        let [as_published, with_governor, in_rules] = <[Sample; 3]>::try_from(with_bar(&tasks, bar)).ok()?;
+        Some(Mistuned { name, samples: [("as published", as_published), ("with the governor", with_governor), ("in all rules", in_rules)] })
+    }
+}
