@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use drover_memguard::{Activity, Container, Facts, HighLease, Lever, Levers, Moment, Permission, Reading, judge};
 
@@ -38,6 +39,7 @@ pub struct Known {
     /// While it is held: what it used when that began, and the most that it used above that: what leaked.
     pub leak: Option<(u64, u64)>,
     verdict: Option<Verdict>,
+    added: Instant,
 }
 
 /// What is only worked out anew now and then.
@@ -63,6 +65,37 @@ pub struct Inventory {
     known: BTreeMap<String, Known>,
     /// Ids that could not be understood, so that each is only logged once.
     odd: BTreeMap<String, String>,
+}
+
+/// Who runs, and what those are made of that were not known.
+#[derive(Debug)]
+pub struct Listing {
+    began: Instant,
+    running: BTreeSet<String>,
+    fresh: Vec<(String, Sandbox, Result<Inspected, String>)>,
+}
+
+/// Asks the runtime who runs. Takes as long as the runtime takes: the agent does not wait for it.
+///
+/// # Errors
+/// The runtime did not answer: what was known stays known.
+pub async fn list(runtime: Runtime, known: BTreeSet<String>) -> Result<Listing, RuntimeError> {
+    let began = Instant::now();
+    let listed = runtime.running().await?;
+    let mut listing = Listing { began, running: listed.iter().map(|one| one.id.clone()).collect(), fresh: Vec::new() };
+    let unknown: Vec<_> = listed.into_iter().filter(|one| !known.contains(&one.id)).collect();
+    let sandboxes = if unknown.is_empty() { HashMap::new() } else { runtime.sandboxes().await? };
+    for one in unknown {
+        let Some(sandbox) = sandboxes.get(&one.sandbox).cloned() else { continue };
+        let inspected = match runtime.inspect(&one.id).await {
+            Ok(inspected) => Ok(inspected),
+            Err(RuntimeError::Gone) => continue,
+            Err(RuntimeError::Nonsense(call, what)) => Err(format!("{call}: {what}")),
+            Err(error) => return Err(error),
+        };
+        listing.fresh.push((one.id, sandbox, inspected));
+    }
+    Ok(listing)
 }
 
 /// Something that was found out while looking.
@@ -97,26 +130,17 @@ impl Inventory {
         self.odd.remove(id);
     }
 
-    /// Asks the runtime who runs. What cannot be understood is left out, and thereby left alone.
-    ///
-    /// # Errors
-    /// The runtime did not answer: what was known stays known.
-    pub async fn refresh(&mut self, runtime: &Runtime) -> Result<(), RuntimeError> {
-        let running = runtime.running().await?;
-        let fresh: Vec<_> = running.iter().filter(|listed| !self.known.contains_key(&listed.id)).collect();
-        let sandboxes = if fresh.is_empty() { HashMap::new() } else { runtime.sandboxes().await? };
-        for listed in fresh {
-            let Some(sandbox) = sandboxes.get(&listed.sandbox) else { continue };
-            match runtime.inspect(&listed.id).await {
-                Ok(inspected) => self.add(&listed.id, sandbox, &inspected),
-                Err(RuntimeError::Gone) => {}
-                Err(RuntimeError::Nonsense(call, what)) => self.note_odd(&listed.id, &format!("{call}: {what}")),
-                Err(error) => return Err(error),
+    /// Takes in what was listed. What cannot be understood is left out, and thereby left alone.
+    pub fn update(&mut self, listing: Listing) {
+        for (id, sandbox, inspected) in &listing.fresh {
+            match inspected {
+                Ok(inspected) => self.add(id, sandbox, inspected),
+                Err(what) => self.note_odd(id, what),
             }
         }
-        self.known.retain(|id, _| running.iter().any(|listed| listed.id == *id));
-        self.odd.retain(|id, _| running.iter().any(|listed| listed.id == *id));
-        Ok(())
+        // Who came after the question is not in the answer.
+        self.known.retain(|id, known| listing.running.contains(id) || known.added >= listing.began);
+        self.odd.retain(|id, _| listing.running.contains(id));
     }
 
     /// Takes one in; `pid` is where its cgroup is looked up.
@@ -162,6 +186,7 @@ impl Inventory {
             created_quota: inspected.created_quota,
             leak: None,
             verdict: None,
+            added: Instant::now(),
         })
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::cgroup::{CpuQuota, Freezer, read_quota, write_quota};
+use crate::failpoint;
 use crate::journal::{Entry, Hold};
 use crate::runtime::{Runtime, RuntimeError};
 
@@ -56,6 +57,7 @@ pub async fn hold(entry: &Entry, runtime: &Runtime) -> Result<(), LeverError> {
         Hold::Quota { dir, ours, .. } => {
             // Twice: the file at once, and through the runtime so that its next update of anything does not undo it.
             write_quota(dir, *ours)?;
+            failpoint::hit("mid_hold");
             runtime.set_quota(&entry.container, *ours).await?;
             if read_quota(dir)? == *ours { Ok(()) } else { Err(LeverError::NoEffect) }
         }
@@ -140,6 +142,7 @@ async fn restore_quota(
     if now != goal {
         write_quota(dir, goal)?;
     }
+    failpoint::hit("mid_release");
     let Some(runtime) = runtime else { return Err(RuntimeError::Unreachable("not asked".into()).into()) };
     // The runtime remembers our quota even where the file does not: its next update would bring it back.
     runtime.set_quota(&entry.container, goal).await?;

@@ -17,6 +17,7 @@ pub mod clock;
 pub mod config;
 pub mod facts;
 pub mod failpoint;
+pub mod fake;
 pub mod heartbeat;
 pub mod http;
 pub mod inventory;

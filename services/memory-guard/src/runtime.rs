@@ -63,15 +63,13 @@ pub struct Runtime {
     deadline: Duration,
 }
 
-/// A running container, as listed.
+/// A container, as listed.
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// Id.
     pub id: String,
     /// Its sandbox.
     pub sandbox: String,
-    /// `io.kubernetes.…` labels.
-    pub labels: HashMap<String, String>,
 }
 
 /// A sandbox: what the kubelet told the runtime of a pod.
@@ -186,15 +184,15 @@ impl Runtime {
         Ok((answer.runtime_name, answer.runtime_version))
     }
 
-    /// The running containers.
+    /// The containers that run or are about to.
     ///
     /// # Errors
     /// See [`RuntimeError`].
     pub async fn running(&self) -> Result<Vec<Listed>, RuntimeError> {
-        let state = Some(cri::ContainerStateValue { state: cri::ContainerState::ContainerRunning.into() });
-        let filter = Some(cri::ContainerFilter { state, ..Default::default() });
-        let answer = self.within("ListContainers", self.cri().list_containers(cri::ListContainersRequest { filter })).await?;
-        Ok(answer.containers.into_iter().map(|c| Listed { id: c.id, sandbox: c.pod_sandbox_id, labels: c.labels }).collect())
+        let answer = self.within("ListContainers", self.cri().list_containers(cri::ListContainersRequest::default())).await?;
+        let alive = [cri::ContainerState::ContainerCreated, cri::ContainerState::ContainerRunning].map(i32::from);
+        let containers = answer.containers.into_iter().filter(|container| alive.contains(&container.state));
+        Ok(containers.map(|c| Listed { id: c.id, sandbox: c.pod_sandbox_id }).collect())
     }
 
     /// The sandboxes by id.
@@ -283,14 +281,16 @@ impl Runtime {
         Ok(answer.process.is_some_and(|process| process.status() == TaskStatus::Paused))
     }
 
-    /// The stream of task events; it ends when the runtime does.
+    /// The stream of task events; it ends when the runtime does. containerd answers only with the first event, so this may take
+    /// for ever and has no deadline.
     ///
     /// # Errors
     /// See [`RuntimeError`].
     pub async fn events(&self) -> Result<tonic::Streaming<Envelope>, RuntimeError> {
         let topics = ["/tasks/create", "/tasks/start", "/tasks/exit"];
-        let filters = topics.iter().map(|topic| format!("namespace=={NAMESPACE},topic=={topic}")).collect();
-        self.within("Events.Subscribe", EventsClient::new(self.channel.clone()).subscribe(SubscribeRequest { filters })).await
+        let filters = topics.iter().map(|topic| format!("namespace=={NAMESPACE:?},topic=={topic:?}")).collect();
+        let answer = EventsClient::new(self.channel.clone()).subscribe(SubscribeRequest { filters }).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| failure("Events.Subscribe", &status))
     }
 }
 

@@ -57,6 +57,8 @@ pub struct Status {
 pub struct Gate {
     /// How containers are held at their start: `events`, or `none`.
     pub by: String,
+    /// Why not by events.
+    pub why: Option<String>,
     /// Whether another container would be let in now; none without a gate.
     pub open: Option<bool>,
     /// Mean use as a share of the limit, and its standard deviation, as learned so far.

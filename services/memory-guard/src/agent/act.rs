@@ -68,7 +68,7 @@ impl Agent {
         }
         failpoint::hit("after_begin");
         let runtime = self.runtime.clone();
-        let results = join_all(begun.iter().map(|(entry, _)| {
+        let held = join_all(begun.iter().map(|(entry, _)| {
             let high = leases.iter().find(|(lease, _)| lease.key() == entry.key()).map(|(_, high)| *high);
             let runtime = &runtime;
             async move {
@@ -77,8 +77,8 @@ impl Agent {
                     _ => levers::hold(entry, runtime).await,
                 }
             }
-        }))
-        .await;
+        }));
+        let results = self.beating(held).await;
         failpoint::hit("after_hold");
         let reaction = self.looked.elapsed().as_secs_f64();
         self.begin_episode();
@@ -172,8 +172,11 @@ impl Agent {
     pub(super) async fn release(&mut self, keys: Vec<Key>) -> bool {
         let entries: Vec<Entry> = keys.iter().filter_map(|key| self.journal.open_entries().get(key).cloned()).collect();
         self.releasing.extend(entries.iter().map(Entry::key));
+        if !entries.is_empty() {
+            failpoint::hit("before_release");
+        }
         let runtime = self.runtime.clone();
-        let results = join_all(entries.iter().map(|entry| levers::release(entry, Some(&runtime)))).await;
+        let results = self.beating(join_all(entries.iter().map(|entry| levers::release(entry, Some(&runtime))))).await;
         let mut all = true;
         for (entry, result) in entries.iter().zip(results) {
             match result {
@@ -208,7 +211,10 @@ impl Agent {
         }
     }
 
+    /// Also of those that nobody lists any more: without events that is how an end is noticed.
     pub(super) async fn let_go_of_leftovers(&mut self) {
+        let unlisted = |key: &&Key| !self.inventory.known().contains_key(&key.0) && !self.armed.contains_key(&key.0);
+        self.releasing.extend(self.journal.open_entries().keys().filter(unlisted).cloned());
         if !self.releasing.is_empty() {
             let keys = self.releasing.iter().cloned().collect();
             self.release(keys).await;
@@ -243,7 +249,8 @@ impl Agent {
             }
         }
         for (id, created) in orphans {
-            match self.runtime.set_quota(&id, created).await {
+            let runtime = self.runtime.clone();
+            match self.beating(runtime.set_quota(&id, created)).await {
                 Ok(()) => tracing::warn!(container.id = id, "had a quota of ours that no journal knew: restored"),
                 Err(error) => tracing::warn!(container.id = id, %error, "has a quota of ours that no journal knew"),
             }

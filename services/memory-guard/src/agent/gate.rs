@@ -7,73 +7,113 @@
 use std::time::{Duration, Instant};
 
 use drover_memguard::{Activity, ContainerId};
-use tonic::Streaming;
+use tokio::sync::{mpsc, watch};
 
 use super::Agent;
 use crate::clock;
 use crate::journal::{Entry, Hold};
-use crate::proto::containerd::types::Envelope;
 use crate::runtime::{Runtime, RuntimeError, TaskEvent, task_event};
 use crate::wire::Mode;
 
 /// Between two attempts to hear events.
 const AGAIN: Duration = Duration::from_secs(1);
+/// A runtime that has no events says so within this time.
+const NO_REFUSAL: Duration = Duration::from_millis(300);
 /// A task that was created and not started within this time is not waited for.
 const START: Duration = Duration::from_secs(30);
 
-/// The stream of events, made anew when it breaks.
-pub(super) struct Events {
-    runtime: Runtime,
-    stream: Option<Streaming<Envelope>>,
-    last_try: Option<Instant>,
+/// What comes out of the stream of events.
+pub(super) enum Heard {
+    /// An event.
+    Event(TaskEvent),
+    /// The stream was made anew: events may have been missed.
+    Reconnected,
 }
 
-/// What came out of the stream.
-pub(super) enum Heard {
-    Event(TaskEvent),
-    /// Events may have been missed.
-    Reconnected,
+/// How it stands with the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Hearing {
+    /// Not known yet.
+    Trying,
+    /// It listens.
+    Yes,
+    /// The runtime has no such thing.
+    Never(String),
+    /// Not now.
+    No(String),
+}
+
+/// The stream of events: a task of its own listens, and begins again when the stream breaks.
+pub(super) struct Events {
+    receiver: mpsc::Receiver<Heard>,
+    hearing: watch::Receiver<Hearing>,
 }
 
 impl Events {
     pub(super) fn new(runtime: Runtime) -> Self {
-        Self { runtime, stream: None, last_try: None }
-    }
-
-    pub(super) fn heard(&self) -> bool {
-        self.stream.is_some()
-    }
-
-    pub(super) async fn connect(&mut self) -> Result<(), RuntimeError> {
-        self.last_try = Some(Instant::now());
-        self.stream = Some(self.runtime.events().await?);
-        Ok(())
-    }
-
-    /// The next thing of interest. Safe to drop and call again.
-    pub(super) async fn next(&mut self) -> Heard {
-        loop {
-            match &mut self.stream {
-                None => {
-                    if let Some(wait) = self.last_try.and_then(|at| AGAIN.checked_sub(at.elapsed())) {
-                        tokio::time::sleep(wait).await;
-                    }
-                    match self.connect().await {
-                        Ok(()) => return Heard::Reconnected,
-                        // A runtime that has no such call will not grow one.
-                        Err(RuntimeError::Unsupported(_)) => std::future::pending().await,
-                        Err(_) => {}
-                    }
-                }
-                Some(stream) => match stream.message().await {
-                    Ok(Some(envelope)) => {
-                        if let Some(event) = task_event(&envelope) {
-                            return Heard::Event(event);
-                        }
-                    }
-                    Ok(None) | Err(_) => self.stream = None,
-                },
+        let (sender, receiver) = mpsc::channel(64);
+        let (tell, hearing) = watch::channel(Hearing::Trying);
+        tokio::spawn(async move {
+            while !matches!(*tell.borrow(), Hearing::Never(_)) && !sender.is_closed() {
+                let outcome = listen(&runtime, &sender, &tell).await;
+                let _ = tell.send(outcome);
+                tokio::time::sleep(AGAIN).await;
             }
+            sender.closed().await;
+        });
+        Self { receiver, hearing }
+    }
+
+    /// Whether events are heard, after a moment for the first try.
+    pub(super) async fn hearing(&mut self) -> Hearing {
+        let known = self.hearing.wait_for(|hearing| *hearing != Hearing::Trying);
+        match tokio::time::timeout(AGAIN, known).await {
+            Ok(Ok(hearing)) => hearing.clone(),
+            _ => Hearing::No("no answer yet".to_owned()),
+        }
+    }
+
+    pub(super) fn state(&self) -> Hearing {
+        self.hearing.borrow().clone()
+    }
+
+    /// The next thing of interest.
+    pub(super) async fn next(&mut self) -> Heard {
+        match self.receiver.recv().await {
+            Some(heard) => heard,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Listens until the stream ends, and says why it did.
+async fn listen(runtime: &Runtime, sender: &mpsc::Sender<Heard>, tell: &watch::Sender<Hearing>) -> Hearing {
+    let mut opening = std::pin::pin!(runtime.events());
+    // containerd answers only with the first event: no refusal for a while is a yes.
+    let opened = match tokio::time::timeout(NO_REFUSAL, &mut opening).await {
+        Ok(Err(RuntimeError::Unsupported(call))) => return Hearing::Never(RuntimeError::Unsupported(call).to_string()),
+        Ok(Err(error)) => return Hearing::No(error.to_string()),
+        Ok(Ok(stream)) => Some(stream),
+        Err(_) => None,
+    };
+    let _ = tell.send(Hearing::Yes);
+    let _ = sender.send(Heard::Reconnected).await;
+    let mut stream = match opened {
+        Some(stream) => stream,
+        None => match opening.await {
+            Ok(stream) => stream,
+            Err(error) => return Hearing::No(error.to_string()),
+        },
+    };
+    loop {
+        match stream.message().await {
+            Ok(Some(envelope)) => {
+                if let Some(event) = task_event(&envelope) {
+                    let _ = sender.send(Heard::Event(event)).await;
+                }
+            }
+            Ok(None) => return Hearing::No("the stream of events ended".to_owned()),
+            Err(status) => return Hearing::No(status.message().to_owned()),
         }
     }
 }
@@ -91,8 +131,9 @@ impl Agent {
 
     async fn on_created(&mut self, id: &str, pid: u32) {
         // A sandbox is no container of CRI and answers "not found".
-        let Ok(mut inspected) = self.runtime.inspect(id).await else { return };
-        let Ok(sandboxes) = self.runtime.sandboxes().await else { return };
+        let runtime = self.runtime.clone();
+        let both = async { Ok::<_, RuntimeError>((runtime.inspect(id).await?, runtime.sandboxes().await?)) };
+        let Ok((mut inspected, sandboxes)) = self.beating(both).await else { return };
         let Some(sandbox) = sandboxes.get(&inspected.sandbox) else { return };
         inspected.pid = i32::try_from(pid).unwrap_or(0);
         self.inventory.add(id, sandbox, &inspected);
@@ -127,13 +168,15 @@ impl Agent {
 
     async fn on_started(&mut self, id: &str) {
         let Some((entry, _)) = self.armed.remove(id) else { return };
-        if let Err(error) = crate::levers::hold(&entry, &self.runtime).await {
+        let runtime = self.runtime.clone();
+        if let Err(error) = self.beating(crate::levers::hold(&entry, &runtime)).await {
             tracing::warn!(container.name = %entry.name, %error, "could not be held at its start");
             self.shared.metrics.failures.inc();
             self.releasing.insert(entry.key());
             return;
         }
         self.shared.metrics.gated.inc();
+        self.refreshed = None;
         self.begin_episode();
         if let Some(known) = self.inventory.get_mut(id) {
             known.leak = Some((0, 0));
@@ -164,9 +207,15 @@ impl Agent {
     /// Whether somebody is at the gate.
     pub(super) fn gate_words(&self) -> crate::wire::Gate {
         let gate = self.guard.policy.gate();
-        let by = if gate.is_some() && self.events.heard() { "events" } else { "none" };
+        let obstacle = match (gate, self.events.state()) {
+            (None, _) => Some("the policy has no gate".to_owned()),
+            (Some(_), Hearing::Yes) => None,
+            (Some(_), Hearing::Trying) => Some("the runtime has not answered yet".to_owned()),
+            (Some(_), Hearing::Never(why) | Hearing::No(why)) => Some(why),
+        };
         crate::wire::Gate {
-            by: by.to_owned(),
+            by: if obstacle.is_none() { "events" } else { "none" }.to_owned(),
+            why: obstacle,
             open: gate.and(self.state.gate_open),
             demand: gate.map(|gate| self.state.demand.factor(gate)),
         }

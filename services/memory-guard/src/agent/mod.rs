@@ -18,6 +18,7 @@ use drover_memguard::{ContainerId, Guard, Levers, Observation, Reading, State};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::api::{ApiServer, ClusterView, Say};
@@ -26,9 +27,9 @@ use crate::clock;
 use crate::config::Run;
 use crate::heartbeat::{Heartbeat, Pulse};
 use crate::http::{Shared, serve_address, serve_socket};
-use crate::inventory::{Finding, Inventory};
+use crate::inventory::{Finding, Inventory, Listing, list};
 use crate::journal::{Entry, Journal, Key};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, RuntimeError};
 use crate::watchdog::Files;
 use crate::wire::Mode;
 
@@ -37,6 +38,8 @@ use report::{Memory, Said};
 
 /// The list of containers is read anew this often, besides whenever a task begins or ends.
 const REFRESH: Duration = Duration::from_secs(5);
+/// What is said of the runtime before it was asked.
+const UNASKED: &str = "not asked yet";
 /// Events that may wait for the API server; more are dropped.
 const SAY_QUEUE: usize = 256;
 
@@ -72,6 +75,7 @@ pub struct Agent {
     said: BTreeMap<ContainerId, Said>,
     memory: Memory,
     refreshed: Option<Instant>,
+    listing: Option<JoinHandle<Result<Listing, RuntimeError>>>,
     looked: Instant,
 }
 
@@ -139,7 +143,7 @@ impl Agent {
             beat: Heartbeat::start(&files.agent_pulse())?,
             watchdog: Pulse::of(&files.watchdog_pulse()),
             child: None,
-            runtime_words: "not asked yet".to_owned(),
+            runtime_words: UNASKED.to_owned(),
             shared: Arc::default(),
             armed: BTreeMap::new(),
             stopped: BTreeSet::new(),
@@ -147,6 +151,7 @@ impl Agent {
             said: BTreeMap::new(),
             memory: Memory::default(),
             refreshed: None,
+            listing: None,
             looked: Instant::now(),
             run,
             files,
@@ -177,6 +182,7 @@ impl Agent {
                 _ = stop.0.recv() => break,
                 _ = stop.1.recv() => break,
                 event = self.events.next() => self.on_event(event).await,
+                listing = finished(&mut self.listing) => self.on_listing(listing).await,
                 _ = tick.tick() => self.look_and_act().await,
             }
         }
@@ -190,8 +196,10 @@ impl Agent {
     /// One poll.
     async fn look_and_act(&mut self) {
         self.sign_of_life();
-        if self.refreshed.is_none_or(|at| at.elapsed() >= REFRESH) {
-            self.refresh().await;
+        if self.listing.is_none() && self.refreshed.is_none_or(|at| at.elapsed() >= REFRESH) {
+            self.refreshed = Some(Instant::now());
+            let known = self.inventory.known().keys().cloned().collect();
+            self.listing = Some(tokio::spawn(list(self.runtime.clone(), known)));
         }
         self.let_go_of_leftovers().await;
         self.look();
@@ -201,11 +209,24 @@ impl Agent {
         }
         let decisions = match self.run.mode {
             Mode::Off => Vec::new(),
+            // Not before it is known who there is.
+            _ if self.runtime_words == UNASKED => Vec::new(),
             Mode::Recommend | Mode::Apply => self.guard.step(&mut self.state, &self.seen, clock::now()),
         };
         self.carry_out(decisions, allowed).await;
         self.note_episode();
         self.publish(hindered);
+    }
+
+    /// Waits for the runtime and goes on to show that it lives: a runtime that is slow must not look like an agent that is dead.
+    pub(super) async fn beating<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                result = &mut work => return result,
+                () = tokio::time::sleep(self.run.common.poll) => self.sign_of_life(),
+            }
+        }
     }
 
     fn sign_of_life(&mut self) {
@@ -216,16 +237,16 @@ impl Agent {
         self.keep_watchdog();
     }
 
-    async fn refresh(&mut self) {
-        self.refreshed = Some(Instant::now());
-        match self.inventory.refresh(&self.runtime).await {
-            Ok(()) => {
+    async fn on_listing(&mut self, listing: Result<Listing, RuntimeError>) {
+        match listing {
+            Ok(listing) => {
+                self.inventory.update(listing);
                 if self.runtime_words.starts_with("not ") {
                     self.introduce().await;
                 }
             }
             Err(error) => {
-                if !self.runtime_words.starts_with("not ") {
+                if !self.runtime_words.starts_with("not answering") {
                     tracing::warn!(%error, "the runtime cannot be asked who runs; going on with those known");
                 }
                 self.runtime_words = format!("not answering: {error}");
@@ -235,7 +256,8 @@ impl Agent {
 
     /// First contact, and each after a break.
     async fn introduce(&mut self) {
-        if let Ok((name, version)) = self.runtime.version().await {
+        let runtime = self.runtime.clone();
+        if let Ok((name, version)) = self.beating(runtime.version()).await {
             self.runtime_words = format!("{name} {version}");
         }
         self.free_orphans().await;
@@ -311,6 +333,7 @@ impl Agent {
                 .arg(&common.runtime)
                 .args(["--poll", &format!("{}ms", common.poll.as_millis())])
                 .args(["--deadline", &format!("{}ms", common.deadline.as_millis())])
+                .env_remove("MEMGUARD_DIE_AT")
                 .stdin(Stdio::null())
                 .process_group(0)
                 .spawn()
@@ -328,4 +351,14 @@ impl Agent {
             self.finish(&key);
         }
     }
+}
+
+/// The result of a task when it is there; waits for ever if there is none.
+async fn finished(task: &mut Option<JoinHandle<Result<Listing, RuntimeError>>>) -> Result<Listing, RuntimeError> {
+    let result = match task {
+        Some(running) => running.await,
+        None => std::future::pending().await,
+    };
+    *task = None;
+    result.unwrap_or_else(|error| Err(RuntimeError::Unreachable(error.to_string())))
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use drover_memguard::{BankSettings, GateBankSettings, Guard, Lever, PaperSettings, Policy, Sacrifices, Safety};
 
 use super::Agent;
+use super::gate::Hearing;
 use crate::config::{FreezeBy, PolicyName, Run};
 
 /// The guard as the settings say.
@@ -58,10 +59,14 @@ impl Agent {
         let obstacle = if self.run.freeze_by == FreezeBy::Runtime {
             Some("starts are gated by the freezer file, and containers are frozen through the runtime here".to_owned())
         } else {
-            self.events.connect().await.err().map(|error| format!("the runtime tells nothing of starting tasks: {error}"))
+            match self.events.hearing().await {
+                Hearing::Never(why) => Some(format!("the runtime tells nothing of starting tasks: {why}")),
+                // A runtime that is not up yet will be; until then the bank works alone.
+                Hearing::Trying | Hearing::Yes | Hearing::No(_) => None,
+            }
         };
         match obstacle {
-            None => self.policy_because = "starts can be gated: the runtime tells of them and there is a freezer".to_owned(),
+            None => self.policy_because = "starts can be gated: the runtime tells of them, and there is a freezer".to_owned(),
             Some(obstacle) => {
                 self.guard.policy = Policy::Bank(*self.guard.policy.bank().unwrap_or(&BankSettings::default()));
                 self.policy_because = format!("starts cannot be gated: {obstacle}");

@@ -1,0 +1,309 @@
+//! A runtime that is none: answers on a unix socket from a table, with faults where one asks for them. For tests of error paths without
+//! root, and for measuring the agent beside many containers. Made from the same definition as the client.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use prost::Message;
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::{Request, Response, Status};
+
+use crate::proto::containerd::services::events::v1::SubscribeRequest;
+use crate::proto::containerd::services::events::v1::events_server::{Events, EventsServer};
+use crate::proto::containerd::services::tasks::v1::tasks_server::{Tasks, TasksServer};
+use crate::proto::containerd::services::tasks::v1::{GetRequest, GetResponse, PauseTaskRequest, ResumeTaskRequest};
+use crate::proto::containerd::types::Envelope;
+use crate::proto::containerd::v1::types::{Process, Status as TaskStatus};
+use crate::proto::runtime::v1 as cri;
+use crate::proto::runtime::v1::runtime_service_server::{RuntimeService, RuntimeServiceServer};
+
+/// How a call misbehaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The runtime has no such call.
+    Unimplemented,
+    /// No answer, ever.
+    Silent,
+    /// The container is not there.
+    NotFound,
+    /// containerd's way to fail: code UNKNOWN and a text.
+    Unknown(String),
+    /// Yes is said and nothing done.
+    Ignored,
+}
+
+/// A container.
+#[derive(Clone, Debug, Default)]
+pub struct FakeContainer {
+    /// Process, as the runtime says.
+    pub pid: i32,
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Labels of the pod.
+    pub labels: BTreeMap<String, String>,
+    /// Path of its cgroup.
+    pub cgroups_path: String,
+    /// What the verbose status says instead of something sensible.
+    pub nonsense: Option<String>,
+    /// Nanoseconds since 1970.
+    pub started: i64,
+    /// Whether containerd takes it for paused.
+    pub paused: bool,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    containers: BTreeMap<String, FakeContainer>,
+    faults: BTreeMap<&'static str, Fault>,
+    calls: Vec<String>,
+    listeners: Vec<mpsc::Sender<Result<Envelope, Status>>>,
+}
+
+/// The runtime; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Fake(Arc<Mutex<Table>>);
+
+impl Fake {
+    /// Begins to answer on `socket`.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    pub fn serve(&self, socket: &Path) -> std::io::Result<tokio::task::JoinHandle<()>> {
+        let listener = UnixListener::bind(socket)?;
+        let server = tonic::transport::Server::builder()
+            .add_service(RuntimeServiceServer::new(self.clone()))
+            .add_service(TasksServer::new(self.clone()))
+            .add_service(EventsServer::new(self.clone()));
+        Ok(tokio::spawn(async move {
+            let _ = server.serve_with_incoming(UnixListenerStream::new(listener)).await;
+        }))
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a container, or replaces it.
+    pub fn put(&self, id: &str, container: FakeContainer) {
+        self.table().containers.insert(id.to_owned(), container);
+    }
+
+    /// Takes one away.
+    pub fn remove(&self, id: &str) {
+        self.table().containers.remove(id);
+    }
+
+    /// From now on a call (by its name in the definition) misbehaves; `None` heals it.
+    pub fn fault(&self, call: &'static str, fault: Option<Fault>) {
+        match fault {
+            Some(fault) => self.table().faults.insert(call, fault),
+            None => self.table().faults.remove(call),
+        };
+    }
+
+    /// The calls so far, as `Call container`.
+    pub fn calls(&self) -> Vec<String> {
+        self.table().calls.clone()
+    }
+
+    /// Whether containerd takes a container for paused.
+    pub fn paused(&self, id: &str) -> bool {
+        self.table().containers.get(id).is_some_and(|container| container.paused)
+    }
+
+    /// Sends an event to all who listen.
+    pub async fn publish(&self, topic: &str, event: &impl Message) {
+        let listeners = self.table().listeners.clone();
+        for listener in listeners {
+            let event = prost_types::Any { type_url: String::new(), value: event.encode_to_vec() };
+            let envelope = Envelope { topic: topic.to_owned(), namespace: "k8s.io".into(), event: Some(event), timestamp: None };
+            let _ = listener.send(Ok(envelope)).await;
+        }
+    }
+
+    /// Notes the call. `Ok(true)`: go on; `Ok(false)`: say yes and do nothing.
+    async fn called(&self, call: &'static str, id: &str) -> Result<bool, Status> {
+        let fault = {
+            let mut table = self.table();
+            table.calls.push(format!("{call} {id}"));
+            table.faults.get(call).cloned()
+        };
+        match fault {
+            None => Ok(true),
+            Some(Fault::Ignored) => Ok(false),
+            Some(Fault::Unimplemented) => Err(Status::unimplemented(format!("unknown method {call}"))),
+            Some(Fault::NotFound) => Err(Status::not_found(format!("container {id}: not found"))),
+            Some(Fault::Unknown(text)) => Err(Status::unknown(text)),
+            Some(Fault::Silent) => std::future::pending().await,
+        }
+    }
+
+    fn get(&self, id: &str) -> Result<FakeContainer, Status> {
+        self.table().containers.get(id).cloned().ok_or_else(|| Status::not_found(format!("container {id}: not found")))
+    }
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+fn not_offered<T>() -> Answer<T> {
+    Err(Status::unimplemented("the fake runtime does not play this"))
+}
+
+#[tonic::async_trait]
+impl RuntimeService for Fake {
+    async fn version(&self, _: Request<cri::VersionRequest>) -> Answer<cri::VersionResponse> {
+        self.called("Version", "").await?;
+        let (runtime_name, runtime_version) = ("fake".to_owned(), "1".to_owned());
+        Ok(Response::new(cri::VersionResponse { runtime_name, runtime_version, ..Default::default() }))
+    }
+
+    async fn list_containers(&self, _: Request<cri::ListContainersRequest>) -> Answer<cri::ListContainersResponse> {
+        self.called("ListContainers", "").await?;
+        let container = |(id, _): (&String, &FakeContainer)| cri::Container {
+            id: id.clone(),
+            pod_sandbox_id: format!("sandbox-{id}"),
+            state: cri::ContainerState::ContainerRunning.into(),
+            ..Default::default()
+        };
+        let containers = self.table().containers.iter().map(container).collect();
+        Ok(Response::new(cri::ListContainersResponse { containers }))
+    }
+
+    async fn list_pod_sandbox(&self, _: Request<cri::ListPodSandboxRequest>) -> Answer<cri::ListPodSandboxResponse> {
+        self.called("ListPodSandbox", "").await?;
+        let sandbox = |(id, container): (&String, &FakeContainer)| {
+            let (name, namespace) = (format!("pod-{id}"), container.namespace.clone());
+            cri::PodSandbox {
+                id: format!("sandbox-{id}"),
+                metadata: Some(cri::PodSandboxMetadata { name, uid: format!("uid-{id}"), namespace, attempt: 0 }),
+                labels: container.labels.clone().into_iter().collect(),
+                ..Default::default()
+            }
+        };
+        let items = self.table().containers.iter().map(sandbox).collect();
+        Ok(Response::new(cri::ListPodSandboxResponse { items }))
+    }
+
+    async fn container_status(&self, request: Request<cri::ContainerStatusRequest>) -> Answer<cri::ContainerStatusResponse> {
+        let id = request.into_inner().container_id;
+        self.called("ContainerStatus", &id).await?;
+        let container = self.get(&id)?;
+        let info = container.nonsense.clone().unwrap_or_else(|| {
+            serde_json::json!({
+                "pid": container.pid, "sandboxID": format!("sandbox-{id}"),
+                "runtimeSpec": {"linux": {"cgroupsPath": container.cgroups_path}},
+                "config": {"linux": {"resources": {"cpu_period": 100_000, "cpu_quota": 50_000}}},
+            })
+            .to_string()
+        });
+        let status = cri::ContainerStatus {
+            id,
+            state: cri::ContainerState::ContainerRunning.into(),
+            started_at: container.started,
+            labels: [("io.kubernetes.container.name".to_owned(), "main".to_owned())].into(),
+            ..Default::default()
+        };
+        Ok(Response::new(cri::ContainerStatusResponse { status: Some(status), info: [("info".to_owned(), info)].into() }))
+    }
+
+    async fn update_container_resources(
+        &self,
+        request: Request<cri::UpdateContainerResourcesRequest>,
+    ) -> Answer<cri::UpdateContainerResourcesResponse> {
+        let request = request.into_inner();
+        let id = request.container_id;
+        if self.called("UpdateContainerResources", &id).await? {
+            self.get(&id)?;
+        }
+        Ok(Response::new(cri::UpdateContainerResourcesResponse {}))
+    }
+
+    async fn stop_container(&self, request: Request<cri::StopContainerRequest>) -> Answer<cri::StopContainerResponse> {
+        let id = request.into_inner().container_id;
+        if self.called("StopContainer", &id).await? {
+            self.remove(&id);
+        }
+        Ok(Response::new(cri::StopContainerResponse {}))
+    }
+
+    async fn status(&self, _: Request<cri::StatusRequest>) -> Answer<cri::StatusResponse> {
+        not_offered()
+    }
+
+    async fn run_pod_sandbox(&self, _: Request<cri::RunPodSandboxRequest>) -> Answer<cri::RunPodSandboxResponse> {
+        not_offered()
+    }
+
+    async fn stop_pod_sandbox(&self, _: Request<cri::StopPodSandboxRequest>) -> Answer<cri::StopPodSandboxResponse> {
+        not_offered()
+    }
+
+    async fn remove_pod_sandbox(&self, _: Request<cri::RemovePodSandboxRequest>) -> Answer<cri::RemovePodSandboxResponse> {
+        not_offered()
+    }
+
+    async fn pod_sandbox_status(&self, _: Request<cri::PodSandboxStatusRequest>) -> Answer<cri::PodSandboxStatusResponse> {
+        not_offered()
+    }
+
+    async fn create_container(&self, _: Request<cri::CreateContainerRequest>) -> Answer<cri::CreateContainerResponse> {
+        not_offered()
+    }
+
+    async fn start_container(&self, _: Request<cri::StartContainerRequest>) -> Answer<cri::StartContainerResponse> {
+        not_offered()
+    }
+
+    async fn remove_container(&self, _: Request<cri::RemoveContainerRequest>) -> Answer<cri::RemoveContainerResponse> {
+        not_offered()
+    }
+
+    async fn exec_sync(&self, _: Request<cri::ExecSyncRequest>) -> Answer<cri::ExecSyncResponse> {
+        not_offered()
+    }
+}
+
+#[tonic::async_trait]
+impl Tasks for Fake {
+    async fn get(&self, request: Request<GetRequest>) -> Answer<GetResponse> {
+        let id = request.into_inner().container_id;
+        self.called("Tasks.Get", &id).await?;
+        let status = if self.get(&id)?.paused { TaskStatus::Paused } else { TaskStatus::Running };
+        Ok(Response::new(GetResponse { process: Some(Process { status: status.into(), ..Default::default() }) }))
+    }
+
+    async fn pause(&self, request: Request<PauseTaskRequest>) -> Answer<()> {
+        let id = request.into_inner().container_id;
+        if self.called("Tasks.Pause", &id).await? {
+            self.get(&id)?;
+            self.table().containers.entry(id).and_modify(|container| container.paused = true);
+        }
+        Ok(Response::new(()))
+    }
+
+    async fn resume(&self, request: Request<ResumeTaskRequest>) -> Answer<()> {
+        let id = request.into_inner().container_id;
+        if self.called("Tasks.Resume", &id).await? {
+            self.get(&id)?;
+            self.table().containers.entry(id).and_modify(|container| container.paused = false);
+        }
+        Ok(Response::new(()))
+    }
+}
+
+#[tonic::async_trait]
+impl Events for Fake {
+    type SubscribeStream = Pin<Box<dyn Stream<Item = Result<Envelope, Status>> + Send>>;
+
+    async fn subscribe(&self, _: Request<SubscribeRequest>) -> Answer<Self::SubscribeStream> {
+        self.called("Events.Subscribe", "").await?;
+        let (sender, receiver) = mpsc::channel(64);
+        self.table().listeners.push(sender);
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+}

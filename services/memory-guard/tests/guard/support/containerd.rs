@@ -1,0 +1,311 @@
+//! A containerd of the test's own: own root, state, socket and runc directory, and a memory-limited cgroup as "the node". Touches no other
+//! instance; when it is dropped nothing of it is left.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use drover_memory_guard::cgroup::{Group, Hierarchy};
+use drover_memory_guard::proto::runtime::v1 as cri;
+use drover_memory_guard::runtime::Runtime;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::agent::{contains, processes};
+
+const IMAGE: &str = "localhost/workload:1";
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// What the machine lacks for a real containerd; says so once per test that is skipped.
+pub fn missing(test: &str) -> bool {
+    let mut lacks = Vec::new();
+    if !nix::unistd::geteuid().is_root() {
+        lacks.push("root");
+    }
+    for program in ["containerd", "runc", "ctr", "cc", "python3"] {
+        let found = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"]
+            .iter()
+            .any(|dir| Path::new(dir).join(program).exists());
+        if !found {
+            lacks.push(program);
+        }
+    }
+    if Hierarchy::detect(Path::new("/sys/fs/cgroup")).is_err() {
+        lacks.push("a cgroup memory controller");
+    }
+    if !lacks.is_empty() {
+        eprintln!("SKIPPED {test}: this machine lacks {} (as root: deploy/setup.sh real)", lacks.join(", "));
+    }
+    !lacks.is_empty()
+}
+
+/// The daemon and its node.
+pub struct Containerd {
+    pub dir: tempfile::TempDir,
+    pub socket: PathBuf,
+    pub runtime: Runtime,
+    pub hierarchy: Hierarchy,
+    /// Path of the node's cgroup.
+    pub node: String,
+    child: Child,
+}
+
+/// A container to be made.
+#[derive(Clone)]
+pub struct Spec {
+    pub name: String,
+    pub args: Vec<String>,
+    pub memory: i64,
+    pub quota: i64,
+    pub labels: HashMap<String, String>,
+}
+
+impl Spec {
+    pub fn new(name: &str, args: &[&str]) -> Self {
+        let labels = HashMap::from([("memguard/pausable".to_owned(), "true".to_owned())]);
+        Self { name: name.to_owned(), args: args.iter().map(|arg| (*arg).to_owned()).collect(), memory: 0, quota: 20_000, labels }
+    }
+}
+
+impl Containerd {
+    /// Starts it, with a node of `memory` bytes.
+    pub async fn start(memory: u64) -> Self {
+        let dir = tempfile::Builder::new().prefix("mg").tempdir().unwrap();
+        let node = format!("/drover-mg-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let hierarchy = Hierarchy::detect(Path::new("/sys/fs/cgroup")).unwrap();
+        let group = hierarchy.group_at(&node);
+        std::fs::create_dir_all(group.memory_dir()).unwrap();
+        let limit = if hierarchy.version() == "v2" { "memory.max" } else { "memory.limit_in_bytes" };
+        std::fs::write(group.memory_dir().join(limit), memory.to_string()).unwrap();
+        let socket = dir.path().join("c.sock");
+        std::fs::write(dir.path().join("config.toml"), config(dir.path())).unwrap();
+        let runtime = Runtime::at(&socket, Duration::from_secs(30));
+        let child = daemon(dir.path());
+        let containerd = Self { dir, socket, runtime, hierarchy, node, child };
+        containerd.answers().await;
+        containerd.import();
+        containerd.until_image().await;
+        containerd
+    }
+
+    /// Kills the daemon, as a crash would. Containers go on.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts the daemon again.
+    pub async fn again(&mut self) {
+        self.child = daemon(self.dir.path());
+        self.answers().await;
+    }
+
+    async fn answers(&self) {
+        let began = Instant::now();
+        while self.runtime.version().await.is_err() {
+            assert!(began.elapsed() < super::PATIENCE, "containerd does not answer:\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    fn import(&self) {
+        let (program, image) = (self.dir.path().join("workload"), self.dir.path().join("image.tar"));
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        run(Command::new("cc").args(["-O2", "-static", "-o"]).arg(&program).arg(here.join("tests/guard/workload.c")));
+        let file = format!("{}=/workload", program.display());
+        run(Command::new("python3").arg(here.join("../../deploy/local-kube/images/mkimage.py")).arg(&image).args([
+            IMAGE,
+            "/workload",
+            &file,
+        ]));
+        run(Command::new("ctr").arg("-a").arg(&self.socket).args(["-n", "k8s.io", "images", "import"]).arg(&image));
+    }
+
+    /// The CRI side hears of an import a little later.
+    async fn until_image(&self) {
+        let mut images = cri::image_service_client::ImageServiceClient::new(self.runtime.channel());
+        let began = Instant::now();
+        loop {
+            let image = Some(cri::ImageSpec { image: IMAGE.into(), ..Default::default() });
+            let answer = images.image_status(cri::ImageStatusRequest { image, verbose: false }).await.unwrap();
+            if answer.into_inner().image.is_some() {
+                return;
+            }
+            assert!(began.elapsed() < super::PATIENCE, "the image does not appear");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// A pod's sandbox; its containers lie below the node's cgroup, as the kubelet would place them.
+    pub async fn sandbox(&self, spec: &Spec) -> (String, cri::PodSandboxConfig) {
+        let options = cri::NamespaceOption { network: cri::NamespaceMode::Node.into(), ..Default::default() };
+        let context = cri::LinuxSandboxSecurityContext { namespace_options: Some(options), ..Default::default() };
+        let config = cri::PodSandboxConfig {
+            metadata: Some(cri::PodSandboxMetadata {
+                name: spec.name.clone(),
+                uid: format!("uid-{}", spec.name),
+                namespace: "jobs".into(),
+                attempt: 0,
+            }),
+            log_directory: self.dir.path().join("logs").display().to_string(),
+            labels: spec.labels.clone(),
+            linux: Some(cri::LinuxPodSandboxConfig {
+                cgroup_parent: format!("{}/kubepods/burstable/pod{}", self.node, spec.name),
+                security_context: Some(context),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let request = cri::RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };
+        let answer = self.runtime.raw().run_pod_sandbox(request).await.unwrap_or_else(|e| panic!("{e}\n{}", self.log()));
+        (answer.into_inner().pod_sandbox_id, config)
+    }
+
+    /// Makes a container and starts it.
+    pub async fn container(&self, sandbox: &(String, cri::PodSandboxConfig), spec: &Spec, attempt: u32) -> String {
+        let resources = cri::LinuxContainerResources {
+            cpu_period: if spec.quota > 0 { 100_000 } else { 0 },
+            cpu_quota: spec.quota,
+            memory_limit_in_bytes: spec.memory,
+            oom_score_adj: 1000,
+            ..Default::default()
+        };
+        let config = cri::ContainerConfig {
+            metadata: Some(cri::ContainerMetadata { name: "main".into(), attempt }),
+            image: Some(cri::ImageSpec { image: IMAGE.into(), ..Default::default() }),
+            args: spec.args.clone(),
+            labels: HashMap::from([("io.kubernetes.container.name".to_owned(), "main".to_owned())]),
+            linux: Some(cri::LinuxContainerConfig { resources: Some(resources), ..Default::default() }),
+            ..Default::default()
+        };
+        let request = cri::CreateContainerRequest {
+            pod_sandbox_id: sandbox.0.clone(),
+            config: Some(config),
+            sandbox_config: Some(sandbox.1.clone()),
+        };
+        let id = self.runtime.raw().create_container(request).await.unwrap().into_inner().container_id;
+        self.runtime.raw().start_container(cri::StartContainerRequest { container_id: id.clone() }).await.unwrap();
+        id
+    }
+
+    /// A pod with one container.
+    pub async fn pod(&self, spec: &Spec) -> String {
+        let sandbox = self.sandbox(spec).await;
+        self.container(&sandbox, spec, 0).await
+    }
+
+    /// The cgroup of a container.
+    pub async fn group(&self, id: &str) -> Group {
+        let pid = self.runtime.inspect(id).await.unwrap().pid;
+        self.hierarchy.group_of(&std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Containerd {
+    fn drop(&mut self) {
+        let socket = self.socket.to_str().unwrap().as_bytes().to_vec();
+        let groups = groups_below(&self.node);
+        for dir in &groups {
+            let _ = std::fs::write(dir.join("freezer.state"), "THAWED");
+            let _ = std::fs::write(dir.join("cgroup.freeze"), "0");
+        }
+        // The shims first, or they would report to a daemon that is gone for seconds.
+        let shims = processes().filter(|(_, line)| contains(line, b"containerd-shim") && contains(line, &socket)).map(|(pid, _)| pid);
+        let inside = groups.iter().flat_map(|dir| pids(dir));
+        for pid in shims.chain(inside).collect::<Vec<_>>() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mine = self.dir.path().to_str().unwrap();
+        for mount in mounts.lines().rev().filter_map(|line| line.split(' ').nth(1)).filter(|path| path.starts_with(mine)) {
+            let _ = Command::new("umount").args(["-l", mount]).status();
+        }
+        let began = Instant::now();
+        while groups_below(&self.node).iter().rev().filter(|dir| std::fs::remove_dir(dir).is_err()).count() > 0 {
+            if began.elapsed() > Duration::from_secs(5) {
+                eprintln!("cgroups of {} could not be removed", self.node);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The directories of a group and those below it, in every hierarchy, parents first.
+fn groups_below(node: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let roots = std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten().map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);
+    // cpu and cpuacct may be links to one directory.
+    let mut stack: Vec<PathBuf> =
+        roots.filter(|root| !root.is_symlink()).map(|root| root.join(&node[1..])).filter(|dir| dir.is_dir()).collect();
+    while let Some(dir) = stack.pop() {
+        stack.extend(std::fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir()));
+        found.push(dir);
+    }
+    found.sort();
+    found
+}
+
+fn pids(dir: &Path) -> Vec<i32> {
+    let text = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+fn daemon(dir: &Path) -> Child {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log")).unwrap();
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new("containerd");
+    command.env("PATH", path).arg("-c").arg(dir.join("config.toml"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap()
+}
+
+fn run(command: &mut Command) {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let output = command.env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// As deploy/local-kube/node/containerd.toml.in, in directories of its own.
+fn config(dir: &Path) -> String {
+    let dir = dir.display();
+    format!(
+        r#"version = 2
+root = "{dir}/root"
+state = "{dir}/state"
+oom_score = 0
+disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.zfs", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]
+[grpc]
+  address = "{dir}/c.sock"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{dir}/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{IMAGE}"
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  disable_apparmor = true
+  tolerate_missing_hugetlb_controller = true
+  disable_hugetlb_controller = true
+  stream_server_address = "127.0.0.1"
+  stream_server_port = "0"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "{dir}/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+        Root = "{dir}/runc"
+"#
+    )
+}
