@@ -6,6 +6,11 @@ use crate::{kpa, qlearning, threshold};
 
 /// Decides. State in, record and state out; where nothing can be decided, `want` is none and only the record says why.
 pub fn decide(policy: &Policy, limits: &Limits, mut state: State, observation: &Observation) -> (DecisionRecord, State) {
+    if limits.behavior.is_some() {
+        // Windows hold after a restart whoever proposes; without them only `threshold` has one of its own.
+        let (at, replicas) = observation.now();
+        state.limits.first_sight(at, replicas);
+    }
     let record = match (policy, &mut state.policy, observation) {
         (Policy::Threshold(spec), PolicyState::Threshold, Observation::Threshold(seen)) => {
             state.limits.first_sight(seen.at, seen.replicas);
@@ -67,6 +72,7 @@ pub fn decide(policy: &Policy, limits: &Limits, mut state: State, observation: &
                     let how = if steps.guard.is_some() { Reason::Guarded } else { Reason::Learned };
                     record.steps = Steps::QLearning(steps);
                     let filtered = limits::filter(limits, Without::Bounds, &mut state.limits, seen.at, seen.pods, want);
+                    memory.carried_out(filtered.want);
                     complete(&mut record, want, filtered);
                     rename(&mut record, how);
                 }

@@ -12,59 +12,14 @@ pub struct Milli(pub i64);
 
 /// Text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a quantity; write a number with an optional suffix, like 15, 300m or 2Gi")]
-pub struct QuantityError(String);
-
-/// Suffix, its factor as numerator and denominator of thousandths.
-const SUFFIXES: [(&str, i128, i128); 15] = [
-    ("Ki", 1 << 10, 1),
-    ("Mi", 1 << 20, 1),
-    ("Gi", 1 << 30, 1),
-    ("Ti", 1 << 40, 1),
-    ("Pi", 1 << 50, 1),
-    ("Ei", 1 << 60, 1),
-    ("n", 1, 1_000_000_000),
-    ("u", 1, 1_000_000),
-    ("m", 1, 1_000),
-    ("k", 1_000, 1),
-    ("M", 1_000_000, 1),
-    ("G", 1_000_000_000, 1),
-    ("T", 1_000_000_000_000, 1),
-    ("P", 1_000_000_000_000_000, 1),
-    ("E", 1_000_000_000_000_000_000, 1),
-];
+#[error("{0}; write a number with an optional suffix, like 15, 300m or 2Gi")]
+pub struct QuantityError(#[from] drover_quantity::NotAQuantity);
 
 impl FromStr for Milli {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || QuantityError(text.to_owned());
-        let (number, over, under) =
-            SUFFIXES.iter().find_map(|&(suffix, over, under)| Some((text.strip_suffix(suffix)?, over, under))).unwrap_or((text, 1, 1));
-        let (number, exponent) = match number.split_once(['e', 'E']) {
-            Some((number, exponent)) if (over, under) == (1, 1) => (number, exponent.parse::<i32>().map_err(|_| wrong())?),
-            Some(_) => return Err(wrong()),
-            None => (number, 0),
-        };
-        let (negative, number) = match number.as_bytes().first() {
-            Some(b'-') => (true, &number[1..]),
-            Some(b'+') => (false, &number[1..]),
-            _ => (false, number),
-        };
-        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-        let digits = format!("{whole}{part}");
-        if digits.is_empty() || digits.len() > 30 || exponent.abs() > 18 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(wrong());
-        }
-        let places = i32::try_from(part.len()).map_err(|_| wrong())? - exponent;
-        let ten = |power: i32| 10_i128.checked_pow(power.max(0).unsigned_abs()).ok_or_else(wrong);
-        let top = digits.parse::<i128>().map_err(|_| wrong())?;
-        let top = top.checked_mul(over).and_then(|top| top.checked_mul(1_000)).ok_or_else(wrong)?;
-        let top = top.checked_mul(ten(-places)?).ok_or_else(wrong)?;
-        let bottom = under.checked_mul(ten(places)?).ok_or_else(wrong)?;
-        // Away from zero, as Quantity does when it drops digits.
-        let milli = i64::try_from(top.div_euclid(bottom) + i128::from(top.rem_euclid(bottom) != 0)).unwrap_or(i64::MAX);
-        Ok(Self(if negative { -milli } else { milli }))
+        Ok(Self(drover_quantity::milli(text)?))
     }
 }
 

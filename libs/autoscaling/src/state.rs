@@ -26,10 +26,15 @@ pub enum Observation {
 impl Observation {
     /// When it was made.
     pub fn at(&self) -> Seconds {
+        self.now().0
+    }
+
+    /// When it was made, and the replicas that were asked for then.
+    pub(crate) fn now(&self) -> (Seconds, i32) {
         match self {
-            Self::Threshold(seen) => seen.at,
-            Self::Kpa(seen) => seen.at,
-            Self::QLearning(seen) => seen.at,
+            Self::Threshold(seen) => (seen.at, seen.replicas),
+            Self::Kpa(seen) => (seen.at, seen.replicas),
+            Self::QLearning(seen) => (seen.at, seen.pods),
         }
     }
 }

@@ -124,6 +124,14 @@ impl QLearningState {
     pub fn from_table(table: QTable) -> Self {
         Self { table, last: None, decisions: 0 }
     }
+    /// Corrects what was decided to what was done: the next cost belongs to that. Limits, a pause or a mode may have changed it;
+    /// a change that is no action of the table teaches nothing.
+    pub fn carried_out(&mut self, pods: i32) {
+        self.last = self.last.and_then(|last| {
+            let action = ACTIONS.iter().position(|change| last.pods + change == pods)?;
+            Some(Taken { action, ..last })
+        });
+    }
 }
 
 /// The policy's own arithmetic, for the record.

@@ -162,3 +162,33 @@ fn a_hand_on_the_wheel_stands_above_everything() {
     assert_eq!((shrink(Limits::default()), shrink(paused(Pause::In)), shrink(paused(Pause::Out))), (Some(1), Some(5), Some(1)));
     assert_eq!(want(Limits { pin: Some(7), ..Limits::default() }, &busy), Some(7));
 }
+
+#[test]
+fn windows_hold_after_a_restart_whoever_proposes() {
+    let behavior: Behavior = serde_json::from_str(r#"{"scaleDown":{"stabilizationWindowSeconds":60}}"#).unwrap();
+    let limits = Limits { min_replicas: 1, max_replicas: 10, behavior: Some(behavior), ..Limits::default() };
+    let policy = Policy::Kpa(KpaSpec::default());
+    // One ready pod: no panic that would hold it.
+    let look = |at: f64| {
+        let nothing = || Reading::Value(0.0);
+        Observation::Kpa(KpaObservation { at, replicas: 6, ready: Reading::Value(1), stable: nothing(), panic: nothing() })
+    };
+    let (record, state) = decide(&policy, &limits, State::new(&policy, &limits, 0.0, 1), &look(0.0));
+    assert_eq!(record.want, Some(6));
+    assert_eq!(decide(&policy, &limits, state, &look(60.0)).0.want, Some(1));
+}
+
+#[test]
+fn the_learner_learns_from_what_was_done() {
+    use drover_autoscaling::PolicyState;
+    let policy = Policy::QLearning(QLearningSpec { noise: 0.0, ..QLearningSpec::default() });
+    let limits = Limits { min_replicas: 1, max_replicas: 4, pause: Some(Pause::Out), ..Limits::default() };
+    let full = QLearningObservation { at: 0.0, pods: 2, cpu: Reading::Value(1.0), expired: Reading::Value(0.0), pod_seconds: Reading::Value(30.0) };
+    // The guard wants one more, the pause says no: "as many" is what the next cost belongs to.
+    let (record, state) = decide(&policy, &limits, State::new(&policy, &limits, 0.0, 2), &Observation::QLearning(full));
+    assert_eq!((record.raw, record.want), (Some(3), Some(2)));
+    let PolicyState::QLearning(mut memory) = state.policy else { unreachable!("a learner's state") };
+    assert_eq!(memory.last.unwrap().action, 1);
+    memory.carried_out(4);
+    assert_eq!(memory.last, None, "two more is no action");
+}
