@@ -10,6 +10,7 @@ use drover_api::members::Member;
 use drover_scheduling::{Capacity, Claim, FleetMember, Ledger, MemberKey, MemberState};
 use uuid::Uuid;
 
+use super::Fences;
 use crate::store::News;
 
 /// See the module.
@@ -18,7 +19,7 @@ pub struct Book {
     /// Members, capacity, claims.
     pub ledger: Ledger,
     /// Fences of those who released claims, so that an older writer cannot take the room after all.
-    pub fences: HashMap<Uuid, i64>,
+    pub fences: Fences,
     registered: Option<BTreeMap<MemberKey, FleetMember>>,
     seen: HashMap<MemberKey, Seen>,
 }

@@ -4,6 +4,7 @@ mod book;
 mod capacity;
 mod error;
 mod explain;
+mod fences;
 mod writer;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,6 +19,7 @@ use uuid::Uuid;
 
 pub use book::Book;
 pub use error::LedgerError;
+pub use fences::{Fences, KEPT};
 use writer::{Answer, Ask, Job};
 
 use crate::store;
