@@ -33,8 +33,8 @@ bench: ## benchmarks (tests/benches)
 	export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
 	cargo bench -p drover-e2e
 
-lint: ## format, clippy, and cargo-deny if it is installed
+lint: ## format, clippy, licences and sources (the first time builds cargo-deny)
 	@. deploy/env.sh
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; else echo "cargo-deny is not installed: licences, bans and sources not checked"; fi
+	deploy/deny.sh

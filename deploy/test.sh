@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh [--long]: everything `make test` does, from an empty machine to a closing line "N passed, N failed".
-# --long also runs the tests marked #[ignore], and more cases of the property tests.
+# --long also runs the tests marked #[ignore], more cases of the property tests, and cargo-deny (as `make lint` does).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 step() { echo "== $* ($(date +%T))"; }
@@ -31,6 +31,11 @@ contract_up=$!
 step "clippy"
 cargo clippy --locked --workspace --all-targets -- -D warnings
 
+case ${1:-} in --long)
+  step "licences, bans, sources"
+  deploy/deny.sh ;;
+esac
+
 step "tests"
 cargo build --locked --workspace --bins # the end-to-end tests run them
 case ${1:-} in
@@ -47,6 +52,9 @@ cargo test --locked --workspace --no-fail-fast "${extra[@]}" 2>&1 | tee "$log" |
 # Build trees of other pins that nobody used for a week.
 touch "$CARGO_TARGET_DIR"
 find "$DROVER_CACHE" -maxdepth 1 -name 'target-????????????' -mtime +7 -exec rm -rf {} +
+
+step "the ten slowest programs of tests, in seconds"
+awk '/^ +(Running|Doc-tests) / {name = $NF; gsub(/.*[/]|-[0-9a-f]+[)]$/, "", name)} /^test result:/ {sub(/s$/, "", $NF); print $NF, name}' "$log" | sort -rn | sed -n 1,10p
 
 step "done"
 awk '/^test result:/ {for (i = 2; i <= NF; i++) n[$i] += $(i - 1)} END {printf "%d passed, %d failed, %d skipped\n", n["passed;"], n["failed;"], n["ignored;"]}' "$log"
