@@ -7,6 +7,7 @@ use drover_kubesim::Fault;
 use drover_scheduling::{MemberKey, MemberState};
 use drover_store::failpoint::Action;
 use drover_testkit::eventually;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -99,6 +100,30 @@ async fn a_crash_at_any_effect_leaves_nothing_behind() {
         stack.reaches(&absent(&desired), Phase::Gone).await;
         assert_eq!(stack.names().await, Vec::<String>::new(), "{point}");
     }
+}
+
+/// Applied again after the crash it does not change, so no watch tells of it: it is as ready as it was seen to be.
+#[tokio::test]
+async fn what_got_ready_before_anybody_wrote_down_that_it_was_applied_is_ready() {
+    let mut stack = Stack::start().await;
+    stack.bundle("b1", vec![deployment("web", 1, "100m")]).await;
+    let desired = binding("shop", "b1");
+    stack.failpoints.set("synchronizer/apply/after_effect", Action::Pause);
+    stack.desire(&desired).await;
+    let settled = async || {
+        let status = stack.api::<Deployment>().get("web").await.ok()?.status?;
+        (status.ready_replicas == Some(1) && status.observed_generation.is_some()).then_some(())
+    };
+    eventually(PATIENCE, settled).await;
+    eventually(PATIENCE, async || stack.failpoints.is_paused("synchronizer/apply/after_effect").then_some(())).await;
+    stack.kill();
+    stack.failpoints.clear("synchronizer/apply/after_effect");
+    stack.restart().await;
+    stack.reaches(&desired, Phase::Ready).await;
+    // Told once more, it says so of what it has found since: not only of the moment when it had just listed everything.
+    let again = DesiredBinding { fence: desired.fence + 1, ..desired };
+    stack.desire(&again).await;
+    stack.reaches(&again, Phase::Ready).await;
 }
 
 #[tokio::test]

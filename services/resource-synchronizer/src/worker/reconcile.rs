@@ -125,7 +125,7 @@ impl Worker {
             match member.apply(object, owner, uid.as_deref()).await {
                 Ok(applied) => {
                     self.app.failpoints.reached(|| "synchronizer/apply/after_effect".into()).await?;
-                    self.world.put(object.id.clone(), just_applied(object, &applied, id));
+                    self.world.put_applied(object.id.clone(), just_applied(object, &applied, id));
                     answers.push((object.id.clone(), applied));
                 }
                 Err(error) => {

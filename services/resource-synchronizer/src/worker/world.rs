@@ -125,6 +125,14 @@ impl World {
         self.objects.insert(id, seen);
     }
 
+    /// Notes what a member answered to an apply. Where that changed nothing no watch will tell of it: what was seen of this very
+    /// version, its readiness above all, stays the last word.
+    pub fn put_applied(&mut self, id: ObjectId, seen: Seen) {
+        if self.objects.get(&id).is_none_or(|old| (&old.uid, &old.version) != (&seen.uid, &seen.version)) {
+            self.put(id, seen);
+        }
+    }
+
     /// Takes in an event; returns the bindings that it touches.
     pub fn take(&mut self, event: Event) -> BTreeSet<Uuid> {
         match event {
