@@ -43,13 +43,17 @@ fn until_next_act(settings: &BankSettings, candidate: &Candidate<'_>) -> u64 {
     (track.burst * settings.reaction.as_secs_f64() * share) as u64
 }
 
-/// Candidates with what each may still take: higher priority first, then the smaller need, then the older.
+/// Candidates with what each may still take: the smallest need of all first, because its way must be free or everybody waits for ever;
+/// then higher priority, the smaller need, the older.
 pub(crate) fn by_need<'v, 'a>(settings: &BankSettings, view: &'v View<'a>) -> Vec<(&'v Candidate<'a>, u64)> {
     let mut sorted: Vec<_> = view.candidates.iter().map(|candidate| (candidate, need(settings, candidate, view.node))).collect();
     sorted.sort_by(|(a, a_need), (b, b_need)| {
         let key = |candidate: &Candidate<'_>, need: u64| (Reverse(candidate.container.priority), need, candidate.container.started);
         key(a, *a_need).cmp(&key(b, *b_need)).then_with(|| a.container.id.cmp(&b.container.id))
     });
+    if let Some(nearest) = (0..sorted.len()).min_by_key(|index| sorted[*index].1) {
+        sorted[..=nearest].rotate_right(1);
+    }
     sorted
 }
 
