@@ -128,7 +128,11 @@ impl KpaSpec {
         unless(self.panic_threshold > 0.0, "panicThreshold", "must be above 0, like 2")?;
         unless(self.max_scale_up_rate > 1.0, "maxScaleUpRate", "must be above 1")?;
         unless(self.max_scale_down_rate > 1.0, "maxScaleDownRate", "must be above 1")?;
-        unless((6.0..=3_600.0).contains(&self.stable_window) && self.stable_window.fract() == 0.0, "stableWindow", "must be 6 to 3600 whole seconds")?;
+        unless(
+            (6.0..=3_600.0).contains(&self.stable_window) && self.stable_window.fract() == 0.0,
+            "stableWindow",
+            "must be 6 to 3600 whole seconds",
+        )?;
         unless((1.0..=100.0).contains(&self.panic_window_percentage), "panicWindowPercentage", "must be 1 to 100")?;
         unless((0.0..=86_400.0).contains(&self.scale_down_delay), "scaleDownDelay", "must be 0 s to a day")?;
         unless(self.activation_scale >= 0, "activationScale", "must be 0 or more")?;

@@ -121,7 +121,8 @@ fn averages_per_pod() {
     assert_eq!(run(2, vec![pod("ready", Some(30_000)), pod("ready", None)]), (Some(3), Some(30_000)));
     // A resource by its average value, CPU with readiness: 400 of 250 alone, (400+0)/2 = 200 turns round → stay
     let resource = json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "250m"}}}]);
-    let decision = threshold(resource, json!({"t": 0, "replicas": 2, "pods": pods(&[("ready", 400), ("unready", 999)]), "recommendations": []}));
+    let decision =
+        threshold(resource, json!({"t": 0, "replicas": 2, "pods": pods(&[("ready", 400), ("unready", 999)]), "recommendations": []}));
     assert_eq!(decision.steps.metrics.unwrap()[0].proposal, Some(2));
 }
 
@@ -168,7 +169,8 @@ fn metrics_of_something_else() {
 fn what_cannot_be_read_never_shrinks() {
     let both = |value: Option<i64>, usage: i64| {
         let metrics = json!([cpu(50)[0], {"type": "External", "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "100"}}}]);
-        let line = json!({"t": 0, "replicas": 4, "pods": pods(&[("ready", usage); 4]), "external": {"queue": value}, "recommendations": []});
+        let line =
+            json!({"t": 0, "replicas": 4, "pods": pods(&[("ready", usage); 4]), "external": {"queue": value}, "recommendations": []});
         let decision = threshold(metrics, line);
         (decision.want.unwrap(), format!("{:?}", decision.reason))
     };
@@ -199,7 +201,8 @@ fn what_cannot_be_read_never_shrinks() {
 fn bounds_come_before_metrics_and_zero_switches_off() {
     let run = |replicas: i32, min: i32| {
         let section = json!({"minReplicas": min, "maxReplicas": 5, "metrics": cpu(50)});
-        let decision = decide(&mut decider(json!({"policy": "threshold", "threshold": section})), json!({"t": 0, "replicas": replicas, "pods": null}));
+        let decision =
+            decide(&mut decider(json!({"policy": "threshold", "threshold": section})), json!({"t": 0, "replicas": replicas, "pods": null}));
         (decision.want.unwrap(), format!("{:?}", decision.reason))
     };
     assert_eq!(run(9, 2), (5, "TooManyReplicas".to_owned()));

@@ -6,7 +6,8 @@ use crate::{decide, decider, try_decider};
 
 /// A decider for these options on top of a target of 10 of 12, no burst capacity to keep, and rates of 10.
 fn kpa(options: Value) -> drover_autoscaling::offline::Decider {
-    let mut section = json!({"resolved": {"target": 10, "total": 12}, "targetBurstCapacity": 0, "maxScaleUpRate": 10, "maxScaleDownRate": 10});
+    let mut section =
+        json!({"resolved": {"target": 10, "total": 12}, "targetBurstCapacity": 0, "maxScaleUpRate": 10, "maxScaleDownRate": 10});
     section.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
     decider(json!({"policy": "kpa", "kpa": section}))
 }
@@ -99,7 +100,11 @@ fn excess_burst_capacity() {
 
 #[test]
 fn what_cannot_be_read_is_no_zero() {
-    for broken in [json!({"t": 2, "ready": 4}), json!({"t": 2, "ready": null, "stable": 1, "panic": 1}), json!({"t": 2, "ready": 4, "stable": null, "panic": 0})] {
+    for broken in [
+        json!({"t": 2, "ready": 4}),
+        json!({"t": 2, "ready": null, "stable": 1, "panic": 1}),
+        json!({"t": 2, "ready": 4, "stable": null, "panic": 0}),
+    ] {
         let mut decider = kpa(json!({"initialReady": 4}));
         let before = decide(&mut decider, line(0.0, 4, 40.0, 40.0));
         let none = decide(&mut decider, broken.clone());
@@ -112,7 +117,9 @@ fn what_cannot_be_read_is_no_zero() {
 
 #[test]
 fn samples_are_averaged_by_the_windows() {
-    let mut decider = decider(json!({"policy": "kpa", "kpa": {"resolved": {"target": 10, "total": 12}, "stableWindow": 60, "panicWindowPercentage": 10}}));
+    let mut decider = decider(
+        json!({"policy": "kpa", "kpa": {"resolved": {"target": 10, "total": 12}, "stableWindow": 60, "panicWindowPercentage": 10}}),
+    );
     let samples: Vec<Value> = (0..60).map(|t| json!({"t": t, "value": if t < 54 { 20 } else { 80 }})).collect();
     // stable (54 · 20 + 6 · 80)/60 = 26, panic 80
     let seen = decide(&mut decider, json!({"t": 59, "ready": 3, "samples": samples}));

@@ -38,7 +38,8 @@ fn the_older_rules() {
 
 #[test]
 fn first_sight_counts_as_a_proposal_of_what_is_there() {
-    let mut decider = decider(json!({"policy": "threshold", "threshold": {"minReplicas": 1, "maxReplicas": 12, "metrics": crate::cpu(50)}}));
+    let mut decider =
+        decider(json!({"policy": "threshold", "threshold": {"minReplicas": 1, "maxReplicas": 12, "metrics": crate::cpu(50)}}));
     let line = |t: i64| {
         let pod = json!({"name": "p", "state": "ready", "usage": {"cpu": 10}, "requests": {"cpu": 1000}});
         json!({"t": t, "replicas": 6, "pods": vec![pod; 6]})
@@ -85,7 +86,8 @@ fn rates_look_at_what_was_added_and_removed() {
     let two = || json!([{"type": "Pods", "value": 7, "periodSeconds": 60}, {"type": "Percent", "value": 50, "periodSeconds": 60}]);
     assert_eq!((up(two(), "Max", none(), none()), up(two(), "Min", none(), none()), up(two(), "Disabled", none(), none())), (60, 47, 40));
     // 40 − 5 + 3 a minute ago, of which events outside of the period are no part.
-    let (ups, downs) = (json!([{"change": 5, "age": 30}, {"change": 9, "age": 61}]), json!([{"change": 3, "age": 10}, {"change": 9, "age": 60}]));
+    let (ups, downs) =
+        (json!([{"change": 5, "age": 30}, {"change": 9, "age": 61}]), json!([{"change": 3, "age": 10}, {"change": 9, "age": 60}]));
     assert_eq!(up(rules("Pods", 10, 60), "Max", ups.clone(), downs.clone()), 48);
     assert_eq!(up(rules("Percent", 100, 60), "Max", ups, downs), 76);
     // More was added than is allowed: no change, not a step back.
@@ -94,7 +96,10 @@ fn rates_look_at_what_was_added_and_removed() {
     let down = |policies: Value, select: &str, ups: Value, downs: Value| run("scaleDown", policies, select, 40, 1, ups, downs);
     assert_eq!(down(rules("Pods", 7, 60), "Max", none(), none()), (33, "ScaleDownLimit".to_owned()));
     assert_eq!(down(rules("Percent", 33, 60), "Max", none(), none()).0, 26);
-    assert_eq!((down(two(), "Max", none(), none()).0, down(two(), "Min", none(), none()).0, down(two(), "Disabled", none(), none()).0), (20, 33, 40));
+    assert_eq!(
+        (down(two(), "Max", none(), none()).0, down(two(), "Min", none(), none()).0, down(two(), "Disabled", none(), none()).0),
+        (20, 33, 40)
+    );
     assert_eq!(down(rules("Pods", 12, 60), "Max", json!([{"change": 2, "age": 5}]), json!([{"change": 8, "age": 5}])).0, 34);
     assert_eq!(down(rules("Pods", 2, 60), "Max", none(), json!([{"change": 20, "age": 5}])).0, 40);
     assert_eq!(down(rules("Percent", 400, 60), "Max", none(), none()), (2, "TooFewReplicas".to_owned()));
@@ -103,7 +108,12 @@ fn rates_look_at_what_was_added_and_removed() {
 
 #[test]
 fn defaults_of_a_behavior() {
-    let run = |current: i32, desired: i32| limited(json!({"minReplicas": 1, "maxReplicas": 900, "behavior": {}}), json!({"t": 0, "replicas": current, "desired": desired, "recommendations": []}));
+    let run = |current: i32, desired: i32| {
+        limited(
+            json!({"minReplicas": 1, "maxReplicas": 900, "behavior": {}}),
+            json!({"t": 0, "replicas": current, "desired": desired, "recommendations": []}),
+        )
+    };
     assert_eq!(run(2, 50), (6, 50, "ScaleUpLimit".to_owned()));
     assert_eq!(run(30, 500), (60, 500, "ScaleUpLimit".to_owned()));
     assert_eq!(run(30, 3), (3, 3, "DesiredWithinRange".to_owned()));

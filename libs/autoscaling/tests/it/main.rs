@@ -30,7 +30,8 @@ fn decide(decider: &mut Decider, line: Value) -> LineDecision {
 
 /// The decision of a fresh threshold decider with these metrics, between 0 and 1,000 replicas.
 fn threshold(metrics: Value, line: Value) -> LineDecision {
-    let section = json!({"minReplicas": 0, "maxReplicas": 1000, "metrics": metrics, "cpuInitializationPeriod": 120, "initialReadinessDelay": 10});
+    let section =
+        json!({"minReplicas": 0, "maxReplicas": 1000, "metrics": metrics, "cpuInitializationPeriod": 120, "initialReadinessDelay": 10});
     decide(&mut decider(json!({"policy": "threshold", "threshold": section})), line)
 }
 

@@ -11,10 +11,25 @@ fn run(name: &str, line: Value) -> Value {
 fn windows_average_over_what_they_saw() {
     let averages = |window: f64, ops: Value| run("windowAverage", json!({"window": window, "ops": ops}))["results"].clone();
     // Young windows average over the seconds since the first write; a second's values add up.
-    assert_eq!(averages(5.0, json!([["record", 10.2, 1], ["record", 10.9, 2], ["avg", 10.95], ["record", 12, 6], ["avg", 12]])), json!([3.0, 3.0]));
+    assert_eq!(
+        averages(5.0, json!([["record", 10.2, 1], ["record", 10.9, 2], ["avg", 10.95], ["record", 12, 6], ["avg", 12]])),
+        json!([3.0, 3.0])
+    );
     // Silence at the end shrinks the divisor and drops what is too old; a gap inside counts as zeros.
-    let filled = json!([["record", 0, 1], ["record", 1, 2], ["record", 2, 3], ["record", 3, 4], ["record", 4, 5],
-        ["avg", 4], ["avg", 3.5], ["avg", 6], ["avg", 8.9], ["avg", 9], ["record", 7, 20], ["avg", 7]]);
+    let filled = json!([
+        ["record", 0, 1],
+        ["record", 1, 2],
+        ["record", 2, 3],
+        ["record", 3, 4],
+        ["record", 4, 5],
+        ["avg", 4],
+        ["avg", 3.5],
+        ["avg", 6],
+        ["avg", 8.9],
+        ["avg", 9],
+        ["record", 7, 20],
+        ["avg", 7]
+    ]);
     assert_eq!(averages(5.0, filled), json!([3.0, 3.0, 4.0, 5.0, 0.0, 5.8]));
     // After a whole window of silence it starts anew; an earlier second may still be added, one too early not.
     let anew = json!([["record", 0, 7], ["record", 60, 10], ["avg", 60], ["record", 58, 2], ["avg", 60], ["record", 55, 99], ["avg", 60]]);
@@ -28,8 +43,23 @@ fn windows_average_over_what_they_saw() {
 
 #[test]
 fn windows_change_their_length() {
-    let ops = json!([["record", 0, 1], ["record", 1, 2], ["record", 2, 3], ["record", 3, 4], ["record", 4, 5], ["record", 5, 6], ["avg", 5],
-        ["resize", 8], ["avg", 5], ["record", 6, 7], ["avg", 6], ["resize", 3], ["avg", 6], ["resize", 3], ["avg", 6]]);
+    let ops = json!([
+        ["record", 0, 1],
+        ["record", 1, 2],
+        ["record", 2, 3],
+        ["record", 3, 4],
+        ["record", 4, 5],
+        ["record", 5, 6],
+        ["avg", 5],
+        ["resize", 8],
+        ["avg", 5],
+        ["record", 6, 7],
+        ["avg", 6],
+        ["resize", 3],
+        ["avg", 6],
+        ["resize", 3],
+        ["avg", 6]
+    ]);
     let results = run("windowAverage", json!({"window": 5, "ops": ops}))["results"].clone();
     assert_eq!(results, json!([4.0, 4.0, 4.5, 6.0, 6.0]));
     let coarse = json!([["record", 0, 10], ["record", 2.9, 5], ["record", 3, 4], ["avg", 3], ["record", 6, 1], ["avg", 6]]);
@@ -65,8 +95,13 @@ fn small_sums() {
     for (population, sample) in [(-1.0, 0), (0.0, 0), (1.0, 1), (2.5, 3), (3.0, 3), (4.0, 4), (10.0, 7), (100.0, 14), (1e6, 16)] {
         assert_eq!(run("sampleSize", json!({"population": population})), json!({"result": sample}), "{population}");
     }
-    let activators = |ready: f64, burst: f64| run("numActivators", json!({"ready": ready, "total": 50, "targetBurstCapacity": burst, "activatorCapacity": 100}))["result"].clone();
-    assert_eq!((activators(99.0, 0.0), activators(2.0, -1.0), activators(9.0, -1.0), activators(9.0, 51.0)), (json!(2), json!(2), json!(5), json!(6)));
+    let activators = |ready: f64, burst: f64| {
+        run("numActivators", json!({"ready": ready, "total": 50, "targetBurstCapacity": burst, "activatorCapacity": 100}))["result"].clone()
+    };
+    assert_eq!(
+        (activators(99.0, 0.0), activators(2.0, -1.0), activators(9.0, -1.0), activators(9.0, 51.0)),
+        (json!(2), json!(2), json!(5), json!(6))
+    );
     let share = |pods: usize, index: usize| run("pickIndices", json!({"pods": pods, "activators": 4, "index": index}));
     assert_eq!(share(11, 2), json!({"begin": 4, "end": 6, "remnants": 3}));
     assert_eq!(share(3, 3), json!({"begin": 0, "end": 1, "remnants": 0}));
@@ -78,7 +113,10 @@ fn small_sums() {
 fn requests_at_once_between_reports() {
     let reports = |ops: Value| run("requestStats", json!({"ops": ops}))["reports"].clone();
     assert_eq!(reports(json!(["r1000"])), json!([[0.0, 0.0, 0.0, 0.0]]));
-    assert_eq!(reports(json!(["in0", "in200", "out700", "r1000", "out1250", "r2000"])), json!([[1.5, 0.0, 2.0, 0.0], [0.25, 0.0, 0.0, 0.0]]));
+    assert_eq!(
+        reports(json!(["in0", "in200", "out700", "r1000", "out1250", "r2000"])),
+        json!([[1.5, 0.0, 2.0, 0.0], [0.25, 0.0, 0.0, 0.0]])
+    );
     assert_eq!(reports(json!(["inproxied0", "in500", "outproxied500", "r1000"])), json!([[1.0, 0.5, 2.0, 1.0]]));
     // Time that runs backwards adds nothing.
     assert_eq!(reports(json!(["in400", "in300", "out900", "out800", "r1000"])), json!([[1.0, 0.0, 2.0, 0.0]]));
@@ -100,7 +138,10 @@ fn targets_are_resolved() {
     assert_eq!(resolved(json!({"containerConcurrency": 20, "targetAnnotation": 8, "utilizationAnnotation": 50})), (4.0, 8.0));
     assert_eq!(resolved(json!({"targetAnnotation": 0.01, "utilizationAnnotation": 10})), (0.01, 0.01));
     assert_eq!(resolved(json!({"metric": "rps", "clusterFraction": 0.1})), (140.0, 200.0));
-    assert_eq!(resolved(json!({"metric": "rps", "containerConcurrency": 5, "targetAnnotation": 60, "utilizationAnnotation": 80})), (48.0, 60.0));
+    assert_eq!(
+        resolved(json!({"metric": "rps", "containerConcurrency": 5, "targetAnnotation": 60, "utilizationAnnotation": 80})),
+        (48.0, 60.0)
+    );
 }
 
 #[test]

@@ -15,7 +15,12 @@ fn limits() -> impl Strategy<Value = Limits> {
         serde_json::from_str(r#"{"scaleDown":{"stabilizationWindowSeconds":0,"policies":[{"type":"Percent","value":10,"periodSeconds":15}]}}"#).unwrap(),
         serde_json::from_str(r#"{"scaleDown":{"selectPolicy":"Disabled"}}"#).unwrap(),
     ]));
-    (1..20_i32, 0..40_i32, behavior).prop_map(|(min, more, behavior)| Limits { min_replicas: min, max_replicas: min + more, behavior, ..Limits::default() })
+    (1..20_i32, 0..40_i32, behavior).prop_map(|(min, more, behavior)| Limits {
+        min_replicas: min,
+        max_replicas: min + more,
+        behavior,
+        ..Limits::default()
+    })
 }
 
 fn pods(usages: &[Option<i64>]) -> Reading<Vec<Pod>> {
@@ -134,10 +139,9 @@ proptest! {
 #[test]
 fn stale_and_absent_are_told_apart_and_neither_decides() {
     let (policy, limits) = (hpa(50), Limits { max_replicas: 20, ..Limits::default() });
-    for (pods, word) in [
-        (Reading::taken(vec![], 0.0, 61.0, 60.0), "stale"),
-        (Reading::Absent("metrics.k8s.io answered 503".to_owned()), "503"),
-    ] {
+    for (pods, word) in
+        [(Reading::taken(vec![], 0.0, 61.0, 60.0), "stale"), (Reading::Absent("metrics.k8s.io answered 503".to_owned()), "503")]
+    {
         let record = decide(&policy, &limits, State::new(&policy, &limits, 61.0, 5), &look(61.0, 5, pods)).0;
         assert_eq!(record.want, None);
         assert!(record.message.contains(word), "{}", record.message);
@@ -149,9 +153,14 @@ fn stale_and_absent_are_told_apart_and_neither_decides() {
 fn a_hand_on_the_wheel_stands_above_everything() {
     let busy = look(0.0, 5, pods(&[Some(900); 5]));
     let idle = look(0.0, 5, pods(&[Some(10); 5]));
-    let want = |limits: Limits, observation: &Observation| once(&hpa(50), &Limits { max_replicas: 20, downscale_stabilization: 0.0, ..limits }, observation, 5);
+    let want = |limits: Limits, observation: &Observation| {
+        once(&hpa(50), &Limits { max_replicas: 20, downscale_stabilization: 0.0, ..limits }, observation, 5)
+    };
     let paused = |pause| Limits { pause: Some(pause), ..Limits::default() };
-    assert_eq!((want(paused(Pause::In), &busy), want(paused(Pause::Out), &busy), want(paused(Pause::All), &busy)), (Some(9), Some(5), Some(5)));
+    assert_eq!(
+        (want(paused(Pause::In), &busy), want(paused(Pause::Out), &busy), want(paused(Pause::All), &busy)),
+        (Some(9), Some(5), Some(5))
+    );
     // First sight itself counts as a proposal of five; only the second look may shrink.
     let policy = hpa(50);
     let shrink = |limits: Limits| {
@@ -183,7 +192,13 @@ fn the_learner_learns_from_what_was_done() {
     use drover_autoscaling::PolicyState;
     let policy = Policy::QLearning(QLearningSpec { noise: 0.0, ..QLearningSpec::default() });
     let limits = Limits { min_replicas: 1, max_replicas: 4, pause: Some(Pause::Out), ..Limits::default() };
-    let full = QLearningObservation { at: 0.0, pods: 2, cpu: Reading::Value(1.0), expired: Reading::Value(0.0), pod_seconds: Reading::Value(30.0) };
+    let full = QLearningObservation {
+        at: 0.0,
+        pods: 2,
+        cpu: Reading::Value(1.0),
+        expired: Reading::Value(0.0),
+        pod_seconds: Reading::Value(30.0),
+    };
     // The guard wants one more, the pause says no: "as many" is what the next cost belongs to.
     let (record, state) = decide(&policy, &limits, State::new(&policy, &limits, 0.0, 2), &Observation::QLearning(full));
     assert_eq!((record.raw, record.want), (Some(3), Some(2)));

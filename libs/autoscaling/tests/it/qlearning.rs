@@ -7,10 +7,20 @@ use serde_json::{Value, json};
 use crate::{decide, decider};
 
 fn seen(pods: i32, cpu: f64, expired: f64, pod_seconds: f64) -> QLearningObservation {
-    QLearningObservation { at: 0.0, pods, cpu: Reading::Value(cpu), expired: Reading::Value(expired), pod_seconds: Reading::Value(pod_seconds) }
+    QLearningObservation {
+        at: 0.0,
+        pods,
+        cpu: Reading::Value(cpu),
+        expired: Reading::Value(expired),
+        pod_seconds: Reading::Value(pod_seconds),
+    }
 }
 
-fn greedy(spec: &QLearningSpec, state: &mut QLearningState, seen: &QLearningObservation) -> (i32, drover_autoscaling::qlearning::QLearningSteps) {
+fn greedy(
+    spec: &QLearningSpec,
+    state: &mut QLearningState,
+    seen: &QLearningObservation,
+) -> (i32, drover_autoscaling::qlearning::QLearningSteps) {
     step(spec, state, seen, Choice::Neighbour(0.0)).unwrap()
 }
 
@@ -98,10 +108,12 @@ fn noise_is_a_neighbour_and_seeds_repeat() {
         table = serde_json::from_value(values).unwrap();
         let spec = QLearningSpec { guards: false, alpha: 1e-12, seed, ..QLearningSpec::default() };
         let mut state = QLearningState::from_table(table);
-        (0..4000).map(|_| {
-            state.last = None;
-            step(&spec, &mut state, &seen(2, 0.55, 0.0, 0.0), Choice::Neighbour(0.1)).unwrap().1.action
-        }).collect::<Vec<_>>()
+        (0..4000)
+            .map(|_| {
+                state.last = None;
+                step(&spec, &mut state, &seen(2, 0.55, 0.0, 0.0), Choice::Neighbour(0.1)).unwrap().1.action
+            })
+            .collect::<Vec<_>>()
     };
     let share = |actions: &[i32], action: i32| actions.iter().filter(|&&taken| taken == action).count() as f64 / 4000.0;
     let (down, stay, up) = (actions(1, -1), actions(1, 0), actions(1, 1));
@@ -121,7 +133,9 @@ fn tables_are_checked_before_use() {
     let broken = |change: fn(&mut Value)| {
         let mut value = serde_json::to_value(&table).unwrap();
         change(&mut value);
-        serde_json::from_value::<QTable>(value).map_err(|error| error.to_string()).and_then(|table| table.check(1, 4).map_err(|error| error.to_string()))
+        serde_json::from_value::<QTable>(value)
+            .map_err(|error| error.to_string())
+            .and_then(|table| table.check(1, 4).map_err(|error| error.to_string()))
     };
     assert!(broken(|value| value["version"] = json!(2)).unwrap_err().contains("version"));
     assert!(broken(|value| value["actions"] = json!([-2, 0, 2])).is_err());

@@ -112,7 +112,10 @@ fn pre_training_pays_and_guards_come_near_a_tuned_hpa() {
     assert!(mean("guarded") < mean("d"));
     assert!(mean("guarded") <= 1.10 * mean("hpa"), "{} and {}", mean("guarded"), mean("hpa"));
     assert!(compared.get("d").unwrap().mean_expired() < compared.get("a").unwrap().mean_expired());
-    assert_eq!(compared.outcomes.iter().map(|outcome| outcome.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d", "e", "hpa", "static", "kpa", "guarded"]);
+    assert_eq!(
+        compared.outcomes.iter().map(|outcome| outcome.name.as_str()).collect::<Vec<_>>(),
+        ["a", "b", "c", "d", "e", "hpa", "static", "kpa", "guarded"]
+    );
     assert!(compared.outcomes.iter().all(|outcome| outcome.cost.len() == 4 && !outcome.course.is_empty()));
 }
 

@@ -1,6 +1,6 @@
 //! `drover autoscale decide`: a configuration, then a decision per line of observations.
 
-use std::io::{BufRead, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -40,15 +40,24 @@ pub fn run(args: &DecideArgs) -> Result<()> {
         Some(path) => Some(open(path)?),
         None => None,
     };
-    let input: Box<dyn BufRead> = match args.input.as_deref() {
+    let input: Box<dyn Read> = match args.input.as_deref() {
         Some(path) if path != Path::new("-") => {
-            Box::new(std::io::BufReader::new(std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?))
+            Box::new(std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?)
         }
-        _ => Box::new(std::io::stdin().lock()),
+        _ => Box::new(std::io::stdin()),
     };
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    for (index, line) in input.lines().enumerate() {
-        let line = line.with_context(|| format!("line {}: cannot be read as text", index + 1))?;
+    let mut input = BufReader::with_capacity(1 << 16, input);
+    let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let mut line = String::new();
+    for number in 1.. {
+        // Whoever talks through pipes gets each answer before the next question is waited for.
+        if input.buffer().is_empty() {
+            out.flush()?;
+        }
+        line.clear();
+        if input.read_line(&mut line).with_context(|| format!("line {number}: cannot be read as text"))? == 0 {
+            break;
+        }
         if line.trim().is_empty() {
             continue;
         }
@@ -62,14 +71,12 @@ pub fn run(args: &DecideArgs) -> Result<()> {
             Ok(answer) => answer,
             Err(error) => {
                 out.flush()?;
-                return Err(error.context(format!("line {}", index + 1)));
+                return Err(error.context(format!("line {number}")));
             }
         };
         writeln!(out, "{answer}")?;
-        // Line by line, so that somebody may talk to it through pipes.
-        out.flush()?;
     }
-    Ok(())
+    Ok(out.flush()?)
 }
 
 fn decide(decider: &mut Decider, line: &str, record: bool) -> Result<String> {

@@ -130,7 +130,15 @@ fn report(runs: &[(String, Run)], penalty: f64, from: usize, files: bool) -> Rep
             lines.2.push((sample.at, spent));
             lines.3.push((sample.at, rate));
             let (at, pods, ready) = (format!("{:.0}", sample.at), sample.pods.to_string(), sample.ready.to_string());
-            course.row([name.clone(), at, format!("{rate:.1}"), pods, ready, format!("{:.1}", sample.totals.expired), format!("{spent:.1}")]);
+            course.row([
+                name.clone(),
+                at,
+                format!("{rate:.1}"),
+                pods,
+                ready,
+                format!("{:.1}", sample.totals.expired),
+                format!("{spent:.1}"),
+            ]);
         }
         if load.series.is_empty() {
             load = load.series("load", lines.3);
