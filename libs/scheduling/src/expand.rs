@@ -96,6 +96,8 @@ fn group<'a>(ledger: &'a Ledger, cloud: &HashSet<&MemberKey>, elements: &[Elemen
     let mut found: Vec<&'a MemberRoom> = Vec::with_capacity(elements.len());
     let mut missing = Vec::new();
     let mut key = String::new();
+    // All labels are looked for in one walk over the members.
+    let mut labels: Vec<(&str, &String)> = Vec::new();
     for element in elements {
         let provider = element.cluster_provider.as_deref().unwrap_or_default();
         if let Some(cluster) = &element.cluster {
@@ -108,10 +110,16 @@ fn group<'a>(ledger: &'a Ledger, cloud: &HashSet<&MemberKey>, elements: &[Elemen
                 None => missing.push(MemberKey(key.clone())),
             }
         } else if let Some(wanted) = &element.cluster_label {
-            let carries =
-                |room: &&MemberRoom| room.key.provider() == provider && room.member.as_ref().is_some_and(|m| m.labels.contains(wanted));
-            found.extend(ledger.rooms().filter(carries));
+            labels.push((provider, wanted));
         }
+    }
+    if !labels.is_empty() {
+        let carries = |room: &&MemberRoom| {
+            let provider = room.key.provider();
+            let member = room.member.as_ref();
+            member.is_some_and(|member| labels.iter().any(|(of, label)| *of == provider && member.labels.contains(label)))
+        };
+        found.extend(ledger.rooms().filter(carries));
     }
     missing.sort();
     missing.dedup();

@@ -139,6 +139,11 @@ impl Ledger {
         self.by_member.get(member).into_iter().flatten().filter_map(|id| self.claims.get(id))
     }
 
+    /// Members that have claims, in no particular order.
+    pub fn claimed(&self) -> impl Iterator<Item = &MemberKey> {
+        self.by_member.iter().filter(|(_, ids)| !ids.is_empty()).map(|(key, _)| key)
+    }
+
     /// Writes a claim as it is, or removes it, and returns what was there. Nothing is judged: this is also how the ledger
     /// is loaded and how the changes of another process are followed.
     pub fn put_claim(&mut self, id: Uuid, claim: Option<Arc<Claim>>) -> Option<Arc<Claim>> {

@@ -40,7 +40,7 @@ async fn a_transaction_is_all_or_none_and_names_every_difference() {
     let take = |claim, member: &str, cpu| LedgerChange::Take {
         claim,
         dig: dig("new"),
-        request: Arc::new(app("web", 1, cpu, &A)),
+        request: Arc::new(app("web", 1, cpu, &["onprem+a", "aws+c"])),
         member: key(member),
         state: None,
     };

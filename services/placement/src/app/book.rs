@@ -80,13 +80,8 @@ impl Book {
                 self.seen.remove(&member.key);
             }
         }
-        let orphans: Vec<MemberKey> = self
-            .ledger
-            .claims()
-            .map(|claim| &claim.member)
-            .filter(|key| self.ledger.room(key).is_none_or(|room| room.member.is_none()))
-            .cloned()
-            .collect();
+        let unknown = |key: &&MemberKey| self.ledger.room(key).is_none_or(|room| room.member.is_none());
+        let orphans: Vec<MemberKey> = self.ledger.claimed().filter(unknown).cloned().collect();
         for key in orphans {
             self.ledger.set_member(unregistered(&key));
         }

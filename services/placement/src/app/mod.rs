@@ -7,7 +7,7 @@ mod explain;
 mod fences;
 mod writer;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use drover_api::ledger::{DecisionRecord, FleetItem, LedgerHead};
 use drover_scheduling::{Claim, Decision, DecisionRequest, LedgerReceipt, LedgerTransaction, MemberKey};
@@ -22,7 +22,7 @@ pub use error::LedgerError;
 pub use fences::{Fences, KEPT};
 use writer::{Answer, Ask, Job};
 
-use crate::store;
+use crate::store::{self, Content, Known};
 
 /// Requests that may wait for the writer; more wait in their connections.
 const QUEUE: usize = 4096;
@@ -34,6 +34,7 @@ pub struct App {
     /// Feed `fleet`.
     pub(crate) fleet: FeedHub<FleetItem>,
     failpoints: Failpoints,
+    known: Arc<Mutex<Known>>,
     book: Arc<RwLock<Book>>,
     queue: mpsc::Sender<Job>,
 }
@@ -44,7 +45,7 @@ impl App {
         let config = StoreConfig::new("placement", common.database_url.clone());
         let store = Store::connect(&config, &[MigrationSet::new("placement", sqlx::migrate!("../../migrations/placement"))]).await?;
         let (queue, jobs) = mpsc::channel(QUEUE);
-        let app = Self { store, fleet: FeedHub::new(), failpoints, book: Arc::default(), queue };
+        let app = Self { store, fleet: FeedHub::new(), failpoints, known: Arc::default(), book: Arc::default(), queue };
         let news = store::news(&app.store, None).await?;
         if let Some(news) = news {
             let touched = app.write(|book| book.follow_log(news));
@@ -54,9 +55,10 @@ impl App {
         Ok(app)
     }
 
-    /// Decides and claims; the same id again is answered as before.
-    pub async fn decide(&self, id: Uuid, request: DecisionRequest) -> Result<Arc<Decision>, LedgerError> {
-        match self.ask(id, Ask::Decide(request)).await? {
+    /// Decides and claims; the same id again is answered as before. The answer is a [`Decision`]'s JSON.
+    pub async fn decide(&self, id: Uuid, request: DecisionRequest) -> Result<Arc<[u8]>, LedgerError> {
+        let contents = request.apps.iter().map(Content::of).collect();
+        match self.ask(id, Ask::Decide(request, contents)).await? {
             Answer::Decision(decision) => Ok(decision),
             Answer::Receipt(_) => unreachable!("a decision is answered by a decision"),
         }
@@ -88,7 +90,7 @@ impl App {
     /// A decision with its inputs.
     pub async fn decision(&self, id: Uuid) -> Result<DecisionRecord, LedgerError> {
         let stored = store::decision(&self.store, id).await?.ok_or_else(|| LedgerError::NotFound(format!("There is no decision {id}")))?;
-        Ok(DecisionRecord { decision: stored.answer.0, request: Some(stored.request.0), created_at: stored.created_at.to_string() })
+        Ok(DecisionRecord { decision: stored.answer, request: Some(stored.request), created_at: stored.created_at.to_string() })
     }
 
     /// Claims as they are committed.

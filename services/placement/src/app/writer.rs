@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_scheduling::{Decision, DecisionRequest, Difference, LedgerChange, LedgerReceipt, LedgerTransaction, Undo};
+use drover_scheduling::{DecisionRequest, Difference, LedgerChange, LedgerReceipt, LedgerTransaction, Undo};
 use drover_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::{App, Book, LedgerError};
-use crate::store::{self, Committed, Entries};
+use crate::store::{self, Committed, Content, Entries, packed};
 
 /// Jobs that one statement takes at most.
 const BATCH: usize = 512;
@@ -25,8 +25,8 @@ const POLL: Duration = Duration::from_secs(1);
 /// What is asked of the ledger.
 #[derive(Debug)]
 pub enum Ask {
-    /// Choose members.
-    Decide(DecisionRequest),
+    /// Choose members. With what its apps ask for, packed already: the writer is one, those who ask are many.
+    Decide(DecisionRequest, Vec<Content>),
     /// Change claims as told.
     Transact(LedgerTransaction),
 }
@@ -34,8 +34,8 @@ pub enum Ask {
 /// What is answered.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// To [`Ask::Decide`].
-    Decision(Arc<Decision>),
+    /// To [`Ask::Decide`]: the decision's JSON, made once for the log and for all who asked.
+    Decision(Arc<[u8]>),
     /// To [`Ask::Transact`].
     Receipt(LedgerReceipt),
 }
@@ -109,7 +109,7 @@ fn merged(jobs: Vec<Job>) -> Vec<Work> {
     let mut works: Vec<Work> = Vec::with_capacity(jobs.len());
     let mut index: BTreeMap<(bool, Uuid), usize> = BTreeMap::new();
     for Job { id, ask, reply } in jobs {
-        match index.entry((matches!(ask, Ask::Decide(_)), id)) {
+        match index.entry((matches!(ask, Ask::Decide(..)), id)) {
             std::collections::btree_map::Entry::Occupied(known) => works[*known.get()].replies.push(reply),
             std::collections::btree_map::Entry::Vacant(new) => {
                 new.insert(works.len());
@@ -164,7 +164,7 @@ async fn batch(app: &App, mut works: Vec<Work>) {
 async fn commit(app: &App, entries: Entries, onto: i64) -> Result<Committed, LedgerError> {
     let stopped = |_| LedgerError::Stopped;
     app.failpoints.reached(|| "ledger/commit/before".to_owned()).await.map_err(stopped)?;
-    let committed = entries.commit(&app.store, onto).await?;
+    let committed = entries.commit(&app.store, &app.known, onto).await?;
     app.failpoints.reached(|| "ledger/commit/after".to_owned()).await.map_err(stopped)?;
     Ok(committed)
 }
@@ -189,7 +189,7 @@ async fn answer_repeats(app: &App, works: Vec<Work>) -> Option<Vec<Work>> {
     let mut open = Vec::new();
     for work in works {
         let known = match work.ask {
-            Ask::Decide(_) => decisions.get(&work.id).cloned().map(Answer::Decision),
+            Ask::Decide(..) => decisions.get(&work.id).cloned().map(Answer::Decision),
             Ask::Transact(_) => receipts.get(&work.id).cloned().map(Answer::Receipt),
         };
         match known {
@@ -213,7 +213,7 @@ fn draft(book: &mut Book, works: &[Work]) -> Draft {
     };
     for work in works {
         let answer = match &work.ask {
-            Ask::Decide(request) => decide(book, &mut draft, work.id, request),
+            Ask::Decide(request, contents) => decide(book, &mut draft, work.id, request, contents),
             Ask::Transact(transaction) => transact(book, &mut draft, work.id, transaction),
         };
         draft.answers.push(answer);
@@ -227,7 +227,7 @@ fn draft(book: &mut Book, works: &[Work]) -> Draft {
     draft
 }
 
-fn decide(book: &mut Book, draft: &mut Draft, id: Uuid, request: &DecisionRequest) -> Result<Answer, LedgerError> {
+fn decide(book: &mut Book, draft: &mut Draft, id: Uuid, request: &DecisionRequest, contents: &[Content]) -> Result<Answer, LedgerError> {
     if !book.knows_members() {
         return Err(LedgerError::MembersUnknown);
     }
@@ -235,10 +235,18 @@ fn decide(book: &mut Book, draft: &mut Draft, id: Uuid, request: &DecisionReques
     let undo = book.ledger.apply_decision(request, &decision);
     book.ledger.seq += 1;
     decision.seq = book.ledger.seq;
-    draft.entries.decision(request, &decision);
-    draft.touched.extend(undo.touched().into_iter().map(|claim| (claim, decision.seq)));
+    let json = packed::json(&decision);
+    draft.entries.decision(request, contents, &decision, &json);
+    for claim in undo.touched() {
+        let shared = book.ledger.claim(&claim).map(|claim| &claim.request);
+        let content = shared.and_then(|shared| Some((shared, request.apps.iter().position(|app| app.app == shared.app)?)));
+        if let Some((shared, at)) = content {
+            draft.entries.same(shared, &contents[at]);
+        }
+        draft.touched.insert(claim, decision.seq);
+    }
     draft.undo.push(undo);
-    Ok(Answer::Decision(Arc::new(decision)))
+    Ok(Answer::Decision(json.into()))
 }
 
 fn transact(book: &mut Book, draft: &mut Draft, id: Uuid, transaction: &LedgerTransaction) -> Result<Answer, LedgerError> {

@@ -1,6 +1,9 @@
 //! Decisions: made, tried and read.
 
+use axum::body::Bytes;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
 use drover_api::ledger::DecisionRecord;
 use drover_scheduling::{Decision, DecisionRequest};
 use drover_service::{Json, Path, Problem};
@@ -11,9 +14,9 @@ use crate::app::App;
 /// Decides and claims, all apps or none; the same id again is answered as before.
 #[utoipa::path(put, path = "/internal/decisions/{id}", operation_id = "decision_put", tag = "peer", params(("id" = Uuid, Path)),
     request_body = DecisionRequest, responses((status = 200, description = "The decision", body = Decision)))]
-pub async fn put(State(app): State<App>, Path(id): Path<Uuid>, Json(request): Json<DecisionRequest>) -> Result<Json<Decision>, Problem> {
-    let decision = app.decide(id, request).await?;
-    Ok(Json(Decision::clone(&decision)))
+pub async fn put(State(app): State<App>, Path(id): Path<Uuid>, Json(request): Json<DecisionRequest>) -> Result<impl IntoResponse, Problem> {
+    let json = Bytes::from_owner(app.decide(id, request).await?);
+    Ok(([(header::CONTENT_TYPE, "application/json")], json))
 }
 
 /// Decides and writes nothing.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use drover_scheduling::{AppRequest, Claim, ClaimState, DigRef, MemberKey, PodsOnNode};
-use drover_store::{Store, StoreResult};
+use drover_store::{Store, StoreError, StoreResult};
 use sqlx::types::Json;
 use uuid::Uuid;
+
+use super::requests::{Digest, requests};
 
 /// What happened in the ledger since a sequence.
 pub struct News {
@@ -33,36 +35,43 @@ struct Row {
     surging: bool,
     fence: i64,
     operation: Uuid,
-    request: Json<AppRequest>,
+    request: Digest,
     pods: Json<Vec<PodsOnNode>>,
 }
 
-impl From<Row> for Claim {
-    fn from(row: Row) -> Self {
-        debug_assert_eq!(row.app, row.request.0.app, "the column is a copy");
-        Self {
-            id: row.id,
+impl Row {
+    fn claim(self, request: Arc<AppRequest>) -> Claim {
+        debug_assert_eq!(self.app, request.app, "the column is a copy");
+        Claim {
+            id: self.id,
             dig: DigRef {
-                id: row.dig_id,
-                project: row.project,
-                composite_app: row.composite_app,
-                version: row.composite_app_version,
-                name: row.dig,
+                id: self.dig_id,
+                project: self.project,
+                composite_app: self.composite_app,
+                version: self.composite_app_version,
+                name: self.dig,
             },
-            request: Arc::new(row.request.0),
-            member: MemberKey(row.member),
+            request,
+            member: MemberKey(self.member),
             // The column has a check: there is no fourth word.
-            state: match row.state.as_str() {
+            state: match self.state.as_str() {
                 "promised" => ClaimState::Promised,
                 "leaving" => ClaimState::Leaving,
                 _ => ClaimState::Held,
             },
-            pods: row.pods.0,
-            surging: row.surging,
-            fence: row.fence,
-            operation: row.operation,
+            pods: self.pods.0,
+            surging: self.surging,
+            fence: self.fence,
+            operation: self.operation,
         }
     }
+}
+
+/// Rows with what their apps ask for.
+async fn complete(store: &Store, rows: Vec<Row>) -> StoreResult<Vec<Claim>> {
+    let known = requests(store, rows.iter().map(|row| row.request).collect()).await?;
+    let claim = |row: Row| known.get(&row.request).cloned().ok_or(StoreError::NotFound).map(|request| row.claim(request));
+    rows.into_iter().map(claim).collect()
 }
 
 /// The column's word for a state.
@@ -89,7 +98,7 @@ pub async fn news(store: &Store, seq: Option<i64>) -> StoreResult<Option<News>> 
     let rows: Vec<Row> = sqlx::query_as(include_str!("sql/claims_since.sql")).bind(since.unwrap_or(-1)).fetch_all(&mut *tx).await?;
     let released = sqlx::query_as("select id, fence from tombstone where seq > $1").bind(since.unwrap_or(-1)).fetch_all(&mut *tx).await?;
     tx.commit().await?;
-    Ok(Some(News { head, all: since.is_none(), claims: rows.into_iter().map(Claim::from).collect(), released }))
+    Ok(Some(News { head, all: since.is_none(), claims: complete(store, rows).await?, released }))
 }
 
 /// Claims by any of deployment intent group, member and operation.
@@ -100,5 +109,5 @@ pub async fn find(store: &Store, dig: Option<Uuid>, member: Option<&MemberKey>, 
         .bind(operation)
         .fetch_all(store.pool())
         .await?;
-    Ok(rows.into_iter().map(Claim::from).collect())
+    complete(store, rows).await
 }

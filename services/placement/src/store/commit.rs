@@ -1,12 +1,17 @@
 //! Writing a batch of ledger entries: one statement, one commit.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use drover_api::ledger::{LedgerReceipt, LedgerTransaction};
-use drover_scheduling::{Claim, Decision, DecisionRequest, Outcome};
+use drover_scheduling::{AppRequest, Claim, Decision, DecisionRequest, Outcome};
 use drover_store::{Store, StoreError, StoreResult};
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::claims::word;
+use super::packed;
+use super::requests::{Content, Digest, Known};
 
 /// A batch that releases nothing: the rule, and the fast one.
 const COMMIT: &str = concat!(include_str!("sql/commit.sql"), "select seq from h");
@@ -28,6 +33,9 @@ pub enum Committed {
 /// A batch, column by column as `unnest` wants it.
 #[derive(Default)]
 pub struct Entries {
+    contents: HashMap<Digest, Vec<u8>>,
+    /// Digests of requests by address; the pointers are held, so that no address is given to another meanwhile.
+    digests: HashMap<usize, (Arc<AppRequest>, Digest)>,
     decision: DecisionColumns,
     receipt: ReceiptColumns,
     claim: ClaimColumns,
@@ -43,9 +51,11 @@ struct DecisionColumns {
     dig: Vec<String>,
     dig_id: Vec<Uuid>,
     operation: Vec<Uuid>,
+    fence: Vec<i64>,
+    overflow: Vec<bool>,
     outcome: Vec<&'static str>,
-    request: Vec<String>,
-    answer: Vec<String>,
+    requests: Vec<Vec<u8>>,
+    answer: Vec<Vec<u8>>,
 }
 
 #[derive(Default)]
@@ -71,7 +81,7 @@ struct ClaimColumns {
     surging: Vec<bool>,
     fence: Vec<i64>,
     operation: Vec<Uuid>,
-    request: Vec<String>,
+    request: Vec<Digest>,
     pods: Vec<String>,
 }
 
@@ -83,8 +93,12 @@ struct ReleasedColumns {
 }
 
 impl Entries {
-    /// A decision, as the ledger entry of its `seq`.
-    pub fn decision(&mut self, request: &DecisionRequest, answer: &Decision) {
+    /// A decision, as the ledger entry of its `seq`; `contents` are those of its apps, in their order;
+    /// `json` is the answer as it goes out.
+    pub fn decision(&mut self, request: &DecisionRequest, contents: &[Content], answer: &Decision, json: &[u8]) {
+        for content in contents {
+            self.contents.entry(content.digest).or_insert_with(|| content.body.clone());
+        }
         let rows = &mut self.decision;
         rows.id.push(answer.id);
         rows.seq.push(answer.seq);
@@ -99,8 +113,25 @@ impl Entries {
             Outcome::Unknown => "unknown",
             Outcome::Impossible => "impossible",
         });
-        rows.request.push(json(request));
-        rows.answer.push(json(answer));
+        rows.fence.push(request.fence);
+        rows.overflow.push(request.overflow);
+        rows.requests.push(contents.iter().flat_map(|content| content.digest).collect());
+        rows.answer.push(packed::pack_json(json));
+    }
+
+    /// The content of a request that claims of this batch share is known: it need not be found out again.
+    pub fn same(&mut self, request: &Arc<AppRequest>, content: &Content) {
+        self.digests.insert(Arc::as_ptr(request).addr(), (Arc::clone(request), content.digest));
+    }
+
+    fn digest(&mut self, request: &Arc<AppRequest>) -> Digest {
+        if let Some((_, digest)) = self.digests.get(&Arc::as_ptr(request).addr()) {
+            return *digest;
+        }
+        let content = Content::of(request);
+        self.same(request, &content);
+        self.contents.insert(content.digest, content.body);
+        content.digest
     }
 
     /// A transaction's receipt, as the ledger entry of its `seq`.
@@ -114,6 +145,7 @@ impl Entries {
 
     /// What a batch made of a claim, at most once per claim; `seq` is the last entry that wrote it.
     pub fn claim(&mut self, seq: i64, claim: &Claim) {
+        let request = self.digest(&claim.request);
         let rows = &mut self.claim;
         rows.id.push(claim.id);
         rows.seq.push(seq);
@@ -128,7 +160,7 @@ impl Entries {
         rows.surging.push(claim.surging);
         rows.fence.push(claim.fence);
         rows.operation.push(claim.operation);
-        rows.request.push(json(&*claim.request));
+        rows.request.push(request);
         rows.pods.push(json(&claim.pods));
     }
 
@@ -145,18 +177,24 @@ impl Entries {
     }
 
     /// Writes all, if the head is still `expected`. Without entries it only checks that.
-    pub async fn commit(self, store: &Store, expected: i64) -> StoreResult<Committed> {
+    pub async fn commit(self, store: &Store, known: &Mutex<Known>, expected: i64) -> StoreResult<Committed> {
         let count = self.len() as i64;
-        let Self { decision: d, receipt: t, claim: c, released: r } = self;
+        let Self { contents, digests: _, decision: d, receipt: t, claim: c, released: r } = self;
         if count == 0 {
             let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(store.pool()).await?;
             return Ok(if head == expected { Committed::Done } else { Committed::Moved });
         }
+        let (digests, bodies): (Vec<Digest>, Vec<Vec<u8>>) = {
+            let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            contents.into_iter().filter(|(digest, _)| !known.has(digest)).unzip()
+        };
         let releases = !r.id.is_empty();
         let statement = sqlx::query_scalar(if releases { COMMIT_AND_RELEASE } else { COMMIT })
             .persistent(!releases)
             .bind(count)
             .bind(expected)
+            .bind(digests.as_slice())
+            .bind(bodies)
             .bind(d.id)
             .bind(d.seq)
             .bind(d.project)
@@ -164,8 +202,10 @@ impl Entries {
             .bind(d.dig)
             .bind(d.dig_id)
             .bind(d.operation)
+            .bind(d.fence)
+            .bind(d.overflow)
             .bind(d.outcome)
-            .bind(d.request)
+            .bind(d.requests)
             .bind(d.answer)
             .bind(t.id)
             .bind(t.seq)
@@ -189,7 +229,10 @@ impl Entries {
         let statement = if releases { statement.bind(r.id).bind(r.seq).bind(r.fence) } else { statement };
         let written: Result<Option<i64>, sqlx::Error> = statement.fetch_optional(store.pool()).await;
         match written.map_err(StoreError::from) {
-            Ok(Some(_)) => Ok(Committed::Done),
+            Ok(Some(_)) => {
+                known.lock().unwrap_or_else(PoisonError::into_inner).add(digests);
+                Ok(Committed::Done)
+            }
             Ok(None) => Ok(Committed::Moved),
             Err(error) if matches!(error.constraint(), Some("decision_pkey" | "receipt_pkey")) => Ok(Committed::Repeated),
             Err(error) => Err(error),

@@ -5,26 +5,57 @@ use std::sync::Arc;
 
 use drover_api::ledger::LedgerReceipt;
 use drover_scheduling::{Decision, DecisionRequest};
-use drover_store::{Store, StoreResult, Timestamp};
+use drover_store::{Store, StoreError, StoreResult, Timestamp};
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::packed;
+use super::requests::{Digest, requests};
+
+/// How many decisions are looked through at once for one about an app.
+const PAGE: i64 = 16;
+
 /// A decision as it was asked for and answered.
-#[derive(sqlx::FromRow)]
 pub struct StoredDecision {
     /// What was asked.
-    pub request: Json<DecisionRequest>,
+    pub request: DecisionRequest,
     /// What was answered.
-    pub answer: Json<Decision>,
+    pub answer: Decision,
     /// When.
     pub created_at: Timestamp,
 }
 
-/// The stored answers among these decision ids. Planned each time, as a table that grows fast wants it.
-pub async fn decisions(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid, Arc<Decision>>> {
-    let rows: Vec<(Uuid, Json<Decision>)> =
+#[derive(sqlx::FromRow)]
+struct Row {
+    requests: Vec<u8>,
+    answer: Vec<u8>,
+    operation: Uuid,
+    fence: i64,
+    overflow: bool,
+    created_at: Timestamp,
+}
+
+impl Row {
+    async fn complete(self, store: &Store, answer: Decision) -> StoreResult<StoredDecision> {
+        let digests: Vec<Digest> = self.requests.as_chunks().0.to_vec();
+        let known = requests(store, digests.clone()).await?;
+        let apps = digests.iter().map(|digest| known.get(digest).map(|request| request.as_ref().clone()));
+        let request = DecisionRequest {
+            dig: answer.dig.clone(),
+            apps: apps.collect::<Option<_>>().ok_or(StoreError::NotFound)?,
+            overflow: self.overflow,
+            operation: self.operation,
+            fence: self.fence,
+        };
+        Ok(StoredDecision { request, answer, created_at: self.created_at })
+    }
+}
+
+/// The JSON of the stored answers among these decision ids. Planned each time, as a table that grows fast wants it.
+pub async fn decisions(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid, Arc<[u8]>>> {
+    let rows: Vec<(Uuid, Vec<u8>)> =
         sqlx::query_as("select id, answer from decision where id = any($1)").persistent(false).bind(ids).fetch_all(store.pool()).await?;
-    Ok(rows.into_iter().map(|(id, answer)| (id, Arc::new(answer.0))).collect())
+    rows.into_iter().map(|(id, answer)| Ok((id, packed::unpack_json(&answer)?.into_owned().into()))).collect()
 }
 
 /// The stored receipts among these transaction ids.
@@ -36,10 +67,28 @@ pub async fn receipts(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid, 
 
 /// A decision by its id.
 pub async fn decision(store: &Store, id: Uuid) -> StoreResult<Option<StoredDecision>> {
-    Ok(sqlx::query_as("select request, answer, created_at from decision where id = $1").bind(id).fetch_optional(store.pool()).await?)
+    let query = sqlx::query_as("select requests, answer, operation, fence, overflow, created_at from decision where id = $1");
+    let Some(row): Option<Row> = query.bind(id).fetch_optional(store.pool()).await? else { return Ok(None) };
+    let answer = packed::unpack(&row.answer)?;
+    row.complete(store, answer).await.map(Some)
 }
 
-/// The last decision about an app of the deployment intent group or composite app of this name.
+/// The last decision that placed or refused an app of the deployment intent group or composite app of this name.
 pub async fn last_about(store: &Store, project: &str, group: &str, app: &str) -> StoreResult<Option<StoredDecision>> {
-    Ok(sqlx::query_as(include_str!("sql/decision_of_app.sql")).bind(project).bind(group).bind(app).fetch_optional(store.pool()).await?)
+    let mut before = i64::MAX;
+    loop {
+        let query = sqlx::query_as(include_str!("sql/decisions_about.sql")).bind(project).bind(group).bind(before).bind(PAGE);
+        let rows: Vec<Row> = query.fetch_all(store.pool()).await?;
+        let last = (rows.len() as i64) < PAGE;
+        for row in rows {
+            let answer: Decision = packed::unpack(&row.answer)?;
+            if answer.apps.iter().any(|part| part.app == app) {
+                return row.complete(store, answer).await.map(Some);
+            }
+            before = answer.seq;
+        }
+        if last {
+            return Ok(None);
+        }
+    }
 }

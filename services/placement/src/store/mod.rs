@@ -5,12 +5,15 @@
 mod claims;
 mod commit;
 mod decisions;
+pub mod packed;
+mod requests;
 
 use drover_store::{Store, StoreResult};
 
 pub use claims::{News, find, news};
 pub use commit::{Committed, Entries};
 pub use decisions::{decision, decisions, last_about, receipts};
+pub use requests::{Content, Known};
 
 /// Forgets tombstones and receipts that nobody can need any more.
 pub async fn tidy(store: &Store) -> StoreResult<()> {

@@ -1,0 +1,66 @@
+//! What apps ask for, each content once: decisions and claims name it by its digest.
+//!
+//! Invariant: rows are only ever added, so a digest that was once known stays good.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use drover_scheduling::AppRequest;
+use drover_store::{Store, StoreResult};
+use sha2::{Digest as _, Sha256};
+
+use super::packed;
+
+/// SHA-256 of the request's JSON.
+pub type Digest = [u8; 32];
+
+/// A request ready to be written.
+#[derive(Clone, Debug)]
+pub struct Content {
+    /// Its name.
+    pub digest: Digest,
+    /// Packed.
+    pub body: Vec<u8>,
+}
+
+impl Content {
+    /// Of a request.
+    pub fn of(request: &AppRequest) -> Self {
+        let json = packed::json(request);
+        Self { digest: Sha256::digest(&json).into(), body: packed::pack_json(&json) }
+    }
+}
+
+/// Digests that are known to be written, so that they are not sent again.
+#[derive(Debug, Default)]
+pub struct Known(HashSet<Digest>);
+
+impl Known {
+    /// 2 MiB. Forgetting is harmless: the next to use one sends it again.
+    const MOST: usize = 1 << 16;
+
+    /// Whether this one is written.
+    pub fn has(&self, digest: &Digest) -> bool {
+        self.0.contains(digest)
+    }
+
+    /// These are written now.
+    pub fn add(&mut self, written: impl IntoIterator<Item = Digest>) {
+        self.0.extend(written);
+        if self.0.len() > Self::MOST {
+            self.0.clear();
+        }
+    }
+}
+
+/// The requests of these digests; equal ones share memory.
+pub async fn requests(store: &Store, digests: Vec<Digest>) -> StoreResult<HashMap<Digest, Arc<AppRequest>>> {
+    let digests: HashSet<Digest> = digests.into_iter().collect();
+    let digests: Vec<Digest> = digests.into_iter().collect();
+    let rows: Vec<(Digest, Vec<u8>)> = sqlx::query_as("select digest, body from app_request where digest = any($1)")
+        .persistent(false)
+        .bind(digests)
+        .fetch_all(store.pool())
+        .await?;
+    rows.into_iter().map(|(digest, body)| Ok((digest, Arc::new(packed::unpack(&body)?)))).collect()
+}

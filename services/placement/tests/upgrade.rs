@@ -1,0 +1,81 @@
+//! A ledger written before documents were packed is read after the migration, and goes on.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use drover_api::ledger::DecisionRecord;
+use drover_scheduling::{Decision, Outcome};
+use drover_store::{MigrationSet, Store, StoreConfig};
+use drover_testkit::test_db;
+use sqlx::migrate::Migrator;
+use support::{ClusterManager, Placement, app, bindings, dig, nodes, request};
+use uuid::Uuid;
+
+const A: [&str; 1] = ["onprem+a"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_as_jsonb_is_read_and_built_upon() {
+    let manager = ClusterManager::start().await;
+    manager.member("onprem+a", 1, nodes(1, 1000));
+
+    // What a decision and its claim look like, from a ledger of its own.
+    let (id, wanted) = (Uuid::now_v7(), request(&dig("shop"), vec![app("cart", 1, 300, &A), app("web", 2, 100, &A)]));
+    let (decision, claims) = {
+        let db = test_db().await;
+        let placement = Placement::start(&db, &manager).await;
+        (placement.decide(id, &wanted).await, placement.claims("").await)
+    };
+
+    // The same, as the first version kept it.
+    let db = test_db().await;
+    let all = sqlx::migrate!("../../migrations/placement");
+    let first = Migrator { migrations: all.migrations[..1].to_vec().into(), ..all };
+    let store = Store::connect(&StoreConfig::new("placement", db.url.clone()), &[MigrationSet::new("placement", first)]).await.unwrap();
+    sqlx::query("update head set seq = 1").execute(store.pool()).await.unwrap();
+    let insert = "insert into decision (id, seq, project, composite_app, dig, dig_id, operation, outcome, request, answer) \
+        values ($1, 1, $2, $3, $4, $5, $6, 'placed', $7, $8)";
+    sqlx::query(insert)
+        .bind(id)
+        .bind(&wanted.dig.project)
+        .bind(&wanted.dig.composite_app)
+        .bind(&wanted.dig.name)
+        .bind(wanted.dig.id)
+        .bind(wanted.operation)
+        .bind(serde_json::to_value(&wanted).unwrap())
+        .bind(serde_json::to_value(&decision).unwrap())
+        .execute(store.pool())
+        .await
+        .unwrap();
+    let insert = "insert into claim (id, seq, dig_id, project, composite_app, composite_app_version, dig, app, member, state, surging, \
+        fence, operation, request, pods) values ($1, 1, $2, $3, $4, $5, $6, $7, $8, 'held', false, $9, $10, $11, $12)";
+    for claim in &claims.items {
+        sqlx::query(insert)
+            .bind(claim.id)
+            .bind(claim.dig.id)
+            .bind(&claim.dig.project)
+            .bind(&claim.dig.composite_app)
+            .bind(&claim.dig.version)
+            .bind(&claim.dig.name)
+            .bind(&claim.request.app)
+            .bind(&claim.member.0)
+            .bind(claim.fence)
+            .bind(claim.operation)
+            .bind(serde_json::to_value(&*claim.request).unwrap())
+            .bind(serde_json::to_value(&claim.pods).unwrap())
+            .execute(store.pool())
+            .await
+            .unwrap();
+    }
+    store.close().await;
+
+    let placement = Placement::start(&db, &manager).await;
+    assert_eq!(placement.claims("").await, claims);
+    assert_eq!(placement.clusters().await[0].total.requested.cpu, 500);
+    let record: DecisionRecord = placement.get(&format!("/v2/decisions/{id}")).await;
+    assert_eq!((&record.decision, record.request.as_ref()), (&decision, Some(&wanted)));
+    assert_eq!(placement.decide(id, &wanted).await, decision, "repeated, it is answered as before");
+    let again: Decision = placement.decide(Uuid::now_v7(), &wanted).await;
+    assert_eq!(again.outcome, Outcome::Placed);
+    assert_eq!(bindings(&again).len(), 2);
+    assert_eq!(placement.clusters().await[0].total.requested.cpu, 1000);
+}
