@@ -27,11 +27,12 @@ test: ## set-up, format, clippy and all tests, on real Kubernetes control planes
 test-long: ## the same with the longer runs
 	@exec deploy/test.sh --long
 
-bench: ## benchmarks (tests/benches)
+bench: ## what this build does a second, how long things take, what it needs; NAMES="decisions plan" for some of it
 	@deploy/setup.sh test
 	. deploy/env.sh
 	export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
-	cargo bench -p drover-e2e
+	cargo build --locked --release -p drover
+	exec "$$CARGO_TARGET_DIR/release/drover" bench $(NAMES)
 
 lint: ## format, clippy, licences and sources (the first time builds cargo-deny)
 	@. deploy/env.sh

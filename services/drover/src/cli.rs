@@ -78,6 +78,12 @@ pub enum Command {
     /// Migration policies.
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// The autoscaler's decisions offline: decide, simulate, train.
+    #[command(subcommand)]
+    Autoscale(crate::commands::autoscale::AutoscaleCommand),
+    /// The memory guard of the nodes: simulate it.
+    #[command(subcommand)]
+    Memguard(crate::commands::memguard::MemguardCommand),
     /// Clusters to try things on: simulated, or real control planes on this machine.
     #[command(subcommand)]
     Dev(DevCommand),
@@ -86,6 +92,8 @@ pub enum Command {
     /// Run a pure core over a paper's settings: what was to be reached, what was got.
     #[command(subcommand)]
     Experiment(crate::experiment::ExperimentCommand),
+    /// Measure this build on this machine: what it does a second, how long things take, what it needs.
+    Bench(crate::bench::BenchArgs),
     /// Print a shell completion script.
     Completions {
         /// Shell.

@@ -3,6 +3,7 @@
 //!
 //! stdout is data, stderr is everything else; exit code 0 done, 1 refused or failed, 2 wrong usage.
 
+pub mod bench;
 pub mod cli;
 pub mod client;
 mod commands;

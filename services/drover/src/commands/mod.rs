@@ -1,11 +1,13 @@
 //! What each command does, a file per command.
 
+pub mod autoscale;
 mod cluster;
 pub mod demo;
 mod deploy;
 mod explain;
 mod get;
 mod manifests;
+pub mod memguard;
 mod operation;
 mod plan;
 mod policy;
@@ -51,8 +53,11 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Plan(command) => plan::run(&session()?, command).await?,
         Command::Operation(command) => operation::run(&session()?, command).await?,
         Command::Policy(command) => policy::run(&session()?, command).await?,
+        Command::Autoscale(command) => autoscale::run(command, format)?,
+        Command::Memguard(command) => return memguard::run(command, format),
         Command::Dev(command) => return crate::dev::run(command, format).await,
         Command::Experiment(command) => return crate::experiment::run(command, format),
+        Command::Bench(args) => return crate::bench::run(args, format).await,
         Command::Demo(args) => return demo::run(args).await,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "drover", &mut std::io::stdout());

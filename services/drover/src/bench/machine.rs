@@ -1,0 +1,148 @@
+//! The machine: what it is, what else it does, and what processes take of it. All from /proc.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use drover_report::Table;
+
+use super::{cell, spread};
+
+/// Clock ticks a second, of `/proc/<pid>/stat`; fixed on Linux.
+const TICKS: f64 = 100.0;
+
+/// Hardware, kernel, and what a commit must wait for.
+pub async fn describe() -> Result<Table> {
+    let cpuinfo = read("/proc/cpuinfo")?;
+    let model =
+        cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).map_or("?", |model| model.trim_start_matches(['\t', ':', ' ']));
+    let memory = kib(&read("/proc/meminfo")?, "MemTotal:") / (1 << 20) as f64;
+    let kernel = read("/proc/sys/kernel/osrelease")?;
+    let sync = tokio::task::spawn_blocking(fdatasync).await??;
+    let [p50, _, p99, _] = spread(&sync);
+    let mut table = Table::new("machine", ["what", "is"]);
+    table.row(["processor", &format!("{} × {model}", std::thread::available_parallelism()?)]);
+    table.row(["memory", &format!("{memory:.0} GiB")]);
+    table.row(["kernel", kernel.trim()]);
+    table.row(["fdatasync of 8 KiB", &format!("{} ms, p99 {} ms", cell(p50), cell(p99))]);
+    table.row(["load before", &load()]);
+    Ok(table)
+}
+
+/// Load averages.
+pub fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// How long the disk below the temporary folder takes to keep 8 KiB.
+fn fdatasync() -> Result<Vec<Duration>> {
+    let mut file = tempfile::tempfile()?;
+    let sync = |_| {
+        let began = Instant::now();
+        file.write_all(&[7; 8192])?;
+        file.sync_data()?;
+        Ok(began.elapsed())
+    };
+    (0..100).map(sync).collect()
+}
+
+fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
+}
+
+/// The KiB that a line of a /proc file tells.
+fn kib(text: &str, field: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(f64::NAN)
+}
+
+/// What a process takes, with all its descendants or alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Resident memory in MiB.
+    pub resident: f64,
+    /// CPU seconds since it began.
+    pub cpu: f64,
+}
+
+/// What one process takes.
+///
+/// # Errors
+/// It has ended.
+pub fn usage(pid: u32) -> Result<Usage> {
+    let status = read(&format!("/proc/{pid}/status"))?;
+    Ok(Usage { resident: kib(&status, "VmRSS:") / 1024.0, cpu: cpu(pid).context("it has ended")? })
+}
+
+/// CPU seconds of the Postgres processes below `pid`, also of those that have ended and were waited for.
+pub fn postgres_cpu(pid: u32) -> f64 {
+    let below: Vec<u32> = descendants(pid);
+    below.into_iter().filter(|pid| name(*pid).is_some_and(|name| name == "postgres")).filter_map(cpu_with_children).sum()
+}
+
+/// CPU seconds of the threads of this process with this name.
+pub fn threads_cpu(named: &str) -> f64 {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return f64::NAN };
+    let cpu = |path: std::path::PathBuf| {
+        let comm = std::fs::read_to_string(path.join("comm")).ok()?;
+        let nanoseconds: f64 = std::fs::read_to_string(path.join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()?;
+        (comm.trim() == named).then_some(nanoseconds / 1e9)
+    };
+    tasks.filter_map(|task| cpu(task.ok()?.path())).sum()
+}
+
+/// Whether there is such a process, and it has not ended already.
+pub fn runs(pid: u32) -> bool {
+    stat(pid).is_some_and(|fields| fields.first().is_some_and(|state| state != "Z"))
+}
+
+/// A process and all below it.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let all: Vec<(u32, u32)> = processes
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(|pid: u32| Some((pid, stat(pid)?.get(1)?.parse().ok()?)))
+        .collect();
+    let mut found = vec![pid];
+    let mut at = 0;
+    while at < found.len() {
+        let parent = found[at];
+        found.extend(all.iter().filter(|(_, of)| *of == parent).map(|(child, _)| *child));
+        at += 1;
+    }
+    found
+}
+
+fn name(pid: u32) -> Option<String> {
+    Some(std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim().to_owned())
+}
+
+/// Fields of `/proc/<pid>/stat` after the name, which may hold anything: state, parent, …
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
+}
+
+fn cpu(pid: u32) -> Option<f64> {
+    ticks(pid, &[11, 12])
+}
+
+fn cpu_with_children(pid: u32) -> Option<f64> {
+    ticks(pid, &[11, 12, 13, 14])
+}
+
+fn ticks(pid: u32, fields: &[usize]) -> Option<f64> {
+    let stat = stat(pid)?;
+    let each = fields.iter().map(|at| stat.get(*at)?.parse::<f64>().ok());
+    Some(each.sum::<Option<f64>>()? / TICKS)
+}
+
+/// CPU seconds that the whole machine has spent on anything, whoever's it was.
+pub fn busy() -> f64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields: Vec<f64> =
+        text.lines().next().unwrap_or_default().split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    // user, nice, system, idle, iowait, irq, softirq, …
+    (fields.iter().take(8).sum::<f64>() - fields.iter().skip(3).take(2).sum::<f64>()) / TICKS
+}

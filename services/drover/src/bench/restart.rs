@@ -1,0 +1,77 @@
+//! All services ended and started again with 1,000 apps on each of 100 members: until everything is watched, and without a
+//! write to any member.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use drover_report::{Check, Report, Table};
+use serde_json::Value;
+
+use super::process::{Members, Simulated};
+use super::stack::Stack;
+use super::world::{self, App};
+use super::{Size, cell};
+
+const PROVIDERS: usize = 1;
+
+/// Measures it.
+pub async fn run(size: Size, report: &mut Report) -> Result<()> {
+    let (members, nodes, apps, rounds) = size.of((100, 20, 1_000, 3), (3, 2, 3, 1));
+    let spec = Members { cpu: 64, room: 1_000, ..Members::new(members, nodes) };
+    let mut stack = Stack::simulated(spec, PROVIDERS, |_| vec!["all".to_owned()]).await?;
+    let began = Instant::now();
+    world::each(apps, async |at| {
+        let app = App { name: format!("app-{at:04}"), intent: world::all_with("all", PROVIDERS), replicas: 1 };
+        app.prepare(&stack.client).await?;
+        app.deploy(&stack.client).await
+    })
+    .await?;
+    let placed = began.elapsed().as_secs_f64();
+    report.finding(format!(
+        "restart: {apps} apps on each of {members} members after {placed:.0} s, {:.0} bindings/s",
+        (apps * members) as f64 / placed
+    ));
+
+    let mut table = Table::new("restart", ["round", "everything watched [s]", "writes to members", "CPU s: drover", "drover [MiB]"]);
+    for round in 0..rounds {
+        let simulated = stack.simulated.as_ref().context("simulated members")?;
+        let before = revisions(simulated).await?;
+        let began = stack.restart()?;
+        world::until(Duration::from_secs(600), async || Ok((ready(&stack).await? == apps * members).then_some(()))).await?;
+        let took = began.elapsed().as_secs_f64();
+        let after = revisions(stack.simulated.as_ref().context("simulated members")?).await?;
+        ensure!(before.len() == after.len(), "a member is missing");
+        let writes: u64 = before.iter().zip(&after).map(|(before, after)| after - before).sum();
+        let usage = stack.drover.usage()?;
+        table.row([round.to_string(), cell(took), writes.to_string(), cell(usage.cpu), cell(usage.resident)]);
+        report.checks.push(Check::at_most(format!("restart {round} with {} bindings", apps * members), 30.0, took, "s"));
+        report.checks.push(Check::at_most(format!("writes to members by restart {round}"), 0.0, writes as f64, ""));
+    }
+    report.tables.push(table);
+    Ok(())
+}
+
+/// Bindings that Drover sees Ready.
+async fn ready(stack: &Stack) -> Result<usize> {
+    let apps: Value = match stack.client.find("/v2/apps").await {
+        Ok(found) => found.unwrap_or_default(),
+        // The gateway is up before those behind it.
+        Err(_) => return Ok(0),
+    };
+    let bindings = apps["items"].as_array().into_iter().flatten().flat_map(|app| app["bindings"].as_array().into_iter().flatten());
+    Ok(bindings.filter(|binding| binding["phase"] == "Ready").count())
+}
+
+/// The revision of each member: it moves with every write to it.
+async fn revisions(simulated: &Simulated) -> Result<Vec<u64>> {
+    let http = reqwest::Client::new();
+    let mut all = Vec::new();
+    for file in &simulated.kubeconfigs {
+        let text = tokio::fs::read_to_string(file).await?;
+        let field = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
+        let (server, token) = (field("server:").context("a server")?, field("token:").context("a token")?);
+        let list: Value = http.get(format!("{server}/api/v1/namespaces")).bearer_auth(token).send().await?.json().await?;
+        all.push(list["metadata"]["resourceVersion"].as_str().context("a revision")?.parse()?);
+    }
+    Ok(all)
+}
