@@ -2,6 +2,9 @@
 //!
 //! One file per experiment. It reads arguments and files, shows progress, and makes a [`Report`]; what is computed lives in the pure crates.
 
+mod autoscaling;
+mod memory_guard;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,7 +16,12 @@ use crate::cli::Format;
 
 /// `drover experiment …`.
 #[derive(Debug, Subcommand)]
-pub enum ExperimentCommand {}
+pub enum ExperimentCommand {
+    /// The RL-HPA paper's cases a to e beside a tuned HPA, KPA, fixed numbers and the learner with its guards.
+    Autoscaling(autoscaling::AutoscalingArgs),
+    /// The memory guard paper's settings under its rule and under ours: restarts, workflow time, waiting.
+    MemoryGuard(memory_guard::MemoryGuardArgs),
+}
 
 /// What every experiment takes.
 #[derive(Debug, Args)]
@@ -30,8 +38,11 @@ pub struct Common {
 }
 
 /// Runs it.
-pub fn run(command: ExperimentCommand, _format: Format) -> Result<ExitCode> {
-    match command {}
+pub fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
+    match command {
+        ExperimentCommand::Autoscaling(args) => autoscaling::run(&args, format),
+        ExperimentCommand::MemoryGuard(args) => memory_guard::run(&args, format),
+    }
 }
 
 /// Prints the report, writes its files, and says how it went.
