@@ -227,3 +227,67 @@ fn write_anew(path: &Path, open: &BTreeMap<Key, Entry>) -> io::Result<File> {
     }
     OpenOptions::new().append(true).open(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Tried = Result<(), Box<dyn std::error::Error>>;
+
+    fn entry(container: &str) -> Entry {
+        let hold = Hold::Freeze { freezer: Freezer::V2("/sys/fs/cgroup/x".into()) };
+        Entry { container: container.into(), name: "a/b/c".into(), hold, since: Moment(1), until: Moment(2), at_gate: false }
+    }
+
+    #[test]
+    fn what_was_begun_and_not_ended_is_open_for_the_next_one() -> Tried {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("journal");
+        let mut journal = Journal::open(&path)?;
+        journal.begin(&[entry("a"), entry("b")])?;
+        journal.end(&entry("a").key())?;
+        drop(journal);
+        let next = Journal::open(&path)?;
+        assert_eq!(next.open_entries().values().cloned().collect::<Vec<_>>(), [entry("b")]);
+        assert_eq!(read(&path)?.len(), 1, "whoever only reads sees the same");
+        Ok(())
+    }
+
+    #[test]
+    fn a_torn_last_line_never_began_and_hides_nothing() -> Tried {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("journal");
+        Journal::open(&path)?.begin(&[entry("a"), entry("b")])?;
+        let whole = std::fs::read(&path)?;
+        std::fs::write(&path, &whole[..whole.len() - 5])?;
+        assert_eq!(read(&path)?.keys().map(|key| key.0.as_str()).collect::<Vec<_>>(), ["a"]);
+        Ok(())
+    }
+
+    #[test]
+    fn after_a_reboot_nothing_is_held() -> Tried {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("journal");
+        Journal::open(&path)?.begin(&[entry("a")])?;
+        let other = std::fs::read_to_string(&path)?.replace(&clock::boot_id(), "another-boot");
+        std::fs::write(&path, other)?;
+        assert!(read(&path)?.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn it_does_not_grow_for_ever() -> Tried {
+        // In memory: thousands of syncs.
+        let dir = tempfile::tempdir_in("/dev/shm")?;
+        let path = dir.path().join("journal");
+        let mut journal = Journal::open(&path)?;
+        for _ in 0..COMPACT_AFTER {
+            journal.begin(&[entry("a")])?;
+            journal.end(&entry("a").key())?;
+        }
+        journal.begin(&[entry("b")])?;
+        assert!(std::fs::read_to_string(&path)?.lines().count() <= COMPACT_AFTER + 2);
+        assert_eq!(read(&path)?.len(), 1);
+        Ok(())
+    }
+}

@@ -5,7 +5,7 @@ use drover_memory_guard::wire::Status;
 use serde_json::json;
 
 use crate::support::agent::Start;
-use crate::support::containerd::{Containerd, Spec, missing};
+use crate::support::containerd::{Containerd, Spec, missing, say};
 
 const MIB: u64 = 1 << 20;
 
@@ -35,7 +35,7 @@ async fn a_container_that_does_not_fit_is_held_at_its_start() {
     let status = agent.status_when("the third is held", |status| at_gate(status) == 1).await;
     let held = status.containers.iter().find(|container| container.id == third).unwrap();
     // Published, not judged: it depends on the machine. It would have taken 150 MiB in about 0.15 s.
-    eprintln!("leak of the start gate by events: {:.1} MiB of 150", held.memory.unwrap() as f64 / MIB as f64);
+    say(&format!("leak of the start gate by events: {:.1} MiB of 150", held.memory.unwrap() as f64 / MIB as f64));
     assert!(held.memory.unwrap() < 150 * MIB, "it was stopped on its way");
     assert!(containerd.group(&third).await.freezer().frozen().unwrap());
     assert!(held.last.as_ref().is_some_and(|last| last.done && last.words.contains("expected to be used")), "{:?}", held.last);

@@ -4,6 +4,7 @@
 
 mod crash;
 mod errors;
+mod footprint;
 mod gate;
 mod oom;
 mod support;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::agent::Start;
-use crate::support::containerd::{Containerd, Spec, missing};
+use crate::support::containerd::{Containerd, Spec, missing, say};
 use crate::support::kubelet::{Outcome, workflow};
 
 const MIB: u64 = 1 << 20;
@@ -20,7 +20,7 @@ fn jobs(seed: u64, cycles: u32) -> Vec<Spec> {
     let job = |number: usize| {
         let seed = (seed * 1000 + number as u64).to_string();
         let cycles = cycles.to_string();
-        let args = ["job", "128", "64", "16", &cycles, "15", "8", "80", &seed];
+        let args = ["job", "128", "64", "16", &cycles, "15", "8", "250", &seed];
         // A little above what it takes: only the node is short of memory, never the container.
         Spec { memory: i64::try_from((LIMIT + 4) * MIB).unwrap(), quota: 10_000, ..Spec::new(&format!("job-{number}"), &args) }
     };
@@ -60,11 +60,11 @@ pub async fn run(policy: &str, seed: u64, cycles: u32) -> Outcome {
     let outcome = workflow(&containerd, &jobs(seed, cycles), SLOTS, Duration::from_secs(1200)).await;
     if let Some(agent) = agent {
         let status = agent.status_when("nothing is held any more", |status| status.pressure.held == 0).await;
-        eprintln!("{policy}, seed {seed}: {outcome:?} {:?}", status.totals);
+        say(&format!("{policy}, seed {seed}: {outcome:?} {:?}", status.totals));
         keep_log(&agent.log(), policy, seed);
         agent.stop().await;
     } else {
-        eprintln!("{policy}, seed {seed}: {outcome:?}");
+        say(&format!("{policy}, seed {seed}: {outcome:?}"));
     }
     outcome
 }
@@ -102,7 +102,7 @@ async fn over_five_seeds_the_bank_and_the_gate_spare_nine_of_ten() {
         }
     }
     let [none, paper, bank, gate_bank] = sums;
-    eprintln!("restarts over five seeds: none {none}, paper {paper}, bank {bank}, gate-bank {gate_bank}");
+    say(&format!("restarts over five seeds: none {none}, paper {paper}, bank {bank}, gate-bank {gate_bank}"));
     assert!(paper < none);
     assert!(bank * 10 <= none && gate_bank * 10 <= none);
 }
