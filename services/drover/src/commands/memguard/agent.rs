@@ -106,11 +106,21 @@ fn summary(status: &Status) -> String {
         format!("mode      {mode}"),
         format!("policy    {} ({})", status.policy, status.policy_because),
         format!("gate      {gate}"),
-        format!("memory    {:.0} of {:.0} MiB, {exhausted}; from {}", pressure.used as f64 / MIB, pressure.capacity as f64 / MIB, status.memory_source),
+        format!(
+            "memory    {:.0} of {:.0} MiB, {exhausted}; from {}",
+            pressure.used as f64 / MIB,
+            pressure.capacity as f64 / MIB,
+            status.memory_source
+        ),
         format!("runtime   {}, cgroup {}", status.runtime, status.cgroup),
         format!(
             "so far    {} pauses, {} leases, {} held at the gate, {} sacrificed; {} OOM kills, {} episodes without one",
-            status.totals.pauses, status.totals.leases, status.totals.gated, status.totals.sacrifices, status.totals.oom_kills, status.totals.oom_avoided
+            status.totals.pauses,
+            status.totals.leases,
+            status.totals.gated,
+            status.totals.sacrifices,
+            status.totals.oom_kills,
+            status.totals.oom_avoided
         ),
     ];
     if let Some(why) = &status.hindered {
@@ -133,7 +143,13 @@ fn row(container: &ContainerStatus) -> Vec<String> {
 fn story(status: &Status, container: &ContainerStatus) -> String {
     let mut lines = vec![
         format!("{}  ({})", container.name, container.id),
-        format!("  uses {} of {}, grows by {:.1} MiB/s, may still take {}", mib(container.memory), mib(container.limit), container.growth / MIB, mib(container.need)),
+        format!(
+            "  uses {} of {}, grows by {:.1} MiB/s, may still take {}",
+            mib(container.memory),
+            mib(container.limit),
+            container.growth / MIB,
+            mib(container.need)
+        ),
         format!("  is {}", state(container)),
         format!("  {}", container.verdict),
     ];
