@@ -1,0 +1,85 @@
+//! Every service, and Postgres, killed at every point of every workflow: as processes, with members on the network. Afterwards
+//! the operation is finished or undone, nothing exists twice, nothing is left, and nobody's service stopped.
+//!
+//! The services' own binaries are run: build them first (`cargo build --workspace --bins`; `make test` does).
+#![allow(clippy::unwrap_used, reason = "a kill is a test, though not a function with the attribute")]
+
+mod kills {
+    pub mod case;
+    pub mod check;
+    pub mod fenced;
+    pub mod matrix;
+    pub mod run;
+    pub mod slot;
+    pub mod stage;
+}
+
+use std::time::Instant;
+
+use drover_e2e::Backend;
+use kills::case::{Case, Fault};
+use kills::run::{Journey, Outcome, wave, waves};
+use kills::stage::Stage;
+use kills::{case, fenced, matrix};
+
+/// So many operations are stopped at once.
+const SLOTS: usize = 6;
+
+/// `DROVER_KILLS=relocate/claim` runs only the points whose names contain that.
+async fn run(mut stage: Stage, mut journeys: Vec<Journey>) -> Vec<Outcome> {
+    let wanted = std::env::var("DROVER_KILLS").unwrap_or_default();
+    journeys.retain(|journey| journey.stops.iter().any(|case| case.point.contains(&wanted)));
+    let mut outcomes = Vec::new();
+    for journeys in waves(journeys, stage.slots.len()) {
+        let (began, operations, fault) = (Instant::now(), journeys.len(), journeys[0].stops[0].fault);
+        let of_wave = wave(&mut stage, journeys).await;
+        for (case, wrong) in of_wave.iter().filter_map(|(case, result)| Some((case, result.as_ref().err()?))) {
+            eprintln!("{} · {fault} hit: {wrong}", case.point);
+        }
+        eprintln!("{} kills in {operations} operations, {fault} hit: {:.1} s", of_wave.len(), began.elapsed().as_secs_f64());
+        outcomes.extend(of_wave);
+    }
+    stage.end().await;
+    outcomes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_service_that_owns_a_step_may_die_at_it() {
+    let began = Instant::now();
+    let outcomes = run(Stage::simulated(SLOTS).await, Journey::through_steps(case::short())).await;
+    matrix::accept(&outcomes, "short");
+    matrix::conclude(&outcomes, began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "long: every service and Postgres at every point"]
+async fn anybody_may_die_at_any_point() {
+    let began = Instant::now();
+    let outcomes = run(Stage::simulated(SLOTS).await, Journey::through_steps(case::all())).await;
+    matrix::accept(&outcomes, "long");
+    matrix::conclude(&outcomes, began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "long: each point once on real control planes, the faults taking turns"]
+async fn each_point_once_on_real_members() {
+    if !Backend::real_is_built() {
+        return;
+    }
+    let began = Instant::now();
+    let faults = Fault::all();
+    let points = case::points().into_iter().zip(faults.iter().cycle());
+    let cases = points.map(|((case, _), fault)| Case { fault: *fault, ..case }).collect();
+    let outcomes = run(Stage::real().await, Journey::single(cases)).await;
+    matrix::conclude(&outcomes, began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_slept_past_its_lease_is_fenced_off() {
+    fenced::scenario().await;
+}
+
+#[test]
+fn the_matrix_is_documented() {
+    matrix::documented();
+}

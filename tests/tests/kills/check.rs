@@ -1,0 +1,149 @@
+//! What must be true of a slot when an operation has ended, whoever was killed meanwhile.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use drover_api::scheduling::ClaimState;
+use drover_e2e::Member;
+use kube::api::ListParams;
+
+use super::case::Job;
+use super::slot::{Running, State};
+use super::stage::Stage;
+
+/// A restarted service may need so long to tidy up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often each Deployment of the scene has been created, by (app, member).
+pub type Created = BTreeMap<(String, String), usize>;
+
+/// Counts what simulated members have seen.
+pub fn created(stage: &Stage, slot: usize, job: Job) -> Created {
+    let Some(sim) = stage.sim() else { return Created::new() };
+    let slot = &stage.slots[slot];
+    let apps = ["x", "ya", "yb", "keep", "odd", "even"].map(|app| slot.named(app));
+    let members = slot.scene(job).iter().map(|member| member.name);
+    let pairs = members.flat_map(|member| apps.iter().map(move |app| (app.clone(), member)));
+    pairs.map(|(app, member)| ((app.clone(), member.to_owned()), sim.created(member, "deployments.apps", "default", &app))).collect()
+}
+
+/// Waits until the slot is as one of `outcomes` says, in every book and in the members; which one, or what differs.
+pub async fn settled(stage: &Stage, slot: usize, job: Job, outcomes: &[State]) -> Result<State, String> {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let mut differs = Vec::new();
+        for state in outcomes {
+            match holds(stage, slot, job, *state).await {
+                Ok(()) => return Ok(*state),
+                Err(why) => differs.push(why),
+            }
+        }
+        if Instant::now() > give_up {
+            return Err(differs.join(" | "));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Nothing was made twice: neither what had to be made nor what was there before and stayed.
+pub fn made_once(before: &Created, after: &Created, was: &Running, is: &Running) -> Result<(), String> {
+    for (object, times) in after {
+        let times = times - before.get(object).copied().unwrap_or_default();
+        let most = if was.contains(object) && is.contains(object) { 0 } else { 1 };
+        if times > most {
+            return Err(format!("{} was created {times} times on {}", object.0, object.1));
+        }
+        if times == 0 && is.contains(object) && !was.contains(object) {
+            return Err(format!("{} was never created on {}", object.0, object.1));
+        }
+    }
+    Ok(())
+}
+
+async fn holds(stage: &Stage, slot: usize, job: Job, state: State) -> Result<(), String> {
+    let (slot, text) = (&stage.slots[slot], |error: anyhow::Error| format!("{error:#}"));
+    let wanted = slot.running(job, state);
+    let scene: Vec<&str> = slot.scene(job).iter().map(|member| member.name).collect();
+    let here = |member: &str| scene.contains(&cluster(member));
+
+    let claims = stage.processes.claims().await.map_err(text)?;
+    let claims: Vec<_> = claims.into_iter().filter(|claim| claim.dig.project == slot.project && here(&claim.member.0)).collect();
+    if let Some(claim) = claims.iter().find(|claim| claim.state != ClaimState::Held || claim.surging) {
+        return Err(format!("the claim of {} on {} is {:?}, surging: {}", claim.request.app, claim.member, claim.state, claim.surging));
+    }
+    same("claims", claims.iter().map(|claim| (claim.request.app.clone(), claim.member.0.clone())), &wanted)?;
+
+    let bindings = "select app, member, role from drover_orchestrator.binding where project = $1 and role <> 'gone'";
+    let rows: Vec<(String, String, String)> =
+        sqlx::query_as(bindings).bind(&slot.project).fetch_all(&stage.database).await.map_err(|e| e.to_string())?;
+    let rows: Vec<_> = rows.into_iter().filter(|(_, member, _)| here(member)).collect();
+    if let Some((app, member, role)) = rows.iter().find(|(.., role)| role != "current") {
+        return Err(format!("the binding of {app} on {member} is {role}"));
+    }
+    same("bindings", rows.into_iter().map(|(app, member, _)| (app, member)), &wanted)?;
+
+    let desired = "select app, member from drover_resource_synchronizer.binding where dig ->> 'project' = $1 and not gone";
+    let rows: Vec<(String, String)> =
+        sqlx::query_as(desired).bind(&slot.project).fetch_all(&stage.database).await.map_err(|e| e.to_string())?;
+    same("desired state", rows.into_iter().filter(|(_, member)| here(member)), &wanted)?;
+
+    for member in slot.scene(job) {
+        objects(member, &wanted, slot.replicas(job)).await?;
+    }
+    Ok(())
+}
+
+/// The member has exactly these apps, each with all its pods ready and none that is on its way out.
+async fn objects(member: &Member, wanted: &Running, replicas: usize) -> Result<(), String> {
+    let all = ListParams::default();
+    let deployments = member.deployments().list(&all).await.map_err(|error| error.to_string())?;
+    let names = deployments.items.into_iter().filter_map(|deployment| deployment.metadata.name);
+    let here: Running = wanted.iter().filter(|(_, on)| on == member.name).cloned().collect();
+    same(&format!("Deployments on {}", member.name), names.map(|app| (app, member.name.to_owned())), &here)?;
+    let pods = member.pods().list(&all).await.map_err(|error| error.to_string())?.items;
+    let ready = pods.iter().filter(|pod| {
+        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        pod.metadata.deletion_timestamp.is_none()
+            && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    });
+    let (ready, all) = (ready.count(), pods.len());
+    let due = here.len() * replicas;
+    if ready != due || all != due {
+        return Err(format!("{} has {all} pods, {ready} of them ready, and should have {due}", member.name));
+    }
+    Ok(())
+}
+
+fn same(what: &str, found: impl Iterator<Item = (String, String)>, wanted: &Running) -> Result<(), String> {
+    let mut found: Vec<(String, String)> = found.map(|(app, member)| (app, cluster(&member).to_owned())).collect();
+    found.sort();
+    if found.iter().eq(wanted) { Ok(()) } else { Err(format!("{what}: {found:?}, should be {wanted:?}")) }
+}
+
+/// Of `<provider>+<cluster>`.
+fn cluster(member: &str) -> &str {
+    member.rsplit_once('+').map_or(member, |(_, cluster)| cluster)
+}
+
+/// When all operations have ended: nothing runs on in the dark, and no group is held.
+pub async fn at_rest(stage: &Stage) -> Result<(), String> {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let left = left(stage).await;
+        match left {
+            Ok(()) => return Ok(()),
+            Err(why) if Instant::now() > give_up => return Err(why),
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn left(stage: &Stage) -> Result<(), String> {
+    let count = async |what: &str, sql: &'static str| {
+        let left: i64 = sqlx::query_scalar(sql).fetch_one(&stage.database).await.map_err(|error| error.to_string())?;
+        if left == 0 { Ok(()) } else { Err(format!("{left} {what}")) }
+    };
+    count("workflows have not ended", "select count(*) from drover_orchestrator.workflow where ended_at is null").await?;
+    let held = "select count(*) from drover_orchestrator.hold join drover_orchestrator.workflow on id = workflow_id where ended_at is null";
+    count("groups are held", held).await
+}

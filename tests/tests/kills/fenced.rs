@@ -1,0 +1,104 @@
+//! Two orchestrators and two placements at once. The first of each is stopped in its tracks (SIGSTOP) with its hands full, for
+//! longer than its lease; the second of each finishes everything; then the first ones wake up and go on where they stood.
+
+use std::time::{Duration, Instant};
+
+use drover_e2e::processes::Processes;
+use futures::future::join_all;
+use nix::sys::signal::Signal;
+
+use super::case::{self, Case, Job};
+use super::check;
+use super::run::{Journey, begin_all, ended};
+use super::stage::Stage;
+
+const PATIENCE: Duration = Duration::from_secs(300);
+/// What the engine says when it finds that it is no longer the one.
+const FENCED_OFF: &str = "another engine has taken this workflow over";
+
+/// Whoever wakes up at these points is about to change another service.
+fn about_to_write() -> Vec<Case> {
+    let points =
+        case::points().into_iter().filter(|(case, owner)| *owner != case.process && case.moment == "before" && case.turn.is_none());
+    points.map(|(case, _)| case).collect()
+}
+
+/// One more: placement has decided on a ledger that others will have moved on.
+fn about_to_commit() -> Case {
+    let (case, _) = case::points()
+        .into_iter()
+        .find(|(case, _)| case.point == "ledger/commit/before" && case.job == Job::MakeRoom)
+        .expect("it is there");
+    case
+}
+
+pub async fn scenario() {
+    let mut journeys = Journey::single(about_to_write());
+    Journey::side_by_side(&mut journeys);
+    let slots = journeys.iter().map(|journey| journey.slot + 2).max().unwrap_or(0);
+    let mut stage = Stage::simulated(slots).await;
+    let mut watches = Vec::new();
+    for slot in 0..slots {
+        watches.push(stage.watch(slot).await);
+    }
+    let mut begun = begin_all(&mut stage, &journeys).await;
+    // Last, because it stands still for everybody who asks the first placement.
+    let committing = Journey { slot: slots - 1, stops: vec![about_to_commit()] };
+    begun.extend(begin_all(&mut stage, std::slice::from_ref(&committing)).await);
+    journeys.push(committing);
+    let cases: Vec<(usize, Case)> =
+        journeys.into_iter().flat_map(|journey| journey.stops.into_iter().map(move |case| (journey.slot, case))).collect();
+    let ids: Vec<String> =
+        begun.into_iter().zip(&cases).map(|(begun, (_, case))| begun.unwrap_or_else(|error| panic!("{}: {error}", case.point))).collect();
+
+    second_pair(&mut stage.processes).await;
+    stage.processes.signal("orchestrator", Signal::SIGSTOP);
+    stage.processes.signal("placement", Signal::SIGSTOP);
+    let second = stage.processes.client("orchestrator-1");
+    for (id, (_, case)) in ids.iter().zip(&cases) {
+        ended(&second, id).await.unwrap_or_else(|error| panic!("the second orchestrator does not take over {}: {error}", case.point));
+    }
+
+    for first in ["placement", "orchestrator"] {
+        stage.processes.forget(first);
+        stage.processes.signal(first, Signal::SIGCONT);
+        stage.processes.until_ready(first).await;
+    }
+    until_fenced_off(&stage.processes, cases.len()).await;
+    let mut wrong = Vec::new();
+    for (slot, case) in &cases {
+        match check::settled(&stage, *slot, case.job, &stage.slots[*slot].outcomes(case.job, false)).await {
+            Ok(state) => stage.slots[*slot].adopt(case.job, state),
+            Err(why) => wrong.push(format!("{}: {why}", case.point)),
+        }
+    }
+    wrong.extend(check::at_rest(&stage).await.err());
+    wrong
+        .extend(watches.into_iter().flat_map(|watch| watch.interrupted()).map(|app| format!("{app} had a moment without a ready replica")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    // Both pairs are as good as new: they share what comes next.
+    let client = stage.client.clone();
+    let next = join_all(stage.slots.iter_mut().map(|slot| slot.prepare(Job::MakeRoom, &client))).await;
+    next.into_iter().for_each(|prepared| prepared.unwrap());
+    stage.end().await;
+}
+
+async fn second_pair(processes: &mut Processes) {
+    processes.also("placement-1", "placement", &[]).await;
+    let environment = [processes.peer_setting("placement-1"), ("DROVER_INSTANCE".to_owned(), "orchestrator-1".to_owned())];
+    processes.also("orchestrator-1", "orchestrator", &environment).await;
+}
+
+/// The first orchestrator has found for each of its operations that it is no longer its own.
+async fn until_fenced_off(processes: &Processes, operations: usize) {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let found = processes.said("orchestrator", FENCED_OFF);
+        if found >= operations {
+            return;
+        }
+        assert!(Instant::now() < give_up, "{found} of {operations} are seen to be fenced off:\n{}", processes.log("orchestrator"));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

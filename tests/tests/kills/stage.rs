@@ -1,0 +1,148 @@
+//! The long-lived stack that everything is killed on, with its slots.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drover::client::Client;
+use drover::dev::sim::Simulated;
+use drover_e2e::members::{self, Members};
+use drover_e2e::processes::Processes;
+use drover_e2e::{Backend, Member, Witness};
+use drover_kubesim::{ReadyRecorder, Sim};
+use drover_testkit::eventually;
+use futures::StreamExt;
+use futures::future::join_all;
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+
+use super::slot::{Size, Slot};
+
+/// More would queue for the services' connections longer than these wait for one.
+const SET_UP_AT_ONCE: usize = 3;
+
+/// Nothing here may end by a deadline: what is not finished by the restarted service shall be seen as unfinished.
+const ENVIRONMENT: [(&str, &str); 8] = [
+    ("DROVER_LOG", "info"),
+    ("DROVER_MEMBER_HEARTBEAT_MS", "5000"),
+    ("DROVER_MEMBER_METRICS_MS", "60000"),
+    ("DROVER_READY_SECONDS", "900"),
+    ("DROVER_ROOM_SECONDS", "900"),
+    ("DROVER_UNSCHEDULABLE_SECONDS", "900"),
+    ("DROVER_UNREACHABLE_SECONDS", "900"),
+    ("DROVER_GONE_SECONDS", "900"),
+];
+
+/// Processes, members, slots.
+pub struct Stage {
+    pub processes: Processes,
+    pub client: Client,
+    pub slots: Vec<Slot>,
+    /// What the processes have written.
+    pub database: PgPool,
+    members: Kept,
+    recorders: BTreeMap<String, ReadyRecorder>,
+}
+
+/// What has to live as long as the stage.
+enum Kept {
+    Simulated(Simulated),
+    Real { _alone: Members },
+}
+
+impl Stage {
+    /// So many slots on simulated members, each pair of which has room for one pod of 1 CPU.
+    pub async fn simulated(slots: usize) -> Self {
+        let names: Vec<String> = (0..slots).flat_map(|slot| ["a", "b", "d"].map(|member| format!("{member}-{slot}"))).collect();
+        let names: Vec<&'static str> = names.into_iter().map(|name| &*name.leak()).collect();
+        let simulated = Simulated::start(&names, 1, "1", "4Gi").await.expect("kubesim starts");
+        let mut members = Vec::new();
+        for (name, kubeconfig) in names.iter().zip(&simulated.kubeconfigs) {
+            members.push(Member::connect(name, "sim", 1, kubeconfig.clone()).await);
+        }
+        Self::start(Kept::Simulated(simulated), &members, Size { cpu_m: 1000, replicas: 1 }).await
+    }
+
+    /// One slot on the three real control planes: two nodes of 2 CPU each.
+    pub async fn real() -> Self {
+        let kept = members::start(Backend::Real).await;
+        let [a, d, b]: [Member; 3] = kept.each.clone().try_into().unwrap_or_else(|_| panic!("there are three"));
+        Self::start(Kept::Real { _alone: kept }, &[a, b, d], Size { cpu_m: 2000, replicas: 2 }).await
+    }
+
+    async fn start(kept: Kept, members: &[Member], size: Size) -> Self {
+        let processes = Processes::start(&ENVIRONMENT).await;
+        let client = processes.client("gateway");
+        join_all(members.iter().map(|member| member.register(&client))).await;
+        let options = PgPoolOptions::new().max_connections(2);
+        let database = options.connect_lazy(processes.database_url()).expect("a database URL");
+        until_known(&client, members.len()).await;
+        let each = members.chunks(3).enumerate().map(|(number, three)| {
+            let three: [Member; 3] = three.to_vec().try_into().unwrap_or_else(|_| panic!("three members per slot"));
+            Slot::start(number, three, size, &client)
+        });
+        let slots: Vec<Slot> = futures::stream::iter(each).buffered(SET_UP_AT_ONCE).collect().await;
+        let mut stage = Self { processes, client, slots, database, members: kept, recorders: BTreeMap::new() };
+        if let Some(sim) = stage.sim() {
+            let apps = stage.slots.iter().flat_map(Slot::steady);
+            let recorders = apps.map(|app| (app.clone(), sim.record_ready(None, &format!("app={app}")).expect("a selector")));
+            stage.recorders = recorders.collect();
+        }
+        stage
+    }
+
+    /// Controls of simulated members.
+    pub fn sim(&self) -> Option<&Sim> {
+        match &self.members {
+            Kept::Simulated(simulated) => Some(&simulated.sim),
+            Kept::Real { .. } => None,
+        }
+    }
+
+    /// Starts to count the ready replicas of a slot's steady apps.
+    pub async fn watch(&self, slot: usize) -> Watch {
+        let slot = &self.slots[slot];
+        let apps = slot.steady();
+        if self.sim().is_none() {
+            let names: Vec<&str> = apps.iter().map(String::as_str).collect();
+            return Watch::Witness(Witness::on(&slot.members, &names).await);
+        }
+        let recorders: Vec<_> = apps.iter().map(|app| (app.clone(), self.recorders[app].clone())).collect();
+        recorders.iter().for_each(|(_, recorder)| recorder.arm());
+        Watch::Recorders(recorders)
+    }
+
+    /// Ends everything.
+    pub async fn end(self) {
+        self.database.close().await;
+        self.processes.end().await;
+    }
+}
+
+/// Counts ready replicas.
+pub enum Watch {
+    /// Inside of the simulator, at every change of a pod.
+    Recorders(Vec<(String, ReadyRecorder)>),
+    /// By watching, as anybody can.
+    Witness(Witness),
+}
+
+impl Watch {
+    /// Apps that had a moment without a ready replica.
+    pub fn interrupted(self) -> Vec<String> {
+        match self {
+            Self::Recorders(recorders) => recorders.into_iter().filter(|(_, recorder)| recorder.min() < 1).map(|(app, _)| app).collect(),
+            Self::Witness(witness) => witness.lowest().into_iter().filter(|(_, low)| *low < 1).map(|(app, _)| app).collect(),
+        }
+    }
+}
+
+async fn until_known(client: &Client, members: usize) {
+    use drover_api::ledger::ClusterCapacity;
+    use drover_api::scheduling::MemberState;
+    eventually(Duration::from_secs(60), async || {
+        let clusters: Vec<ClusterCapacity> = client.get("/v2/clusters?view=capacity").await.ok()?;
+        let ready = clusters.iter().filter(|c| c.state == MemberState::Ready && !c.nodes.is_empty()).count();
+        (ready == members).then_some(())
+    })
+    .await;
+}
