@@ -194,3 +194,53 @@ fn denied_is_denied_whatever_was_done_before() {
     let decisions = guard.step(&mut State::default(), &seen, Moment(1000));
     assert!(matches!(&decisions[..], [only] if matches!(only.action, Action::Resume { .. })), "{decisions:?}");
 }
+
+#[test]
+fn of_two_who_both_do_not_fit_only_one_is_held() {
+    let guard = Guard { policy: drover_memguard::Policy::by_name("bank").unwrap(), safety: drover_memguard::Safety::default() };
+    let mut state = State::default();
+    let look = |memory: u64, at: u64| drover_memguard::Observation {
+        node: node(8 * GIB - 64, 8 * GIB, at),
+        containers: vec![container("a", memory, Some(8 * GIB), at), container("b", memory, Some(8 * GIB), at)],
+        ..Default::default()
+    };
+    guard.step(&mut state, &look(GIB, 0), Moment(0));
+    let decisions = guard.step(&mut state, &look(2 * GIB, 500), Moment(500));
+    assert_eq!(decisions.iter().filter(|decision| !decision.action.releases()).count(), 1, "{decisions:?}");
+}
+
+#[test]
+fn a_governed_sacrifice_takes_the_youngest_once_and_only_when_nobody_fits() {
+    use drover_memguard::{PaperSettings, Policy, Sacrifices, Safety};
+    let paper = PaperSettings { round: Duration::from_secs(1), per_round: 2, ..PaperSettings::default() };
+    let sacrifices = Sacrifices::Governed { every: Duration::from_secs(60), per_hour: 10 };
+    let guard =
+        Guard { policy: Policy::Paper(paper), safety: Safety { sacrifices, keep_running: 0, high_first: false, ..Safety::default() } };
+    let look = |memory: u64, at: u64, paused: bool| {
+        let one = |id: &str, started: u64| {
+            let mut one = container(id, memory, Some(4 * GIB), at);
+            one.started = Moment(started);
+            if paused {
+                one.activity = Activity::Paused { since: Moment(1_000), lever: Lever::Freeze };
+            }
+            one
+        };
+        drover_memguard::Observation {
+            node: node(8 * GIB - 64, 8 * GIB, at),
+            containers: vec![one("old", 10), one("young", 500)],
+            ..Default::default()
+        }
+    };
+    let killed = |decisions: &[drover_memguard::Decision]| -> Vec<String> {
+        let kills = decisions.iter().filter(|decision| matches!(decision.action, Action::Sacrifice { .. }));
+        kills.filter_map(|decision| decision.action.container().map(ToString::to_string)).collect()
+    };
+    for (memory, expected) in [(3 * GIB, vec!["young".to_owned()]), (4 * GIB, vec![])] {
+        let mut state = State::default();
+        guard.step(&mut state, &look(memory, 1_000, false), Moment(1_000));
+        assert_eq!(killed(&guard.step(&mut state, &look(memory, 2_500, true), Moment(2_500))), expected, "{memory}");
+        // The rule has dropped them from its list by now: restrict again, and ask again too soon.
+        guard.step(&mut state, &look(memory, 4_000, true), Moment(4_000));
+        assert!(killed(&guard.step(&mut state, &look(memory, 5_500, true), Moment(5_500))).is_empty(), "too soon");
+    }
+}
