@@ -104,7 +104,7 @@ fn training_is_repeatable_and_teaches() {
 /// The paper's order on a load that nobody has to download: few seeds here, 20 in `drover experiment autoscaling`.
 #[test]
 fn pre_training_pays_and_guards_come_near_a_tuned_hpa() {
-    let plan = Plan { seeds: 4, end: 15_000, ..Plan::default() };
+    let plan = Plan { seeds: 4, end: 15_000, targets: (80, 90), ..Plan::default() };
     let load = Trace::generate(Shape::Launch, plan.end, 948.4, 1);
     let compared = compare(&plan, &load, &mut |_| {});
     let mean = |name: &str| compared.get(name).unwrap().mean_cost();
