@@ -1,8 +1,11 @@
-//! Files that are made from the code: `cargo run -p xtask -- <openapi|errors> [--check]`.
+//! Files that are made from the code: `cargo run -p xtask -- <openapi|clients|errors> [--check]`.
 //!
 //! They are checked in, so that what changes on the outside is seen in review; tests check the same that `--check` does.
 
+mod clients;
+#[cfg(feature = "services")]
 mod errors;
+#[cfg(feature = "services")]
 mod openapi;
 
 use std::path::{Path, PathBuf};
@@ -14,10 +17,13 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let check = args.iter().any(|arg| arg == "--check");
     let files = match args.first().map(String::as_str) {
+        #[cfg(feature = "services")]
         Some("openapi") => openapi::files(),
+        Some("clients") => clients::files(),
+        #[cfg(feature = "services")]
         Some("errors") => errors::files(),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- <openapi|errors> [--check]");
+            eprintln!("usage: cargo run -p xtask -- <openapi|clients|errors> [--check]");
             return ExitCode::from(2);
         }
     };
@@ -61,4 +67,14 @@ fn settle(files: &[File], check: bool) -> anyhow::Result<()> {
         bail!("not up to date: {}", stale.join(", "));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_what_the_documents_say() {
+        settle(&clients::files().unwrap(), true).expect("`cargo run -p xtask -- clients` makes them anew");
+    }
 }

@@ -29,11 +29,13 @@ mod router;
 mod serve;
 pub mod telemetry;
 
+pub use drover_api::problem::ProblemDocument;
+
 pub use codes::Code;
 pub use config::{Common, Peers};
 pub use extract::{BodyLimit, Json, Path, Query};
 pub use feed::{FeedBatch, FeedContact, FeedHub, FeedReader};
 pub use peer::{Peer, PeerError};
-pub use problem::{Problem, ProblemDocument};
+pub use problem::Problem;
 pub use router::router;
 pub use serve::{Running, bind, run, serve, signalled};

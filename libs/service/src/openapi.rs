@@ -20,8 +20,8 @@ pub fn document<S: Clone + Send + Sync + 'static>(service: &str, routes: OpenApi
 
 pub(crate) fn finish<S: Clone + Send + Sync + 'static>(service: &str, routes: OpenApiRouter<S>) -> (Router<S>, OpenApi) {
     let (router, mut document) = routes.split_for_parts();
-    let description = document.info.description.take();
-    document.info = InfoBuilder::new().title(format!("drover {service}")).version("v2").description(description).build();
+    // A router brings the words of the crate that made it.
+    document.info = InfoBuilder::new().title(format!("drover {service}")).version("v2").build();
     document.servers = None;
 
     let components = document.components.get_or_insert_default();

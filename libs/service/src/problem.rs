@@ -7,10 +7,9 @@ use std::error::Error;
 use std::fmt;
 
 use axum::response::{IntoResponse, Response};
+use drover_api::problem::ProblemDocument;
 use drover_store::StoreError;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::codes::{self, Code};
 use crate::middleware;
@@ -25,33 +24,6 @@ struct Inner {
     instance: Option<String>,
     headers: HeaderMap,
     source: Option<Box<dyn Error + Send + Sync>>,
-}
-
-/// The body of an error (`application/problem+json`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = Problem)]
-pub struct ProblemDocument {
-    /// Where the page about this code is, relative to the server.
-    #[serde(rename = "type", default)]
-    pub kind: String,
-    /// What the code means, in a few words.
-    #[serde(default)]
-    pub title: String,
-    /// HTTP status.
-    #[serde(default)]
-    pub status: u16,
-    /// What happened this time.
-    #[serde(default)]
-    pub detail: String,
-    /// Stable code, a page in docs/errors.
-    #[serde(default)]
-    pub code: String,
-    /// Request id, or the operation to watch or cancel (`/v2/operations/{id}`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instance: Option<String>,
-    /// Each single reason, where there are several.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<String>,
 }
 
 impl Problem {

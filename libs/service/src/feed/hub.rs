@@ -207,7 +207,7 @@ fn paths<T: ToSchema>(path: &str, operation_id: &str) -> Paths {
     let content = ContentBuilder::new().schema(Some(Schema::Object(page.build()))).build();
     let operation = OperationBuilder::new()
         .operation_id(Some(operation_id))
-        .tag("peer")
+        .tag("feed")
         .summary(Some("What changed since the reader's version: newest value per key"))
         .parameters(Some(FeedQuery::into_params(|| None)))
         .response("200", ResponseBuilder::new().description("What changed").content("application/json", content));

@@ -19,7 +19,7 @@ pub async fn put(State(app): State<App>, Path(id): Path<Uuid>, Json(order): Json
 }
 
 /// All that a plan was made of, so that it can be made again elsewhere (a report of a plan that looks wrong).
-#[utoipa::path(get, path = "/internal/plans/{id}/input", operation_id = "plan_input", tag = "peer", params(("id" = Uuid, Path)),
+#[utoipa::path(get, path = "/internal/plans/{id}/input", operation_id = "plan_input", tag = "internal", params(("id" = Uuid, Path)),
     responses((status = 200, description = "Fleet and request", body = PlanInput)))]
 pub async fn input(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<PlanInput>, Problem> {
     Ok(Json(app.plan_input(id).await?))
@@ -73,14 +73,14 @@ pub struct Page {
 }
 
 /// Plans, newest first.
-#[utoipa::path(get, path = "/v2/plans", operation_id = "plan_list", tag = "plans", params(Page),
+#[utoipa::path(get, path = "/v2/plans", operation_id = "plan_list", tags = ["plans", "peer"], params(Page),
     responses((status = 200, description = "The plans", body = PlanList)))]
 pub async fn list(State(app): State<App>, Query(page): Query<Page>) -> Result<Json<PlanList>, Problem> {
     Ok(Json(PlanList { items: app.plan_list(page.limit.unwrap_or(100).clamp(1, 1000)).await? }))
 }
 
 /// A plan: victims, destinations, steps, every score, and why not the others.
-#[utoipa::path(get, path = "/v2/plans/{id}", operation_id = "plan_get", tag = "plans", params(("id" = Uuid, Path)),
+#[utoipa::path(get, path = "/v2/plans/{id}", operation_id = "plan_get", tags = ["plans", "peer"], params(("id" = Uuid, Path)),
     responses((status = 200, description = "The plan", body = PlanDocument)))]
 pub async fn get(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<PlanDocument>, Problem> {
     Ok(Json(app.plan_read(id).await?))

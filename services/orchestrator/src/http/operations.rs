@@ -43,7 +43,7 @@ pub struct WaitQuery {
 
 /// Operations, newest first, without their steps. Those that another one started are here too, with `parent`; their moves are
 /// shown with the parent as well.
-#[utoipa::path(get, path = "/v2/operations", operation_id = "operations_list", tag = "operations", params(OperationsQuery),
+#[utoipa::path(get, path = "/v2/operations", operation_id = "operations_list", tags = ["operations", "peer"], params(OperationsQuery),
     responses((status = 200, description = "A page of operations", body = OperationList)))]
 pub async fn list(State(app): State<App>, Query(query): Query<OperationsQuery>) -> Result<Json<OperationList>, Problem> {
     let OperationsQuery { limit, after, state, kind, dig } = query;

@@ -18,7 +18,7 @@ pub struct View {
 }
 
 /// Room of every member, the most preferred first: allocatable, requested, reserved, used and free, and how old that is.
-#[utoipa::path(get, path = "/v2/clusters", operation_id = "cluster_capacity_list", tag = "clusters", params(View),
+#[utoipa::path(get, path = "/v2/clusters", operation_id = "cluster_capacity_list", tags = ["clusters", "peer"], params(View),
     responses((status = 200, description = "Members in order of preference", body = Vec<ClusterCapacity>)))]
 pub async fn list(State(app): State<App>, Query(query): Query<View>) -> Result<Json<Vec<ClusterCapacity>>, Problem> {
     match query.view.as_deref() {

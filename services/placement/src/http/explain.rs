@@ -19,7 +19,7 @@ pub struct Which {
 }
 
 /// Why here, why not elsewhere: the decision that placed or refused it, and what would be decided now.
-#[utoipa::path(get, path = "/v2/explain", operation_id = "explain", tag = "decisions", params(Which),
+#[utoipa::path(get, path = "/v2/explain", operation_id = "explain", tags = ["decisions", "peer"], params(Which),
     responses((status = 200, description = "The reasons", body = Explanation)))]
 pub async fn get(State(app): State<App>, Query(which): Query<Which>) -> Result<Json<Explanation>, Problem> {
     let (group, name) = which

@@ -21,7 +21,7 @@ pub async fn put(
 }
 
 /// How far a binding is; the same as on the feed.
-#[utoipa::path(get, path = "/internal/bindings/{id}", operation_id = "binding_get", tag = "peer",
+#[utoipa::path(get, path = "/internal/bindings/{id}", operation_id = "binding_get", tag = "internal",
     params(("id" = Uuid, Path)), responses((status = 200, description = "Its status", body = BindingStatus)))]
 pub async fn get(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<BindingStatus>, Problem> {
     Ok(Json(app.status(id)?))

@@ -1,0 +1,80 @@
+//! How people read what travels: the same words on the command line and on the web page.
+
+use std::fmt;
+
+use drover_scheduling::{AppDecision, Candidate, Verdict};
+
+use crate::plans::PlanSubject;
+
+impl fmt::Display for PlanSubject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newcomer(dig) => write!(f, "room for {}/{}", dig.project, dig.name),
+            Self::Drain(member) => write!(f, "drain {member}"),
+        }
+    }
+}
+
+/// A member that was looked at for an app, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Considered<'a> {
+    /// App.
+    pub app: &'a str,
+    /// `<provider>+<cluster>`.
+    pub member: &'a str,
+    /// Priority of its provider.
+    pub priority: u8,
+    /// What was found there.
+    pub verdict: &'static str,
+    /// Why; empty: nothing is to be said.
+    pub reason: &'a str,
+}
+
+/// A row per member that was looked at, in the order of the decision.
+pub fn considered(decision: &AppDecision) -> impl Iterator<Item = Considered<'_>> {
+    decision.groups.iter().flat_map(|group| &group.considered).map(|considered| Considered {
+        app: &decision.app,
+        member: &considered.member.0,
+        priority: considered.priority,
+        verdict: verdict(considered.verdict),
+        reason: &considered.reason,
+    })
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Chosen => "chosen",
+        Verdict::Fits => "fits",
+        Verdict::NoRoom => "no room",
+        Verdict::NoNodeMatches => "no node matches",
+        Verdict::LessPreferred => "less preferred",
+        Verdict::Unknown => "unknown",
+        Verdict::NotAllowed => "not allowed",
+    }
+}
+
+/// What each algorithm says of a candidate: `CPUUtilization 0.12, Age –`.
+pub fn scores(candidate: &Candidate) -> String {
+    let score = |score: &drover_scheduling::Score| {
+        format!("{} {}", score.algorithm, score.value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}")))
+    };
+    candidate.scores.iter().map(score).collect::<Vec<_>>().join(", ")
+}
+
+/// A share in whole percent, rounded to the nearest; none of nothing has no share. More than everything is more than 100.
+pub fn percent(part: i64, whole: i64) -> Option<i64> {
+    // In 128 bits: a hundred times the bytes of a large fleet does not fit 64.
+    let (part, whole) = (i128::from(part), i128::from(whole));
+    (whole > 0).then(|| i64::try_from((part * 100 + whole / 2).div_euclid(whole)).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_rounded_to_the_nearest() {
+        assert_eq!([percent(874, 1000), percent(875, 1000), percent(0, 7), percent(9, 8)], [Some(87), Some(88), Some(0), Some(113)]);
+        assert_eq!([percent(1, 0), percent(i64::MAX, i64::MAX), percent(-1, 1000)], [None, Some(100), Some(0)]);
+    }
+}
