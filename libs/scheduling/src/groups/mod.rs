@@ -22,7 +22,7 @@
 //! let clusters = vec![Place::new("a", [1000.0, 2000.0], 0), Place::new("b", [1000.0, 2000.0], 1)];
 //! let instance = Instance::new(&graph, Traffic::Uniform, &grouping, clusters, Rules::default())?.with_distances(vec![0.0, 20.0, 20.0, 0.0])?;
 //! // 4. Inside each member the same again with its nodes as places and without distances.
-//! let placed = Search::moves(50_000, 0).place(&instance, &Weights::default());
+//! let placed = policy_named("cgs-search", &Settings::default())?.place(&instance, &Weights::default());
 //! assert!(placed.unplaced.is_empty());
 //! let cart = &placed.stories(&instance)[0]; // who sits where and which calls leave
 //! assert_eq!((cart.members.as_slice(), cart.outside), (&["cart-0".to_owned(), "cart-db-0".to_owned()][..], 0.0));
@@ -32,6 +32,7 @@
 
 mod aco;
 mod catalogue;
+mod choice;
 pub mod ddpg;
 mod exact;
 pub mod experiment;
@@ -41,12 +42,15 @@ mod grouping;
 mod instance;
 mod layout;
 mod objective;
+pub mod observe;
 mod partition;
 mod policy;
+pub mod roadef;
 mod search;
 
 pub use aco::Aco;
 pub use catalogue::{RHO, Setting, big, bookinfo, nodes, online_boutique, paper, sock_shop, sock_shop_compose};
+pub use choice::{ChoiceError, POLICIES, Settings, policy_named};
 pub use exact::{Exact, Form, Proof};
 pub use graph::{Call, CallGraph, GraphError, Load, RESOURCES, Service};
 pub use greedy::Greedy;

@@ -85,19 +85,19 @@ fn first<'i>(instance: &'i Instance, weights: &Weights, grouped: bool) -> Layout
 }
 
 /// What is spent of the budget.
-struct Meter<'b> {
+pub(super) struct Meter<'b> {
     budget: &'b Budget,
     began: f64,
-    done: u64,
+    pub(super) done: u64,
 }
 
 impl<'b> Meter<'b> {
-    fn start(budget: &'b Budget) -> Self {
+    pub(super) fn start(budget: &'b Budget) -> Self {
         let began = if let Budget::Seconds(_, clock) = budget { clock() } else { 0.0 };
         Self { budget, began, done: 0 }
     }
     /// In [0, 1].
-    fn spent(&self) -> f64 {
+    pub(super) fn spent(&self) -> f64 {
         match self.budget {
             Budget::Moves(n) => self.done as f64 / (*n).max(1) as f64,
             Budget::Seconds(s, clock) => (clock() - self.began) / s.max(1e-9),

@@ -7,7 +7,9 @@ mod exact;
 mod grouping;
 mod milp;
 mod objective;
+mod observe;
 mod policies;
+mod roadef;
 mod search;
 
 use drover_scheduling::groups::*;

@@ -62,6 +62,17 @@ fn groups_beat_the_baselines_and_search_beats_groups() {
     }
 }
 
+#[test]
+fn policies_are_chosen_by_name_and_the_learned_one_only_by_those_who_insist() {
+    for name in POLICIES.into_iter().filter(|n| *n != "cgs-ddpg") {
+        assert_eq!(policy_named(name, &Settings::default()).unwrap().name(), name);
+    }
+    let refused = |name: &str, settings: &Settings| policy_named(name, settings).map(|p| p.name()).unwrap_err();
+    assert_eq!(refused("cgs-ddpg", &Settings::default()), ChoiceError::Experimental);
+    assert_eq!(refused("cgs-ddpg", &Settings { experimental: true, ..Settings::default() }), ChoiceError::Untrained);
+    assert!(refused("tetris", &Settings::default()).to_string().contains("cgs-search, cgs-greedy"));
+}
+
 fn tiny(apart: &[(usize, usize)], per_domain: &[(usize, usize)]) -> Instance {
     let services = (0..3).map(|i| Service { name: format!("s{i}"), request: [1.0, 1.0], replicas: 3 }).collect();
     let graph = CallGraph::named(services, [("s0", "s1", 5.0), ("s1", "s2", 1.0)]).unwrap();

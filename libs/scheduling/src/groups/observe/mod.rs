@@ -1,0 +1,199 @@
+//! The call graph as measured: rates between services with an age and a confidence for each, from traces or from a mesh's metrics.
+//!
+//! Pure: spans and query results come in as text or values, and so does the time. Who listens for OTLP or asks Prometheus is
+//! not decided here. Memory is bounded: so many edges, so many spans that wait for their parents.
+
+mod otlp;
+mod prometheus;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::Serialize;
+
+use super::graph::{CallGraph, GraphError, Service};
+
+pub use otlp::{Kind, Span, spans};
+pub use prometheus::{Labels, Rate, rates};
+
+/// A document that is not what it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// Not JSON.
+    #[error("this is no JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// JSON of another kind.
+    #[error("this is no {0}")]
+    Shape(&'static str),
+    /// Prometheus says why not.
+    #[error("Prometheus answered: {0}")]
+    Refused(String),
+}
+
+/// What was seen of one edge.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Edge {
+    /// Who calls.
+    pub from: String,
+    /// Who is called.
+    pub to: String,
+    /// Calls per second.
+    pub rate: f64,
+    /// Seconds since the last sign of it.
+    pub age: f64,
+    /// 1 - 1/sqrt(1 + n) for about n recent calls: 1 minus their relative standard error, were they independent.
+    pub confidence: f64,
+}
+
+/// How calls are counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Seconds after which a call counts half.
+    pub half_life: f64,
+    /// Edges beyond these are not taken in.
+    pub edges: usize,
+    /// Spans remembered for their children; the oldest go.
+    pub spans: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { half_life: 600.0, edges: 10_000, spans: 100_000 }
+    }
+}
+
+/// A count that fades.
+#[derive(Clone, Copy, Debug)]
+struct Tally {
+    count: f64,
+    first: f64,
+    last: f64,
+}
+
+impl Tally {
+    fn add(&mut self, calls: f64, at: f64, half_life: f64) {
+        if at >= self.last {
+            self.count = self.count * 0.5_f64.powf((at - self.last) / half_life) + calls;
+            self.last = at;
+        } else {
+            self.count += calls * 0.5_f64.powf((self.last - at) / half_life);
+            self.first = self.first.min(at);
+        }
+    }
+}
+
+type Pair = (String, String);
+
+/// Counts calls between services from their spans.
+///
+/// A call is a span whose parent is a span of another service. Services that send no spans (databases, queues) are known only by
+/// `peer.service` of those who call them; such calls count as long as the called one sends none itself.
+#[derive(Debug)]
+pub struct Collector {
+    settings: Settings,
+    began: Option<f64>,
+    /// Whose span it is, by (trace, span).
+    owner: BTreeMap<(String, String), String>,
+    order: VecDeque<(String, String)>,
+    /// Spans whose parent has not come yet, by (trace, parent).
+    waiting: BTreeMap<(String, String), Vec<(String, f64)>>,
+    heard: BTreeSet<String>,
+    by_parent: BTreeMap<Pair, Tally>,
+    by_peer: BTreeMap<Pair, Tally>,
+    /// Calls that were not counted because there were too many edges.
+    pub dropped: u64,
+}
+
+impl Collector {
+    /// Nothing seen.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            began: None,
+            owner: BTreeMap::new(),
+            order: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            heard: BTreeSet::new(),
+            by_parent: BTreeMap::new(),
+            by_peer: BTreeMap::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Takes a span in; parents may come after their children.
+    pub fn add(&mut self, span: &Span) {
+        self.began = Some(self.began.map_or(span.at, |b| b.min(span.at)));
+        self.heard.insert(span.service.clone());
+        let key = (span.trace.clone(), span.id.clone());
+        if self.owner.contains_key(&key) {
+            return; // exporters repeat what they do not know to have arrived
+        }
+        if let Some(parent) = &span.parent {
+            let parent = (span.trace.clone(), parent.clone());
+            match self.owner.get(&parent).cloned() {
+                Some(from) => self.count(from, span.service.clone(), span.at, false),
+                None => self.waiting.entry(parent).or_default().push((span.service.clone(), span.at)),
+            }
+        }
+        for (to, at) in self.waiting.remove(&key).unwrap_or_default() {
+            self.count(span.service.clone(), to, at, false);
+        }
+        if let (Kind::Client, Some(peer)) = (span.kind, &span.peer) {
+            self.count(span.service.clone(), peer.clone(), span.at, true);
+        }
+        self.owner.insert(key.clone(), span.service.clone());
+        self.order.push_back(key);
+        while self.order.len() > self.settings.spans {
+            if let Some(oldest) = self.order.pop_front() {
+                self.owner.remove(&oldest);
+            }
+        }
+        while self.waiting.len() > self.settings.spans {
+            self.waiting.pop_first();
+        }
+    }
+
+    fn count(&mut self, from: String, to: String, at: f64, by_peer: bool) {
+        if from == to {
+            return;
+        }
+        let edges = self.by_parent.len() + self.by_peer.len();
+        let tallies = if by_peer { &mut self.by_peer } else { &mut self.by_parent };
+        let key = (from, to);
+        if let Some(tally) = tallies.get_mut(&key) {
+            tally.add(1.0, at, self.settings.half_life);
+        } else if edges < self.settings.edges {
+            tallies.insert(key, Tally { count: 1.0, first: at, last: at });
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// All edges as of `now` (seconds since the epoch), by caller, then called.
+    pub fn edges(&self, now: f64) -> Vec<Edge> {
+        let half_life = self.settings.half_life;
+        let watched = (now - self.began.unwrap_or(now)).max(1.0);
+        // A steady rate r comes to r * half_life / ln 2 in the end; before that to a part of it.
+        let full = half_life / std::f64::consts::LN_2 * (1.0 - 0.5_f64.powf(watched / half_life));
+        let silent = self.by_peer.iter().filter(|((_, to), _)| !self.heard.contains(to));
+        let mut edges: Vec<Edge> = silent
+            .chain(&self.by_parent)
+            .map(|((from, to), tally)| {
+                let age = (now - tally.last).max(0.0);
+                let count = tally.count * 0.5_f64.powf(age / half_life);
+                Edge { from: from.clone(), to: to.clone(), rate: count / full, age, confidence: 1.0 - 1.0 / (1.0 + count).sqrt() }
+            })
+            .collect();
+        edges.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
+        edges
+    }
+}
+
+/// The graph of the given services from measured edges of at least `confidence`; edges of others are left out.
+///
+/// # Errors
+/// When the services make no graph.
+pub fn graph(services: Vec<Service>, edges: &[Edge], confidence: f64) -> Result<CallGraph, GraphError> {
+    let known: BTreeSet<String> = services.iter().map(|s| s.name.clone()).collect();
+    let sure = edges.iter().filter(|e| e.confidence >= confidence && known.contains(&e.from) && known.contains(&e.to));
+    CallGraph::named(services, sure.map(|e| (e.from.as_str(), e.to.as_str(), e.rate)))
+}
