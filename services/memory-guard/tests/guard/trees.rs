@@ -44,7 +44,7 @@ fn version_two() {
     assert_eq!(hierarchy.version(), "v2");
     let group = hierarchy.group_of("0::/node/kubepods/burstable/pod1/c1\n").unwrap();
     assert_eq!(group.limit().unwrap(), Some(268_435_456));
-    assert_eq!(group.sampler().unwrap().working_set().unwrap(), 54_239_232 - 0);
+    assert_eq!(group.sampler().unwrap().working_set().unwrap(), 54_239_232);
     assert_eq!(group.cpu_quota().unwrap(), CpuQuota { quota: 50_000, period: 100_000 });
     assert_eq!(group.oom_kills().unwrap(), 0);
     assert!(group.high_file().is_some());
@@ -58,7 +58,7 @@ fn version_two() {
     assert_eq!(other.cpu_quota().unwrap(), CpuQuota { quota: -1, period: 100_000 });
     let meminfo = root.path().join("meminfo");
     let node = NodeMemorySource::group(hierarchy.group_at("/node"), &meminfo).unwrap().read().unwrap();
-    assert_eq!((node.used, node.capacity), (71_950_336 - 0, 536_870_912));
+    assert_eq!((node.used, node.capacity), (71_950_336, 536_870_912));
     // Without a limit of its own a group has the machine's memory.
     let all = NodeMemorySource::group(hierarchy.group_at("/node/kubepods"), &meminfo).unwrap().read().unwrap();
     assert_eq!(all.capacity, 995_612 * 1024);
