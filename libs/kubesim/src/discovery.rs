@@ -98,3 +98,32 @@ pub fn resources(state: &State, group: &str, version: &str) -> Result<Value, Api
     let group_version = if group.is_empty() { version.to_string() } else { format!("{group}/{version}") };
     Ok(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}))
 }
+
+/// What kubectl asks before it applies: that patches of a kind take `fieldValidation`, so that it need not validate them itself.
+/// No schemas: what is unknown in an object is kept as it is.
+pub fn openapi(state: &State, of: Option<&(String, String)>) -> Value {
+    let below = |group: &str, version: &str| match group {
+        "" => format!("api/{version}"),
+        group => format!("apis/{group}/{version}"),
+    };
+    let mut paths = serde_json::Map::new();
+    for kind in state.kinds() {
+        let at = below(&kind.group, &kind.version);
+        match of {
+            None => {
+                paths.insert(at.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{at}")}));
+            }
+            Some((group, version)) if *group == kind.group && *version == kind.version => {
+                let scope = if kind.namespaced { "namespaces/{namespace}/" } else { "" };
+                let patch = json!({"responses": {}, "parameters": [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}],
+                    "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind}});
+                paths.insert(format!("/{at}/{scope}{}/{{name}}", kind.plural), json!({"patch": patch}));
+            }
+            Some(_) => {}
+        }
+    }
+    match of {
+        None => json!({"paths": paths}),
+        Some(_) => json!({"openapi": "3.0.0", "info": {"title": "kubesim", "version": "v1"}, "paths": paths}),
+    }
+}

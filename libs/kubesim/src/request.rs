@@ -171,6 +171,7 @@ fn plain(cluster: &Arc<Cluster>, request: &Request, route: Route, labels: &Label
         Route::Groups => Ok(discovery::groups(state)),
         Route::Group(group) => discovery::group(state, &group),
         Route::Resources { group, version } => discovery::resources(state, &group, &version),
+        Route::OpenApi(of) => Ok(discovery::openapi(state, of.as_ref())),
         Route::Metrics(path) => metrics::serve(state, &path, labels),
         Route::Review { .. } => Err(ApiError::method_not_allowed()),
         Route::Health | Route::Object(_) | Route::Nowhere => Err(ApiError::no_such_resource()),

@@ -19,6 +19,8 @@ pub enum Route {
         version: String,
     },
     Metrics(Vec<String>),
+    /// `/openapi/v3`, or the document of a group version below it.
+    OpenApi(Option<(String, String)>),
     /// An access review, answered yes.
     Review {
         api_version: String,
@@ -39,6 +41,9 @@ pub fn find(state: &State, path: &str) -> Route {
         ["apis", group] => Route::Group((*group).into()),
         ["api", version] => Route::Resources { group: String::new(), version: (*version).into() },
         ["apis", group, version] => Route::Resources { group: (*group).into(), version: (*version).into() },
+        ["openapi", "v3"] => Route::OpenApi(None),
+        ["openapi", "v3", "api", version] => Route::OpenApi(Some((String::new(), (*version).into()))),
+        ["openapi", "v3", "apis", group, version] => Route::OpenApi(Some(((*group).into(), (*version).into()))),
         ["apis", "metrics.k8s.io", "v1beta1", rest @ ..] => Route::Metrics(rest.iter().map(ToString::to_string).collect()),
         ["apis", group @ ("authorization.k8s.io" | "authentication.k8s.io"), "v1", review] => match *review {
             "selfsubjectaccessreviews" => Route::Review { api_version: format!("{group}/v1"), kind: "SelfSubjectAccessReview" },
