@@ -3,7 +3,9 @@
 //! One file per experiment. It reads arguments and files, shows progress, and makes a [`Report`]; what is computed lives in the pure crates.
 
 mod autoscaling;
+mod groups;
 mod memory_guard;
+mod roadef;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,8 +21,12 @@ use crate::cli::Format;
 pub enum ExperimentCommand {
     /// The RL-HPA paper's cases a to e beside a tuned HPA, KPA, fixed numbers and the learner with its guards.
     Autoscaling(autoscaling::AutoscalingArgs),
+    /// Group placement: every policy beside the optimum, and CGS-DDPG as its paper evaluates it.
+    Groups(groups::GroupsArgs),
     /// The memory guard paper's settings under its rule and under ours: restarts, workflow time, waiting.
     MemoryGuard(memory_guard::MemoryGuardArgs),
+    /// The search of group placement on instances of the ROADEF/EURO challenge 2012.
+    Roadef(roadef::RoadefArgs),
 }
 
 /// What every experiment takes.
@@ -41,7 +47,9 @@ pub struct Common {
 pub fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
     match command {
         ExperimentCommand::Autoscaling(args) => autoscaling::run(&args, format),
+        ExperimentCommand::Groups(args) => groups::run(&args, format),
         ExperimentCommand::MemoryGuard(args) => memory_guard::run(&args, format),
+        ExperimentCommand::Roadef(args) => roadef::run(&args, format),
     }
 }
 
