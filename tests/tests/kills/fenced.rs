@@ -54,16 +54,14 @@ pub async fn scenario() {
     second_pair(&mut stage.processes).await;
     stage.processes.signal("orchestrator", Signal::SIGSTOP);
     stage.processes.signal("placement", Signal::SIGSTOP);
+    until_taken_over(&stage).await;
+    // Migration follows the first placement: plans are made again from here on.
+    wake(&stage.processes, "placement").await;
     let second = stage.processes.client("orchestrator-1");
     for (id, (_, case)) in ids.iter().zip(&cases) {
         ended(&second, id).await.unwrap_or_else(|error| panic!("the second orchestrator does not take over {}: {error}", case.point));
     }
-
-    for first in ["placement", "orchestrator"] {
-        stage.processes.forget(first);
-        stage.processes.signal(first, Signal::SIGCONT);
-        stage.processes.until_ready(first).await;
-    }
+    wake(&stage.processes, "orchestrator").await;
     until_fenced_off(&stage.processes, cases.len()).await;
     let mut wrong = Vec::new();
     for (slot, case) in &cases {
@@ -82,6 +80,23 @@ pub async fn scenario() {
     let next = join_all(stage.slots.iter_mut().map(|slot| slot.prepare(Job::MakeRoom, &client))).await;
     next.into_iter().for_each(|prepared| prepared.unwrap());
     stage.end().await;
+}
+
+async fn wake(processes: &Processes, name: &str) {
+    processes.forget(name);
+    processes.signal(name, Signal::SIGCONT);
+    processes.until_ready(name).await;
+}
+
+/// The second orchestrator has everything, and the second placement has decided what the first one had on its hands.
+async fn until_taken_over(stage: &Stage) {
+    let left = "select count(*) from drover_orchestrator.workflow
+        where ended_at is null and (worker = 'orchestrator-0' or kind = 'instantiate' and step = 'decide')";
+    drover_testkit::eventually(PATIENCE, async || {
+        let left: i64 = sqlx::query_scalar(left).fetch_one(&stage.database).await.ok()?;
+        (left == 0).then_some(())
+    })
+    .await;
 }
 
 async fn second_pair(processes: &mut Processes) {
