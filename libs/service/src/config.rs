@@ -20,6 +20,7 @@ use url::Url;
 use crate::health::Readiness;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
+use crate::serve::Reserved;
 use crate::telemetry::{self, Telemetry};
 
 /// The settings that every service has.
@@ -112,6 +113,8 @@ pub struct Common {
     pub metrics: Metrics,
     /// The service's readiness.
     pub readiness: Readiness,
+    /// Sockets that were opened before the services they are for.
+    pub reserved: Reserved,
 }
 
 impl Common {
@@ -129,6 +132,7 @@ impl Common {
             tracker: TaskTracker::new(),
             metrics: Metrics::default(),
             readiness: Readiness::default(),
+            reserved: Reserved::default(),
         }
     }
 

@@ -38,4 +38,4 @@ pub use feed::{FeedBatch, FeedContact, FeedHub, FeedReader};
 pub use peer::{Peer, PeerError};
 pub use problem::Problem;
 pub use router::router;
-pub use serve::{Running, bind, run, serve, signalled};
+pub use serve::{Reserved, Running, bind, run, serve, signalled};

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -40,12 +41,41 @@ impl Running {
     }
 }
 
-/// Opens the listening socket. Anything but loopback needs an API token or `--insecure`.
+/// Sockets that were opened before the services they are for, so that nobody takes an address between its being chosen and
+/// its being served: whoever binds such an address gets the socket.
+#[derive(Clone, Debug, Default)]
+pub struct Reserved(Arc<Mutex<Vec<std::net::TcpListener>>>);
+
+impl Reserved {
+    /// Opens a socket on loopback, on this port if it is free, else on any.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub fn reserve(&self, port: u16) -> std::io::Result<std::net::SocketAddr> {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", port)).or_else(|_| std::net::TcpListener::bind(("127.0.0.1", 0)))?;
+        let address = listener.local_addr()?;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
+        Ok(address)
+    }
+
+    /// Hands out the socket of an address, once.
+    pub(crate) fn take(&self, address: std::net::SocketAddr) -> Option<std::net::TcpListener> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = open.iter().position(|listener| listener.local_addr().is_ok_and(|own| own == address))?;
+        Some(open.swap_remove(at))
+    }
+}
+
+/// Opens the listening socket, or takes the one that was reserved. Anything but loopback needs an API token or `--insecure`.
 pub async fn bind(addr: SocketAddr, common: &Common) -> anyhow::Result<TcpListener> {
     if !addr.ip().is_loopback() && common.api_token.is_none() && !common.insecure {
         anyhow::bail!("{addr} is not a loopback address: set --api-token-file (or DROVER_API_TOKEN), or say --insecure");
     }
-    TcpListener::bind(addr).await.map_err(|error| anyhow::anyhow!("cannot listen on {addr}: {error}"))
+    let listener = match common.reserved.take(addr) {
+        Some(open) => open.set_nonblocking(true).and_then(|()| TcpListener::from_std(open)),
+        None => TcpListener::bind(addr).await,
+    };
+    listener.map_err(|error| anyhow::anyhow!("cannot listen on {addr}: {error}"))
 }
 
 /// Serves until the service's shutdown token is cancelled; its tasks are those on `common.tracker`.

@@ -3,9 +3,11 @@
 //! The server is made from a copy of a prepared cluster (initdb takes seconds, a copy a tenth of one); the server and its files
 //! go when the process ends, even by SIGKILL. `DROVER_TEST_DATABASE_URL` (a superuser's) replaces the server.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use drover_store::private_postgres::{Durability, PrivatePostgres, PrivatePostgresError};
@@ -44,11 +46,31 @@ pub struct TestDb {
 
 /// A fresh, empty database.
 pub async fn test_db() -> TestDb {
+    create("template1").await
+}
+
+/// A fresh database with what `prepare` has put there: done once per process, then copied. For tests that visit many worlds,
+/// where migrating each of them would be most of the work. `prepare` gets a URL and must leave no connection open.
+pub async fn prepared_db<F: Future<Output = ()> + Send>(what: &'static str, prepare: impl FnOnce(SecretString) -> F) -> TestDb {
+    static PREPARED: LazyLock<Mutex<HashMap<&'static str, Arc<OnceCell<TestDb>>>>> = LazyLock::new(Mutex::default);
+    let cell = PREPARED.lock().expect("no test panics in here").entry(what).or_default().clone();
+    let original = cell.get_or_init(|| async {
+        let db = test_db().await;
+        prepare(db.url.clone()).await;
+        db
+    });
+    create(&original.await.name).await
+}
+
+async fn create(template: &str) -> TestDb {
     let server = SERVER.get_or_init(start).await;
     let name = format!("t_{}", uuid::Uuid::now_v7().simple());
     let admin = server.url("postgres");
     let mut connection = PgConnection::connect(admin.expose_secret()).await.expect("the test server answers");
-    sqlx::query(AssertSqlSafe(format!("create database {name}"))).execute(&mut connection).await.expect("a database can be created");
+    sqlx::query(AssertSqlSafe(format!("create database {name} template {template}")))
+        .execute(&mut connection)
+        .await
+        .expect("a database can be created");
     connection.close().await.expect("the test server answers");
     TestDb { url: server.url(&name), name, server: admin }
 }

@@ -63,6 +63,8 @@ pub enum Command {
     Provider(ProviderCommand),
     /// Deploy manifests or a Helm chart (again: update in place).
     Deploy(DeployArgs),
+    /// Make or replace EMCO resources from files, parents first.
+    Apply(crate::commands::apply::ApplyArgs),
     /// Terminate what `deploy` made and remove its resources.
     Delete(DeleteArgs),
     /// List apps, clusters, plans, operations or moves.
@@ -94,6 +96,9 @@ pub enum Command {
     Experiment(crate::experiment::ExperimentCommand),
     /// Measure this build on this machine: what it does a second, how long things take, what it needs.
     Bench(crate::bench::BenchArgs),
+    /// Settings: what they are and where they come from.
+    #[command(subcommand)]
+    Config(crate::commands::config::ConfigCommand),
     /// Print a shell completion script.
     Completions {
         /// Shell.

@@ -2,12 +2,12 @@
 //!
 //! Used by `drover up`, the demo and the end-to-end tests. Postgres is private unless one is given.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Command};
-use drover_service::{Common, Peers, Running};
+use drover_service::{Common, Peers, Reserved, Running};
 use drover_store::private_postgres::{Durability, PrivatePostgres};
 use rand::distr::{Alphanumeric, SampleString};
 use secrecy::{ExposeSecret, SecretString};
@@ -58,7 +58,8 @@ impl Stack {
                 (Some(postgres), url)
             }
         };
-        let port = |own: u16| port(if options.own_ports { own } else { 0 });
+        let reserved = Reserved::default();
+        let port = |own: u16| reserve(&reserved, if options.own_ports { own } else { 0 });
         let peers = Peers {
             cluster_manager: port(9061)?,
             orchestrator: port(9015)?,
@@ -69,7 +70,7 @@ impl Stack {
         // Services and their callers are this one process: the token never leaves it.
         let peer_token = Alphanumeric.sample_string(&mut rand::rng(), 40);
         let mut common = Common::new(database_url.expose_secret(), peer_token, peers);
-        (common.api_token, common.insecure) = (options.api_token, options.insecure);
+        (common.api_token, common.insecure, common.reserved) = (options.api_token, options.insecure, reserved.clone());
         let mut stack = Self { url: Url::parse("http://127.0.0.1/")?, common, services: Vec::new(), postgres };
         if let Err(error) = stack.start_services(&options.data, options.listen, &options.flags).await {
             stack.stop().await;
@@ -132,8 +133,7 @@ fn settings<'a, C: Args>(name: &'static str, flags: impl Iterator<Item = &'a str
     Ok(C::from_arg_matches(&matches)?)
 }
 
-/// The service's own port if it is free, else any.
-fn port(own: u16) -> Result<Url> {
-    let free = TcpListener::bind(("127.0.0.1", own)).or_else(|_| TcpListener::bind(("127.0.0.1", 0)))?;
-    Ok(Url::parse(&format!("http://{}", free.local_addr()?))?)
+/// The service's own port if it is free, else any; open from here on, so that no other stack takes it.
+fn reserve(reserved: &Reserved, own: u16) -> Result<Url> {
+    Ok(Url::parse(&format!("http://{}", reserved.reserve(own)?))?)
 }

@@ -47,13 +47,14 @@ fn json(url: &str, args: &[&str]) -> Value {
 
 #[test]
 fn help_is_as_reviewed() {
-    let commands: [&[&str]; 14] = [
+    let commands: [&[&str]; 16] = [
         &[],
         &["up"],
         &["cluster"],
         &["cluster", "add"],
         &["provider"],
         &["deploy"],
+        &["apply"],
         &["get"],
         &["explain"],
         &["plan"],
@@ -62,6 +63,7 @@ fn help_is_as_reviewed() {
         &["policy"],
         &["dev"],
         &["demo"],
+        &["config", "explain"],
     ];
     let mut text = String::new();
     for command in commands {
@@ -94,6 +96,46 @@ spec:
     metadata: {labels: {app: cart}}
     spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 500m, memory: 64Mi}}}]}
 "#;
+
+const EMCO: &str = "
+resourceContext: {anchor: projects/emco/composite-apps/shop/v1/deployment-intent-groups/dig/approve}
+---
+resourceContext: {anchor: projects/emco/composite-apps/shop/v1/deployment-intent-groups/dig/instantiate}
+---
+version: emco/v2
+resourceContext: {anchor: projects/emco/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents/gpi/app-intents}
+metadata: {name: cart}
+spec: {app: cart, intent: {allOf: [{clusterProvider: onprem, cluster: mine}]}}
+---
+resourceContext: {anchor: projects/emco/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents}
+metadata: {name: gpi}
+---
+resourceContext: {anchor: projects/emco/composite-apps/shop/v1/deployment-intent-groups}
+metadata: {name: dig}
+spec: {compositeProfile: cp, version: r1, logicalCloud: lc, overrideValues: []}
+---
+resourceContext: {anchor: projects/emco/composite-apps/shop/v1/composite-profiles}
+metadata: {name: cp}
+---
+resourceContext: {anchor: projects/emco/composite-apps/shop/v1/apps}
+metadata: {name: cart}
+file: shop.yaml
+---
+resourceContext: {anchor: projects/emco/composite-apps}
+metadata: {name: shop}
+spec: {compositeAppVersion: v1}
+---
+resourceContext: {anchor: projects/emco/logical-clouds/lc/cluster-references}
+metadata: {name: mine}
+spec: {clusterProvider: onprem, cluster: mine}
+---
+resourceContext: {anchor: projects/emco/logical-clouds}
+metadata: {name: lc}
+spec: {namespace: default, level: '0'}
+---
+resourceContext: {anchor: projects}
+metadata: {name: emco}
+";
 
 #[test]
 fn the_everyday_path() {
@@ -142,6 +184,17 @@ fn the_everyday_path() {
     assert_eq!((moves[0]["to"].as_str(), moves[0]["stage"].as_str()), (Some("cloud+theirs"), Some("done")), "{moves}");
     ok(&url, &["delete", "shop"]);
     ok(&url, &["cluster", "remove", "theirs"]);
+
+    // The same as EMCO documents, in any order, and a second time.
+    std::fs::write(at("emco.yaml"), EMCO).unwrap();
+    let outcomes = |rows: Value| rows.as_array().unwrap().iter().map(|row| row["outcome"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let applied = outcomes(json(&url, &["apply", "-f", &at("emco.yaml"), "--wait", "-o", "json"]));
+    assert_eq!(applied.iter().filter(|outcome| *outcome == "created").count(), 9, "{applied:?}");
+    let apps = json(&url, &["get", "apps", "-p", "emco", "-o", "json"]);
+    assert_eq!(apps[0]["bindings"][0]["member"], "onprem+mine", "{apps}");
+    let again = outcomes(json(&url, &["apply", "-f", &at("emco.yaml"), "--wait", "-o", "json"]));
+    assert_eq!(again.iter().filter(|outcome| outcome.starts_with("unchanged")).count(), again.len() - 1, "{again:?}");
+    assert!(again.contains(&"replaced".to_owned()), "the app, whose file is not shown: {again:?}");
 
     kill(Pid::from_raw(i32::try_from(up.0.id()).unwrap()), Signal::SIGTERM).unwrap();
     let began = Instant::now();

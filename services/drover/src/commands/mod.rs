@@ -1,7 +1,9 @@
 //! What each command does, a file per command.
 
+pub mod apply;
 pub mod autoscale;
 mod cluster;
+pub mod config;
 pub mod demo;
 mod deploy;
 mod explain;
@@ -47,6 +49,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Cluster(command) => cluster::run(&session()?, command).await?,
         Command::Provider(command) => provider::run(&session()?, command).await?,
         Command::Deploy(args) => deploy::run(&session()?, args).await?,
+        Command::Apply(args) => apply::run(&session()?, args).await?,
         Command::Delete(args) => deploy::delete(&session()?, &args.name).await?,
         Command::Get(args) => get::run(&session()?, args).await?,
         Command::Explain(args) => explain::run(&session()?, &args.app).await?,
@@ -59,6 +62,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Experiment(command) => return crate::experiment::run(command, format),
         Command::Bench(args) => return crate::bench::run(args, format).await,
         Command::Demo(args) => return demo::run(args).await,
+        Command::Config(command) => config::run(command, format)?,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "drover", &mut std::io::stdout());
         }

@@ -14,7 +14,7 @@ use drover_orchestrator::workflows::{Instantiate, Relocate, Terminate, Update};
 use drover_orchestrator::world::{Statuses, World, binding_key};
 use drover_orchestrator::{Config, migrations};
 use drover_store::{Store, StoreConfig};
-use drover_testkit::{TestDb, test_db};
+use drover_testkit::{TestDb, prepared_db};
 use drover_workflow::{Engine, Registry};
 use serde_json::json;
 use uuid::Uuid;
@@ -54,11 +54,19 @@ pub fn rendered(name: &str) -> Rendered {
     Rendered::of(vec![json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})]).unwrap()
 }
 
+/// A database with the service's tables.
+pub async fn migrated_db() -> TestDb {
+    let migrate = |url| async move {
+        Store::connect(&StoreConfig::new("orchestrator", url), &migrations()).await.unwrap().close().await;
+    };
+    prepared_db("orchestrator", migrate).await
+}
+
 impl Base {
     pub async fn fresh() -> Self {
         let _ =
             tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN).with_writer(std::io::stderr).try_init();
-        let db = test_db().await;
+        let db = migrated_db().await;
         let store = Store::connect(&StoreConfig::new("orchestrator", db.url.clone()), &migrations()).await.unwrap();
         let fakes = Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000)]);
         let config = Config { ready_seconds: 20, gone_seconds: 20, room_seconds: 20, ..Config::default() };

@@ -78,7 +78,7 @@ async fn a_cluster_that_is_silent_is_waited_for() {
     fakes.ledger.silent(&member("a"), true);
     let answer = stack.call("POST", &format!("{dig}/update"), None).await;
     let operation = answer.headers["location"].to_str().unwrap().to_owned();
-    eventually(Duration::from_secs(20), async || {
+    eventually(Duration::from_secs(60), async || {
         stack.get(&operation).await["message"].as_str().is_some_and(|message| message.contains("waiting to hear")).then_some(())
     })
     .await;

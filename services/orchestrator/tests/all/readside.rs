@@ -103,9 +103,9 @@ async fn while_room_is_made_everybody_can_see_it_and_watch() {
     let answer = stack.call("POST", &format!("{newcomer}/instantiate"), None).await;
     let id = answer.body["id"].as_str().unwrap().to_owned();
     let watched = reqwest::get(stack.url(&format!("/v2/operations/{id}/events"))).await.unwrap();
-    eventually(Duration::from_secs(20), async || fakes.members.present().contains(&"victim@b".to_owned()).then_some(())).await;
+    eventually(Duration::from_secs(60), async || fakes.members.present().contains(&"victim@b".to_owned()).then_some(())).await;
 
-    let shown = eventually(Duration::from_secs(20), async || {
+    let shown = eventually(Duration::from_secs(60), async || {
         let shown = stack.get(&format!("/v2/operations/{id}")).await;
         (shown["moves"][0]["stage"] == "starting").then_some(shown)
     })

@@ -178,7 +178,7 @@ async fn a_destination_that_never_gets_ready_is_replaced_by_the_next() {
         assert!(fakes.members.present().contains(&"victim@c".to_owned()));
         // What was tried on b goes when b answers, and its room with it.
         fakes.members.behave("victim", "b", Behaviour::Ready);
-        eventually(Duration::from_secs(20), async || (fakes.ledger.summary() == ["newcomer@a held", "victim@c held"]).then_some(())).await;
+        eventually(Duration::from_secs(60), async || (fakes.ledger.summary() == ["newcomer@a held", "victim@c held"]).then_some(())).await;
         assert_eq!(fakes.members.present(), ["newcomer@a", "victim@c"]);
     }
 }
@@ -206,7 +206,7 @@ async fn freed_room_that_somebody_takes_is_planned_for_anew() {
     let answer = stack.call("POST", &format!("{newcomer}/instantiate"), None).await;
     let operation = answer.headers["location"].to_str().unwrap().to_owned();
     // Somebody else's pod; the newcomer gives its copy and its room up.
-    eventually(Duration::from_secs(20), async || fakes.members.history().contains(&"absent newcomer@a".to_owned()).then_some(())).await;
+    eventually(Duration::from_secs(60), async || fakes.members.history().contains(&"absent newcomer@a".to_owned()).then_some(())).await;
     fakes.members.behave("newcomer", "a", Behaviour::Ready);
     is(&stack.ended(&operation).await, "succeeded");
     assert_eq!(fakes.ledger.summary(), ["newcomer@a held", "victim@b held"]);
@@ -221,7 +221,7 @@ async fn cancel_before_the_pivot_leaves_everything_as_before_and_busy_groups_say
     fakes.plans.then(move || plan(&again, "victim", "b", &["c"], "newcomer"));
     let answer = stack.call("POST", &format!("{newcomer}/instantiate"), None).await;
     let operation = answer.headers["location"].to_str().unwrap().to_owned();
-    eventually(Duration::from_secs(20), async || fakes.members.present().contains(&"victim@b".to_owned()).then_some(())).await;
+    eventually(Duration::from_secs(60), async || fakes.members.present().contains(&"victim@b".to_owned()).then_some(())).await;
 
     for path in [format!("{victim}/terminate"), format!("{newcomer}/instantiate")] {
         let busy = stack.call("POST", &path, None).await;
@@ -304,7 +304,7 @@ async fn deploying_again_updates_in_place_or_puts_the_old_revision_back() {
     fakes.members.behave("shop", "a", Behaviour::Stuck);
     let answer = stack.call("POST", &format!("{dig}/update"), None).await;
     let operation = answer.headers["location"].to_str().unwrap().to_owned();
-    eventually(Duration::from_secs(20), async || (stack.get(&operation).await["state"] == "undoing").then_some(())).await;
+    eventually(Duration::from_secs(60), async || (stack.get(&operation).await["state"] == "undoing").then_some(())).await;
     fakes.members.behave("shop", "a", Behaviour::Ready);
     is(&stack.ended(&operation).await, "failed");
     assert_eq!(fakes.members.digest("shop", "a").unwrap(), second);
@@ -336,7 +336,7 @@ async fn what_is_out_of_reach_is_left_and_removed_when_it_comes_back() {
     assert_eq!(operation["leftovers"][0], "shop/shop on onprem+a", "{operation:#}");
     assert_eq!(fakes.ledger.summary(), ["shop@a held"], "what may still run keeps its room");
     fakes.members.behave("shop", "a", Behaviour::Ready);
-    eventually(Duration::from_secs(20), async || fakes.ledger.all().is_empty().then_some(())).await;
+    eventually(Duration::from_secs(60), async || fakes.ledger.all().is_empty().then_some(())).await;
 }
 
 #[tokio::test]

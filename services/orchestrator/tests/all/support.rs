@@ -13,7 +13,7 @@ use drover_orchestrator::peers::{Migration, PeerError, Placement, Services, Sync
 use drover_orchestrator::render::{Archive, Profile, RenderError, Renderer, Source};
 use drover_orchestrator::{Config, routes, work};
 use drover_service::{Common, Peers};
-use drover_testkit::{HttpServer, TestDb, test_db};
+use drover_testkit::{HttpServer, TestDb};
 use drover_workflow::Settings;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ use tokio_util::sync::DropGuard;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
+use crate::base::migrated_db;
 use crate::fakes::Fakes;
 
 /// A running orchestrator.
@@ -129,7 +130,7 @@ impl Stack {
     }
 
     async fn of(services: Services, peers: Peers, feed: Option<HttpServer>, documented: bool) -> Self {
-        let db = test_db().await;
+        let db = migrated_db().await;
         let config = Config {
             listen: ([127, 0, 0, 1], 0).into(),
             ready_seconds: 2,

@@ -1,0 +1,286 @@
+//! `drover apply`: EMCO documents as emcoctl takes them (`resourceContext.anchor`), several per file, parents first.
+//!
+//! A document whose anchor is a collection is made there, or replaced if it exists; one without `metadata` is a verb
+//! (`…/approve`, `…/instantiate`) and is called when every document is there. Nothing is sent before all files are read and
+//! understood.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use base64::Engine;
+use clap::Args;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Session;
+use super::deploy::operation_of;
+use crate::client::{code, segment};
+use crate::{output, watch};
+
+/// `drover apply`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drover apply -f emco-resources.yaml\n  drover apply -f 01-clusters.yaml -f 02-project.yaml --wait")]
+pub struct ApplyArgs {
+    /// File of EMCO documents, `-` for stdin; may be repeated.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Wait for what verbs start, one after the other.
+    #[arg(long)]
+    pub wait: bool,
+}
+
+/// Collections in the order in which what they hold can be made; what is not named comes after these.
+const ORDER: [&str; 23] = [
+    "cluster-providers",
+    "clusters",
+    "labels",
+    "kv-pairs",
+    "clm-controllers",
+    "controllers",
+    "projects",
+    "migration-parameters",
+    "migration-algorithms",
+    "migration-policies",
+    "logical-clouds",
+    "cluster-references",
+    "composite-apps",
+    "apps",
+    "dependency",
+    "composite-profiles",
+    "profiles",
+    "deployment-intent-groups",
+    "generic-placement-intents",
+    "migration-intents",
+    "app-intents",
+    "intents",
+    "user-permissions",
+];
+
+/// One document, understood.
+#[derive(Clone, Debug, PartialEq)]
+struct Document {
+    /// Path below `/v2`, without slashes at its ends.
+    anchor: String,
+    /// What to send; none: a verb.
+    body: Option<Value>,
+    /// Name at the anchor.
+    name: Option<String>,
+}
+
+impl Document {
+    fn last(&self) -> &str {
+        self.anchor.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// What follows the anchor in its own path; a composite app's version is part of its key.
+    fn key(&self, name: &str) -> String {
+        let version = self.body.as_ref().and_then(|body| body["spec"]["compositeAppVersion"].as_str());
+        match version.filter(|_| self.last() == "composite-apps") {
+            Some(version) => format!("{}/{}", segment(name), segment(version)),
+            None => segment(name),
+        }
+    }
+
+    /// Verbs come last, those of logical clouds before those of groups; else as [`ORDER`] says, parents before children.
+    fn rank(&self) -> (usize, usize) {
+        let group = self.anchor.contains("/deployment-intent-groups/");
+        match &self.body {
+            None => (1000 + usize::from(group), 0),
+            Some(_) => (ORDER.iter().position(|known| *known == self.last()).unwrap_or(ORDER.len()), self.anchor.split('/').count()),
+        }
+    }
+}
+
+/// Runs it.
+pub async fn run(session: &Session, args: ApplyArgs) -> Result<()> {
+    let mut documents = Vec::new();
+    for file in &args.files {
+        let (text, folder) = read(file)?;
+        documents.extend(parse(&text, &folder).with_context(|| file.display().to_string())?);
+    }
+    documents.sort_by_key(Document::rank);
+    let mut done = Vec::new();
+    for document in &documents {
+        let outcome = send(session, document, args.wait).await.with_context(|| match &document.name {
+            Some(name) => format!("{}/{name}", document.anchor),
+            None => document.anchor.clone(),
+        })?;
+        done.push(json!({"anchor": document.anchor, "name": document.name, "outcome": outcome}));
+    }
+    output::print(session.format, &done, |_| {
+        let cell = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let rows = done.iter().map(|row| vec![cell(&row["anchor"]), cell(&row["name"]), cell(&row["outcome"])]);
+        (vec!["ANCHOR", "NAME", "OUTCOME"], rows.collect())
+    })
+}
+
+async fn send(session: &Session, document: &Document, wait: bool) -> Result<String> {
+    let path = format!("/v2/{}", document.anchor);
+    let (Some(body), Some(name)) = (&document.body, &document.name) else {
+        let answer = match session.client.post(&path, None).await {
+            // Saying it again is fine, as it is of documents.
+            Err(error) if code(&error) == Some("wrong_state") && document.last() != "terminate" => {
+                return Ok(format!("unchanged: {error}"));
+            }
+            answer => answer?,
+        };
+        if answer.location.is_none() {
+            return Ok("done".into());
+        }
+        let id = operation_of(&answer)?;
+        if wait {
+            watch::to_success(&session.client, &id).await?;
+            return Ok("done".into());
+        }
+        return Ok(format!("operation {id}"));
+    };
+    match session.client.post(&path, Some(body)).await {
+        Ok(_) => Ok("created".into()),
+        Err(error) if code(&error) == Some("already_exists") => {
+            let path = format!("{path}/{}", document.key(name));
+            // Some kinds cannot be replaced, or not any more: what is so already need not be. A file is not shown, and sent again.
+            let there = session.client.find(&path).await?.unwrap_or_default();
+            if body.get("file").is_none() && says(&there, body) {
+                return Ok("unchanged".into());
+            }
+            session.client.put(&path, body).await.map(|_| "replaced".into())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a document says all that is wanted; it may say more.
+fn says(there: &Value, wanted: &Value) -> bool {
+    match (there, wanted) {
+        (Value::Object(there), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| there.get(key).is_some_and(|there| says(there, wanted)))
+        }
+        _ => there == wanted,
+    }
+}
+
+fn read(file: &Path) -> Result<(String, PathBuf)> {
+    if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("cannot read stdin")?;
+        return Ok((text, PathBuf::from(".")));
+    }
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok((text, file.parent().unwrap_or(Path::new(".")).to_owned()))
+}
+
+/// The documents of a file; files that they name are looked for beside it.
+fn parse(text: &str, folder: &Path) -> Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    for (at, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
+        let value = Value::deserialize(document).with_context(|| format!("document {} is not valid YAML", at + 1))?;
+        if !value.is_null() {
+            documents.push(understand(value, folder).with_context(|| format!("document {}", at + 1))?);
+        }
+    }
+    ensure!(!documents.is_empty(), "there are no documents in it");
+    Ok(documents)
+}
+
+fn understand(mut value: Value, folder: &Path) -> Result<Document> {
+    let Some(map) = value.as_object_mut() else { bail!("is no EMCO document: a map with resourceContext.anchor is needed") };
+    map.remove("version");
+    let context = map.remove("resourceContext").unwrap_or_default();
+    let Some(anchor) = context["anchor"].as_str() else { bail!("has no resourceContext.anchor, which says where it belongs") };
+    let anchor = anchor.trim_matches('/');
+    let anchor = anchor.strip_prefix("v2/").unwrap_or(anchor).to_owned();
+    ensure!(!anchor.is_empty() && !anchor.contains(['?', '#']), "the anchor {anchor:?} is no path");
+    if map.contains_key("files") {
+        bail!("`files` is not known to this version; `file` is");
+    }
+    if let Some(file) = map.get("file") {
+        let Some(name) = file.as_str() else { bail!("`file` must be a path") };
+        let path = folder.join(name);
+        let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        map.insert("file".into(), base64::engine::general_purpose::STANDARD.encode(bytes).into());
+    }
+    let name = map.get("metadata").map(|metadata| &metadata["name"]).or_else(|| map.get("clusterLabel"));
+    let name = name.and_then(Value::as_str).map(str::to_owned);
+    if map.is_empty() {
+        return Ok(Document { anchor, body: None, name: None });
+    }
+    ensure!(name.is_some(), "has no metadata.name");
+    Ok(Document { anchor, body: Some(value), name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHUFFLED: &str = "
+resourceContext: {anchor: projects/p/composite-apps/shop/v1/deployment-intent-groups/g/instantiate}
+---
+version: emco/v2
+resourceContext: {anchor: projects/p/composite-apps/shop/v1/deployment-intent-groups/g/approve}
+---
+version: emco/v2
+resourceContext: {anchor: projects/p/composite-apps/shop/v1/deployment-intent-groups/g/generic-placement-intents/i/app-intents}
+metadata: {name: cart}
+spec: {app: cart, intent: {allOf: [{clusterProvider: onprem, cluster: a}]}}
+---
+resourceContext: {anchor: projects/p/composite-apps/shop/v1/deployment-intent-groups/g/generic-placement-intents}
+metadata: {name: i}
+---
+resourceContext: {anchor: /v2/projects}
+metadata: {name: p}
+---
+resourceContext: {anchor: cluster-providers/onprem/clusters/a/labels}
+clusterLabel: edge
+---
+resourceContext: {anchor: cluster-providers}
+metadata: {name: onprem}
+";
+
+    #[test]
+    fn documents_come_after_what_they_need_and_verbs_last() {
+        let mut documents = parse(SHUFFLED, Path::new(".")).unwrap();
+        documents.sort_by_key(Document::rank);
+        let order: Vec<&str> = documents.iter().map(Document::last).collect();
+        // Verbs stay in the order in which they were written: the file says what shall happen.
+        assert_eq!(
+            order,
+            ["cluster-providers", "labels", "projects", "generic-placement-intents", "app-intents", "instantiate", "approve"]
+        );
+        assert_eq!((documents[1].name.as_deref(), documents[1].body.clone()), (Some("edge"), Some(json!({"clusterLabel": "edge"}))));
+        assert_eq!(documents[0].body, Some(json!({"metadata": {"name": "onprem"}})), "what only emcoctl reads is not sent");
+    }
+
+    #[test]
+    fn what_says_all_that_is_wanted_is_left_alone() {
+        let there = json!({"metadata": {"name": "p", "description": ""}, "spec": {"priority": 1}});
+        assert!(says(&there, &json!({"metadata": {"name": "p"}})));
+        assert!(!says(&there, &json!({"metadata": {"name": "p"}, "spec": {"priority": 2}})));
+        assert!(!says(&there, &json!({"metadata": {"name": "p", "userData1": "x"}})));
+    }
+
+    #[test]
+    fn files_are_read_beside_the_document() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("app.tgz"), b"bytes").unwrap();
+        let text = "resourceContext: {anchor: projects/p/composite-apps/c/v1/apps}\nmetadata: {name: web}\nfile: app.tgz\n";
+        let document = parse(text, folder.path()).unwrap().remove(0);
+        assert_eq!(document.body.unwrap()["file"], base64::engine::general_purpose::STANDARD.encode(b"bytes"));
+        let error = parse(text, Path::new("/nowhere")).unwrap_err();
+        assert!(format!("{error:#}").contains("cannot read /nowhere/app.tgz"), "{error:#}");
+    }
+
+    #[test]
+    fn what_is_no_emco_document_says_what_it_lacks() {
+        for (text, word) in [
+            ("metadata: {name: a}", "resourceContext.anchor"),
+            ("resourceContext: {anchor: projects}\nspec: {}", "metadata.name"),
+            ("- 1", "no EMCO document"),
+            ("a: [", "not valid YAML"),
+            ("", "no documents"),
+        ] {
+            let error = parse(text, Path::new(".")).unwrap_err();
+            assert!(format!("{error:#}").contains(word), "{text}: {error:#}");
+        }
+    }
+}
