@@ -8,15 +8,14 @@
 //!
 //! Invariant: nothing in this crate ever changes an object in a member that is not Drover's.
 
+pub mod amounts;
 pub mod clients;
 pub mod kubeconfig;
 pub mod labels;
 pub mod member;
 mod namespaces;
 pub mod objects;
-pub mod quantity;
 pub mod readiness;
-pub mod requests;
 pub mod trimmed;
 
 pub use clients::Clients;

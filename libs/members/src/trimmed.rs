@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use drover_quantity::{PodSpec, Quantity};
 use drover_scheduling::{Amounts, Taint};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -15,9 +16,7 @@ use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::labels;
-use crate::quantity::amounts;
-use crate::requests::{PodSpec, effective_requests};
+use crate::{amounts, labels};
 
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -25,7 +24,7 @@ use crate::requests::{PodSpec, effective_requests};
 pub struct Pod {
     /// Name, namespace, uid, labels, version and times; nothing else is kept.
     pub metadata: ObjectMeta,
-    /// Effective requests, see [`effective_requests`](crate::requests::effective_requests).
+    /// Effective requests, see [`amounts::of_pod`].
     pub requests: Amounts,
     /// Node it was bound to.
     pub node: Option<String>,
@@ -173,7 +172,7 @@ impl From<RawPod> for Pod {
         let scheduled = condition("PodScheduled").filter(|c| c.status == "False" && c.reason == "Unschedulable");
         let trouble = status.init_container_statuses.iter().chain(&status.container_statuses).find_map(ContainerStatus::trouble);
         Self {
-            requests: effective_requests(&spec),
+            requests: amounts::of_pod(&spec).unwrap_or_else(|_| Amounts { pods: 1, ..Amounts::default() }),
             ready: ready.is_some_and(|condition| condition.status == "True"),
             ready_changed: ready.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0),
             unschedulable: scheduled.map(|condition| condition.message.clone()),
@@ -222,7 +221,7 @@ struct RawNodeSpec {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RawNodeStatus {
-    allocatable: BTreeMap<String, String>,
+    allocatable: BTreeMap<String, Quantity>,
     conditions: Vec<Condition>,
     images: Vec<NodeImage>,
 }
@@ -231,7 +230,7 @@ impl From<RawNode> for Node {
     fn from(RawNode { metadata, spec, status }: RawNode) -> Self {
         Self {
             metadata: metadata.into(),
-            allocatable: amounts(&status.allocatable).unwrap_or_default(),
+            allocatable: amounts::of_list(&status.allocatable).unwrap_or_default(),
             taints: spec.taints,
             cordoned: spec.unschedulable,
             ready: status.conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True"),

@@ -35,7 +35,7 @@ pub use codes::Code;
 pub use config::{Common, Peers};
 pub use extract::{BodyLimit, Json, Path, Query};
 pub use feed::{FeedBatch, FeedContact, FeedHub, FeedReader};
-pub use peer::{Peer, PeerError};
+pub use peer::{Answer, Peer, PeerError};
 pub use problem::Problem;
 pub use router::router;
 pub use serve::{Reserved, Running, bind, run, serve, signalled};

@@ -1,29 +1,34 @@
 //! Calls to another service: one connection pool, the peer token, the trace, a time limit, and repeats where harmless.
 //!
+//! Services ask each other through the generated clients of `drover_api::clients`; a [`Peer`] is how their requests travel
+//! ([`Peer::client`]), and [`Answer`] makes a [`PeerError`] of what went wrong. Directly it only gets what no client
+//! has: feeds, whose values are read one by one, `/readyz`, and documents, whose paths are values.
 //! GET, PUT and DELETE are repeated (every internal write is a PUT to an id that the caller chose); POST never is.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use http::{HeaderMap, Method, StatusCode, header};
+use drover_api::clients::{self, Called, Link, Sent, Transport};
+use drover_api::problem::ProblemDocument;
+use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rand::Rng;
-use reqwest::Client;
+use reqwest::{Client, Request, Response};
 use secrecy::{ExposeSecret, SecretString};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
 use crate::problem::chain;
-use crate::{Problem, ProblemDocument, codes, telemetry};
+use crate::{Problem, codes, telemetry};
 
-/// A client of one service; cheap to clone.
+/// A way to one service; cheap to clone.
 #[derive(Clone)]
 pub struct Peer {
     name: &'static str,
     base: Url,
     token: SecretString,
     timeout: Duration,
+    patience: Vec<(&'static str, Duration)>,
     attempts: u32,
 }
 
@@ -74,7 +79,7 @@ impl PeerError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable { .. } => true,
-            Self::Refused { status, .. } => status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED,
+            Self::Refused { status, .. } => is_for_later(*status),
             Self::Undecodable { .. } => false,
         }
     }
@@ -82,11 +87,52 @@ impl PeerError {
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND)
     }
+
+    fn of(peer: &'static str, error: clients::Error<ProblemDocument>) -> Self {
+        use clients::Error;
+        match error {
+            Error::CommunicationError(error) if error.is_builder() => Self::Undecodable { peer, detail: chain(&error) },
+            Error::CommunicationError(error) | Error::ResponseBodyError(error) | Error::InvalidUpgrade(error) => {
+                Self::Unavailable { peer, detail: chain(&error.without_url()) }
+            }
+            Error::ErrorResponse(answer) => Self::Refused { peer, status: answer.status(), problem: Box::new(answer.into_inner()) },
+            Error::InvalidResponsePayload(_, error) => Self::Undecodable { peer, detail: error.to_string() },
+            Error::UnexpectedResponse(response) => {
+                Self::Undecodable { peer, detail: format!("{} is not in its document", response.status()) }
+            }
+            Error::InvalidRequest(detail) | Error::Custom(detail) => Self::Undecodable { peer, detail },
+        }
+    }
 }
 
 impl From<PeerError> for Problem {
     fn from(error: PeerError) -> Self {
         Problem::failed(codes::PEER_UNAVAILABLE, error)
+    }
+}
+
+/// What a client's call came to, in the words of this crate.
+pub trait Answer<T> {
+    /// The answer of the service that `client` speaks with.
+    fn answer(self, client: &impl clients::Client) -> Result<T, PeerError>;
+    /// The same, none where the service says that there is no such thing.
+    fn found(self, client: &impl clients::Client) -> Result<Option<T>, PeerError>;
+}
+
+impl<T> Answer<T> for Called<T> {
+    fn answer(self, client: &impl clients::Client) -> Result<T, PeerError> {
+        self.map(clients::ResponseValue::into_inner).map_err(|error| PeerError::of(client.inner().peer(), error))
+    }
+    fn found(self, client: &impl clients::Client) -> Result<Option<T>, PeerError> {
+        found(self.answer(client))
+    }
+}
+
+fn found<T>(answer: Result<T, PeerError>) -> Result<Option<T>, PeerError> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -109,14 +155,20 @@ pub fn client() -> &'static Client {
 }
 
 impl Peer {
-    /// A client with a limit of 10 s per attempt and 4 attempts.
+    /// A way with a limit of 10 s per attempt and 4 attempts.
     pub fn new(name: &'static str, base: Url, token: SecretString) -> Self {
-        Self { name, base, token, timeout: Duration::from_secs(10), attempts: 4 }
+        Self { name, base, token, timeout: Duration::from_secs(10), patience: Vec::new(), attempts: 4 }
     }
 
     /// Another time limit per attempt.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// Another time limit per attempt of one operation, by its id.
+    pub fn timeout_of(mut self, operation: &'static str, timeout: Duration) -> Self {
+        self.patience.push((operation, timeout));
         self
     }
 
@@ -131,91 +183,78 @@ impl Peer {
         self.name
     }
 
+    /// The service's generated client, calling this way.
+    pub fn client<C: clients::Client>(self) -> C {
+        let base = self.base.clone();
+        C::linked(base.as_str().trim_end_matches('/'), client().clone(), Link::from(self))
+    }
+
     /// `GET path`; `path` starts with a slash and may have a query, its parts encoded with [`segment`].
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, PeerError> {
-        self.call(Method::GET, path, None::<&()>).await
+        let undecodable = |detail| PeerError::Undecodable { peer: self.name, detail };
+        let url = self.base.join(path).map_err(|error| undecodable(format!("{path} is no path: {error}")))?;
+        let unavailable = |error: reqwest::Error| PeerError::Unavailable { peer: self.name, detail: chain(&error.without_url()) };
+        let response = self.carry(Request::new(Method::GET, url), "").await.map_err(unavailable)?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(unavailable)?;
+        if !status.is_success() {
+            let problem = Box::new(ProblemDocument::read(status.as_u16(), &body));
+            return Err(PeerError::Refused { peer: self.name, status, problem });
+        }
+        serde_json::from_slice(&body).map_err(|error| undecodable(error.to_string()))
     }
 
     /// `GET path`, none for 404.
     pub async fn find<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, PeerError> {
-        match self.get(path).await {
-            Ok(found) => Ok(Some(found)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
+        found(self.get(path).await)
+    }
+
+    /// Sends it until there is an answer that is worth having, or no attempt is left.
+    async fn carry(&self, mut request: Request, operation: &str) -> reqwest::Result<Response> {
+        let patience = self.patience.iter().find(|(id, _)| *id == operation);
+        *request.timeout_mut() = Some(patience.map_or(self.timeout, |(_, timeout)| *timeout));
+        telemetry::inject(request.headers_mut());
+        if let Ok(mut token) = HeaderValue::from_str(&format!("Bearer {}", self.token.expose_secret())) {
+            token.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, token);
         }
-    }
-
-    /// `PUT path`.
-    pub async fn put<B: Serialize + ?Sized, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, PeerError> {
-        self.call(Method::PUT, path, Some(body)).await
-    }
-
-    /// `POST path`, sent once.
-    pub async fn post<B: Serialize + ?Sized, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, PeerError> {
-        self.call(Method::POST, path, Some(body)).await
-    }
-
-    /// `DELETE path`; gone already is as good.
-    pub async fn delete(&self, path: &str) -> Result<(), PeerError> {
-        match self.call::<(), serde_json::Value>(Method::DELETE, path, None).await {
-            Err(error) if !error.is_not_found() => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    /// Any call. An empty answer decodes as JSON `null` (use `()` or `Value`).
-    pub async fn call<B: Serialize + ?Sized, T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&B>,
-    ) -> Result<T, PeerError> {
-        let body = body.map(serde_json::to_vec).transpose().map_err(|error| self.undecodable(error.to_string()))?;
-        let attempts = if method == Method::POST { 1 } else { self.attempts };
-        let mut attempt = 1;
-        loop {
-            match self.once(&method, path, body.clone()).await {
-                Err(error) if attempt < attempts && error.is_retryable() => {
-                    tokio::time::sleep(backoff(attempt, Duration::from_secs(1))).await
-                }
-                result => return result.and_then(|bytes| self.decode(&bytes)),
+        let attempts = if request.method() == Method::POST { 1 } else { self.attempts };
+        for attempt in 1..attempts {
+            let Some(copy) = request.try_clone() else { break };
+            match whole(copy).await {
+                Ok(response) if !is_for_later(response.status()) => return Ok(response),
+                _ => tokio::time::sleep(backoff(attempt, Duration::from_secs(1))).await,
             }
-            attempt += 1;
         }
+        whole(request).await
     }
+}
 
-    async fn once(&self, method: &Method, path: &str, body: Option<Vec<u8>>) -> Result<Vec<u8>, PeerError> {
-        let url = self.base.join(path).map_err(|error| self.undecodable(format!("{path} is no path: {error}")))?;
-        let mut headers = HeaderMap::new();
-        telemetry::inject(&mut headers);
-        let mut request =
-            client().request(method.clone(), url).timeout(self.timeout).headers(headers).bearer_auth(self.token.expose_secret());
-        if let Some(body) = body {
-            request = request.header(header::CONTENT_TYPE, "application/json").body(body);
-        }
-        let unavailable = |error: reqwest::Error| PeerError::Unavailable { peer: self.name, detail: chain(&error.without_url()) };
-        let response = request.send().await.map_err(unavailable)?;
-        let status = response.status();
-        let bytes = response.bytes().await.map_err(unavailable)?;
-        if status.is_success() {
-            return Ok(bytes.to_vec());
-        }
-        let problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| ProblemDocument {
-            status: status.as_u16(),
-            detail: String::from_utf8_lossy(&bytes).chars().take(200).collect(),
-            ..ProblemDocument::default()
-        });
-        Err(PeerError::Refused { peer: self.name, status, problem: Box::new(problem) })
+impl Transport for Peer {
+    fn peer(&self) -> &'static str {
+        self.name
     }
+    fn send(&self, request: Request, operation: &'static str) -> Sent<'_> {
+        Box::pin(self.carry(request, operation))
+    }
+}
 
-    fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, PeerError> {
-        let bytes = if bytes.is_empty() { b"null" } else { bytes };
-        serde_json::from_slice(bytes).map_err(|error| self.undecodable(error.to_string()))
+/// The answer with all of its body, so that one that breaks off counts as none; an error's body is a problem.
+async fn whole(request: Request) -> reqwest::Result<Response> {
+    let response = client().execute(request).await?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let mut body = response.bytes().await?;
+    if !status.is_success() {
+        let problem = ProblemDocument::read(status.as_u16(), &body);
+        body = serde_json::to_vec(&problem).expect("strings and numbers always serialise").into();
     }
+    let mut whole = http::Response::new(body);
+    (*whole.status_mut(), *whole.headers_mut()) = (status, headers);
+    Ok(whole.into())
+}
 
-    fn undecodable(&self, detail: String) -> PeerError {
-        PeerError::Undecodable { peer: self.name, detail }
-    }
+fn is_for_later(status: StatusCode) -> bool {
+    status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
 }
 
 /// Before the attempt after the `attempt`-th: 50 ms doubling up to `most`, half of it random.

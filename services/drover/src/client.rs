@@ -3,45 +3,25 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use drover_api::problem::ProblemDocument;
 use reqwest::{Method, RequestBuilder, StatusCode, header};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
 /// A refusal in Drover's own words.
-#[derive(Clone, Debug, Default, Deserialize, thiserror::Error)]
-#[error("{}", self.text())]
-pub struct Problem {
-    /// HTTP status.
-    #[serde(default)]
-    pub status: u16,
-    /// Short title.
-    #[serde(default)]
-    pub title: String,
-    /// What happened.
-    #[serde(default)]
-    pub detail: String,
-    /// Stable code.
-    #[serde(default)]
-    pub code: String,
-    /// The operation or request concerned.
-    #[serde(default)]
-    pub instance: Option<String>,
-    /// Reasons.
-    #[serde(default)]
-    pub reasons: Vec<String>,
-}
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", text(.0))]
+pub struct Problem(pub ProblemDocument);
 
-impl Problem {
-    fn text(&self) -> String {
-        let mut text = if self.detail.is_empty() { self.title.clone() } else { self.detail.clone() };
-        for reason in &self.reasons {
-            text.push_str("\n  - ");
-            text.push_str(reason);
-        }
-        text.push_str(&format!("\n  code: {} (docs/errors/{}.md)", self.code, self.code));
-        text
+fn text(problem: &ProblemDocument) -> String {
+    let mut text = if problem.detail.is_empty() { problem.title.clone() } else { problem.detail.clone() };
+    for reason in &problem.reasons {
+        text.push_str("\n  - ");
+        text.push_str(reason);
     }
+    text.push_str(&format!("\n  code: {0} (docs/errors/{0}.md)", problem.code));
+    text
 }
 
 /// An answer: its status, the operation it points at, and its JSON.
@@ -100,13 +80,11 @@ impl Client {
         let warnings = response.headers().get_all(header::WARNING).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned).collect();
         let bytes = response.bytes().await?;
         if !status.is_success() {
-            let mut problem: Problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| Problem {
-                title: status.to_string(),
-                detail: String::from_utf8_lossy(&bytes).chars().take(300).collect(),
-                ..Problem::default()
-            });
-            problem.status = status.as_u16();
-            return Err(problem.into());
+            let mut problem = ProblemDocument::read(status.as_u16(), &bytes);
+            if problem.title.is_empty() {
+                problem.title = status.to_string();
+            }
+            return Err(Problem(problem).into());
         }
         let body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).context("the answer is not JSON")? };
         Ok(Answer { status, location, warnings, body })
@@ -178,12 +156,12 @@ impl Client {
 
 /// Whether Drover answered with this status.
 pub fn is_status(error: &anyhow::Error, status: u16) -> bool {
-    error.downcast_ref::<Problem>().is_some_and(|problem| problem.status == status)
+    error.downcast_ref::<Problem>().is_some_and(|problem| problem.0.status == status)
 }
 
 /// The problem's code.
 pub fn code(error: &anyhow::Error) -> Option<&str> {
-    error.downcast_ref::<Problem>().map(|problem| problem.code.as_str())
+    error.downcast_ref::<Problem>().map(|problem| problem.0.code.as_str())
 }
 
 /// One path segment, percent-encoded.

@@ -69,7 +69,7 @@ pub fn memory(bytes: i64) -> String {
 
 /// Share in percent.
 pub fn percent(part: i64, whole: i64) -> String {
-    if whole <= 0 { "-".into() } else { format!("{} %", (part * 100 + whole / 2) / whole) }
+    drover_api::words::percent(part, whole).map_or_else(|| "-".into(), |percent| format!("{percent} %"))
 }
 
 /// Prints an error with its chain and, where one is known, what to do next.

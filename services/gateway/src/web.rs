@@ -4,15 +4,12 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use drover_api::ledger::ClusterCapacity;
-use drover_api::operations::{Operation, OperationList};
-use drover_api::plans::{PlanDocument, PlanList};
-use drover_service::peer::segment;
-use drover_service::{Path, Peer, PeerError, Problem, Query, codes};
+use drover_api::clients::{self, Called, migration, orchestrator, placement};
+use drover_service::{Answer, Path, PeerError, Problem, Query, codes};
 use http::header;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
+use uuid::Uuid;
 
 use crate::page::{Explanation, Live, Overview, PlanPage};
 use crate::proxy::Services;
@@ -37,10 +34,9 @@ async fn live(State(services): State<Services>) -> Result<Response, Problem> {
     render(&read(&services).await)
 }
 
-async fn plan(State(services): State<Services>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let path = format!("/v2/plans/{}", segment(&id));
-    let document: PlanDocument = found(services.peer(Upstream::Migration).get(&path).await)?;
-    render(&PlanPage::new(&document))
+async fn plan(State(services): State<Services>, Path(id): Path<Uuid>) -> Result<Response, Problem> {
+    let migration: migration::Client = services.peer(Upstream::Migration).client();
+    render(&PlanPage::new(&found(migration.plan_get(&id).await.answer(&migration))?))
 }
 
 #[derive(Deserialize)]
@@ -50,41 +46,36 @@ struct Wanted {
 }
 
 async fn explain(State(services): State<Services>, Query(wanted): Query<Wanted>) -> Result<Response, Problem> {
-    let path = format!("/v2/explain?app={}&project={}", segment(&wanted.app), segment(&wanted.project));
-    let explanation: serde_json::Value = found(services.peer(Upstream::Placement).get(&path).await)?;
+    let placement: placement::Client = services.peer(Upstream::Placement).client();
+    let explanation = found(placement.explain(&wanted.app, Some(&wanted.project)).await.answer(&placement))?;
     render(&Explanation::new(&wanted.app, &explanation))
 }
 
 /// The three lists of the overview; one that cannot be read is said to be missing, the others are shown.
 async fn read(services: &Services) -> Live {
-    let peer = |upstream| services.peer(upstream).attempts(1);
-    let (placement, orchestrator, migration) = (peer(Upstream::Placement), peer(Upstream::Orchestrator), peer(Upstream::Migration));
+    let once = |upstream| services.peer(upstream).attempts(1);
+    let placement: placement::Client = once(Upstream::Placement).client();
+    let orchestrator: orchestrator::Client = once(Upstream::Orchestrator).client();
+    let migration: migration::Client = once(Upstream::Migration).client();
     let (clusters, operations, plans) = tokio::join!(
-        list::<Vec<ClusterCapacity>>(&placement, "/v2/clusters?view=capacity"),
-        list::<OperationList>(&orchestrator, "/v2/operations"),
-        list::<PlanList>(&migration, "/v2/plans"),
+        placement.cluster_capacity_list(None),
+        orchestrator.operations_list(None, None, None, None, None),
+        migration.plan_list(None),
     );
     let mut problems = Vec::new();
-    let clusters = clusters.unwrap_or_else(|why| {
-        problems.push(why);
-        Vec::new()
-    });
-    let operations: Vec<Operation> = operations.map(|l| l.items).unwrap_or_else(|why| {
-        problems.push(why);
-        Vec::new()
-    });
-    let plans = plans.map(|l| l.items).unwrap_or_else(|why| {
-        problems.push(why);
-        Vec::new()
-    });
+    let clusters = part(&placement, clusters, &mut problems).unwrap_or_default();
+    let operations = part(&orchestrator, operations, &mut problems).map_or_else(Vec::new, |list| list.items);
+    let plans = part(&migration, plans, &mut problems).map_or_else(Vec::new, |list| list.items);
     Live::new(&clusters, &operations, &plans, problems)
 }
 
-async fn list<T: DeserializeOwned>(peer: &Peer, path: &str) -> Result<T, String> {
-    peer.get(path).await.map_err(|error| {
-        tracing::warn!(%error, path, "the page lacks a list");
-        format!("{} does not answer; this page lacks its part", peer.name())
-    })
+fn part<T>(client: &impl clients::Client, called: Called<T>, problems: &mut Vec<String>) -> Option<T> {
+    let peer = client.inner().peer();
+    let answer = called.answer(client).inspect_err(|error| {
+        tracing::warn!(%error, "the page lacks a list");
+        problems.push(format!("{peer} does not answer; this page lacks its part"));
+    });
+    answer.ok()
 }
 
 fn found<T>(result: Result<T, PeerError>) -> Result<T, Problem> {

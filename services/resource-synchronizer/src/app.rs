@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, Phase};
+use drover_api::clients::cluster_manager;
+use drover_api::members::MemberCredential;
 use drover_members::objects::{BundleError, flatten};
 use drover_members::{Clients, MemberError};
 use drover_scheduling::MemberKey;
-use drover_service::peer::Peer;
-use drover_service::{Common, FeedHub, Problem, codes};
+use drover_service::{Answer, Common, FeedHub, Peer, PeerError, Problem, codes};
 use drover_store::failpoint::Failpoints;
 use drover_store::{MigrationSet, Store, StoreConfig, StoreError};
 use tokio::sync::{Notify, Semaphore};
@@ -115,6 +116,12 @@ pub struct App {
 }
 
 impl App {
+    /// A member's current kubeconfig.
+    pub async fn credential(&self, member: &MemberKey) -> Result<MemberCredential, PeerError> {
+        let cluster_manager: cluster_manager::Client = self.cluster_manager.clone().client();
+        cluster_manager.member_kubeconfig_get(&member.0).await.answer(&cluster_manager)
+    }
+
     /// Connects the store and tells readers of the feed what is known before any member has been asked.
     pub async fn connect(common: &Common, clients: Arc<Clients>, failpoints: Failpoints) -> anyhow::Result<Self> {
         let config = StoreConfig::new("resource-synchronizer", common.database_url.clone());

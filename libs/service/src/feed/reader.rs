@@ -1,4 +1,6 @@
 //! The following side of a feed: reconnects with back-off and jitter, and knows how old its knowledge is.
+//!
+//! Not a generated client: one reader serves all feeds, and a value that cannot be read costs its key only, not the page.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

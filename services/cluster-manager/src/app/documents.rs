@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use drover_api::ledger::Claims;
+use drover_api::clients::placement;
 use drover_members::kubeconfig::vet;
 use drover_resources::{Change, Document, Hooks, Verb};
 use drover_scheduling::MemberKey;
-use drover_service::peer::segment;
-use drover_service::{Peer, Problem, codes};
+use drover_service::{Answer, Peer, Problem, codes};
 use drover_store::{SealKey, Tx};
 use tokio::sync::Notify;
 
@@ -21,14 +20,15 @@ pub struct ClusterHooks {
     fleet: Fleet,
     key: Arc<SealKey>,
     changed: Arc<Notify>,
-    placement: Peer,
+    placement: placement::Client,
 }
 
 impl ClusterHooks {
     /// Hooks that tell `changed` and ask `placement`.
     pub fn new(fleet: Fleet, key: Arc<SealKey>, changed: Arc<Notify>, placement: Peer) -> Self {
         // A request waits for this inside its transaction: better a quick 503 than a long wait.
-        Self { fleet, key, changed, placement: placement.attempts(2).timeout(std::time::Duration::from_secs(3)) }
+        let placement = placement.attempts(2).timeout(std::time::Duration::from_secs(3)).client();
+        Self { fleet, key, changed, placement }
     }
 
     /// EMCO's rule: without GitOps the kubeconfig is how the cluster is reached.
@@ -49,7 +49,7 @@ impl ClusterHooks {
         }
         let key = member_key(change.path);
         self.fleet.deregister(&key);
-        let claims = self.placement.get::<Claims>(&format!("/internal/claims?member={}", segment(&key.0))).await;
+        let claims = self.placement.claim_list(None, Some(&key.0), None).await.answer(&self.placement);
         let left = match claims {
             Ok(claims) if claims.items.is_empty() => {
                 if change.dry_run {

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use drover_members::{labels, quantity};
+use drover_members::{amounts, labels};
+use drover_quantity::Quantity;
 use drover_scheduling::Amounts;
 use kube::Client;
 use serde::Deserialize;
@@ -26,7 +27,7 @@ struct Meta {
 #[derive(Deserialize)]
 struct NodeMetrics {
     metadata: Meta,
-    usage: BTreeMap<String, String>,
+    usage: BTreeMap<String, Quantity>,
 }
 
 #[derive(Deserialize)]
@@ -37,7 +38,7 @@ struct PodMetrics {
 
 #[derive(Deserialize)]
 struct ContainerMetrics {
-    usage: BTreeMap<String, String>,
+    usage: BTreeMap<String, Quantity>,
 }
 
 /// Use of all nodes and of Drover's pods; none where nobody tells.
@@ -58,9 +59,9 @@ pub async fn read(client: &Client) -> Option<Usage> {
 }
 
 /// CPU and memory only: what else metrics-server may say is not used.
-fn used(usage: &BTreeMap<String, String>) -> Option<Amounts> {
-    let amounts = quantity::amounts(usage).ok()?;
-    Some(Amounts { cpu: amounts.cpu, memory: amounts.memory, ..Amounts::default() })
+fn used(usage: &BTreeMap<String, Quantity>) -> Option<Amounts> {
+    let Amounts { cpu, memory, .. } = amounts::of_list(usage).ok()?;
+    Some(Amounts { cpu, memory, ..Amounts::default() })
 }
 
 async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Option<T> {

@@ -1,7 +1,9 @@
 //! `drover explain`: why here, and why not elsewhere.
 
 use anyhow::Result;
-use serde_json::Value;
+use drover_api::ledger::Explanation;
+use drover_api::scheduling::AppDecision;
+use drover_api::words;
 
 use super::Session;
 use crate::client::segment;
@@ -11,30 +13,15 @@ use crate::output;
 pub async fn run(session: &Session, app: &str) -> Result<()> {
     let app: Vec<String> = app.split('/').map(segment).collect();
     let path = format!("/v2/explain?app={}&project={}", app.join("%2F"), segment(&session.project));
-    let explanation: Value = session.client.get(&path).await?;
-    output::print(session.format, &explanation, |_| (vec!["APP", "CLUSTER", "PRIORITY", "VERDICT", "WHY"], rows(&explanation)))
+    let explanation: Explanation = session.client.get(&path).await?;
+    let decisions = explanation.decided.iter().chain(&explanation.now).map(|decided| &decided.decision);
+    output::print(session.format, &explanation, |_| (vec!["APP", "CLUSTER", "PRIORITY", "VERDICT", "WHY"], rows(decisions)))
 }
 
-/// A row per member considered, from a decision (or a list of them) anywhere in the explanation.
-pub fn rows(explanation: &Value) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    collect(explanation, &mut rows);
-    rows
-}
-
-fn collect(value: &Value, rows: &mut Vec<Vec<String>>) {
-    match value {
-        Value::Object(map) if map.contains_key("app") && map.contains_key("groups") => {
-            let app = value["app"].as_str().unwrap_or_default();
-            for considered in
-                value["groups"].as_array().into_iter().flatten().flat_map(|g| g["considered"].as_array().into_iter().flatten())
-            {
-                let text = |key: &str| considered[key].as_str().unwrap_or_default().to_owned();
-                rows.push(vec![app.to_owned(), text("member"), considered["priority"].to_string(), text("verdict"), text("reason")]);
-            }
-        }
-        Value::Object(map) => map.values().for_each(|inner| collect(inner, rows)),
-        Value::Array(list) => list.iter().for_each(|inner| collect(inner, rows)),
-        _ => {}
-    }
+/// A row per member considered.
+pub fn rows<'a>(decisions: impl IntoIterator<Item = &'a AppDecision>) -> Vec<Vec<String>> {
+    let row = |c: words::Considered<'_>| {
+        vec![c.app.to_owned(), c.member.to_owned(), c.priority.to_string(), c.verdict.to_owned(), c.reason.to_owned()]
+    };
+    decisions.into_iter().flat_map(words::considered).map(row).collect()
 }

@@ -8,7 +8,7 @@ use drover_api::operations::{Operation, OperationList};
 use drover_api::plans::{PlanDocument, PlanList};
 use serde_json::Value;
 
-use super::{Session, cluster, plan};
+use super::{Session, cluster};
 use crate::cli::{GetArgs, What};
 use crate::output;
 
@@ -132,7 +132,7 @@ fn app_rows(items: &[Value]) -> Rows {
 fn plan_rows(items: &[PlanDocument]) -> Rows {
     let row = |p: &PlanDocument| {
         let moves = p.plan.as_ref().map_or(0, |plan| plan.waves.iter().map(Vec::len).sum());
-        vec![p.id.to_string(), format!("{:?}", p.state), plan::subject(&p.kind), moves.to_string(), p.policy.clone(), p.created_at.clone()]
+        vec![p.id.to_string(), format!("{:?}", p.state), p.kind.to_string(), moves.to_string(), p.policy.clone(), p.created_at.clone()]
     };
     (vec!["ID", "STATE", "FOR", "MOVES", "POLICY", "CREATED"], items.iter().map(row).collect())
 }

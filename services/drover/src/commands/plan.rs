@@ -1,8 +1,10 @@
 //! `drover plan …`: ask, read, carry out, throw away.
 
 use anyhow::Result;
-use drover_api::plans::{PlanDocument, PlanSubject};
-use drover_api::scheduling::{Candidate, Plan};
+use drover_api::plans::PlanDocument;
+use drover_api::scheduling::{Candidate, Decision, Plan};
+use drover_api::words;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::deploy::{self, Application, Wishes};
@@ -58,19 +60,11 @@ async fn make(session: &Session, wish: &Value) -> Result<()> {
     print(session, &document, false)
 }
 
-/// What a plan is for, in words.
-pub fn subject(subject: &PlanSubject) -> String {
-    match subject {
-        PlanSubject::Newcomer(dig) => format!("room for {}/{}", dig.project, dig.name),
-        PlanSubject::Drain(member) => format!("drain {member}"),
-    }
-}
-
 fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Result<()> {
     if matches!(session.format, Format::Json | Format::Yaml) {
         return output::print(session.format, document, |_| (vec![], vec![]));
     }
-    let mut text = format!("plan {}  {:?}  {}\n", document.id, document.state, subject(&document.kind));
+    let mut text = format!("plan {}  {:?}  {}\n", document.id, document.state, document.kind);
     match (&document.plan, &document.infeasible) {
         (Some(plan), _) => text.push_str(&lines(plan, why_not).join("\n")),
         (None, Some(none)) => {
@@ -134,13 +128,11 @@ fn candidates(list: &[Candidate]) -> String {
 
 /// A candidate as a row.
 pub fn candidate_row(at: usize, candidate: &Candidate) -> Vec<String> {
-    let scores: Vec<String> =
-        candidate.scores.iter().map(|s| format!("{} {}", s.algorithm, s.value.map_or_else(|| "-".into(), |v| format!("{v:.2}")))).collect();
     vec![
         (at + 1).to_string(),
         format!("{}/{}", candidate.dig.composite_app, candidate.app),
         candidate.priority.to_string(),
-        scores.join(", "),
+        words::scores(candidate),
         candidate.total.map(|t| format!("{t:.3}")).unwrap_or_default(),
         candidate.why_not.as_ref().map(|why| why.detail.clone()).unwrap_or_default(),
     ]
@@ -148,10 +140,11 @@ pub fn candidate_row(at: usize, candidate: &Candidate) -> Vec<String> {
 
 /// A dry run's answer in rows: where each app would go, or the plan that would make room.
 pub fn dry_run_rows(body: &Value) -> Vec<Vec<String>> {
-    let mut rows: Vec<Vec<String>> = super::explain::rows(body).into_iter().map(|row| vec![row.join("  ")]).collect();
-    let plan = body.get("plan").filter(|plan| plan.is_object());
-    if let Some(plan) = plan.and_then(|plan| serde_json::from_value::<Plan>(plan.get("plan").unwrap_or(plan).clone()).ok()) {
-        rows.extend(lines(&plan, false).into_iter().map(|line| vec![line]));
-    }
-    rows
+    let decided = ["decision", "overflow"].into_iter().filter_map(|key| Decision::deserialize(body.get(key)?).ok());
+    let plan = body.get("plan").and_then(|plan| PlanDocument::deserialize(plan).ok()).and_then(|document| document.plan);
+    let mut apps: Vec<_> = decided.flat_map(|decision| decision.apps).collect();
+    apps.extend(plan.iter().flat_map(|plan| plan.newcomer.clone()));
+    let considered = super::explain::rows(&apps).into_iter().map(|row| row.join("  "));
+    let moves = plan.iter().flat_map(|plan| lines(plan, false));
+    considered.chain(moves).map(|line| vec![line]).collect()
 }

@@ -3,9 +3,9 @@
 use askama::Template;
 use drover_api::ledger::{ClusterCapacity, Room};
 use drover_api::operations::{Operation, OperationState};
-use drover_api::plans::{PlanDocument, PlanSubject};
+use drover_api::plans::PlanDocument;
 use drover_api::scheduling::{Candidate, ClaimState, MemberState};
-use serde_json::Value;
+use drover_api::words::{self, Considered};
 
 /// How many operations and plans the overview shows.
 const SHOWN: usize = 12;
@@ -64,9 +64,9 @@ struct Cluster {
 struct Meter {
     name: &'static str,
     text: String,
-    requested: u32,
-    reserved: u32,
-    used: Option<u32>,
+    requested: i64,
+    reserved: i64,
+    used: Option<i64>,
 }
 
 struct App {
@@ -104,12 +104,13 @@ impl Cluster {
 }
 
 fn meter(name: &'static str, room: &Room, part: impl Fn(&drover_api::scheduling::Amounts) -> i64) -> Meter {
-    let whole = part(&room.allocatable).max(1);
-    let share = |amount: i64| u32::try_from((amount * 100 / whole).clamp(0, 100)).unwrap_or(0);
+    let percent = |amount| words::percent(amount, part(&room.allocatable));
+    // A bar ends where it is full.
+    let share = |amount| percent(amount).map_or(0, |percent| percent.clamp(0, 100));
     let requested = part(&room.requested);
     Meter {
         name,
-        text: format!("{} %", share(requested)),
+        text: percent(requested).map_or_else(|| "–".to_owned(), |percent| format!("{percent} %")),
         requested: share(requested),
         reserved: share(requested + part(&room.reserved)),
         used: room.used.as_ref().map(|used| share(part(used))),
@@ -177,18 +178,11 @@ struct PlanRow {
     created: String,
 }
 
-fn subject(subject: &PlanSubject) -> String {
-    match subject {
-        PlanSubject::Newcomer(dig) => format!("room for {}/{}", dig.project, dig.name),
-        PlanSubject::Drain(member) => format!("drain {member}"),
-    }
-}
-
 impl PlanRow {
     fn new(p: &PlanDocument) -> Self {
         Self {
             id: p.id.to_string(),
-            subject: subject(&p.kind),
+            subject: p.kind.to_string(),
             state: format!("{:?}", p.state),
             moves: p.plan.as_ref().map_or(0, |plan| plan.waves.iter().map(Vec::len).sum()),
             created: p.created_at.clone(),
@@ -232,7 +226,7 @@ impl PlanPage {
         let tried = plan.map_or_else(|| none.map(|n| n.members.as_slice()).unwrap_or_default(), |p| p.tried.as_slice());
         let candidates = plan.map_or_else(|| none.map(|n| n.candidates.as_slice()).unwrap_or_default(), |p| p.candidates.as_slice());
         Self {
-            subject: subject(&document.kind),
+            subject: document.kind.to_string(),
             state: format!("{:?}", document.state),
             picture: plan.map(|plan| super::draw(plan, &document.kind)),
             moves: moves.collect(),
@@ -243,12 +237,10 @@ impl PlanPage {
 }
 
 fn candidate(c: &Candidate) -> CandidateRow {
-    let score =
-        |s: &drover_api::scheduling::Score| format!("{} {}", s.algorithm, s.value.map_or_else(|| "–".into(), |v| format!("{v:.2}")));
     CandidateRow {
         app: format!("{}/{} on {}", c.dig.composite_app, c.app, c.member),
         priority: c.priority,
-        scores: c.scores.iter().map(score).collect::<Vec<_>>().join(", "),
+        scores: words::scores(c),
         taken: c.taken,
         why_not: c.why_not.as_ref().map(|w| w.detail.clone()).unwrap_or_default(),
     }
@@ -257,45 +249,15 @@ fn candidate(c: &Candidate) -> CandidateRow {
 /// Why an app is where it is.
 #[derive(Template)]
 #[template(path = "explain.html")]
-pub struct Explanation {
-    app: String,
-    rows: Vec<ExplainRow>,
+pub struct Explanation<'a> {
+    app: &'a str,
+    rows: Vec<Considered<'a>>,
 }
 
-struct ExplainRow {
-    app: String,
-    member: String,
-    priority: String,
-    verdict: String,
-    reason: String,
-}
-
-impl Explanation {
-    /// From placement's answer: a row per member that was considered.
-    pub fn new(app: &str, explanation: &Value) -> Self {
-        let mut rows = Vec::new();
-        collect(explanation, &mut rows);
-        Self { app: app.to_owned(), rows }
-    }
-}
-
-fn collect(value: &Value, rows: &mut Vec<ExplainRow>) {
-    match value {
-        Value::Object(map) if map.contains_key("app") && map.contains_key("groups") => {
-            let groups = value["groups"].as_array().into_iter().flatten();
-            for c in groups.flat_map(|g| g["considered"].as_array().into_iter().flatten()) {
-                let text = |key: &str| c[key].as_str().unwrap_or_default().to_owned();
-                rows.push(ExplainRow {
-                    app: value["app"].as_str().unwrap_or_default().to_owned(),
-                    member: text("member"),
-                    priority: c["priority"].to_string(),
-                    verdict: text("verdict"),
-                    reason: text("reason"),
-                });
-            }
-        }
-        Value::Object(map) => map.values().for_each(|inner| collect(inner, rows)),
-        Value::Array(list) => list.iter().for_each(|inner| collect(inner, rows)),
-        _ => {}
+impl<'a> Explanation<'a> {
+    /// From placement's answer: a row per member that was considered, then and as it would be now.
+    pub fn new(app: &'a str, explanation: &'a drover_api::ledger::Explanation) -> Self {
+        let decisions = explanation.decided.iter().chain(&explanation.now);
+        Self { app, rows: decisions.flat_map(|decided| words::considered(&decided.decision)).collect() }
     }
 }

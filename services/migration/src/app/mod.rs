@@ -8,8 +8,9 @@ mod policies;
 mod prometheus;
 
 use axum::extract::FromRef;
+use drover_api::clients::orchestrator;
 use drover_resources::Documents;
-use drover_service::{Common, Peer};
+use drover_service::Common;
 use drover_store::{MigrationSet, Store, StoreConfig};
 
 pub use error::PlanError;
@@ -27,7 +28,7 @@ use crate::resources::rules::Rules;
 pub struct App {
     pub(crate) store: Store,
     pub(crate) documents: Documents,
-    pub(crate) orchestrator: Peer,
+    pub(crate) orchestrator: orchestrator::Client,
     pub(crate) fleet: FleetCopy,
     prometheus: Prometheus,
 }
@@ -43,7 +44,7 @@ impl App {
     pub async fn connect(config: &Config, common: &Common) -> anyhow::Result<Self> {
         let sets = [drover_resources::migrations(), MigrationSet::new("migration", sqlx::migrate!("../../migrations/migration"))];
         let store = Store::connect(&StoreConfig::new("migration", common.database_url.clone()), &sets).await?;
-        let orchestrator = common.peer("orchestrator", &common.peers.orchestrator);
+        let orchestrator: orchestrator::Client = common.peer("orchestrator", &common.peers.orchestrator).client();
         let documents = Documents::new(store.clone(), Rules { orchestrator: orchestrator.clone() });
         builtin::make(&documents).await?;
         Ok(Self { store, documents, orchestrator, fleet: FleetCopy::default(), prometheus: Prometheus::new(config.prometheus.clone()) })

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use drover_api::digs::DigTerms;
 use drover_api::plans::{PlanDocument, PlanOrder, PlanState, PlanSubject, PlanWish};
 use drover_scheduling::{MemberKey, PlanKind, PlanRequest, PlanResult};
-use drover_service::peer::segment;
+use drover_service::Answer;
 use uuid::Uuid;
 
 use super::fleet::Snapshot;
@@ -66,14 +66,9 @@ impl App {
     pub async fn order(&self, wish: PlanWish) -> Result<PlanOrder, PlanError> {
         let kind = match wish {
             PlanWish::Newcomer { project, composite_app, composite_app_version, deployment_intent_group } => {
-                let path = format!(
-                    "/internal/digs/lookup?project={}&compositeApp={}&version={}&dig={}",
-                    segment(&project),
-                    segment(&composite_app),
-                    segment(&composite_app_version),
-                    segment(&deployment_intent_group),
-                );
-                let terms: DigTerms = self.orchestrator.get(&path).await?;
+                let asked = &self.orchestrator;
+                let terms =
+                    asked.dig_lookup(&composite_app, &deployment_intent_group, &project, &composite_app_version).await.answer(asked)?;
                 self.not_placed(&terms).await?;
                 PlanKind::Newcomer { dig: terms.dig, apps: terms.apps }
             }

@@ -2,11 +2,10 @@
 //! what planning reads of intents is kept in columns.
 
 use async_trait::async_trait;
-use drover_api::digs::DocumentRef;
+use drover_api::clients::orchestrator;
 use drover_resources::{Change, Document, Foreign, Hooks, Verb, of_kind};
 use drover_scheduling::validate_expression;
-use drover_service::peer::segment;
-use drover_service::{Peer, Problem, codes};
+use drover_service::{Answer, PeerError, Problem, codes};
 use drover_store::Tx;
 use uuid::Uuid;
 
@@ -19,7 +18,7 @@ use crate::store::side;
 /// See the module.
 pub struct Rules {
     /// Where projects and deployment intent groups are.
-    pub orchestrator: Peer,
+    pub orchestrator: orchestrator::Client,
 }
 
 #[async_trait]
@@ -52,8 +51,8 @@ impl Hooks for Rules {
 }
 
 /// The uuid of a document of orchestrator's.
-pub async fn lookup(orchestrator: &Peer, path: &str) -> Result<Option<Uuid>, drover_service::PeerError> {
-    let found: Option<DocumentRef> = orchestrator.find(&format!("/internal/documents/lookup?path={}", segment(path))).await?;
+pub async fn lookup(orchestrator: &orchestrator::Client, path: &str) -> Result<Option<Uuid>, PeerError> {
+    let found = orchestrator.document_lookup(path).await.found(orchestrator)?;
     Ok(found.map(|found| found.id))
 }
 

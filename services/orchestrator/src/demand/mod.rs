@@ -4,7 +4,6 @@
 //! the binding. The invariant: an app that owns data, or is tied to a node, is never reported as movable.
 
 mod pod;
-pub mod quantity;
 mod workload;
 
 use std::collections::BTreeSet;
@@ -37,7 +36,7 @@ pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
             workload.count_volumes(&mut demand, &mut claims);
             workload.say_what_binds_it(&mut demand);
             images.extend(pod::images(&workload.pod).map(str::to_owned));
-            demand.groups.push(workload.pods()?);
+            demand.groups.push(workload.pods());
         }
     }
     demand.images = images.into_iter().collect();

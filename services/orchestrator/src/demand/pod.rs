@@ -1,73 +1,7 @@
-//! One pod: what it asks of a node, and what ties it to a place.
+//! One pod: where it may run, and what ties it to a place. What it asks of a node is counted by libs/quantity.
 
-use std::collections::BTreeMap;
-
-use drover_api::scheduling::{Amounts, NodeRequirement, Operator, Toleration};
-use k8s_openapi::api::core::v1::{Container, NodeSelectorRequirement, PodSpec, ResourceRequirements, Volume};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-
-use super::quantity::{self, NotAQuantity};
-
-type Requests = BTreeMap<String, i64>;
-
-/// Effective requests of a pod, as the scheduler counts them: init containers run one after the other before the rest,
-/// those with `restartPolicy: Always` (sidecars) stay; pod-level requests replace the sum; overhead comes on top.
-pub fn requests(pod: &PodSpec) -> Result<Amounts, NotAQuantity> {
-    let mut running = Requests::new();
-    for container in &pod.containers {
-        add(&mut running, &container_requests(container)?);
-    }
-    let (mut sidecars, mut highest) = (Requests::new(), Requests::new());
-    for container in pod.init_containers.iter().flatten() {
-        let mut now = container_requests(container)?;
-        if container.restart_policy.as_deref() == Some("Always") {
-            add(&mut sidecars, &now);
-            now = sidecars.clone();
-        } else {
-            add(&mut now, &sidecars);
-        }
-        raise(&mut highest, &now);
-    }
-    add(&mut running, &sidecars);
-    raise(&mut running, &highest);
-    if let Some(resources) = &pod.resources {
-        running.extend(declared(resources)?);
-    }
-    if let Some(overhead) = &pod.overhead {
-        add(&mut running, &read(overhead)?);
-    }
-    let take = |requests: &mut Requests, name| requests.remove(name).unwrap_or_default();
-    Ok(Amounts { cpu: take(&mut running, "cpu"), memory: take(&mut running, "memory"), pods: 1, extra: running })
-}
-
-fn container_requests(container: &Container) -> Result<Requests, NotAQuantity> {
-    container.resources.as_ref().map_or_else(|| Ok(Requests::new()), declared)
-}
-
-/// Requests; a limit without a request is one (the API server fills it in that way).
-fn declared(resources: &ResourceRequirements) -> Result<Requests, NotAQuantity> {
-    let mut requests = resources.limits.as_ref().map_or_else(|| Ok(Requests::new()), read)?;
-    requests.extend(resources.requests.as_ref().map_or_else(|| Ok(Requests::new()), read)?);
-    Ok(requests)
-}
-
-fn read(list: &BTreeMap<String, Quantity>) -> Result<Requests, NotAQuantity> {
-    let amount = |name: &str, text: &str| if name == "cpu" { quantity::milli(text) } else { quantity::units(text) };
-    list.iter().map(|(name, Quantity(text))| Ok((name.clone(), amount(name, text)?))).collect()
-}
-
-fn add(sum: &mut Requests, more: &Requests) {
-    for (name, amount) in more {
-        *sum.entry(name.clone()).or_default() += amount;
-    }
-}
-
-fn raise(to: &mut Requests, at_least: &Requests) {
-    for (name, amount) in at_least {
-        let entry = to.entry(name.clone()).or_default();
-        *entry = (*entry).max(*amount);
-    }
-}
+use drover_api::scheduling::{NodeRequirement, Operator, Toleration};
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, PodSpec, Volume};
 
 /// Tolerations of a pod.
 pub fn tolerations(pod: &PodSpec) -> Vec<Toleration> {

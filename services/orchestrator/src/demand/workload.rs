@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use drover_api::scheduling::{Demand, PodGroup};
+use drover_api::scheduling::{Amounts, Demand, PodGroup};
+use drover_members::amounts;
+use drover_quantity::NotAQuantity;
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::pod::{self, VolumeKind};
-use super::quantity::NotAQuantity;
 
 /// A manifest whose pods cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,7 @@ pub struct Workload<'a> {
     kind: &'a str,
     /// Its pods.
     pub pod: PodSpec,
+    requests: Amounts,
 }
 
 impl<'a> Workload<'a> {
@@ -54,27 +57,28 @@ impl<'a> Workload<'a> {
             _ => return Ok(None),
         };
         let name = format!("{kind}/{}", text("/metadata/name"));
+        let template = |error: serde_json::Error| DemandError::Template { workload: name.clone(), reason: error.to_string() };
         let mut spec = object.pointer(path).cloned().unwrap_or(Value::Null);
+        let counted = drover_quantity::PodSpec::deserialize(&spec).map_err(template)?;
+        let requests = amounts::of_pod(&counted).map_err(|source| DemandError::Quantity { workload: name.clone(), source })?;
         quantities_as_text(&mut spec);
-        let pod =
-            serde_json::from_value(spec).map_err(|error| DemandError::Template { workload: name.clone(), reason: error.to_string() })?;
-        Ok(Some(Self { object, name, kind, pod }))
+        let pod = serde_json::from_value(spec).map_err(template)?;
+        Ok(Some(Self { object, name, kind, pod, requests }))
     }
 
     /// Its pods as the ledger counts them.
-    pub fn pods(&self) -> Result<PodGroup, DemandError> {
-        let requests = pod::requests(&self.pod).map_err(|source| DemandError::Quantity { workload: self.name.clone(), source })?;
+    pub fn pods(&self) -> PodGroup {
         let replicas = self.replicas();
-        Ok(PodGroup {
+        PodGroup {
             workload: self.name.clone(),
             replicas,
             surge: self.surge(replicas),
             per_node: self.kind == "DaemonSet",
-            requests,
+            requests: self.requests.clone(),
             tolerations: self.tolerations(),
             node_selector: self.pod.node_selector.clone().unwrap_or_default(),
             node_affinity: pod::node_affinity(&self.pod),
-        })
+        }
     }
 
     /// Counts its volumes, each claim once.

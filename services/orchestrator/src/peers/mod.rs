@@ -1,6 +1,6 @@
-//! The services that orchestrator writes into, a trait each: the real ones over REST, in-memory ones in tests.
+//! The services that orchestrator writes into, a trait each: the generated clients, in-memory ones in tests.
 //!
-//! A method per operation, named as in the service's OpenAPI document. Nothing here decides or repeats on its own beyond
+//! A method per operation that workflows need, in their words. Nothing here decides or repeats on its own beyond
 //! what [`Peer`] does: workflow steps repeat themselves.
 
 mod migration;
@@ -8,7 +8,9 @@ mod placement;
 mod synchronizer;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use drover_api::clients;
 use drover_service::{Common, Peer};
 
 pub use drover_service::PeerError;
@@ -31,10 +33,14 @@ impl Services {
     /// The real ones.
     pub fn over_rest(common: &Common) -> Self {
         let peer = |name, url| -> Peer { common.peer(name, url).attempts(2) };
+        // A thorough search for a plan takes its time, a large bundle too.
+        let migration = peer("migration", &common.peers.migration).timeout_of("plan_put", Duration::from_secs(30));
+        let synchronizer =
+            peer("resource-synchronizer", &common.peers.resource_synchronizer).timeout_of("bundle_put", Duration::from_secs(30));
         Self {
-            placement: Arc::new(peer("placement", &common.peers.placement)),
-            migration: Arc::new(peer("migration", &common.peers.migration)),
-            synchronizer: Arc::new(peer("resource-synchronizer", &common.peers.resource_synchronizer)),
+            placement: Arc::new(peer("placement", &common.peers.placement).client::<clients::placement::Client>()),
+            migration: Arc::new(migration::OverRest::new(migration)),
+            synchronizer: Arc::new(synchronizer.client::<clients::resource_synchronizer::Client>()),
         }
     }
 }

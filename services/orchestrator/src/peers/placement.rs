@@ -1,9 +1,10 @@
 //! Placement: decisions and the ledger.
 
 use async_trait::async_trait;
-use drover_api::ledger::{Claims, LedgerReceipt, LedgerTransaction};
+use drover_api::clients::placement::Client;
+use drover_api::ledger::{LedgerReceipt, LedgerTransaction};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest};
-use drover_service::{Peer, PeerError};
+use drover_service::{Answer, PeerError};
 use uuid::Uuid;
 
 /// What orchestrator asks of placement.
@@ -22,20 +23,20 @@ pub trait Placement: Send + Sync {
 }
 
 #[async_trait]
-impl Placement for Peer {
+impl Placement for Client {
     async fn decide(&self, id: Uuid, request: &DecisionRequest) -> Result<Decision, PeerError> {
-        self.put(&format!("/internal/decisions/{id}"), request).await
+        self.decision_put(&id, request).await.answer(self)
     }
     async fn decide_dry(&self, request: &DecisionRequest) -> Result<Decision, PeerError> {
-        self.post("/internal/decisions/dry-run", request).await
+        self.decision_dry_run(request).await.answer(self)
     }
     async fn transact(&self, id: Uuid, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
-        self.put(&format!("/internal/transactions/{id}"), transaction).await
+        self.transaction_put(&id, transaction).await.answer(self)
     }
     async fn claims_of(&self, operation: Uuid) -> Result<Vec<Claim>, PeerError> {
-        Ok(self.get::<Claims>(&format!("/internal/claims?operation={operation}")).await?.items)
+        Ok(self.claim_list(None, None, Some(&operation)).await.answer(self)?.items)
     }
     async fn claims(&self) -> Result<Vec<Claim>, PeerError> {
-        Ok(self.get::<Claims>("/internal/claims").await?.items)
+        Ok(self.claim_list(None, None, None).await.answer(self)?.items)
     }
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use drover_api::bindings::{Bundle, DesiredBinding};
-use drover_service::{Peer, PeerError};
-use serde_json::Value;
+use drover_api::clients::resource_synchronizer::Client;
+use drover_service::{Answer, PeerError};
 use uuid::Uuid;
 
 /// What orchestrator asks of resource-synchronizer.
@@ -18,15 +18,14 @@ pub trait Synchronizer: Send + Sync {
 }
 
 #[async_trait]
-impl Synchronizer for Peer {
+impl Synchronizer for Client {
     async fn put_bundle(&self, digest: &str, bundle: &Bundle) -> Result<(), PeerError> {
-        let path = format!("/internal/bundles/{}", drover_service::peer::segment(digest));
-        self.clone().timeout(std::time::Duration::from_secs(30)).put::<_, Value>(&path, bundle).await.map(drop)
+        self.bundle_put(digest, bundle).await.answer(self).map(drop)
     }
     async fn put_binding(&self, binding: &DesiredBinding) -> Result<(), PeerError> {
-        self.put::<_, Value>(&format!("/internal/bindings/{}", binding.id), binding).await.map(drop)
+        self.binding_put(&binding.id, binding).await.answer(self).map(drop)
     }
     async fn forget_binding(&self, binding: Uuid) -> Result<(), PeerError> {
-        self.delete(&format!("/internal/bindings/{binding}")).await
+        self.binding_delete(&binding).await.found(self).map(drop)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use drover_api::plans::PlanSubject;
-use drover_api::scheduling::{Amounts, AppRequest, DigRef, Move, Plan};
+use drover_api::scheduling::{Amounts, AppRequest, Claim, DigRef, Move, Plan};
 use drover_orchestrator::store::binding::Binding;
 use drover_orchestrator::store::deployment::State;
 use drover_orchestrator::workflows::{Delivery, Instantiate, Relocate, Terminate, Update, instantiate, relocate, terminate, update};
@@ -16,6 +16,47 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::base::{Base, member, rendered, request};
+
+/// What is particular to a workflow; stores, registries and the outside are all the same.
+#[async_trait]
+trait Case: Send + Sync + Sized + 'static {
+    type Workflow: Workflow;
+
+    async fn fresh() -> Self;
+    fn base(&self) -> &Base;
+    fn input(&self) -> <Self::Workflow as Workflow>::Input;
+    async fn check_done(&self, view: &WorkflowView) -> Result<(), String>;
+    async fn check_undone(&self) -> Result<(), String>;
+}
+
+struct Of<C>(C);
+
+#[async_trait]
+impl<C: Case> Fixture for Of<C> {
+    type Workflow = C::Workflow;
+
+    async fn fresh() -> Self {
+        Self(C::fresh().await)
+    }
+    fn store(&self) -> Store {
+        self.0.base().world.store.clone()
+    }
+    fn registry(&self) -> Registry {
+        self.0.base().registry()
+    }
+    fn input(&self) -> <C::Workflow as Workflow>::Input {
+        self.0.input()
+    }
+    async fn check_done(&self, view: &WorkflowView) -> Result<(), String> {
+        self.0.check_done(view).await
+    }
+    async fn check_undone(&self, _: &WorkflowView) -> Result<(), String> {
+        self.0.check_undone().await
+    }
+    async fn outside(&self, engine: &Engine) {
+        self.0.base().outside(engine);
+    }
+}
 
 /// A newcomer on `a`, which a victim leaves for `b`.
 struct Moves {
@@ -59,20 +100,21 @@ fn the_plan(old: &Binding) -> Plan {
     Plan { waves: vec![vec![the_move(old)]], newcomer: serde_json::from_value(newcomer).unwrap(), ..Plan::default() }
 }
 
+fn claim_of(base: &Base, app: &str) -> Result<Claim, String> {
+    base.fakes.ledger.all().into_iter().find(|claim| claim.request.app == app).ok_or_else(|| format!("{app} has no claim"))
+}
+
 struct Relocation(Moves);
 
 #[async_trait]
-impl Fixture for Relocation {
+impl Case for Relocation {
     type Workflow = Relocate;
 
     async fn fresh() -> Self {
         Self(Moves::new().await)
     }
-    fn store(&self) -> Store {
-        self.0.base.world.store.clone()
-    }
-    fn registry(&self) -> Registry {
-        self.0.base.registry()
+    fn base(&self) -> &Base {
+        &self.0.base
     }
     fn input(&self) -> relocate::Order {
         let newcomer = relocate::Newcomer {
@@ -84,7 +126,7 @@ impl Fixture for Relocation {
     }
     async fn check_done(&self, view: &WorkflowView) -> Result<(), String> {
         let Moves { base, victim, newcomer, .. } = &self.0;
-        let claim = base.fakes.ledger.all().into_iter().find(|claim| claim.request.app == "n").ok_or("the newcomer has no claim")?;
+        let claim = claim_of(base, "n")?;
         if claim.id != relocate::binding_id(view.id, "n", &member("a")) {
             return Err("the newcomer's claim has another id than its binding will have".into());
         }
@@ -92,33 +134,27 @@ impl Fixture for Relocation {
         let history = base.fakes.members.history();
         if history == ["present v@b", "absent v@a"] { Ok(()) } else { Err(format!("break before make: {history:?}")) }
     }
-    async fn check_undone(&self, _: &WorkflowView) -> Result<(), String> {
+    async fn check_undone(&self) -> Result<(), String> {
         let Moves { base, victim, newcomer, .. } = &self.0;
         base.expect(&[victim, newcomer], &["v@a held"], &["v@a current"], &["v@a"]).await
-    }
-    async fn outside(&self, engine: &Engine) {
-        self.0.base.outside(engine);
     }
 }
 
 mod relocate_is {
-    drover_workflow::generic_tests!(super::Relocation);
+    drover_workflow::generic_tests!(super::Of<super::Relocation>);
 }
 
 struct Instantiation(Moves);
 
 #[async_trait]
-impl Fixture for Instantiation {
+impl Case for Instantiation {
     type Workflow = Instantiate;
 
     async fn fresh() -> Self {
         Self(Moves::new().await)
     }
-    fn store(&self) -> Store {
-        self.0.base.world.store.clone()
-    }
-    fn registry(&self) -> Registry {
-        self.0.base.registry()
+    fn base(&self) -> &Base {
+        &self.0.base
     }
     fn input(&self) -> instantiate::Order {
         let delivery =
@@ -132,7 +168,7 @@ impl Fixture for Instantiation {
         }
         base.expect(&[victim, newcomer], &["n@a held", "v@b held"], &["n@a current", "v@b current"], &["n@a", "v@b"]).await
     }
-    async fn check_undone(&self, _: &WorkflowView) -> Result<(), String> {
+    async fn check_undone(&self) -> Result<(), String> {
         let Moves { base, victim, newcomer, .. } = &self.0;
         if base.state(newcomer).await.0 != State::Approved {
             return Err("no longer approved".into());
@@ -142,13 +178,10 @@ impl Fixture for Instantiation {
         let moved = base.expect(&[victim, newcomer], &["v@b held"], &["v@b current"], &["v@b"]).await;
         stays.or(moved)
     }
-    async fn outside(&self, engine: &Engine) {
-        self.0.base.outside(engine);
-    }
 }
 
 mod instantiate_is {
-    drover_workflow::generic_tests!(super::Instantiation);
+    drover_workflow::generic_tests!(super::Of<super::Instantiation>);
 }
 
 struct Termination {
@@ -157,7 +190,7 @@ struct Termination {
 }
 
 #[async_trait]
-impl Fixture for Termination {
+impl Case for Termination {
     type Workflow = Terminate;
 
     async fn fresh() -> Self {
@@ -167,11 +200,8 @@ impl Fixture for Termination {
         base.serving(&dig, request("db", 300, &["b"]), "b").await;
         Self { base, dig }
     }
-    fn store(&self) -> Store {
-        self.base.world.store.clone()
-    }
-    fn registry(&self) -> Registry {
-        self.base.registry()
+    fn base(&self) -> &Base {
+        &self.base
     }
     fn input(&self) -> terminate::Order {
         terminate::Order { dig: self.dig.clone(), revision: 1, after: BTreeMap::new() }
@@ -182,11 +212,8 @@ impl Fixture for Termination {
         }
         self.base.expect(&[&self.dig], &[], &[], &[]).await
     }
-    async fn check_undone(&self, _: &WorkflowView) -> Result<(), String> {
+    async fn check_undone(&self) -> Result<(), String> {
         self.base.expect(&[&self.dig], &["db@b held", "web@a held"], &["db@b current", "web@a current"], &["db@b", "web@a"]).await
-    }
-    async fn outside(&self, engine: &Engine) {
-        self.base.outside(engine);
     }
 }
 
@@ -194,7 +221,7 @@ impl Fixture for Termination {
 mod terminate_is {
     use drover_workflow::testing;
 
-    use super::Termination;
+    type Termination = super::Of<super::Termination>;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn steps_succeed_when_repeated() {
@@ -221,8 +248,21 @@ struct Updating {
     old: Binding,
 }
 
+impl Updating {
+    fn web_is(&self, cpu: i64, bundle: &str) -> Result<(), String> {
+        let claim = claim_of(&self.base, "web")?;
+        if (claim.request.demand.groups[0].requests.cpu, claim.surging) != (cpu, false) {
+            return Err(format!("web's claim is {claim:?}"));
+        }
+        if self.base.fakes.members.digest("web", "a") != Some(rendered(bundle).digest) {
+            return Err(format!("web runs another bundle than {bundle}"));
+        }
+        Ok(())
+    }
+}
+
 #[async_trait]
-impl Fixture for Updating {
+impl Case for Updating {
     type Workflow = Update;
 
     async fn fresh() -> Self {
@@ -232,11 +272,8 @@ impl Fixture for Updating {
         let old = base.serving(&dig, request("old", 300, &["b"]), "b").await;
         Self { base, dig, web, old }
     }
-    fn store(&self) -> Store {
-        self.base.world.store.clone()
-    }
-    fn registry(&self) -> Registry {
-        self.base.registry()
+    fn base(&self) -> &Base {
+        &self.base
     }
     fn input(&self) -> update::Order {
         let digest = rendered("shop-new").digest;
@@ -253,32 +290,17 @@ impl Fixture for Updating {
         }
     }
     async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {
-        let web = self.base.fakes.ledger.all().into_iter().find(|claim| claim.request.app == "web").ok_or("web has no claim")?;
-        if (web.request.demand.groups[0].requests.cpu, web.surging) != (400, false) {
-            return Err(format!("web's claim is {web:?}"));
-        }
-        if self.base.fakes.members.digest("web", "a") != Some(rendered("shop-new").digest) {
-            return Err("web runs the old bundle".into());
-        }
+        self.web_is(400, "shop-new")?;
         self.base.expect(&[&self.dig], &["new@c held", "web@a held"], &["new@c current", "web@a current"], &["new@c", "web@a"]).await
     }
-    async fn check_undone(&self, _: &WorkflowView) -> Result<(), String> {
-        let web = self.base.fakes.ledger.all().into_iter().find(|claim| claim.request.app == "web").ok_or("web has no claim")?;
-        if (web.request.demand.groups[0].requests.cpu, web.surging) != (300, false) {
-            return Err(format!("web's claim is {web:?}"));
-        }
-        if self.base.fakes.members.digest("web", "a") != Some(rendered("shop-old").digest) {
-            return Err("web runs the new bundle".into());
-        }
+    async fn check_undone(&self) -> Result<(), String> {
+        self.web_is(300, "shop-old")?;
         self.base.expect(&[&self.dig], &["old@b held", "web@a held"], &["old@b current", "web@a current"], &["old@b", "web@a"]).await
-    }
-    async fn outside(&self, engine: &Engine) {
-        self.base.outside(engine);
     }
 }
 
 mod update_is {
-    drover_workflow::generic_tests!(super::Updating);
+    drover_workflow::generic_tests!(super::Of<super::Updating>);
 }
 
 /// The kinds are the words that operations show.

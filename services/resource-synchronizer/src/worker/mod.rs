@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::members::{Member as Registered, MemberCredential};
+use drover_api::members::Member as Registered;
 use drover_members::{Member, MemberError, kubeconfig};
 use drover_scheduling::{MemberKey, MemberState};
-use drover_service::peer::{backoff, segment};
+use drover_service::peer::backoff;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch as latest};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -190,11 +190,9 @@ impl Worker {
         let client = match self.app.clients.cached(&self.key, version).await {
             Some(client) => client,
             None => {
-                let path = format!("/internal/members/{}/kubeconfig", segment(&self.key.0));
-                let credential: MemberCredential = self
+                let credential = self
                     .app
-                    .cluster_manager
-                    .get(&path)
+                    .credential(&self.key)
                     .await
                     .map_err(|error| failure("unreachable", format!("its kubeconfig cannot be had: {error}")))?;
                 let vetted = kubeconfig::vet(credential.kubeconfig.expose()).map_err(|error| failure(error.code(), error.to_string()))?;
