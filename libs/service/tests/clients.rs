@@ -18,7 +18,9 @@ use uuid::Uuid;
 
 /// What a placement answers to each `METHOD path?query`, one answer a call, the last one for ever; and what it was asked.
 #[derive(Clone, Default)]
-struct Placement(Arc<Mutex<(BTreeMap<String, Vec<Answers>>, Vec<String>)>>);
+struct Placement(Arc<Mutex<Script>>);
+
+type Script = (BTreeMap<String, Vec<Answers>>, Vec<String>);
 
 #[derive(Clone)]
 enum Answers {

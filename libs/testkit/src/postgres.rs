@@ -52,7 +52,8 @@ pub async fn test_db() -> TestDb {
 /// A fresh database with what `prepare` has put there: done once per process, then copied. For tests that visit many worlds,
 /// where migrating each of them would be most of the work. `prepare` gets a URL and must leave no connection open.
 pub async fn prepared_db<F: Future<Output = ()> + Send>(what: &'static str, prepare: impl FnOnce(SecretString) -> F) -> TestDb {
-    static PREPARED: LazyLock<Mutex<HashMap<&'static str, Arc<OnceCell<TestDb>>>>> = LazyLock::new(Mutex::default);
+    type Prepared = HashMap<&'static str, Arc<OnceCell<TestDb>>>;
+    static PREPARED: LazyLock<Mutex<Prepared>> = LazyLock::new(Mutex::default);
     let cell = PREPARED.lock().expect("no test panics in here").entry(what).or_default().clone();
     let original = cell.get_or_init(|| async {
         let db = test_db().await;

@@ -32,6 +32,9 @@ pub struct Compared {
     pub samples: Vec<(&'static str, Sample)>,
 }
 
+/// A world with its name and, of the paper's own, its setting (GB a job, per cent of oversubscription).
+type Named = (String, Option<(u32, u32)>, World);
+
 impl Compared {
     /// Without a guard.
     pub fn none(&self) -> &Sample {
@@ -163,7 +166,7 @@ impl Plan {
         (self.first..self.first + self.seeds).map(|seed| paused_all_its_life(quota, seed)).collect()
     }
 
-    fn compare(&self, worlds: Vec<(String, Option<(u32, u32)>, World)>, arms: &[Arm], bar: &ProgressBar) -> Vec<Compared> {
+    fn compare(&self, worlds: Vec<Named>, arms: &[Arm], bar: &ProgressBar) -> Vec<Compared> {
         let tasks: Vec<Task> =
             worlds.iter().flat_map(|(_, _, world)| arms.iter().map(|arm| self.task(arm.world(world), arm.guard.clone()))).collect();
         let samples = with_bar(&tasks, bar);
