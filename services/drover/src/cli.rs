@@ -83,7 +83,7 @@ pub enum Command {
     /// The autoscaler's decisions offline: decide, simulate, train.
     #[command(subcommand)]
     Autoscale(crate::commands::autoscale::AutoscaleCommand),
-    /// The memory guard of the nodes: simulate it.
+    /// The memory guard of the nodes: status, explain, simulate.
     #[command(subcommand)]
     Memguard(crate::commands::memguard::MemguardCommand),
     /// Clusters to try things on: simulated, or real control planes on this machine.

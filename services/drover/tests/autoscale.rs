@@ -83,7 +83,7 @@ fn wrong_configurations_say_what_is_wrong() {
 fn a_trained_table_is_used_and_checked() {
     let dir = tempfile::tempdir().unwrap();
     let train =
-        ["autoscale", "train", "--shape", "launch", "--seconds", "900", "--training", "900", "--passes", "2", "--table", "table.json"];
+        ["autoscale", "train", "--shape", "launch", "--seconds", "5000", "--training", "5000", "--passes", "10", "--table", "table.json"];
     assert!(drover(dir.path(), &train, "").status.success());
     std::fs::write(dir.path().join("q.yaml"), "policy: qlearning\nqlearning: {table: table.json, noise: 0}\n").unwrap();
     let line = "{\"t\":15,\"pods\":2,\"cpu\":1.0,\"expired\":4,\"podSeconds\":30}\n";
