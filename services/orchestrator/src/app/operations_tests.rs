@@ -157,7 +157,7 @@ fn the_plan_is_the_users_or_the_one_that_was_made() {
     instantiate.input =
         serde_json::to_value(instantiate::Order { dig: Default::default(), revision: 1, apps: vec![], plan: Some(plan) }).unwrap();
     assert_eq!(operation(&instantiate, &[], at(0)).plan, Some(plan));
-    instantiate.state = json!({"plan": {"id": Uuid::from_u128(6), "moves": [], "newcomer": []}});
+    instantiate.state = json!({"search": {"plan": {"id": Uuid::from_u128(6), "moves": [], "newcomer": []}}});
     assert_eq!(operation(&instantiate, &[], at(0)).plan, Some(Uuid::from_u128(6)));
 }
 
