@@ -255,14 +255,18 @@ impl Round<'_> {
         left
     }
 
-    /// If everybody is held, the one that needs least goes on.
+    /// If everybody is held, the one that needs least goes on, even one whose hold was to be tightened.
     fn keep_somebody_running(&mut self) {
         if self.guard.safety.keep_running == 0 || self.runnable() > 0 {
             return;
         }
         let bank = self.guard.policy.bank().copied().unwrap_or_default();
-        let next = bank::by_need(&bank, self.view).into_iter().map(|(candidate, _)| candidate.container).find(|c| !self.decided(&c.id));
-        if let Some(action) = next.and_then(release) {
+        let sacrificed = |id: &ContainerId| {
+            self.decisions.iter().any(|decision| matches!(&decision.action, Action::Sacrifice { container } if container == id))
+        };
+        let next = bank::by_need(&bank, self.view).into_iter().map(|(candidate, _)| candidate.container).find(|c| !sacrificed(&c.id));
+        if let (Some(container), Some(action)) = (next, next.and_then(release)) {
+            self.decisions.retain(|decision| decision.action.container() != Some(&container.id));
             self.decide(action, Reason::LastRunnable);
         }
     }
