@@ -1,0 +1,221 @@
+//! The cluster's pods as they are watched: only what policies look at.
+//!
+//! Invariant: while the watch is broken the view says so ([`Pods::whole`]), and whoever decides lists the pods instead.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use drover_autoscaling::threshold::{self, ContainerUse, Phase, ReadyCondition};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::core::{Selector, SelectorExt};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Resource};
+use serde::Deserialize;
+
+/// A pod.
+#[derive(Clone, Debug, Deserialize, Resource)]
+#[resource(inherit = "core::Pod")]
+#[serde(from = "Raw")]
+pub struct Pod {
+    /// Name, namespace, labels, version.
+    pub metadata: ObjectMeta,
+    /// As policies see it, without its metrics.
+    pub seen: Arc<threshold::Pod>,
+    /// Its first container: the application, unless a policy names another.
+    pub first: String,
+    /// Where it is reached.
+    pub address: Option<String>,
+}
+
+impl Pod {
+    /// Ready, and not on its way out.
+    pub fn serves(&self) -> bool {
+        !self.seen.deleting && self.seen.phase == Phase::Running && self.seen.ready.is_some_and(|ready| ready.status == Some(true))
+    }
+}
+
+/// All pods, by namespace and name.
+#[derive(Clone, Debug, Default)]
+pub struct Pods(Arc<Mutex<View>>);
+
+type ByName = HashMap<String, Arc<Pod>>;
+
+#[derive(Debug, Default)]
+struct View {
+    pods: HashMap<String, ByName>,
+    /// A new view being listed.
+    coming: HashMap<String, ByName>,
+    whole: bool,
+}
+
+impl Pods {
+    /// Whether the view is as the API server's.
+    pub fn whole(&self) -> bool {
+        self.view().whole
+    }
+
+    /// Pods of a namespace that a selector selects.
+    pub fn select(&self, namespace: &str, selector: &Selector) -> Vec<Arc<Pod>> {
+        let view = self.view();
+        let labels = |pod: &Pod| pod.metadata.labels.as_ref().is_some_and(|labels| selector.matches(labels));
+        view.pods.get(namespace).into_iter().flat_map(HashMap::values).filter(|pod| labels(pod)).cloned().collect()
+    }
+
+    /// Follows the API server until dropped.
+    pub async fn follow(self, api: Api<Pod>) {
+        let settings = watcher::Config::default();
+        let mut events = watcher(api, settings).default_backoff().boxed();
+        while let Some(event) = events.next().await {
+            let mut view = self.view();
+            match event {
+                Ok(event) => view.take(event),
+                Err(error) => {
+                    if view.whole {
+                        tracing::warn!(%error, "pods cannot be watched; they are listed until they can");
+                    }
+                    view.whole = false;
+                }
+            }
+        }
+    }
+
+    fn view(&self) -> std::sync::MutexGuard<'_, View> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl View {
+    fn take(&mut self, event: Event<Pod>) {
+        match event {
+            Event::Init => self.coming.clear(),
+            Event::InitApply(pod) => put(&mut self.coming, pod),
+            Event::InitDone => {
+                self.pods = std::mem::take(&mut self.coming);
+                self.whole = true;
+            }
+            Event::Apply(pod) => put(&mut self.pods, pod),
+            Event::Delete(pod) => {
+                let (namespace, name) = key(&pod);
+                self.pods.get_mut(&namespace).map(|pods| pods.remove(&name));
+            }
+        }
+    }
+}
+
+fn put(pods: &mut HashMap<String, ByName>, pod: Pod) {
+    let (namespace, name) = key(&pod);
+    pods.entry(namespace).or_default().insert(name, Arc::new(pod));
+}
+
+fn key(pod: &Pod) -> (String, String) {
+    (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default())
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: RawSpec,
+    #[serde(default)]
+    status: RawStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawSpec {
+    containers: Vec<RawContainer>,
+    init_containers: Vec<RawContainer>,
+    resources: RawResources,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawContainer {
+    name: String,
+    restart_policy: Option<String>,
+    resources: RawResources,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawResources {
+    requests: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawStatus {
+    phase: Option<Phase>,
+    start_time: Option<Time>,
+    conditions: Vec<RawCondition>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    last_transition_time: Option<Time>,
+}
+
+impl RawResources {
+    fn milli(&self) -> BTreeMap<String, i64> {
+        self.requests.iter().filter_map(|(name, text)| Some((name.clone(), drover_quantity::milli(text).ok()?))).collect()
+    }
+}
+
+/// Seconds since 1970.
+pub fn seconds(time: &Time) -> f64 {
+    time.0.as_duration().as_secs_f64()
+}
+
+impl From<Raw> for Pod {
+    fn from(raw: Raw) -> Self {
+        let Raw { metadata, spec, status } = raw;
+        let lasting = |container: &RawContainer| container.restart_policy.as_deref() == Some("Always");
+        let first = spec.containers.first().map(|container| container.name.clone()).unwrap_or_default();
+        let containers: BTreeMap<String, ContainerUse> = spec
+            .containers
+            .iter()
+            .chain(spec.init_containers.iter().filter(|container| lasting(container)))
+            .map(|container| (container.name.clone(), ContainerUse { requests: container.resources.milli(), ..Default::default() }))
+            .collect();
+        // A resource that one container does not request has no sum; what the pod itself requests stands above it.
+        let mut requests = BTreeMap::new();
+        let names = containers.values().flat_map(|container| container.requests.keys());
+        for name in names.collect::<std::collections::BTreeSet<_>>() {
+            let sum: Option<i64> = containers.values().map(|container| container.requests.get(name).copied()).sum();
+            if let Some(sum) = sum {
+                requests.insert(name.clone(), sum);
+            }
+        }
+        requests.extend(spec.resources.milli());
+        let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").map(|condition| ReadyCondition {
+            status: match condition.status.as_str() {
+                "True" => Some(true),
+                "False" => Some(false),
+                _ => None,
+            },
+            since: condition.last_transition_time.as_ref().map(seconds),
+        });
+        let seen = threshold::Pod {
+            name: metadata.name.clone().unwrap_or_default(),
+            phase: status.phase.unwrap_or(Phase::Pending),
+            deleting: metadata.deletion_timestamp.is_some(),
+            ready,
+            start_time: status.start_time.as_ref().map(seconds),
+            requests,
+            containers,
+            ..Default::default()
+        };
+        let ObjectMeta { name, namespace, labels, resource_version, .. } = metadata;
+        let metadata = ObjectMeta { name, namespace, labels, resource_version, ..Default::default() };
+        Self { metadata, seen: Arc::new(seen), first, address: status.pod_ip }
+    }
+}

@@ -1,0 +1,24 @@
+//! The process: one thread, so that it stays small.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use drover_autoscaler::agent;
+use drover_autoscaler::config::{Cli, Command};
+use tracing_subscriber::EnvFilter;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_env("AUTOSCALER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let result = match Cli::parse().command {
+        Command::Agent(settings) => agent::run(*settings).await,
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
