@@ -1,6 +1,35 @@
 //! The applications of the story, as ordinary manifests. Pure.
 
+use drover_scheduling::Amounts;
 use serde_json::{Value, json};
+
+use crate::output;
+
+/// CPU (milli-cores) and memory (bytes) of the members that the figures below are made for.
+const MEMBER: (i64, i64) = (4000, 8 << 30);
+
+/// The figures below fit smaller members too: requests are multiplied by this, at most 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    cpu: f64,
+    memory: f64,
+}
+
+impl Size {
+    /// For members of which the smallest has this much left.
+    pub fn for_members(free: &Amounts) -> Self {
+        let share = |free: i64, made_for: i64| (free as f64 / made_for as f64).min(1.0);
+        Self { cpu: share(free.cpu, MEMBER.0), memory: share(free.memory, MEMBER.1) }
+    }
+
+    fn cpu(self, milli: u32) -> i64 {
+        (f64::from(milli) * self.cpu).floor() as i64
+    }
+
+    fn memory(self, mi: u32) -> i64 {
+        (f64::from(mi) * self.memory).floor() as i64
+    }
+}
 
 /// One microservice of the story.
 pub struct App {
@@ -40,25 +69,26 @@ pub const APPLICATIONS: [Application; 6] = [
 pub const NEWCOMER: Application = Application { name: "ledger", movable: None, apps: &[app("ledger", 1500, 2048, 700)] };
 
 /// Requests of the newcomer's pod, for people.
-pub fn newcomer_needs() -> String {
+pub fn newcomer_needs(size: Size) -> String {
     let app = &NEWCOMER.apps[0];
-    format!("{}m / {}Gi", app.cpu_m, app.memory_mi / 1024)
+    output::amounts(&Amounts { cpu: size.cpu(app.cpu_m), memory: size.memory(app.memory_mi) << 20, ..Amounts::default() })
 }
 
 impl Application {
     /// Its manifests, YAML. `image` is what its containers run.
-    pub fn manifests(&self, image: &str) -> String {
+    pub fn manifests(&self, image: &str, size: Size) -> String {
         self.apps
             .iter()
-            .map(|app| format!("{}---\n{}", yaml(&app.deployment(image)), yaml(&app.service())))
+            .map(|app| format!("{}---\n{}", yaml(&app.deployment(image, size)), yaml(&app.service())))
             .collect::<Vec<_>>()
             .join("---\n")
     }
 }
 
 impl App {
-    fn deployment(&self, image: &str) -> Value {
-        let used = format!("{}m", self.used_m);
+    fn deployment(&self, image: &str, size: Size) -> Value {
+        let used = format!("{}m", size.cpu(self.used_m));
+        let requests = json!({"cpu": format!("{}m", size.cpu(self.cpu_m)), "memory": format!("{}Mi", size.memory(self.memory_mi))});
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": self.name},
             "spec": {
@@ -70,7 +100,7 @@ impl App {
                         "terminationGracePeriodSeconds": 1,
                         "containers": [{
                             "name": "main", "image": image, "imagePullPolicy": "IfNotPresent",
-                            "resources": {"requests": {"cpu": format!("{}m", self.cpu_m), "memory": format!("{}Mi", self.memory_mi)}},
+                            "resources": {"requests": requests},
                         }],
                     },
                 },

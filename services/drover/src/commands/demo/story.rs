@@ -7,9 +7,10 @@ use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::{MoveView, Operation, OperationState};
 use drover_api::plans::PlanDocument;
 use drover_api::scheduling::MemberState;
+use drover_scheduling::Amounts;
 use serde_json::{Value, json};
 
-use super::apps::{APPLICATIONS, Application, NEWCOMER, newcomer_needs};
+use super::apps::{APPLICATIONS, Application, NEWCOMER, Size, newcomer_needs};
 use super::members::Member;
 use crate::commands::deploy::{self, Wishes};
 use crate::commands::{Session, cluster, manifests, plan};
@@ -35,8 +36,9 @@ pub async fn tell(session: &Session, members: &[Member]) -> Result<bool> {
     policy(session).await?;
 
     let image = members.first().map(|m| m.image.clone()).unwrap_or_default();
+    let pods = Pods { image: &image, size: size(&cluster::all(session).await?) };
     for application in &APPLICATIONS {
-        let operation = bring(session, application, &image, &[]).await?;
+        let operation = bring(session, application, &pods, &[]).await?;
         quietly(session, &operation).await.with_context(|| format!("{} did not come up", application.name))?;
     }
     let count: usize = APPLICATIONS.iter().map(|a| a.apps.len()).sum();
@@ -52,11 +54,11 @@ pub async fn tell(session: &Session, members: &[Member]) -> Result<bool> {
     println!(
         "→ newcomer \"{}\" must run on private-a and needs {}; private-a has {} left",
         NEWCOMER.name,
-        newcomer_needs(),
+        newcomer_needs(pods.size),
         output::amounts(&target.total.free)
     );
     let began = Instant::now();
-    let id = bring(session, &NEWCOMER, &image, &["private-a"]).await?;
+    let id = bring(session, &NEWCOMER, &pods, &["private-a"]).await?;
     let operation = watch::follow(&session.client, &id).await?;
     let took = began.elapsed();
     if let Some(id) = operation.plan {
@@ -106,8 +108,20 @@ async fn verify(session: &Session, moves: &[MoveView]) -> Result<bool> {
     Ok(held)
 }
 
-async fn bring(session: &Session, application: &Application, image: &str, only: &[&str]) -> Result<String> {
-    let uploads = manifests::from_text(&application.manifests(image))?;
+/// What the pods of the story run, and how large they are.
+struct Pods<'a> {
+    image: &'a str,
+    size: Size,
+}
+
+/// Members may be small, a real kubelet on a laptop is: the smallest one counts.
+fn size(clusters: &[ClusterCapacity]) -> Size {
+    let smallest = |of: fn(&Amounts) -> i64| clusters.iter().map(|c| of(&c.total.free)).min().unwrap_or_default();
+    Size::for_members(&Amounts { cpu: smallest(|free| free.cpu), memory: smallest(|free| free.memory), ..Amounts::default() })
+}
+
+async fn bring(session: &Session, application: &Application, pods: &Pods<'_>, only: &[&str]) -> Result<String> {
+    let uploads = manifests::from_text(&application.manifests(pods.image, pods.size))?;
     let clusters = cluster::all(session).await?;
     let wishes = Wishes {
         any_of: deploy::elements(&clusters, &[], only.first().copied(), None)?,
