@@ -229,6 +229,21 @@ async fn feeds_are_followed_across_changes_and_restarts() {
     let late = hub.page(Some(&since), Duration::ZERO, &Default::default()).await;
     assert!(late.reset && late.items.len() == 2, "{} items", late.items.len());
 
+    // More than a page comes as one batch, whole; also when asking for it is broken off again and again.
+    for n in 0..2_500 {
+        hub.publish(format!("much{n}"), Some(Thing { size: n }));
+    }
+    let page = hub.page(None, Duration::ZERO, &Default::default()).await;
+    assert!(page.reset && page.more && page.items.len() == 1_000, "{} items", page.items.len());
+    let much = loop {
+        if let Ok(batch) = tokio::time::timeout(Duration::from_millis(5), reader.next()).await {
+            break batch;
+        }
+    };
+    assert!(much.reset, "it was away for as much as is forgotten");
+    let sizes: Vec<_> = much.items.iter().filter_map(|(_, thing)| thing.as_ref()).map(|thing| thing.size).collect();
+    assert!(sizes.ends_with(&(0..2_500).collect::<Vec<_>>()) && sizes.len() == 2_502, "{} values", sizes.len());
+
     // Ending the service ends its long polls.
     let long = tokio::spawn(async move { reader.next().await });
     tokio::time::timeout(Duration::from_secs(8), server.running.stop()).await.expect("a waiting reader does not hold up the end");

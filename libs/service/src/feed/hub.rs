@@ -49,6 +49,9 @@ struct State<T> {
     gone: usize,
 }
 
+/// Items of an answer at most, so that neither side holds all of a large feed as JSON.
+const PAGE: usize = 1_000;
+
 /// Keys that are gone are remembered up to this many (and at most as many as there are values).
 const REMEMBERED: usize = 1_000;
 
@@ -109,7 +112,7 @@ impl<T> FeedHub<T> {
         self.shared.changed.subscribe()
     }
 
-    /// What is new since `since`; waits up to `wait` for something, or until `shutdown`.
+    /// What is new since `since`, at most a page of it; waits up to `wait` for something, or until `shutdown`.
     pub async fn page(&self, since: Option<&str>, wait: Duration, shutdown: &CancellationToken) -> FeedPage<Arc<T>> {
         let mut changes = self.changes();
         let page = self.page_now(since);
@@ -132,12 +135,21 @@ impl<T> FeedHub<T> {
             .filter(|(instance, _)| *instance == self.shared.instance)
             .and_then(|(_, version)| version.parse::<u64>().ok())
             .filter(|version| (state.floor..=state.version).contains(version));
-        let items = state.order.range((position.map_or(Unbounded, Excluded), Unbounded)).filter_map(|(_, key)| {
+        let news = state.order.range((position.map_or(Unbounded, Excluded), Unbounded)).filter_map(|(version, key)| {
             let (_, value) = state.values.get(key)?;
             // Who starts anew need not be told what is gone.
-            (value.is_some() || position.is_some()).then(|| FeedItem { key: key.clone(), value: value.clone() })
+            (value.is_some() || position.is_some()).then(|| (*version, FeedItem { key: key.clone(), value: value.clone() }))
         });
-        FeedPage { version: format!("{}:{}", self.shared.instance, state.version), reset: position.is_none(), items: items.collect() }
+        let mut items: Vec<(u64, FeedItem<Arc<T>>)> = news.take(PAGE + 1).collect();
+        let more = items.len() > PAGE;
+        items.truncate(PAGE);
+        let version = if more { items.last().map_or(state.version, |(version, _)| *version) } else { state.version };
+        FeedPage {
+            version: format!("{}:{version}", self.shared.instance),
+            reset: position.is_none(),
+            more,
+            items: items.into_iter().map(|(_, item)| item).collect(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
@@ -200,6 +212,7 @@ fn paths<T: ToSchema>(path: &str, operation_id: &str) -> Paths {
     let page = ObjectBuilder::new()
         .property("version", text())
         .property("reset", ObjectBuilder::new().schema_type(Type::Boolean))
+        .property("more", ObjectBuilder::new().schema_type(Type::Boolean))
         .property("items", ArrayBuilder::new().items(RefOr::T(Schema::Object(item.build()))))
         .required("version")
         .required("reset")

@@ -3,7 +3,8 @@
 //! `GET …?since=<instance>:<n>&wait=<seconds>` answers `{version, reset, items: [{key, value | null}]}`. A reader that is
 //! new, or that followed another instance, gets everything with `reset: true`. The invariant: a reader that applies
 //! every answer in order holds, for each key, a value at least as new as the version it knows. It is no event log:
-//! values that were replaced in between are never seen.
+//! values that were replaced in between are never seen. An answer has at most a page of items; [`FeedReader`] puts the
+//! pages together, for after a reset only all of them are the whole.
 
 mod hub;
 mod reader;
@@ -35,6 +36,9 @@ pub struct FeedPage<T> {
     pub version: String,
     /// Forget everything before applying the items.
     pub reset: bool,
+    /// There is more to know already: ask again, it answers at once. Only then are the items all there is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
     /// What changed, oldest first.
     pub items: Vec<FeedItem<T>>,
 }

@@ -19,7 +19,8 @@ pub struct FeedReader<T> {
     since: Option<String>,
     failures: u32,
     contact: FeedContact,
-    value: std::marker::PhantomData<fn() -> T>,
+    /// Pages of a batch that is not whole yet: kept here, so that nothing is lost when [`FeedReader::next`] is dropped.
+    pending: FeedBatch<T>,
 }
 
 /// What changed, to be applied in this order.
@@ -29,6 +30,12 @@ pub struct FeedBatch<T> {
     pub reset: bool,
     /// Newest values; none: gone.
     pub items: Vec<(String, Option<T>)>,
+}
+
+impl<T> Default for FeedBatch<T> {
+    fn default() -> Self {
+        Self { reset: false, items: Vec::new() }
+    }
 }
 
 /// When the feed last answered; cheap to clone.
@@ -51,7 +58,7 @@ impl<T: DeserializeOwned> FeedReader<T> {
     pub fn new(peer: Peer, path: impl Into<String>) -> Self {
         let wait = 10;
         let peer = peer.attempts(1).timeout(Duration::from_secs(wait + 10));
-        Self { peer, path: path.into(), wait, since: None, failures: 0, contact: FeedContact::default(), value: std::marker::PhantomData }
+        Self { peer, path: path.into(), wait, since: None, failures: 0, contact: FeedContact::default(), pending: FeedBatch::default() }
     }
 
     /// A handle on when it last answered.
@@ -59,7 +66,8 @@ impl<T: DeserializeOwned> FeedReader<T> {
         self.contact.clone()
     }
 
-    /// The next changes. It never fails: what goes wrong is logged once, and tried again. The first batch is a reset.
+    /// The next changes, all pages of them. It never fails: what goes wrong is logged once, and tried again. The first batch
+    /// is a reset.
     pub async fn next(&mut self) -> FeedBatch<T> {
         loop {
             let since = self.since.as_deref().map(|since| format!("&since={since}")).unwrap_or_default();
@@ -72,9 +80,15 @@ impl<T: DeserializeOwned> FeedReader<T> {
                     self.failures = 0;
                     self.contact.now();
                     self.since = Some(page.version);
-                    if page.reset || !page.items.is_empty() {
-                        let items = page.items.into_iter().filter_map(|item| self.decode(item.key, item.value)).collect();
-                        return FeedBatch { reset: page.reset, items };
+                    if page.reset {
+                        // Also in the middle: the feed began anew, and so does the batch.
+                        self.pending = FeedBatch { reset: true, items: Vec::new() };
+                    }
+                    let items = page.items.into_iter().filter_map(|item| self.decode(item.key, item.value));
+                    let items: Vec<_> = items.collect();
+                    self.pending.items.extend(items);
+                    if !page.more && (self.pending.reset || !self.pending.items.is_empty()) {
+                        return std::mem::take(&mut self.pending);
                     }
                 }
                 Err(error) => {

@@ -4,11 +4,11 @@
 //! decision waits for its sequence.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use drover_api::ledger::FleetItem;
-use drover_scheduling::{Fleet, MemberKey};
+use drover_scheduling::{AppRequest, Claim, Fleet, MemberKey};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -29,6 +29,9 @@ struct Shared {
 struct State {
     fleet: Fleet,
     seen: HashMap<MemberKey, Instant>,
+    /// By deployment intent group and app: what it asks for is by far the largest part of a claim, and the same in all of
+    /// its claims.
+    requests: HashMap<(Uuid, String), Weak<AppRequest>>,
 }
 
 /// The fleet at one moment, its ages current.
@@ -108,15 +111,36 @@ impl State {
                 self.fleet.capacity.remove(&MemberKey(key.to_owned()));
             }
             (Some(("claim", _)), Some(FleetItem::Claim(claim))) => {
-                self.fleet.claims.insert(claim.id, claim);
+                let claim = self.sharing(claim);
+                if let Some(before) = self.fleet.claims.insert(claim.id, claim) {
+                    self.forget(before);
+                }
             }
             (Some(("claim", id)), None) => {
-                if let Ok(id) = id.parse::<Uuid>() {
-                    self.fleet.claims.remove(&id);
+                if let Some(claim) = id.parse::<Uuid>().ok().and_then(|id| self.fleet.claims.remove(&id)) {
+                    self.forget(claim);
                 }
             }
             (None, Some(FleetItem::Head(_))) => {}
             (_, item) => tracing::warn!(key, known = item.is_some(), "the fleet feed has a key that means nothing here"),
+        }
+    }
+
+    /// The claim, its request that of the app's other claims if they are equal.
+    fn sharing(&mut self, mut claim: Arc<Claim>) -> Arc<Claim> {
+        let known = self.requests.entry((claim.dig.id, claim.request.app.clone())).or_default();
+        match known.upgrade().filter(|request| **request == *claim.request) {
+            Some(request) => Arc::make_mut(&mut claim).request = request,
+            None => *known = Arc::downgrade(&claim.request),
+        }
+        claim
+    }
+
+    fn forget(&mut self, claim: Arc<Claim>) {
+        let key = (claim.dig.id, claim.request.app.clone());
+        drop(claim);
+        if self.requests.get(&key).is_some_and(|request| request.strong_count() == 0) {
+            self.requests.remove(&key);
         }
     }
 }
