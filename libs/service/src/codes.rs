@@ -120,4 +120,9 @@ codes! {
     STORE_UNAVAILABLE "store_unavailable" 503 "The database does not answer";
     STORE_FULL "store_full" 507 "The database has no space left";
     BUSY_SERVER "busy_server" 503 "Too much at once";
+    // the request path of the autoscaler, which says them itself
+    QUEUE_FULL "queue_full" 503 "Too many requests are waiting";
+    NO_POD_IN_TIME "no_pod_in_time" 503 "No pod had room in time";
+    APP_BROKE_OFF "app_broke_off" 502 "The app broke off";
+    APP_UNREACHABLE "app_unreachable" 503 "The app cannot be reached";
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::path::{activator, demo, queue_proxy};
+
 /// The autoscaler of a cluster: scales by threshold, KPA or Q-learning, and says why.
 #[derive(Debug, Parser)]
 #[command(name = "drover-autoscaler", version)]
@@ -19,6 +21,14 @@ pub struct Cli {
 pub enum Command {
     /// Scale this cluster's workloads as their ScalingPolicies say.
     Agent(Box<Agent>),
+    /// Stand before an app in its pod: count requests, let as many at once in as it takes.
+    QueueProxy(queue_proxy::Config),
+    /// Hold requests of apps that have no pod, or too few.
+    Activator(activator::Config),
+    /// A tiny app of a known capacity, to try scaling with.
+    DemoApp(demo::app::Config),
+    /// An open-loop load for it; prints what came of it as one JSON line.
+    DemoLoad(demo::load::Config),
 }
 
 /// `agent`.

@@ -1,0 +1,53 @@
+//! What the slices say together: which apps there are, where their pods are, and whether this activator is in their path. Pure.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+use crate::path::Key;
+use crate::path::slices::{ADMIN_PORT, SERVE_PORT, Through, port_of, read_public, whose};
+
+/// One app.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct App {
+    /// Port that activators listen on for it.
+    pub port: u16,
+    /// Whether clients come through activators.
+    pub in_path: bool,
+    /// The activators that share its pods, in order.
+    pub activators: Vec<IpAddr>,
+    /// Requests that a pod takes at once; 0: any number.
+    pub container_concurrency: usize,
+    /// Where a sidecar serves, and where it says whether it is ready. Pods on their way out are not here.
+    pub pods: BTreeMap<SocketAddr, SocketAddr>,
+}
+
+/// All apps of these slices. Pods that are not ready yet are there: they are asked.
+pub fn apps<'a>(slices: impl Iterator<Item = &'a EndpointSlice> + Clone) -> BTreeMap<Key, App> {
+    let mut apps = BTreeMap::new();
+    for slice in slices.clone() {
+        if let Some((key, true)) = whose(slice)
+            && let Some(path) = read_public(slice)
+        {
+            let in_path = path.through == Through::Activator;
+            let (port, activators, container_concurrency) = (path.activator_port, path.activators, path.container_concurrency);
+            apps.insert(key, App { port, in_path, activators, container_concurrency, pods: BTreeMap::new() });
+        }
+    }
+    for slice in slices {
+        if let Some((key, false)) = whose(slice)
+            && let Some(app) = apps.get_mut(&key)
+            && let (Some(serve), Some(admin)) = (port_of(slice, SERVE_PORT), port_of(slice, ADMIN_PORT))
+        {
+            for endpoint in slice.endpoints.iter() {
+                let leaving = endpoint.conditions.as_ref().and_then(|conditions| conditions.terminating).unwrap_or(false);
+                let addresses = endpoint.addresses.iter().filter_map(|address| address.parse::<IpAddr>().ok());
+                for address in addresses.filter(|_| !leaving) {
+                    app.pods.insert(SocketAddr::new(address, serve), SocketAddr::new(address, admin));
+                }
+            }
+        }
+    }
+    apps
+}

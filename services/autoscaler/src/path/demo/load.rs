@@ -1,0 +1,101 @@
+//! An open-loop load: requests come when they come, whether or not the ones before are answered. Prints what came of them as one JSON line.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::app::Answer;
+use super::unix;
+
+/// Failures that are shown.
+const SHOWN: usize = 5;
+
+/// `demo-load`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Config {
+    /// What is asked.
+    #[arg(value_name = "URL")]
+    pub url: reqwest::Url,
+    /// Requests per second.
+    #[arg(long, default_value_t = 20.0, value_name = "N")]
+    pub rate: f64,
+    /// Seconds.
+    #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+    pub during: f64,
+    /// Seconds after which a request has failed.
+    #[arg(long, default_value_t = 120.0, value_name = "SECONDS")]
+    pub patience: f64,
+}
+
+/// What came of it. Times of day in seconds since 1970, durations in seconds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests that were not answered with 2xx.
+    pub failed: u64,
+    /// The first few of them.
+    pub failures: Vec<String>,
+    /// When the first was sent.
+    pub first_request: f64,
+    /// When the first answer was there.
+    pub first_answer: f64,
+    /// How long the app that gave it was up then.
+    pub first_up: Option<f64>,
+    /// Latencies by percentile, from when a request was due.
+    pub latency: BTreeMap<String, f64>,
+}
+
+/// Runs to the last answer.
+///
+/// # Errors
+/// The settings are not usable.
+pub async fn run(config: Config) -> Result<()> {
+    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs_f64(config.patience)).build()?;
+    let count = (config.rate * config.during).floor().max(1.0);
+    let mut outcome = Outcome { first_request: unix(), ..Outcome::default() };
+    let began = Instant::now();
+    let mut asked = JoinSet::new();
+    for n in 0..count as u64 {
+        let due = began + Duration::from_secs_f64(n as f64 / config.rate);
+        tokio::time::sleep_until(due).await;
+        let request = client.post(config.url.clone()).body("load");
+        asked.spawn(async move {
+            let answer = async { request.send().await?.error_for_status()?.json::<Answer>().await }.await;
+            (answer, due.elapsed().as_secs_f64(), unix())
+        });
+    }
+    let mut latencies = Vec::new();
+    while let Some(done) = asked.join_next().await {
+        let (answer, latency, at) = done?;
+        outcome.sent += 1;
+        match answer {
+            Ok(answer) => {
+                latencies.push(latency);
+                if outcome.first_answer == 0.0 || at < outcome.first_answer {
+                    (outcome.first_answer, outcome.first_up) = (at, Some(answer.up));
+                }
+            }
+            Err(error) => {
+                outcome.failed += 1;
+                if outcome.failures.len() < SHOWN {
+                    outcome.failures.push(format!("{:#}", anyhow::Error::new(error)));
+                }
+            }
+        }
+    }
+    latencies.sort_by(f64::total_cmp);
+    for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
+        if let Some(latency) = latencies.get(((latencies.len() as f64 * share).ceil() as usize).saturating_sub(1)) {
+            outcome.latency.insert(name.to_owned(), *latency);
+        }
+    }
+    use std::io::Write;
+    writeln!(std::io::stdout().lock(), "{}", serde_json::to_string(&outcome)?)?;
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! Keeps the public slices of all apps as the last decisions say: who is in the path. This is what the agent calls.
+//!
+//! The agent calls [`Keeper::carry_out`] with each KPA decision and writes the replicas that it returns. Only the agent that acts does so; what
+//! was not steered for a while is left as it is, so that a deposed agent and a new one do not write against each other.
+//! Invariants: an app without ready pods has the activators in its path; clients are sent to activators only if those answer for the app.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use drover_autoscaling::kpa::{KpaSpec, capacity, zero};
+use drover_autoscaling::{DecisionRecord, Limits, Observation, Reading, Steps};
+use futures::{StreamExt, future};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::{self, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Key;
+use super::probe::Probe;
+use super::slices::{self, ACTIVATORS_OF_ALL, ADMIN_PORT, PATH, PUBLIC, PublicPath, PublicService, Through};
+use super::zero::{Around, Life};
+
+/// What was not steered for so long is left as it is.
+const STEERED_WITHIN: Duration = Duration::from_secs(20);
+/// Wait before something that did not work is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Ports that activators open for apps.
+const PORTS: std::ops::RangeInclusive<u16> = 10_000..=19_999;
+/// Requests at once that one activator is meant for (Knative's activator-capacity).
+const ACTIVATOR_CAPACITY: f64 = 100.0;
+
+/// Keeps public slices.
+pub struct Keeper {
+    client: Client,
+    began: Instant,
+    services: Store<Service>,
+    slices: Store<EndpointSlice>,
+    probe: Probe,
+    apps: Mutex<BTreeMap<Key, Steered>>,
+    changed: Notify,
+}
+
+/// An app as it was steered last.
+#[derive(Clone, Debug)]
+struct Steered {
+    at: Instant,
+    direct: Option<bool>,
+    ready: i32,
+    container_concurrency: usize,
+    activators: usize,
+    life: Life,
+    /// Since when this process sees activators in the path.
+    proxied_since: Option<Instant>,
+    answers: bool,
+}
+
+impl Keeper {
+    /// Starts watching and keeping, until the returned value and all its clones are gone.
+    pub fn start(client: Client) -> Arc<Self> {
+        let changed = || watcher::Config::default().labels(PATH);
+        let (services, write_services) = reflector::store();
+        let (slices, write_slices) = reflector::store();
+        let of_services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default().labels(&format!("{PATH}={PUBLIC}")));
+        let of_slices = watcher(Api::<EndpointSlice>::all(client.clone()), changed());
+        let keeper = Arc::new(Self {
+            client,
+            began: Instant::now(),
+            services,
+            slices,
+            probe: Probe::new(None),
+            apps: Mutex::default(),
+            changed: Notify::new(),
+        });
+        let weak = Arc::downgrade(&keeper);
+        tokio::spawn(async move {
+            let one = of_services.default_backoff().reflect(write_services).map(|event| event.map(drop));
+            let other = of_slices.default_backoff().reflect(write_slices).map(|event| event.map(drop));
+            let mut events = futures::stream::select(one.boxed(), other.boxed());
+            let mut failing = false;
+            while let Some(event) = events.next().await {
+                let Some(keeper) = weak.upgrade() else { return };
+                match &event {
+                    Ok(()) => keeper.changed.notify_one(),
+                    Err(error) if !failing => {
+                        tracing::warn!(%error, "Services and EndpointSlices cannot be watched; going on with what is known");
+                    }
+                    Err(_) => {}
+                }
+                failing = event.is_err();
+            }
+        });
+        let weak = Arc::downgrade(&keeper);
+        tokio::spawn(async move {
+            while let Some(keeper) = weak.upgrade() {
+                let settled = keeper.keep().await;
+                let again = if settled { STEERED_WITHIN } else { AGAIN };
+                let _ = tokio::time::timeout(again, keeper.changed.notified()).await;
+            }
+        });
+        keeper
+    }
+
+    /// Carries a decision out as far as the path goes, and says which replicas are to be written now, if any. An app without a public Service
+    /// is scaled as decided.
+    pub fn carry_out(&self, key: &Key, spec: &KpaSpec, limits: &Limits, record: &DecisionRecord) -> Option<i32> {
+        let (Steps::Kpa(steps), Observation::Kpa(seen)) = (&record.steps, &record.inputs) else { return record.want };
+        if self.service(key).is_none() {
+            return record.want;
+        }
+        let ready = if let Reading::Value(ready) = seen.ready { ready } else { record.current };
+        let now = Instant::now();
+        let mut apps = self.apps();
+        let around = |before: Option<&Steered>| Around {
+            at: now.duration_since(self.began).as_secs_f64(),
+            want: record.want,
+            replicas: record.current,
+            ready,
+            proxied_for: before.and_then(|app| app.proxied_since).map(|since| now.duration_since(since).as_secs_f64()),
+            answers: before.is_some_and(|app| app.answers),
+        };
+        let before = apps.get(key);
+        let around = around(before);
+        let mut life = before.map_or_else(|| Life::found(&around), |app| app.life);
+        let step = life.step(spec, limits, &around);
+        let total = spec.resolve().total;
+        let app = Steered {
+            at: now,
+            direct: record.want.map(|_| zero::serves_directly(step.want, steps.excess_burst_capacity)),
+            ready,
+            container_concurrency: spec.container_concurrency as usize,
+            activators: capacity::activators(f64::from(ready), total, spec.target_burst_capacity, ACTIVATOR_CAPACITY) as usize,
+            life,
+            proxied_since: before.and_then(|app| app.proxied_since),
+            answers: around.answers,
+        };
+        apps.insert(key.clone(), app);
+        drop(apps);
+        self.changed.notify_one();
+        step.apply.then_some(step.want)
+    }
+
+    /// Whether activators are in the path of an app, as it is written down; none: nothing is written.
+    pub fn through(&self, key: &Key) -> Option<Through> {
+        self.public(key).and_then(|slice| slices::read_public(&slice)).map(|path| path.through)
+    }
+
+    /// Makes all public slices what they should be; false: something did not work, or is not settled.
+    async fn keep(&self) -> bool {
+        let steered: Vec<(Key, Steered)> = {
+            let mut apps = self.apps();
+            apps.retain(|key, app| app.at.elapsed() < STEERED_WITHIN || self.service(key).is_some());
+            apps.iter().filter(|(_, app)| app.at.elapsed() < STEERED_WITHIN).map(|(key, app)| (key.clone(), app.clone())).collect()
+        };
+        let kept = future::join_all(steered.iter().map(|(key, app)| self.keep_one(key, app))).await;
+        kept.into_iter().zip(&steered).all(|(kept, (key, _))| match kept {
+            Ok(settled) => settled,
+            Err(error) => {
+                tracing::warn!(app = %key, %error, "the path cannot be written");
+                false
+            }
+        })
+    }
+
+    async fn keep_one(&self, key: &Key, app: &Steered) -> Result<bool, kube::Error> {
+        let Some(service) = self.service(key) else { return Ok(true) };
+        let written = self.public(key);
+        let before = written.as_deref().and_then(slices::read_public);
+        let port = before.as_ref().map_or_else(|| self.free_port(), |path| path.activator_port);
+        let all = self.activators();
+        let chosen: Vec<IpAddr> = choose(key, &all, app.activators).into_iter().map(|(address, _)| address).collect();
+        let direct = app.direct.unwrap_or_else(|| before.as_ref().is_some_and(|path| path.through == Through::Pods));
+        let answers = !direct && before.is_some() && self.answer(key, &all, &chosen).await;
+        let through = if app.ready > 0 && (direct || !answers) { Through::Pods } else { Through::Activator };
+        let path = PublicPath { through, activator_port: port, activators: chosen, container_concurrency: app.container_concurrency };
+        let pods: Vec<Arc<EndpointSlice>> =
+            self.slices.state().into_iter().filter(|slice| slices::whose(slice) == Some((key.clone(), false))).collect();
+        let pods: Vec<&EndpointSlice> = pods.iter().map(|slice| &**slice).collect();
+        let slice = slices::public_slice(key, &public(&service), &path, &pods);
+        if written.as_deref().is_none_or(|written| !slices::same(written, &slice)) {
+            if before.as_ref().map(|path| path.through) != Some(through) {
+                tracing::info!(app = %key, through = through.word(), ready = app.ready, "path");
+            }
+            let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), &key.namespace);
+            api.patch(&slice.name_any(), &PatchParams::apply(slices::MANAGER).force(), &Patch::Apply(&slice)).await?;
+        }
+        if let Some(app) = self.apps().get_mut(key) {
+            app.answers = answers;
+            app.proxied_since = (through == Through::Activator).then(|| app.proxied_since.unwrap_or_else(Instant::now));
+        }
+        // Activators that do not answer yet are asked again soon, if they are wanted.
+        Ok(answers || direct)
+    }
+
+    /// Whether all activators of an app have its port open.
+    async fn answer(&self, key: &Key, all: &[(IpAddr, SocketAddr)], chosen: &[IpAddr]) -> bool {
+        let probe = self.probe.with_path(format!("/apps/{}/{}", key.namespace, key.policy));
+        let asked = all.iter().filter(|(address, _)| chosen.contains(address)).map(|(_, admin)| probe.ask(*admin));
+        !chosen.is_empty() && future::join_all(asked).await.iter().all(Result::is_ok)
+    }
+
+    /// All activators that are ready, with where they answer questions.
+    fn activators(&self) -> Vec<(IpAddr, SocketAddr)> {
+        let mut found = Vec::new();
+        for slice in self.slices.state() {
+            let ours = slice.labels().get(PATH).is_some_and(|path| path == ACTIVATORS_OF_ALL);
+            let Some(admin) = slices::port_of(&slice, ADMIN_PORT).filter(|_| ours) else { continue };
+            let ready = slice.endpoints.iter().filter(|it| it.conditions.as_ref().is_none_or(|it| it.ready != Some(false)));
+            let addresses = ready.flat_map(|endpoint| &endpoint.addresses).filter_map(|address| address.parse().ok());
+            found.extend(addresses.map(|address: IpAddr| (address, SocketAddr::new(address, admin))));
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn free_port(&self) -> u16 {
+        let taken: Vec<u16> =
+            self.slices.state().iter().filter_map(|slice| slices::read_public(slice)).map(|path| path.activator_port).collect();
+        PORTS.into_iter().find(|port| !taken.contains(port)).unwrap_or(*PORTS.end())
+    }
+
+    fn service(&self, key: &Key) -> Option<Arc<Service>> {
+        let of = |service: &Service| {
+            service.namespace().as_deref() == Some(&key.namespace) && service.labels().get(slices::POLICY) == Some(&key.policy)
+        };
+        self.services.find(of)
+    }
+
+    fn public(&self, key: &Key) -> Option<Arc<EndpointSlice>> {
+        let service = self.service(key)?;
+        self.slices.get(&ObjectRef::new(&slices::name(&service.name_any())).within(&key.namespace))
+    }
+
+    fn apps(&self) -> MutexGuard<'_, BTreeMap<Key, Steered>> {
+        self.apps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keeper({} apps)", self.apps().len())
+    }
+}
+
+fn public(service: &Service) -> PublicService {
+    let port = service.spec.as_ref().and_then(|spec| spec.ports.as_ref()?.first()?.name.clone());
+    PublicService { name: service.name_any(), port_name: port, owner: service.owner_ref(&()) }
+}
+
+/// So many of the activators, the same ones as long as they are there, others for another app.
+fn choose(key: &Key, all: &[(IpAddr, SocketAddr)], wanted: usize) -> Vec<(IpAddr, SocketAddr)> {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let weight = |address: &IpAddr| {
+        let mut hasher = DefaultHasher::new();
+        (key, address).hash(&mut hasher);
+        hasher.finish()
+    };
+    let mut chosen = all.to_vec();
+    chosen.sort_by_key(|(address, _)| weight(address));
+    chosen.truncate(wanted);
+    chosen.sort_unstable();
+    chosen
+}

@@ -1,0 +1,79 @@
+//! What a proxy answers itself: problem+json with a code that has a page in docs/errors, as all of Drover does.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::Full;
+use serde::Serialize;
+
+use super::body::AnswerBody;
+use super::forward::Failure;
+
+/// Seconds after which a refused client may come again.
+const RETRY_AFTER: &str = "1";
+
+/// Why a request got no answer from the app.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The line is full.
+    #[error("{0} requests are waiting already")]
+    QueueFull(usize),
+    /// It waited for too long.
+    #[error("no pod had room for it within {0} seconds")]
+    NoRoomInTime(u64),
+    /// The app broke the connection, or does not speak HTTP.
+    #[error("the app did not answer: {0}")]
+    BadGateway(String),
+    /// The app cannot be reached at all.
+    #[error("the app cannot be reached: {0}")]
+    Unreachable(String),
+    /// The client went away; nobody reads this.
+    #[error("the client went away")]
+    Gone,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    title: &'a str,
+    status: u16,
+    detail: String,
+    code: &'a str,
+}
+
+impl Refusal {
+    /// Code, status and title, as libs/service has them.
+    fn kind(&self) -> (&'static str, StatusCode, &'static str) {
+        match self {
+            Self::QueueFull(_) => ("queue_full", StatusCode::SERVICE_UNAVAILABLE, "Too many requests are waiting"),
+            Self::NoRoomInTime(_) => ("no_pod_in_time", StatusCode::SERVICE_UNAVAILABLE, "No pod had room in time"),
+            Self::BadGateway(_) => ("app_broke_off", StatusCode::BAD_GATEWAY, "The app broke off"),
+            Self::Unreachable(_) => ("app_unreachable", StatusCode::SERVICE_UNAVAILABLE, "The app cannot be reached"),
+            Self::Gone => ("timeout", StatusCode::REQUEST_TIMEOUT, "The client went away"),
+        }
+    }
+
+    /// The answer.
+    pub fn response(&self) -> Response<AnswerBody> {
+        let (code, status, title) = self.kind();
+        let document = Document { kind: format!("/docs/errors/{code}"), title, status: status.as_u16(), detail: self.to_string(), code };
+        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let mut response = Response::new(AnswerBody::from(Full::new(Bytes::from(body))));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+        }
+        response
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::NotSent(words) => Self::Unreachable(words),
+            Failure::BrokeOff(words) => Self::BadGateway(words),
+        }
+    }
+}

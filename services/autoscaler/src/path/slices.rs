@@ -1,0 +1,195 @@
+//! Who is in the path of an app, written down as an EndpointSlice of its public Service; the only thing that agent and activators share.
+//!
+//! The app has two Services, both labelled `drover.io/policy: NAME`: the public one, without a selector (`drover.io/path: public`), which
+//! clients use; and one that selects its pods (`drover.io/path: pods`), whose slices the cluster keeps. Kubernetes copies a Service's labels to
+//! its slices, so an activator watches nothing but slices with the label `drover.io/path`. The agent is the only writer of the public slice.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+use super::Key;
+
+/// Label: whose (the ScalingPolicy's name).
+pub const POLICY: &str = "drover.io/policy";
+/// Label: [`PUBLIC`] or [`PODS`].
+pub const PATH: &str = "drover.io/path";
+/// What clients use.
+pub const PUBLIC: &str = "public";
+/// What selects the pods.
+pub const PODS: &str = "pods";
+/// What selects the activators.
+pub const ACTIVATORS_OF_ALL: &str = "activators";
+/// Name of the port of the pods' Service where sidecars serve.
+pub const SERVE_PORT: &str = "queue";
+/// Name of the port where they answer questions.
+pub const ADMIN_PORT: &str = "queue-admin";
+/// Annotation: the activators' port for this app.
+pub const ACTIVATOR_PORT: &str = "drover.io/activator-port";
+/// Annotation: the activators of this app, in the order in which they share its pods.
+pub const ACTIVATORS: &str = "drover.io/activators";
+/// Annotation: requests that a pod takes at once; 0: any number.
+pub const CONTAINER_CONCURRENCY: &str = "drover.io/container-concurrency";
+/// Annotation: `activator` or `pods`.
+pub const THROUGH: &str = "drover.io/through";
+/// Field manager, and who manages the slice.
+pub const MANAGER: &str = "autoscaler.drover.io";
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// More endpoints a slice does not hold.
+const MOST: usize = 1_000;
+
+/// Whom clients reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Through {
+    /// The activators, and they the pods.
+    #[default]
+    Activator,
+    /// The pods.
+    Pods,
+}
+
+impl Through {
+    /// As written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Activator => "activator",
+            Self::Pods => "pods",
+        }
+    }
+}
+
+/// What a public slice says beside its endpoints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PublicPath {
+    /// Whom clients reach.
+    pub through: Through,
+    /// The activators' port for this app.
+    pub activator_port: u16,
+    /// The activators, in the order in which they share its pods.
+    pub activators: Vec<IpAddr>,
+    /// Requests that a pod takes at once; 0: any number.
+    pub container_concurrency: usize,
+}
+
+/// The public Service, as far as its slice must match it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PublicService {
+    /// Name.
+    pub name: String,
+    /// Name of its port; none if it has a single one without.
+    pub port_name: Option<String>,
+    /// So that the slice goes with it.
+    pub owner: Option<OwnerReference>,
+}
+
+/// The slice that the agent writes. Without any activator it is the pods': better some in the open than nobody.
+pub fn public_slice(key: &Key, service: &PublicService, path: &PublicPath, pods: &[&EndpointSlice]) -> EndpointSlice {
+    let by_pods = path.through == Through::Pods || path.activators.is_empty();
+    let serving = pods.iter().filter_map(|slice| Some((port_of(slice, SERVE_PORT)?, *slice)));
+    let port = if by_pods { serving.clone().next().map_or(0, |(port, _)| port) } else { path.activator_port };
+    let endpoints: Vec<Endpoint> = if by_pods {
+        // A slice has one set of ports: pods that serve elsewhere are reached through an activator only.
+        serving.filter(|(other, _)| *other == port).flat_map(|(_, slice)| slice.endpoints.iter().cloned()).take(MOST).collect()
+    } else {
+        path.activators.iter().take(MOST).map(|address| endpoint(*address)).collect()
+    };
+    let v6 = endpoints.first().and_then(|endpoint| endpoint.addresses.first()).is_some_and(|address| address.contains(':'));
+    let list = path.activators.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let text = |pairs: Vec<(&str, String)>| pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<BTreeMap<_, _>>();
+    EndpointSlice {
+        metadata: ObjectMeta {
+            name: Some(name(&service.name)),
+            namespace: Some(key.namespace.clone()),
+            labels: Some(text(vec![
+                (SERVICE_NAME, service.name.clone()),
+                (MANAGED_BY, MANAGER.to_owned()),
+                (POLICY, key.policy.clone()),
+                (PATH, PUBLIC.to_owned()),
+            ])),
+            annotations: Some(text(vec![
+                (THROUGH, path.through.word().to_owned()),
+                (ACTIVATOR_PORT, path.activator_port.to_string()),
+                (ACTIVATORS, list),
+                (CONTAINER_CONCURRENCY, path.container_concurrency.to_string()),
+            ])),
+            owner_references: service.owner.clone().map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        address_type: if v6 { "IPv6" } else { "IPv4" }.to_owned(),
+        ports: Some(vec![EndpointPort {
+            name: service.port_name.clone(),
+            port: Some(i32::from(port)).filter(|port| *port > 0),
+            protocol: Some("TCP".to_owned()),
+            ..EndpointPort::default()
+        }]),
+        endpoints,
+    }
+}
+
+/// The name of the slice of a public Service.
+pub fn name(service: &str) -> String {
+    format!("{service}-drover")
+}
+
+/// Whether a slice as the API server has it says what it should.
+pub fn same(written: &EndpointSlice, wanted: &EndpointSlice) -> bool {
+    let notes = |slice: &EndpointSlice| {
+        [THROUGH, ACTIVATOR_PORT, ACTIVATORS, CONTAINER_CONCURRENCY].map(|note| slice.metadata.annotations.as_ref()?.get(note).cloned())
+    };
+    let labels = |slice: &EndpointSlice| [SERVICE_NAME, POLICY, PATH].map(|label| slice.metadata.labels.as_ref()?.get(label).cloned());
+    let ports = |slice: &EndpointSlice| -> Vec<_> {
+        slice.ports.iter().flatten().map(|port| (port.name.clone().unwrap_or_default(), port.port)).collect()
+    };
+    let endpoints = |slice: &EndpointSlice| -> Vec<_> {
+        let state = |endpoint: &Endpoint| endpoint.conditions.as_ref().map(|it| (it.ready, it.serving, it.terminating));
+        slice.endpoints.iter().map(|endpoint| (endpoint.addresses.clone(), state(endpoint))).collect()
+    };
+    notes(written) == notes(wanted)
+        && labels(written) == labels(wanted)
+        && ports(written) == ports(wanted)
+        && endpoints(written) == endpoints(wanted)
+}
+
+fn endpoint(address: IpAddr) -> Endpoint {
+    let yes = Some(true);
+    let conditions = EndpointConditions { ready: yes, serving: yes, terminating: Some(false) };
+    Endpoint { addresses: vec![address.to_string()], conditions: Some(conditions), ..Endpoint::default() }
+}
+
+/// Whose slice it is, and whether it is the public one.
+pub fn whose(slice: &EndpointSlice) -> Option<(Key, bool)> {
+    let labels = slice.metadata.labels.as_ref()?;
+    let policy = labels.get(POLICY)?.clone();
+    let public = match labels.get(PATH)?.as_str() {
+        PUBLIC => true,
+        PODS => false,
+        _ => return None,
+    };
+    Some((Key { namespace: slice.metadata.namespace.clone()?, policy }, public))
+}
+
+/// What a public slice says; none if it is not one of ours, or damaged.
+pub fn read_public(slice: &EndpointSlice) -> Option<PublicPath> {
+    let notes = slice.metadata.annotations.as_ref()?;
+    let through = match notes.get(THROUGH)?.as_str() {
+        "activator" => Through::Activator,
+        "pods" => Through::Pods,
+        _ => return None,
+    };
+    let activators = notes.get(ACTIVATORS)?.split(',').filter(|one| !one.is_empty()).map(str::parse).collect::<Result<_, _>>().ok()?;
+    Some(PublicPath {
+        through,
+        activator_port: notes.get(ACTIVATOR_PORT)?.parse().ok()?,
+        activators,
+        container_concurrency: notes.get(CONTAINER_CONCURRENCY)?.parse().ok()?,
+    })
+}
+
+/// The number of a named port.
+pub fn port_of(slice: &EndpointSlice, name: &str) -> Option<u16> {
+    let port = slice.ports.iter().flatten().find(|port| port.name.as_deref() == Some(name))?;
+    u16::try_from(port.port?).ok()
+}
