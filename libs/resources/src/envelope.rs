@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use drover_service::extract::undecodable;
 use drover_service::{Problem, codes};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -36,7 +37,7 @@ pub(crate) fn decode(kind: &Kind, json: &[u8], upload: Option<Bytes>) -> Result<
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let envelope: Envelope = serde_ignored::deserialize(&mut deserializer, |path| ignored.push(readable(&path.to_string())))
         .and_then(|envelope| deserializer.end().map(|()| envelope))
-        .map_err(undecodable)?;
+        .map_err(|error| undecodable(&error))?;
     let inline = match envelope.file {
         Some(_) if kind.file.is_none() => {
             ignored.push("file".to_owned());
@@ -50,14 +51,6 @@ pub(crate) fn decode(kind: &Kind, json: &[u8], upload: Option<Bytes>) -> Result<
         None => None,
     };
     Ok(Incoming { metadata: envelope.metadata, spec: envelope.spec, file: upload.or(inline.map(Bytes::from)), ignored })
-}
-
-fn undecodable(error: serde_json::Error) -> Problem {
-    // EMCO decodes an absent key as an empty string, which its schema then refuses: 400. Bad JSON is 422.
-    if error.is_data() && error.to_string().starts_with("missing field") {
-        return codes::INVALID.problem(format!("Invalid Input: {error}"));
-    }
-    codes::MALFORMED_JSON.problem(format!("The body cannot be decoded: {error}"))
 }
 
 /// Checks the rules of metadata and spec; the spec comes back as it is to be stored.

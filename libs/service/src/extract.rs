@@ -4,6 +4,7 @@
 //! that a client that is still sending gets the 413 and not a reset connection.
 
 use axum::body::Body;
+use axum::extract::path::ErrorKind;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
@@ -42,7 +43,17 @@ impl Default for BodyLimit {
 
 impl From<PathRejection> for Problem {
     fn from(rejection: PathRejection) -> Self {
-        codes::INVALID.problem(format!("Invalid path: {}", rejection.body_text()))
+        // What is no id cannot be the id of anything.
+        let detail = match &rejection {
+            PathRejection::FailedToDeserializePathParams(failed) => match failed.kind() {
+                ErrorKind::ParseErrorAtKey { key, value, .. } | ErrorKind::DeserializeError { key, value, .. } => {
+                    format!("There is no {key} {value:?}")
+                }
+                _ => rejection.body_text(),
+            },
+            _ => rejection.body_text(),
+        };
+        codes::NOT_FOUND.problem(detail)
     }
 }
 
@@ -77,7 +88,16 @@ impl<T: Serialize> IntoResponse for Json<T> {
 
 /// Decodes JSON; the message says where it went wrong.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| codes::MALFORMED_JSON.problem(format!("The body cannot be decoded: {error}")))
+    serde_json::from_slice(body).map_err(|error| undecodable(&error))
+}
+
+/// Why JSON could not be decoded. A missing key or an unknown word breaks EMCO's schema: 400; what is no JSON, or of another
+/// type than expected, is 422.
+pub fn undecodable(error: &serde_json::Error) -> Problem {
+    if error.is_data() && !error.to_string().starts_with("invalid type") {
+        return codes::INVALID.problem(format!("Invalid Input: {error}"));
+    }
+    codes::MALFORMED_JSON.problem(format!("The body cannot be decoded: {error}"))
 }
 
 /// The content type is JSON; without one the body is taken as JSON, as EMCO does.

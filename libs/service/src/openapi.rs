@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use axum::Router;
+use axum::response::Html;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder};
 use utoipa::{PartialSchema, ToSchema};
@@ -16,6 +17,11 @@ use crate::ProblemDocument;
 /// The document of a service: what `/openapi.json` answers and what openapi/<service>.json holds.
 pub fn document<S: Clone + Send + Sync + 'static>(service: &str, routes: OpenApiRouter<S>) -> OpenApi {
     finish(service, routes).1
+}
+
+/// The page that shows the document at the address `source`.
+pub fn page(source: &str) -> Html<String> {
+    Html(include_str!("docs.html").replace("openapi.json", source))
 }
 
 pub(crate) fn finish<S: Clone + Send + Sync + 'static>(service: &str, routes: OpenApiRouter<S>) -> (Router<S>, OpenApi) {

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Path as AxumPath, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
+use axum_extra::headers::HeaderMapExt;
+use axum_extra::headers::authorization::{Authorization, Basic};
 use http::{HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -28,7 +30,7 @@ pub fn router(routes: OpenApiRouter, common: &Common) -> Router {
 
     router
         .route("/openapi.json", get(move || async move { ([(header::CONTENT_TYPE, "application/json")], json.to_string()) }))
-        .route("/docs", get(|| async { Html(include_str!("docs.html")) }))
+        .route("/docs", get(|| async { openapi::page("openapi.json") }))
         .route("/docs/errors/{code}", get(error_page))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(move || async move { readiness.probe().await }))
@@ -64,6 +66,9 @@ struct Tokens {
 }
 
 /// `/internal` needs the peer token; the rest needs the API token where one is set (or the peer token: the gateway).
+///
+/// A browser can only be asked for a password: for reading, the API token is taken as one. Not for writing, because a
+/// browser sends a password along with whatever another site makes it do.
 async fn guard(State(tokens): State<Tokens>, request: Request, next: Next) -> Result<Response, Problem> {
     let path = request.uri().path();
     let given = request
@@ -79,14 +84,22 @@ async fn guard(State(tokens): State<Tokens>, request: Request, next: Next) -> Re
     } else if matches!(path, "/healthz" | "/readyz") {
         true
     } else {
-        tokens.api.as_ref().is_none_or(|api| is(api) || is(&tokens.peer))
+        let password = Some(request.headers()).filter(|_| request.method().is_safe()).and_then(|headers| {
+            let basic: Authorization<Basic> = headers.typed_get()?;
+            Some(basic.password().to_owned())
+        });
+        let is_password =
+            |token: &SecretString| password.as_ref().is_some_and(|given| same(given.as_bytes(), token.expose_secret().as_bytes()));
+        tokens.api.as_ref().is_none_or(|api| is(api) || is(&tokens.peer) || is_password(api))
     };
     if allowed {
         return Ok(next.run(request).await);
     }
+    let browser = request.headers().get(header::ACCEPT).is_some_and(|kinds| kinds.to_str().is_ok_and(|kinds| kinds.contains("text/html")));
+    let how = if browser { r#"Basic realm="Drover: the token is the password", charset="UTF-8""# } else { "Bearer" };
     Err(codes::UNAUTHORIZED
         .problem("Send the token as `Authorization: Bearer <token>`")
-        .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+        .header(header::WWW_AUTHENTICATE, HeaderValue::from_static(how)))
 }
 
 /// Equality in a time that does not depend on where the two differ.

@@ -67,7 +67,9 @@ pub fn init(name: &'static str, options: &Options) -> anyhow::Result<Telemetry> 
     let telemetry = STARTED.get_or_init(|| Telemetry(provider)).clone();
 
     let level = if options.log.is_empty() { "info" } else { &options.log };
-    let filter = EnvFilter::try_new(level).map_err(|error| anyhow::anyhow!("--log {level:?}: {error}"))?;
+    // The Kubernetes client says of each failed request that it failed, but not with which member: who asked says both.
+    let level = format!("kube_client::client::builder=off,{level}");
+    let filter = EnvFilter::try_new(&level).map_err(|error| anyhow::anyhow!("--log {:?}: {error}", options.log))?;
     let logs = fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(std::io::stderr().is_terminal());
     let logs = match options.log_format {
         Format::Text => logs.boxed(),

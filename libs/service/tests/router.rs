@@ -102,7 +102,8 @@ async fn everything_that_goes_wrong_is_a_problem() {
         (Method::POST, "/v2/things/1", Some((json, r#"{"size":"a"}"#)), (422, "malformed_json")),
         (Method::POST, "/v2/things/1", Some(("text/plain", "{}")), (415, "unsupported_media_type")),
         (Method::POST, "/v2/things/1", Some((json, large.as_str())), (413, "too_large")),
-        (Method::POST, "/v2/things/x", Some((json, r#"{"size":1}"#)), (400, "invalid")),
+        (Method::POST, "/v2/things/1", Some((json, "{}")), (400, "invalid")),
+        (Method::POST, "/v2/things/x", Some((json, r#"{"size":1}"#)), (404, "not_found")),
         (Method::POST, "/v2/things/1?size=x", Some((json, r#"{"size":1}"#)), (400, "invalid")),
         (Method::GET, "/v2/broken/panic", None, (500, "internal")),
         (Method::GET, "/v2/broken/internal", None, (500, "internal")),
@@ -160,6 +161,16 @@ async fn tokens_guard_what_they_should() {
     assert_eq!(status("/internal/echo/x", "api").await, 401, "clients never reach /internal");
     assert_eq!(status("/internal/echo/x", "token").await, 200);
     assert_eq!(status("/healthz", "wrong").await, 200);
+    let browser = async |method: Method, password: &str| {
+        let request = Client::new().request(method, server.url("/v2/broken/busy")).basic_auth("", Some(password));
+        let response = request.header("accept", "text/html").send().await.unwrap();
+        let asks = response.headers().get("www-authenticate").map(|how| how.to_str().unwrap()[..5].to_owned());
+        (response.status().as_u16(), asks)
+    };
+    assert_eq!(browser(Method::GET, "wrong").await, (401, Some("Basic".to_owned())), "a browser asks for the token");
+    assert_eq!(browser(Method::GET, "api").await, (409, None));
+    assert_eq!(browser(Method::GET, "token").await.0, 401, "the peer token is no password");
+    assert_eq!(browser(Method::POST, "api").await.0, 401, "another site can make a browser write with its password");
     let mut open = server.common.clone();
     (open.api_token, open.insecure) = (None, false);
     assert!(bind("0.0.0.0:0".parse().unwrap(), &open).await.unwrap_err().to_string().contains("--insecure"));

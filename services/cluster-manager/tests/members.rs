@@ -63,7 +63,7 @@ async fn clusters_labels_and_pairs_have_emcos_shape() {
     let label = json!({"clusterLabel": "gpu"});
     assert_eq!(stack.post(&format!("{clusters}/a/labels"), label.clone()).await.is(201), label);
     stack.post(&format!("{clusters}/a/labels"), label.clone()).await.refused(409, "already_exists");
-    stack.post(&format!("{clusters}/x/labels"), label.clone()).await.refused(404, "not_found");
+    stack.post(&format!("{clusters}/x/labels"), label.clone()).await.refused(404, "parent_not_found");
     stack.get(&format!("{clusters}/%00/status")).await.refused(404, "not_found");
     stack.get("/v2/cluster-providers/%00/clusters?label=x").await.refused(404, "not_found");
     stack.post(&format!("{clusters}/a/labels"), json!({"clusterLabel": "a b"})).await.refused(400, "invalid");

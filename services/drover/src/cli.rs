@@ -193,7 +193,7 @@ pub struct DeployArgs {
     /// Which apps are moved first, 1 (first) to 10.
     #[arg(long, requires = "movable", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=10))]
     pub move_priority: u8,
-    /// Say what would happen, change nothing that runs.
+    /// Say what would happen; what is written for that is put back as it was.
     #[arg(long)]
     pub dry_run: bool,
     /// Wait until it is Ready; Ctrl-C stops waiting, not the work.
@@ -289,6 +289,8 @@ pub enum PlanCommand {
         /// Cluster, or provider/cluster.
         cluster: String,
     },
+    /// What would have to move to even clusters out (comes with a later version).
+    Rebalance,
     /// Show a plan.
     Show {
         /// Plan id.

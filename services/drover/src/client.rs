@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use drover_api::problem::ProblemDocument;
-use reqwest::{Method, RequestBuilder, StatusCode, header};
+use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
@@ -16,7 +17,7 @@ pub struct Problem(pub ProblemDocument);
 
 fn text(problem: &ProblemDocument) -> String {
     let mut text = if problem.detail.is_empty() { problem.title.clone() } else { problem.detail.clone() };
-    for reason in &problem.reasons {
+    for reason in problem.reasons.iter().filter(|reason| !problem.detail.contains(reason.as_str())) {
         text.push_str("\n  - ");
         text.push_str(reason);
     }
@@ -66,7 +67,7 @@ impl Client {
         })
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Answer> {
+    async fn answered(&self, request: RequestBuilder) -> Result<Response> {
         let response = request.send().await.map_err(|error| {
             if error.is_connect() {
                 anyhow!("no Drover answers at {}\n  start one with `drover up`, or name another with --url (DROVER_URL)", self.base)
@@ -75,17 +76,23 @@ impl Client {
             }
         })?;
         let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let mut problem = ProblemDocument::read(status.as_u16(), &response.bytes().await?);
+        if problem.title.is_empty() {
+            problem.title = status.to_string();
+        }
+        Err(Problem(problem).into())
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Answer> {
+        let response = self.answered(request).await?;
+        let status = response.status();
         let text = |name: header::HeaderName| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let location = text(header::LOCATION);
         let warnings = response.headers().get_all(header::WARNING).iter().filter_map(|v| v.to_str().ok()).map(str::to_owned).collect();
         let bytes = response.bytes().await?;
-        if !status.is_success() {
-            let mut problem = ProblemDocument::read(status.as_u16(), &bytes);
-            if problem.title.is_empty() {
-                problem.title = status.to_string();
-            }
-            return Err(Problem(problem).into());
-        }
         let body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).context("the answer is not JSON")? };
         Ok(Answer { status, location, warnings, body })
     }
@@ -97,6 +104,13 @@ impl Client {
             request = request.json(body);
         }
         self.send(request).await
+    }
+
+    /// The file of a document.
+    pub async fn file(&self, path: &str) -> Result<Vec<u8>> {
+        let request = self.request(Method::GET, path)?;
+        let request = request.headers(HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("application/octet-stream"))]));
+        Ok(self.answered(request).await?.bytes().await?.into())
     }
 
     /// GET as a typed value.

@@ -14,13 +14,21 @@ pub mod split;
 pub mod stack;
 mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
+use drover_service::config::{self, FileError};
 
 /// Parses the command line, runs it, and turns its result into an exit code.
 pub fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -35,4 +43,19 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line; what `drover up` is not told by flags or environment its TOML file may say.
+fn parse() -> Result<cli::Cli, FileError> {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let mut command = cli::Cli::command();
+    let mut matches = command.clone().get_matches_from(&args);
+    if matches.subcommand_name() == Some("up")
+        && let Some(up) = command.find_subcommand("up")
+    {
+        let (up, _) = config::with_file(up.clone(), &args)?;
+        command = command.mut_subcommand("up", |_| up);
+        matches = command.get_matches_from(&args);
+    }
+    Ok(cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
 }

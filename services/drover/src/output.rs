@@ -20,7 +20,12 @@ pub fn print<T: Serialize>(format: Format, value: &T, rows: impl FnOnce(bool) ->
 pub fn render<T: Serialize>(format: Format, value: &T, rows: impl FnOnce(bool) -> Rows) -> Result<String> {
     Ok(match format {
         Format::Json => serde_json::to_string_pretty(value)?,
-        Format::Yaml => serde_yaml::to_string(value)?,
+        // As maps, not as YAML's tags, which most readers refuse.
+        Format::Yaml => {
+            let mut yaml = Vec::new();
+            serde_yaml::with::singleton_map_recursive::serialize(value, &mut serde_yaml::Serializer::new(&mut yaml))?;
+            String::from_utf8(yaml)?
+        }
         Format::Table | Format::Wide => {
             let (head, rows) = rows(format == Format::Wide);
             table(&head, &rows)

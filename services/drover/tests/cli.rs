@@ -127,7 +127,7 @@ spec: {compositeAppVersion: v1}
 ---
 resourceContext: {anchor: projects/emco/logical-clouds/lc/cluster-references}
 metadata: {name: mine}
-spec: {clusterProvider: onprem, cluster: mine}
+spec: {clusterProvider: onprem, cluster: mine, loadbalancerIp: 0.0.0.0}
 ---
 resourceContext: {anchor: projects/emco/logical-clouds}
 metadata: {name: lc}
@@ -148,7 +148,8 @@ fn the_everyday_path() {
     let files: Vec<String> = BufReader::new(sim.0.stdout.take().unwrap()).lines().take(2).map(Result::unwrap).collect();
 
     let mut up = Command::new(DROVER);
-    up.args(["up", "--data", &at("data"), "--listen", "127.0.0.1:0", "--log", "warn"]).stderr(Stdio::piped()).env_remove("DATABASE_URL");
+    std::fs::write(at("drover.toml"), "listen = \"127.0.0.1:0\"\nlog = \"warn\"\n").unwrap();
+    up.args(["up", "--data", &at("data"), "--config", &at("drover.toml")]).stderr(Stdio::piped()).env_remove("DATABASE_URL");
     let mut up = Process(up.spawn().unwrap());
     let mut lines = BufReader::new(up.0.stderr.take().unwrap()).lines();
     let told = lines.find_map(|line| line.unwrap().split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned));
@@ -167,17 +168,43 @@ fn the_everyday_path() {
     let dry = ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--dry-run", "-o", "json"]);
     assert!(dry.contains("onprem+mine"), "{dry}");
     assert_eq!(json(&url, &["get", "operations", "-o", "json"]), serde_json::json!([]), "a dry run starts nothing");
+    assert_eq!(json(&url, &["get", "apps", "-o", "json"]), serde_json::json!([]), "and leaves nothing behind");
     ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--wait"]);
     let apps = json(&url, &["get", "apps", "-o", "json"]);
     assert_eq!(apps[0]["bindings"][0]["member"], "onprem+mine", "{apps}");
-    assert!(ok(&url, &["explain", "shop/cart"]).contains("chosen"));
+    assert!(ok(&url, &["explain", "shop"]).starts_with("shop/cart is on onprem+mine"));
+    for (args, word) in [
+        (&["get", "apps", "nothing"][..], "no application or app is called nothing"),
+        (&["get", "clusters", "nothing"], "no cluster is called nothing"),
+        (&["get", "plans", "nothing"], "There is no id"),
+        (&["explain", "nothing"], "no application is called nothing"),
+        (&["delete", "nothing"], "no application is called nothing"),
+        (&["plan", "rebalance"], "come later"),
+        (&["deploy", "Not_A_Label", "-f", &at("shop.yaml")], "is no name that Kubernetes takes"),
+        (&["cluster", "add", "x", "--provider", "new", "--kubeconfig", &at("shop.yaml")], "kubeconfig_invalid"),
+    ] {
+        let refused = run(&url, args);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && said.contains(word), "{args:?}: {said}");
+    }
+    assert!(!ok(&url, &["provider", "list"]).contains("new"), "the provider of a cluster that was refused is not left behind");
 
-    // Again, changed: updated in place.
+    // Again, changed: a dry run puts back what it wrote, then it is updated in place.
+    let shown = || {
+        let (apps, intents) = ("/v2/projects/default/composite-apps/shop/v1/apps/cart", "/generic-placement-intents/default/app-intents");
+        let group = "/v2/projects/default/composite-apps/shop/v1/deployment-intent-groups/shop";
+        [read(&url, apps), read(&url, &format!("{group}{intents}"))]
+    };
+    let before = shown();
     std::fs::write(at("shop.yaml"), SHOP.replace("500m", "600m")).unwrap();
+    let dry = ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--only", "theirs", "--dry-run"]);
+    assert!(dry.contains("cart  onprem+mine  applied in place"), "{dry}");
+    assert_eq!(shown(), before);
     ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--wait"]);
 
     let plan = json(&url, &["plan", "drain", "mine", "-o", "json"]);
     let id = plan["id"].as_str().unwrap();
+    assert!(ok(&url, &["plan", "show", id, "-o", "yaml"]).contains("\nkind:\n  drain: onprem+mine\n"), "a map, not a tag");
     assert!(ok(&url, &["plan", "show", id, "--why-not"]).contains("shop/cart"));
     ok(&url, &["plan", "apply", id, "--wait"]);
     let moves = json(&url, &["get", "moves", "-o", "json"]);
@@ -217,6 +244,16 @@ fn the_demo_holds() {
     let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}\n{log}");
     assert!(told.contains("✔ moved") && told.contains("private-b") && told.contains("public-c"), "{told}");
+}
+
+/// A document's file, or a list.
+fn read(url: &str, path: &str) -> String {
+    let address = format!("{}{path}", url.trim_end_matches('/'));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let request = reqwest::Client::new().get(&address).header("accept", "application/octet-stream");
+        request.send().await.unwrap().error_for_status().unwrap().text().await.unwrap()
+    })
 }
 
 fn wait(mut holds: impl FnMut() -> bool) {

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Response};
 use axum_reverse_proxy::{ProxyPolicy, ReverseProxy};
-use drover_service::{Common, Peer, Problem, codes};
+use drover_service::{Common, Path, Peer, Problem, codes};
 use http::{HeaderValue, StatusCode, header};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use secrecy::{ExposeSecret, SecretString};
+use utoipa::openapi::external_docs::ExternalDocsBuilder;
+use utoipa::openapi::tag::TagBuilder;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::routes::{Upstream, upstream};
@@ -90,9 +92,19 @@ impl Services {
     }
 }
 
-/// Everything below `/v2`.
+/// Everything below `/v2`, and each service's documents.
 pub fn routes() -> OpenApiRouter<Services> {
-    OpenApiRouter::new().route("/v2/{*path}", axum::routing::any(pass)).route("/openapi/{service}", axum::routing::get(document))
+    let mut router = OpenApiRouter::new()
+        .route("/v2/{*path}", axum::routing::any(pass))
+        .route("/openapi/{service}", axum::routing::get(document))
+        .route("/docs/{service}", axum::routing::get(page));
+    // What lies behind is in the services' documents: the gateway's own says where they are shown.
+    let shown = |upstream: Upstream| {
+        let page = ExternalDocsBuilder::new().url(format!("/docs/{}", upstream.name())).description(Some("Its operations")).build();
+        TagBuilder::new().name(upstream.name()).description(Some(upstream.owns())).external_docs(Some(page)).build()
+    };
+    router.get_openapi_mut().tags = Some(Upstream::ALL.map(shown).into());
+    router
 }
 
 async fn pass(State(services): State<Services>, request: Request) -> Response {
@@ -102,9 +114,17 @@ async fn pass(State(services): State<Services>, request: Request) -> Response {
 
 /// A service's OpenAPI document: `/openapi/<service>.json`.
 async fn document(State(services): State<Services>, mut request: Request) -> Result<Response, Problem> {
-    let name = request.uri().path().trim_start_matches("/openapi/").trim_end_matches(".json").to_owned();
-    let to = Upstream::ALL.into_iter().find(|upstream| upstream.name() == name);
-    let to = to.ok_or_else(|| codes::NOT_FOUND.problem(format!("There is no service {name}")))?;
+    let to = named(request.uri().path().trim_start_matches("/openapi/").trim_end_matches(".json"))?;
     *request.uri_mut() = http::Uri::from_static("/openapi.json");
     Ok(services.forward(to, request).await)
+}
+
+/// A service's document as a page: `/docs/<service>`.
+async fn page(Path(service): Path<String>) -> Result<Html<String>, Problem> {
+    Ok(drover_service::openapi::page(&format!("/openapi/{}.json", named(&service)?.name())))
+}
+
+fn named(service: &str) -> Result<Upstream, Problem> {
+    let found = Upstream::ALL.into_iter().find(|upstream| upstream.name() == service);
+    found.ok_or_else(|| codes::NOT_FOUND.problem(format!("There is no service {service}")))
 }

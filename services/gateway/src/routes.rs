@@ -31,6 +31,17 @@ impl Upstream {
             Self::ResourceSynchronizer => "resource-synchronizer",
         }
     }
+
+    /// What is found there, in a few words.
+    pub fn owns(self) -> &'static str {
+        match self {
+            Self::ClusterManager => "cluster providers, clusters, labels, kv-pairs",
+            Self::Orchestrator => "projects and all that lives in them, lifecycle, operations",
+            Self::Placement => "clusters and their room, decisions, explanations",
+            Self::Migration => "migration intents, policies, algorithms, parameters, plans",
+            Self::ResourceSynchronizer => "nothing public but health",
+        }
+    }
 }
 
 /// The service that answers `method path`, for a path below `/v2`.

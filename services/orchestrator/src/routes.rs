@@ -26,6 +26,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(lifecycle::update))
         .routes(routes!(lifecycle::rollback))
         .routes(routes!(lifecycle::stop))
+        .routes(routes!(lifecycle::migrate))
         .routes(routes!(status::status))
         .routes(routes!(operations::list))
         .routes(routes!(operations::get))

@@ -98,16 +98,26 @@ impl App {
         Ok(clusters)
     }
 
+    /// Id of the cluster that a label is below.
+    async fn labelled(&self, provider: &str, cluster: &str) -> Result<Uuid, Problem> {
+        self.cluster_id(provider, cluster).await.map_err(|problem| match problem.code() {
+            code if code == codes::NOT_FOUND => {
+                ResourceError::ParentNotFound { path: format!("/v2/cluster-providers/{provider}/clusters/{cluster}") }.into()
+            }
+            _ => problem,
+        })
+    }
+
     /// Labels of a cluster.
     pub async fn labels(&self, provider: &str, cluster: &str) -> Result<Vec<String>, Problem> {
-        let id = self.cluster_id(provider, cluster).await?;
+        let id = self.labelled(provider, cluster).await?;
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         Ok(labels::of(&mut db, id).await?)
     }
 
     /// Gives a cluster a label.
     pub async fn add_label(&self, provider: &str, cluster: &str, label: &str) -> Result<(), Problem> {
-        let id = self.cluster_id(provider, cluster).await?;
+        let id = self.labelled(provider, cluster).await?;
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         labels::add(&mut db, id, label).await.map_constraint::<Problem>(|name| match name {
             "cluster_label_pkey" => Some(codes::ALREADY_EXISTS.problem("ClusterLabel already exists")),
@@ -120,7 +130,7 @@ impl App {
 
     /// Takes a label from a cluster; false: it had no such label.
     pub async fn remove_label(&self, provider: &str, cluster: &str, label: &str) -> Result<bool, Problem> {
-        let id = self.cluster_id(provider, cluster).await?;
+        let id = self.labelled(provider, cluster).await?;
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         let removed = labels::remove(&mut db, id, label).await?;
         self.changed.notify_one();

@@ -43,6 +43,7 @@ fn usable(bytes: &[u8]) -> Result<(), Invalid> {
     let text = std::str::from_utf8(bytes).map_err(|_| Invalid::with(codes::KUBECONFIG_INVALID, "kubeconfig: not UTF-8 text"))?;
     vet(text).map(drop).map_err(|error| {
         let code = codes::find(error.code()).unwrap_or(codes::KUBECONFIG_INVALID);
-        Invalid::with(code, format!("kubeconfig: {error}"))
+        let text = error.to_string();
+        Invalid::with(code, if text.starts_with("kubeconfig") { text } else { format!("kubeconfig: {text}") })
     })
 }

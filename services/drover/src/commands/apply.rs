@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use clap::Args;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Session;
 use super::deploy::operation_of;
@@ -121,7 +121,8 @@ async fn send(session: &Session, document: &Document, wait: bool) -> Result<Stri
         let answer = match session.client.post(&path, None).await {
             // Saying it again is fine, as it is of documents.
             Err(error) if code(&error) == Some("wrong_state") && document.last() != "terminate" => {
-                return Ok(format!("unchanged: {error}"));
+                let why = error.to_string();
+                return Ok(format!("unchanged: {}", why.lines().next().unwrap_or_default()));
             }
             answer => answer?,
         };
@@ -136,7 +137,13 @@ async fn send(session: &Session, document: &Document, wait: bool) -> Result<Stri
         return Ok(format!("operation {id}"));
     };
     match session.client.post(&path, Some(body)).await {
-        Ok(_) => Ok("created".into()),
+        Ok(answer) => {
+            for warning in answer.warnings {
+                let text = warning.splitn(3, ' ').last().unwrap_or_default().trim_matches('"');
+                eprintln!("warning: {}/{name}: {text}", document.anchor);
+            }
+            Ok("created".into())
+        }
         Err(error) if code(&error) == Some("already_exists") => {
             let path = format!("{path}/{}", document.key(name));
             // Some kinds cannot be replaced, or not any more: what is so already need not be. A file is not shown, and sent again.
@@ -150,11 +157,13 @@ async fn send(session: &Session, document: &Document, wait: bool) -> Result<Stri
     }
 }
 
-/// Whether a document says all that is wanted; it may say more.
+/// Whether a document says all that is wanted; it may say more. EMCO does not look at the case of keys (`loadbalancerIp`).
 fn says(there: &Value, wanted: &Value) -> bool {
+    let of =
+        |there: &Map<String, Value>, key: &str| there.iter().find(|(known, _)| known.eq_ignore_ascii_case(key)).map(|(_, v)| v.clone());
     match (there, wanted) {
         (Value::Object(there), Value::Object(wanted)) => {
-            wanted.iter().all(|(key, wanted)| there.get(key).is_some_and(|there| says(there, wanted)))
+            wanted.iter().all(|(key, wanted)| of(there, key).is_some_and(|there| says(&there, wanted)))
         }
         _ => there == wanted,
     }
@@ -255,6 +264,7 @@ metadata: {name: onprem}
     fn what_says_all_that_is_wanted_is_left_alone() {
         let there = json!({"metadata": {"name": "p", "description": ""}, "spec": {"priority": 1}});
         assert!(says(&there, &json!({"metadata": {"name": "p"}})));
+        assert!(says(&there, &json!({"metadata": {"name": "p"}, "spec": {"Priority": 1}})), "as EMCO's examples write it");
         assert!(!says(&there, &json!({"metadata": {"name": "p"}, "spec": {"priority": 2}})));
         assert!(!says(&there, &json!({"metadata": {"name": "p", "userData1": "x"}})));
     }

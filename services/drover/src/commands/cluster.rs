@@ -30,6 +30,8 @@ pub async fn run(session: &Session, command: ClusterCommand) -> Result<()> {
 
 /// Registers a cluster, making its provider where it is new.
 pub async fn add(session: &Session, name: &str, provider: &str, kubeconfig: &[u8], labels: &[String], priority: Option<u8>) -> Result<()> {
+    let provider_path = format!("/v2/cluster-providers/{}", segment(provider));
+    let known = session.client.find(&provider_path).await?.is_some();
     match priority {
         Some(priority) => provider::set(session, provider, priority).await?,
         None => session.client.ensure("/v2/cluster-providers", &json!({"metadata": {"name": provider}})).await?,
@@ -39,7 +41,13 @@ pub async fn add(session: &Session, name: &str, provider: &str, kubeconfig: &[u8
         "metadata": {"name": name},
         "file": base64::engine::general_purpose::STANDARD.encode(kubeconfig),
     });
-    session.client.post(&clusters, Some(&body)).await?;
+    if let Err(error) = session.client.post(&clusters, Some(&body)).await {
+        // A provider made for this cluster alone goes with it; one that has got others meanwhile stays.
+        if !known {
+            let _ = session.client.delete(&provider_path).await;
+        }
+        return Err(error);
+    }
     for label in labels {
         session.client.ensure(&format!("{clusters}/{}/labels", segment(name)), &json!({"clusterLabel": label})).await?;
     }

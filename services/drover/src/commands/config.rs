@@ -22,7 +22,7 @@ pub enum ConfigCommand {
         /// Whose settings.
         #[arg(value_enum, default_value_t = Program::Up)]
         program: Program,
-        /// TOML file of a service's defaults.
+        /// TOML file with its defaults.
         #[arg(long, env = "DROVER_CONFIG", value_name = "FILE")]
         config: Option<PathBuf>,
     },
@@ -74,8 +74,6 @@ pub fn run(command: ConfigCommand, format: Format) -> Result<()> {
 }
 
 fn explain(program: Program, file: Option<PathBuf>) -> Result<Vec<Explained>> {
-    // `up` reads no file of its own.
-    let file = file.filter(|_| program != Program::Up);
     let mut args: Vec<OsString> = vec!["drover".into()];
     args.extend(file.into_iter().flat_map(|file| [OsString::from("--config"), file.into()]));
     // What is missing is shown as such; it is no error to ask.
@@ -109,6 +107,10 @@ mod tests {
         let explained = explain(Program::Orchestrator, Some(file.clone())).unwrap();
         let ready = explained.iter().find(|setting| setting.name == "ready-seconds").unwrap();
         assert_eq!((ready.value.as_deref(), ready.source), (Some("7"), Source::File));
+        std::fs::write(&file, "listen = \"127.0.0.1:8\"\n").unwrap();
+        let explained = explain(Program::Up, Some(file.clone())).unwrap();
+        let listen = explained.iter().find(|setting| setting.name == "listen").unwrap();
+        assert_eq!((listen.value.as_deref(), listen.source), (Some("127.0.0.1:8"), Source::File));
         std::fs::write(&file, "redy-seconds = 7\n").unwrap();
         assert!(explain(Program::Orchestrator, Some(file)).unwrap_err().to_string().contains("redy-seconds"));
     }

@@ -2,11 +2,14 @@
 //!
 //! Safe to run again at any point: every resource is created or replaced by name, and the verb fits the state found.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
+use drover_api::apps::AppList;
 use drover_api::ledger::ClusterCapacity;
+use drover_api::scheduling::MemberKey;
 use serde_json::{Value, json};
 
+use super::before::Before;
 use super::manifests::{self, Upload};
 use super::{Session, cluster};
 use crate::cli::{DeployArgs, Format};
@@ -20,7 +23,7 @@ const NAME: &str = "default";
 pub struct Application {
     project: String,
     /// `…/composite-apps/{name}/v1`.
-    composite: String,
+    pub composite: String,
     /// `…/deployment-intent-groups/{name}`.
     pub group: String,
     name: String,
@@ -33,6 +36,11 @@ impl Application {
         let composite = format!("{project}/composite-apps/{}/{VERSION}", segment(name));
         let group = format!("{composite}/deployment-intent-groups/{}", segment(name));
         Self { project, composite, group, name: name.to_owned() }
+    }
+
+    /// Collections of the intents that `prepare` makes, one for each app.
+    pub fn intents(&self) -> [String; 2] {
+        ["generic-placement-intents", "migration-intents"].map(|kind| format!("{}/{kind}/{NAME}/app-intents", self.group))
     }
 }
 
@@ -63,14 +71,23 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
         },
     };
     let application = Application::new(session, &args.name);
+    if args.dry_run {
+        let before = Before::read(session, &application).await?;
+        let outcome = dry_run(session, &application, &uploads, &wishes, &clusters).await;
+        let restored = match before {
+            Some(before) => before.restore(session, &application).await,
+            None => remove(session, &application).await,
+        };
+        print_dry_run(session, &outcome?)?;
+        return restored.context("what the dry run wrote could not be put back");
+    }
     prepare(session, &application, &uploads, &wishes, &clusters).await?;
     let verb = verb(session, &application).await?;
-    if args.dry_run {
-        let answer = session.client.post(&format!("{}/{verb}?dryRun=All", application.group), None).await?;
-        return print_dry_run(session, &answer.body);
-    }
     let answer = session.client.post(&format!("{}/{verb}", application.group), None).await?;
     let id = operation_of(&answer)?;
+    if verb == "update" {
+        say_who_stays(session, &args.name, &wishes).await?;
+    }
     if args.wait {
         let operation = watch::to_success(&session.client, &id).await?;
         if session.format != Format::Table {
@@ -82,13 +99,35 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     output::print(session.format, &json!({"operation": id}), |_| (vec!["OPERATION"], vec![vec![id.clone()]]))
 }
 
+async fn dry_run(
+    session: &Session,
+    application: &Application,
+    uploads: &[Upload],
+    wishes: &Wishes,
+    clusters: &[ClusterCapacity],
+) -> Result<Value> {
+    prepare(session, application, uploads, wishes, clusters).await?;
+    let verb = verb(session, application).await?;
+    Ok(session.client.post(&format!("{}/{verb}?dryRun=All", application.group), None).await?.body)
+}
+
 /// Terminates the application and removes what `deploy` made.
 pub async fn delete(session: &Session, name: &str) -> Result<()> {
     let application = Application::new(session, name);
+    if session.client.find(&application.composite).await?.is_none() {
+        bail!("no application is called {name} in project {}; see `drover get apps`", session.project);
+    }
     if matches!(state(session, &application).await?.as_deref(), Some("Instantiated" | "InstantiateStopped")) {
         let answer = session.client.post(&format!("{}/terminate", application.group), None).await?;
         watch::to_success(&session.client, &operation_of(&answer)?).await?;
     }
+    remove(session, &application).await?;
+    eprintln!("{name} is gone");
+    Ok(())
+}
+
+/// Removes what `prepare` made of an application that does not run.
+async fn remove(session: &Session, application: &Application) -> Result<()> {
     // EMCO lists group intents without their names; this is the one that `prepare` makes.
     session.client.delete(&format!("{}/intents/{NAME}", application.group)).await?;
     for collection in ["generic-placement-intents", "migration-intents"] {
@@ -105,9 +144,7 @@ pub async fn delete(session: &Session, name: &str) -> Result<()> {
         session.client.delete(&format!("{}/apps/{app}", application.composite)).await?;
     }
     session.client.delete(&format!("{}/composite-profiles/{NAME}", application.composite)).await?;
-    session.client.delete(&application.composite).await?;
-    eprintln!("{name} is gone");
-    Ok(())
+    session.client.delete(&application.composite).await
 }
 
 /// Placement elements for `--on`, `--only` and `--label`.
@@ -141,6 +178,12 @@ pub async fn prepare(
     wishes: &Wishes,
     clusters: &[ClusterCapacity],
 ) -> Result<()> {
+    // Before anything is written: the group would refuse it, but only after the rest is there.
+    ensure!(
+        is_dns_label(&application.name),
+        "{:?} is no name that Kubernetes takes: small letters, digits and `-` inside, at most 63",
+        application.name
+    );
     let client = &session.client;
     let named = |name: &str| json!({"metadata": {"name": name}});
     client.ensure("/v2/projects", &named(&session.project)).await?;
@@ -182,6 +225,33 @@ pub async fn prepare(
         }
     }
     drop_old_apps(session, application, uploads).await
+}
+
+/// It becomes the name of the Helm release.
+fn is_dns_label(name: &str) -> bool {
+    let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&name.len()) && name.chars().all(inside) && !name.starts_with('-') && !name.ends_with('-')
+}
+
+/// An update never moves: says so where an app runs on another cluster than was asked for just now.
+async fn say_who_stays(session: &Session, name: &str, wishes: &Wishes) -> Result<()> {
+    let by_name = |cluster: &MemberKey| {
+        let is = |wish: &Value| {
+            wish["clusterProvider"] == cluster.provider() && wish.get("cluster").is_none_or(|wanted| wanted == cluster.cluster())
+        };
+        wishes.any_of.iter().any(is)
+    };
+    let list: AppList = session.client.get(&format!("/v2/apps?project={}", segment(&session.project))).await?;
+    for app in list.items.iter().filter(|app| app.composite_app == name && app.dig == name) {
+        for binding in app.bindings.iter().filter(|binding| !by_name(&binding.member)) {
+            let member = &binding.member;
+            eprintln!(
+                "note: {name}/{} stays on {member}: an update never moves; `drover delete {name}` and deploy again to place it anew",
+                app.app
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Approves where that is due, and names the verb that brings the application up from its state.
@@ -233,7 +303,8 @@ async fn drop_old_apps(session: &Session, application: &Application, uploads: &[
     Ok(())
 }
 
-async fn names(session: &Session, collection: &str) -> Result<Vec<String>> {
+/// Names of a collection's documents.
+pub async fn names(session: &Session, collection: &str) -> Result<Vec<String>> {
     let Some(list) = session.client.find(collection).await? else { return Ok(Vec::new()) };
     Ok(list.as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect())
 }

@@ -1,21 +1,93 @@
-//! `drover explain`: why here, and why not elsewhere.
+//! `drover explain`: why here, why not elsewhere, and what would have to move.
 
-use anyhow::Result;
-use drover_api::ledger::Explanation;
+use anyhow::{Result, bail};
+use drover_api::apps::AppList;
+use drover_api::ledger::{ExplainedDecision, Explanation};
+use drover_api::plans::PlanDocument;
 use drover_api::scheduling::AppDecision;
 use drover_api::words;
+use serde_json::json;
 
-use super::Session;
+use super::{Session, plan};
+use crate::cli::Format;
 use crate::client::segment;
 use crate::output;
 
 /// Runs it.
 pub async fn run(session: &Session, app: &str) -> Result<()> {
-    let app: Vec<String> = app.split('/').map(segment).collect();
-    let path = format!("/v2/explain?app={}&project={}", app.join("%2F"), segment(&session.project));
+    let app = match app.split_once('/') {
+        Some(_) => app.to_owned(),
+        None => only_app(session, app).await?,
+    };
+    let encoded: Vec<String> = app.split('/').map(segment).collect();
+    let path = format!("/v2/explain?app={}&project={}", encoded.join("%2F"), segment(&session.project));
     let explanation: Explanation = session.client.get(&path).await?;
-    let decisions = explanation.decided.iter().chain(&explanation.now).map(|decided| &decided.decision);
-    output::print(session.format, &explanation, |_| (vec!["APP", "CLUSTER", "PRIORITY", "VERDICT", "WHY"], rows(decisions)))
+    if matches!(session.format, Format::Json | Format::Yaml) {
+        return output::print(session.format, &explanation, |_| (vec![], vec![]));
+    }
+    output::write_stdout(&text(&app, &explanation))?;
+    if explanation.room.is_empty() {
+        output::write_stdout("\nwhat would have to move:")?;
+        return match wanted_plan(session, &explanation).await {
+            Ok(plan) => plan::print(session, &plan, false),
+            Err(error) => output::write_stdout(&format!("{error}")),
+        };
+    }
+    Ok(())
+}
+
+/// `application/app` of an application with one app.
+async fn only_app(session: &Session, application: &str) -> Result<String> {
+    let list: AppList = session.client.get(&format!("/v2/apps?project={}", segment(&session.project))).await?;
+    let mut apps: Vec<String> =
+        list.items.into_iter().filter(|item| item.composite_app == application).map(|item| format!("{application}/{}", item.app)).collect();
+    match apps.len() {
+        1 => Ok(apps.remove(0)),
+        0 => bail!("no application is called {application} in project {}; see `drover get apps`", session.project),
+        _ => bail!("{application} has several apps; say one of them: {}", apps.join(", ")),
+    }
+}
+
+/// The plan that would make its room; nothing is kept of it.
+async fn wanted_plan(session: &Session, of: &Explanation) -> Result<PlanDocument> {
+    let wish = json!({
+        "kind": "newcomer", "project": of.dig.project, "compositeApp": of.dig.composite_app,
+        "compositeAppVersion": of.dig.version, "deploymentIntentGroup": of.dig.name,
+    });
+    let answer = session.client.post("/v2/plans?dryRun=All", Some(&wish)).await?;
+    Ok(serde_json::from_value(answer.body)?)
+}
+
+fn text(app: &str, explanation: &Explanation) -> String {
+    let members: Vec<&str> = explanation.room.iter().map(|claim| claim.member.0.as_str()).collect();
+    let chosen = |decided: &ExplainedDecision| decided.decision.groups.iter().any(|group| group.placement.is_some());
+    let how = match &explanation.decided {
+        None => ", where a plan made room for it",
+        Some(decided) if !chosen(decided) => ", where a plan made room for it after this decision",
+        Some(_) if explanation.moved => ", where it was moved after this decision",
+        Some(_) => "",
+    };
+    let mut text = match members.is_empty() {
+        true => format!("{app} has no room anywhere\n"),
+        false => format!("{app} is on {}{how}\n", members.join(", ")),
+    };
+    let mut section = |title: String, decision: &AppDecision| {
+        let table =
+            output::table(&["CLUSTER", "PRIORITY", "VERDICT", "WHY"], &rows([decision]).into_iter().map(without_app).collect::<Vec<_>>());
+        text.push_str(&format!("\n{title}\n{table}\n"));
+    };
+    if let Some(decided) = &explanation.decided {
+        section(format!("decided {}:", decided.at), &decided.decision);
+    }
+    if let Some(now) = &explanation.now {
+        section("if it were decided now, as if it had no room yet:".to_owned(), &now.decision);
+    }
+    text
+}
+
+fn without_app(mut row: Vec<String>) -> Vec<String> {
+    row.remove(0);
+    row
 }
 
 /// A row per member considered.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::{Operation, OperationList};
 use drover_api::plans::{PlanDocument, PlanList};
@@ -37,13 +37,15 @@ async fn list(session: &Session, what: What, name: Option<&str>) -> Result<Strin
         What::Clusters => {
             let mut clusters = cluster::all(session).await?;
             clusters.retain(|c| name.is_none_or(|name| c.cluster == name || c.member.0 == name));
+            some(&clusters, "cluster", name)?;
             output::render(session.format, &clusters, |wide| cluster_rows(&clusters, wide))
         }
         What::Apps => {
             let mut apps: Value = client.get("/v2/apps").await?;
             let mine = |a: &Value| a["project"] == session.project.as_str() && name.is_none_or(|n| a["compositeApp"] == n || a["app"] == n);
             let items: Vec<Value> = apps["items"].take().as_array().into_iter().flatten().filter(|a| mine(a)).cloned().collect();
-            output::render(session.format, &items, |_| app_rows(&items))
+            some(&items, "application or app", name)?;
+            output::render(session.format, &items, |wide| app_rows(&items, wide))
         }
         What::Plans => {
             let items: Vec<PlanDocument> = match name {
@@ -81,6 +83,14 @@ async fn list(session: &Session, what: What, name: Option<&str>) -> Result<Strin
     }
 }
 
+/// Who asks by name means something that is there.
+fn some<T>(items: &[T], what: &str, name: Option<&str>) -> Result<()> {
+    match name.filter(|_| items.is_empty()) {
+        Some(name) => bail!("no {what} is called {name}; see `drover get` without a name"),
+        None => Ok(()),
+    }
+}
+
 type Rows = (Vec<&'static str>, Vec<Vec<String>>);
 
 fn cluster_rows(clusters: &[ClusterCapacity], wide: bool) -> Rows {
@@ -114,19 +124,28 @@ fn cluster_rows(clusters: &[ClusterCapacity], wide: bool) -> Rows {
     (head, clusters.iter().map(row).collect())
 }
 
-fn app_rows(items: &[Value]) -> Rows {
+fn app_rows(items: &[Value], wide: bool) -> Rows {
+    let mut head = vec!["APP", "STATE", "ON", "OPERATION"];
+    if wide {
+        head.extend(["VERSION", "GROUP", "NOT READY BECAUSE"]);
+    }
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let row = |a: &Value| {
         let places = a["bindings"].as_array().into_iter().flatten();
         let places: Vec<String> = places.map(|b| format!("{} ({})", text(&b["member"]), text(&b["phase"]))).collect();
-        vec![
+        let mut row = vec![
             format!("{}/{}", text(&a["compositeApp"]), text(&a["app"])),
             text(&a["state"]),
             places.join(", "),
             a["operation"].as_str().unwrap_or_default().to_owned(),
-        ]
+        ];
+        if wide {
+            let why: Vec<&str> = a["bindings"].as_array().into_iter().flatten().filter_map(|b| b["reason"].as_str()).collect();
+            row.extend([text(&a["version"]), text(&a["dig"]), why.join("; ")]);
+        }
+        row
     };
-    (vec!["APP", "STATE", "ON", "OPERATION"], items.iter().map(row).collect())
+    (head, items.iter().map(row).collect())
 }
 
 fn plan_rows(items: &[PlanDocument]) -> Rows {

@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod autoscale;
+mod before;
 mod cluster;
 pub mod config;
 pub mod demo;

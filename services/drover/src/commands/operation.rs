@@ -1,7 +1,7 @@
 //! `drover operation …`.
 
-use anyhow::Result;
-use drover_api::operations::Operation;
+use anyhow::{Result, ensure};
+use drover_api::operations::{Operation, OperationState};
 
 use super::Session;
 use crate::cli::{Format, GetArgs, OperationCommand, What};
@@ -12,7 +12,9 @@ pub async fn run(session: &Session, command: OperationCommand) -> Result<()> {
     match command {
         OperationCommand::Watch { id } => {
             let operation = watch::follow(&session.client, &id).await?;
-            print(session, &operation)
+            print(session, &operation)?;
+            ensure!(operation.state == OperationState::Succeeded, "the operation has not succeeded");
+            Ok(())
         }
         OperationCommand::Cancel { id } => {
             session.client.post(&format!("/v2/operations/{id}/cancel"), None).await?;

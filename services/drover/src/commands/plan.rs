@@ -33,6 +33,7 @@ pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
             let cluster = cluster::find(session, &cluster).await?;
             make(session, &json!({"kind": "drain", "clusterProvider": cluster.provider, "cluster": cluster.cluster})).await
         }
+        PlanCommand::Rebalance => make(session, &json!({"kind": "rebalance"})).await,
         PlanCommand::Show { id, why_not } => {
             let document: PlanDocument = session.client.get(&format!("/v2/plans/{id}")).await?;
             print(session, &document, why_not)
@@ -60,7 +61,8 @@ async fn make(session: &Session, wish: &Value) -> Result<()> {
     print(session, &document, false)
 }
 
-fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Result<()> {
+/// Prints a plan.
+pub fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Result<()> {
     if matches!(session.format, Format::Json | Format::Yaml) {
         return output::print(session.format, document, |_| (vec![], vec![]));
     }
@@ -144,7 +146,14 @@ pub fn dry_run_rows(body: &Value) -> Vec<Vec<String>> {
     let plan = body.get("plan").and_then(|plan| PlanDocument::deserialize(plan).ok()).and_then(|document| document.plan);
     let mut apps: Vec<_> = decided.flat_map(|decision| decision.apps).collect();
     apps.extend(plan.iter().flat_map(|plan| plan.newcomer.clone()));
+    // Of an update or a terminate: what changes where each app is.
+    let change = |key: &str, what: &str| -> Vec<String> {
+        let apps = body.get(key).and_then(Value::as_array).into_iter().flatten();
+        apps.map(|app| [&app["app"], &app["member"]].map(|text| text.as_str().unwrap_or_default()).join("  ") + "  " + what).collect()
+    };
+    let changes =
+        [("applied", "applied in place"), ("added", "new"), ("removed", "removed")].into_iter().flat_map(|(key, what)| change(key, what));
     let considered = super::explain::rows(&apps).into_iter().map(|row| row.join("  "));
     let moves = plan.iter().flat_map(|plan| lines(plan, false));
-    considered.chain(moves).map(|line| vec![line]).collect()
+    considered.chain(changes).chain(moves).map(|line| vec![line]).collect()
 }

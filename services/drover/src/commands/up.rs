@@ -17,7 +17,10 @@ use crate::stack::{Options, Stack};
     after_help = "Examples:\n  drover up\n  drover up --data /var/lib/drover --listen 127.0.0.1:8080\n  DATABASE_URL=postgres://… drover up"
 )]
 pub struct UpArgs {
-    /// Folder for Postgres and keys.
+    /// TOML file with defaults for all of these.
+    #[arg(long, env = "DROVER_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folder for Postgres and keys (default: ~/.local/share/drover).
     #[arg(long, env = "DROVER_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Address of the gateway.
@@ -26,7 +29,10 @@ pub struct UpArgs {
     /// A Postgres to use instead of a private one.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<SecretString>,
-    /// File with the token that clients must show; needed to listen on other addresses than loopback.
+    /// Token that clients must show; needed to listen on other addresses than loopback.
+    #[arg(long, env = "DROVER_API_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub api_token: Option<SecretString>,
+    /// File with that token.
     #[arg(long, env = "DROVER_API_TOKEN_FILE", value_name = "FILE")]
     pub api_token_file: Option<PathBuf>,
     /// Listen on other addresses without a token.
@@ -44,7 +50,7 @@ pub async fn run(args: UpArgs) -> Result<()> {
         data: data.clone(),
         listen: args.listen,
         database_url: args.database_url,
-        api_token: config::token(None, args.api_token_file.as_deref())?,
+        api_token: config::token(args.api_token, args.api_token_file.as_deref())?,
         insecure: args.insecure,
         durability: Durability::Durable,
         own_ports: true,

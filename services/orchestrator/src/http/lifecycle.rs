@@ -89,3 +89,11 @@ pub async fn rollback() -> Result<StatusCode, Problem> {
 pub async fn stop() -> Result<StatusCode, Problem> {
     Err(Error::NotYet("stop").into())
 }
+
+/// Comes with a later version: EMCO's move to another version or group of the same composite app.
+#[utoipa::path(post, operation_id = "migrate", tag = "lifecycle",
+    path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/migrate",
+    params(GroupPath), responses((status = 202, description = "Comes with a later version")))]
+pub async fn migrate() -> Result<StatusCode, Problem> {
+    Err(Error::NotYet("migrate").into())
+}

@@ -119,7 +119,8 @@ pub fn check_upload(file: &[u8]) -> Result<(), String> {
         return Archive::read(file).map(drop).map_err(|error| format!("Error in file format: {error}"));
     }
     let text = std::str::from_utf8(file).map_err(|_| "Error in file format: neither a tar.gz nor YAML text".to_owned())?;
-    manifests::parse("the file", text).map(drop).map_err(|reason| format!("Error in file format: {reason}"))
+    let objects = manifests::parse("the file", text).map_err(|reason| format!("Error in file format: {reason}"))?;
+    if objects.is_empty() { Err("Error in file format: there is nothing in it".to_owned()) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -73,6 +73,9 @@ async fn what_is_no_manifest_is_named() {
     }
     let twice = render(&NoHelm, &source(format!("{SERVICE}---\n{SERVICE}").into_bytes())).await.unwrap_err().to_string();
     assert!(twice.contains("twice"), "{twice}");
+    for nothing in ["", "---\n---\n"] {
+        assert!(check_upload(nothing.as_bytes()).unwrap_err().ends_with("there is nothing in it"));
+    }
     assert!(check_upload(&[0xff, 0xfe, 0x00]).unwrap_err().starts_with("Error in file format"));
 }
 

@@ -44,7 +44,11 @@ impl Spec for DeploymentIntentGroupSpec {
                 format!("spec.version {:?} is not a DNS label; it is the name of the Helm release", self.version),
             ));
         }
-        Ok(())
+        let long = self.override_values.iter().flat_map(|of| of.values.iter().map(move |(key, value)| (&of.app, key, value)));
+        let long = long.filter(|(.., value)| value.chars().count() > 128);
+        Invalid::unless_empty(
+            long.map(|(app, key, _)| format!("spec.overrideValues: {key} of {app} is longer than 128 characters")).collect(),
+        )
     }
 
     fn references(&self, at: &Place<'_>) -> Vec<Reference> {

@@ -85,11 +85,13 @@ async fn what_does_not_make_sense_is_refused_and_nothing_is_half_written() {
         "name_not_dns",
     )
     .await;
+    let long = json!({"compositeProfile": "cp", "version": "d3", "logicalCloud": "lc", "overrideValues": [{"app": "web", "values": {"a": "x".repeat(129)}}]});
+    refused("POST", format!("{ca}/deployment-intent-groups"), doc("d3", Some(long)), 400, "invalid").await;
     refused("POST", "/v2/projects/p/logical-clouds".into(), doc("l2", Some(json!({"namespace": "x", "level": "1"}))), 501, "not_yet").await;
     stack.post(&format!("{dig}/generic-placement-intents"), doc("gpi", None), 201).await;
     let both = json!({"app": "web", "intent": {"allOf": [{"clusterProvider": "p", "cluster": "a", "clusterLabel": "l"}]}});
     refused("POST", format!("{dig}/generic-placement-intents/gpi/app-intents"), doc("i", Some(both)), 400, "invalid").await;
-    for verb in ["rollback", "stop"] {
+    for verb in ["rollback", "stop", "migrate"] {
         refused("POST", format!("{dig}/{verb}"), json!({}), 501, "not_yet").await;
     }
     let missing = stack.call("POST", &format!("{ca}/deployment-intent-groups/none/approve"), None).await;
