@@ -28,3 +28,21 @@ pub struct DocumentRef {
     /// Path.
     pub path: String,
 }
+
+/// A deployment intent group that an operation works on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DigHold {
+    /// Its document's uuid.
+    pub dig: Uuid,
+    /// Its document's path.
+    pub path: String,
+    /// The operation to watch or cancel.
+    pub operation: Uuid,
+}
+
+/// `GET /internal/holds`
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DigHolds {
+    /// All of them.
+    pub items: Vec<DigHold>,
+}

@@ -12,7 +12,8 @@ use crate::{Amounts, NodeRequirement};
 pub struct Demand {
     /// Its workloads' pods.
     pub groups: Vec<PodGroup>,
-    /// Why it can never be moved (a volume, a DaemonSet, a hostPath, node-bound pods), one sentence each; empty: it can.
+    /// Why it can never be moved, one sentence each behind its code (`volume`, `host_path`, `daemon_set`, `node_bound`) and a colon;
+    /// empty: it can.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub immovable: Vec<String>,
     /// Number of persistent volumes (for `MoveCost`).

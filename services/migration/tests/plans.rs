@@ -2,14 +2,14 @@
 
 mod support;
 
-use drover_api::digs::DigTerms;
+use drover_api::digs::{DigHold, DigTerms};
 use drover_api::plans::{PlanDocument, PlanList, PlanState};
 use drover_migration::PlanInput;
 use drover_scheduling::{Claim, MemberKey, PlanResult};
 use drover_testkit::test_db;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use support::{Migration, World, app, capacity, claim, dig, moved, newcomer};
+use support::{Migration, World, app, capacity, claim, dig, dig_path, moved, newcomer};
 use uuid::Uuid;
 
 const A: &str = "onprem+a";
@@ -139,6 +139,59 @@ async fn a_plan_is_accepted_once() {
     let nobody = Uuid::now_v7();
     migration.refused(Method::DELETE, &format!("/v2/plans/{nobody}"), &Value::Null, 404, "not_found").await;
     migration.refused(Method::PUT, &format!("/internal/plans/{nobody}/state"), &json!({"operation": mine}), 404, "not_found").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_may_take_back_his_word_until_the_plan_is_accepted() {
+    let (db, full) = (test_db().await, full().await);
+    let migration = Migration::start(&db, &full.world).await;
+    migration.movable(&full.world, &full.busy, 5).await;
+    let plan = migration.plan(&newcomer("ledger", vec![app("ledger", 400, &[A])])).await;
+    assert_eq!(moved(&plan), ["busy"]);
+    migration.consent(&full.busy, false).await;
+    let (state, operation) = (format!("/internal/plans/{}/state", plan.id), Uuid::now_v7());
+    let problem = migration.refused(Method::PUT, &state, &json!({"operation": operation}), 409, "world_changed").await;
+    assert!(problem["reasons"][0].as_str().unwrap().contains("busy/busy"), "{problem:#}");
+    migration.consent(&full.busy, true).await;
+    let accepted: PlanDocument = migration.ok(Method::PUT, &state, &json!({"operation": operation})).await;
+    assert_eq!(accepted.state, PlanState::Accepted, "he said yes again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_worked_on_is_no_candidate_and_keeps_its_intents() {
+    let (db, full) = (test_db().await, full().await);
+    let migration = Migration::start(&db, &full.world).await;
+    migration.movable(&full.world, &full.busy, 5).await;
+    migration.movable(&full.world, &full.idle, 5).await;
+    let terms = DigTerms { dig: dig("ledger"), state: "Approved".into(), revision: 0, apps: vec![app("ledger", 400, &[A])] };
+    full.world.known.digs.lock().unwrap().insert("ledger".into(), terms);
+    let (operation, path) = (Uuid::now_v7(), dig_path("busy"));
+    *full.world.known.holds.lock().unwrap() = vec![DigHold { dig: full.busy.dig.id, path: path.clone(), operation }];
+
+    let newcomer = json!({"kind": "newcomer", "project": "default", "compositeApp": "ledger", "compositeAppVersion": "v1",
+        "deploymentIntentGroup": "ledger"});
+    let drain = json!({"kind": "drain", "clusterProvider": "onprem", "cluster": "a"});
+    let why = |candidates: &[drover_scheduling::Candidate]| {
+        let busy = candidates.iter().find(|candidate| candidate.app == "busy").unwrap();
+        busy.why_not.as_ref().map(|why| (why.code.clone(), why.detail.contains(&operation.to_string())))
+    };
+    let plan: PlanDocument = migration.ok(Method::POST, "/v2/plans", &newcomer).await;
+    assert_eq!(moved(&plan), ["idle"]);
+    assert_eq!(why(&plan.plan.unwrap().candidates), Some(("busy".to_owned(), true)));
+    let plan: PlanDocument = migration.ok(Method::POST, "/v2/plans", &drain).await;
+    assert_eq!(why(&plan.infeasible.unwrap().candidates), Some(("busy".to_owned(), true)));
+
+    let spec = json!({"metadata": {"name": "m"}, "spec": {"app": "busy", "migration": false}});
+    let intent = format!("{path}/migration-intents/m");
+    for (method, path, body) in
+        [(Method::PUT, format!("{intent}/app-intents/m"), &spec), (Method::DELETE, format!("{intent}/app-intents/m"), &Value::Null)]
+    {
+        let problem = migration.refused(method, &path, body, 409, "busy").await;
+        assert_eq!(problem["instance"], format!("/v2/operations/{operation}"));
+    }
+    migration.consent(&full.idle, false).await;
+    full.world.known.holds.lock().unwrap().clear();
+    migration.consent(&full.busy, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -36,6 +36,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(plans::apply))
         .routes(routes!(internal::dig))
         .routes(routes!(internal::document))
+        .routes(routes!(internal::holds))
 }
 
 /// The OpenAPI document.

@@ -159,6 +159,35 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
+    #[doc = "Groups that operations work on\n\nSends a `GET` request to `/internal/holds`\n"]
+    pub async fn hold_list<'a>(
+        &'a self,
+    ) -> Result<ResponseValue<crate::digs::DigHolds>, Error<crate::problem::ProblemDocument>> {
+        let url = format!("{}/internal/holds", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "hold_list" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
     #[doc = "Operations, newest first, without their steps. Those that another one started are here too, with `parent`; their moves are\nshown with the parent as well\n\nSends a `GET` request to `/v2/operations`\n\nArguments:\n- `after`: Those older than this one: the last id of the page before.\n- `dig`: Only about this deployment intent group: its uuid, or `project/app/version/group`.\n- `kind`: Only of this kind: `instantiate`, `terminate`, `update`, `relocate`.\n- `limit`: At most so many (100; never more than 500).\n- `state`: Only in this state.\n"]
     pub async fn operations_list<'a>(
         &'a self,

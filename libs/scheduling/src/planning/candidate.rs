@@ -10,7 +10,7 @@ use crate::expand::{Group, Standing, groups};
 use crate::fit::Ask;
 use crate::place::{equals, rank_equals};
 use crate::trial::{Tenant, Trial};
-use crate::{Candidate, Claim, ClaimState, Exclusion, MemberRoom, PlacementTerms, Score};
+use crate::{Candidate, Claim, ClaimState, Exclusion, MemberRoom, NodeRequirement, Operator, PlacementTerms, Score};
 
 /// An app that may move.
 pub(crate) struct Movable<'a> {
@@ -137,28 +137,25 @@ fn exclusion(world: &World<'_>, claim: &Claim, newcomer: Option<Uuid>) -> Option
     None
 }
 
+const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Codes that [`crate::Demand::immovable`] begins with.
+const TIES: [&str; 4] = ["volume", "host_path", "daemon_set", "node_bound"];
+
 /// What ties an app to where it is.
 fn immovable(claim: &Claim) -> Option<Exclusion> {
     let demand = &claim.request.demand;
     if let Some(reason) = demand.immovable.first() {
-        let word = |needle: &str| reason.to_lowercase().contains(needle);
-        let code = if word("hostpath") || word("host path") {
-            "host_path"
-        } else if word("daemonset") {
-            "daemon_set"
-        } else if word("volume") || demand.volumes > 0 {
-            "volume"
-        } else {
-            "node_bound"
-        };
+        let said = reason.split_once(':').map_or("", |(code, _)| code);
+        let code = TIES.into_iter().find(|known| *known == said).unwrap_or(if demand.volumes > 0 { "volume" } else { "node_bound" });
         return Some(no(code, demand.immovable.join("; ")));
     }
     if demand.volumes > 0 {
         return Some(no("volume", format!("has {} volume(s); a move would start an empty twin", demand.volumes)));
     }
     demand.groups.iter().find_map(|group| {
-        let bound = group.node_selector.contains_key("kubernetes.io/hostname")
-            || group.node_affinity.iter().flatten().any(|r| r.key == "metadata.name" || r.key == "kubernetes.io/hostname");
+        let names_nodes = |r: &NodeRequirement| r.operator == Operator::In && (r.key == "metadata.name" || r.key == HOSTNAME);
+        let bound = group.node_selector.contains_key(HOSTNAME)
+            || (!group.node_affinity.is_empty() && group.node_affinity.iter().all(|term| term.iter().any(names_nodes)));
         if group.per_node {
             Some(no("daemon_set", format!("{} runs one pod on each node", group.workload)))
         } else if bound {

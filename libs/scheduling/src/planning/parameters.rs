@@ -75,8 +75,8 @@ fn metric(ledger: &Ledger, claim: &Claim, destination: Option<&MemberRoom>, metr
     match metric {
         "cpu_used" => used().map(|u| u.cpu as f64),
         "memory_used" => used().map(|u| u.memory as f64),
-        "cpu_requested" => Some(requested(claim).cpu as f64),
-        "memory_requested" => Some(requested(claim).memory as f64),
+        "cpu_requested" => Some(of_its_pods(claim, observed).cpu as f64),
+        "memory_requested" => Some(of_its_pods(claim, observed).memory as f64),
         "age" => observed?.age_s.map(|s| s as f64),
         "image_bytes_missing" => image_bytes_missing(claim, observed?, destination?),
         "ready_seconds" => Some(observed.and_then(|o| o.ready_s).unwrap_or(READY_S)),
@@ -96,6 +96,15 @@ pub(crate) fn requested(claim: &Claim) -> Amounts {
             sum.add(&group.requests, i64::from(pods.count));
         }
     }
+    sum
+}
+
+/// What its pods request: those that are seen, for it is their use that is told (somebody may have scaled them); as claimed
+/// where none are.
+fn of_its_pods(claim: &Claim, observed: Option<&Observed>) -> Amounts {
+    let Some(observed) = observed.filter(|o| !o.requests.is_empty()) else { return requested(claim) };
+    let mut sum = Amounts::default();
+    observed.requests.values().for_each(|requests| sum.add(requests, 1));
     sum
 }
 

@@ -139,12 +139,23 @@ fn nothing_moves_that_may_not() {
     };
     assert_eq!(only(&refused), "migration_false");
     assert_eq!(only(&|w| w.change_request("app1", |r| r.demand.volumes = 1)), "volume");
-    assert_eq!(only(&|w| w.change_request("app1", |r| r.demand.immovable = vec!["Deployment/x mounts a hostPath".into()])), "host_path");
+    let tied = |reason: &'static str| only(&|w| w.change_request("app1", |r| r.demand.immovable = vec![reason.into()]));
+    assert_eq!(tied("host_path: Deployment/x uses a directory of its node (volume logs)"), "host_path");
+    assert_eq!(tied("node_bound: the pods of Deployment/volumes name their node"), "node_bound");
+    assert_eq!(tied("daemon_set: DaemonSet/volumes belongs to every node of its member"), "daemon_set");
     assert_eq!(only(&|w| w.change_request("app1", |r| r.demand.groups[0].per_node = true)), "daemon_set");
     let bound_to_node = |w: World| {
         w.change_request("app1", |r| drop(r.demand.groups[0].node_selector.insert("kubernetes.io/hostname".into(), "n1".into())))
     };
     assert_eq!(only(&bound_to_node), "node_bound");
+    let affine = |operator: Operator| {
+        move |w: World| {
+            let hostname = NodeRequirement { key: "kubernetes.io/hostname".into(), operator, values: vec!["n1".into()] };
+            w.change_request("app1", |r| r.demand.groups[0].node_affinity = vec![vec![hostname]])
+        }
+    };
+    assert_eq!(only(&affine(Operator::In)), "node_bound");
+    assert_ne!(moves(&feasible(affine(Operator::NotIn)(full()).plan(bound(300)))), [""; 0], "to keep off a node is not to be bound to one");
     assert_eq!(only(&|w| w.change_claim("app1", |c| c.surging = true)), "busy");
     assert_eq!(only(&|w| w.change_claim("app1", |c| c.dig = crate::world::dig("newcomer"))), "itself");
     let called = |w: World| {

@@ -18,6 +18,9 @@ pub enum PlanError {
     /// It is accepted, discarded or infeasible.
     #[error("The plan is {0:?}, not proposed")]
     NotProposed(PlanState),
+    /// A victim's owner no longer wants it moved.
+    #[error("The world has changed since the plan was made")]
+    WorldChanged(Vec<String>),
     /// The deployment intent group is placed already.
     #[error("{0}")]
     WrongState(String),
@@ -58,6 +61,7 @@ impl From<PlanError> for Problem {
             PlanError::FleetBehind(_) => codes::CAPACITY_UNKNOWN.problem(text),
             PlanError::NotFound(_) | PlanError::UnknownPolicy(_) => codes::NOT_FOUND.problem(text),
             PlanError::NotProposed(_) => codes::PLAN_NOT_PROPOSED.problem(text),
+            PlanError::WorldChanged(reasons) => codes::WORLD_CHANGED.problem(text).reasons(reasons),
             PlanError::WrongState(_) => codes::WRONG_STATE.problem(text),
             PlanError::Invalid(_) => codes::INVALID.problem(text),
             PlanError::UnknownCluster(_) => codes::UNKNOWN_CLUSTER.problem(text),

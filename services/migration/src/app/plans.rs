@@ -85,7 +85,13 @@ impl App {
                 return Err(PlanError::Invalid("Plans of kind rebalance come later; newcomer and drain are there".to_owned()));
             }
         };
-        Ok(PlanOrder { kind, excluded: BTreeMap::new(), dry_run: false, after_seq: None })
+        Ok(PlanOrder { kind, excluded: self.busy().await?, dry_run: false, after_seq: None })
+    }
+
+    /// Groups that operations work on are no candidates.
+    async fn busy(&self) -> Result<BTreeMap<Uuid, String>, PlanError> {
+        let held = self.orchestrator.hold_list().await.answer(&self.orchestrator)?.items;
+        Ok(held.into_iter().map(|hold| (hold.dig, format!("operation {} works on it", hold.operation))).collect())
     }
 
     async fn not_placed(&self, terms: &DigTerms) -> Result<(), PlanError> {
@@ -113,11 +119,30 @@ impl App {
         Ok(plans::list(&self.store, i64::from(limit)).await?)
     }
 
-    /// proposed -> accepted, for one operation; again for the same one is fine.
+    /// proposed -> accepted, for one operation; again for the same one is fine. Owners may have changed their minds since the
+    /// plan was made; from here on their groups are held, and so are their intents.
     pub async fn plan_accept(&self, id: Uuid, operation: Uuid) -> Result<PlanDocument, PlanError> {
+        let plan = self.plan_read(id).await?;
+        if plan.state == PlanState::Proposed {
+            let against = self.against(&plan).await?;
+            if !against.is_empty() {
+                return Err(PlanError::WorldChanged(against));
+            }
+        }
         let accepted = plans::accept(&self.store, id, operation).await?;
         let plan = self.plan_read(id).await?;
         if accepted { Ok(plan) } else { Err(PlanError::NotProposed(plan.state)) }
+    }
+
+    /// Who of a plan's victims may no longer be moved, for people.
+    async fn against(&self, plan: &PlanDocument) -> Result<Vec<String>, PlanError> {
+        let mut db = self.store.begin().await?;
+        let words = side::movability(&mut db).await?;
+        drop(db);
+        let victims = plan.plan.iter().flat_map(|plan| plan.waves.iter().flatten());
+        let may = |dig: Uuid, app: &str| words.iter().any(|word| word.dig == dig && word.app == app && word.migration);
+        let against = victims.filter(|victim| !may(victim.dig.id, &victim.app));
+        Ok(against.map(|victim| format!("{}/{}: its owner no longer says that it may be moved", victim.dig.name, victim.app)).collect())
     }
 
     /// Throws a plan away; not one that is or was carried out.

@@ -39,9 +39,14 @@ struct Sample {
 }
 
 impl Prometheus {
-    /// At this address.
+    /// At this address; a path in it stays, with or without a slash at its end.
     pub fn new(base: Option<Url>) -> Self {
-        Self(base)
+        Self(base.map(|mut base| {
+            if !base.path().ends_with('/') {
+                base.set_path(&format!("{}/", base.path()));
+            }
+            base
+        }))
     }
 
     /// Values by claim and parameter, of every parameter that the policy uses and every app that may be moved.

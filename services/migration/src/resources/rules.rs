@@ -1,8 +1,9 @@
 //! What documents obey beside their own shape: expressions name parameters that exist, a project has one active policy, and
-//! what planning reads of intents is kept in columns.
+//! what planning reads of intents is kept in columns. Intents of a group that an operation works on stay as they are.
 
 use async_trait::async_trait;
 use drover_api::clients::orchestrator;
+use drover_api::digs::DigHold;
 use drover_resources::{Change, Document, Foreign, Hooks, Verb, of_kind};
 use drover_scheduling::validate_expression;
 use drover_service::{Answer, PeerError, Problem, codes};
@@ -10,7 +11,7 @@ use drover_store::Tx;
 use uuid::Uuid;
 
 use super::algorithm::{ALGORITHM, AlgorithmSpec};
-use super::intent::{APP_INTENT, AppIntentSpec};
+use super::intent::{APP_INTENT, AppIntentSpec, MIGRATION_INTENT};
 use super::parameter::{PARAMETER, ParameterSpec};
 use super::policy::{POLICY, PolicySpec};
 use crate::store::side;
@@ -24,6 +25,9 @@ pub struct Rules {
 #[async_trait]
 impl Hooks for Rules {
     async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
+        if [MIGRATION_INTENT.name, APP_INTENT.name].contains(&change.kind.name) {
+            self.nobody_works_on(change.path).await?;
+        }
         match change.after {
             Some(after) if change.kind.name == ALGORITHM.name => known_parameters(tx, after).await,
             _ => Ok(()),
@@ -47,6 +51,20 @@ impl Hooks for Rules {
 
     async fn foreign_parent(&self, _: &Foreign, path: &str) -> Result<Option<Uuid>, Problem> {
         Ok(lookup(&self.orchestrator, path).await?)
+    }
+}
+
+impl Rules {
+    /// A group's intents are the group's: while an operation holds it they stay as they are.
+    async fn nobody_works_on(&self, path: &str) -> Result<(), Problem> {
+        let held = self.orchestrator.hold_list().await.answer(&self.orchestrator)?.items;
+        let above = |group: &str| path.strip_prefix(group).is_some_and(|below| below.starts_with('/'));
+        match held.into_iter().find(|hold| above(&hold.path)) {
+            None => Ok(()),
+            Some(DigHold { operation, .. }) => Err(codes::BUSY
+                .problem(format!("operation {operation} works on this deployment intent group; watch or cancel it"))
+                .instance(format!("/v2/operations/{operation}"))),
+        }
     }
 }
 

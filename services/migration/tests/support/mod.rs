@@ -12,7 +12,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode as Status;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use drover_api::digs::{DigTerms, DocumentRef};
+use drover_api::digs::{DigHold, DigHolds, DigTerms, DocumentRef};
 use drover_api::ledger::{FleetItem, LedgerHead};
 use drover_api::plans::{PlanDocument, PlanOrder};
 use drover_migration::{Config, assemble};
@@ -45,6 +45,8 @@ pub struct World {
 pub struct Known {
     pub documents: Arc<Mutex<HashMap<String, Uuid>>>,
     pub digs: Arc<Mutex<HashMap<String, DigTerms>>>,
+    /// Groups that operations work on.
+    pub holds: Arc<Mutex<Vec<DigHold>>>,
     /// Value that Prometheus has for a query.
     pub samples: Arc<Mutex<HashMap<String, f64>>>,
 }
@@ -63,6 +65,10 @@ async fn dig_terms(State(known): State<Known>, Query(query): Query<HashMap<Strin
     found.map_or_else(not_found, |terms| Json(terms).into_response())
 }
 
+async fn holds(State(known): State<Known>) -> Json<DigHolds> {
+    Json(DigHolds { items: known.holds.lock().unwrap().clone() })
+}
+
 async fn sample(State(known): State<Known>, Query(query): Query<HashMap<String, String>>) -> Response {
     let found = known.samples.lock().unwrap().get(&query["query"]).copied();
     let result: Vec<Value> = found.iter().map(|value| json!({"metric": {}, "value": [0.0, value.to_string()]})).collect();
@@ -76,7 +82,8 @@ impl World {
         let others = axum::Router::new()
             .route("/internal/documents/lookup", get(document))
             .route("/internal/digs/lookup", get(dig_terms))
-            .route("/api/v1/query", get(sample))
+            .route("/internal/holds", get(holds))
+            .route("/prometheus/api/v1/query", get(sample))
             .with_state(known.clone());
         let server = HttpServer::start(feed.split_for_parts().0.merge(others)).await;
         let world = Self { fleet, known, server };
@@ -176,9 +183,11 @@ impl Migration {
 
     pub async fn start_cold(db: &TestDb, world: &World) -> Self {
         let url: url::Url = world.server.url("/").parse().unwrap();
-        let peers = Peers { placement: url.clone(), orchestrator: url.clone(), ..Peers::default() };
+        let peers = Peers { placement: url.clone(), orchestrator: url, ..Peers::default() };
         let common = Common::new(db.url.expose_secret(), TOKEN, peers).scoped("migration");
-        let config = Config { listen: "127.0.0.1:0".parse().unwrap(), prometheus: Some(url) };
+        // Behind a path, as a proxy would have it.
+        let prometheus = Some(world.server.url("/prometheus").parse().unwrap());
+        let config = Config { listen: "127.0.0.1:0".parse().unwrap(), prometheus };
         let router = assemble(&config, &common).await.unwrap();
         let router = openapi::validated(router, serde_json::to_value(drover_migration::openapi()).unwrap());
         Self { server: HttpServer::start(router).await, stop: common.shutdown.clone().drop_guard() }
@@ -224,6 +233,13 @@ impl Migration {
         let _: Value = self.ok(Method::POST, &format!("{path}/migration-intents"), &json!({"metadata": {"name": "m"}})).await;
         let spec = named(json!({"app": claim.request.app, "migration": true, "priority": priority}));
         let _: Value = self.ok(Method::POST, &format!("{path}/migration-intents/m/app-intents"), &spec).await;
+    }
+
+    /// What the owner said is replaced.
+    pub async fn consent(&self, claim: &Claim, migration: bool) {
+        let path = format!("{}/migration-intents/m/app-intents/m", dig_path(&claim.dig.name));
+        let spec = json!({"app": claim.request.app, "migration": migration, "priority": 5});
+        let _: Value = self.ok(Method::PUT, &path, &json!({"metadata": {"name": "m"}, "spec": spec})).await;
     }
 
     /// Makes, or replaces, the project's active policy.

@@ -65,8 +65,9 @@ impl App {
         let mut request = DecisionRequest { dig: group.dig.clone(), apps: apps.clone(), overflow: false, operation: Uuid::nil(), fence: 0 };
         let decision = self.services.placement.decide_dry(&request).await?;
         let mut preview = Preview { plan: None, overflow: None, decision };
-        if preview.decision.outcome == Outcome::NoRoom {
-            let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
+        let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
+        // Who insists on a provider that is silent does not wait while others have room.
+        if preview.decision.outcome == Outcome::NoRoom || (preview.decision.outcome == Outcome::Unknown && insists) {
             let order = PlanOrder { kind: PlanKind::Newcomer { dig: group.dig, apps }, excluded, dry_run: true, after_seq: None };
             let plan = self.services.migration.plan(Uuid::now_v7(), &order).await?;
             if plan.plan.is_none() && insists {

@@ -1,12 +1,13 @@
 //! Leaf reads for other services: answered from own tables.
 
 use axum::extract::State;
-use drover_api::digs::{DigTerms, DocumentRef};
+use drover_api::digs::{DigHold, DigHolds, DigTerms, DocumentRef};
 use drover_service::{Json, Problem, Query};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::{App, Error, GroupPath, lookup};
+use crate::store::hold;
 
 /// Which deployment intent group.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -47,4 +48,14 @@ pub async fn document(State(app): State<App>, Query(query): Query<DocumentQuery>
     let mut tx = app.store.begin().await?;
     let found = lookup::document(&mut tx, &query.path).await?;
     Ok(Json(found.ok_or_else(|| Error::NotFound { what: query.path })?))
+}
+
+/// Groups that operations work on.
+#[utoipa::path(get, path = "/internal/holds", operation_id = "hold_list", tag = "peer",
+    responses((status = 200, description = "The holds", body = DigHolds)))]
+pub async fn holds(State(app): State<App>) -> Result<Json<DigHolds>, Problem> {
+    let mut tx = app.store.begin().await?;
+    let held = hold::all_named(&mut tx).await?;
+    let items = held.into_iter().map(|(dig, path, operation)| DigHold { dig, path, operation }).collect();
+    Ok(Json(DigHolds { items }))
 }

@@ -73,3 +73,13 @@ pub async fn all(tx: &mut PgConnection) -> StoreResult<Vec<(Uuid, Uuid)>> {
         .fetch_all(tx)
         .await?)
 }
+
+/// The same with the groups' paths.
+pub async fn all_named(tx: &mut PgConnection) -> StoreResult<Vec<(Uuid, String, Uuid)>> {
+    Ok(sqlx::query_as(
+        "select dig_id, path, workflow_id from hold join resource on resource.id = dig_id left join workflow on workflow.id = workflow_id
+         where ended_at is null order by path",
+    )
+    .fetch_all(tx)
+    .await?)
+}

@@ -130,13 +130,14 @@ pub(super) async fn decide<W: Seeks>(ctx: &mut Ctx<W>) -> StepResult {
             W::search(&mut ctx.state).placed = placed(&decision.apps);
             Outcome::output(decision.id)
         }
-        // Unknown is not "no room": wait for the member rather than reject. Each look is a decision of its own.
-        Decided::Unknown if ctx.waited() < ctx.world.deadlines.room => {
+        // Unknown is not "no room": wait for the member rather than reject. Each look is a decision of its own. Who insists on a
+        // provider that is silent does not wait while others have room.
+        Decided::Unknown if ctx.waited() < ctx.world.deadlines.room && !has_room_elsewhere(ctx).await? => {
             *W::search(&mut ctx.state).tries.entry(ctx.round).or_default() += 1;
             ctx.progress("waiting to hear from the clusters that it may run on");
             Ok(Outcome::park::<String>([]).until(judge::after(now(), Duration::from_secs(1))))
         }
-        // Whoever stays silent for so long takes no part; there may be a plan for the others, or room at less preferred ones.
+        // Whoever stays silent takes no part; there may be a plan for the others, or room at less preferred ones.
         Decided::NoRoom | Decided::Unknown => {
             let search = W::search(&mut ctx.state);
             search.seq = decision.seq;
@@ -146,6 +147,16 @@ pub(super) async fn decide<W: Seeks>(ctx: &mut Ctx<W>) -> StepResult {
         }
         Decided::Impossible => Err(StepError::fail("unknown_cluster", "an app may run nowhere").reasons(reasons(&decision))),
     }
+}
+
+/// Whether an app that insists on its best provider would have room at less preferred members.
+async fn has_room_elsewhere<W: Seeks>(ctx: &Ctx<W>) -> Result<bool, StepError> {
+    if !insists(ctx) {
+        return Ok(false);
+    }
+    let request =
+        DecisionRequest { dig: W::dig(&ctx.input).clone(), apps: requests(ctx), overflow: true, operation: ctx.id, fence: ctx.fence };
+    Ok(ctx.world.services.placement.decide_dry(&request).await?.outcome == Decided::Placed)
 }
 
 fn decision_name(tries: u32) -> String {
@@ -279,8 +290,8 @@ pub(super) async fn overflow<W: Seeks>(ctx: &mut Ctx<W>) -> StepResult {
         W::search(&mut ctx.state).reasons.extend(reasons(&decision));
     }
     let search = W::search(&mut ctx.state);
-    let mut reasons = std::mem::take(&mut search.reasons);
-    reasons.dedup();
+    let mut said = BTreeSet::new();
+    let reasons = std::mem::take(&mut search.reasons).into_iter().filter(|reason| said.insert(reason.clone())).collect::<Vec<_>>();
     let (code, words) = match search.silent {
         true => ("capacity_unknown", "the clusters that answer have no room and no plan makes any; of others nothing is known"),
         false => ("plan_infeasible", "no allowed cluster has room, and no plan makes any"),

@@ -165,6 +165,16 @@ async fn who_insists_on_the_best_overflows_only_without_a_plan() {
     is(&done(&stack, &format!("{dig}/instantiate")).await, "succeeded");
     assert_eq!(fakes.plans.count(), 1, "a plan was asked for first");
     assert!(fakes.ledger.summary().contains(&"third@c held".to_owned()));
+
+    // A best provider that is silent is not waited for while others have room.
+    fakes.ledger.silent(&member("a"), true);
+    let dig = approved(&stack, "fourth", "100m", &["a", "c"], Some("preferred")).await;
+    let dry = stack.call("POST", &format!("{dig}/instantiate?dryRun=All"), None).await.body;
+    assert_eq!((dry["decision"]["outcome"].as_str(), dry["overflow"]["outcome"].as_str()), (Some("unknown"), Some("placed")), "{dry:#}");
+    let before = fakes.ledger.decisions();
+    is(&done(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    assert_eq!(fakes.ledger.decisions() - before, 2, "one that insists, one that overflows: nobody was asked again and again");
+    assert!(fakes.ledger.summary().contains(&"fourth@c held".to_owned()));
 }
 
 #[tokio::test]
@@ -228,6 +238,9 @@ async fn cancel_before_the_pivot_leaves_everything_as_before_and_busy_groups_say
         assert_eq!((busy.status, busy.body["code"].as_str()), (409, Some("busy")), "{}", busy.body);
         assert!(busy.body["instance"].as_str().unwrap().starts_with("/v2/operations/"));
     }
+    let holds = stack.get("/internal/holds").await;
+    let held: Vec<_> = holds["items"].as_array().unwrap().iter().map(|hold| hold["path"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(held, [newcomer.clone(), victim.clone()], "{holds:#}");
     let edit = stack.call("DELETE", "/v2/projects/p/composite-apps/victim/v1/apps/victim", None).await;
     assert_eq!((edit.status, edit.body["code"].as_str()), (409, Some("busy")), "{}", edit.body);
 

@@ -161,6 +161,9 @@ pub(super) async fn shift_traffic(ctx: &mut Ctx<Relocate>) -> StepResult {
 
 /// Where each victim goes, for messages.
 pub(super) fn summary(moves: &[Moving]) -> String {
+    if moves.is_empty() {
+        return "nobody".to_owned();
+    }
     let mut by_member: BTreeMap<&MemberKey, usize> = BTreeMap::new();
     for moving in moves {
         *by_member.entry(&moving.to).or_default() += 1;

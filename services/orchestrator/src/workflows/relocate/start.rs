@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::super::{now, release};
 use super::{Moving, Relocate, Stage, binding_id};
+use crate::peers::PeerError;
 use crate::store::binding::{self, Role};
 use crate::store::hold;
 
@@ -55,6 +56,7 @@ pub(super) async fn accept_plan(ctx: &mut Ctx<Relocate>) -> StepResult {
             let words = error.problem().map(|problem| problem.detail.clone()).unwrap_or_default();
             Err(StepError::fail("plan_not_proposed", format!("the plan cannot be carried out: {words}")))
         }
+        Err(error) if error.code() == Some("world_changed") => Err(changed(&error)),
         Err(error) => Err(error.into()),
     }
 }
@@ -83,12 +85,15 @@ pub(super) async fn claim(ctx: &mut Ctx<Relocate>) -> StepResult {
     let transaction = LedgerTransaction { operation: ctx.id, fence, changes };
     match ctx.world.services.placement.transact(ctx.derived_id("claim"), &transaction).await {
         Ok(_) => Ok(Outcome::next()),
-        Err(error) if error.code() == Some("ledger_conflict") => {
-            let reasons = error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default();
-            Err(StepError::fail("world_changed", "the world has changed since the plan was made").reasons(reasons))
-        }
+        Err(error) if error.code() == Some("ledger_conflict") => Err(changed(&error)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// What another service says against the plan.
+fn changed(error: &PeerError) -> StepError {
+    let reasons = error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default();
+    StepError::fail("world_changed", "the world has changed since the plan was made").reasons(reasons)
 }
 
 /// Claims of the newcomer's apps.

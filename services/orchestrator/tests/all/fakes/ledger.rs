@@ -47,6 +47,11 @@ impl FakeLedger {
         claims
     }
 
+    /// How many were asked for, without repeats and dry runs.
+    pub fn decisions(&self) -> usize {
+        self.0.lock().unwrap().decisions.len()
+    }
+
     /// `app@member state`, sorted.
     pub fn summary(&self) -> Vec<String> {
         self.all()
