@@ -93,6 +93,8 @@ pub enum Reason {
     Learned,
     /// A guard rail overruled the table.
     Guarded,
+    /// Whoever decides has looked for less than one stabilisation window: never fewer (the agent after a start).
+    Settling,
     /// A person stopped this direction.
     Paused,
     /// A person said how many.

@@ -100,6 +100,22 @@ pub struct Written {
     pub status: Value,
 }
 
+/// Set (to any other value) by whoever put another Q-table in place, so that the agent takes it over at once.
+pub const TABLE_CHANGED: &str = "drover.io/table-changed";
+
+impl Written {
+    /// Whether the same is asked for: the status does not count.
+    pub fn same_orders(&self, other: &Self) -> bool {
+        self.metadata.generation == other.metadata.generation && self.same_tables(other)
+    }
+
+    /// Whether nobody has put another Q-table in place between the two.
+    pub fn same_tables(&self, other: &Self) -> bool {
+        let mark = |written: &Self| written.metadata.annotations.as_ref().and_then(|notes| notes.get(TABLE_CHANGED)).cloned();
+        mark(self) == mark(other)
+    }
+}
+
 /// What the agent does for one policy: its specification, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -168,13 +184,21 @@ pub fn definition() -> CustomResourceDefinition {
     serde_json::from_value(definition).unwrap_or_else(|_| ScalingPolicy::crd())
 }
 
-/// What an API server does not take of a JSON schema: closed objects, and numbers' sizes; quantities have their own notation.
+/// What an API server does not take of a JSON schema: closed objects, choices of one, numbers' sizes; quantities have their own notation.
 fn structural(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             if fields.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) {
                 fields.remove("anyOf");
                 fields.remove("type");
+            }
+            // A choice of one is that one.
+            if let Some(Value::Array(choices)) = fields.get_mut("anyOf")
+                && let [Value::Object(only)] = choices.as_mut_slice()
+            {
+                let only = std::mem::take(only);
+                fields.remove("anyOf");
+                fields.extend(only);
             }
             if fields.get("additionalProperties") == Some(&Value::Bool(false)) {
                 fields.remove("additionalProperties");

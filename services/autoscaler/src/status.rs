@@ -17,19 +17,26 @@ pub struct ScalingPolicyStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Replicas asked for when it was decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub current_replicas: Option<i32>,
     /// Replicas decided; none: everything stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub desired_replicas: Option<i32>,
     /// The decision in a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The decision in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// When.
     #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_at: Option<Timestamp>,
     /// `kpa`: room for a burst; below 0 the activator belongs into the path.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub excess_burst_capacity: Option<i32>,
     /// `qlearning`: the learned table.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<TableStatus>,
     /// What stands in the way, and what does not.
     pub conditions: Vec<Condition>,

@@ -80,7 +80,7 @@ pub enum Command {
     /// Migration policies.
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// The autoscaler's decisions offline: decide, simulate, train.
+    /// The autoscaler: decide, simulate, train offline; explain what a cluster's agent does.
     #[command(subcommand)]
     Autoscale(crate::commands::autoscale::AutoscaleCommand),
     /// The memory guard of the nodes: status, explain, simulate.

@@ -7,6 +7,7 @@
 //! What only this machine can answer (speed of its disk, what else runs) is printed with the figures, and rates are compared
 //! with a baseline of the same run.
 
+mod agent;
 mod autoscale;
 mod burst;
 mod decisions;
@@ -70,6 +71,8 @@ pub enum Measure {
     Rollout,
     /// The autoscaler's pure core: KPA decisions a second, a training.
     Autoscale,
+    /// The autoscaler's agent with 200 workloads on a real control plane: memory and CPU.
+    Autoscaler,
 }
 
 /// How much of everything.
@@ -113,6 +116,7 @@ pub async fn run(args: BenchArgs, format: Format) -> Result<ExitCode> {
             Measure::Latency => real::latency(args.size, &mut report).await,
             Measure::Rollout => real::rollout(args.size, &mut report).await,
             Measure::Autoscale => autoscale::run(args.size, &mut report),
+            Measure::Autoscaler => agent::run(args.size, &mut report).await,
         };
         measured.with_context(|| format!("{word} could not be measured"))?;
         let took = began.elapsed().as_secs_f64();

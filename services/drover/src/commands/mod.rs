@@ -57,7 +57,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Plan(command) => plan::run(&session()?, command).await?,
         Command::Operation(command) => operation::run(&session()?, command).await?,
         Command::Policy(command) => policy::run(&session()?, command).await?,
-        Command::Autoscale(command) => autoscale::run(command, format)?,
+        Command::Autoscale(command) => autoscale::run(command, format).await?,
         Command::Memguard(command) => return memguard::run(command, format),
         Command::Dev(command) => return crate::dev::run(command, format).await,
         Command::Experiment(command) => return crate::experiment::run(command, format),

@@ -1,5 +1,6 @@
-//! `drover autoscale`: the autoscaler's decisions offline. No Drover need run; only files, stdin and stdout.
+//! `drover autoscale`: the autoscaler's decisions, offline (files, stdin and stdout) and of a cluster's agent. No Drover need run.
 
+mod cluster;
 mod decide;
 mod input;
 mod simulate;
@@ -8,6 +9,7 @@ mod train;
 use anyhow::Result;
 use clap::Subcommand;
 
+pub use cluster::{PolicyArgs, TableCommand};
 pub use decide::DecideArgs;
 pub use input::{LoadArgs, SimArgs, read_trace};
 pub use simulate::SimulateArgs;
@@ -24,13 +26,20 @@ pub enum AutoscaleCommand {
     Simulate(Box<SimulateArgs>),
     /// Train a Q-table in the queueing simulator.
     Train(Box<TrainArgs>),
+    /// What a cluster's agent decided last for a ScalingPolicy, and why; -o wide: everything it decided by.
+    Explain(PolicyArgs),
+    /// What a policy learned: export, list, roll back.
+    #[command(subcommand)]
+    Table(TableCommand),
 }
 
 /// Runs it.
-pub fn run(command: AutoscaleCommand, format: Format) -> Result<()> {
+pub async fn run(command: AutoscaleCommand, format: Format) -> Result<()> {
     match command {
         AutoscaleCommand::Decide(args) => decide::run(&args),
         AutoscaleCommand::Simulate(args) => simulate::run(&args, format),
         AutoscaleCommand::Train(args) => train::run(&args),
+        AutoscaleCommand::Explain(args) => cluster::explain(&args, format).await,
+        AutoscaleCommand::Table(command) => cluster::table(command, format).await,
     }
 }

@@ -1,0 +1,100 @@
+//! Pushed statistics: kept per policy until it looks at them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use drover_autoscaling::Reading;
+use drover_autoscaling::kpa::{Collector, KpaMetric, KpaSpec};
+use tokio::sync::Notify;
+
+use crate::wire::Push;
+
+/// Namespace and name of a policy.
+pub type Key = (String, String);
+
+/// Pushed statistics by policy.
+#[derive(Clone, Debug, Default)]
+pub struct Inbox(Arc<Mutex<HashMap<Key, Kept>>>);
+
+#[derive(Debug)]
+struct Kept {
+    kpa: Option<(KpaMetric, Collector)>,
+    values: BTreeMap<String, (f64, f64)>,
+    expired: Option<(f64, f64)>,
+    poke: Arc<Notify>,
+}
+
+impl Inbox {
+    /// Opens (or keeps) the box of a policy; the answer is woken by requests.
+    pub fn open(&self, key: &Key, kpa: Option<&KpaSpec>) -> Arc<Notify> {
+        let mut boxes = self.lock();
+        let own =
+            boxes.entry(key.clone()).or_insert_with(|| Kept { kpa: None, values: BTreeMap::new(), expired: None, poke: Arc::default() });
+        match (kpa, &mut own.kpa) {
+            (Some(spec), Some((metric, collector))) if *metric == spec.metric => collector.resize(spec),
+            (Some(spec), slot) => *slot = Some((spec.metric, Collector::new(spec))),
+            (None, slot) => *slot = None,
+        }
+        own.poke.clone()
+    }
+
+    /// Forgets a policy.
+    pub fn close(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    /// Takes a push at `now`. False: no such policy is looked after here.
+    pub fn take(&self, push: &Push, now: f64) -> bool {
+        let mut boxes = self.lock();
+        let Some(own) = boxes.get_mut(&(push.namespace.clone(), push.policy.clone())) else { return false };
+        if let (Some(report), Some((metric, collector))) = (&push.requests, &mut own.kpa) {
+            collector.record_report(now, *metric, report);
+            if report.average_concurrency > 0.0 || report.count > 0.0 {
+                own.poke.notify_one();
+            }
+        }
+        for (name, value) in push.values.iter().filter(|(_, value)| value.is_finite()) {
+            if name == "expired" {
+                let before = own.expired.map_or(0.0, |(_, before)| before);
+                own.expired = Some((now, before + value));
+            } else {
+                own.values.insert(name.clone(), (now, *value));
+            }
+        }
+        true
+    }
+
+    /// The averages of both windows.
+    pub fn windows(&self, key: &Key, now: f64) -> (Reading<f64>, Reading<f64>) {
+        let none = || Reading::Absent("nothing was pushed".to_owned());
+        self.lock().get(key).and_then(|own| own.kpa.as_ref()).map_or_else(|| (none(), none()), |(_, collector)| collector.read(now))
+    }
+
+    /// Adds one sample to both windows.
+    pub fn sample(&self, key: &Key, now: f64, value: f64) {
+        if let Some((_, collector)) = self.lock().get_mut(key).and_then(|own| own.kpa.as_mut()) {
+            collector.record(now, value);
+        }
+    }
+
+    /// A named value, as of its push.
+    pub fn value(&self, key: &Key, name: &str, now: f64, stale: f64) -> Reading<f64> {
+        let pushed = self.lock().get(key).and_then(|own| own.values.get(name).copied());
+        pushed.map_or_else(|| Reading::Absent(format!("`{name}` was not pushed")), |(at, value)| Reading::taken(value, at, now, stale))
+    }
+
+    /// Expired requests since the last call; absent where nobody has pushed any, or not for long.
+    pub fn expired(&self, key: &Key, now: f64, stale: f64) -> Reading<f64> {
+        let mut boxes = self.lock();
+        let Some(pushed) = boxes.get_mut(key).and_then(|own| own.expired.as_mut()) else {
+            return Reading::Absent("`expired` was not pushed".to_owned());
+        };
+        let (at, sum) = *pushed;
+        pushed.1 = 0.0;
+        Reading::taken(sum, at, now, stale)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,277 @@
+//! One look at a workload: what its policy decides by.
+//!
+//! Invariant: what could not be read, or is too old, is absent in what comes out; nothing here puts a zero in its place.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use drover_autoscaling::kpa::KpaObservation;
+use drover_autoscaling::qlearning::{QLearningObservation, QLearningSpec};
+use drover_autoscaling::threshold::{self, ContainerUse, MetricSpec, MetricType, ThresholdObservation, ThresholdSpec};
+use drover_autoscaling::{Observation, Policy, Reading};
+use kube::Api;
+use kube::api::ListParams;
+
+use super::Context;
+use super::inbox::Key;
+use super::pods::Pod;
+use super::target::{Target, Trouble, within};
+use super::usage::{self, PodUsage};
+use crate::policy::Plan;
+
+/// A look, and what about it failed.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// What was seen.
+    pub observation: Observation,
+    /// What could not be read.
+    pub trouble: Option<String>,
+    /// Pods that are ready.
+    pub ready: i32,
+}
+
+/// What a look remembers of the one before.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// When, and how many pods there were.
+    before: Option<(f64, i32)>,
+    /// The total of expired requests then.
+    expired: Option<f64>,
+}
+
+/// One workload being looked at.
+pub struct Looker<'a> {
+    /// Everything shared.
+    pub context: &'a Context,
+    /// Whose.
+    pub key: &'a Key,
+    /// What its policy needs.
+    pub plan: &'a Plan,
+    /// The workload.
+    pub target: &'a Target,
+}
+
+impl Looker<'_> {
+    /// Looks as `policy` needs it.
+    pub async fn look(&self, policy: &Policy, memory: &mut Memory) -> Look {
+        let pods = self.pods().await;
+        let now = self.context.clock.now();
+        let ready = pods.as_ref().map_or(0, |pods| count(pods.iter().filter(|pod| pod.serves()).count()));
+        let (observation, trouble) = match policy {
+            Policy::Threshold(spec) => self.threshold(spec, pods, now).await,
+            Policy::Kpa(_) => self.kpa(pods, now).await,
+            Policy::QLearning(spec) => self.qlearning(spec, pods, now, memory).await,
+        };
+        Look { observation, trouble, ready }
+    }
+
+    /// From the watch, or listed while that is broken.
+    async fn pods(&self) -> Result<Vec<Arc<Pod>>, Trouble> {
+        let Context { client, pods, .. } = self.context;
+        if pods.whole() {
+            return Ok(pods.select(&self.key.0, &self.target.selector));
+        }
+        let api: Api<Pod> = Api::namespaced(client.clone(), &self.key.0);
+        let list = within(api.list(&ListParams::default().labels(&self.target.selector_text))).await?;
+        Ok(list.items.into_iter().map(Arc::new).collect())
+    }
+
+    /// What the pods use now; what is too old is left out.
+    async fn usage(&self, now: f64) -> Result<HashMap<String, PodUsage>, String> {
+        let read = usage::read(&self.context.client, &self.key.0, &self.target.selector_text).await;
+        let mut usage = read.map_err(|trouble| format!("metrics.k8s.io: {trouble}"))?;
+        if usage.is_empty() {
+            return Err("metrics.k8s.io has no metrics of these pods".to_owned());
+        }
+        usage.retain(|_, usage| now - usage.at <= self.stale());
+        if usage.is_empty() { Err(format!("all metrics of these pods are older than {:.0} s", self.stale())) } else { Ok(usage) }
+    }
+
+    async fn threshold(&self, spec: &ThresholdSpec, pods: Result<Vec<Arc<Pod>>, Trouble>, now: f64) -> (Observation, Option<String>) {
+        let mut trouble = None;
+        let needs = |kinds: &[MetricType]| spec.metrics.iter().any(|metric| kinds.contains(&metric.kind));
+        let resources = spec.metrics.is_empty() || needs(&[MetricType::Resource, MetricType::ContainerResource]);
+        let pods = match pods {
+            Err(why) => {
+                trouble = Some(format!("pods: {why}"));
+                Reading::Absent(why.to_string())
+            }
+            Ok(pods) => {
+                let usage = if resources { self.usage(now).await } else { Ok(HashMap::new()) };
+                let usage = usage.unwrap_or_else(|why| {
+                    trouble = Some(why);
+                    HashMap::new()
+                });
+                let containers = needs(&[MetricType::ContainerResource]);
+                let mut pods: Vec<_> = pods.iter().map(|pod| measured(pod, usage.get(&pod.seen.name), containers)).collect();
+                for metric in &spec.metrics {
+                    if let Err(why) = self.pods_metric(metric, &mut pods).await {
+                        trouble = Some(why);
+                    }
+                }
+                Reading::Value(pods)
+            }
+        };
+        let mut external = BTreeMap::new();
+        for metric in &spec.metrics {
+            let object = metric.object.as_ref().map(|object| &object.metric.name);
+            let Some(name) = object.or(metric.external.as_ref().map(|external| &external.metric.name)) else { continue };
+            let reading = self.named(name, now).await;
+            if let Some(why) = reading.trouble() {
+                trouble = Some(format!("{name} {why}"));
+            }
+            external.insert(name.clone(), reading.map(milli));
+        }
+        let seen = ThresholdObservation {
+            at: now,
+            replicas: self.target.replicas(),
+            status_replicas: Some(self.target.status_replicas()),
+            pods,
+            external,
+        };
+        (Observation::Threshold(seen), trouble)
+    }
+
+    /// A metric of each pod, which only Prometheus has.
+    async fn pods_metric(&self, metric: &MetricSpec, pods: &mut [threshold::Pod]) -> Result<(), String> {
+        let Some(name) = metric.pods.as_ref().map(|pods| &pods.metric.name) else { return Ok(()) };
+        let Some((url, query)) = self.query(name) else { return Err(format!("no Prometheus query is named `{name}`")) };
+        let values = self.context.prometheus.by_pod(url, query, self.plan.spec.scaling.stale_after_seconds).await?;
+        for pod in pods {
+            if let Some(value) = values.get(&pod.name) {
+                pod.metrics.insert(name.clone(), milli(*value));
+            }
+        }
+        Ok(())
+    }
+
+    async fn kpa(&self, pods: Result<Vec<Arc<Pod>>, Trouble>, now: f64) -> (Observation, Option<String>) {
+        let ready = match pods {
+            Ok(pods) => Reading::Value(count(pods.iter().filter(|pod| pod.serves()).count())),
+            Err(why) => Reading::Absent(why.to_string()),
+        };
+        let (stable, panic) = if let (Some(stable), Some(panic)) = (self.query("stable"), self.query("panic")) {
+            (self.ask(stable).await, self.ask(panic).await)
+        } else {
+            if let Some(query) = self.query("value")
+                && let Reading::Value(value) = self.ask(query).await
+            {
+                self.context.inbox.sample(self.key, now, value);
+            }
+            self.context.inbox.windows(self.key, now)
+        };
+        let trouble = [("ready pods", ready.trouble()), ("stable window", stable.trouble())];
+        let trouble = trouble.into_iter().find_map(|(name, why)| Some(format!("{name} {}", why?)));
+        (Observation::Kpa(KpaObservation { at: now, replicas: self.target.replicas(), ready, stable, panic }), trouble)
+    }
+
+    async fn qlearning(
+        &self,
+        spec: &QLearningSpec,
+        pods: Result<Vec<Arc<Pod>>, Trouble>,
+        now: f64,
+        memory: &mut Memory,
+    ) -> (Observation, Option<String>) {
+        let cpu = match (self.query("cpu"), pods) {
+            (Some(query), _) => self.ask(query).await,
+            (None, Err(why)) => Reading::Absent(format!("pods: {why}")),
+            (None, Ok(pods)) => match self.usage(now).await {
+                Ok(usage) => share(spec, &pods, &usage).map_or_else(Reading::Absent, Reading::Value),
+                Err(why) => Reading::Absent(why),
+            },
+        };
+        let expired = self.expired(now, memory).await;
+        let there = self.target.status_replicas();
+        let period = self.plan.spec.scaling.period();
+        let pod_seconds = match memory.before.replace((now, there)) {
+            Some((at, pods)) if now - at <= 2.0 * period + 1.0 => Reading::Value((now - at) * f64::from(pods + there) / 2.0),
+            Some((at, _)) => Reading::Absent(format!("the last look was {:.0} s ago", now - at)),
+            None => Reading::Absent("this is the first look".to_owned()),
+        };
+        let trouble = [("cpu", cpu.trouble()), ("expired", expired.trouble())];
+        let trouble = trouble.into_iter().find_map(|(name, why)| Some(format!("{name} {}", why?)));
+        (Observation::QLearning(QLearningObservation { at: now, pods: self.target.replicas(), cpu, expired, pod_seconds }), trouble)
+    }
+
+    /// Expired requests since the last look: pushed, or the growth of a total.
+    async fn expired(&self, now: f64, memory: &mut Memory) -> Reading<f64> {
+        let Some(query) = self.query("expired") else { return self.context.inbox.expired(self.key, now, self.stale()) };
+        let total = match self.ask(query).await {
+            Reading::Value(total) => total,
+            other => {
+                memory.expired = None;
+                return other;
+            }
+        };
+        match memory.expired.replace(total) {
+            Some(before) if total >= before => Reading::Value(total - before),
+            Some(_) => Reading::Absent("the total of expired requests began anew".to_owned()),
+            None => Reading::Absent("this is the first look at the total".to_owned()),
+        }
+    }
+
+    /// A named value: asked of Prometheus where a query has its name, otherwise as pushed.
+    async fn named(&self, name: &str, now: f64) -> Reading<f64> {
+        match self.query(name) {
+            Some(query) => self.ask(query).await,
+            None => self.context.inbox.value(self.key, name, now, self.stale()),
+        }
+    }
+
+    fn query(&self, name: &str) -> Option<(&str, &str)> {
+        let prometheus = self.plan.spec.source.prometheus.as_ref()?;
+        Some((&prometheus.url, prometheus.queries.get(name)?))
+    }
+
+    async fn ask(&self, (url, query): (&str, &str)) -> Reading<f64> {
+        self.context.prometheus.sum(url, query, self.plan.spec.scaling.stale_after_seconds).await
+    }
+
+    fn stale(&self) -> f64 {
+        f64::from(self.plan.spec.scaling.stale_after_seconds)
+    }
+}
+
+/// A pod with what it uses; without, it is missing to a metric.
+fn measured(pod: &Pod, usage: Option<&PodUsage>, containers: bool) -> threshold::Pod {
+    let mut seen = threshold::Pod::clone(&pod.seen);
+    if !containers {
+        seen.containers.clear();
+    }
+    if let Some(usage) = usage {
+        seen.usage = usage.total();
+        seen.metric_time = Some(usage.at);
+        seen.metric_window = usage.window;
+        for (name, ContainerUse { usage: own, .. }) in &mut seen.containers {
+            *own = usage.containers.get(name).cloned().unwrap_or_default();
+        }
+    }
+    seen
+}
+
+/// CPU of the application container as a share of its request, mean over the ready pods that have one.
+fn share(spec: &QLearningSpec, pods: &[Arc<Pod>], usage: &HashMap<String, PodUsage>) -> Result<f64, String> {
+    let (mut sum, mut pods_counted) = (0.0, 0u32);
+    for pod in pods.iter().filter(|pod| pod.serves()) {
+        let container = spec.container.as_ref().unwrap_or(&pod.first);
+        let request = pod.seen.containers.get(container).and_then(|container| container.requests.get("cpu")).copied().unwrap_or(0);
+        if request <= 0 {
+            return Err(format!("container {container} of pod {} requests no cpu", pod.seen.name));
+        }
+        if let Some(used) = usage.get(&pod.seen.name).and_then(|usage| usage.containers.get(container)?.get("cpu")) {
+            sum += *used as f64 / request as f64;
+            pods_counted += 1;
+        }
+    }
+    if pods_counted == 0 { Err("no ready pod has metrics".to_owned()) } else { Ok(sum / f64::from(pods_counted)) }
+}
+
+/// Thousandths, as far as they can be told.
+#[expect(clippy::cast_possible_truncation, reason = "a float casts to the nearest i64")]
+fn milli(value: f64) -> i64 {
+    (value * 1_000.0).ceil() as i64
+}
+
+fn count(pods: usize) -> i32 {
+    i32::try_from(pods).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,186 @@
+//! `drover autoscale explain` and `table`: what the agent of a cluster decided, why, and what it learned. Talks to that cluster's API
+//! server; no Drover need run, nor the agent.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use drover_autoscaler::agent::tables;
+use drover_autoscaler::policy::{ScalingPolicy, TABLE_CHANGED};
+use drover_autoscaler::status::ScalingPolicyStatus;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use crate::cli::Format;
+use crate::output;
+
+/// Which policy, in which cluster.
+#[derive(Args, Clone, Debug)]
+pub struct PolicyArgs {
+    /// Name of the ScalingPolicy.
+    pub name: String,
+    /// Its namespace.
+    #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
+    pub namespace: String,
+    /// Kubeconfig of the cluster [default: as kubectl].
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current one].
+    #[arg(long, value_name = "CONTEXT")]
+    pub context: Option<String>,
+}
+
+/// `drover autoscale table …`.
+#[derive(Debug, Subcommand)]
+pub enum TableCommand {
+    /// Print a learned Q-table: a file that another policy can start from.
+    #[command(
+        after_help = "Example:\n  drover autoscale table export web -n shop > table.json\n  kubectl create configmap web-table --from-file=table.json"
+    )]
+    Export {
+        /// Whose.
+        #[command(flatten)]
+        policy: PolicyArgs,
+        /// Version [default: the one that counts].
+        #[arg(long)]
+        version: Option<u64>,
+    },
+    /// List the versions that are kept.
+    Versions(PolicyArgs),
+    /// Go back to an earlier version; it becomes the newest. A learner that was relieved gets another try.
+    Rollback {
+        /// Whose.
+        #[command(flatten)]
+        policy: PolicyArgs,
+        /// Version to go back to.
+        #[arg(long, value_name = "VERSION")]
+        to: u64,
+    },
+}
+
+impl PolicyArgs {
+    async fn client(&self) -> Result<Client> {
+        let file = match &self.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?,
+            None => Kubeconfig::read().context("no kubeconfig; give --kubeconfig")?,
+        };
+        let options = KubeConfigOptions { context: self.context.clone(), ..Default::default() };
+        let config = kube::Config::from_custom_kubeconfig(file, &options).await.context("the kubeconfig cannot be used")?;
+        Ok(Client::try_from(config)?)
+    }
+
+    async fn policy(&self, client: &Client) -> Result<ScalingPolicy> {
+        let api: Api<ScalingPolicy> = Api::namespaced(client.clone(), &self.namespace);
+        let policy = api.get_opt(&self.name).await.context("the ScalingPolicy cannot be read; is deploy/autoscaler/crd.yaml applied?")?;
+        policy.with_context(|| format!("no ScalingPolicy {} in {}; `kubectl get scalingpolicies -A` lists them", self.name, self.namespace))
+    }
+
+    async fn learned(&self, client: &Client) -> Result<(Api<ConfigMap>, ConfigMap)> {
+        let api: Api<ConfigMap> = Api::namespaced(client.clone(), &self.namespace);
+        let name = tables::name(&self.name);
+        let map = api.get_opt(&name).await.with_context(|| format!("ConfigMap {name} cannot be read"))?;
+        let map = map.with_context(|| format!("no ConfigMap {name} in {}: this policy has not learned anything yet", self.namespace))?;
+        Ok((api, map))
+    }
+}
+
+/// `drover autoscale explain`.
+///
+/// # Errors
+/// The policy cannot be read.
+pub async fn explain(args: &PolicyArgs, format: Format) -> Result<()> {
+    let policy = args.policy(&args.client().await?).await?;
+    match format {
+        Format::Table | Format::Wide => output::write_stdout(&story(&policy, format == Format::Wide)?),
+        Format::Json | Format::Yaml => output::print(format, &policy.status, |_| (Vec::new(), Vec::new())),
+    }
+}
+
+/// `drover autoscale table …`.
+///
+/// # Errors
+/// There is no such table, or the cluster does not let it be read or written.
+pub async fn table(command: TableCommand, format: Format) -> Result<()> {
+    match command {
+        TableCommand::Export { policy, version } => {
+            let (_, map) = policy.learned(&policy.client().await?).await?;
+            let version = version.or(tables::current(&map)).context("the ConfigMap does not say which version counts")?;
+            let table = tables::version(&map, version).map_err(anyhow::Error::msg)?;
+            output::write_stdout(&serde_json::to_string(&table)?)
+        }
+        TableCommand::Versions(policy) => {
+            let (_, map) = policy.learned(&policy.client().await?).await?;
+            let current = tables::current(&map);
+            output::print(format, &tables::versions(&map), |_| {
+                let mark = |version: &u64| if current == Some(*version) { "counts" } else { "" }.to_owned();
+                (vec!["VERSION", ""], tables::versions(&map).iter().map(|version| vec![version.to_string(), mark(version)]).collect())
+            })
+        }
+        TableCommand::Rollback { policy, to } => {
+            let client = policy.client().await?;
+            let (api, mut map) = policy.learned(&client).await?;
+            let table = tables::version(&map, to).map_err(anyhow::Error::msg)?;
+            let version = tables::put(&mut map, &table).map_err(anyhow::Error::msg)?;
+            let name = tables::name(&policy.name);
+            match api.replace(&name, &PostParams::default(), &map).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => bail!("the agent wrote meanwhile; try again"),
+                other => other.context("the ConfigMap cannot be written")?,
+            };
+            let note = json!({"metadata": {"annotations": {TABLE_CHANGED: version.to_string()}}});
+            let policies: Api<ScalingPolicy> = Api::namespaced(client, &policy.namespace);
+            policies.patch(&policy.name, &PatchParams::default(), &Patch::Merge(&note)).await.context("the agent could not be told")?;
+            output::write_stdout(&format!("version {to} is version {version} now, and counts"))
+        }
+    }
+}
+
+fn story(policy: &ScalingPolicy, wide: bool) -> Result<String> {
+    let scaling = &policy.spec.scaling;
+    let mut lines = vec![format!(
+        "{} {}: {:?} in mode {:?}, {} to {} replicas",
+        scaling.target.kind, scaling.target.name, scaling.policy, scaling.mode, scaling.min_replicas, scaling.max_replicas
+    )];
+    let Some(status) = &policy.status else {
+        lines.push("no agent has looked at it yet; is one running, and may it?".to_owned());
+        return Ok(lines.join("\n"));
+    };
+    if status.observed_generation != policy.metadata.generation {
+        lines.push("what follows is about an earlier version of this policy".to_owned());
+    }
+    lines.extend(decision(status));
+    for condition in &status.conditions {
+        let mark = if condition.status == "True" { "ok " } else { "NO " };
+        lines.push(format!("  {mark} {} ({}): {}", condition.kind, condition.reason, condition.message));
+    }
+    if let Some(table) = &status.table {
+        lines.push(format!("learned table: version {} in ConfigMap {}", table.version, table.config_map));
+    }
+    if !status.history.is_empty() {
+        lines.push("changes, newest first:".to_owned());
+    }
+    for change in &status.history {
+        let done = if change.done { "" } else { " (recommended)" };
+        lines.push(format!("  {}  {} -> {}{done}  {}: {}", change.at, change.from, change.to, change.reason, change.message));
+    }
+    if let (Some(record), true) = (&status.last_decision, wide) {
+        lines.push(format!("the last decision in full:\n{}", serde_json::to_string_pretty(record)?));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// The last decision, limit by limit.
+fn decision(status: &ScalingPolicyStatus) -> Vec<String> {
+    let (Some(at), Some(message)) = (status.decided_at, &status.message) else { return vec!["nothing was decided yet".to_owned()] };
+    let reason = status.reason.as_deref().unwrap_or("?");
+    let mut lines = vec![format!("at {at}: {message} ({reason})")];
+    let record = status.last_decision.as_ref().unwrap_or(&Value::Null);
+    let steps = ["raw", "stabilized", "rateLimited", "bounded", "want"];
+    let shown: Vec<String> = steps.iter().filter_map(|step| Some(format!("{step} {}", record.get(step)?.as_i64()?))).collect();
+    if !shown.is_empty() {
+        lines.push(format!("  {}", shown.join(" -> ")));
+    }
+    lines
+}
