@@ -182,7 +182,7 @@ fn options<'a>(slot: &Slot<'a>, tried: &mut Tried) -> Vec<Option_<'a>> {
     options
 }
 
-/// Ways to spread all slots over their options, best first, at most [`CHOICES`] (the best options of each).
+/// Ways to spread all slots over their options, best first, about [`CHOICES`] (the best options of each).
 fn choices<'a>(slots: &[Slot<'a>], options: &[Vec<Option_<'a>>], effort: &mut Effort) -> Vec<Choice<'a>> {
     let open = options.iter().filter(|o| o.len() > 1).count() as u32;
     let widest = options.iter().map(Vec::len).max().unwrap_or(0);
@@ -208,7 +208,30 @@ fn choices<'a>(slots: &[Slot<'a>], options: &[Vec<Option_<'a>>], effort: &mut Ef
         choices = longer;
     }
     choices.sort_by(|a, b| a.tiers.cmp(&b.tiers).then_with(|| a.names().cmp(&b.names())));
+    if each < widest {
+        choices.extend(one_by_one(slots, options));
+    }
     choices
+}
+
+/// Where there are more ways than are looked at, one that gives each app the best option with room beside those before it; to
+/// look at each app's best options alone would put too many of them on the same member.
+fn one_by_one<'a>(slots: &[Slot<'a>], options: &[Vec<Option_<'a>>]) -> Option<Choice<'a>> {
+    let mut trial = Trial::default();
+    let mut choice = Choice { tiers: Vec::new(), homes: Vec::new() };
+    for (i, slot) in slots.iter().enumerate() {
+        if slot.satisfied(&slots[..i], &choice.homes) {
+            choice.tiers.push((ROOM, 0));
+            choice.homes.push(None);
+            continue;
+        }
+        let ask = Ask::promised(&slot.request.demand);
+        let roomy = options[i].iter().find(|option| option.tier.0 == ROOM && trial.add(option.room, i, ask));
+        let option = roomy.or_else(|| options[i].iter().find(|option| option.tier.0 == FULL)).or(options[i].first())?;
+        choice.tiers.push(option.tier);
+        choice.homes.push(Some(option.room));
+    }
+    Some(choice)
 }
 
 /// Members tried without success.

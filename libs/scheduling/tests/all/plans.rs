@@ -248,6 +248,21 @@ fn apps_of_a_newcomer_find_their_places_together() {
 }
 
 #[test]
+fn many_apps_find_their_places_together_too() {
+    let world = World::default().member("onprem+a", 1, &[400]).member("onprem+b", 1, &[300]).member("aws+c", 5, &[700]).running(
+        "v",
+        "onprem+a",
+        300,
+        &["onprem+a", "aws+c"],
+    );
+    let small = |i| app(&format!("small{i:02}"), demand(1, 50), any_of(&["onprem+b", "aws+c"]));
+    let mut apps: Vec<AppRequest> = (0..10).map(small).collect();
+    apps.push(app("big", demand(1, 300), any_of(&["onprem+a"])));
+    let plan = feasible(world.plan(apps));
+    assert_eq!(moves(&plan), ["v>aws+c"], "six of the small ones on onprem+b, four beside the victim on aws+c");
+}
+
+#[test]
 fn an_app_of_several_workloads_moves_whole() {
     let mut two = app("two", demand(1, 500), any_of(&["onprem+a", "aws+c", "onprem+b"]));
     two.demand.groups.push(PodGroup { workload: "Deployment/second".into(), ..group(1, 500) });
