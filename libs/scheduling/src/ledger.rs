@@ -173,7 +173,18 @@ impl Ledger {
                 self.claims.insert(id, new);
             }
         }
+        for touched in [old.clone(), self.claims.get(&id).cloned()].into_iter().flatten() {
+            self.settle(&touched.member);
+        }
         old
+    }
+
+    /// Where nodes are short, what one claim counts depends on the others.
+    fn settle(&mut self, member: &MemberKey) {
+        if let Some(room) = self.rooms.get_mut(member).filter(|room| room.is_strained()) {
+            let ids = self.by_member.get(member);
+            room.recount(ids.into_iter().flatten().filter_map(|id| self.claims.get(id)));
+        }
     }
 
     fn index(&mut self, claim: &Claim) {

@@ -15,6 +15,7 @@ mod cel;
 mod considered;
 mod decision;
 mod demand;
+mod displaced;
 mod expand;
 mod fit;
 mod fleet;

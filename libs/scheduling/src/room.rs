@@ -6,10 +6,14 @@
 //! ```
 //! A claim counts what is observed of it where it is observed; what it claims beyond that stays on its assumed nodes,
 //! so that in all it counts the larger of both and on no node more than the larger of both.
+//!
+//! The member's scheduler may have put the pods of others on an assumed node. Then there is no room there for what is still to
+//! come, which will be somewhere else in the member: it counts there (`displaced.rs`), else that room would be given away twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::displaced::Displaced;
 use crate::fit::Free;
 use crate::matching::admits;
 use crate::{Amounts, Capacity, Claim, ClaimState, FleetMember, MemberKey, MemberState, Node, Observed};
@@ -28,6 +32,10 @@ pub struct MemberRoom {
     nodes: Arc<[Node]>,
     now: Vec<Amounts>,
     later: Vec<Amounts>,
+    /// Claims that count elsewhere than they say, because their nodes are taken.
+    displaced: Displaced,
+    /// More is counted on some node than it has.
+    overdrawn: bool,
     /// The most that is free on any schedulable node, resource by resource, now and later: skips members quickly.
     largest: Amounts,
     /// Sums over schedulable nodes.
@@ -76,19 +84,40 @@ impl MemberRoom {
     }
 
     /// Sets what was seen of it, and counts `claims` (all of this member) anew.
-    pub(crate) fn set_capacity<'c>(&mut self, capacity: Option<Arc<Capacity>>, claims: impl Iterator<Item = &'c Arc<Claim>>) {
+    pub(crate) fn set_capacity<'c>(&mut self, capacity: Option<Arc<Capacity>>, claims: impl Iterator<Item = &'c Arc<Claim>> + Clone) {
         let mut nodes = capacity.as_ref().map_or_else(Vec::new, |c| c.nodes.clone());
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         self.nodes = nodes.into();
         self.age_ms = capacity.as_ref().map(|c| c.age_ms);
+        self.capacity = capacity;
+        self.recount(claims);
+    }
+
+    /// Whether what a claim counts depends on the others: then a change of one counts all anew.
+    pub(crate) fn is_strained(&self) -> bool {
+        self.overdrawn || !self.displaced.is_empty()
+    }
+
+    /// Counts `claims`, all of this member.
+    pub(crate) fn recount<'c>(&mut self, claims: impl Iterator<Item = &'c Arc<Claim>> + Clone) {
+        self.displaced = Displaced::default();
+        self.count_all(claims.clone());
+        if self.overdrawn {
+            self.displaced = Displaced::of(self, claims.clone());
+            if !self.displaced.is_empty() {
+                self.count_all(claims);
+            }
+        }
+    }
+
+    fn count_all<'c>(&mut self, claims: impl Iterator<Item = &'c Arc<Claim>>) {
         self.now = self.nodes.iter().map(|n| n.allocatable.minus(&n.foreign)).collect();
         self.later = self.now.clone();
-        self.capacity = capacity;
         let capacity = self.capacity.clone();
         let mut leftovers: BTreeMap<_, _> = capacity.as_ref().map_or_else(BTreeMap::new, |c| c.observed.iter().collect());
         for claim in claims {
-            let observed = leftovers.remove(&claim.id);
-            self.count(claim, observed, -1);
+            leftovers.remove(&claim.id);
+            self.count(claim, -1);
         }
         for observed in leftovers.into_values() {
             self.count_leftover(observed, -1);
@@ -102,30 +131,42 @@ impl MemberRoom {
         let Some(id) = old.or(new).map(|claim| claim.id) else { return };
         let observed = capacity.as_ref().and_then(|c| c.observed.get(&id));
         match (old, observed) {
-            (Some(old), _) => self.count(old, observed, 1),
+            (Some(old), _) => self.count(old, 1),
             (None, Some(observed)) => self.count_leftover(observed, 1),
             (None, None) => {}
         }
         match (new, observed) {
-            (Some(new), _) => self.count(new, observed, -1),
+            (Some(new), _) => self.count(new, -1),
             (None, Some(observed)) => self.count_leftover(observed, -1),
             (None, None) => {}
         }
         self.sum_up();
     }
 
-    fn count(&mut self, claim: &Claim, observed: Option<&Observed>, sign: i64) {
-        let now = claim.state != ClaimState::Promised;
-        let later = claim.state != ClaimState::Leaving;
-        let nodes = Arc::clone(&self.nodes);
-        usage(&nodes, claim, observed, |n, amounts, times| {
-            if now {
-                self.now[n].add(amounts, sign * times);
+    fn count(&mut self, claim: &Claim, sign: i64) {
+        let (mut now, mut later) = (std::mem::take(&mut self.now), std::mem::take(&mut self.later));
+        self.usage(claim, |n, amounts, times| {
+            if claim.state != ClaimState::Promised {
+                now[n].add(amounts, sign * times);
             }
-            if later {
-                self.later[n].add(amounts, sign * times);
+            if claim.state != ClaimState::Leaving {
+                later[n].add(amounts, sign * times);
             }
         });
+        (self.now, self.later) = (now, later);
+    }
+
+    /// What a claim of this member counts on each node, as (node, amounts, times).
+    pub(crate) fn usage(&self, claim: &Claim, mut each: impl FnMut(usize, &Amounts, i64)) {
+        match self.displaced.get(claim) {
+            Some(counted) => counted.iter().for_each(|(n, amounts)| each(*n, amounts, 1)),
+            None => usage(&self.nodes, claim, self.observed(claim), |n, amounts, times, _| each(n, amounts, times)),
+        }
+    }
+
+    /// What was seen of a claim.
+    pub(crate) fn observed(&self, claim: &Claim) -> Option<&Observed> {
+        self.capacity.as_ref()?.observed.get(&claim.id)
     }
 
     fn count_leftover(&mut self, observed: &Observed, sign: i64) {
@@ -141,6 +182,8 @@ impl MemberRoom {
         self.largest = Amounts::default();
         self.allocatable = Amounts::default();
         self.free = Amounts::default();
+        let short = |amounts: &Amounts| amounts.cpu < 0 || amounts.memory < 0 || amounts.pods < 0 || amounts.extra.values().any(|n| *n < 0);
+        self.overdrawn = self.now.iter().chain(&self.later).any(short);
         for (n, node) in self.nodes.iter().enumerate() {
             if node.unschedulable {
                 continue;
@@ -158,8 +201,8 @@ pub(crate) fn find(nodes: &[Node], name: &str) -> Option<usize> {
     nodes.binary_search_by(|n| n.name.as_str().cmp(name)).ok()
 }
 
-/// What a claim counts on each node, as (node, amounts, times).
-pub(crate) fn usage(nodes: &[Node], claim: &Claim, observed: Option<&Observed>, mut each: impl FnMut(usize, &Amounts, i64)) {
+/// What a claim counts on each node by itself, as (node, amounts, times, whether it is seen there).
+pub(crate) fn usage(nodes: &[Node], claim: &Claim, observed: Option<&Observed>, mut each: impl FnMut(usize, &Amounts, i64, bool)) {
     let claimed = |each: &mut dyn FnMut(usize, &Amounts, i64)| {
         for pods in &claim.pods {
             let Some(group) = claim.request.demand.groups.get(pods.group) else { continue };
@@ -171,7 +214,7 @@ pub(crate) fn usage(nodes: &[Node], claim: &Claim, observed: Option<&Observed>, 
         }
     };
     let Some(observed) = observed.filter(|o| !o.requests.is_empty()) else {
-        return claimed(&mut each);
+        return claimed(&mut |n, amounts, times| each(n, amounts, times, false));
     };
     let mut assumed: BTreeMap<usize, Amounts> = BTreeMap::new();
     let mut rest = Amounts::default();
@@ -182,7 +225,7 @@ pub(crate) fn usage(nodes: &[Node], claim: &Claim, observed: Option<&Observed>, 
     for (name, requests) in &observed.requests {
         rest.add(requests, -1);
         if let Some(n) = find(nodes, name) {
-            each(n, requests, 1);
+            each(n, requests, 1, true);
             if let Some(there) = assumed.get_mut(&n) {
                 there.add(requests, -1);
             }
@@ -198,7 +241,7 @@ pub(crate) fn usage(nodes: &[Node], claim: &Claim, observed: Option<&Observed>, 
             *rest.get_mut(&resource) -= amount;
         }
         if !kept.is_zero() {
-            each(n, &kept, 1);
+            each(n, &kept, 1, false);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::resize::{Resized, resize};
 use crate::room::usage;
 use crate::{
     Amounts, AppRequest, Claim, ClaimReceipt, ClaimState, Difference, Ledger, LedgerChange, LedgerReceipt, LedgerTransaction, MemberKey,
-    MemberRoom, Observed, PodsOnNode, Undo,
+    MemberRoom, PodsOnNode, Undo,
 };
 
 impl Ledger {
@@ -270,18 +270,20 @@ impl<'a> Left<'a> {
     /// The room of a wish's claim as it counts until now: with 1 it is free, with -1 taken.
     fn count_old(&mut self, wish: &Wish, sign: i64) {
         let Some(claim) = &wish.old else { return };
-        let observed = self.room.capacity.as_ref().and_then(|c| c.observed.get(&claim.id));
-        self.count(claim, observed, sign);
+        self.room.usage(claim, |n, amounts, times| self.add(claim, n, amounts, sign * times));
     }
-    fn count(&mut self, claim: &Claim, observed: Option<&Observed>, sign: i64) {
-        usage(self.room.nodes(), claim, observed, |n, amounts, times| {
-            if claim.state != ClaimState::Promised {
-                self.now[n].add(amounts, sign * times);
-            }
-            if claim.state != ClaimState::Leaving {
-                self.later[n].add(amounts, sign * times);
-            }
-        });
+    /// Takes the nodes that a claim was just given.
+    fn take(&mut self, claim: &Claim) {
+        let nodes = self.room.nodes();
+        usage(nodes, claim, None, |n, amounts, times, _| self.add(claim, n, amounts, -times));
+    }
+    fn add(&mut self, claim: &Claim, n: usize, amounts: &Amounts, times: i64) {
+        if claim.state != ClaimState::Promised {
+            self.now[n].add(amounts, times);
+        }
+        if claim.state != ClaimState::Leaving {
+            self.later[n].add(amounts, times);
+        }
     }
 }
 
@@ -324,7 +326,7 @@ fn one_by_one(room: &MemberRoom, wishes: Vec<Wish>) -> Result<Vec<Claim>, Vec<Di
             continue;
         };
         let claim = Claim { pods, ..wish.claim };
-        left.count(&claim, None, -1);
+        left.take(&claim);
         granted.push(claim);
     }
     if refused.is_empty() { Ok(granted) } else { Err(refused) }

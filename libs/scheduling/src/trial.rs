@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use crate::fit::{Ask, Free, pack};
 use crate::matching::admits;
 use crate::misfit::{Misfit, explain};
-use crate::room::usage;
 use crate::{Amounts, Claim, ClaimState, Demand, MemberRoom, PodsOnNode};
 
 /// Names one added app: whatever the caller counts them by.
@@ -153,9 +152,8 @@ impl<'a> Trial<'a> {
         if claim.state == ClaimState::Leaving {
             return;
         }
-        let observed = room.capacity.as_ref().and_then(|c| c.observed.get(&claim.id));
         let touched = self.touch(room);
-        usage(room.nodes(), claim, observed, |n, amounts, times| {
+        room.usage(claim, |n, amounts, times| {
             touched.base.later[n].add(amounts, sign * times);
             touched.current.later[n].add(amounts, sign * times);
             touched.added.add(amounts, -sign * times);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
+mod displaced;
 mod exhaustive;
 mod fitting;
 mod instance;
