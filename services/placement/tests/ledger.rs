@@ -4,9 +4,10 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::ledger::FleetItem;
-use drover_scheduling::{Claim, ClaimState, Decision, LedgerChange, LedgerReceipt, MemberKey, Outcome};
+use drover_scheduling::{Amounts, Capacity, Claim, ClaimState, Decision, LedgerChange, LedgerReceipt, MemberKey, Observed, Outcome};
 use drover_store::failpoint::Action;
 use drover_testkit::{eventually, test_db};
 use reqwest::{Method, StatusCode};
@@ -81,6 +82,29 @@ async fn a_transaction_is_all_or_none_and_names_every_difference() {
     assert!(problem["reasons"].to_string().contains("no_room"), "{problem}");
     placement.transact(&transaction(2, vec![LedgerChange::Release { claim: victim }])).await;
     assert_eq!(placement.transact(&admit).await.claims[0].state, ClaimState::Held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn room_given_back_is_answered_for_when_its_pods_are_seen_gone() {
+    let (db, manager) = (test_db().await, one_member(1, 1000).await);
+    let placement = Arc::new(Placement::start(&db, &manager).await);
+    let (claim, _) = place(&placement, "shop", 1000).await;
+    let seen = Observed { requests: BTreeMap::from([("n0".to_owned(), Amounts::pod(1000, 1000 << 20))]), ..Observed::default() };
+    manager.capacity.publish("onprem+a", Some(Capacity { nodes: nodes(1, 1000), observed: [(claim, seen)].into(), ..Capacity::default() }));
+    eventually(PATIENCE, async || {
+        let fleet = placement.fleet().await;
+        let observed = |item: &FleetItem| matches!(item, FleetItem::Capacity(capacity) if !capacity.observed.is_empty());
+        fleet.values().any(observed).then_some(())
+    })
+    .await;
+    let asked = placement.clone();
+    let released = tokio::spawn(async move { asked.transact(&transaction(2, vec![LedgerChange::Release { claim }])).await });
+    eventually(PATIENCE, async || placement.claims("").await.items.is_empty().then_some(())).await;
+    // It is given back and durable; whoever asked for it has not been told.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    manager.member("onprem+a", 1, nodes(1, 1000));
+    released.await.unwrap();
+    place(&placement, "next", 1000).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

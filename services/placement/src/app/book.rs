@@ -2,12 +2,12 @@
 //!
 //! Claims change only by the writer's hand. Members and capacity change here and nowhere else: they are never written down.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drover_api::members::Member;
-use drover_scheduling::{Capacity, Claim, FleetMember, Ledger, MemberKey, MemberState};
+use drover_scheduling::{Capacity, Claim, FleetMember, Ledger, MemberKey, MemberRoom, MemberState};
 use uuid::Uuid;
 
 use super::Fences;
@@ -99,6 +99,15 @@ impl Book {
     /// Members whose capacity is told but not in `keys`.
     pub fn capacity_besides(&self, keys: &[MemberKey]) -> Vec<MemberKey> {
         self.seen.keys().filter(|key| !keys.contains(key)).cloned().collect()
+    }
+
+    /// Whether pods of one of these bindings take room where it is known well enough to say so.
+    pub fn sees(&self, bindings: &BTreeSet<Uuid>) -> bool {
+        let fresh = |room: &&MemberRoom| self.age_ms(&room.key).is_some_and(|age| age <= Capacity::FRESH_MS);
+        self.ledger.rooms().filter(fresh).filter_map(|room| room.capacity.as_ref()).any(|capacity| {
+            let observed = bindings.iter().filter_map(|binding| capacity.observed.get(binding));
+            observed.into_iter().any(|observed| !observed.requests.is_empty())
+        })
     }
 
     /// How old the knowledge of a member is, milliseconds.

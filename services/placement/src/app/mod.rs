@@ -7,14 +7,16 @@ mod explain;
 mod fences;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use drover_api::ledger::{DecisionRecord, FleetItem, LedgerHead};
-use drover_scheduling::{Claim, Decision, DecisionRequest, LedgerReceipt, LedgerTransaction, MemberKey};
+use drover_scheduling::{Capacity, Claim, Decision, DecisionRequest, LedgerChange, LedgerReceipt, LedgerTransaction, MemberKey};
 use drover_service::{Common, FeedHub};
 use drover_store::failpoint::Failpoints;
 use drover_store::{MigrationSet, Store, StoreConfig};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 pub use book::Book;
@@ -26,6 +28,8 @@ use crate::store::{self, Content, Known};
 
 /// Requests that may wait for the writer; more wait in their connections.
 const QUEUE: usize = 4096;
+/// For pods that are gone to be seen gone: less than who asks waits for an answer.
+const SEEN_GONE: Duration = Duration::from_secs(8);
 
 /// What handlers and tasks work with; cheap to clone.
 #[derive(Clone)]
@@ -36,6 +40,8 @@ pub struct App {
     failpoints: Failpoints,
     known: Arc<Mutex<Known>>,
     book: Arc<RwLock<Book>>,
+    /// Told whenever somebody's capacity came.
+    seen: watch::Sender<()>,
     queue: mpsc::Sender<Job>,
 }
 
@@ -45,7 +51,15 @@ impl App {
         let config = StoreConfig::new("placement", common.database_url.clone());
         let store = Store::connect(&config, &[MigrationSet::new("placement", sqlx::migrate!("../../migrations/placement"))]).await?;
         let (queue, jobs) = mpsc::channel(QUEUE);
-        let app = Self { store, fleet: FeedHub::new(), failpoints, known: Arc::default(), book: Arc::default(), queue };
+        let app = Self {
+            store,
+            fleet: FeedHub::new(),
+            failpoints,
+            known: Arc::default(),
+            book: Arc::default(),
+            seen: watch::Sender::new(()),
+            queue,
+        };
         let news = store::news(&app.store, None).await?;
         if let Some(news) = news {
             let touched = app.write(|book| book.follow_log(news));
@@ -65,11 +79,49 @@ impl App {
     }
 
     /// Makes all changes or none; the same id again is answered as before.
+    ///
+    /// That room was given back is answered when its pods are no longer seen there: whoever is told that something has ended
+    /// may want its place at once.
     pub async fn transact(&self, id: Uuid, transaction: LedgerTransaction) -> Result<LedgerReceipt, LedgerError> {
+        let released = transaction.changes.iter().filter(|change| matches!(change, LedgerChange::Release { .. }));
+        let released: BTreeSet<Uuid> = released.map(|change| *change.claim()).collect();
         match self.ask(id, Ask::Transact(transaction)).await? {
-            Answer::Receipt(receipt) => Ok(receipt),
+            Answer::Receipt(receipt) => {
+                self.until_unseen(&released).await;
+                Ok(receipt)
+            }
             Answer::Decision(_) => unreachable!("a transaction is answered by a receipt"),
         }
+    }
+
+    /// Until no member that is heard of reports pods of these bindings. Not for ever: they may be there to stay.
+    async fn until_unseen(&self, bindings: &BTreeSet<Uuid>) {
+        if bindings.is_empty() {
+            return;
+        }
+        let mut seen = self.seen.subscribe();
+        let unseen = seen.wait_for(|()| !self.read(|book| book.sees(bindings)));
+        if tokio::time::timeout(SEEN_GONE, unseen).await.is_err() {
+            tracing::debug!(?bindings, "room was given back where pods are still seen");
+        }
+    }
+
+    /// A batch of the feed `capacity`; returns the members whose room is no longer told.
+    pub(crate) fn follow_capacity(&self, reset: bool, items: &[(MemberKey, Option<Arc<Capacity>>)]) -> Vec<MemberKey> {
+        let missing = self.write(|book| {
+            let told: Vec<MemberKey> = items.iter().map(|(key, _)| key.clone()).collect();
+            let missing = if reset { book.capacity_besides(&told) } else { Vec::new() };
+            for key in &missing {
+                book.follow_capacity(key.clone(), None);
+            }
+            for (key, capacity) in items {
+                book.follow_capacity(key.clone(), capacity.clone());
+            }
+            book.settle_members();
+            missing
+        });
+        self.seen.send_replace(());
+        missing
     }
 
     async fn ask(&self, id: Uuid, ask: Ask) -> Result<Answer, LedgerError> {

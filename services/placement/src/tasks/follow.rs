@@ -27,18 +27,7 @@ pub async fn capacity(app: App, mut reader: FeedReader<Capacity>) {
         let batch = reader.next().await;
         let items: Vec<(MemberKey, Option<Arc<Capacity>>)> =
             batch.items.into_iter().map(|(key, capacity)| (MemberKey(key), capacity.map(Arc::new))).collect();
-        let missing = app.write(|book| {
-            let told: Vec<MemberKey> = items.iter().map(|(key, _)| key.clone()).collect();
-            let missing = if batch.reset { book.capacity_besides(&told) } else { Vec::new() };
-            for key in &missing {
-                book.follow_capacity(key.clone(), None);
-            }
-            for (key, capacity) in &items {
-                book.follow_capacity(key.clone(), capacity.clone());
-            }
-            book.settle_members();
-            missing
-        });
+        let missing = app.follow_capacity(batch.reset, &items);
         for key in missing {
             app.fleet.publish(format!("capacity/{key}"), None);
         }
