@@ -194,6 +194,27 @@ async fn what_the_member_does_not_answer_for_costs_only_the_bindings_that_ask_it
 }
 
 #[tokio::test]
+async fn what_cannot_be_deleted_keeps_nothing_else() {
+    let stack = Stack::start().await;
+    stack.bundle("both", vec![config("a", "1"), deployment("web", 1, "100m")]).await;
+    let both = binding("both", "both");
+    stack.desire(&both).await;
+    stack.reaches(&both, Phase::Ready).await;
+    stack.sim.fault(MEMBER, Fault::Path { contains: "/deployments".into(), writes: true, code: 500 });
+    stack.desire(&absent(&both)).await;
+    // The Deployment is asked for first, as it needs the other.
+    eventually(PATIENCE, async || (stack.names().await == ["Deployment/web"]).then_some(())).await;
+    let failed = eventually(PATIENCE * 2, async || stack.status(both.id).await.filter(|status| status.phase == Phase::Failed)).await;
+    assert_eq!(failed.code.as_deref(), Some("delete_failed"));
+    assert!(failed.reason.is_some_and(|reason| reason.contains("500")));
+    stack.sim.clear_faults(MEMBER);
+    let again = DesiredBinding { fence: 3, ..absent(&both) };
+    stack.desire(&again).await;
+    stack.reaches(&again, Phase::Gone).await;
+    assert!(stack.names().await.is_empty());
+}
+
+#[tokio::test]
 async fn a_kind_that_cannot_be_discovered_costs_only_its_bindings() {
     let mut stack = Stack::start().await;
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.com/job:1"}]});

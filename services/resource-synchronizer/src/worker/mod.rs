@@ -336,7 +336,8 @@ impl Worker {
     fn hinder(&mut self, id: Uuid, error: &MemberError) {
         let Some(bound) = self.bindings.get_mut(&id) else { return };
         tracing::warn!(cluster.id = %self.key, binding.id = %id, attempts = bound.attempts, %error, "the member does not answer for the binding");
-        let failure = Failure { code: "apply_failed", reason: error.to_string() };
+        let code = if bound.present() { "apply_failed" } else { "delete_failed" };
+        let failure = Failure { code, reason: error.to_string() };
         if bound.attempts >= HINDRANCES {
             bound.failure = Some(failure.clone());
         }

@@ -209,10 +209,11 @@ impl Worker {
         }
     }
 
-    /// Deletes objects, dependants before what they depend on; true when all of them are gone.
+    /// Deletes objects, dependants before what they depend on; true when all of them are gone. One that the member does not
+    /// answer for (a webhook that fails) keeps the others from nothing; the first such answer is what this ends with.
     async fn delete(&mut self, member: &Member, id: Uuid, mut objects: Vec<ObjectId>) -> Result<bool, Error> {
         objects.sort_by_key(|object| std::cmp::Reverse(wave(&object.api_version, &object.kind)));
-        let mut all_gone = true;
+        let (mut all_gone, mut unanswered) = (true, None);
         for object in objects {
             if self.world.object(&object).is_some_and(|seen| seen.deleting && seen.binding == id) {
                 all_gone = false;
@@ -222,7 +223,14 @@ impl Worker {
             let uid = self.uid(id, &object);
             let gone = match member.delete(&object, uid.as_deref(), id).await {
                 Ok(gone) => gone,
-                Err(error) if error.is_member() => return Err(error.into()),
+                Err(error) if error.is_member() => {
+                    // Whether the member answers at all is asked once, not object by object.
+                    if unanswered.is_none() && self.probe(member).await.is_err() {
+                        return Err(error.into());
+                    }
+                    unanswered.get_or_insert(error);
+                    false
+                }
                 Err(MemberError::Conflict(_)) => false,
                 Err(error) => {
                     if self.bindings.contains_key(&id) {
@@ -243,7 +251,10 @@ impl Worker {
                 }
             }
         }
-        Ok(all_gone)
+        match unanswered {
+            Some(error) => Err(error.into()),
+            None => Ok(all_gone),
+        }
     }
 
     /// The objects of a bundle as this binding wants them in this member, or why they cannot be.
