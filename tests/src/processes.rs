@@ -146,12 +146,18 @@ impl Processes {
 
     /// Forgets who paused, and disarms everything.
     pub fn forget(&self, name: &str) {
-        self.arm(name, []);
+        self.rearm(name, []);
+    }
+
+    /// Forgets who paused; they go on, and whoever comes to one of these points stops there.
+    pub fn rearm<'a>(&self, name: &str, settings: impl IntoIterator<Item = &'a String>) {
+        // Before anybody goes on: a mark that is made from then on is of the new points, and there is no moment without any.
         for entry in std::fs::read_dir(self.points(name)).expect("the folder is ours").flatten() {
             if entry.file_name() != "armed" {
                 std::fs::remove_file(entry.path()).expect("the folder is ours");
             }
         }
+        self.arm(name, settings);
     }
 
     /// REST through the gateway (or straight to another process).

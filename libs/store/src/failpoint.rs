@@ -5,7 +5,8 @@
 //! - `pause`: print `failpoint <name>` to stderr, make the file `$DROVER_FAILPOINTS_DIR/<name with / as _>`, and wait
 //!   (the test outside sees the file and sends SIGKILL),
 //! - `crash`: abort the process there,
-//! - `error`: the code there fails as if its effect had not worked.
+//! - `error`: the code there fails as if its effect had not worked,
+//! - `fatal`: the same, and will not work another time either.
 //!
 //! A process that runs is armed by the file `$DROVER_FAILPOINTS_DIR/armed`, a `name=action` per line, read at every failpoint;
 //! a pause that it asked for ends when its line is gone. `name@who` means only the one that works for `who`.
@@ -83,7 +84,7 @@ impl Failpoints {
             for setting in std::env::var("DROVER_FAILPOINTS").unwrap_or_default().split(';').filter(|part| !part.trim().is_empty()) {
                 match parse(setting) {
                     Some((name, action)) => failpoints.set(name, action),
-                    None => tracing::error!(setting, "DROVER_FAILPOINTS: want name=pause, name=crash or name=error"),
+                    None => tracing::error!(setting, "DROVER_FAILPOINTS: want name=pause, name=crash, name=error or name=fatal"),
                 }
             }
             failpoints
@@ -229,6 +230,7 @@ fn parse(setting: &str) -> Option<(&str, Action)> {
         "pause" => Action::Pause,
         "crash" => Action::Crash,
         "error" => Action::Error,
+        "fatal" => Action::Fatal,
         _ => return None,
     };
     Some((name.trim(), action))

@@ -57,6 +57,15 @@ impl Job {
     }
 }
 
+/// Why an operation comes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It is cancelled while it stands at this point.
+    Cancelled(String),
+    /// What it did there came to nothing, for good.
+    Failed(String),
+}
+
 /// A row of the matrix: a step on its way forward or back, or a place inside of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Row {
@@ -64,7 +73,7 @@ pub struct Row {
     pub kind: String,
     /// Step, or place.
     pub step: String,
-    /// `do` or `undo`, or the job that passes.
+    /// `do`; `cancelled` or `failed` on the way back; or the job that passes.
     pub way: String,
 }
 
@@ -81,8 +90,8 @@ pub struct Case {
     pub point: String,
     /// The process that stops there.
     pub process: &'static str,
-    /// The point at which the operation is cancelled, so that it comes back this way.
-    pub turn: Option<String>,
+    /// What makes the operation come back this way.
+    pub turn: Option<Turn>,
     /// A transaction is open there: a connection is taken for as long as it stops.
     pub in_transaction: bool,
     /// Who is hit.
@@ -113,7 +122,9 @@ pub fn short() -> Vec<Case> {
 
 /// All points, with the service that owns each.
 pub fn points() -> Vec<(Case, &'static str)> {
-    let of_workflows = drover_orchestrator::workflows::failpoints().into_iter().map(of_step);
+    let of_workflows = drover_orchestrator::workflows::failpoints().into_iter().flat_map(of_step);
+    // All of a step stand together, as rows.
+    let of_workflows = by_row(of_workflows.collect()).into_iter();
     let jobs = [Job::MakeRoom, Job::Update, Job::Terminate];
     let of_synchronizer = jobs.into_iter().flat_map(|job| {
         let passed =
@@ -124,11 +135,19 @@ pub fn points() -> Vec<(Case, &'static str)> {
     of_workflows.chain(of_synchronizer).chain(of_ledger).collect()
 }
 
-fn of_step(point: Failpoint) -> (Case, &'static str) {
-    let row = Row { kind: point.kind.into(), step: point.step.into(), way: if point.undo { "undo" } else { "do" }.into() };
-    let turn = point.undo.then(|| format!("{}/{}/do/before", point.kind, point.pivot.expect("undo ends at a pivot")));
-    let case = Case {
-        row,
+/// A point on the way forward, or on both ways back.
+fn of_step(point: Failpoint) -> Vec<(Case, &'static str)> {
+    let turns = match point.undo {
+        false => vec![("do", None)],
+        true => {
+            let at = |moment: &str| format!("{}/{}/do/{moment}", point.kind, point.pivot.expect("undo ends at a pivot"));
+            // The effect was there, in a transaction that did not come to its end.
+            vec![("cancelled", Some(Turn::Cancelled(at("before")))), ("failed", Some(Turn::Failed(at("after_effect"))))]
+        }
+    };
+    let owner = point.service.unwrap_or(ORCHESTRATOR);
+    let case = |(way, turn): (&str, Option<Turn>)| Case {
+        row: Row { kind: point.kind.into(), step: point.step.into(), way: way.into() },
         moment: point.moment,
         job: Job::passes(point.kind),
         point: point.to_string(),
@@ -137,7 +156,18 @@ fn of_step(point: Failpoint) -> (Case, &'static str) {
         in_transaction: point.in_transaction,
         fault: Fault::PostgresKilled,
     };
-    (case, point.service.unwrap_or(ORCHESTRATOR))
+    turns.into_iter().map(|turn| (case(turn), owner)).collect()
+}
+
+fn by_row(cases: Vec<(Case, &'static str)>) -> Vec<(Case, &'static str)> {
+    let mut rows: Vec<(Row, Vec<(Case, &'static str)>)> = Vec::new();
+    for case in cases {
+        match rows.iter_mut().find(|(row, _)| *row == case.0.row) {
+            Some((_, of_row)) => of_row.push(case),
+            None => rows.push((case.0.row.clone(), vec![case])),
+        }
+    }
+    rows.into_iter().flat_map(|(_, cases)| cases).collect()
 }
 
 fn inside(service: &'static str, point: &'static str, job: Job) -> (Case, &'static str) {

@@ -11,7 +11,7 @@ use drover_e2e::processes::Processes;
 use futures::future::join_all;
 use reqwest::Method;
 
-use super::case::{Case, Fault, Job};
+use super::case::{Case, Fault, Job, Turn};
 use super::check::{self, Created};
 use super::slot::State;
 use super::stage::{Stage, Watch};
@@ -183,21 +183,25 @@ async fn begin(stage: &Stage, arms: &Arms<'_>, journey: &Journey) -> Result<Begu
     let (slot, case) = (journey.slot, &journey.stops[0]);
     let created = check::created(stage, slot, case.job);
     let (group, verb) = stage.slots[slot].target(case.job);
-    let first = named(stage, slot, case, case.turn.as_ref().unwrap_or(&case.point));
-    arms.set(case.process, &first);
+    let point = named(stage, slot, case, &case.point);
+    match &case.turn {
+        None => arms.set(case.process, &[(&point, "pause")]),
+        Some(Turn::Cancelled(at)) => arms.set(case.process, &[(&named(stage, slot, case, at), "pause")]),
+        Some(Turn::Failed(at)) => arms.set(case.process, &[(&named(stage, slot, case, at), "fatal"), (&point, "pause")]),
+    }
     let id = operation_id(&stage.client, Method::POST, &format!("{}/{verb}", group.path()))
         .await
         .map_err(|error| format!("{verb} is refused: {error:#}"))?;
-    arms.until_paused(case.process, &first).await?;
-    if case.turn.is_some() {
+    if let Some(Turn::Cancelled(at)) = &case.turn {
+        let at = named(stage, slot, case, at);
+        arms.until_paused(case.process, &at).await?;
         let cancel = operation_id(&stage.client, Method::POST, &format!("/v2/operations/{id}/cancel")).await;
         cancel.map_err(|error| format!("cancel is refused: {error:#}"))?;
         until_cancelled(stage, &id).await?;
-        let point = named(stage, slot, case, &case.point);
-        arms.set(case.process, &point);
-        arms.clear(case.process, &first);
-        arms.until_paused(case.process, &point).await?;
+        arms.set(case.process, &[(&point, "pause")]);
+        arms.clear(case.process, &at);
     }
+    arms.until_paused(case.process, &point).await?;
     Ok(Begun { id, created })
 }
 
@@ -227,10 +231,13 @@ async fn strike(stage: &mut Stage, fault: Fault, journeys: &[Journey], stop: usi
         .map(|(journey, case)| (case.process, named(stage, journey.slot, case, &case.point)))
         .collect();
     let processes = &mut stage.processes;
+    // The next stops are set with the same stroke that lets go of these: nobody may slip past one.
     let go_on = |processes: &Processes| {
-        armed.iter().for_each(|process| processes.forget(process));
-        let arms = Arms::new(processes);
-        next.iter().for_each(|(process, point)| arms.set(process, point));
+        for process in &armed {
+            let of_process = next.iter().filter(|(of, _)| of == process);
+            let settings: Vec<String> = of_process.map(|(_, point)| format!("{point}=pause")).collect();
+            processes.rearm(process, &settings);
+        }
     };
     let refused = processes.postgres.proxy.refused();
     match fault {
@@ -264,7 +271,11 @@ async fn end(stage: &Stage, journey: &Journey, begun: Begun) -> Result<(State, R
     let (slot, case) = (journey.slot, &journey.stops[0]);
     let operation = ended(&stage.client, &begun.id).await?;
     let undone = case.turn.is_some();
-    let wanted = if undone { OperationState::Cancelled } else { OperationState::Succeeded };
+    let wanted = match case.turn {
+        None => OperationState::Succeeded,
+        Some(Turn::Cancelled(_)) => OperationState::Cancelled,
+        Some(Turn::Failed(_)) => OperationState::Failed,
+    };
     if operation.state != wanted || !operation.leftovers.is_empty() {
         return Err(format!("the operation should have {wanted:?}: {operation:?}"));
     }
@@ -300,15 +311,18 @@ impl<'a> Arms<'a> {
         Self { processes, set: Mutex::default() }
     }
 
-    fn set(&self, process: &'static str, point: &str) {
-        self.change(process, |set| set.insert((process, format!("{point}=pause"))));
+    fn set(&self, process: &'static str, points: &[(&str, &str)]) {
+        let settings = points.iter().map(|(point, action)| (process, format!("{point}={action}")));
+        self.change(process, |set| set.extend(settings));
     }
 
     fn clear(&self, process: &'static str, point: &str) {
-        self.change(process, |set| set.remove(&(process, format!("{point}=pause"))));
+        self.change(process, |set| {
+            set.remove(&(process, format!("{point}=pause")));
+        });
     }
 
-    fn change(&self, process: &'static str, change: impl FnOnce(&mut BTreeSet<(&'static str, String)>) -> bool) {
+    fn change(&self, process: &'static str, change: impl FnOnce(&mut BTreeSet<(&'static str, String)>)) {
         let mut set = self.set.lock().expect("no poison");
         change(&mut set);
         self.processes.arm(process, set.iter().filter(|(of, _)| *of == process).map(|(_, setting)| setting));

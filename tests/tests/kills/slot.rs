@@ -7,15 +7,12 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use drover::client::Client;
-use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::OperationState;
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended};
 use drover_e2e::{Member, succeeded};
-use drover_testkit::eventually;
 
 use super::case::Job;
 
@@ -127,21 +124,7 @@ impl Slot {
             }
             _ => {}
         }
-        if job == Job::MakeRoom {
-            self.until_free(1 - self.x, client).await;
-        }
         Ok(())
-    }
-
-    /// An operation that terminates has ended when nothing is to be done any more; that its room is free is heard a moment later.
-    async fn until_free(&self, member: usize, client: &Client) {
-        let (provider, cluster) = (self.members[member].provider.to_string(), self.members[member].name.to_string());
-        eventually(Duration::from_secs(60), async || {
-            let clusters: Vec<ClusterCapacity> = client.get("/v2/clusters?view=capacity").await.ok()?;
-            let found = clusters.iter().find(|c| c.provider == provider && c.cluster == cluster)?;
-            (found.apps.is_empty() && found.total.requested.cpu == 0).then_some(())
-        })
-        .await;
     }
 
     /// What may run when a job has ended: by doing it, or by undoing it. Undone, the others may have moved all the same (they
