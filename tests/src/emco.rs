@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use base64::Engine;
-use drover::client::Client;
+use drover::client::{Client, Problem, code};
 use drover_api::operations::Operation;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::apps::App;
+
+/// Only against hanging.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Where and how an application may run.
 #[derive(Clone, Debug)]
@@ -167,12 +170,46 @@ impl Group {
         operation_id(client, Method::POST, &format!("{}/{verb}", self.path())).await
     }
 
+    /// A lifecycle verb, asked again while Drover has too much on its hands; the id of its operation.
+    pub async fn insist(&self, client: &Client, verb: &str) -> anyhow::Result<String> {
+        let mut unheard = false;
+        patiently(async || match self.verb(client, verb).await {
+            // It was heard after all, only the answer was lost.
+            Err(error) if unheard && code(&error) == Some("busy") => {
+                let holder = error.downcast_ref::<Problem>().and_then(|problem| problem.0.instance.clone()).unwrap_or_default();
+                Ok(holder.rsplit('/').next().unwrap_or_default().to_owned())
+            }
+            asked => {
+                unheard |= asked.as_ref().is_err_and(|error| is_overload(error));
+                asked
+            }
+        })
+        .await
+    }
+
     /// Approves and instantiates; the operation when it has ended.
     pub async fn deploy(&self, client: &Client) -> anyhow::Result<Operation> {
         self.approve(client).await?;
         let id = self.verb(client, "instantiate").await?;
         ended(client, &id).await
     }
+}
+
+/// Asks again for as long as Drover says that it has too much on its hands, as whoever asks much at once has to.
+pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let limit = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match ask().await {
+            Err(error) if is_overload(&error) && tokio::time::Instant::now() < limit => {
+                tokio::time::sleep(Duration::from_millis(200)).await
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn is_overload(error: &anyhow::Error) -> bool {
+    matches!(code(error), Some("store_unavailable" | "peer_unavailable" | "busy_server" | "timeout"))
 }
 
 /// Calls something that is accepted, and returns its operation's id.
@@ -184,9 +221,9 @@ pub async fn operation_id(client: &Client, method: Method, path: &str) -> anyhow
 
 /// The operation, when it has ended.
 pub async fn ended(client: &Client, id: &str) -> anyhow::Result<Operation> {
-    let limit = tokio::time::Instant::now() + Duration::from_secs(180);
+    let limit = tokio::time::Instant::now() + PATIENCE;
     loop {
-        let operation: Operation = client.get(&format!("/v2/operations/{id}?wait=10s")).await?;
+        let operation: Operation = patiently(async || client.get(&format!("/v2/operations/{id}?wait=10s")).await).await?;
         if operation.finished_at.is_some() {
             return Ok(operation);
         }

@@ -46,6 +46,23 @@ pub struct Member {
     pub client: kube::Client,
 }
 
+/// What simulated members are made of.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Names, providers, priorities of these.
+    pub members: Vec<(&'static str, &'static str, u8)>,
+    /// Nodes of each.
+    pub nodes: usize,
+    /// CPUs of each node.
+    pub cpu: u32,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { members: MEMBERS.into(), nodes: NODES.into(), cpu: 2 }
+    }
+}
+
 /// Two private ones to be filled first, a public one. Two nodes of 2 CPU and 4 GiB each.
 pub const MEMBERS: [(&str, &str, u8); 3] = [("private-a", "onprem", 1), ("private-b", "onprem", 1), ("public-c", "aws", 5)];
 const NODES: u16 = 2;
@@ -128,27 +145,32 @@ pub struct Members {
 
 /// Starts them, or empties those that run.
 pub async fn start(backend: Backend) -> Members {
-    let mut simulated = None;
-    let (kubeconfigs, alone) = match backend {
-        Backend::Simulated => {
-            let started = Simulated::start(&MEMBERS.map(|(name, ..)| name), NODES.into(), CPU, MEMORY).await.expect("kubesim starts");
-            let kubeconfigs = started.kubeconfigs.clone();
-            simulated = Some(started);
-            (kubeconfigs, None)
-        }
+    match backend {
+        Backend::Simulated => simulated(&Shape::default()).await,
         Backend::Real => {
             static ALONE: std::sync::LazyLock<Arc<Mutex<()>>> = std::sync::LazyLock::new(Arc::default);
             let alone = ALONE.clone().lock_owned().await;
-            (real().await, Some(alone))
+            let each = connected(&MEMBERS, real().await).await;
+            for member in &each {
+                member.wipe().await;
+            }
+            Members { each, simulated: None, _alone: Some(alone) }
         }
-    };
-    let mut each = Vec::new();
-    for ((name, provider, priority), kubeconfig) in MEMBERS.into_iter().zip(kubeconfigs) {
-        let member = Member::connect(name, provider, priority, kubeconfig).await;
-        member.wipe().await;
-        each.push(member);
     }
-    Members { each, simulated, _alone: alone }
+}
+
+/// Starts simulated ones.
+pub async fn simulated(shape: &Shape) -> Members {
+    let names: Vec<&str> = shape.members.iter().map(|(name, ..)| *name).collect();
+    let memory = format!("{}Gi", 2 * shape.cpu);
+    let started = Simulated::start(&names, shape.nodes, &shape.cpu.to_string(), &memory).await.expect("kubesim starts");
+    let each = connected(&shape.members, started.kubeconfigs.clone()).await;
+    Members { each, simulated: Some(started), _alone: None }
+}
+
+async fn connected(members: &[(&'static str, &'static str, u8)], kubeconfigs: Vec<Vec<u8>>) -> Vec<Member> {
+    let members = members.iter().zip(kubeconfigs);
+    futures::future::join_all(members.map(|((name, provider, priority), file)| Member::connect(name, provider, *priority, file))).await
 }
 
 /// Started once per process, and ending with it.

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use drover::client::Client;
 use drover::stack::{Options, Stack};
-use drover_api::ledger::ClusterCapacity;
+use drover_api::ledger::{Claims, ClusterCapacity};
 use drover_api::operations::{Operation, OperationState};
-use drover_api::scheduling::MemberState;
+use drover_api::scheduling::{Claim, MemberState};
 use drover_store::private_postgres::Durability;
 use drover_testkit::{TestDb, eventually, test_db};
+use secrecy::{ExposeSecret, SecretString};
 
-use crate::members::{self, Backend, Member, Members};
+use crate::members::{self, Backend, Member, Members, Shape};
 
 /// Scenarios in which something never happens shall not take minutes.
 const FLAGS: [(&str, &str); 7] = [
@@ -31,43 +32,81 @@ pub struct World {
     pub backend: Backend,
     members: Members,
     stack: Stack,
-    _database: TestDb,
+    _database: Option<TestDb>,
     _data: tempfile::TempDir,
 }
 
 impl World {
     /// Starts one and waits until every member is Ready and its room known.
     pub async fn new(backend: Backend) -> Self {
-        let members = members::start(backend).await;
         let database = test_db().await;
+        let url = database.url.clone();
+        let world = Self::start(backend, members::start(backend).await, url, Some(database), &[]).await;
+        world.known(2).await;
+        world
+    }
+
+    /// The same on simulated members of another shape, with more flags for services (later values win).
+    pub async fn shaped(shape: &Shape, flags: &[(&'static str, &'static str)]) -> Self {
+        let database = test_db().await;
+        let url = database.url.clone();
+        let members = members::simulated(shape).await;
+        let world = Self::start(Backend::Simulated, members, url, Some(database), flags).await;
+        world.known(shape.nodes).await;
+        world
+    }
+
+    /// The default simulated members, on a Postgres that the caller looks after.
+    pub async fn on_postgres(url: SecretString) -> Self {
+        let world = Self::start(Backend::Simulated, members::start(Backend::Simulated).await, url, None, &[]).await;
+        world.known(2).await;
+        world
+    }
+
+    async fn start(
+        backend: Backend,
+        members: Members,
+        url: SecretString,
+        database: Option<TestDb>,
+        flags: &[(&'static str, &'static str)],
+    ) -> Self {
         let data = tempfile::tempdir().expect("a temporary folder");
+        let name = |flag: &'static str| flag.split('=').next();
+        let replaced =
+            |(service, flag): &&(&'static str, &'static str)| !flags.iter().any(|(s, f)| s == service && f.split('=').next() == name(flag));
+        let flags = FLAGS.iter().filter(replaced).chain(flags);
         let options = Options {
             data: data.path().to_owned(),
             listen: ([127, 0, 0, 1], 0).into(),
-            database_url: Some(database.url.clone()),
+            database_url: Some(url),
             api_token: None,
             insecure: false,
             durability: Durability::ThrowAway,
             own_ports: false,
-            flags: FLAGS.map(|(service, flag)| (service, flag.to_owned())).into(),
+            flags: flags.map(|(service, flag)| (*service, (*flag).to_owned())).collect(),
         };
         let stack = Stack::start(options).await.expect("the stack starts");
         let client = Client::new(stack.url.clone(), None).expect("a client");
         let world = Self { client, backend, members, stack, _database: database, _data: data };
-        world.register().await;
+        futures::future::join_all(world.members.each.iter().map(|member| member.register(&world.client))).await;
         world
     }
 
-    async fn register(&self) {
-        for member in &self.members.each {
-            member.register(&self.client).await;
-        }
+    /// Waits until each member is Ready and shows so many nodes.
+    async fn known(&self, nodes: usize) {
         eventually(Duration::from_secs(60), async || {
             let clusters = self.clusters().await;
-            let ready = clusters.iter().filter(|c| c.state == MemberState::Ready && c.nodes.len() == 2).count();
+            let ready = clusters.iter().filter(|c| c.state == MemberState::Ready && c.nodes.len() == nodes).count();
             (ready == self.members.each.len()).then_some(())
         })
         .await;
+    }
+
+    /// What placement has committed, as peers ask for it.
+    pub async fn claims(&self) -> anyhow::Result<Vec<Claim>> {
+        let common = &self.stack.common;
+        let placement = Client::new(common.peers.placement.clone(), Some(common.peer_token.expose_secret().to_owned()))?;
+        Ok(placement.get::<Claims>("/internal/claims").await?.items)
     }
 
     /// All members.

@@ -46,6 +46,43 @@ fn code(error: &kube::Error) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_cluster_answers_late_and_rightly() {
+    let sim = sim();
+    let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
+    let took = async || {
+        let began = tokio::time::Instant::now();
+        api.list(&ListParams::default()).await.unwrap();
+        began.elapsed()
+    };
+    let (min, max) = (Duration::from_secs(2), Duration::from_secs(3));
+    sim.fault("a", Fault::Latency { min, max });
+    for _ in 0..20 {
+        let took = took().await;
+        assert!(took >= min && took <= max + Duration::from_millis(100), "{took:?}");
+    }
+    sim.clear_faults("a");
+    assert!(took().await < min);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_wrong_shows_in_what_is_written_from_then_on() {
+    let sim = sim();
+    let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
+    let written = async |name: &str| {
+        let made = api.create(&PostParams::default(), &config_map(name)).await.unwrap();
+        made.metadata.creation_timestamp.unwrap().0
+    };
+    let hours = |early: jiff::Timestamp, late: jiff::Timestamp| late.duration_since(early).as_secs_f64() / 3600.0;
+    let right = written("right").await;
+    sim.fault("a", Fault::ClockSkew(jiff::SignedDuration::from_hours(3)));
+    assert!((hours(right, written("ahead").await) - 3.0).abs() < 0.1);
+    sim.fault("a", Fault::ClockSkew(jiff::SignedDuration::from_hours(-3)));
+    assert!((hours(right, written("behind").await) + 3.0).abs() < 0.1);
+    sim.clear_faults("a");
+    assert!(hours(right, written("again").await).abs() < 0.1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_partition_refuses_or_hangs_until_it_is_over() {
     let sim = sim();
     let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));

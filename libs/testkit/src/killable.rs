@@ -5,6 +5,7 @@
 //! container would; its address, the proxy's, stays the same.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use nix::unistd::Pid;
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::postgres::PgConnectOptions;
 
-use crate::{ChaosProxy, eventually, postgres};
+use crate::{ChaosProxy, SmallDisk, eventually, postgres};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -33,7 +34,23 @@ impl KillablePostgres {
     /// # Panics
     /// Postgres cannot be started here.
     pub async fn start() -> Self {
-        let directory = postgres::prepared_copy().await;
+        Self::start_in(postgres::prepared_copy_below(&std::env::temp_dir()).await).await
+    }
+
+    /// Starts one with its tables on a disk of its own; what it has committed to its log stays elsewhere, as administrators do it
+    /// who want their database to survive a full disk. Dropped before the disk is.
+    ///
+    /// # Panics
+    /// Postgres cannot be started here.
+    pub async fn start_on(disk: &SmallDisk) -> Self {
+        let (directory, log) = (postgres::prepared_copy_below(disk.path()).await, disk.beside());
+        let moved = Command::new("mv").arg(directory.join("data/pg_wal")).arg(&log).status();
+        assert!(moved.is_ok_and(|moved| moved.success()), "the log can be moved");
+        std::os::unix::fs::symlink(&log, directory.join("data/pg_wal")).expect("the directory is ours");
+        Self::start_in(directory).await
+    }
+
+    async fn start_in(directory: PathBuf) -> Self {
         let server = PrivatePostgres::start(&directory, Durability::Killable).await.expect("a private Postgres starts");
         let proxy = ChaosProxy::start(([127, 0, 0, 1], server.port()).into()).await;
         Self { directory, server: Some(server), proxy }

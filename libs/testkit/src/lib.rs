@@ -4,6 +4,7 @@
 //! process.
 
 mod chaos;
+mod disk;
 mod eventually;
 mod http;
 mod killable;
@@ -13,6 +14,7 @@ mod postgres;
 pub mod openapi;
 
 pub use chaos::ChaosProxy;
+pub use disk::SmallDisk;
 pub use eventually::eventually;
 pub use http::HttpServer;
 pub use killable::KillablePostgres;

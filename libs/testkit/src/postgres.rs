@@ -116,16 +116,15 @@ async fn start() -> Server {
     if let Ok(url) = std::env::var("DROVER_TEST_DATABASE_URL") {
         return Server::Given(SecretString::from(url));
     }
-    let directory = prepared_copy().await;
+    let directory = prepared_copy_below(&std::env::temp_dir()).await;
     Server::Ours(PrivatePostgres::start(&directory, Durability::ThrowAway).await.expect("a private Postgres starts"))
 }
 
-/// A directory that a server can be started in at once.
-pub(crate) async fn prepared_copy() -> PathBuf {
+/// A directory that a server can be started in at once, in `place`.
+pub(crate) async fn prepared_copy_below(place: &Path) -> PathBuf {
     // Not below the target directory: as root the server runs as another user, who must be able to walk there.
-    let base = std::env::temp_dir();
-    let prepared = base.join(format!("drover-test-cluster-{}", nix::unistd::Uid::effective()));
-    let directory = base.join(format!("drover-test-postgres-{}", uuid::Uuid::now_v7().simple()));
+    let prepared = std::env::temp_dir().join(format!("drover-test-cluster-{}", nix::unistd::Uid::effective()));
+    let directory = place.join(format!("drover-test-postgres-{}", uuid::Uuid::now_v7().simple()));
     prepare(&prepared).await;
     copy(&prepared, &directory);
     directory

@@ -1,0 +1,173 @@
+//! API servers that misbehave, each in its own way and all at the same time: nothing wrong is written, what is the matter is shown,
+//! and nobody has to do anything when it is over.
+
+use std::time::Duration;
+
+use drover_api::operations::{Operation, OperationState};
+use drover_api::scheduling::MemberState;
+use drover_e2e::apps::App;
+use drover_e2e::emco::{Group, ended};
+use drover_e2e::members::Shape;
+use drover_e2e::{Member, World, succeeded};
+use drover_kubesim::{Fault, Operation as Write};
+use drover_testkit::eventually;
+use futures::future::join_all;
+use tokio_util::sync::CancellationToken;
+
+/// Only against hanging.
+const PATIENCE: Duration = Duration::from_secs(150);
+/// What a watch that breaks for ever is broken by, so often.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// What is the matter with a member.
+struct Trouble {
+    member: &'static str,
+    fault: Fault,
+    /// How it is called while it lasts; none: it goes on as if nothing were.
+    shown: Option<(MemberState, &'static str)>,
+}
+
+fn troubles() -> Vec<Trouble> {
+    let trouble = |member, fault, shown| Trouble { member, fault, shown };
+    let hours = jiff::SignedDuration::from_hours;
+    let (unreachable, late) = (MemberState::Unreachable, Duration::from_secs(40));
+    vec![
+        trouble("throttled", Fault::Status { code: 429, rate: 1.0 }, Some((unreachable, "429"))),
+        trouble("broken", Fault::Status { code: 500, rate: 1.0 }, Some((unreachable, "500"))),
+        trouble("late", Fault::Latency { min: late, max: late }, Some((unreachable, ""))),
+        trouble("expired", Fault::Unauthorized, Some((MemberState::Unauthorized, "401"))),
+        trouble("flaky", Fault::Status { code: 503, rate: 0.1 }, None),
+        trouble("forgetful", Fault::LostAnswers { rate: 0.2 }, None),
+        trouble("slow", Fault::Latency { min: Duration::from_millis(50), max: Duration::from_millis(300) }, None),
+        trouble("cut", Fault::CutWatches, None),
+        trouble("gone", Fault::Gone410, None),
+        trouble("ahead", Fault::ClockSkew(hours(3)), None),
+        trouble("behind", Fault::ClockSkew(-hours(3)), None),
+    ]
+}
+
+/// Waits must outlast the trouble, so that what is said is said of the trouble and not of a deadline.
+const FLAGS: [(&str, &str); 6] = [
+    ("cluster-manager", "--heartbeat-ms=1000"),
+    ("orchestrator", "--ready-seconds=300"),
+    ("orchestrator", "--room-seconds=300"),
+    ("orchestrator", "--unschedulable-seconds=300"),
+    ("orchestrator", "--unreachable-seconds=300"),
+    ("orchestrator", "--gone-seconds=300"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whatever_an_api_server_answers_nothing_wrong_is_written() {
+    let troubles = troubles();
+    let members = troubles.iter().map(|trouble| (trouble.member, "onprem", 1)).collect();
+    let world = World::shaped(&Shape { members, nodes: 1, cpu: 8 }, &FLAGS).await;
+    join_all(troubles.iter().map(|trouble| suffers(&world, trouble))).await;
+    world.end().await;
+}
+
+async fn suffers(world: &World, trouble: &Trouble) {
+    let (client, sim, name) = (&world.client, world.sim().unwrap(), trouble.member);
+    let (member, place) = (world.member(name), format!("onprem/{name}"));
+    let group = |app: &str, replicas| {
+        let app = format!("{app}-{name}");
+        Group::new(&app, App::new(&app, 200).replicas(replicas)).in_project(name).among(&[&place]).on(&[&place])
+    };
+    let (old, going, new) = (group("old", 1), group("going", 1), group("new", 1));
+    for group in [&old, &going] {
+        succeeded(&group.deploy(client).await.unwrap());
+    }
+    new.approve(client).await.unwrap();
+    let witness = sim.record_ready(None, &format!("app=old-{name}")).unwrap();
+    witness.arm();
+
+    let over = breaks(world, trouble);
+    if let Some(wanted) = trouble.shown {
+        shown(world, name, wanted).await;
+    }
+    // One of each kind meanwhile.
+    group("old", 2).upload(client).await.unwrap();
+    let ids = [old.verb(client, "update").await, going.verb(client, "terminate").await, new.verb(client, "instantiate").await];
+    let ids = ids.map(Result::unwrap);
+    if trouble.shown.is_some() {
+        for id in &ids {
+            let operation: Operation = client.get(&format!("/v2/operations/{id}?wait=1s")).await.unwrap();
+            // Whoever goes is not held up: what is left of it is known.
+            let goes = operation.kind == "terminate" && operation.state == OperationState::Succeeded && !operation.leftovers.is_empty();
+            assert!(goes || operation.state == OperationState::Running, "{name}: nothing is concluded from no answer: {operation:#?}");
+        }
+        mend(sim, name, over);
+        all_succeed(world, &ids).await;
+        shown(world, name, (MemberState::Ready, "")).await;
+    } else {
+        all_succeed(world, &ids).await;
+        mend(sim, name, over);
+    }
+
+    // As if nothing had been: each object once, none too many, and whoever served goes on.
+    member_has(member, &[(format!("new-{name}"), 1), (format!("old-{name}"), 2)]).await;
+    for app in ["old", "going", "new"] {
+        assert_eq!(sim.created(name, "deployments.apps", "default", &format!("{app}-{name}")), 1, "{app} in {name}");
+    }
+    let deletes = |effect: &drover_kubesim::Effect| effect.operation == Write::Delete && &*effect.key.resource == "deployments.apps";
+    let deleted: Vec<String> =
+        sim.effects(name).iter().filter(|effect| deletes(effect)).map(|effect| effect.key.name.to_string()).collect();
+    assert_eq!(deleted, [format!("going-{name}")]);
+    assert!(witness.min() >= 1, "{name}: there was a moment without a ready replica");
+    for group in [&old, &new] {
+        let id = group.verb(client, "terminate").await.unwrap();
+        succeeded(&ended(client, &id).await.unwrap());
+    }
+    member_has(member, &[]).await;
+}
+
+/// Those that happen once happen again and again until told to stop.
+fn breaks(world: &World, trouble: &Trouble) -> CancellationToken {
+    let (over, sim) = (CancellationToken::new(), world.sim().unwrap().clone());
+    sim.fault(trouble.member, trouble.fault.clone());
+    if matches!(trouble.fault, Fault::CutWatches | Fault::Gone410) {
+        let (stop, member, fault) = (over.clone(), trouble.member, trouble.fault.clone());
+        tokio::spawn(stop.run_until_cancelled_owned(async move {
+            loop {
+                tokio::time::sleep(AGAIN).await;
+                sim.fault(member, fault.clone());
+                // A log that is compacted is noticed by those who come back.
+                sim.fault(member, Fault::CutWatches);
+            }
+        }));
+    }
+    over
+}
+
+fn mend(sim: &drover_kubesim::Sim, member: &str, over: CancellationToken) {
+    over.cancel();
+    sim.clear_faults(member);
+}
+
+async fn all_succeed(world: &World, ids: &[String]) {
+    for operation in join_all(ids.iter().map(|id| ended(&world.client, id))).await {
+        succeeded(&operation.unwrap());
+    }
+}
+
+/// The state that people see, and what it is put down to.
+async fn shown(world: &World, member: &str, (state, reason): (MemberState, &str)) {
+    let seen = async || {
+        let clusters = world.clusters().await;
+        let cluster = clusters.iter().find(|c| c.cluster == member)?;
+        (cluster.state == state && cluster.reason.as_deref().unwrap_or_default().contains(reason)).then_some(())
+    };
+    eventually(PATIENCE, seen).await;
+}
+
+/// Exactly these Deployments, each with so many pods ready.
+async fn member_has(member: &Member, wanted: &[(String, i32)]) {
+    let has = async || {
+        let mut has = Vec::new();
+        for name in member.deployed().await {
+            let ready = member.ready(&name).await;
+            has.push((name, ready));
+        }
+        (has == wanted).then_some(())
+    };
+    eventually(PATIENCE, has).await;
+}
