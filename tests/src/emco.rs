@@ -180,7 +180,7 @@ impl Group {
                 Ok(holder.rsplit('/').next().unwrap_or_default().to_owned())
             }
             asked => {
-                unheard |= asked.as_ref().is_err_and(|error| is_overload(error));
+                unheard |= asked.as_ref().is_err_and(is_overload);
                 asked
             }
         })

@@ -71,18 +71,27 @@ impl Processes {
         all
     }
 
-    /// Starts a second process of `service` under another name, with more environment (later values win).
-    pub async fn also(&mut self, name: &str, service: &'static str, environment: &[(String, String)]) {
-        let mut all = self.instances[service].environment.clone();
-        all.extend_from_slice(environment);
-        let port = free_ports(1)[0];
-        self.instances.insert(name.to_owned(), Instance { service, port, environment: all, child: None });
-        self.run(name);
-        self.until_ready(name).await;
+    /// Starts second processes of services under other names, which meet each other instead of the first ones; `environment`
+    /// is for all of them.
+    pub async fn also(&mut self, seconds: &[(&'static str, &'static str)], environment: impl Fn(&str) -> Vec<(String, String)>) {
+        for ((name, service), port) in seconds.iter().zip(free_ports(seconds.len())) {
+            let environment = self.instances[*service].environment.clone();
+            self.instances.insert((*name).to_owned(), Instance { service, port, environment, child: None });
+        }
+        let meet: Vec<(String, String)> = seconds.iter().map(|(name, _)| self.peer_setting(name)).collect();
+        for (name, _) in seconds {
+            let instance = self.instances.get_mut(*name).expect("it was just put there");
+            // Later values win.
+            instance.environment.extend(meet.iter().cloned().chain(environment(name)));
+            self.run(name);
+        }
+        for (name, _) in seconds {
+            self.until_ready(name).await;
+        }
     }
 
     /// The variable that tells others where `name` is, and its address.
-    pub fn peer_setting(&self, name: &str) -> (String, String) {
+    fn peer_setting(&self, name: &str) -> (String, String) {
         let instance = &self.instances[name];
         (peer_variable(instance.service), format!("http://127.0.0.1:{}", instance.port))
     }

@@ -203,7 +203,7 @@ async fn what_cannot_be_deleted_keeps_nothing_else() {
     stack.sim.fault(MEMBER, Fault::Path { contains: "/deployments".into(), writes: true, code: 500 });
     stack.desire(&absent(&both)).await;
     // The Deployment is asked for first, as it needs the other.
-    eventually(PATIENCE, async || (stack.names().await == ["Deployment/web"]).then_some(())).await;
+    eventually(PATIENCE, async || (stack.names().await == ["Deployment/web", "Pod"]).then_some(())).await;
     let failed = eventually(PATIENCE * 2, async || stack.status(both.id).await.filter(|status| status.phase == Phase::Failed)).await;
     assert_eq!(failed.code.as_deref(), Some("delete_failed"));
     assert!(failed.reason.is_some_and(|reason| reason.contains("500")));

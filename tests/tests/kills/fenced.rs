@@ -55,7 +55,6 @@ pub async fn scenario() {
     stage.processes.signal("orchestrator", Signal::SIGSTOP);
     stage.processes.signal("placement", Signal::SIGSTOP);
     until_taken_over(&stage).await;
-    // Migration follows the first placement: plans are made again from here on.
     wake(&stage.processes, "placement").await;
     let second = stage.processes.client("orchestrator-1");
     for (id, (_, case)) in ids.iter().zip(&cases) {
@@ -99,10 +98,10 @@ async fn until_taken_over(stage: &Stage) {
     .await;
 }
 
+/// With a migration of their own, which asks them and not the sleepers.
 async fn second_pair(processes: &mut Processes) {
-    processes.also("placement-1", "placement", &[]).await;
-    let environment = [processes.peer_setting("placement-1"), ("DROVER_INSTANCE".to_owned(), "orchestrator-1".to_owned())];
-    processes.also("orchestrator-1", "orchestrator", &environment).await;
+    let seconds = [("placement-1", "placement"), ("migration-1", "migration"), ("orchestrator-1", "orchestrator")];
+    processes.also(&seconds, |name| vec![("DROVER_INSTANCE".to_owned(), name.to_owned())]).await;
 }
 
 /// The first orchestrator has found for each of its operations that it is no longer its own.

@@ -60,9 +60,8 @@ proptest! {
         let mut ledger = World::default().member("x+a", 1, &vec![each * 1000; nodes]).ledger();
         let mut capacity = Capacity::clone(ledger.room(&key("x+a")).unwrap().capacity.as_ref().unwrap());
         let mut left = vec![each; nodes];
-        let mut placed = 0;
-        for (at, (choice, told)) in choices.into_iter().enumerate() {
-            let name = format!("app-{at}");
+        for (placed, (choice, told)) in (0_i64..).zip(choices) {
+            let name = format!("app-{placed}");
             let order = DecisionRequest { dig: crate::world::dig(&name), ..request(vec![app(&name, demand(1, 1000), any_of(&HERE))]) };
             let decision = ledger.decide(id(&name), &order);
             let room = placed < each * nodes as i64;
@@ -70,8 +69,7 @@ proptest! {
             if !room {
                 break;
             }
-            ledger.apply_decision(&order, &decision);
-            placed += 1;
+            ledger.apply_decision(&order, &decision).keep();
             // Any node that has room; it is heard of at once, or with the next that is.
             let free: Vec<usize> = (0..nodes).filter(|n| left[*n] > 0).collect();
             let node = free[choice.index(free.len())];
