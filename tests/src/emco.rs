@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::apps::App;
 
 /// Only against hanging.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where and how an application may run.
 #[derive(Clone, Debug)]

@@ -9,6 +9,14 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::look;
 
+/// Who loses shall lose to others, and not to a machine that is busy.
+const PATIENT: [(&str, &str); 5] = [
+    ("orchestrator", "--ready-seconds=600"),
+    ("orchestrator", "--room-seconds=600"),
+    ("orchestrator", "--unschedulable-seconds=600"),
+    ("orchestrator", "--unreachable-seconds=600"),
+    ("orchestrator", "--gone-seconds=600"),
+];
 /// So many ask at once.
 const AT_ONCE: usize = 8;
 
@@ -42,7 +50,7 @@ fn told_why(operations: &[Operation], clusters: &[&str], codes: &[&str]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hundred_apps_race_for_forty_places() {
     let members = vec![("left", "onprem", 1), ("right", "onprem", 1)];
-    let world = World::shaped(&Shape { members, nodes: 4, cpu: 5 }, &[]).await;
+    let world = World::shaped(&Shape { members, nodes: 4, cpu: 5 }, &PATIENT).await;
     let places = ["onprem/left", "onprem/right"];
     let named = |at: usize| format!("racer-{at}");
     let racer = |at| Group::new(&named(at), App::new(&named(at), 1000)).among(&places).on(&places);
@@ -69,7 +77,7 @@ async fn a_hundred_apps_race_for_forty_places() {
 async fn newcomers_that_want_the_same_victims_do_not_tear_them_apart() {
     const VICTIMS: usize = 8;
     let members = vec![("crowded", "onprem", 1), ("spare", "aws", 5)];
-    let world = World::shaped(&Shape { members, nodes: 2, cpu: 4 }, &[]).await;
+    let world = World::shaped(&Shape { members, nodes: 2, cpu: 4 }, &PATIENT).await;
     let places = ["onprem/crowded", "aws/spare"];
     let victim = |at: usize| format!("victim-{at}");
     let victims: Vec<Group> =
