@@ -18,7 +18,7 @@ const PATIENT: [(&str, &str); 5] = [
     ("orchestrator", "--gone-seconds=600"),
 ];
 /// So many ask at once.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 4;
 
 async fn approved(world: &World, groups: &[Group]) {
     let approvals = futures::stream::iter(groups).map(async |group| patiently(async || group.approve(&world.client).await).await);
