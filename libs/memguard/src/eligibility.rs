@@ -62,9 +62,10 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// The longest pause that it survives: `failureThreshold * period - timeout - 2 s`.
+    /// The longest pause that it survives, whenever in its period the pause begins: `(failureThreshold - 1) * period + timeout - 2 s`.
+    /// In a longer one the last failure may happen: of three probes ten seconds apart the third is sent as early as 20 s after the first.
     pub fn budget(&self) -> Duration {
-        (self.period * self.failure_threshold).saturating_sub(self.timeout).saturating_sub(PROBE_SLACK)
+        (self.period * self.failure_threshold.saturating_sub(1) + self.timeout).saturating_sub(PROBE_SLACK)
     }
 }
 
@@ -128,6 +129,16 @@ impl Levers {
     }
 }
 
+/// How long the probes of a container may go unanswered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Patience {
+    /// No longer than this at a stretch, in milliseconds.
+    pub longest_millis: u64,
+    /// The stretch ends when it has run for so long: then each probe has been answered, and the kubelet has forgotten its failures.
+    pub answered_millis: u64,
+}
+
 /// Whether the guard may touch a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "is")]
@@ -143,16 +154,16 @@ pub enum Permission {
     Granted {
         /// With these.
         levers: Levers,
-        /// No longer than this at a time, if its probes set a bound.
+        /// What its probes bear, if they set a bound.
         #[serde(skip_serializing_if = "Option::is_none")]
-        longest_millis: Option<u64>,
+        patience: Option<Patience>,
     },
 }
 
 impl Permission {
     /// Granted with everything and without a bound.
     pub fn free() -> Self {
-        Self::Granted { levers: Levers { freeze: true, quota: true, high: true }, longest_millis: None }
+        Self::Granted { levers: Levers { freeze: true, quota: true, high: true }, patience: None }
     }
 
     /// Whether it may be touched.
@@ -171,9 +182,17 @@ impl Permission {
     /// How long at a time, at most `max`.
     pub fn longest(&self, max: Duration) -> Duration {
         match self {
-            Self::Granted { longest_millis: Some(millis), .. } => Duration::from_millis(*millis).min(max),
+            Self::Granted { patience: Some(patience), .. } => Duration::from_millis(patience.longest_millis).min(max),
             Self::Granted { .. } => max,
             Self::Denied { .. } => Duration::ZERO,
+        }
+    }
+
+    /// What its probes bear, if they set a bound.
+    pub fn patience(&self) -> Option<Patience> {
+        match self {
+            Self::Granted { patience, .. } => *patience,
+            Self::Denied { .. } => None,
         }
     }
 }
@@ -276,9 +295,12 @@ fn within_probes(facts: &Facts, offered: Levers) -> Permission {
     let freeze = offered.freeze && budget.is_none_or(|budget| budget >= SHORTEST_USEFUL_PAUSE);
     let quota = offered.quota && !facts.exclusive_cpus && probes.iter().all(|probe| probe.timeout >= PATIENT_PROBE || freeze);
     let levers = Levers { freeze, quota, high: offered.high };
-    let longest_millis = budget.filter(|_| freeze).map(|budget| u64::try_from(budget.as_millis()).unwrap_or(u64::MAX));
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let answered = probes.iter().map(|probe| probe.period + probe.timeout).max().unwrap_or_default();
+    let patience = |budget| Patience { longest_millis: millis(budget), answered_millis: millis(answered) };
+    let patience = budget.filter(|_| freeze).map(patience);
     match (levers.any(), offered.any()) {
-        (true, _) => Permission::Granted { levers, longest_millis },
+        (true, _) => Permission::Granted { levers, patience },
         (false, false) => Permission::Denied { because: Denial::NoLever },
         (false, true) => Permission::Denied { because: Denial::ProbesTooTight },
     }

@@ -72,7 +72,7 @@ impl Guard {
         let give_up = now.since(since) >= self.safety.blind;
         let mut decisions = Vec::new();
         for container in &seen.containers {
-            let reason = if give_up { Some(Reason::Blind) } else { self.must_release(container, now) };
+            let reason = if give_up { Some(Reason::Blind) } else { self.must_release(container, state, now) };
             if let (Some(reason), Some(action)) = (reason, release(container)) {
                 decisions.push(Decision::new(action, reason));
             }
@@ -81,10 +81,12 @@ impl Guard {
     }
 
     /// Why this container may be held no longer.
-    fn must_release(&self, container: &Container, now: Moment) -> Option<Reason> {
+    fn must_release(&self, container: &Container, state: &State, now: Moment) -> Option<Reason> {
         let (since, longest) = match container.activity {
-            Activity::AtGate { since } => (since, self.safety.max_hold),
-            Activity::Paused { since, .. } => (since, container.permission.longest(self.safety.max_pause)),
+            Activity::AtGate { since } => (since, container.permission.longest(self.safety.max_hold)),
+            Activity::Paused { since, .. } => {
+                (state.unanswered_since(container).unwrap_or(since), container.permission.longest(self.safety.max_pause))
+            }
             Activity::Running { lease: Some(lease) } => (lease.since, self.safety.max_pause),
             Activity::Running { lease: None } => return None,
         };
@@ -150,7 +152,7 @@ impl Round<'_> {
     fn release_overdue(&mut self) {
         let now = self.view.now;
         for container in &self.view.seen.containers {
-            if let (Some(reason), Some(action)) = (self.guard.must_release(container, now), release(container)) {
+            if let (Some(reason), Some(action)) = (self.guard.must_release(container, self.state, now), release(container)) {
                 if let (Some(track), Reason::HeldLongEnough { .. }) = (self.state.tracks.get_mut(&container.id), &reason) {
                     track.leave_alone_until = Some(now + self.guard.safety.cooldown);
                 }
@@ -210,7 +212,12 @@ impl Round<'_> {
         let id = container.id.clone();
         let used = *container.memory.fresh(self.view.now, safety.max_age)?;
         let stop = || {
-            let until = self.view.now + container.permission.longest(safety.max_pause);
+            // Its probes count what they had to bear before.
+            let since = self.state.unanswered_since(container).unwrap_or(self.view.now);
+            let until = since + container.permission.longest(safety.max_pause);
+            if until <= self.view.now {
+                return None;
+            }
             levers.stop(&safety.levers).map(|lever| Action::Pause { container: id.clone(), lever, until })
         };
         match container.activity {

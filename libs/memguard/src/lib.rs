@@ -23,7 +23,7 @@ mod state;
 mod time;
 
 pub use action::{Action, Decision, Reason};
-pub use eligibility::{Denial, Facts, Handler, Levers, PAUSABLE, Permission, Probe, Qos, judge};
+pub use eligibility::{Denial, Facts, Handler, Levers, PAUSABLE, Patience, Permission, Probe, Qos, judge};
 pub use guard::{Guard, needs};
 pub use observation::{Activity, Container, ContainerId, HighLease, Lever, NodeMemory, Observation, Reading};
 pub use pressure::{Pressure, pressure};

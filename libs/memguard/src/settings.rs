@@ -126,7 +126,7 @@ pub struct GateSettings {
 impl Default for GateSettings {
     fn default() -> Self {
         Self {
-            factor: 0.75,
+            factor: 0.7,
             deviation: 0.2,
             sigmas: 1.0,
             prior_weight: 300.0,

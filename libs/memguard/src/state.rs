@@ -2,11 +2,12 @@
 //! is only less informed, never wrong, because who is paused is read off the node and not off this memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::settings::GateSettings;
-use crate::{Activity, ContainerId, Moment, Observation, Safety};
+use crate::{Activity, Container, ContainerId, Moment, Observation, Safety};
 
 /// The growth average looks back about this far, in seconds.
 const GROWTH_MEMORY: f64 = 5.0;
@@ -65,6 +66,10 @@ pub struct Track {
     pub burst: f64,
     /// Let alone until then: it was just held as long as it may be.
     pub leave_alone_until: Option<Moment>,
+    /// Stopped, with interruptions too short for its probes to be answered, since then.
+    pub unanswered_since: Option<Moment>,
+    /// Not stopped since then.
+    pub going_since: Option<Moment>,
 }
 
 /// Sums from which the demand factor follows: weight, weighted share of the limit, weighted square of it.
@@ -112,7 +117,7 @@ impl State {
             match (self.tracks.get_mut(&container.id), memory) {
                 (Some(track), Some(memory)) => {
                     elapsed = elapsed.max(now.since(track.at).as_secs_f64());
-                    *track = track.next(memory, now, &container.activity);
+                    *track = track.next(memory, now, container);
                 }
                 (None, Some(memory)) => {
                     self.tracks.insert(container.id.clone(), Track::first(memory, now));
@@ -133,6 +138,12 @@ impl State {
         }
     }
 
+    /// Since when the probes of a container may have gone unanswered, if they set a bound.
+    pub(crate) fn unanswered_since(&self, container: &Container) -> Option<Moment> {
+        container.permission.patience()?;
+        self.tracks.get(&container.id)?.unanswered_since
+    }
+
     fn learn_demand(&mut self, seen: &Observation, gate: &GateSettings, safety: &Safety, now: Moment, elapsed: f64) {
         self.demand.fade(0.5_f64.powf(elapsed / gate.half_life.as_secs_f64().max(1e-3)));
         for container in &seen.containers {
@@ -149,17 +160,19 @@ impl State {
 
 impl Track {
     fn first(memory: u64, at: Moment) -> Self {
-        Self { memory, at, growth: 0.0, rate: 0.0, burst: 0.0, leave_alone_until: None }
+        Self { memory, at, growth: 0.0, rate: 0.0, burst: 0.0, leave_alone_until: None, unanswered_since: None, going_since: None }
     }
 
-    fn next(self, memory: u64, at: Moment, activity: &Activity) -> Self {
+    fn next(self, memory: u64, at: Moment, container: &Container) -> Self {
         let seconds = at.since(self.at).as_secs_f64();
         if seconds <= 0.0 {
             return self;
         }
+        let activity = &container.activity;
+        let this = self.probed(at, container);
         // A held container says nothing about how it grows when it may.
         if !matches!(activity, Activity::Running { lease: None }) {
-            return Self { memory, at, ..self };
+            return Self { memory, at, ..this };
         }
         let rate = memory.saturating_sub(self.memory) as f64 / seconds;
         let towards = |old: f64, memory: f64| old + (1.0 - (-seconds / memory).exp()) * (rate - old);
@@ -169,7 +182,24 @@ impl Track {
             growth: towards(self.growth, GROWTH_MEMORY),
             rate: towards(self.rate, RATE_MEMORY),
             burst: rate.max(self.burst * (-seconds / BURST_MEMORY).exp()),
-            ..self
+            ..this
         }
+    }
+
+    /// Books for how long its probes may have gone unanswered.
+    fn probed(self, now: Moment, container: &Container) -> Self {
+        let stopped_since = match container.activity {
+            Activity::Running { .. } => None,
+            Activity::Paused { since, .. } | Activity::AtGate { since } => Some(since),
+        };
+        if let Some(since) = stopped_since {
+            return Self { unanswered_since: Some(self.unanswered_since.unwrap_or(since)), going_since: None, ..self };
+        }
+        let going_since = self.going_since.unwrap_or(now);
+        let answered = container
+            .permission
+            .patience()
+            .is_none_or(|patience| now.since(going_since) >= Duration::from_millis(patience.answered_millis));
+        Self { unanswered_since: self.unanswered_since.filter(|_| !answered), going_since: Some(going_since), ..self }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_memguard::{Denial, Facts, Handler, Levers, Permission, Probe, Qos, judge};
+use drover_memguard::{Denial, Facts, Handler, Levers, Patience, Permission, Probe, Qos, judge};
 
 const ALL: Levers = Levers { freeze: true, quota: true, high: true };
 
@@ -33,7 +33,7 @@ fn denial(facts: &Facts) -> Option<Denial> {
 
 #[test]
 fn a_plain_job_may_be_touched_and_nothing_known_may_not() {
-    assert_eq!(judge(&job(), ALL), Permission::Granted { levers: ALL, longest_millis: None });
+    assert_eq!(judge(&job(), ALL), Permission::Granted { levers: ALL, patience: None });
     assert_eq!(denial(&Facts::default()), Some(Denial::UnknownQos));
     assert_eq!(denial(&Facts { qos: Some(Qos::BestEffort), ..Facts::default() }), Some(Denial::NotOptedIn));
 }
@@ -75,15 +75,21 @@ fn others_than_jobs_need_the_label() {
 #[test]
 fn probes_bound_the_pause_or_forbid_the_freezer() {
     let with = |probes: Vec<Probe>| judge(&Facts { probes: Some(probes), ..job() }, ALL);
-    assert_eq!(probe(10, 1, 3).budget(), Duration::from_secs(27));
-    assert_eq!(with(vec![probe(10, 1, 3), probe(10, 1, 6)]), Permission::Granted { levers: ALL, longest_millis: Some(27_000) });
-    // 2 * 5 - 1 - 2 = 7 s: too short to be of use, and too impatient for a quota.
+    assert_eq!(probe(10, 1, 3).budget(), Duration::from_secs(19));
+    assert_eq!(
+        with(vec![probe(10, 1, 3), probe(10, 1, 6)]),
+        Permission::Granted { levers: ALL, patience: Some(Patience { longest_millis: 19_000, answered_millis: 11_000 }) }
+    );
+    // (2 - 1) * 5 + 1 - 2 = 4 s: too short to be of use, and too impatient for a quota.
     let gentle = Levers { high: true, ..Levers::default() };
-    assert_eq!(with(vec![probe(5, 1, 2)]), Permission::Granted { levers: gentle, longest_millis: None });
+    assert_eq!(with(vec![probe(5, 1, 2)]), Permission::Granted { levers: gentle, patience: None });
     let patient = Levers { quota: true, high: true, freeze: false };
-    assert_eq!(with(vec![probe(4, 3, 3)]), Permission::Granted { levers: patient, longest_millis: None });
+    assert_eq!(with(vec![probe(4, 3, 3)]), Permission::Granted { levers: patient, patience: None });
     // Not known: as if they were the kubelet's defaults.
-    assert_eq!(judge(&Facts { probes: None, ..job() }, ALL), Permission::Granted { levers: ALL, longest_millis: Some(27_000) });
+    assert_eq!(
+        judge(&Facts { probes: None, ..job() }, ALL),
+        Permission::Granted { levers: ALL, patience: Some(Patience { longest_millis: 19_000, answered_millis: 11_000 }) }
+    );
 }
 
 #[test]

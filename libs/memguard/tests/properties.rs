@@ -6,7 +6,10 @@ mod world;
 
 use std::time::Duration;
 
-use drover_memguard::{Action, Activity, Denial, Guard, Lever, Levers, Moment, Permission, Reading, State};
+use drover_memguard::{
+    Action, Activity, Denial, Facts, Guard, Lever, Levers, Moment, NodeMemory, Observation, PaperSettings, Permission, Policy, Qos,
+    Reading, Safety, State, judge,
+};
 use proptest::prelude::*;
 use world::{GIB, container, guards, node, observations};
 
@@ -162,7 +165,7 @@ fn who_was_held_long_enough_is_left_alone_for_a_while() {
     let look = |at: u64, activity: Activity| {
         let mut far = container("far", GIB, Some(4 * GIB), at);
         far.activity = activity;
-        far.permission = Permission::Granted { levers: Levers { freeze: true, ..Levers::default() }, longest_millis: None };
+        far.permission = Permission::Granted { levers: Levers { freeze: true, ..Levers::default() }, patience: None };
         // The nearest is at its limit, and nothing is left for `far`, which was seen to grow.
         let near = container("near", 3 * GIB, Some(3 * GIB), at);
         drover_memguard::Observation { node: node(8 * GIB - 64, 8 * GIB, at), containers: vec![far, near], ..Default::default() }
@@ -243,4 +246,45 @@ fn a_governed_sacrifice_takes_the_youngest_once_and_only_when_nobody_fits() {
         guard.step(&mut state, &look(memory, 4_000, true), Moment(4_000));
         assert!(killed(&guard.step(&mut state, &look(memory, 5_500, true), Moment(5_500))).is_empty(), "too soon");
     }
+}
+
+/// A kubelet with the default probe beside a container that is paused and let go as memory comes and goes.
+fn most_failures_in_a_row(short: &[bool], phase: u64) -> u32 {
+    let settings = PaperSettings { upper: 0.5, lower: 0.5, per_round: 9, round: Duration::from_secs(1) };
+    let safety = Safety { keep_running: 0, cooldown: Duration::ZERO, high_first: false, ..Safety::default() };
+    let guard = Guard { policy: Policy::Paper(settings), safety };
+    let facts = Facts { namespace: "a".into(), owner_kind: Some("Job".into()), qos: Some(Qos::Burstable), ..Facts::default() };
+    let permission = judge(&facts, Levers { freeze: true, ..Levers::default() });
+    let (mut state, mut activity) = (State::default(), Activity::Running { lease: None });
+    let (mut failures, mut most) = (0, 0);
+    for look in 0..short.len() as u64 * 4 {
+        let now = Moment(100_000 + look * 500);
+        let mut seen = Observation { containers: vec![container("c", 1, Some(GIB), now.0)], ..Observation::default() };
+        seen.node = Reading::seen(NodeMemory { used: if short[look as usize / 4] { 3 * GIB } else { GIB }, capacity: 4 * GIB }, now);
+        (seen.containers[0].permission, seen.containers[0].activity) = (permission, activity);
+        for decision in guard.step(&mut state, &seen, now) {
+            match decision.action {
+                Action::Pause { lever, .. } => activity = Activity::Paused { since: now, lever },
+                Action::Resume { .. } => activity = Activity::Running { lease: None },
+                _ => {}
+            }
+        }
+        if (now.0 + phase * 500).is_multiple_of(10_000) {
+            failures = if held(activity) { failures + 1 } else { 0 };
+            most = most.max(failures);
+        }
+    }
+    most
+}
+
+proptest! {
+    #[test]
+    fn pauses_with_whatever_interruptions_never_exhaust_a_probe(short in prop::collection::vec(prop::bool::weighted(0.8), 100), phase in 0_u64..20) {
+        prop_assert!(most_failures_in_a_row(&short, phase) < 3);
+    }
+}
+
+#[test]
+fn without_interruptions_it_is_paused_for_as_long_as_its_probe_bears() {
+    assert_eq!(most_failures_in_a_row(&[true; 100], 0), 2, "else the property proves nothing");
 }

@@ -44,6 +44,8 @@ pub struct FakeContainer {
     pub pid: i32,
     /// Namespace of the pod.
     pub namespace: String,
+    /// Uid of the pod; `uid-` and the id if it is empty.
+    pub uid: String,
     /// Labels of the pod.
     pub labels: BTreeMap<String, String>,
     /// Path of its cgroup.
@@ -178,9 +180,10 @@ impl RuntimeService for Fake {
         self.called("ListPodSandbox", "").await?;
         let sandbox = |(id, container): (&String, &FakeContainer)| {
             let (name, namespace) = (format!("pod-{id}"), container.namespace.clone());
+            let uid = if container.uid.is_empty() { format!("uid-{id}") } else { container.uid.clone() };
             cri::PodSandbox {
                 id: format!("sandbox-{id}"),
-                metadata: Some(cri::PodSandboxMetadata { name, uid: format!("uid-{id}"), namespace, attempt: 0 }),
+                metadata: Some(cri::PodSandboxMetadata { name, uid, namespace, attempt: 0 }),
                 labels: container.labels.clone().into_iter().collect(),
                 ..Default::default()
             }

@@ -40,25 +40,34 @@ pub struct Pulse {
     path: PathBuf,
     last: Option<u64>,
     since: Instant,
+    missed: u32,
 }
 
 impl Pulse {
     /// Watches the file at `path`, which need not be there yet. What it does not see beat within its patience counts as dead.
     pub fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), last: None, since: Instant::now() }
+        Self { path: path.to_owned(), last: None, since: Instant::now(), missed: 0 }
     }
 
     /// How long ago the last beat was seen (or the watching began). Call it more often than the other one beats.
     pub fn silence(&mut self) -> Duration {
         let now = File::open(&self.path).and_then(|file| read(&file)).ok();
+        self.missed = self.missed.saturating_add(1);
         if now.is_some() && now != self.last {
             // The first look cannot tell a beat from what a dead one left behind.
             if self.last.is_some() {
                 self.since = Instant::now();
+                self.missed = 0;
             }
             self.last = now;
         }
         self.since.elapsed()
+    }
+
+    /// How many looks in a row have seen no beat. On a machine that starves everybody, time passes and nobody looks: then the silence of
+    /// the other one says nothing yet.
+    pub fn missed(&self) -> u32 {
+        self.missed
     }
 
     /// Whether a beat was ever seen, and not too long ago.
@@ -71,4 +80,28 @@ fn read(file: &File) -> io::Result<u64> {
     let mut bytes = [0; 8];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_without_a_beat_are_counted_and_a_beat_ends_them() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("pulse");
+        let mut pulse = Pulse::of(&path);
+        pulse.silence();
+        let mut beat = Heartbeat::start(&path)?;
+        beat.beat()?;
+        pulse.silence();
+        assert_eq!(pulse.missed(), 2, "what is found at first may have been left behind by a dead one");
+        beat.beat()?;
+        pulse.silence();
+        assert_eq!(pulse.missed(), 0);
+        pulse.silence();
+        pulse.silence();
+        assert_eq!(pulse.missed(), 2);
+        Ok(())
+    }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::MissedTickBehavior;
 
 use crate::clock;
 use crate::heartbeat::{Heartbeat, Pulse};
@@ -20,6 +21,8 @@ use crate::runtime::Runtime;
 
 /// An entry may be this much over its time: the agent, which lives, is about to let it go itself.
 const GRACE: Duration = Duration::from_secs(2);
+/// An agent that gives no sign of life for so many polls, and so many looks, is dead.
+const POLLS: u32 = 3;
 /// With nobody to watch and nothing held for so long, it ends.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -77,13 +80,15 @@ pub async fn watch(files: &Files, poll: Duration, runtime: Runtime) -> Result<()
     let mut beat = Heartbeat::start(&files.watchdog_pulse())?;
     let mut agent = Pulse::of(&files.agent_pulse());
     let mut tick = tokio::time::interval(poll);
+    // Looks that come late are not made up for: each is to be a poll after the last one.
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut switch = Switch { runtime, done: BTreeSet::new() };
     let mut idle_since = Instant::now();
-    let patience = poll * 3;
+    let patience = poll * POLLS;
     loop {
         let stop = tokio::select! { _ = tick.tick() => false, _ = terminated.recv() => true };
         beat.beat()?;
-        let silent = agent.silence() > patience;
+        let silent = agent.silence() > patience && agent.missed() >= POLLS;
         let entries = journal::read(&files.journal()).context("cannot read the journal")?;
         let now = clock::now();
         if silent {

@@ -176,7 +176,7 @@ fn describe(pod: &Pod, now: f64, world: &World) -> Container {
         memory: Reading::seen(bytes(pod.memory()), moment(now)),
         limit: Some(bytes(pod.class.limit)),
         activity,
-        permission: Permission::Granted { levers, longest_millis: None },
+        permission: Permission::Granted { levers, patience: None },
         priority: pod.class.priority,
         budgets: Vec::new(),
     }

@@ -1,8 +1,8 @@
 //! Any node: containers in every state, readable or not, eligible or not.
 
 use drover_memguard::{
-    Activity, Container, Denial, Guard, HighLease, Lever, Levers, Moment, NodeMemory, Observation, Permission, Policy, Reading, Sacrifices,
-    Safety,
+    Activity, Container, Denial, Guard, HighLease, Lever, Levers, Moment, NodeMemory, Observation, Patience, Permission, Policy, Reading,
+    Sacrifices, Safety,
 };
 use proptest::prelude::*;
 
@@ -53,7 +53,8 @@ fn permissions() -> impl Strategy<Value = Permission> {
     let levers = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(freeze, quota, high)| Levers { freeze, quota, high });
     prop_oneof![
         3 => Just(Permission::free()),
-        2 => (levers, prop::option::of(10_000_u64..60_000)).prop_map(|(levers, longest_millis)| Permission::Granted { levers, longest_millis }),
+        2 => (levers, prop::option::of((10_000_u64..60_000, 1_000_u64..60_000).prop_map(|(longest_millis, answered_millis)| Patience { longest_millis, answered_millis })))
+            .prop_map(|(levers, patience)| Permission::Granted { levers, patience }),
         1 => Just(Permission::Denied { because: Denial::NotOptedIn }),
     ]
 }

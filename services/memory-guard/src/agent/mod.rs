@@ -299,6 +299,10 @@ impl Agent {
         if self.run.mode != Mode::Apply {
             return (false, None);
         }
+        // Before that a leader looks like anybody else.
+        if self.say.is_some() && self.cluster.lock().unwrap_or_else(PoisonError::into_inner).version == 0 {
+            return (false, Some("the API server has not answered yet: who holds a Lease or has a budget is not known".to_owned()));
+        }
         // As patient with the watchdog as it is with us, and a second for its start.
         if self.watchdog.alive(self.run.common.poll * 3 + Duration::from_secs(1)) {
             (true, None)

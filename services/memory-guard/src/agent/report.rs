@@ -165,12 +165,13 @@ impl Said {
 fn verdict(permission: &Permission) -> String {
     match permission {
         Permission::Denied { because } => format!("left alone: {because}"),
-        Permission::Granted { levers, longest_millis } => {
+        Permission::Granted { levers, patience } => {
             let with: Vec<&str> = [(levers.high, "memory.high"), (levers.freeze, "freezer"), (levers.quota, "CPU quota")]
                 .into_iter()
                 .filter_map(|(there, name)| there.then_some(name))
                 .collect();
-            let bound = longest_millis.map(|millis| format!(", at most {:.0} s at a time (its probes)", millis as f64 / 1000.0));
+            let bound =
+                patience.map(|patience| format!(", at most {:.0} s at a time (its probes)", patience.longest_millis as f64 / 1000.0));
             format!("may be held by {}{}", with.join(", "), bound.unwrap_or_default())
         }
     }

@@ -25,8 +25,8 @@ async fn a_container_that_does_not_fit_is_held_at_its_start() {
     let agent = start.args(["--mode", "apply", "--poll", "100ms", "--cgroup", &containerd.node]).start();
     agent.status_when("it hears events", |status| status.gate.by == "events" && status.hindered.is_none()).await;
 
-    // Two of 200 MiB fit into 512 MiB at the factor that is assumed at first, a third does not.
-    let size = i64::try_from(200 * MIB).unwrap();
+    // Two of 220 MiB fit into 512 MiB at the factor that is assumed at first, a third does not.
+    let size = i64::try_from(220 * MIB).unwrap();
     let spec = |name: &str| Spec { memory: size, quota: 0, ..Spec::new(name, &["grow", "150"]) };
     let first = containerd.pod(&spec("first")).await;
     containerd.pod(&spec("second")).await;

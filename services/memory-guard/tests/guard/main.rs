@@ -2,9 +2,9 @@
 //! them (root, Debian's containerd and runc: `deploy/setup.sh real`), and on a fake runtime where things have to go wrong on demand.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod cluster;
 mod crash;
 mod errors;
-mod footprint;
 mod gate;
 mod oom;
 mod support;

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod containerd;
 pub mod kubelet;
+pub mod world;
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,219 @@
+//! What the agent reads of an API server and writes there, on a real one (`DROVER_CONTRACT_KUBECONFIG`, see deploy/test.sh): owners, probes,
+//! Leases and PodDisruptionBudgets decide who is held; Events, evictions and the taint of the node are the server's own objects.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use drover_memory_guard::fake::FakeContainer;
+use drover_memory_guard::wire::Status;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::support::PATIENCE;
+use crate::support::containerd::say;
+use crate::support::world::World;
+
+/// Of the server's admin; none where there is no server, which only a person may leave so.
+fn kubeconfig(test: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("DROVER_CONTRACT_KUBECONFIG").map(PathBuf::from);
+    if path.is_none() {
+        let skipped = format!("SKIPPED, proves nothing: {test} lacks DROVER_CONTRACT_KUBECONFIG");
+        assert!(std::env::var_os("DROVER_NO_SKIPS").is_none(), "{skipped}");
+        say(&skipped);
+    }
+    path
+}
+
+/// A node that nobody else serves, with pods bound to it, and a namespace; the machine below is made of files.
+struct Cluster {
+    world: World,
+    client: kube::Client,
+    kubeconfig: PathBuf,
+    name: String,
+}
+
+impl Cluster {
+    async fn new(kubeconfig: PathBuf, part: &str) -> Self {
+        let file = Kubeconfig::read_from(&kubeconfig).unwrap();
+        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+        let client = kube::Client::try_from(config).unwrap();
+        let name = format!("memguard-{part}-{}", std::process::id());
+        let cluster = Self { world: World::new(), client, kubeconfig, name };
+        cluster.make::<Namespace>(Api::all(cluster.client.clone()), json!({"metadata": {"name": cluster.name}})).await;
+        let taints = json!([{"key": "example.com/mine", "effect": "NoSchedule"}]);
+        cluster
+            .make::<Node>(Api::all(cluster.client.clone()), json!({"metadata": {"name": cluster.name}, "spec": {"taints": taints}}))
+            .await;
+        // Without it no pod is admitted.
+        let accounts: Api<ServiceAccount> = cluster.here();
+        eventually("the namespace has its service account", async || accounts.get_opt("default").await.unwrap().is_some()).await;
+        cluster
+    }
+
+    fn here<T: kube::Resource<Scope = kube::core::NamespaceResourceScope>>(&self) -> Api<T>
+    where
+        T::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    async fn make<T>(&self, api: Api<T>, object: Value) -> T
+    where
+        T: Clone + DeserializeOwned + serde::Serialize + std::fmt::Debug,
+    {
+        api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
+    }
+
+    /// A pod `pod-ID` of this node, in the API and in the runtime.
+    async fn pod(&self, id: &str, labels: Value, owner: Option<&str>, probe: Value) {
+        let owners: Vec<Value> = owner
+            .iter()
+            .map(|kind| json!({"apiVersion": "batch/v1", "kind": kind, "name": "owner", "uid": "00000000-0000-0000-0000-000000000001", "controller": true}))
+            .collect();
+        let mut container = json!({"name": "main", "image": "example.com/job:1", "resources": {"requests": {"memory": "50Mi"}}});
+        if !probe.is_null() {
+            container["livenessProbe"] = probe;
+        }
+        let metadata = json!({"name": format!("pod-{id}"), "labels": labels, "ownerReferences": owners});
+        let spec = json!({"nodeName": self.name, "containers": [container], "terminationGracePeriodSeconds": 3600});
+        let pod: Pod = self.make(self.here(), json!({"metadata": metadata, "spec": spec})).await;
+        let labels: BTreeMap<String, String> = serde_json::from_value(labels).unwrap();
+        let uid = pod.metadata.uid.unwrap();
+        let started = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
+        let container = self.world.container(id);
+        self.world.fake.put(id, FakeContainer { namespace: self.name.clone(), uid, labels, started, ..container });
+    }
+
+    fn frozen(&self, id: &str) -> bool {
+        self.world.read(id, "cgroup.freeze") == "1"
+    }
+
+    async fn taints(&self) -> Vec<String> {
+        let node = Api::<Node>::all(self.client.clone()).get(&self.name).await.unwrap();
+        node.spec.unwrap().taints.unwrap_or_default().into_iter().map(|taint| taint.key).collect()
+    }
+
+    /// Takes everything away again; a test that fails leaves it to be looked at.
+    async fn remove(self) {
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        self.here::<Pod>().delete_collection(&now, &ListParams::default()).await.unwrap();
+        Api::<Namespace>::all(self.client.clone()).delete(&self.name, &DeleteParams::default()).await.unwrap();
+        Api::<Node>::all(self.client.clone()).delete(&self.name, &DeleteParams::default()).await.unwrap();
+    }
+}
+
+/// Waits for what a server says.
+async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < PATIENCE, "timed out waiting until {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn verdict<'a>(status: &'a Status, id: &str) -> &'a str {
+    status.containers.iter().find(|container| container.id == id).map_or("", |container| container.verdict.as_str())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_api_server_knows_decides_and_what_happens_is_told_there() {
+    let Some(kubeconfig) = kubeconfig("what_the_api_server_knows_decides_and_what_happens_is_told_there") else { return };
+    let cluster = Cluster::new(kubeconfig, "held").await;
+    let pausable = json!({"memguard/pausable": "true"});
+    let tight = json!({"httpGet": {"port": 80}, "periodSeconds": 3, "failureThreshold": 3});
+    // Nothing but its owner, whom the runtime does not know, makes it one that may be held.
+    cluster.pod("job", json!({}), Some("Job"), Value::Null).await;
+    cluster.pod("leader", pausable.clone(), None, Value::Null).await;
+    cluster.pod("probed", pausable.clone(), None, tight).await;
+    cluster.pod("budgeted", json!({"memguard/pausable": "true", "app": "budgeted"}), None, Value::Null).await;
+    // The youngest.
+    cluster.pod("free", pausable, None, Value::Null).await;
+    let lease = json!({"metadata": {"name": "leader"}, "spec": {"holderIdentity": "pod-leader_5f3c"}});
+    cluster.make::<Lease>(cluster.here(), lease).await;
+    let budget = json!({"metadata": {"name": "all"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "budgeted"}}}});
+    cluster.make::<PodDisruptionBudget>(cluster.here(), budget).await;
+
+    let (state, socket) = (cluster.world.dir.path().join("state"), cluster.world.socket());
+    // Pauses all, a round later evicts one of those that are paused.
+    let settings = json!({
+        "policy": {"policy": "paper", "upper": 0.0, "lower": 0.0, "perRound": 100, "round": 6.0},
+        "safety": {"keepRunning": 0, "levers": ["freeze"], "highFirst": false,
+                   "sacrifices": {"allow": "governed", "every": 3600.0, "perHour": 1}},
+    });
+    let mut start = cluster.world.start(&state, &socket).settings(settings);
+    start.args.extend(["--kubeconfig".into(), cluster.kubeconfig.display().to_string(), "--node".into(), cluster.name.clone()]);
+    // The governor sacrifices only when nobody's way fits.
+    std::fs::write(cluster.world.proc().join("meminfo"), "MemTotal: 1048576 kB\nMemAvailable: 10 kB\n").unwrap();
+    let agent = start.start();
+
+    eventually("those of whom nothing speaks against are frozen", async || cluster.frozen("free") && cluster.frozen("job")).await;
+    let status =
+        agent.status_when("the API server was read", |status| status.api_server && verdict(status, "leader").contains("Lease")).await;
+    assert!(!cluster.frozen("leader"), "{}", verdict(&status, "leader"));
+    // Its probe would restart it after 9 s: a freeze is not among what may be done to it.
+    assert!(!cluster.frozen("probed"), "{}", verdict(&status, "probed"));
+    // The budget allows none, for its pod is not even ready.
+    assert!(!cluster.frozen("budgeted"), "{}", verdict(&status, "budgeted"));
+
+    let events: Api<Event> = cluster.here();
+    let about = async |reason: &str| -> Vec<Event> {
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        all.into_iter().filter(|event| event.reason.as_deref() == Some(reason)).collect()
+    };
+    eventually("the pauses are told as Events", async || about("MemoryGuardPaused").await.len() >= 2).await;
+    let told = about("MemoryGuardPaused").await;
+    let free = told.iter().find(|event| event.involved_object.name.as_deref() == Some("pod-free")).unwrap();
+    assert_eq!(free.involved_object.field_path.as_deref(), Some("spec.containers{main}"));
+    assert!(free.message.as_deref().unwrap().starts_with("held: "), "{free:#?}");
+    assert!(free.source.as_ref().unwrap().host.as_deref() == Some(cluster.name.as_str()) && free.last_timestamp.is_some());
+
+    // The sacrifice goes through the Eviction API.
+    let pods: Api<Pod> = cluster.here();
+    let leaving = async || -> Vec<String> {
+        let all = pods.list(&ListParams::default()).await.unwrap().items;
+        let names = all.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).filter_map(|pod| pod.metadata.name);
+        names.collect()
+    };
+    eventually("one is evicted", async || !leaving().await.is_empty()).await;
+    assert_eq!(leaving().await, ["pod-free"], "the youngest");
+
+    agent.stop().await;
+    assert!(!cluster.frozen("free") && !cluster.frozen("job"), "on the way out everything is let go");
+    cluster.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_node_is_tainted_while_the_gate_is_closed() {
+    let Some(kubeconfig) = kubeconfig("the_node_is_tainted_while_the_gate_is_closed") else { return };
+    let cluster = Cluster::new(kubeconfig, "gate").await;
+    // Each may take 200 of 1024 MiB: more than four are not expected to fit.
+    let ids = ["a", "b", "c", "d", "e", "f"];
+    for id in ids {
+        cluster.pod(id, json!({"memguard/pausable": "true"}), None, Value::Null).await;
+    }
+    let meminfo = cluster.world.proc().join("meminfo");
+    std::fs::write(&meminfo, "MemTotal: 1048576 kB\nMemAvailable: 433152 kB\n").unwrap();
+    let (state, socket) = (cluster.world.dir.path().join("state"), cluster.world.socket());
+    let mut start = cluster.world.start(&state, &socket).settings(json!({"policy": {"policy": "gate-bank"}}));
+    let node = ["--kubeconfig".into(), cluster.kubeconfig.display().to_string(), "--node".into(), cluster.name.clone(), "--taint".into()];
+    start.args.extend(node);
+    let agent = start.start();
+    let ours = "drover.dev/memory-gate".to_owned();
+    agent.status_when("the gate is closed", |status| status.gate.open == Some(false)).await;
+    eventually("the node is tainted", async || cluster.taints().await.contains(&ours)).await;
+    for id in &ids[1..] {
+        cluster.world.fake.remove(id);
+        std::fs::remove_dir_all(cluster.world.group(id)).unwrap();
+    }
+    std::fs::write(&meminfo, "MemTotal: 1048576 kB\nMemAvailable: 945152 kB\n").unwrap();
+    eventually("the taint is gone", async || !cluster.taints().await.contains(&ours)).await;
+    assert!(cluster.taints().await.contains(&"example.com/mine".to_owned()), "not ours to take");
+    agent.stop().await;
+    cluster.remove().await;
+}
