@@ -31,7 +31,7 @@ bench: ## what this build does a second, how long things take, what it needs; NA
 	@deploy/setup.sh test
 	. deploy/env.sh
 	export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
-	cargo build --locked --release --workspace --bin drover
+	cargo build --locked --release --workspace --bin drover --bin drover-memory-guard
 	exec "$$CARGO_TARGET_DIR/release/drover" bench $(NAMES)
 
 lint: ## format, clippy, licences and sources (the first time builds cargo-deny)

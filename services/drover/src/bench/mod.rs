@@ -15,6 +15,7 @@ mod fleet;
 mod idle;
 mod load;
 mod machine;
+mod memory_guard;
 mod plan;
 mod process;
 mod real;
@@ -73,6 +74,8 @@ pub enum Measure {
     Autoscale,
     /// The autoscaler's agent with 200 workloads on a real control plane: memory and CPU.
     Autoscaler,
+    /// Memory and CPU of the memory guard's agent beside 100 containers.
+    MemoryGuard,
 }
 
 /// How much of everything.
@@ -117,6 +120,7 @@ pub async fn run(args: BenchArgs, format: Format) -> Result<ExitCode> {
             Measure::Rollout => real::rollout(args.size, &mut report).await,
             Measure::Autoscale => autoscale::run(args.size, &mut report),
             Measure::Autoscaler => agent::run(args.size, &mut report).await,
+            Measure::MemoryGuard => memory_guard::run(args.size, &mut report).await,
         };
         measured.with_context(|| format!("{word} could not be measured"))?;
         let took = began.elapsed().as_secs_f64();

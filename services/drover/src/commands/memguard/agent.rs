@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub struct ExplainArgs {
 /// # Errors
 /// No agent answers.
 pub fn status(args: &AgentArgs, format: Format) -> Result<ExitCode> {
-    let status = ask(args)?;
+    let status = ask(&args.socket)?;
     if matches!(format, Format::Table | Format::Wide) {
         output::write_stdout(&summary(&status))?;
     }
@@ -55,7 +55,7 @@ pub fn status(args: &AgentArgs, format: Format) -> Result<ExitCode> {
 /// # Errors
 /// No agent answers, or no such container is there.
 pub fn explain(args: &ExplainArgs, format: Format) -> Result<ExitCode> {
-    let status = ask(&args.agent)?;
+    let status = ask(&args.agent.socket)?;
     let wanted = args.container.as_str();
     let named = |container: &&ContainerStatus| container.id.starts_with(wanted) || container.name.contains(wanted);
     let found: Vec<&ContainerStatus> = status.containers.iter().filter(named).collect();
@@ -72,9 +72,13 @@ pub fn explain(args: &ExplainArgs, format: Format) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask(args: &AgentArgs) -> Result<Status> {
-    let hint = || format!("no agent answers on {}: does drover-memory-guard run on this node, and are you root?", args.socket.display());
-    let mut stream = UnixStream::connect(&args.socket).with_context(hint)?;
+/// Asks the agent that listens on `socket`.
+///
+/// # Errors
+/// None answers, or it has not looked yet.
+pub fn ask(socket: &Path) -> Result<Status> {
+    let hint = || format!("no agent answers on {}: does drover-memory-guard run on this node, and are you root?", socket.display());
+    let mut stream = UnixStream::connect(socket).with_context(hint)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"GET /status HTTP/1.0\r\nHost: agent\r\n\r\n").with_context(hint)?;
     let mut answer = Vec::new();

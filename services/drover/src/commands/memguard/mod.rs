@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
+pub use agent::ask;
+
 use crate::cli::Format;
 
 /// `drover memguard …`.

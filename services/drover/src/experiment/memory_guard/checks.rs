@@ -1,9 +1,9 @@
 //! What was to be reached (issue 6, point 2; the bands of the specification) and what was got.
 
-use drover_memguard::experiment::{FOUR, Sample};
+use drover_memguard::experiment::{FOUR, SIZES, Sample};
 use drover_report::Check;
 
-use super::plan::{Compared, Results};
+use super::plan::{CALM, Compared, Results, Tuned};
 
 /// Every check.
 pub fn all(results: &Results) -> Vec<Check> {
@@ -48,12 +48,25 @@ fn average(results: &Results, checks: &mut Vec<Check>) {
     ));
 }
 
+/// Restarts per container are told to two digits, here as in the paper: less than half of the last is none.
+const NONE: f64 = 0.005;
+
+/// As many settings have up to 120 %.
+const CALM_SETTINGS: usize = SIZES.len() * CALM.len();
+
+/// An effect is a difference to no guard: without one, too, a container is killed in some of these runs (in a random model no setting is
+/// wholly safe).
 fn no_effect(results: &Results, checks: &mut Vec<Check>) {
-    let restarts = results.calm.iter().map(|calm| calm.none.restarts() + calm.paper.restarts()).sum::<f64>();
-    let effect = results.calm.iter().map(|calm| calm.paper.workflow_change(&calm.none).abs()).fold(0.0, f64::max);
-    let name = "up to 120 %, the paper's rule with the best parameters of each size";
-    checks.push(Check::at_most(format!("{name}: restarts per container, with and without it"), 0.0, restarts, ""));
-    checks.push(Check::at_most(format!("{name}: it changes the workflow time by"), 1.0, effect, "%"));
+    let most = |change: fn(&Tuned) -> f64| match results.calm.len() {
+        CALM_SETTINGS => results.calm.iter().map(change).fold(0.0, f64::max),
+        // In one of them no parameters are without an effect that knows no bound.
+        _ => f64::INFINITY,
+    };
+    let restarts = most(|calm| (calm.sample.restarts() - calm.none.restarts()).abs());
+    let time = most(|calm| calm.sample.workflow_change(&calm.none).abs());
+    let name = "up to 120 %, the paper's rule with the best parameters of each setting";
+    checks.push(Check::at_most(format!("{name}: it changes restarts per container by"), NONE, restarts, ""));
+    checks.push(Check::at_most(format!("{name}: it changes the workflow time by"), 1.0, time, "%"));
 }
 
 fn gate_bank(results: &Results, checks: &mut Vec<Check>) {

@@ -20,7 +20,7 @@ use plan::Plan;
 /// `drover experiment memory-guard`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Runs some 9,000 simulated workflows with 30 seeds: four minutes of one core in a development build.
+Runs some 17,000 simulated workflows with 30 seeds: eight minutes of one core in a development build.
 
 Example:
   drover experiment memory-guard --out memory-guard/")]

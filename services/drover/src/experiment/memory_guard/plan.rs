@@ -15,7 +15,7 @@ const TUNING_FIRST: u64 = 1 << 32;
 /// How many.
 const TUNING_SEEDS: u64 = 10;
 /// Oversubscriptions, in percent, at which nobody need be killed.
-const CALM: [u32; 3] = [100, 110, 120];
+pub const CALM: [u32; 3] = [100, 110, 120];
 /// While choosing, a run that takes longer than this is not worth waiting for.
 const TUNING_GIVE_UP: f64 = 5_000.0;
 /// Quotas of the paper's figure 5, in thousandths of a CPU.
@@ -64,15 +64,6 @@ pub struct Tuned {
     pub endless: usize,
 }
 
-/// A setting in which nobody need be killed, under the paper's rule with the best parameters of its size.
-#[derive(Debug)]
-pub struct Calm {
-    /// Without a guard.
-    pub none: Sample,
-    /// With it.
-    pub paper: Sample,
-}
-
 /// A badly tuned rule under growing safety.
 #[derive(Debug)]
 pub struct Mistuned {
@@ -91,8 +82,8 @@ pub struct Results {
     pub settings: Vec<Compared>,
     /// The paper's rule at its best.
     pub tuned: Vec<Tuned>,
-    /// The same where there is nothing to do: up to 120 %.
-    pub calm: Vec<Calm>,
+    /// The same where there is nothing to do: up to 120 %, again with the best parameters of each setting, as the paper tuned its own.
+    pub calm: Vec<Tuned>,
     /// The paper's rule at its worst.
     pub mistuned: Vec<Mistuned>,
     /// Mixed sizes and priorities.
@@ -126,13 +117,10 @@ impl Plan {
     /// How many runs it is.
     pub fn runs(&self) -> u64 {
         let arms = arms().len();
-        let here = SIZES.len() * OVERSUBSCRIPTIONS.len() * arms
-            + mixes().len() * arms
-            + assumptions().len() * 3
-            + mistuned().len() * 3
-            + SIZES.len() * CALM.len() * 2;
-        let tuning = FOUR.len() as u64 * (self.sets.len() as u64 + 1) * TUNING_SEEDS;
-        here as u64 * self.seeds + tuning + FOUR.len() as u64 * 2 * self.seeds
+        let here = SIZES.len() * OVERSUBSCRIPTIONS.len() * arms + mixes().len() * arms + assumptions().len() * 3 + mistuned().len() * 3;
+        let tuned = (FOUR.len() + SIZES.len() * CALM.len()) as u64;
+        let tuning = (self.sets.len() as u64 + 1) * TUNING_SEEDS;
+        here as u64 * self.seeds + tuned * (tuning + 2 * self.seeds)
     }
 
     fn task(&self, world: World, guard: Option<Guard>) -> Task {
@@ -149,12 +137,12 @@ impl Plan {
         }
         let other = |worlds: Vec<(&str, World)>| worlds.into_iter().map(|(name, world)| (name.to_owned(), None, world)).collect();
         let few: Vec<Arm> = arms().into_iter().filter(|arm| ["none", "paper", "gate-bank"].contains(&arm.name)).collect();
-        let tuned: Vec<Tuned> = FOUR.iter().filter_map(|setting| self.tune(*setting, bar)).collect();
+        let calm = SIZES.into_iter().flat_map(|size| CALM.map(|percent| (size, percent)));
         Results {
             seeds: (self.first, self.seeds),
-            calm: self.calm(&tuned, bar),
+            tuned: FOUR.iter().filter_map(|setting| self.tune(*setting, bar)).collect(),
+            calm: calm.filter_map(|setting| self.tune(setting, bar)).collect(),
             settings: self.compare(worlds, &arms(), bar),
-            tuned,
             mistuned: mistuned().into_iter().filter_map(|(name, settings)| self.mistune(name, settings, bar)).collect(),
             mixes: self.compare(other(mixes()), &arms(), bar),
             assumptions: self.compare(other(assumptions()), &few, bar),
@@ -190,16 +178,6 @@ impl Plan {
         let measured = with_bar(&[self.task(world.clone(), None), self.task(world, Some(published(settings)))], bar);
         let [none, sample] = <[Sample; 2]>::try_from(measured).ok()?;
         Some(Tuned { setting, settings, none, sample, spread, endless })
-    }
-
-    fn calm(&self, tuned: &[Tuned], bar: &ProgressBar) -> Vec<Calm> {
-        let of_size = |size| tuned.iter().find(|tuned| tuned.setting.0 == size).map(|tuned| tuned.settings);
-        let settings = SIZES.into_iter().flat_map(|size| CALM.map(|percent| (size, percent)));
-        let tasks: Vec<Task> = settings
-            .filter_map(|(size, percent)| of_size(size).map(|best| (World::paper(size, percent), best)))
-            .flat_map(|(world, best)| [self.task(world.clone(), None), self.task(world, Some(published(best)))])
-            .collect();
-        with_bar(&tasks, bar).chunks_exact(2).map(|pair| Calm { none: pair[0].clone(), paper: pair[1].clone() }).collect()
     }
 
     fn mistune(&self, name: &'static str, settings: PaperSettings, bar: &ProgressBar) -> Option<Mistuned> {

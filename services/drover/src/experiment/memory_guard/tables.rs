@@ -51,6 +51,7 @@ pub fn all(results: &Results) -> Vec<Table> {
         overview("settings", &results.settings),
         details("four-settings", four),
         tuned(results),
+        calm(results),
         mistuned(results),
         details("mixes", results.mixes.iter()),
         overview("assumptions-4gb-140", &results.assumptions),
@@ -145,6 +146,25 @@ fn tuned(results: &Results) -> Table {
             change(at(0.5)),
             change(at(0.9)),
             tuned.endless.to_string(),
+        ]);
+    }
+    table
+}
+
+fn calm(results: &Results) -> Table {
+    let heads = ["setting", "U", "L", "R", "T [s]", "restarts without", "with", "workflow without [s]", "with [s]"];
+    let mut table = Table::new("paper-rule-calm", heads);
+    for calm in &results.calm {
+        table.row([
+            format!("{} GB, {} %", calm.setting.0, calm.setting.1),
+            format!("{:.2}", calm.settings.upper),
+            format!("{:.2}", calm.settings.lower),
+            calm.settings.per_round.to_string(),
+            calm.settings.round.as_secs().to_string(),
+            format!("{:.4}", calm.none.restarts()),
+            format!("{:.4}", calm.sample.restarts()),
+            format!("{:.1}", calm.none.workflow()),
+            format!("{:.1}", calm.sample.workflow()),
         ]);
     }
     table
