@@ -15,6 +15,7 @@ use crate::failpoint;
 use crate::journal::{Entry, Hold, Key, Kind};
 use crate::levers::{self, Released, crawl};
 use crate::runtime::RuntimeError;
+use crate::wire::Mode;
 
 /// A sacrificed container gets this long to end by itself.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -29,6 +30,10 @@ impl Agent {
         let mut rest = Vec::new();
         for decision in decisions {
             if !allowed {
+                // Said again when it may be: the guard tells of its gate only when that changes.
+                if matches!(decision.action, Action::Gate { .. }) && self.run.mode == Mode::Apply {
+                    self.state.gate_open = None;
+                }
                 self.note_decision(&decision, false);
                 continue;
             }

@@ -180,8 +180,10 @@ async fn what_the_api_server_knows_decides_and_what_happens_is_told_there() {
         let names = all.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).filter_map(|pod| pod.metadata.name);
         names.collect()
     };
-    eventually("one is evicted", async || !leaving().await.is_empty()).await;
-    assert_eq!(leaving().await, ["pod-free"], "the youngest");
+    eventually("the youngest is evicted", async || leaving().await.contains(&"pod-free".to_owned())).await;
+    // The owner of pod-job does not exist: its end is the garbage collector's business.
+    let others: Vec<String> = leaving().await.into_iter().filter(|name| !["pod-free", "pod-job"].contains(&name.as_str())).collect();
+    assert!(others.is_empty(), "{others:?}");
 
     agent.stop().await;
     assert!(!cluster.frozen("free") && !cluster.frozen("job"), "on the way out everything is let go");
