@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use drover_scheduling::{Claim, ClaimState, DigRef, MemberKey};
+use drover_scheduling::{CallStory, Claim, ClaimState, DigRef, MemberKey};
 pub use drover_scheduling::{ClaimReceipt, Difference, LedgerChange, LedgerReceipt, LedgerTransaction};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -145,6 +145,19 @@ pub struct Explanation {
     /// What would be decided now, as if it had no room yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<ExplainedDecision>,
+    /// The groups of apps that call each other; absent: no calls are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<ExplainedCalls>,
+}
+
+/// Groups of apps that call each other, and what others there could be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ExplainedCalls {
+    /// As it runs; absent: it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<CallStory>,
+    /// What would be decided now for each bound on the groups' size (rho), as if nothing of it had room yet.
+    pub by_rho: Vec<CallStory>,
 }
 
 /// One app's part of a decision.

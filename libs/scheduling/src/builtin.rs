@@ -22,6 +22,8 @@ pub fn builtin_parameters() -> BTreeMap<String, Parameter> {
     let mut all: BTreeMap<String, Parameter> = metrics.into_iter().map(metric).collect();
     all.extend(["clusters_of_application", "apps_of_application"].map(|fact| topology(fact, ParameterScope::Service)));
     all.extend(["volumes", "pods", "provider_priority"].map(|fact| topology(fact, ParameterScope::App)));
+    let dependency = Parameter { source: ParameterSource::Topology, fact: Some("call_dependency".into()), ..Parameter::default() };
+    all.insert("CallDependency".into(), dependency);
     all.insert("bandwidth".into(), bandwidth);
     all
 }
@@ -37,6 +39,7 @@ pub fn builtin_algorithms() -> BTreeMap<String, Algorithm> {
         algorithm("CPUUtilization", "cpu_used * 100 / cpu_requested", Prefer::Low),
         algorithm("MemoryUtilization", "memory_used * 100 / memory_requested", Prefer::Low),
         algorithm("Dispersion", "clusters_of_application / apps_of_application", Prefer::High),
+        algorithm("CallDependency", "CallDependency", Prefer::Low),
         algorithm("Age", "age", Prefer::Low),
         algorithm("MoveCost", "image_bytes_missing / bandwidth + ready_seconds + 60 * volumes", Prefer::Low),
     ])

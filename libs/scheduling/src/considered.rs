@@ -4,6 +4,7 @@ use crate::expand::Standing;
 use crate::fit::Ask;
 use crate::misfit::Misfit;
 use crate::place::{Slot, equals};
+use crate::together::Together;
 use crate::trial::Trial;
 use crate::{Considered, MemberKey, MemberRoom, Packing, PodsOnNode, Verdict};
 
@@ -126,6 +127,31 @@ fn explain_choice(slot: &Slot<'_>, chosen: &MemberRoom, best: f64, considered: &
             }
             Verdict::Fits => entry.reason = format!("fits as well as {}, which comes first by name", chosen.key),
             _ => {}
+        }
+    }
+}
+
+/// The words for apps that call each other: among members of equal priority their calls decide beside the room.
+pub(crate) fn explain_calls<'a>(together: &Together<'a, '_>, chosen: &[Option<&'a MemberRoom>], judged: &mut [Option<Judged<'a>>]) {
+    for (slot, judged) in judged.iter_mut().enumerate() {
+        let (Some(judged), Some(room)) = (judged, chosen[slot]) else { continue };
+        for entry in judged.considered.iter_mut().filter(|entry| entry.priority == room.priority()) {
+            let (kept, all) = together.kept(slot, &entry.member, chosen);
+            let calls =
+                if all > 0.0 { format!("{} of its calls stay in the cluster", percent(kept / all)) } else { "it calls nobody".to_owned() };
+            let share = percent(entry.share.unwrap_or_default());
+            match entry.verdict {
+                Verdict::Chosen => {
+                    entry.reason = format!(
+                        "provider priority {}, calls and room together: {calls}, {share} of requests after placing",
+                        room.priority()
+                    )
+                }
+                Verdict::Fits => {
+                    entry.reason = format!("fits, but {} is better for calls and room together (here {calls}, {share})", room.key)
+                }
+                _ => {}
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{AppRequest, MemberKey, PodsOnNode};
+use crate::{AppRequest, CallStory, MemberKey, PodsOnNode};
 
 /// Which deployment intent group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +50,9 @@ pub struct Decision {
     pub outcome: Outcome,
     /// Per app.
     pub apps: Vec<AppDecision>,
+    /// What calls between the apps made of it; absent: none are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallStory>,
     /// Ledger sequence it was decided on.
     #[serde(default)]
     pub seq: i64,

@@ -21,6 +21,8 @@ pub struct Ledger {
     rooms: BTreeMap<MemberKey, MemberRoom>,
     claims: HashMap<Uuid, Arc<Claim>>,
     by_member: HashMap<MemberKey, BTreeSet<Uuid>>,
+    /// Claims of apps whose calls are known, by deployment intent group.
+    calling: HashMap<Uuid, BTreeSet<Uuid>>,
 }
 
 /// What claims were before a change. Take changes back in reverse order of making them.
@@ -46,8 +48,7 @@ impl From<&Fleet> for Ledger {
     fn from(fleet: &Fleet) -> Self {
         let mut ledger = Self::default();
         for claim in fleet.claims.values() {
-            ledger.index(claim);
-            ledger.claims.insert(claim.id, Arc::clone(claim));
+            ledger.put_claim(claim.id, Some(Arc::clone(claim)));
         }
         for member in fleet.members.values() {
             ledger.set_member(member.clone());
@@ -139,6 +140,11 @@ impl Ledger {
         self.by_member.get(member).into_iter().flatten().filter_map(|id| self.claims.get(id))
     }
 
+    /// Claims of a deployment intent group whose calls are known, by id.
+    pub(crate) fn calling(&self, dig: Uuid) -> impl Iterator<Item = &Claim> {
+        self.calling.get(&dig).into_iter().flatten().filter_map(|id| self.claims.get(id)).map(Arc::as_ref)
+    }
+
     /// Members that have claims, in no particular order.
     pub fn claimed(&self) -> impl Iterator<Item = &MemberKey> {
         self.by_member.iter().filter(|(_, ids)| !ids.is_empty()).map(|(key, _)| key)
@@ -148,6 +154,17 @@ impl Ledger {
     /// is loaded and how the changes of another process are followed.
     pub fn put_claim(&mut self, id: Uuid, claim: Option<Arc<Claim>>) -> Option<Arc<Claim>> {
         let old = self.claims.get(&id).cloned();
+        if let Some(old) = old.as_deref().filter(|old| old.request.terms.calls.is_some())
+            && let Some(ids) = self.calling.get_mut(&old.dig.id)
+        {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.calling.remove(&old.dig.id);
+            }
+        }
+        if let Some(new) = claim.as_deref().filter(|new| new.request.terms.calls.is_some()) {
+            self.calling.entry(new.dig.id).or_default().insert(id);
+        }
         if let Some(old) = &old
             && claim.as_ref().is_none_or(|new| new.member != old.member)
         {

@@ -11,6 +11,7 @@
 
 mod amounts;
 mod builtin;
+mod calls;
 mod cel;
 mod considered;
 mod decision;
@@ -31,12 +32,14 @@ mod policy;
 mod resize;
 mod room;
 mod terms;
+mod together;
 mod transact;
 mod transaction;
 mod trial;
 
 pub use amounts::{Amounts, quantity};
 pub use builtin::{builtin_algorithms, builtin_parameters};
+pub use calls::{CallGroup, CallStory, CallTerms, CallTo, Latency};
 pub use cel::{Expression, ExpressionError, validate_expression};
 pub use decision::{AppDecision, Considered, Decision, DecisionRequest, DigRef, GroupDecision, Outcome, Placement, Verdict};
 pub use demand::{Demand, PodGroup, Toleration};

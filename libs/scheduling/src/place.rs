@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::considered::{self, Judged};
 use crate::expand::{Group, groups};
 use crate::fit::Ask;
+use crate::together::Together;
 use crate::trial::{Trial, total_on};
 use crate::{
     AppDecision, AppRequest, Claim, ClaimState, Decision, DecisionRequest, Demand, GroupDecision, Ledger, MemberKey, MemberRoom, Outcome,
@@ -93,7 +94,11 @@ impl Ledger {
     pub fn decide(&self, id: Uuid, request: &DecisionRequest) -> Decision {
         let slots = Slot::of(self, &request.apps, request.overflow);
         let without: Vec<usize> = (0..request.apps.len()).filter(|app| slots.iter().all(|s| s.app != *app)).collect();
-        let mut judged = walk(&slots, None);
+        let requested: Vec<&str> = request.apps.iter().map(|app| app.app.as_str()).collect();
+        let together = Together::of(self, &request.dig, &requested, &slots);
+        let chosen = together.as_ref().and_then(Together::choose);
+        let by_calls = chosen.as_deref().map(|chosen| walk(&slots, Some(chosen))).filter(|walk| walk.outcome == Outcome::Placed);
+        let mut judged = by_calls.unwrap_or_else(|| walk(&slots, None));
         if judged.outcome == Outcome::NoRoom
             && slots.len() > 1
             && let Some(chosen) = search(&slots)
@@ -101,6 +106,14 @@ impl Ledger {
             judged = walk(&slots, Some(&chosen));
         }
         let outcome = if without.is_empty() { judged.outcome } else { Outcome::Impossible };
+        let calls = together.as_ref().map(|together| {
+            let chosen: Vec<Option<&MemberRoom>> =
+                judged.slots.iter().map(|judged| judged.as_ref()?.chosen.as_ref().map(|(room, _)| *room)).collect();
+            if outcome == Outcome::Placed {
+                considered::explain_calls(together, &chosen, &mut judged.slots);
+            }
+            together.story((outcome == Outcome::Placed).then_some(&chosen[..]))
+        });
         let mut apps: Vec<AppDecision> = request.apps.iter().map(|app| AppDecision { app: app.app.clone(), groups: Vec::new() }).collect();
         for (slot, judged) in slots.iter().zip(judged.slots) {
             let Some(Judged { chosen, mut considered, more }) = judged else { continue };
@@ -116,7 +129,7 @@ impl Ledger {
             }
             apps[slot.app].groups.push(GroupDecision { placement, considered, more });
         }
-        Decision { id, dig: request.dig.clone(), outcome, apps, seq: self.seq }
+        Decision { id, dig: request.dig.clone(), outcome, apps, calls, seq: self.seq }
     }
 
     /// Claims what `decision` chose, as held.

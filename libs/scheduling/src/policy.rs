@@ -117,7 +117,7 @@ pub struct Parameter {
     /// `source: metric`: `cpu_used`, `cpu_requested`, `memory_used`, `memory_requested`, `age`, `image_bytes_missing`, `ready_seconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// `source: topology`: `clusters_of_application`, `apps_of_application`, `volumes`, `provider_priority`, `pods`.
+    /// `source: topology`: `clusters_of_application`, `apps_of_application`, `volumes`, `provider_priority`, `pods`, `call_dependency`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fact: Option<String>,
     /// `source: prometheus`: the query; its value per candidate is resolved before planning.

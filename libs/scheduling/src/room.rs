@@ -70,6 +70,11 @@ impl MemberRoom {
         self.member.as_ref().map_or(10, |m| m.priority)
     }
 
+    /// What its schedulable nodes offer and what of it is free, in all; none: nothing that could be shared.
+    pub(crate) fn sums(&self) -> Option<(&Amounts, &Amounts)> {
+        (self.allocatable.cpu > 0 && self.allocatable.memory > 0).then_some((&self.allocatable, &self.free))
+    }
+
     /// Whether a pod of `requests` may have room on some node. True is no promise.
     pub(crate) fn may_fit(&self, requests: &Amounts) -> bool {
         self.largest.fits(requests)

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Demand, MemberKey};
+use crate::{CallTerms, Demand, MemberKey};
 
 /// One app of a request: what it needs and where it may go.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub struct PlacementTerms {
     /// Whether the app may be moved although others may call its Services by name.
     #[serde(default)]
     pub allow_dependants: bool,
+    /// Whom it calls; absent: it is placed on its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallTerms>,
 }
 
 /// EMCO's placement intent. Each `all_of` element is mandatory (a label: each cluster that carries it; a nested

@@ -64,9 +64,23 @@ fn fact(world: &World<'_>, claim: &Claim, fact: &str, scope: ParameterScope) -> 
         "apps_of_application" => siblings.iter().map(|c| &c.request.app).collect::<BTreeSet<_>>().len() as f64,
         "volumes" => of.iter().map(|c| f64::from(c.request.demand.volumes)).sum(),
         "pods" => of.iter().flat_map(|c| &c.pods).map(|p| f64::from(p.count)).sum(),
+        "call_dependency" => of.iter().map(|c| call_dependency(c, siblings)).sum::<Option<f64>>()?,
         "provider_priority" => f64::from(world.ledger.room(&claim.member)?.priority()),
         _ => return None,
     })
+}
+
+/// Calls that would become calls between clusters if this app alone moved away; nothing where its calls are not known.
+fn call_dependency(claim: &Claim, siblings: &[&Claim]) -> Option<f64> {
+    let calls = |from: &Claim, to: &str| -> u64 {
+        let said = from.request.terms.calls.iter().flat_map(|calls| &calls.to);
+        said.filter(|call| call.app == to).map(|call| call.micro_calls).sum()
+    };
+    claim.request.terms.calls.as_ref()?;
+    // While an app is moved it may be there twice.
+    let here: BTreeMap<&str, &Claim> = siblings.iter().filter(|c| c.member == claim.member).map(|c| (c.request.app.as_str(), *c)).collect();
+    let others = here.iter().filter(|(app, _)| **app != claim.request.app);
+    Some(others.map(|(app, other)| calls(claim, app) + calls(other, &claim.request.app)).sum::<u64>() as f64 * 1e-6)
 }
 
 fn metric(ledger: &Ledger, claim: &Claim, destination: Option<&MemberRoom>, metric: &str) -> Option<f64> {

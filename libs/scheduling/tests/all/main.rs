@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
+mod calling;
 mod displaced;
 mod exhaustive;
 mod fitting;

@@ -11,7 +11,7 @@ pub static PARAMETER: Kind =
         .put(Put::Upsert);
 
 const METRICS: [&str; 7] = ["cpu_used", "cpu_requested", "memory_used", "memory_requested", "age", "image_bytes_missing", "ready_seconds"];
-const FACTS: [&str; 5] = ["clusters_of_application", "apps_of_application", "volumes", "provider_priority", "pods"];
+const FACTS: [&str; 6] = ["clusters_of_application", "apps_of_application", "volumes", "provider_priority", "pods", "call_dependency"];
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -24,7 +24,7 @@ pub struct ParameterSpec {
     /// `source: metric`: `cpu_used`, `cpu_requested`, `memory_used`, `memory_requested`, `age`, `image_bytes_missing`, `ready_seconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// `source: topology`: `clusters_of_application`, `apps_of_application`, `volumes`, `provider_priority`, `pods`.
+    /// `source: topology`: `clusters_of_application`, `apps_of_application`, `volumes`, `provider_priority`, `pods`, `call_dependency`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fact: Option<String>,
     /// `source: prometheus`: the query; `$project`, `$compositeApp`, `$dig`, `$app`, `$provider`, `$cluster` and `$binding` stand for

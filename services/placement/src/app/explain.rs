@@ -1,14 +1,17 @@
 //! Why an app is where it is, and where it would go now.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::ledger::{ClaimReceipt, ExplainedDecision, Explanation};
-use drover_scheduling::{Claim, Decision, DecisionRequest, MemberKey};
+use drover_api::ledger::{ClaimReceipt, ExplainedCalls, ExplainedDecision, Explanation};
+use drover_scheduling::{AppRequest, Claim, Decision, DecisionRequest, DigRef, MemberKey};
 use drover_store::{Timestamp, now};
 use uuid::Uuid;
 
-use super::{App, LedgerError};
+use super::{App, Book, LedgerError};
 use crate::store;
+
+/// Bounds on the size of groups that are tried beside the one in use.
+const RHO: std::ops::RangeInclusive<u32> = 1..=6;
 
 impl App {
     /// The reasons, for an app of the deployment intent group or composite app called `group`.
@@ -26,6 +29,8 @@ impl App {
             .map(|claim| claim.request.as_ref().clone())
             .or_else(|| stored.as_ref().and_then(|stored| stored.request.apps.iter().find(|asked| asked.app == app).cloned()));
 
+        let asked = stored.as_ref().map_or_else(Vec::new, |stored| stored.request.apps.clone());
+        let calls = calls(&book, &dig, asked);
         let now = request.filter(|_| book.knows_members()).and_then(|request| {
             for claim in &claims {
                 book.ledger.put_claim(claim.id, None);
@@ -44,8 +49,36 @@ impl App {
             room: claims.iter().map(|claim| receipt(claim)).collect(),
             decided,
             now,
+            calls,
         })
     }
+}
+
+/// The groups of what runs (or, where nothing does, of what was asked for), and what another rho would make of them.
+fn calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>) -> Option<ExplainedCalls> {
+    let running = book.ledger.call_story(dig);
+    let claims: Vec<_> = book.ledger.claims().filter(|claim| claim.dig.id == dig.id).cloned().collect();
+    let mut apps: BTreeMap<String, AppRequest> =
+        claims.iter().map(|claim| (claim.request.app.clone(), AppRequest::clone(&claim.request))).collect();
+    if apps.is_empty() {
+        apps = asked.into_iter().map(|app| (app.app.clone(), app)).collect();
+    }
+    let own = apps.values().find_map(|app| Some(app.terms.calls.as_ref()?.rho))?;
+    let mut book = book.clone();
+    for claim in &claims {
+        book.ledger.put_claim(claim.id, None);
+    }
+    let mut bounds: BTreeSet<u32> = RHO.collect();
+    bounds.insert(own);
+    let with = |rho: u32| {
+        let apps = apps.values().cloned().map(|mut app| {
+            app.terms.calls.iter_mut().for_each(|calls| calls.rho = rho);
+            app
+        });
+        let request = DecisionRequest { dig: dig.clone(), apps: apps.collect(), overflow: false, operation: Uuid::nil(), fence: i64::MAX };
+        book.ledger.decide(Uuid::nil(), &request).calls
+    };
+    Some(ExplainedCalls { running, by_rho: bounds.into_iter().filter_map(with).collect() })
 }
 
 fn part(decision: &Decision, app: &str, id: Option<Uuid>, at: Timestamp) -> Option<ExplainedDecision> {

@@ -1,0 +1,203 @@
+//! Apps that call each other are placed group by group, within the rules that hold without calls.
+
+use std::sync::Arc;
+
+use drover_scheduling::*;
+use proptest::prelude::*;
+
+use crate::world::{World, all_of, any_of, app, cases, demand, dig, id, key, places, request};
+
+/// `from` calls each of `to` so often.
+fn calling(mut from: AppRequest, to: &[(&str, u64)]) -> AppRequest {
+    let to = to.iter().map(|(app, calls)| CallTo { app: (*app).into(), micro_calls: calls * 1_000_000 }).collect();
+    from.terms.calls = Some(CallTerms { to, rho: 4, ..CallTerms::default() });
+    from
+}
+
+fn terms(mut request: AppRequest, change: impl Fn(&mut CallTerms)) -> AppRequest {
+    change(request.terms.calls.as_mut().unwrap());
+    request
+}
+
+const TWO: [&str; 2] = ["x+a", "x+b"];
+
+fn two() -> World {
+    World::default().member("x+a", 1, &[2000]).member("x+b", 1, &[2000])
+}
+
+/// A web shop and a search that do not know each other: shop 10 to cart, find 10 to index.
+fn pairs(on: &[&str], cpu: i64) -> Vec<AppRequest> {
+    let of = |name: &str| app(name, demand(1, cpu), any_of(on));
+    vec![calling(of("shop"), &[("cart", 10)]), calling(of("find"), &[("index", 10)]), calling(of("index"), &[]), calling(of("cart"), &[])]
+}
+
+fn crossing(decision: &Decision) -> f64 {
+    decision.calls.as_ref().unwrap().crossing.unwrap()
+}
+
+#[test]
+fn those_who_call_each_other_go_together_and_groups_balance() {
+    let apart: Vec<AppRequest> =
+        pairs(&TWO, 900).into_iter().map(|a| AppRequest { terms: PlacementTerms { calls: None, ..a.terms }, ..a }).collect();
+    let without = two().decide(apart);
+    assert_eq!(places(&without), ["shop>x+a", "find>x+b", "index>x+a", "cart>x+b"]);
+    assert_eq!(without.calls, None);
+
+    let with = two().decide(pairs(&TWO, 900));
+    assert_eq!(places(&with), ["shop>x+a", "find>x+b", "index>x+b", "cart>x+a"]);
+    assert_eq!(crossing(&with), 0.0);
+    let groups: Vec<(String, String)> =
+        with.calls.unwrap().groups.iter().map(|g| (g.apps.join(" "), g.members.iter().map(|m| m.0.clone()).collect())).collect();
+    assert_eq!(groups, [("shop cart".into(), "x+a".into()), ("find index".into(), "x+b".into())]);
+    let chosen = with.apps[0].groups[0].considered.iter().find(|c| c.verdict == Verdict::Chosen).unwrap();
+    assert!(chosen.reason.contains("100 % of its calls stay in the cluster"), "{}", chosen.reason);
+    let other = with.apps[0].groups[0].considered.iter().find(|c| c.verdict == Verdict::Fits).unwrap();
+    assert!(other.reason.contains("0 %"), "{}", other.reason);
+}
+
+#[test]
+fn a_group_is_taken_apart_rather_than_sent_to_a_worse_provider_unless_it_is_to_stay_together() {
+    // Room for one of two on the private cloud.
+    let world = World::default().member("own+a", 1, &[1000]).member("aws+c", 5, &[8000]);
+    let on = ["own+a", "aws+c"];
+    let pair = |keep: bool| -> Vec<AppRequest> {
+        let pair =
+            [calling(app("shop", demand(1, 700), any_of(&on)), &[("cart", 10)]), calling(app("cart", demand(1, 700), any_of(&on)), &[])];
+        pair.into_iter().map(|a| terms(a, |calls| calls.keep_together = keep)).collect()
+    };
+    assert_eq!(places(&world.decide(pair(false))), ["shop>own+a", "cart>aws+c"]);
+    assert_eq!(places(&world.decide(pair(true))), ["shop>aws+c", "cart>aws+c"]);
+    // Where both fit, both do.
+    let roomy = World::default().member("own+a", 1, &[1400]).member("aws+c", 5, &[8000]);
+    for keep in [false, true] {
+        assert_eq!(places(&roomy.decide(pair(keep))), ["shop>own+a", "cart>own+a"]);
+    }
+}
+
+#[test]
+fn a_far_cluster_costs_more_than_a_near_one() {
+    // No cluster holds two; b is near a, c is far.
+    let on = ["x+a", "x+b", "x+c"];
+    let world = || World::default().member("x+a", 1, &[1000]).member("x+b", 1, &[1000]).member("x+c", 1, &[1000]);
+    let apps = |us: [u32; 2]| -> Vec<AppRequest> {
+        let latencies = vec![
+            Latency { from: key("x+b"), to: key("x+a"), us: us[0] },
+            Latency { from: key("x+a"), to: key("x+c"), us: us[1] },
+            Latency { from: key("x+b"), to: key("x+c"), us: 90_000 },
+        ];
+        let shop = calling(app("shop", demand(1, 700), any_of(&["x+a"])), &[("cart", 10)]);
+        let cart = calling(app("cart", demand(1, 700), any_of(&on)), &[]);
+        [shop, cart].into_iter().map(|a| terms(a, |calls| calls.latencies = latencies.clone())).collect()
+    };
+    let near_b = world().decide(apps([1_000, 90_000]));
+    assert_eq!(places(&near_b), ["shop>x+a", "cart>x+b"]);
+    assert_eq!(near_b.calls.as_ref().unwrap().waiting_us, Some(1_000.0));
+    assert_eq!(places(&world().decide(apps([90_000, 1_000]))), ["shop>x+a", "cart>x+c"]);
+}
+
+#[test]
+fn who_comes_later_goes_to_those_it_calls() {
+    let shop = calling(app("shop", demand(1, 500), any_of(&TWO)), &[("cart", 10)]);
+    let world = two().running_as(shop, "x+b").change_claim("shop", |claim| claim.dig = dig("newcomer"));
+    let cart = calling(app("cart", demand(1, 500), any_of(&TWO)), &[]);
+    let decision = world.decide(vec![cart.clone()]);
+    assert_eq!(places(&decision), ["cart>x+b"]);
+    assert_eq!(crossing(&decision), 0.0);
+    // As it runs: nobody is there to be called.
+    assert_eq!(world.ledger().call_story(&dig("newcomer")), None);
+    let mut ledger = world.ledger();
+    ledger.apply_decision(&request(vec![cart.clone()]), &decision).keep();
+    let story = ledger.call_story(&dig("newcomer")).unwrap();
+    assert_eq!((story.crossing, story.groups.len(), story.groups[0].members.clone()), (Some(0.0), 1, vec![key("x+b")]));
+    // Of another group the same name is another app.
+    let stranger = world.change_claim("shop", |claim| claim.dig = dig("other"));
+    assert_eq!(places(&stranger.decide(vec![cart])), ["cart>x+a"]);
+}
+
+#[test]
+fn mandatory_clusters_are_kept_and_calls_draw_the_rest() {
+    let everywhere = calling(app("agent", demand(1, 100), all_of(&TWO)), &[]);
+    let pinned = calling(app("store", demand(1, 100), any_of(&["x+b"])), &[]);
+    let web = calling(app("web", demand(1, 100), any_of(&TWO)), &[("store", 10), ("agent", 1)]);
+    assert_eq!(places(&two().decide(vec![web, everywhere, pinned])), ["web>x+b", "agent>x+a", "agent>x+b", "store>x+b"]);
+}
+
+#[test]
+fn another_rho_makes_other_groups() {
+    let rho = |rho: u32| two().decide(pairs(&TWO, 900).into_iter().map(|a| terms(a, |calls| calls.rho = rho)).collect());
+    let groups = |decision: &Decision| decision.calls.as_ref().unwrap().groups.len();
+    assert_eq!((groups(&rho(1)), groups(&rho(2))), (4, 2));
+    assert_eq!(rho(1).calls.unwrap().between_groups, 1.0);
+}
+
+#[test]
+fn no_room_is_said_as_without_calls() {
+    let decision = two().decide(pairs(&TWO, 1500));
+    assert_eq!(decision.outcome, Outcome::NoRoom);
+    assert_eq!(decision.calls.unwrap().crossing, None);
+    assert!(decision.apps.iter().flat_map(|a| &a.groups).all(|g| g.placement.is_none()));
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    /// Calls never make a request fail and are never wrong about room; the same input gives the same answer.
+    #[test]
+    fn calls_change_who_goes_where_and_nothing_else(
+        rooms in prop::collection::vec((1u8..3, prop::collection::vec(500i64..3000, 1..3)), 1..5),
+        apps in prop::collection::vec((100i64..1500, 1u32..3, prop::collection::vec((0usize..6, 1u64..20), 0..3)), 1..6),
+        rho in 1u32..6,
+        keep in any::<bool>(),
+    ) {
+        let names: Vec<String> = (0..rooms.len()).map(|i| format!("x+{i}")).collect();
+        let mut world = World::default();
+        for (name, (priority, nodes)) in names.iter().zip(&rooms) {
+            world = world.member(name, *priority, nodes);
+        }
+        let on: Vec<&str> = names.iter().map(String::as_str).collect();
+        let with: Vec<AppRequest> = apps.iter().enumerate().map(|(i, (cpu, replicas, to))| {
+            let to: Vec<(String, u64)> = to.iter().map(|(to, calls)| (format!("app{to}"), *calls)).collect();
+            let to: Vec<(&str, u64)> = to.iter().map(|(to, calls)| (to.as_str(), *calls)).collect();
+            let request = calling(app(&format!("app{i}"), demand(*replicas, *cpu), any_of(&on)), &to);
+            terms(request, |calls| { calls.rho = rho; calls.keep_together = keep; })
+        }).collect();
+        let without: Vec<AppRequest> = with.iter().cloned().map(|mut a| { a.terms.calls = None; a }).collect();
+        let (a, b) = (world.decide(with.clone()), world.decide(without));
+        // The search without calls is bounded; with calls there is one more way to find room, never one less.
+        prop_assert!(a.outcome == b.outcome || a.outcome == Outcome::Placed, "{:?} instead of {:?}", a.outcome, b.outcome);
+        prop_assert_eq!(&a, &world.decide(with.clone()));
+        if a.outcome == Outcome::Placed {
+            // What is claimed fits: the ledger counts it again.
+            let mut ledger = world.ledger();
+            let asked = request(with);
+            ledger.apply_decision(&asked, &a).keep();
+            for room in ledger.rooms() {
+                prop_assert!(room.free().now.iter().all(|free| free.cpu >= 0), "{} is over its room", room.key);
+            }
+            if let Some(story) = &a.calls {
+                prop_assert!(story.groups.iter().all(|g| g.apps.len() <= rho as usize));
+                prop_assert!((0.0..=1.0).contains(&story.crossing.unwrap()));
+            }
+        }
+    }
+}
+
+#[test]
+fn claims_of_callers_are_found_by_their_group_through_every_change() {
+    let shop = calling(app("shop", demand(1, 500), any_of(&TWO)), &[("cart", 10)]);
+    let world = two().running_as(shop, "x+b").change_claim("shop", |claim| claim.dig = dig("newcomer"));
+    let cart = calling(app("cart", demand(1, 500), any_of(&TWO)), &[]);
+    let mut ledger = world.ledger();
+    let asked = request(vec![cart]);
+    let at = |ledger: &Ledger| places(&ledger.decide(id("decision"), &asked));
+    assert_eq!(at(&ledger), ["cart>x+b"]);
+    let claim = ledger.claim(&id("shop")).cloned().unwrap();
+    ledger.put_claim(claim.id, Some(Arc::new(Claim { member: key("x+a"), ..Claim::clone(&claim) })));
+    assert_eq!(at(&ledger), ["cart>x+a"]);
+    ledger.put_claim(claim.id, Some(Arc::new(Claim { member: key("x+b"), ..Claim::clone(&claim) })));
+    let undo = ledger.apply_decision(&asked, &ledger.decide(id("decision"), &asked));
+    ledger.undo(undo);
+    assert_eq!(at(&ledger), ["cart>x+b"]);
+    ledger.put_claim(claim.id, None);
+    assert_eq!(at(&ledger), ["cart>x+a"]);
+}
