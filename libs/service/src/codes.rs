@@ -103,6 +103,7 @@ codes! {
     LEDGER_CONFLICT "ledger_conflict" 409 "The ledger differs from what was assumed";
     STALE_FENCE "stale_fence" 409 "A newer writer has taken over";
     VOLUME_APP "volume_app" 409 "Applications with volumes cannot move yet";
+    CALL_GRAPH_INVALID "call_graph_invalid" 400 "The call graph makes no sense";
     EXPRESSION_INVALID "expression_invalid" 400 "The expression does not compile";
     // applications
     RENDER_FAILED "render_failed" 422 "The application does not render";

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use reqwest::Url;
 
 /// Flags and environment of orchestrator.
 #[derive(Args, Clone, Debug)]
@@ -33,6 +34,9 @@ pub struct Config {
     /// Seconds to wait for old objects to be gone before a member out of reach is left for later
     #[arg(long, env = "DROVER_GONE_SECONDS", default_value_t = 60)]
     pub gone_seconds: u64,
+    /// Prometheus that call graphs with a query are asked of; without it only spans and declarations count
+    #[arg(long = "prometheus-url", env = "DROVER_PROMETHEUS_URL")]
+    pub prometheus: Option<Url>,
     /// Stable name of this instance: after a restart it takes its own work back at once
     #[arg(long, env = "DROVER_INSTANCE", default_value = "orchestrator-0")]
     pub instance: String,
@@ -49,6 +53,7 @@ impl Default for Config {
             unschedulable_seconds: 10,
             unreachable_seconds: 20,
             gone_seconds: 60,
+            prometheus: None,
             instance: "orchestrator-0".to_owned(),
         }
     }

@@ -74,7 +74,7 @@ pub async fn work(
         }
     });
     let app = App::new(parts(store, services, renderer, config, engine).await?);
-    tasks::spawn(&app, common);
+    tasks::spawn(&app, common, config);
     stop_with(common, app.engine.clone());
     Ok(app)
 }
@@ -91,6 +91,7 @@ async fn parts(store: Store, services: Services, renderer: Arc<dyn Renderer>, co
         world,
         engine,
         retire: tasks::Bell::default(),
+        measured: app::measured::Measured::default(),
     })
 }
 

@@ -6,7 +6,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::http::{apps, intents, internal, lifecycle, logical_clouds, operations, plans, status};
+use crate::http::{apps, intents, internal, lifecycle, logical_clouds, operations, plans, status, traces};
 use crate::resources::{APP_INTENT, GROUP_INTENT, KINDS};
 
 /// Every route of orchestrator.
@@ -32,6 +32,8 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::get))
         .routes(routes!(operations::cancel))
         .routes(routes!(operations::events))
+        .routes(routes!(traces::take))
+        .routes(routes!(traces::measured))
         .routes(routes!(apps::list))
         .routes(routes!(plans::apply))
         .routes(routes!(internal::dig))

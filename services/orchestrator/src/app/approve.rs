@@ -9,7 +9,7 @@ use drover_resources::{NoSpec, Typed};
 use sqlx::PgConnection;
 
 use super::terms::{self, Cloud};
-use super::{App, Error, Group, GroupPath, group};
+use super::{App, Error, Group, GroupPath, calls, group};
 use crate::demand;
 use crate::render::{self, Rendered, Source};
 use crate::resources::app::AppSpec;
@@ -99,12 +99,16 @@ impl App {
         let sources = sources(&mut tx, &group, &cloud).await?;
         let names: Vec<_> = sources.iter().map(|source| source.app.clone()).collect();
         let terms = terms::of(&mut tx, &group, &cloud, &names).await?;
+        let prefer = calls::preferences(calls::of(&mut tx, &group).await?.as_ref(), &names);
         // Helm takes its time; no connection is held meanwhile.
         tx.rollback().await?;
 
         let (mut apps, mut bundles) = (Vec::new(), Vec::new());
         for source in &sources {
-            let rendered = render::render(self.renderer.as_ref(), source).await?;
+            let mut rendered = render::render(self.renderer.as_ref(), source).await?;
+            if let Some(peers) = prefer.get(&source.app) {
+                rendered = rendered.preferring(peers);
+            }
             let demand = demand::of(&rendered.objects, &source.namespace)
                 .map_err(|error| Error::Demand { app: source.app.clone(), source: error })?;
             apps.push(ApprovedApp {

@@ -67,6 +67,9 @@ pub enum Error {
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Spans of too many composite apps at once.
+    #[error("spans of too many composite apps arrive; measure fewer at a time")]
+    TooManyMeasured,
     /// A defect of ours.
     #[error("{0}")]
     Internal(String),
@@ -103,6 +106,7 @@ impl From<Error> for Problem {
             Error::Resource(error) => error.into(),
             Error::Peer(error) => error.into(),
             Error::Store(error) => error.into(),
+            Error::TooManyMeasured => codes::BUSY_SERVER.problem(detail),
             Error::Internal(detail) => Problem::internal(detail),
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod approve;
 mod apps;
+mod calls;
 mod dependencies;
 mod error;
 pub mod group;
@@ -9,6 +10,7 @@ pub mod guard;
 mod lifecycle;
 pub mod logical_cloud;
 pub mod lookup;
+pub mod measured;
 pub mod operations;
 mod plans;
 pub mod preview;
@@ -51,6 +53,8 @@ pub struct Parts {
     pub engine: Engine,
     /// Calls task `retire`.
     pub retire: Bell,
+    /// Spans as they are counted.
+    pub measured: measured::Measured,
 }
 
 impl App {

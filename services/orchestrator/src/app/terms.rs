@@ -6,7 +6,7 @@ use drover_api::scheduling::{Element, Intent, MemberKey, PlacementTerms};
 use drover_resources::{NoSpec, Typed};
 use sqlx::PgConnection;
 
-use super::{Error, Group};
+use super::{Error, Group, calls};
 use crate::resources::app_intent::AppIntentSpec;
 use crate::resources::cluster_reference::ClusterReferenceSpec;
 use crate::resources::group_intent::GroupIntentSpec;
@@ -39,7 +39,8 @@ pub async fn cloud(tx: &mut PgConnection, group: &Group) -> Result<Cloud, Error>
 
 /// Terms of each of these apps.
 pub async fn of(tx: &mut PgConnection, group: &Group, cloud: &Cloud, apps: &[String]) -> Result<BTreeMap<String, PlacementTerms>, Error> {
-    let intents = app_intents(tx, group).await?;
+    let intents = app_intents(&mut *tx, group).await?;
+    let graph = calls::of(tx, group).await?;
     let mut broken = Vec::new();
     for intent in intents.keys().filter(|app| !apps.contains(app)) {
         broken.push(format!("an app intent speaks of the app {intent}, which does not exist"));
@@ -63,6 +64,7 @@ pub async fn of(tx: &mut PgConnection, group: &Group, cloud: &Cloud, apps: &[Str
             when_full: intent.and_then(|spec| spec.when_full).or(defaults.when_full).unwrap_or_default(),
             packing: intent.and_then(|spec| spec.packing).or(defaults.packing).unwrap_or_default(),
             allow_dependants: defaults.allow_dependants.unwrap_or(false),
+            calls: graph.as_ref().map(|graph| graph.terms(app, &cloud.members)),
         }
     };
     Ok(apps.iter().map(|app| (app.clone(), terms(app))).collect())

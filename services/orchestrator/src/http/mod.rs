@@ -8,6 +8,7 @@ pub mod logical_clouds;
 pub mod operations;
 pub mod plans;
 pub mod status;
+pub mod traces;
 
 use std::time::Duration;
 

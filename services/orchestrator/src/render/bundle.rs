@@ -6,6 +6,8 @@ use std::fmt::Write;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::prefer::{self, Peers};
+
 /// What an app renders to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rendered {
@@ -30,14 +32,24 @@ impl Rendered {
                 return Err(format!("{kind} {namespace}{}{name} ({group}) is there twice", if namespace.is_empty() { "" } else { "/" }));
             }
         }
-        let mut text = String::new();
-        canonical(&Value::Array(objects.clone()), &mut text);
-        let mut digest = String::from("sha256:");
-        for byte in Sha256::digest(text.as_bytes()) {
-            write!(digest, "{byte:02x}").expect("writing to a string cannot fail");
-        }
-        Ok(Self { objects, digest })
+        Ok(Self { digest: digest(&objects), objects })
     }
+
+    /// The same with pods that would like to be on the node of `peers`.
+    pub fn preferring(mut self, peers: &Peers) -> Self {
+        prefer::nodes(&mut self.objects, peers);
+        Self { digest: digest(&self.objects), objects: self.objects }
+    }
+}
+
+fn digest(objects: &[Value]) -> String {
+    let mut text = String::new();
+    canonical(&Value::Array(objects.to_vec()), &mut text);
+    let mut digest = String::from("sha256:");
+    for byte in Sha256::digest(text.as_bytes()) {
+        write!(digest, "{byte:02x}").expect("writing to a string cannot fail");
+    }
+    digest
 }
 
 /// Group, kind, namespace, name: what makes an object that object (its version does not).

@@ -7,6 +7,7 @@ pub mod archive;
 mod bundle;
 mod helm;
 pub mod manifests;
+pub mod prefer;
 mod profile;
 
 use async_trait::async_trait;

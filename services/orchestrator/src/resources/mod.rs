@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod app_intent;
+pub mod call_graph;
 pub mod cluster_reference;
 pub mod composite_app;
 pub mod composite_profile;
@@ -18,6 +19,7 @@ use drover_resources::Kind;
 
 pub use app::APP;
 pub use app_intent::APP_INTENT;
+pub use call_graph::CALL_GRAPH;
 pub use cluster_reference::CLUSTER_REFERENCE;
 pub use composite_app::COMPOSITE_APP;
 pub use composite_profile::COMPOSITE_PROFILE;
@@ -31,11 +33,12 @@ pub use profile::PROFILE;
 pub use project::PROJECT;
 
 /// Every kind of document here, parents first.
-pub static KINDS: [&Kind; 13] = [
+pub static KINDS: [&Kind; 14] = [
     &PROJECT,
     &COMPOSITE_APP,
     &APP,
     &DEPENDENCY,
+    &CALL_GRAPH,
     &COMPOSITE_PROFILE,
     &PROFILE,
     &LOGICAL_CLOUD,

@@ -2,6 +2,7 @@
 
 pub mod binding;
 pub mod bundle;
+pub mod call_edge;
 pub mod deployment;
 pub mod hold;
 pub mod overview;

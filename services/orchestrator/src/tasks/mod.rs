@@ -2,6 +2,7 @@
 
 pub mod follow;
 pub mod measure;
+pub mod observe;
 pub mod retire;
 pub mod sweep;
 
@@ -10,15 +11,17 @@ use std::time::Duration;
 
 use drover_service::Common;
 
+use crate::Config;
 use crate::app::App;
 
 /// How often a task looks when nobody calls it.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Starts all tasks.
-pub fn spawn(app: &App, common: &Common) {
+pub fn spawn(app: &App, common: &Common, config: &Config) {
     common.spawn(follow::run(app.clone(), common.peer("resource-synchronizer", &common.peers.resource_synchronizer)));
     common.spawn(measure::run(app.clone(), common.metrics.clone()));
+    common.spawn(observe::run(app.clone(), config.prometheus.clone()));
     common.spawn(retire::run(app.clone()));
     common.spawn(sweep::run(app.clone()));
 }

@@ -6,6 +6,7 @@ mod documents;
 mod fakes;
 mod generic;
 mod growing;
+mod measured;
 mod outward;
 mod readside;
 mod scenarios;

@@ -1,0 +1,73 @@
+//! Preferred pod affinity between apps of a group, written into their manifests where the user allows it. Pure.
+//!
+//! Preferences only: a pod starts without its peers as it would have. What the manifests ask for themselves stays as it is. A
+//! peer is found by Drover's label on its pods, in the same namespace of the same member; on another member the term is void.
+
+use drover_members::labels;
+use serde_json::{Value, json};
+
+/// Whom an app's pods would like to have on their node: app and weight, 1 to 100.
+pub type Peers = Vec<(String, u32)>;
+
+/// Adds the terms to every workload but DaemonSets, whose pods choose no node.
+pub fn nodes(objects: &mut [Value], peers: &Peers) {
+    for object in objects {
+        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let pod = match kind {
+            "Deployment" | "StatefulSet" | "ReplicaSet" | "ReplicationController" | "Job" => "/spec/template/spec",
+            "CronJob" => "/spec/jobTemplate/spec/template/spec",
+            "Pod" => "/spec",
+            _ => continue,
+        };
+        let Some(pod) = object.pointer_mut(pod).filter(|pod| pod.is_object()) else { continue };
+        let terms = peers.iter().map(|(app, weight)| {
+            json!({"weight": weight, "podAffinityTerm": {
+                "labelSelector": {"matchLabels": {(labels::APP): app}}, "topologyKey": "kubernetes.io/hostname",
+            }})
+        });
+        let affinity = &mut field(field(pod, "affinity"), "podAffinity")["preferredDuringSchedulingIgnoredDuringExecution"];
+        match affinity.as_array_mut() {
+            Some(own) => own.extend(terms),
+            None => *affinity = terms.collect(),
+        }
+    }
+}
+
+/// A field that is a mapping, made if it is not there.
+fn field<'v>(of: &'v mut Value, name: &str) -> &'v mut Value {
+    let field = &mut of[name];
+    if !field.is_object() {
+        *field = json!({});
+    }
+    field
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preferences_are_added_to_what_is_there_and_to_nothing_else() {
+        let own = json!({"weight": 7, "podAffinityTerm": {"topologyKey": "zone"}});
+        let pod = json!({"containers": []});
+        let affine = json!({"affinity": {
+            "nodeAffinity": {"a": 1}, "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [own]},
+        }});
+        let mut objects = vec![
+            json!({"kind": "Deployment", "spec": {"template": {"spec": pod}}}),
+            json!({"kind": "StatefulSet", "spec": {"template": {"spec": affine}}}),
+            json!({"kind": "DaemonSet", "spec": {"template": {"spec": pod}}}),
+            json!({"kind": "Service", "spec": {}}),
+        ];
+        let before = objects.clone();
+        nodes(&mut objects, &vec![("cart".to_owned(), 60)]);
+        let terms = "/spec/template/spec/affinity/podAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+        let added = json!({"weight": 60, "podAffinityTerm": {
+            "labelSelector": {"matchLabels": {"drover.io/app": "cart"}}, "topologyKey": "kubernetes.io/hostname",
+        }});
+        assert_eq!(objects[0].pointer(terms), Some(&json!([added])));
+        assert_eq!(objects[1].pointer(terms), Some(&json!([own, added])));
+        assert_eq!(objects[1].pointer("/spec/template/spec/affinity/nodeAffinity"), Some(&json!({"a": 1})));
+        assert_eq!(objects[2..], before[2..]);
+    }
+}

@@ -1,0 +1,266 @@
+//! Call graphs: who calls whom among the apps of a composite app, and how often. A composite app without one is placed app by
+//! app; with one, group by group (docs/how-to/group-placement.md).
+
+use std::collections::BTreeSet;
+
+use drover_api::scheduling::{CallTerms, CallTo, Latency, MemberKey};
+use drover_resources::{Invalid, Kind, Place, Put, Reference, Spec};
+use drover_service::codes;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{APP, COMPOSITE_APP};
+
+/// Apps of a group unless it says otherwise.
+const RHO: u32 = 4;
+const MOST_CALLS: usize = 1_000;
+/// They go with every app of the group; more say less.
+const MOST_LATENCIES: usize = 64;
+/// A call of more bytes waits for more round trips: one for each window of TCP without scaling.
+const WINDOW: f64 = 65_536.0;
+const MOST_NUMBER: f64 = 1e9;
+
+/// Who calls whom.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CallGraphSpec {
+    /// The calls.
+    #[serde(default)]
+    pub calls: Vec<CallSpec>,
+    /// At most so many apps in a group, 1 to 20; default 4. 1: nobody belongs together, only the calls count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rho: Option<u32>,
+    /// A group that has no room together at the best provider goes together to the next one. Default: it is taken apart, so that an
+    /// app never runs at a worse provider because of whom it calls.
+    #[serde(default, rename = "keepTogether")]
+    pub keep_together: bool,
+    /// Writes preferred pod affinity between the apps of a group into their manifests, so that the cluster's scheduler
+    /// puts them on the same node where it can. Default: manifests stay as they are.
+    #[serde(default, rename = "nodePreferences")]
+    pub node_preferences: bool,
+    /// Whether what is measured counts: `declared` (default: no), `measured` (nothing else), or `both` (measured where it is known
+    /// well enough, declared where not).
+    #[serde(default)]
+    pub source: CallSource,
+    /// From which confidence on a measured pair counts, 0 to 1; default 0.5 (about three calls in the last minutes).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    /// Asks a mesh's metrics, too, who calls whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prometheus: Option<PrometheusSpec>,
+    /// What calls between clusters cost; a pair that is not named costs as much as the dearest that is. None: all the same.
+    #[serde(default)]
+    pub latencies: Vec<LatencySpec>,
+}
+
+/// One app calls another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CallSpec {
+    /// The calling app.
+    pub from: String,
+    /// The called app.
+    pub to: String,
+    /// How often, for each request of a user or a second: any unit, the same for all.
+    pub calls: f64,
+    /// Bytes of a call and its answer; a call of more than 64 KiB counts as several.
+    #[serde(default)]
+    pub bytes: f64,
+}
+
+/// How far two clusters are from each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LatencySpec {
+    /// `<provider>+<cluster>`.
+    pub from: MemberKey,
+    /// `<provider>+<cluster>`.
+    pub to: MemberKey,
+    /// Milliseconds of a round trip.
+    pub ms: f64,
+}
+
+/// Which calls count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CallSource {
+    /// Those declared here.
+    #[default]
+    Declared,
+    /// Those measured.
+    Measured,
+    /// Measured ones, and declared ones where nothing is measured.
+    Both,
+}
+
+/// A query over a mesh's metrics. Which Prometheus it is asked of is a setting of Drover.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PrometheusSpec {
+    /// An instant query for calls per second by caller and called, such as
+    /// `sum by (source_workload, destination_workload) (rate(istio_requests_total{reporter="source"}[10m]))`.
+    pub query: String,
+    /// Label with the calling app; default `source_workload`.
+    #[serde(default, rename = "fromLabel", skip_serializing_if = "Option::is_none")]
+    pub from_label: Option<String>,
+    /// Label with the called app; default `destination_workload`.
+    #[serde(default, rename = "toLabel", skip_serializing_if = "Option::is_none")]
+    pub to_label: Option<String>,
+    /// Seconds of the range in the query, for the confidence; default 600.
+    #[serde(default, rename = "windowSeconds", skip_serializing_if = "Option::is_none")]
+    pub window_seconds: Option<f64>,
+}
+
+impl PrometheusSpec {
+    /// Label of the caller.
+    pub fn from_label(&self) -> &str {
+        self.from_label.as_deref().unwrap_or("source_workload")
+    }
+    /// Label of the called.
+    pub fn to_label(&self) -> &str {
+        self.to_label.as_deref().unwrap_or("destination_workload")
+    }
+    /// Seconds of the query's range.
+    pub fn window_seconds(&self) -> f64 {
+        self.window_seconds.unwrap_or(600.0)
+    }
+}
+
+impl CallGraphSpec {
+    /// From which confidence on a measured pair counts.
+    pub fn confidence(&self) -> f64 {
+        self.confidence.unwrap_or(0.5)
+    }
+
+    /// At most so many apps in a group.
+    pub fn rho(&self) -> u32 {
+        self.rho.unwrap_or(RHO)
+    }
+
+    /// What placement is told of one app's calls; only `members` can be used.
+    pub fn terms(&self, app: &str, members: &[MemberKey]) -> CallTerms {
+        let calls = self.calls.iter().filter(|call| call.from == app && call.calls > 0.0);
+        let usable = |latency: &&LatencySpec| members.contains(&latency.from) && members.contains(&latency.to);
+        CallTerms {
+            to: calls.map(|call| CallTo { app: call.to.clone(), micro_calls: (call.weight() * 1e6).round() as u64 }).collect(),
+            rho: self.rho(),
+            keep_together: self.keep_together,
+            latencies: self.latencies.iter().filter(usable).map(LatencySpec::wire).collect(),
+        }
+    }
+}
+
+impl CallSpec {
+    /// Calls, counted in round trips.
+    pub fn weight(&self) -> f64 {
+        self.calls * (1.0 + (self.bytes / WINDOW).floor())
+    }
+}
+
+impl LatencySpec {
+    fn wire(&self) -> Latency {
+        Latency { from: self.from.clone(), to: self.to.clone(), us: (self.ms * 1000.0).round() as u32 }
+    }
+}
+
+impl Spec for CallGraphSpec {
+    fn validate(&self, _: &str) -> Result<(), Invalid> {
+        let mut reasons = Vec::new();
+        let number = |value: f64, most: f64| (0.0..=most).contains(&value);
+        let mut pairs = BTreeSet::new();
+        for (n, call) in self.calls.iter().enumerate() {
+            let at = format!("spec.calls[{n}]");
+            if call.from == call.to {
+                reasons.push(format!("{at}: {} calls itself; such calls never leave it", call.from));
+            }
+            if !pairs.insert((&call.from, &call.to)) {
+                reasons.push(format!("{at}: {} calls {} is there twice; add them up", call.from, call.to));
+            }
+            if !number(call.calls, MOST_NUMBER) || !number(call.bytes, MOST_NUMBER) {
+                reasons.push(format!("{at}: calls and bytes are numbers from 0 to {MOST_NUMBER}"));
+            }
+        }
+        let mut pairs = BTreeSet::new();
+        for (n, latency) in self.latencies.iter().enumerate() {
+            let at = format!("spec.latencies[{n}]");
+            let (a, b) = (&latency.from, &latency.to);
+            if a == b {
+                reasons.push(format!("{at}: from {a} to itself is no distance"));
+            }
+            for key in [a, b].into_iter().filter(|key| !key.0.contains('+')) {
+                reasons.push(format!("{at}: {key} is not <provider>+<cluster>"));
+            }
+            if !pairs.insert((a.min(b), a.max(b))) {
+                reasons.push(format!("{at}: {a} and {b} are there twice; a latency holds in both directions"));
+            }
+            if !number(latency.ms, 60_000.0) {
+                reasons.push(format!("{at}: ms is a number from 0 to 60000"));
+            }
+        }
+        if !(1..=20).contains(&self.rho()) {
+            reasons.push("spec.rho is 1 to 20".to_owned());
+        }
+        if !number(self.confidence(), 1.0) {
+            reasons.push("spec.confidence is a number from 0 to 1".to_owned());
+        }
+        if let Some(prometheus) = &self.prometheus {
+            if prometheus.query.trim().is_empty() {
+                reasons.push("spec.prometheus.query is empty".to_owned());
+            }
+            if !number(prometheus.window_seconds(), 1e6) {
+                reasons.push("spec.prometheus.windowSeconds is a number from 0 to 1000000".to_owned());
+            }
+        }
+        if self.calls.len() > MOST_CALLS || self.latencies.len() > MOST_LATENCIES {
+            reasons.push(format!("there may be {MOST_CALLS} calls and {MOST_LATENCIES} latencies; leave out those that matter least"));
+        }
+        if reasons.is_empty() { Ok(()) } else { Err(Invalid { code: codes::CALL_GRAPH_INVALID, reasons }) }
+    }
+
+    fn references(&self, at: &Place<'_>) -> Vec<Reference> {
+        let composite_app = COMPOSITE_APP.within(at.path).unwrap_or_default();
+        let apps: BTreeSet<&str> = self.calls.iter().flat_map(|call| [call.from.as_str(), call.to.as_str()]).collect();
+        apps.into_iter().map(|app| Reference { field: "spec.calls", path: format!("{composite_app}/{}/{app}", APP.segment) }).collect()
+    }
+}
+
+/// Call graphs; a composite app has one.
+pub static CALL_GRAPH: Kind =
+    Kind::of::<CallGraphSpec>("call-graph", "CallGraph", "call-graphs", &["callGraph"]).below(&COMPOSITE_APP).put(Put::Upsert);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(spec: serde_json::Value) -> CallGraphSpec {
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn bad_graphs_get_every_reason_and_their_own_code() {
+        let bad = graph(serde_json::json!({
+            "calls": [
+                {"from": "a", "to": "a", "calls": 1}, {"from": "a", "to": "b", "calls": -1}, {"from": "a", "to": "b", "calls": 2},
+            ],
+            "rho": 0,
+            "latencies": [
+                {"from": "x+a", "to": "x+a", "ms": 1}, {"from": "x+a", "to": "b", "ms": 1e9},
+                {"from": "x+a", "to": "x+c", "ms": 1}, {"from": "x+c", "to": "x+a", "ms": 2},
+            ],
+        }));
+        let error = bad.validate("g").unwrap_err();
+        assert_eq!(error.code, codes::CALL_GRAPH_INVALID);
+        assert_eq!(error.reasons.len(), 8, "{:#?}", error.reasons);
+        graph(serde_json::json!({"calls": []})).validate("g").unwrap();
+    }
+
+    #[test]
+    fn an_app_carries_its_own_calls_and_the_latencies_it_can_meet() {
+        let spec = graph(serde_json::json!({
+            "calls": [{"from": "a", "to": "b", "calls": 1.5, "bytes": 140_000}, {"from": "b", "to": "a", "calls": 7}, {"from": "a", "to": "c", "calls": 0}],
+            "latencies": [{"from": "x+a", "to": "x+b", "ms": 0.25}, {"from": "x+a", "to": "y+c", "ms": 9}],
+        }));
+        let members = [MemberKey::new("x", "a"), MemberKey::new("x", "b")];
+        let terms = spec.terms("a", &members);
+        // 140,000 bytes are two full windows and a part: three round trips.
+        assert_eq!(terms.to, [CallTo { app: "b".into(), micro_calls: 4_500_000 }]);
+        assert_eq!(terms.latencies, [Latency { from: members[0].clone(), to: members[1].clone(), us: 250 }]);
+        assert_eq!((terms.rho, terms.keep_together), (4, false));
+    }
+}
