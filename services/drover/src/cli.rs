@@ -67,7 +67,7 @@ pub enum Command {
     Apply(crate::commands::apply::ApplyArgs),
     /// Terminate what `deploy` made and remove its resources.
     Delete(DeleteArgs),
-    /// List apps, clusters, plans, operations or moves.
+    /// List apps, clusters, plans, operations, moves or call graphs.
     Get(GetArgs),
     /// Why an app is where it is, and why not elsewhere.
     Explain(ExplainArgs),
@@ -255,6 +255,8 @@ pub enum What {
     Operations,
     #[value(alias = "move")]
     Moves,
+    #[value(alias = "call-graph")]
+    CallGraphs,
 }
 
 /// `drover explain`.

@@ -31,7 +31,7 @@ pub struct ApplyArgs {
 }
 
 /// Collections in the order in which what they hold can be made; what is not named comes after these.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "cluster-providers",
     "clusters",
     "labels",
@@ -47,6 +47,7 @@ const ORDER: [&str; 23] = [
     "composite-apps",
     "apps",
     "dependency",
+    "call-graphs",
     "composite-profiles",
     "profiles",
     "deployment-intent-groups",

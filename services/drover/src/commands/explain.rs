@@ -2,9 +2,9 @@
 
 use anyhow::{Result, bail};
 use drover_api::apps::AppList;
-use drover_api::ledger::{ExplainedDecision, Explanation};
+use drover_api::ledger::{ExplainedCalls, ExplainedDecision, Explanation};
 use drover_api::plans::PlanDocument;
-use drover_api::scheduling::AppDecision;
+use drover_api::scheduling::{AppDecision, CallStory};
 use drover_api::words;
 use serde_json::json;
 
@@ -82,12 +82,36 @@ fn text(app: &str, explanation: &Explanation) -> String {
     if let Some(now) = &explanation.now {
         section("if it were decided now, as if it had no room yet:".to_owned(), &now.decision);
     }
+    if let Some(calls) = &explanation.calls {
+        text.push_str(&format!("\ngroups of apps that call each other, now and decided anew:\n{}\n", groups(calls)));
+    }
     text
 }
 
 fn without_app(mut row: Vec<String>) -> Vec<String> {
     row.remove(0);
     row
+}
+
+/// The groups of apps that call each other: as they run, then as another rho would have them.
+fn groups(calls: &ExplainedCalls) -> String {
+    let row = |when: &str, story: &CallStory| {
+        let share = |share: f64| format!("{:.0} %", share * 100.0);
+        let group = |group: &drover_api::scheduling::CallGroup| {
+            let members: Vec<&str> = group.members.iter().map(|member| member.0.as_str()).collect();
+            if members.is_empty() { group.apps.join(" ") } else { format!("{} → {}", group.apps.join(" "), members.join(", ")) }
+        };
+        vec![
+            when.to_owned(),
+            story.rho.to_string(),
+            share(story.between_groups),
+            story.crossing.map_or_else(|| "no room".to_owned(), share),
+            story.waiting_us.map_or_else(String::new, |us| format!("{:.2} ms", us / 1000.0)),
+            story.groups.iter().map(group).collect::<Vec<_>>().join("; "),
+        ]
+    };
+    let rows = calls.running.iter().map(|story| row("now", story)).chain(calls.by_rho.iter().map(|story| row("anew", story)));
+    output::table(&["GROUPS", "RHO", "CALLS BETWEEN GROUPS", "BETWEEN CLUSTERS", "WAITING", "WHO IS TOGETHER"], &rows.collect::<Vec<_>>())
 }
 
 /// A row per member considered.

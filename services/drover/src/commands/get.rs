@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{Session, cluster};
 use crate::cli::{GetArgs, What};
+use crate::client::segment;
 use crate::output;
 
 /// Runs it.
@@ -54,6 +55,11 @@ async fn list(session: &Session, what: What, name: Option<&str>) -> Result<Strin
             };
             output::render(session.format, &items, |_| plan_rows(&items))
         }
+        What::CallGraphs => {
+            let items = call_graphs(session, name).await?;
+            some(&items, "call graph", name)?;
+            output::render(session.format, &items, |_| call_graph_rows(&items))
+        }
         What::Operations | What::Moves => {
             let items: Vec<Operation> = match name {
                 Some(id) => vec![client.get(&format!("/v2/operations/{id}")).await?],
@@ -89,6 +95,44 @@ fn some<T>(items: &[T], what: &str, name: Option<&str>) -> Result<()> {
         Some(name) => bail!("no {what} is called {name}; see `drover get` without a name"),
         None => Ok(()),
     }
+}
+
+/// Call graphs of the project, each with the composite app that it is of.
+async fn call_graphs(session: &Session, name: Option<&str>) -> Result<Vec<Value>> {
+    let project = format!("/v2/projects/{}/composite-apps", segment(&session.project));
+    let apps: Vec<Value> = session.client.get(&project).await?;
+    let mut items = Vec::new();
+    for app in apps {
+        let (app, version) =
+            (app["metadata"]["name"].as_str().unwrap_or_default(), app["spec"]["compositeAppVersion"].as_str().unwrap_or_default());
+        let path = format!("{project}/{}/{}/call-graphs", segment(app), segment(version));
+        for mut graph in session.client.get::<Vec<Value>>(&path).await? {
+            if name.is_none_or(|name| name == app || graph["metadata"]["name"] == name) {
+                graph["compositeApp"] = app.into();
+                graph["compositeAppVersion"] = version.into();
+                items.push(graph);
+            }
+        }
+    }
+    Ok(items)
+}
+
+fn call_graph_rows(items: &[Value]) -> Rows {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let row = |graph: &Value| {
+        let spec = &graph["spec"];
+        let calls = spec["calls"].as_array().map_or(0, Vec::len);
+        let rho = spec["rho"].as_u64().map_or_else(|| "default".to_owned(), |rho| rho.to_string());
+        let version = text(&graph["compositeAppVersion"]);
+        vec![
+            format!("{}/{version}", text(&graph["compositeApp"])),
+            text(&graph["metadata"]["name"]),
+            calls.to_string(),
+            rho,
+            text(&spec["nodePreferences"]),
+        ]
+    };
+    (vec!["APPLICATION", "CALL GRAPH", "CALLS", "RHO", "NODE PREFERENCES"], items.iter().map(row).collect())
 }
 
 type Rows = (Vec<&'static str>, Vec<Vec<String>>);
