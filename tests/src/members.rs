@@ -107,6 +107,12 @@ impl Member {
         let deployment = self.deployments().get_opt(name).await.expect("the member answers");
         deployment.and_then(|d| d.status?.ready_replicas).unwrap_or(0)
     }
+    /// Nodes of the pods of these Deployments.
+    pub async fn nodes_of(&self, names: &[&str]) -> std::collections::BTreeSet<String> {
+        let list = self.pods().list(&ListParams::default()).await.expect("the member answers");
+        let app = |pod: &Pod| pod.metadata.labels.as_ref().and_then(|labels| labels.get("app").cloned()).unwrap_or_default();
+        list.items.into_iter().filter(|pod| names.contains(&app(pod).as_str())).filter_map(|pod| pod.spec?.node_name).collect()
+    }
     /// Somebody else's pod that takes `cpu_m` milli-cores.
     pub async fn foreign_pod(&self, name: &str, cpu_m: u32) {
         let pod = serde_json::from_value(json!({
