@@ -37,6 +37,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Agent;
+use crate::path::keeper::Keeper;
 use crate::wire::{Push, Standing};
 use clock::Clock;
 use inbox::{Inbox, Key};
@@ -61,6 +62,7 @@ pub struct Context {
     acting: watch::Receiver<Option<String>>,
     recorder: Recorder,
     metrics: Metrics,
+    keeper: Arc<Keeper>,
     board: Mutex<HashMap<Key, (Standing, DecisionRecord)>>,
 }
 
@@ -116,6 +118,7 @@ pub async fn run(settings: Agent) -> Result<()> {
         leadership: leadership.clone(),
         acting,
         metrics: Metrics::default(),
+        keeper: Keeper::start(client.clone()),
         board: Mutex::default(),
     });
     let listener = TcpListener::bind(settings.listen).await.with_context(|| format!("cannot listen on {}", settings.listen))?;

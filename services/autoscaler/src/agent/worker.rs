@@ -20,6 +20,7 @@ use super::observe::{Look, Looker, Memory};
 use super::report::Reporter;
 use super::tables::Kept;
 use super::target::{Target, Trouble};
+use crate::path;
 use crate::policy::{Plan, ScalingPolicy, Written};
 use crate::status::TableStatus;
 
@@ -171,7 +172,7 @@ impl Worker {
         let (mut record, mut state) = decide(&policy, &plan.limits, state, &observation);
         let until = *self.settling_until.get_or_insert(at + plan.settling());
         settle(&mut record, plan, until - at);
-        keep_the_last_pod(&mut record);
+        self.pave(plan, &mut record);
 
         let done = record.changes() && plan.mode() == Mode::Apply && self.carry_out(written, plan, target, &mut record, &mut state).await;
         self.seen = Some(if done { record.want.unwrap_or(current) } else { current });
@@ -182,6 +183,23 @@ impl Worker {
         self.state = Some(state);
         if let (Policy::QLearning(_), Observation::QLearning(_)) = (&policy, &record.inputs) {
             self.learn(written, plan, &record).await;
+        }
+    }
+
+    /// Who is in the path of a KPA target follows from its decision; and from the path, when its last pod goes.
+    fn pave(&self, plan: &Plan, record: &mut DecisionRecord) {
+        let Policy::Kpa(spec) = &plan.policy else { return };
+        if record.reason == Reason::Pinned || self.context.leadership.remaining().is_none() {
+            return;
+        }
+        let key = path::Key { namespace: self.key.0.clone(), policy: self.key.1.clone() };
+        let apply = plan.mode() == Mode::Apply;
+        let write = self.context.keeper.carry_out(&key, spec, &plan.limits, record, apply);
+        let held = write.unwrap_or(record.current);
+        if let Some(want) = record.want.filter(|want| *want != held) {
+            record.want = Some(held);
+            record.message =
+                format!("{}; {want} not taken: the last pod stays until activators are in the path, and for its time", record.message);
         }
     }
 
@@ -278,14 +296,6 @@ fn settle(record: &mut DecisionRecord, plan: &Plan, left: f64) {
     record.reason = Reason::Settling;
     record.message =
         format!("{}; {want} not taken: this agent looks at it for less than one stabilisation window, {left:.0} s to go", record.message);
-}
-
-/// The last pod of a KPA workload goes only when an activator takes its requests, which is not for this module to know.
-fn keep_the_last_pod(record: &mut DecisionRecord) {
-    if record.policy == PolicyKind::Kpa && record.current > 0 && record.want == Some(0) && record.reason != Reason::Pinned {
-        record.want = Some(1);
-        record.message = format!("{}; the last pod stays: no activator is in the path", record.message);
-    }
 }
 
 fn owner(written: &Written) -> OwnerReference {

@@ -107,12 +107,12 @@ impl Keeper {
         keeper
     }
 
-    /// Carries a decision out as far as the path goes, and says which replicas are to be written now, if any. An app without a public Service
-    /// is scaled as decided.
-    pub fn carry_out(&self, key: &Key, spec: &KpaSpec, limits: &Limits, record: &DecisionRecord) -> Option<i32> {
+    /// Carries a decision out as far as the path goes (`apply`, else nothing is written), and says which replicas are to be written now, if
+    /// any. An app without a public Service has no activator in its path, and keeps its last pod.
+    pub fn carry_out(&self, key: &Key, spec: &KpaSpec, limits: &Limits, record: &DecisionRecord, apply: bool) -> Option<i32> {
         let (Steps::Kpa(steps), Observation::Kpa(seen)) = (&record.steps, &record.inputs) else { return record.want };
-        if self.service(key).is_none() {
-            return record.want;
+        if !apply || self.service(key).is_none() {
+            return record.want.map(|want| want.max(record.current.min(1)));
         }
         let ready = if let Reading::Value(ready) = seen.ready { ready } else { record.current };
         let now = Instant::now();

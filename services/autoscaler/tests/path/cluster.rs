@@ -143,7 +143,7 @@ impl Agent {
                 let read = Reading::Value(load);
                 let seen = KpaObservation { at, replicas: ready, ready: Reading::Value(ready), stable: read.clone(), panic: read };
                 let (record, next) = decide(&policy, &limits, state, &Observation::Kpa(seen));
-                each.carry_out(&key, &spec, &limits, &record);
+                each.carry_out(&key, &spec, &limits, &record, true);
                 state = next;
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

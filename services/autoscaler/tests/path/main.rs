@@ -6,6 +6,7 @@ mod activator;
 mod chaos;
 mod cluster;
 mod queue_proxy;
+mod real;
 mod reporter;
 mod room;
 mod shares;

@@ -3,7 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -19,7 +25,7 @@ const SHOWN: usize = 5;
 pub struct Config {
     /// What is asked.
     #[arg(value_name = "URL")]
-    pub url: reqwest::Url,
+    pub url: Uri,
     /// Requests per second.
     #[arg(long, default_value_t = 20.0, value_name = "N")]
     pub rate: f64,
@@ -56,7 +62,8 @@ pub struct Outcome {
 /// # Errors
 /// The settings are not usable.
 pub async fn run(config: Config) -> Result<()> {
-    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs_f64(config.patience)).build()?;
+    let client = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build_http();
+    let patience = Duration::from_secs_f64(config.patience);
     let count = (config.rate * config.during).floor().max(1.0);
     let mut outcome = Outcome { first_request: unix(), ..Outcome::default() };
     let began = Instant::now();
@@ -64,9 +71,9 @@ pub async fn run(config: Config) -> Result<()> {
     for n in 0..count as u64 {
         let due = began + Duration::from_secs_f64(n as f64 / config.rate);
         tokio::time::sleep_until(due).await;
-        let request = client.post(config.url.clone()).body("load");
+        let (client, url) = (client.clone(), config.url.clone());
         asked.spawn(async move {
-            let answer = async { request.send().await?.error_for_status()?.json::<Answer>().await }.await;
+            let answer = tokio::time::timeout(patience, ask(client, url)).await.unwrap_or_else(|late| Err(late.into()));
             (answer, due.elapsed().as_secs_f64(), unix())
         });
     }
@@ -84,7 +91,7 @@ pub async fn run(config: Config) -> Result<()> {
             Err(error) => {
                 outcome.failed += 1;
                 if outcome.failures.len() < SHOWN {
-                    outcome.failures.push(format!("{:#}", anyhow::Error::new(error)));
+                    outcome.failures.push(format!("{error:#}"));
                 }
             }
         }
@@ -98,4 +105,12 @@ pub async fn run(config: Config) -> Result<()> {
     use std::io::Write;
     writeln!(std::io::stdout().lock(), "{}", serde_json::to_string(&outcome)?)?;
     Ok(())
+}
+
+async fn ask(client: Client<HttpConnector, Full<Bytes>>, url: Uri) -> Result<Answer> {
+    let response = client.request(Request::post(url).body(Full::from("load"))?).await.context("no answer")?;
+    let status = response.status();
+    let body = response.into_body().collect().await.context("half an answer")?.to_bytes();
+    ensure!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body));
+    serde_json::from_slice(&body).context("this is not the demo app")
 }

@@ -1,0 +1,183 @@
+//! A cluster of one real node, with the autoscaler's image in it; gone with the test, however that ends.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use tokio::process::{Child, Command};
+
+use super::PATIENCE;
+
+const IMAGE: &str = "drover.local/autoscaler:1";
+const AGENT: &str = env!("CARGO_BIN_EXE_drover-autoscaler");
+
+/// Says something past the capture of test output.
+pub fn say(words: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{words}");
+}
+
+/// Whether the machine lacks something for a real kubelet. Root, for whom `make test` installs everything, may leave nothing out.
+pub fn missing() -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    let dirs = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"];
+    let there = |program: &&str| dirs.iter().any(|dir| Path::new(dir).join(*program).exists());
+    let mut lacks: Vec<&str> = ["containerd", "runc", "ctr", "nft", "python3", "strip"].into_iter().filter(|one| !there(one)).collect();
+    if !root {
+        lacks.push("root");
+    }
+    if std::env::var_os("DROVER_KUBE_BIN").is_none() {
+        lacks.push("DROVER_KUBE_BIN");
+    }
+    if lacks.is_empty() {
+        return false;
+    }
+    let skipped =
+        format!("SKIPPED, proves nothing: scaling real pods from zero lacks {} (as root: deploy/setup.sh real)", lacks.join(", "));
+    assert!(!(root && std::env::var_os("DROVER_NO_SKIPS").is_some()), "{skipped}");
+    say(&skipped);
+    true
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The cluster.
+#[derive(Clone)]
+pub struct Machine(Arc<Inner>);
+
+struct Inner {
+    dir: tempfile::TempDir,
+    client: Client,
+    bin: PathBuf,
+    agent: std::sync::Mutex<Option<Child>>,
+    address: String,
+}
+
+impl Machine {
+    /// Up, with a node that is ready and an agent that acts.
+    pub async fn up() -> Self {
+        let bin = PathBuf::from(std::env::var_os("DROVER_KUBE_BIN").unwrap());
+        let dir = tempfile::Builder::new().prefix("kpa").tempdir().unwrap();
+        let image = image(dir.path()).await;
+        let script = repository().join("deploy/local-kube/kube.sh");
+        let owner = std::process::id().to_string();
+        let arguments = ["up", "--real", "--names", "kpa", "--nodes", "1", "--owner", &owner, "--dir"];
+        run(Command::new(script).args(arguments).arg(dir.path().join("set")).env("EXTRA_IMAGES", image)).await;
+        let kubeconfig = dir.path().join("set/kpa/kubeconfig");
+        let config = Kubeconfig::read_from(&kubeconfig).unwrap();
+        let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+        // Pods reach the machine by the address of their control plane.
+        let address = config.cluster_url.host().unwrap().to_owned();
+        let client = Client::try_from(config).unwrap();
+        Self(Arc::new(Inner { dir, client, bin, agent: std::sync::Mutex::default(), address }))
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.0.dir.path().join("set/kpa/kubeconfig")
+    }
+
+    /// The agent, the activator and the example as they are documented, but for their image, the agent's address and windows of seconds.
+    pub async fn apply_documented(&self) {
+        let decider = self.agent().await;
+        let deploy = repository().join("deploy/autoscaler");
+        for file in ["activator.yaml", "examples/scale-to-zero.yaml"] {
+            let text = std::fs::read_to_string(deploy.join(file)).unwrap();
+            let text = text.replace("drover:dev", IMAGE);
+            let text = text.replace("http://drover-autoscaler.kube-system:9465", &format!("http://{decider}"));
+            let text = text
+                .replace("kpa: {containerConcurrency: 10}", "kpa: {containerConcurrency: 10, stableWindow: 6, scaleToZeroGracePeriod: 2}");
+            let text = text.replace("maxReplicas: 10", "maxReplicas: 3");
+            let changed = self.0.dir.path().join("apply.yaml");
+            std::fs::write(&changed, text).unwrap();
+            self.kubectl(&format!("apply -f {}", changed.display())).await;
+        }
+        self.kubectl("-n kube-system rollout status deployment/drover-activator --timeout=180s").await;
+    }
+
+    /// Starts the agent on the machine; where pods reach it.
+    async fn agent(&self) -> SocketAddr {
+        let port = tokio::net::TcpListener::bind((self.0.address.as_str(), 0)).await.unwrap().local_addr().unwrap().port();
+        let address: SocketAddr = format!("{}:{port}", self.0.address).parse().unwrap();
+        let definition = self.0.dir.path().join("definition.json");
+        std::fs::write(&definition, serde_json::to_vec(&drover_autoscaler::policy::definition()).unwrap()).unwrap();
+        self.kubectl(&format!("apply -f {}", definition.display())).await;
+        let log = std::fs::File::create(self.0.dir.path().join("agent.log")).unwrap();
+        let agent = Command::new(AGENT)
+            .args(["agent", "--listen", &address.to_string(), "--lease-seconds", "5", "--kubeconfig"])
+            .arg(self.kubeconfig())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        *self.0.agent.lock().unwrap() = Some(agent);
+        address
+    }
+
+    /// kubectl, in the namespace `default`; what it prints.
+    pub async fn kubectl(&self, arguments: &str) -> String {
+        let mut command = Command::new(self.0.bin.join("kubectl"));
+        command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments.split_whitespace());
+        run(&mut command).await
+    }
+
+    /// Asks the API server, below `default` unless the path says otherwise.
+    pub async fn get(&self, path: &str) -> Value {
+        self.find(&format!("api/v1/namespaces/default/{path}")).await.unwrap_or_else(|| panic!("{path} is not there"))
+    }
+
+    /// The same for what may not be there, by its whole path.
+    pub async fn find(&self, path: &str) -> Option<Value> {
+        self.0.client.request(http::Request::get(format!("/{path}")).body(Vec::new()).unwrap()).await.ok()
+    }
+
+    /// Runs bash in the node; whether it went well.
+    pub async fn inside(&self, script: &str) -> bool {
+        let node = repository().join("deploy/local-kube/node/node.sh");
+        let cluster = self.0.dir.path().join("set/kpa");
+        let mut command = Command::new(node);
+        command.arg("exec").arg(cluster).args(["1", "timeout", "2", "bash", "-c", script]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().await.unwrap().success()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(log) = std::fs::read_to_string(self.dir.path().join("agent.log"))
+        {
+            say(&log);
+        }
+        drop(self.agent.get_mut().unwrap().take());
+        let script = repository().join("deploy/local-kube/kube.sh");
+        let _ = std::process::Command::new(script).args(["down", "--dir"]).arg(self.dir.path().join("set")).stderr(Stdio::null()).status();
+    }
+}
+
+/// An image of the program that is tested, with the libraries that it needs.
+async fn image(dir: &Path) -> OsString {
+    let program = dir.join("drover-autoscaler");
+    run(Command::new("strip").arg("-o").arg(&program).arg(AGENT)).await;
+    let libraries = run(Command::new("ldd").arg(&program)).await;
+    let libraries = libraries.split_whitespace().filter(|word| word.starts_with('/')).map(|file| format!("{file}={file}"));
+    let archive = dir.join("autoscaler.tar");
+    let mut command = Command::new("python3");
+    command.arg(repository().join("deploy/local-kube/images/mkimage.py")).arg(&archive).args([IMAGE, "/bin/drover-autoscaler"]);
+    run(command.arg(format!("{}=/bin/drover-autoscaler", program.display())).args(libraries)).await;
+    archive.into_os_string()
+}
+
+async fn run(command: &mut Command) -> String {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let output =
+        tokio::time::timeout(PATIENCE, command.env("PATH", path).kill_on_drop(true).output()).await.expect("it takes too long").unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,96 @@
+//! 7(c): real pods on a real kubelet, with the manifests that are documented. From zero under an open-loop load, no request fails.
+
+mod machine;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use drover_autoscaler::path::demo::load::Outcome;
+use drover_testkit::eventually;
+
+use self::machine::{Machine, missing, say};
+
+/// A cluster, images and pods come up, also beside other work.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+fn unix() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+/// When the first pod of the app is made.
+async fn first_pod(machine: &Machine) -> f64 {
+    eventually(PATIENCE, async || (!pods(machine).await.is_empty()).then(unix)).await
+}
+
+async fn pods(machine: &Machine) -> Vec<String> {
+    let list = machine.get("pods?labelSelector=app%3Dcart").await;
+    list["items"].as_array().unwrap().iter().map(|pod| pod["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Load from a pod of its own, through the public Service; what came of it.
+async fn load(machine: &Machine, name: &str, rate: f64, during: f64) -> Outcome {
+    let address = machine.get("services/cart").await["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    let arguments = format!("demo-load --rate {rate} --during {during} http://{address}/");
+    machine.kubectl(&format!("run {name} --image=drover.local/autoscaler:1 --restart=Never -- {arguments}")).await;
+    eventually(PATIENCE, async || {
+        let pod = machine.get(&format!("pods/{name}")).await;
+        if pod["status"]["phase"] == "Failed" {
+            panic!("the load could not run: {}", machine.kubectl(&format!("logs {name}")).await);
+        }
+        (pod["status"]["phase"] == "Succeeded").then_some(())
+    })
+    .await;
+    serde_json::from_str(machine.kubectl(&format!("logs {name}")).await.trim()).unwrap()
+}
+
+/// Clients are sent to the activator, it has the app's port open, and the node knows the way.
+async fn held_for(machine: &Machine) {
+    eventually(PATIENCE, async || {
+        let slice = machine.find("apis/discovery.k8s.io/v1/namespaces/default/endpointslices/cart-drover").await?;
+        (slice["metadata"]["annotations"]["drover.io/through"] == "activator" && slice["endpoints"].as_array()?.len() == 1).then_some(())
+    })
+    .await;
+    let address = machine.get("services/cart").await["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    // A connection alone is no request, and wakes nobody.
+    eventually(PATIENCE, async || machine.inside(&format!("exec 3<>/dev/tcp/{address}/80")).await.then_some(())).await;
+}
+
+#[tokio::test]
+#[ignore = "long: a real kubelet and containerd; a minute and a half"]
+async fn from_zero_under_an_open_loop_load_no_request_fails() {
+    if missing() {
+        return;
+    }
+    let machine = Machine::up().await;
+    machine.apply_documented().await;
+    held_for(&machine).await;
+
+    for round in ["first", "second"] {
+        assert_eq!(pods(&machine).await.len(), 0, "at zero");
+        let (outcome, made) = tokio::join!(load(&machine, round, 20.0, 12.0), first_pod(&machine));
+        assert_eq!((outcome.failed, outcome.sent), (0, 240), "{:?}", outcome.failures);
+        let all = outcome.first_answer - outcome.first_request;
+        let listening = outcome.first_answer - outcome.first_up.unwrap();
+        let own = listening - made;
+        say(&format!(
+            "{round} time from zero: first request to first answer {all:.2} s; of it until the pod was made {:.2} s, its own start (made to \
+             listening) {own:.2} s, listening to answer {:.2} s; beyond its own start {:.2} s. 240 requests, 20 a second, none failed; p50 \
+             {:.3} s, max {:.2} s",
+            made - outcome.first_request,
+            outcome.first_answer - listening,
+            all - own,
+            outcome.latency["p50"],
+            outcome.latency["max"],
+        ));
+        // And to zero again: nobody asks, the activator is in the path, the last pod goes.
+        eventually(PATIENCE, async || pods(&machine).await.is_empty().then_some(())).await;
+        held_for(&machine).await;
+    }
+
+    // Requests so rare that each finds the app on its way to zero, at zero, or on its way back.
+    let sparse = load(&machine, "sparse", 0.15, 60.0).await;
+    assert_eq!(sparse.failed, 0, "{:?}", sparse.failures);
+    say(&format!(
+        "one request in 7 s, with a stable window of 6 s: {} requests, none failed, max {:.2} s",
+        sparse.sent, sparse.latency["max"]
+    ));
+}
