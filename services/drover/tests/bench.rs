@@ -15,8 +15,20 @@ fn every_measure_runs() {
     assert!(output.status.success(), "{log}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let tables = report["tables"].as_array().unwrap();
-    let names =
-        ["machine", "decisions", "plan", "burst", "idle", "fleet", "fleet-at-rest", "restart", "latency", "rollout", "autoscaler", "memory-guard"];
+    let names = [
+        "machine",
+        "decisions",
+        "plan",
+        "burst",
+        "idle",
+        "fleet",
+        "fleet-at-rest",
+        "restart",
+        "latency",
+        "rollout",
+        "autoscaler",
+        "memory-guard",
+    ];
     for name in names {
         let table = tables.iter().find(|table| table["name"] == name).unwrap_or_else(|| panic!("no table {name}: {report:#}"));
         let rows = table["rows"].as_array().unwrap();
