@@ -6,7 +6,7 @@ use anyhow::bail;
 pub fn of(schema: &str) -> anyhow::Result<String> {
     let module = match schema {
         "BindingStatus" | "Bundle" | "DesiredBinding" => "bindings",
-        "DigTerms" | "DocumentRef" => "digs",
+        "DigHolds" | "DigTerms" | "DocumentRef" => "digs",
         "Claims" | "ClusterCapacity" | "Explanation" | "LedgerReceipt" | "LedgerTransaction" => "ledger",
         "MemberCredential" => "members",
         "OperationList" | "OperationState" => "operations",

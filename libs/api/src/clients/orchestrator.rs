@@ -159,10 +159,8 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Groups that operations work on\n\nSends a `GET` request to `/internal/holds`\n"]
-    pub async fn hold_list<'a>(
-        &'a self,
-    ) -> Result<ResponseValue<crate::digs::DigHolds>, Error<crate::problem::ProblemDocument>> {
+    #[doc = "Groups that operations work on\n\nSends a `GET` request to `/internal/holds`\n\n"]
+    pub async fn hold_list<'a>(&'a self) -> Result<ResponseValue<crate::digs::DigHolds>, Error<crate::problem::ProblemDocument>> {
         let url = format!("{}/internal/holds", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
