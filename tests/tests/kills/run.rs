@@ -201,8 +201,16 @@ async fn begin(stage: &Stage, arms: &Arms<'_>, journey: &Journey) -> Result<Begu
         arms.set(case.process, &[(&point, "pause")]);
         arms.clear(case.process, &at);
     }
-    arms.until_paused(case.process, &point).await?;
+    if let Err(never) = arms.until_paused(case.process, &point).await {
+        return Err(format!("{never}: {}", how_it_stands(&stage.client, &id).await));
+    }
     Ok(Begun { id, created })
+}
+
+/// Of an operation that does not come where it should, for people.
+async fn how_it_stands(client: &Client, id: &str) -> String {
+    let operation = client.get::<Operation>(&format!("/v2/operations/{id}")).await;
+    operation.map_or_else(|error| format!("{error:#}"), |it| format!("{:?}, {}, {:?}", it.state, it.message, it.reasons))
 }
 
 /// The wish to be undone has reached the operation and what it started: none of them goes forward any more.

@@ -22,6 +22,8 @@ use crate::world::World;
 
 /// How often a plan is made anew because the world was faster.
 pub const REPLANS: i32 = 3;
+/// For placement to hear of all members anew after it was restarted: nobody overflows because of that.
+const HEARD: Duration = Duration::from_secs(5);
 
 /// A workflow that looks for room.
 pub trait Seeks: Workflow<World = World> {
@@ -131,8 +133,8 @@ pub(super) async fn decide<W: Seeks>(ctx: &mut Ctx<W>) -> StepResult {
             Outcome::output(decision.id)
         }
         // Unknown is not "no room": wait for the member rather than reject. Each look is a decision of its own. Who insists on a
-        // provider that is silent does not wait while others have room.
-        Decided::Unknown if ctx.waited() < ctx.world.deadlines.room && !has_room_elsewhere(ctx).await? => {
+        // provider that stays silent does not wait for long while others have room.
+        Decided::Unknown if ctx.waited() < ctx.world.deadlines.room && (ctx.waited() < HEARD || !has_room_elsewhere(ctx).await?) => {
             *W::search(&mut ctx.state).tries.entry(ctx.round).or_default() += 1;
             ctx.progress("waiting to hear from the clusters that it may run on");
             Ok(Outcome::park::<String>([]).until(judge::after(now(), Duration::from_secs(1))))

@@ -166,14 +166,16 @@ async fn who_insists_on_the_best_overflows_only_without_a_plan() {
     assert_eq!(fakes.plans.count(), 1, "a plan was asked for first");
     assert!(fakes.ledger.summary().contains(&"third@c held".to_owned()));
 
-    // A best provider that is silent is not waited for while others have room.
+    // A best provider that is silent is not waited for for long while others have room.
     fakes.ledger.silent(&member("a"), true);
     let dig = approved(&stack, "fourth", "100m", &["a", "c"], Some("preferred")).await;
     let dry = stack.call("POST", &format!("{dig}/instantiate?dryRun=All"), None).await.body;
     assert_eq!((dry["decision"]["outcome"].as_str(), dry["overflow"]["outcome"].as_str()), (Some("unknown"), Some("placed")), "{dry:#}");
     let before = fakes.ledger.decisions();
     is(&done(&stack, &format!("{dig}/instantiate")).await, "succeeded");
-    assert_eq!(fakes.ledger.decisions() - before, 2, "one that insists, one that overflows: nobody was asked again and again");
+    // A look a second for as long as a restart may take, and one that overflows: not one until the deadline.
+    let looks = fakes.ledger.decisions() - before;
+    assert!((2..20).contains(&looks), "{looks} decisions");
     assert!(fakes.ledger.summary().contains(&"fourth@c held".to_owned()));
 }
 
