@@ -25,6 +25,7 @@ mod middleware;
 pub mod openapi;
 pub mod peer;
 pub mod problem;
+pub mod prometheus;
 mod router;
 mod serve;
 pub mod telemetry;

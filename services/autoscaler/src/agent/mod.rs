@@ -97,7 +97,7 @@ impl Context {
 /// # Errors
 /// The settings are not usable.
 pub async fn run(settings: Agent) -> Result<()> {
-    let client = client(&settings)?;
+    let client = client(&settings).await?;
     let (stop, release) = (CancellationToken::new(), CancellationToken::new());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -141,11 +141,11 @@ pub async fn run(settings: Agent) -> Result<()> {
     election.await.context("the election failed")
 }
 
-fn client(settings: &Agent) -> Result<Client> {
+async fn client(settings: &Agent) -> Result<Client> {
     let config = match &settings.kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
-            futures::executor::block_on(kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()))?
+            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
         }
         None => kube::Config::incluster().context("this is no pod with a service account; give --kubeconfig")?,
     };

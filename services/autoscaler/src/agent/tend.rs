@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::Api;
+use kube::core::NamespaceResourceScope;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -28,18 +29,10 @@ pub async fn act(context: Arc<Context>, namespace: Option<&str>, mut leadership:
             () = leadership.gained() => {}
             () = stop.cancelled() => return,
         }
-        let pods = match namespace {
-            Some(namespace) => Api::namespaced(context.client.clone(), namespace),
-            None => Api::all(context.client.clone()),
-        };
-        let policies = match namespace {
-            Some(namespace) => Api::namespaced(context.client.clone(), namespace),
-            None => Api::all(context.client.clone()),
-        };
         let mut crew = Crew::default();
         tokio::select! {
-            () = crew.tend(&context, policies) => {}
-            () = context.pods.clone().follow(pods) => {}
+            () = crew.tend(&context, within(&context.client, namespace)) => {}
+            () = context.pods.clone().follow(within(&context.client, namespace)) => {}
             () = leadership.lost() => {
                 tracing::warn!("this agent may no longer act: the Lease was not renewed in time, or is another's");
                 crew.tasks.abort_all();
@@ -50,6 +43,17 @@ pub async fn act(context: Arc<Context>, namespace: Option<&str>, mut leadership:
                 return;
             }
         }
+    }
+}
+
+/// One namespace, or all.
+fn within<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
     }
 }
 

@@ -243,12 +243,12 @@ impl Worker {
     }
 
     fn take(&mut self, table: QTable, plan: &Plan) {
-        let mut state = self.state.take().filter(|state| state.fits(&plan.policy));
-        let state = state.get_or_insert_with(|| State::new(&plan.policy, &plan.limits, self.context.clock.now(), 0));
+        let fits = self.state.take().filter(|state| state.fits(&plan.policy));
+        let mut state = fits.unwrap_or_else(|| State::new(&plan.policy, &plan.limits, self.context.clock.now(), 0));
         if let PolicyState::QLearning(learner) = &mut state.policy {
             (learner.table, learner.last) = (table, None);
         }
-        self.state = Some(state.clone());
+        self.state = Some(state);
     }
 
     /// What the learner and its shadow cost so far; a learner that costs too much is relieved. What was learned is kept now and then.

@@ -7,6 +7,7 @@ use base64::Engine;
 use drover_api::apps::AppList;
 use drover_api::ledger::ClusterCapacity;
 use drover_api::scheduling::MemberKey;
+use drover_resources::is_dns_label;
 use serde_json::{Value, json};
 
 use super::before::Before;
@@ -178,7 +179,7 @@ pub async fn prepare(
     wishes: &Wishes,
     clusters: &[ClusterCapacity],
 ) -> Result<()> {
-    // Before anything is written: the group would refuse it, but only after the rest is there.
+    // It becomes the name of the Helm release. Before anything is written: the group would refuse it, but only after the rest is there.
     ensure!(
         is_dns_label(&application.name),
         "{:?} is no name that Kubernetes takes: small letters, digits and `-` inside, at most 63",
@@ -225,12 +226,6 @@ pub async fn prepare(
         }
     }
     drop_old_apps(session, application, uploads).await
-}
-
-/// It becomes the name of the Helm release.
-fn is_dns_label(name: &str) -> bool {
-    let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=63).contains(&name.len()) && name.chars().all(inside) && !name.starts_with('-') && !name.ends_with('-')
 }
 
 /// An update never moves: says so where an app runs on another cluster than was asked for just now.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drover_scheduling::{Claim, Expression, Fleet, Movability, ParameterSource, Policy};
-use drover_service::peer;
+use drover_service::prometheus;
 use futures::{StreamExt, stream};
 use serde::Deserialize;
 use url::Url;
@@ -39,14 +39,9 @@ struct Sample {
 }
 
 impl Prometheus {
-    /// At this address; a path in it stays, with or without a slash at its end.
+    /// At this address.
     pub fn new(base: Option<Url>) -> Self {
-        Self(base.map(|mut base| {
-            if !base.path().ends_with('/') {
-                base.set_path(&format!("{}/", base.path()));
-            }
-            base
-        }))
+        Self(base)
     }
 
     /// Values by claim and parameter, of every parameter that the policy uses and every app that may be moved.
@@ -105,9 +100,7 @@ fn filled(query: &str, claim: &Claim) -> String {
 }
 
 async fn ask(base: &Url, query: &str) -> Option<f64> {
-    let url = base.join("api/v1/query").ok()?;
-    let request = peer::client().get(url).query(&[("query", query)]).timeout(PATIENCE);
-    let answer = async { request.send().await?.error_for_status()?.json::<Answer>().await };
+    let answer = async { prometheus::query(base, query, PATIENCE).send().await?.error_for_status()?.json::<Answer>().await };
     match answer.await {
         Ok(answer) => answer.data.result.first()?.value.1.parse().ok().filter(|value: &f64| value.is_finite()),
         Err(error) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use drover_api::scheduling::groups::observe::{Edge, Labels, Rate, rates};
 use drover_resources::of_kind;
-use drover_service::peer;
+use drover_service::prometheus;
 use reqwest::Url;
 use uuid::Uuid;
 
@@ -52,8 +52,7 @@ async fn asking(app: &App) -> Result<Vec<(Uuid, PrometheusSpec)>, Error> {
 }
 
 async fn ask(base: &Url, spec: &PrometheusSpec) -> anyhow::Result<Vec<Edge>> {
-    let url = base.join("api/v1/query")?;
-    let request = peer::client().get(url).query(&[("query", &spec.query)]).timeout(PATIENCE);
+    let request = prometheus::query(base, &spec.query, PATIENCE);
     // An error has a body that says why; it is read like an answer.
     let answer = request.send().await.map_err(reqwest::Error::without_url)?.bytes().await.map_err(reqwest::Error::without_url)?;
     anyhow::ensure!(answer.len() <= MOST_BYTES, "the answer has {} bytes", answer.len());

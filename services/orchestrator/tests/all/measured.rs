@@ -100,8 +100,8 @@ async fn a_mesh_is_asked_by_way_of_prometheus() {
         let result = [pair("web", "cart", "3.5"), pair("unknown", "web", "9"), pair("cart", "db", "NaN")];
         (http::StatusCode::OK, Json(json!({"status": "success", "data": {"resultType": "vector", "result": result}})))
     }
-    let prometheus = HttpServer::start(axum::Router::new().route("/api/v1/query", get(answer))).await;
-    let base = prometheus.url("/").parse().unwrap();
+    let prometheus = HttpServer::start(axum::Router::new().route("/prom/api/v1/query", get(answer))).await;
+    let base = prometheus.url("/prom").parse().unwrap();
     let stack = Stack::start(nobody_at_all()).await;
     let spec = |query: &str| json!({"source": "measured", "prometheus": {"query": query}, "confidence": 0});
     let dig = shop(&stack, spec("not what it knows")).await;

@@ -1,0 +1,17 @@
+//! Asking a Prometheus. What its answer means is the asker's.
+
+use std::time::Duration;
+
+use reqwest::RequestBuilder;
+use url::Url;
+
+use crate::peer;
+
+/// An instant query. A path of `base` stays, with or without a slash at its end.
+pub fn query(base: &Url, query: &str, patience: Duration) -> RequestBuilder {
+    let mut url = base.clone();
+    if let Ok(mut path) = url.path_segments_mut() {
+        path.pop_if_empty().extend(["api", "v1", "query"]);
+    }
+    peer::client().get(url).query(&[("query", query)]).timeout(patience)
+}
