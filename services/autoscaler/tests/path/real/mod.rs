@@ -54,38 +54,66 @@ async fn held_for(machine: &Machine) {
     eventually(PATIENCE, async || machine.inside(&format!("exec 3<>/dev/tcp/{address}/80")).await.then_some(())).await;
 }
 
-#[tokio::test]
-#[ignore = "long: a real kubelet and containerd; a minute and a half"]
-async fn from_zero_under_an_open_loop_load_no_request_fails() {
-    if missing() {
-        return;
-    }
+/// At zero, with clients held.
+async fn at_zero() -> Machine {
     let machine = Machine::up().await;
     machine.apply_documented().await;
     held_for(&machine).await;
+    machine
+}
 
-    for round in ["first", "second"] {
-        assert_eq!(pods(&machine).await.len(), 0, "at zero");
-        let (outcome, made) = tokio::join!(load(&machine, round, 20.0, 12.0), first_pod(&machine));
-        assert_eq!((outcome.failed, outcome.sent), (0, 240), "{:?}", outcome.failures);
-        let all = outcome.first_answer - outcome.first_request;
-        let listening = outcome.first_answer - outcome.first_up.unwrap();
-        let own = listening - made;
-        say(&format!(
-            "{round} time from zero: first request to first answer {all:.2} s; of it until the pod was made {:.2} s, its own start (made to \
-             listening) {own:.2} s, listening to answer {:.2} s; beyond its own start {:.2} s. 240 requests, 20 a second, none failed; p50 \
-             {:.3} s, max {:.2} s",
-            made - outcome.first_request,
-            outcome.first_answer - listening,
-            all - own,
-            outcome.latency["p50"],
-            outcome.latency["max"],
-        ));
-        // And to zero again: nobody asks, the activator is in the path, the last pod goes.
-        eventually(PATIENCE, async || pods(&machine).await.is_empty().then_some(())).await;
-        held_for(&machine).await;
+/// One round from zero; what came of it.
+async fn from_zero(machine: &Machine, name: &str, rate: f64, during: f64) -> Outcome {
+    assert_eq!(pods(machine).await.len(), 0, "at zero");
+    let (outcome, made) = tokio::join!(load(machine, name, rate, during), first_pod(machine));
+    assert_eq!((outcome.failed, outcome.sent as f64), (0, rate * during), "{:?}", outcome.failures);
+    let all = outcome.first_answer - outcome.first_request;
+    let listening = outcome.first_answer - outcome.first_up.unwrap();
+    let own = listening - made;
+    say(&format!(
+        "{name}: from zero, first request to first answer {all:.2} s; of it until the pod was made {:.2} s, its own start (made to \
+         listening) {own:.2} s, listening to answer {:.2} s; beyond its own start {:.2} s. {} requests, {rate} a second, none failed; p50 \
+         {:.3} s, max {:.2} s",
+        made - outcome.first_request,
+        outcome.first_answer - listening,
+        all - own,
+        outcome.sent,
+        outcome.latency["p50"],
+        outcome.latency["max"],
+    ));
+    outcome
+}
+
+/// Nobody asks, the activator is in the path, the last pod goes.
+async fn to_zero(machine: &Machine) {
+    eventually(PATIENCE, async || pods(machine).await.is_empty().then_some(())).await;
+    held_for(machine).await;
+}
+
+#[tokio::test]
+async fn from_zero_under_an_open_loop_load_no_request_fails_and_a_slow_pod_is_waited_for() {
+    if missing() {
+        return;
     }
+    let machine = at_zero().await;
+    from_zero(&machine, "quick", 20.0, 5.0).await;
+    to_zero(&machine).await;
+    machine.kubectl("set env deployment/cart -c app DEMO_APP_START=20000").await;
+    let slow = from_zero(&machine, "slow", 4.0, 10.0).await;
+    assert!(slow.latency["max"] >= 20.0, "the app starts for 20 s: {:?}", slow.latency);
+}
 
+#[tokio::test]
+#[ignore = "long: two minutes on a real kubelet"]
+async fn whoever_finds_an_app_on_its_way_to_zero_or_back_is_answered() {
+    if missing() {
+        return;
+    }
+    let machine = at_zero().await;
+    for round in ["first", "second"] {
+        from_zero(&machine, round, 20.0, 12.0).await;
+        to_zero(&machine).await;
+    }
     // Requests so rare that each finds the app on its way to zero, at zero, or on its way back.
     let sparse = load(&machine, "sparse", 0.15, 60.0).await;
     assert_eq!(sparse.failed, 0, "{:?}", sparse.failures);
