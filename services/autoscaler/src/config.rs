@@ -55,4 +55,13 @@ pub struct Agent {
     /// Where other agents of this cluster reach this one (they pass statistics on to whoever acts); absent: nowhere.
     #[arg(long, env = "AUTOSCALER_ADVERTISE", value_name = "ADDRESS")]
     pub advertise: Option<SocketAddr>,
+    /// Service accounts that may push statistics of policies in all namespaces; others only of those in their own.
+    #[arg(
+        long,
+        env = "AUTOSCALER_TRUST",
+        default_value = "kube-system/drover-activator",
+        value_name = "NAMESPACE/NAME",
+        value_delimiter = ','
+    )]
+    pub trust: Vec<String>,
 }

@@ -1,7 +1,7 @@
 //! What the request path (and any other source that pushes) and the agent say to each other over HTTP.
 //!
 //! `POST /v1/statistics` with [`Push`]: 200 and the target's [`Standing`] as it is after the push; any agent takes it, the one
-//! that acts keeps it. `GET /v1/standing/{namespace}/{policy}`: the same answer without a push.
+//! that acts keeps it. `GET /v1/standing/{namespace}/{policy}`: the same answer without a push. Callers show a token (`agent::callers`).
 
 use std::collections::BTreeMap;
 

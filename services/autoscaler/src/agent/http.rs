@@ -4,16 +4,20 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use bytes::Bytes;
+use serde::Serialize;
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::Context;
+use super::callers::Refused;
 use super::inbox::Key;
-use crate::wire::{Push, Standing};
+use crate::path::push::Answered;
+use crate::wire::Push;
 
 /// Serves until dropped.
 ///
@@ -38,13 +42,30 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
     }
 }
 
-/// Kept by the agent that acts; the others pass it on.
-async fn statistics(State(context): State<Arc<Context>>, Json(push): Json<Push>) -> Response {
+/// Kept by the agent that acts; the others pass it on as it came, and its answer back.
+async fn statistics(State(context): State<Arc<Context>>, headers: HeaderMap, body: Bytes) -> Response {
+    let push: Push = match serde_json::from_slice(&body) {
+        Ok(push) => push,
+        Err(error) => {
+            let detail = format!("{error}; docs/how-to/autoscaling.md shows one");
+            return problem(StatusCode::UNPROCESSABLE_ENTITY, "malformed_json", "These are no statistics", &detail);
+        }
+    };
     if context.leadership.remaining().is_none() {
-        return match context.pass_on(&push).await {
-            Ok(standing) => Json(standing).into_response(),
-            Err(why) => problem(StatusCode::SERVICE_UNAVAILABLE, "no agent acts", &format!("{why:#}; push again in a moment")),
+        return match context.pass_on(headers.get(header::AUTHORIZATION).cloned(), &push).await {
+            Ok(Answered { status, kind, body }) => {
+                let mut response = (status, body).into_response();
+                kind.map(|kind| response.headers_mut().insert(header::CONTENT_TYPE, kind));
+                response
+            }
+            Err(why) => {
+                let detail = format!("{why:#}; push again in a moment");
+                problem(StatusCode::SERVICE_UNAVAILABLE, "peer_unavailable", "No agent acts", &detail)
+            }
         };
+    }
+    if let Err(refused) = context.callers.admit(&headers, &push.namespace).await {
+        return not_heard(&refused);
     }
     let key = (push.namespace.clone(), push.policy.clone());
     if context.inbox.take(&push, context.clock.now()) {
@@ -54,20 +75,38 @@ async fn statistics(State(context): State<Arc<Context>>, Json(push): Json<Push>)
     }
 }
 
-async fn standing(State(context): State<Arc<Context>>, Path(key): Path<Key>) -> Response {
-    context.standing(&key).map_or_else(|| unknown(&key), |standing: Standing| Json(standing).into_response())
+async fn standing(State(context): State<Arc<Context>>, headers: HeaderMap, Path(key): Path<Key>) -> Response {
+    answer(&context, &headers, &key, Context::standing).await
 }
 
-async fn decision(State(context): State<Arc<Context>>, Path(key): Path<Key>) -> Response {
-    context.decision(&key).map_or_else(|| unknown(&key), |record| Json(record).into_response())
+async fn decision(State(context): State<Arc<Context>>, headers: HeaderMap, Path(key): Path<Key>) -> Response {
+    answer(&context, &headers, &key, Context::decision).await
+}
+
+async fn answer<T: Serialize>(context: &Context, headers: &HeaderMap, key: &Key, what: fn(&Context, &Key) -> Option<T>) -> Response {
+    if let Err(refused) = context.callers.admit(headers, &key.0).await {
+        return not_heard(&refused);
+    }
+    what(context, key).map_or_else(|| unknown(key), |what| Json(what).into_response())
+}
+
+fn not_heard(refused: &Refused) -> Response {
+    let (status, code, title) = match refused {
+        Refused::Unknown(_) => (StatusCode::UNAUTHORIZED, "unauthorized", "A valid bearer token is needed"),
+        Refused::Stranger { .. } => (StatusCode::FORBIDDEN, "forbidden", "Not allowed"),
+        Refused::Unasked(_) => (StatusCode::SERVICE_UNAVAILABLE, "cluster_unreachable", "The API server does not say whose token it is"),
+    };
+    problem(status, code, title, &refused.to_string())
 }
 
 fn unknown(key: &Key) -> Response {
     let detail = format!("this agent looks after no ScalingPolicy {}/{}; is it there, not off, and does this agent act?", key.0, key.1);
-    problem(StatusCode::NOT_FOUND, "no such policy", &detail)
+    problem(StatusCode::NOT_FOUND, "not_found", "No such policy", &detail)
 }
 
-fn problem(status: StatusCode, title: &str, detail: &str) -> Response {
-    let body = json!({"type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail});
+/// As all of Drover refuses: the code has a page in docs/errors.
+fn problem(status: StatusCode, code: &str, title: &str, detail: &str) -> Response {
+    let kind = format!("/docs/errors/{code}");
+    let body = json!({"type": kind, "title": title, "status": status.as_u16(), "detail": detail, "code": code});
     (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
 }

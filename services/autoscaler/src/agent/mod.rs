@@ -4,6 +4,7 @@
 //! ([`target`]); what could not be read, or is too old, never becomes a number ([`observe`]); whoever begins to act scales nothing
 //! down for one stabilisation window ([`worker`]).
 
+pub mod callers;
 pub mod clock;
 pub mod failpoint;
 pub mod http;
@@ -27,6 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use axum::http::HeaderValue;
 use drover_autoscaling::DecisionRecord;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::events::Recorder;
@@ -38,7 +40,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Agent;
 use crate::path::keeper::Keeper;
+use crate::path::push::{Answered, Post};
 use crate::wire::{Push, Standing};
+use callers::Callers;
 use clock::Clock;
 use inbox::{Inbox, Key};
 use lease::{Election, Leadership};
@@ -58,6 +62,8 @@ pub struct Context {
     kinds: Kinds,
     inbox: Inbox,
     prometheus: Asker,
+    callers: Callers,
+    post: Post,
     leadership: Leadership,
     acting: watch::Receiver<Option<String>>,
     recorder: Recorder,
@@ -85,10 +91,10 @@ impl Context {
     }
 
     /// Passes a push on to the agent that acts.
-    async fn pass_on(&self, push: &Push) -> Result<Standing> {
+    async fn pass_on(&self, authorization: Option<HeaderValue>, push: &Push) -> Result<Answered> {
         let acting = self.acting.borrow().clone().unwrap_or_default();
-        let (_, address) = acting.split_once(AT).context("whoever acts says no address")?;
-        self.prometheus.pass_on(address, push).await
+        let (_, address) = acting.split_once(AT).filter(|(_, address)| !address.is_empty()).context("whoever acts says no address")?;
+        self.post.send(format!("http://{address}/v1/statistics").try_into()?, authorization, push).await
     }
 }
 
@@ -114,7 +120,9 @@ pub async fn run(settings: Agent) -> Result<()> {
         pods: Pods::default(),
         kinds: Kinds::default(),
         inbox: Inbox::default(),
-        prometheus: Asker::new()?,
+        prometheus: Asker::default(),
+        callers: Callers::new(client.clone(), settings.trust.clone()),
+        post: Post::default(),
         leadership: leadership.clone(),
         acting,
         metrics: Metrics::default(),

@@ -1,12 +1,11 @@
-//! What others answer over HTTP: a Prometheus to a query, now; the agent that acts to a push.
+//! What a Prometheus answers to a query, now.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use drover_autoscaling::Reading;
 use serde::Deserialize;
-
-use crate::wire::{Push, Standing};
 
 /// A query that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -14,17 +13,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Series by their labels.
 type Values = Vec<(HashMap<String, String>, f64)>;
 
-/// Asks.
-#[derive(Clone, Debug)]
-pub struct Asker(reqwest::Client);
+/// Asks. What TLS needs is read with the first question: most agents never ask one, and certificates of authorities take memory.
+#[derive(Debug, Default)]
+pub struct Asker(OnceLock<Result<reqwest::Client, String>>);
 
 impl Asker {
-    /// An asker.
-    ///
-    /// # Errors
-    /// TLS cannot be set up.
-    pub fn new() -> reqwest::Result<Self> {
-        Ok(Self(reqwest::Client::builder().timeout(PATIENCE).build()?))
+    fn client(&self) -> Result<&reqwest::Client, String> {
+        let settings = || reqwest::Client::builder().timeout(PATIENCE);
+        // An image may have no certificates of authorities: then a Prometheus is asked over plain HTTP, or not at all.
+        let make = || settings().build().or_else(|_| settings().tls_certs_only([]).build());
+        let made = self.0.get_or_init(|| make().map_err(|error| format!("TLS cannot be set up: {error}")));
+        made.as_ref().map_err(String::clone)
     }
 
     /// The sum of all series; nothing older than `stale` seconds.
@@ -55,21 +54,12 @@ impl Asker {
         Ok(pods)
     }
 
-    /// Passes a push on to another agent.
-    ///
-    /// # Errors
-    /// It does not take it.
-    pub async fn pass_on(&self, address: &str, push: &Push) -> anyhow::Result<Standing> {
-        let answer = self.0.post(format!("http://{address}/v1/statistics")).json(push).send().await?;
-        Ok(answer.error_for_status()?.json().await?)
-    }
-
     async fn series(&self, url: &str, query: &str, stale: u32) -> Result<Values, String> {
         let url = format!("{}/api/v1/query", url.trim_end_matches('/'));
         // Without it Prometheus answers with what it saw up to five minutes ago as if it were of now.
         let lookback = format!("{stale}s");
         let failed = |error: reqwest::Error| format!("Prometheus does not answer: {}", error.without_url());
-        let request = self.0.get(url).query(&[("query", query), ("lookback_delta", &lookback)]);
+        let request = self.client()?.get(url).query(&[("query", query), ("lookback_delta", &lookback)]);
         let answer = request.send().await.map_err(failed)?;
         let code = answer.status();
         let body: Answer = answer.json().await.map_err(|_| format!("Prometheus answers {code}, and not as one would"))?;

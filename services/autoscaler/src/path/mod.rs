@@ -29,6 +29,7 @@ pub mod refusal;
 pub mod room;
 pub mod serve;
 pub mod slices;
+pub mod token;
 pub mod zero;
 
 use std::path::Path;

@@ -5,6 +5,7 @@
 //! Not here: any decision how many pods there are. Invariant: a request that was let in is answered, whenever the pod is told to go.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +32,7 @@ use super::push::{Decider, Outage};
 use super::refusal::Refusal;
 use super::room::Room;
 use super::serve::{Handler, Stage, serve};
+use super::token::{self, Token};
 
 /// Seconds between two reports.
 const REPORT: Duration = Duration::from_secs(1);
@@ -58,6 +60,9 @@ pub struct Config {
     /// The agent; absent: what is measured is only shown (`/stats`).
     #[arg(long, env = "QUEUE_PROXY_DECIDER", value_name = "URL", requires = "policy", requires = "namespace")]
     pub decider: Option<String>,
+    /// The token that the agent knows it by: a projected one for the audience drover-autoscaler, which the kubelet renews.
+    #[arg(long, env = "QUEUE_PROXY_TOKEN", default_value = token::FILE, value_name = "FILE")]
+    pub token: PathBuf,
     /// The ScalingPolicy of this pod's app.
     #[arg(long, env = "QUEUE_PROXY_POLICY", value_name = "NAME")]
     pub policy: Option<String>,
@@ -119,7 +124,9 @@ pub async fn run(config: Config) -> Result<()> {
     let proxy = QueueProxy::new(&config);
     tracing::info!(listen = %listens, admin = %asks, app = %proxy.app, "queue-proxy");
     let to = match (&config.decider, config.namespace, config.policy) {
-        (Some(base), Some(namespace), Some(policy)) => Some((Decider::new(base, config.name)?, Key { namespace, policy })),
+        (Some(base), Some(namespace), Some(policy)) => {
+            Some((Decider::new(base, config.name, Token::new(config.token))?, Key { namespace, policy }))
+        }
         _ => None,
     };
     tokio::spawn(proxy.clone().report(to));

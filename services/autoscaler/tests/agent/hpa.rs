@@ -53,7 +53,7 @@ async fn in_shadow_it_decides_as_the_real_hpa_does() {
             {
                 theirs.push(seen);
             }
-            if let Ok(answer) = http.get(&url).send().await
+            if let Ok(answer) = http.get(&url).bearer_auth(&place.token).send().await
                 && let Ok(record) = answer.json::<DecisionRecord>().await
                 && let Some(seen) = decided(&record, at)
                 && ours.last().is_none_or(|last| Decided { at, ..*last } != seen)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use drover_autoscaler::agent::callers::AUDIENCE;
 use drover_autoscaler::policy::{ScalingPolicy, definition};
 use drover_autoscaler::wire::{Push, Standing};
 use drover_autoscaling::kpa::RequestReport;
@@ -29,11 +30,22 @@ pub struct Place {
     pub client: Client,
     pub namespace: String,
     pub files: tempfile::TempDir,
+    /// By which agents take statistics of policies in this namespace.
+    pub token: String,
 }
 
 pub async fn client(kubeconfig: &Path) -> Client {
     let file = Kubeconfig::read_from(kubeconfig).unwrap();
     Client::try_from(kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap()).unwrap()
+}
+
+/// A token of a service account; none: there is no such account.
+pub async fn token(client: &Client, namespace: &str, account: &str, audience: &str) -> Option<String> {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+    let spec = json!({"audiences": [audience], "expirationSeconds": 3600});
+    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+    let made: Value = client.request(http::Request::post(path).body(serde_json::to_vec(&body).unwrap()).unwrap()).await.ok()?;
+    Some(made["status"]["token"].as_str()?.to_owned())
 }
 
 impl Place {
@@ -61,7 +73,9 @@ impl Place {
         let namespace = format!("scale-{name}-{}", std::process::id());
         let object: Namespace = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
         Api::all(client.clone()).create(&PostParams::default(), &object).await.unwrap();
-        Self { kubeconfig, client, namespace, files: tempfile::tempdir().unwrap() }
+        // The account comes a moment after its namespace.
+        let token = eventually(PATIENCE, async || token(&client, &namespace, "default", AUDIENCE).await).await;
+        Self { kubeconfig, client, namespace, files: tempfile::tempdir().unwrap(), token }
     }
 
     /// A kubeconfig with the rights of deploy/autoscaler/rbac.yaml, with the Lease and Q-tables in this namespace.
@@ -252,7 +266,7 @@ impl Agent {
     /// When it decided last; none: it has not, or does not answer.
     pub async fn decided(&self, place: &Place, policy: &str) -> Option<String> {
         let url = format!("http://{}/v1/decisions/{}/{policy}", self.address, place.namespace);
-        let answer = reqwest::Client::new().get(url).timeout(Duration::from_secs(3)).send().await.ok()?;
+        let answer = reqwest::Client::new().get(url).bearer_auth(&place.token).timeout(Duration::from_secs(3)).send().await.ok()?;
         let record: Value = answer.error_for_status().ok()?.json().await.ok()?;
         Some(record["at"].to_string())
     }
@@ -262,9 +276,16 @@ impl Agent {
         let requests = Some(RequestReport { average_concurrency: concurrency, count: concurrency, ..Default::default() });
         let (namespace, policy) = (place.namespace.clone(), policy.to_owned());
         let push = Push { namespace, policy, reporter: "test".to_owned(), requests, values: BTreeMap::new() };
+        let answer = self.statistics(&serde_json::to_value(push).unwrap(), Some(&place.token)).await?;
+        answer.error_for_status().ok()?.json().await.ok()
+    }
+
+    /// Posts anything as statistics; none: no answer.
+    pub async fn statistics(&self, push: &Value, token: Option<&str>) -> Option<reqwest::Response> {
         let request =
-            reqwest::Client::new().post(format!("http://{}/v1/statistics", self.address)).json(&push).timeout(Duration::from_secs(3));
-        request.send().await.ok()?.error_for_status().ok()?.json().await.ok()
+            reqwest::Client::new().post(format!("http://{}/v1/statistics", self.address)).json(push).timeout(Duration::from_secs(10));
+        let request = if let Some(token) = token { request.bearer_auth(token) } else { request };
+        request.send().await.ok()
     }
 }
 
@@ -284,7 +305,7 @@ pub struct Pusher(pub tokio::sync::watch::Sender<f64>, tokio::task::JoinHandle<(
 impl Pusher {
     pub fn start(place: &Place, policy: &'static str, addresses: Vec<String>, concurrency: f64) -> Self {
         let (sender, level) = tokio::sync::watch::channel(concurrency);
-        let namespace = place.namespace.clone();
+        let (namespace, token) = (place.namespace.clone(), place.token.clone());
         let task = tokio::spawn(async move {
             let http = reqwest::Client::builder().timeout(Duration::from_secs(2)).build().unwrap();
             let mut every = tokio::time::interval(Duration::from_secs(1));
@@ -294,7 +315,7 @@ impl Pusher {
                     json!({"averageConcurrency": *level.borrow(), "averageProxiedConcurrency": 0, "count": 1, "proxiedCount": 0});
                 let push = json!({"namespace": namespace, "policy": policy, "reporter": "test", "requests": requests});
                 for address in &addresses {
-                    let sent = http.post(format!("http://{address}/v1/statistics")).json(&push).send().await;
+                    let sent = http.post(format!("http://{address}/v1/statistics")).bearer_auth(&token).json(&push).send().await;
                     if sent.is_ok_and(|answer| answer.status().is_success()) {
                         break;
                     }

@@ -13,6 +13,7 @@ use drover_autoscaler::path::Key;
 use drover_autoscaler::path::activator::catalogue::App as Wanted;
 use drover_autoscaler::path::activator::{Activator, Config};
 use drover_autoscaler::path::push::Decider;
+use drover_autoscaler::path::token::Token;
 use drover_autoscaler::wire::{Push, Standing};
 use drover_testkit::{ChaosProxy, eventually};
 use http::StatusCode;
@@ -58,7 +59,7 @@ impl Held {
         let decider = Router::new().route("/v1/statistics", post(take));
         let decider = tokio::spawn(async move { axum::serve(listener, decider).await.unwrap() });
         let (activator, pokes) = Activator::new(&settings(more));
-        let to = Decider::new(&format!("http://{address}"), "test".to_owned()).unwrap();
+        let to = Decider::new(&format!("http://{address}"), "test".to_owned(), Token::new("/nonexistent".into())).unwrap();
         let tells = tokio::spawn(activator.clone().tell(to, pokes));
         let key = Key { namespace: "shop".to_owned(), policy: "cart".to_owned() };
         let mut held = Self { activator, key, port: 0, told, _tasks: vec![AbortOnDropHandle::new(decider), AbortOnDropHandle::new(tells)] };

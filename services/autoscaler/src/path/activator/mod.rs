@@ -37,6 +37,7 @@ use super::forward::Forwarder;
 use super::push::{Decider, Outage};
 use super::serve::{Stage, serve};
 use super::slices::PATH;
+use super::token::{self, Token};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// First requests that wait to be told; what does not fit is told with its second.
@@ -63,6 +64,9 @@ pub struct Config {
     /// The agent.
     #[arg(long, env = "ACTIVATOR_DECIDER", default_value = "http://drover-autoscaler.kube-system:9465", value_name = "URL")]
     pub decider: String,
+    /// The token that the agent knows it by: a projected one for the audience drover-autoscaler, which the kubelet renews.
+    #[arg(long, env = "ACTIVATOR_TOKEN", default_value = token::FILE, value_name = "FILE")]
+    pub token: PathBuf,
     /// Seconds that a request is held at most.
     #[arg(long, env = "ACTIVATOR_PATIENCE", default_value_t = 300, value_name = "SECONDS")]
     pub patience: u64,
@@ -118,7 +122,7 @@ struct Opened {
 /// The settings are not usable.
 pub async fn run(config: Config) -> Result<()> {
     let client = super::client(config.kubeconfig.as_deref()).await?;
-    let decider = Decider::new(&config.decider, config.name.clone())?;
+    let decider = Decider::new(&config.decider, config.name.clone(), Token::new(config.token.clone()))?;
     let admin = TcpListener::bind(config.admin).await.with_context(|| format!("cannot listen on {}", config.admin))?;
     let asks = admin.local_addr()?;
     let (activator, pokes) = Activator::new(&config);

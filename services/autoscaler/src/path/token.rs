@@ -1,0 +1,68 @@
+//! The token by which the decider knows who reports. The kubelet renews its file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// Where pods have it, by the manifests.
+pub const FILE: &str = "/var/run/secrets/drover.io/token";
+/// The file is read again after so long: it is renewed long before its token ends.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// What was read, and when.
+type Read = Option<(Instant, Option<HeaderValue>)>;
+
+/// A token in a file; who has none says none, and hears from the decider what to do.
+#[derive(Clone, Debug)]
+pub struct Token {
+    file: PathBuf,
+    read: Arc<Mutex<Read>>,
+}
+
+impl Token {
+    /// In that file.
+    pub fn new(file: PathBuf) -> Self {
+        Self { file, read: Arc::default() }
+    }
+
+    /// What to send as `Authorization`.
+    pub async fn authorization(&self) -> Option<HeaderValue> {
+        let mut read = self.read.lock().await;
+        match &*read {
+            Some((at, value)) if at.elapsed() < AGAIN && value.is_some() => value.clone(),
+            _ => {
+                let value = tokio::fs::read_to_string(&self.file).await.ok().and_then(|token| {
+                    let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim())).ok()?;
+                    value.set_sensitive(true);
+                    Some(value)
+                });
+                *read = Some((Instant::now(), value.clone()));
+                value
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Token;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewed_token_is_sent_a_minute_later_and_is_never_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let token = Token::new(dir.path().join("token"));
+        assert_eq!(token.authorization().await, None);
+        let sent = async || token.authorization().await.map(|value| value.to_str().unwrap().to_owned());
+        for (written, seen) in [("one\n", "Bearer one"), ("two\n", "Bearer one")] {
+            std::fs::write(dir.path().join("token"), written).unwrap();
+            assert_eq!(sent().await.as_deref(), Some(seen));
+        }
+        tokio::time::advance(super::AGAIN).await;
+        assert_eq!(sent().await.as_deref(), Some("Bearer two"));
+        assert!(!format!("{token:?}").contains("two"));
+    }
+}

@@ -1,0 +1,61 @@
+//! Statistics are taken from accounts of the policy's namespace and from trusted ones, by every agent alike; from nobody else.
+
+use drover_autoscaler::agent::callers::AUDIENCE;
+use drover_testkit::eventually;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::support::{Agent, PATIENCE, Place, token};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_accounts_of_the_namespace_and_trusted_ones_are_heard() {
+    let Some(place) = Place::new("callers") else { return };
+    let place = place.await;
+    place.workload("web", 1).await;
+    place.policy("web", "kpa", "recommend", json!({"periodSeconds": 1})).await;
+    // An account elsewhere, and its namesake that the agent is told to trust.
+    let elsewhere: Api<ServiceAccount> = Api::namespaced(place.client.clone(), "default");
+    let names = [format!("stranger-{}", std::process::id()), format!("trusted-{}", std::process::id())];
+    for name in &names {
+        let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        elsewhere.create(&PostParams::default(), &account).await.unwrap();
+    }
+    let of = async |name: &str, audience: &str| token(&place.client, "default", name, audience).await.unwrap();
+    let (stranger, trusted) = (of(&names[0], AUDIENCE).await, of(&names[1], AUDIENCE).await);
+    let for_another = token(&place.client, &place.namespace, "default", "somebody-else").await.unwrap();
+
+    let trust = format!("default/{}", names[1]);
+    let env = [("AUTOSCALER_TRUST", trust.as_str())];
+    let kubeconfig = place.least_rights().await;
+    let agents = [Agent::start(&place, "a", &kubeconfig, &env).await, Agent::start(&place, "b", &kubeconfig, &env).await];
+    let push = json!({"namespace": place.namespace, "policy": "web", "reporter": "test", "values": {"queue": 1.0}});
+    for agent in &agents {
+        eventually(PATIENCE, async || agent.statistics(&push, Some(&place.token)).await.filter(|answer| answer.status() == 200)).await;
+        let told = async |token: Option<&str>| -> (u16, Value) {
+            let answer = agent.statistics(&push, token).await.unwrap();
+            (answer.status().as_u16(), answer.json().await.unwrap())
+        };
+        assert_eq!(told(Some(&trusted)).await.0, 200);
+        for (token, status, code, remedy) in [
+            (None, 401, "unauthorized", "--audience"),
+            (Some("made.up.token"), 401, "unauthorized", "--audience"),
+            (Some(for_another.as_str()), 401, "unauthorized", "--audience"),
+            (Some(stranger.as_str()), 403, "forbidden", "--trust"),
+        ] {
+            let (seen, problem) = told(token).await;
+            assert_eq!((seen, problem["code"].as_str().unwrap()), (status, code), "{problem}");
+            assert!(problem["detail"].as_str().unwrap().contains(remedy), "{problem}");
+        }
+        let answer = agent.statistics(&json!({"policy": 1}), Some(&place.token)).await.unwrap();
+        assert_eq!(answer.json::<Value>().await.unwrap()["code"], "malformed_json");
+        // What was decided is nobody else's business, either.
+        let url = format!("http://{}/v1/decisions/{}/web", agent.address, place.namespace);
+        assert_eq!(reqwest::get(&url).await.unwrap().status(), 401);
+    }
+    for name in &names {
+        elsewhere.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    place.done().await;
+}
