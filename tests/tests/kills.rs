@@ -16,8 +16,10 @@ mod kills {
 
 use std::time::Instant;
 
-use drover_e2e::Backend;
-use kills::case::{Case, Fault};
+use drover_api::operations::Operation;
+use drover_e2e::emco::ended;
+use drover_e2e::{Backend, succeeded};
+use kills::case::{Case, Fault, Job};
 use kills::run::{Journey, Outcome, wave, waves};
 use kills::stage::Stage;
 use kills::{case, fenced, matrix};
@@ -76,9 +78,24 @@ async fn each_point_once_on_real_members() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "long: has not been seen to end on a quiet machine yet"]
+#[ignore = "long: as long as a lease and more"]
 async fn whoever_slept_past_its_lease_is_fenced_off() {
     fenced::scenario().await;
+}
+
+/// It owns nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn operations_go_on_without_the_gateway() {
+    let mut stage = Stage::simulated(1).await;
+    let (group, verb) = stage.slots[0].target(Job::MakeRoom);
+    let id = group.verb(&stage.client, verb).await.unwrap();
+    stage.processes.kill("gateway");
+    assert!(stage.client.get::<Operation>(&format!("/v2/operations/{id}")).await.is_err(), "nobody answers");
+    succeeded(&ended(&stage.processes.client("orchestrator"), &id).await.unwrap());
+    stage.processes.run("gateway");
+    stage.processes.until_ready("gateway").await;
+    succeeded(&ended(&stage.client, &id).await.unwrap());
+    stage.end().await;
 }
 
 #[test]

@@ -253,3 +253,21 @@ async fn a_begin_that_is_dropped_poisons_no_connection() {
     }
     assert!(dropped > 5, "too few were dropped to show anything: {dropped}");
 }
+
+/// To the server a process that is stopped in the middle of a transaction (SIGSTOP, a frozen VM) is one that says nothing more.
+#[tokio::test]
+async fn who_falls_silent_in_a_transaction_loses_its_locks() {
+    let db = test_db().await;
+    let others = Store::connect(&config("placement", &db.url), &sets()).await.unwrap();
+    let impatient = StoreConfig { idle_transaction_timeout: Duration::from_millis(300), ..config("placement", &db.url) };
+    let store = Store::connect(&impatient, &sets()).await.unwrap();
+    sqlx::query("insert into document values ('wanted')").execute(others.pool()).await.unwrap();
+
+    let mut silent = store.pool().begin().await.unwrap();
+    sqlx::query("update document set name = 'lost' where name = 'wanted'").execute(&mut *silent).await.unwrap();
+    let change = sqlx::query("update document set name = 'changed' where name = 'wanted'").execute(others.pool());
+    let changed = tokio::time::timeout(Duration::from_secs(60), change).await.expect("the lock is let go").unwrap();
+    assert_eq!(changed.rows_affected(), 1);
+    assert!(silent.commit().await.is_err(), "what it says when it wakes up is too late");
+    assert_eq!(one::<String>(&others, "select name from document").await, "changed");
+}

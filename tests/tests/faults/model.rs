@@ -141,7 +141,8 @@ impl Model {
             (OperationState::Succeeded, Deed::Terminate) => {
                 self.running.remove(&act.group);
             }
-            (OperationState::Cancelled, Deed::Deploy { .. } | Deed::Update { .. }) if act.cancelled => {}
+            // Also a terminate, if it had not let go of anything yet.
+            (OperationState::Cancelled, _) if act.cancelled => {}
             (OperationState::Failed, Deed::Deploy { .. } | Deed::Update { .. })
                 if operation.code.is_some() && !operation.message.is_empty() => {}
             _ => return Err(format!("{act:?} ended as it may not: {operation:#?}")),
