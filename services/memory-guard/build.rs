@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-const FILES: [&str; 4] = ["cri.proto", "containerd_tasks.proto", "containerd_events.proto", "containerd_task_events.proto"];
+const FILES: [&str; 6] =
+    ["cri.proto", "containerd_tasks.proto", "containerd_events.proto", "containerd_task_events.proto", "ttrpc.proto", "nri.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto");

@@ -8,11 +8,12 @@
 # A node is: a network namespace on the bridge, a mount namespace with /var/lib/kubelet, /var/lib/containerd,
 # /run/containerd, /etc/cni … of its own, a cgroup root of its own, one containerd 1.6, one kubelet and, unless
 # PROXY=none, one kube-proxy (PROXY=nftables|iptables). Needs root and cgroup v1. Called by kube.sh under the set's lock.
+#   NODE_CONTAINERD        directory of a containerd 2 (containerd/build.sh) to run instead of the machine's 1.6; with NRI
 #   NODE_CPU NODE_MEMORY   allocatable, if the machine has more (the rest is reserved); default: all but 1Gi
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/../lib.sh"
-PATH=${DROVER_KUBE_BIN:-}:$PATH:/usr/sbin:/sbin
+PATH=${NODE_CONTAINERD:+$NODE_CONTAINERD:}${DROVER_KUBE_BIN:-}:$PATH:/usr/sbin:/sbin
 POD_NET=10.200 LAN=drover-lan UPLINK=drover-root
 : "${PROXY:=nftables}" "${SNAPSHOTTER:=overlayfs}"
 PRIVATE="/var/lib/kubelet /var/lib/containerd /run/containerd /var/lib/cni /etc/cni /var/log/pods /var/log/containers /run/netns"
@@ -107,7 +108,7 @@ configure() {
   set_ca=$(dirname "$C")/.pki ca=$set_ca/ca.crt api=https://$(cat "$C/ip"):6443
   dns=10.$((96 + $(cut -d. -f4 "$C/ip") % 32)).0.10
   mkdir -p "$D"/{pki,etc,fs/etc/cni/net.d}
-  sed "s/@SNAPSHOTTER@/$SNAPSHOTTER/" "$HERE/containerd.toml.in" >"$D/etc/containerd.toml"
+  sed "s/@SNAPSHOTTER@/$SNAPSHOTTER/" "$HERE/containerd${NODE_CONTAINERD:+-2}.toml.in" >"$D/etc/containerd.toml"
   sed "s#@SUBNET@#$POD_NET.$NUM.0/24#" "$HERE/10-bridge.conflist.in" >"$D/fs/etc/cni/net.d/10-bridge.conflist"
   echo "nameserver $dns" >"$D/etc/resolv.conf"
   if [ ! -s "$D/kubelet.kubeconfig" ]; then
@@ -181,5 +182,5 @@ case ${1:-} in
   lan-down) lan_down ;;
   up | down) node "$2" "$3"; "$1" ;;
   exec) node "$2" "$3"; shift 3; inside "$@" ;;
-  *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

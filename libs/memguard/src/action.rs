@@ -179,7 +179,8 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub(crate) fn held(span: Duration) -> Self {
+    /// Held for that long, and longer is not allowed.
+    pub fn held(span: Duration) -> Self {
         Self::HeldLongEnough { millis: u64::try_from(span.as_millis()).unwrap_or(u64::MAX) }
     }
 }

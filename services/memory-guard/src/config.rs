@@ -98,6 +98,9 @@ pub struct Run {
     /// Where proc is mounted: that of the host.
     #[arg(long, env = "MEMGUARD_PROC", default_value = "/proc", value_name = "DIR")]
     pub proc: PathBuf,
+    /// Socket of the runtime's NRI: where there is one, containers that do not fit are refused before they exist.
+    #[arg(long, env = "MEMGUARD_NRI", default_value = "/var/run/nri/nri.sock", value_name = "SOCKET")]
+    pub nri: PathBuf,
     /// How containers are frozen.
     #[arg(long, env = "MEMGUARD_FREEZE_BY", value_enum, default_value_t)]
     pub freeze_by: FreezeBy,

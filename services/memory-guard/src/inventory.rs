@@ -14,6 +14,7 @@ use crate::clock;
 use crate::facts;
 use crate::journal::{Entry, Hold, Journal, Key, Kind};
 use crate::levers::{gone, in_effect};
+use crate::nri::Newcomer;
 use crate::runtime::{Inspected, Runtime, RuntimeError, Sandbox};
 
 /// A container that is known.
@@ -243,6 +244,27 @@ impl Inventory {
             }
         }
         (seen, findings)
+    }
+
+    /// The same of one that the runtime asks about before it exists: no probe counts yet, and there is nothing to freeze. The place in
+    /// the queue is that of `since`.
+    pub fn stranger(&self, newcomer: &Newcomer, id: &str, cluster: &ClusterView, since: Moment) -> Container {
+        let Newcomer { container, sandbox, inspected, limit, .. } = newcomer;
+        let mut facts = facts::from_runtime(sandbox, inspected);
+        let pod = (sandbox.namespace.clone(), sandbox.pod.clone());
+        cluster.complete(&sandbox.uid, &pod, container, &mut facts);
+        facts.probes = Some(Vec::new());
+        Container {
+            id: id.into(),
+            name: format!("{}/{}/{container}", sandbox.namespace, sandbox.pod).into(),
+            started: since,
+            memory: Reading::seen(0, since),
+            limit: *limit,
+            activity: Activity::AtGate { since },
+            permission: judge(&facts, self.levers),
+            priority: cluster.priority(&sandbox.uid),
+            budgets: cluster.budgets_of(&pod.0, &facts.labels),
+        }
     }
 
     /// A container as the gate sees it: about to start, holding nothing yet.

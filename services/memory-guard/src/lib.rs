@@ -24,6 +24,7 @@ pub mod inventory;
 pub mod journal;
 pub mod levers;
 pub mod metrics;
+pub mod nri;
 pub mod runtime;
 pub mod watchdog;
 pub mod wire;

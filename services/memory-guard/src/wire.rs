@@ -55,9 +55,9 @@ pub struct Status {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gate {
-    /// How containers are held at their start: `events`, or `none`.
+    /// How containers are held at their start: `nri`, `events`, or `none`.
     pub by: String,
-    /// Why not by events.
+    /// Why not in a better way.
     pub why: Option<String>,
     /// Whether another container would be let in now; none without a gate.
     pub open: Option<bool>,

@@ -40,8 +40,9 @@ pub(crate) fn step(settings: &GateBankSettings, state: &mut State, view: &View<'
 
 /// May this one start now? `Err` says why not.
 pub(crate) fn may_start(settings: &GateBankSettings, state: &State, view: &View<'_>, container: &Container) -> Result<Reason, Reason> {
-    // Whoever waits already comes first.
-    let ahead = |other: &&Container| at_gate(other) && other.id != container.id && other.priority >= container.priority;
+    // Whoever waits for longer comes first, and whoever is more important.
+    let place = |one: &Container| (Reverse(one.priority), one.started, one.id.clone());
+    let ahead = |other: &&Container| at_gate(other) && other.id != container.id && place(other) < place(container);
     let mut load = Load::new(settings, state, view);
     for waiting in view.seen.containers.iter().filter(ahead).filter(|other| !state.admitted.contains_key(&other.id)) {
         load.add(limit(waiting, view.node));

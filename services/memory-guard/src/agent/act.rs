@@ -38,6 +38,10 @@ impl Agent {
                 continue;
             }
             match &decision.action {
+                // It has nothing that could be released: it comes in when the kubelet asks again.
+                Action::Admit { container } if self.waiting.contains_key(container) => {
+                    self.note(container, Some(decision.action.clone()), &decision.reason, false);
+                }
                 Action::Pause { container, lever, until } => match self.pause_entry(container, *lever, *until) {
                     Ok(entry) => begun.push((entry, decision)),
                     Err(error) => self.failed(container, &error),

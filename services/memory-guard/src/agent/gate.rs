@@ -1,4 +1,4 @@
-//! The start gate by events: when containerd says that a task was created, it is decided whether it may start; one that may not is frozen
+//! The start gate by events, for runtimes without NRI: when containerd says that a task was created, it is decided whether it may start; one that may not is frozen
 //! the moment it has started.
 //!
 //! Not earlier: `runc start` waits for the container's process to open a fifo, and a frozen one never does, so a freeze before the start
@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use super::Agent;
 use crate::clock;
 use crate::journal::{Entry, Hold};
+use crate::nri::Link;
 use crate::runtime::{Runtime, RuntimeError, TaskEvent, task_event};
 use crate::wire::Mode;
 
@@ -138,7 +139,8 @@ impl Agent {
         inspected.pid = i32::try_from(pid).unwrap_or(0);
         self.inventory.add(id, sandbox, &inspected);
         let (allowed, _) = self.may_act();
-        if !allowed || self.run.mode != Mode::Apply {
+        // Where the runtime asks before, this one has been let in.
+        if !allowed || self.run.mode != Mode::Apply || self.plugin.link() == Link::Yes {
             return;
         }
         let now = clock::now();
@@ -207,15 +209,16 @@ impl Agent {
     /// Whether somebody is at the gate.
     pub(super) fn gate_words(&self) -> crate::wire::Gate {
         let gate = self.guard.policy.gate();
-        let obstacle = match (gate, self.events.state()) {
-            (None, _) => Some("the policy has no gate".to_owned()),
-            (Some(_), Hearing::Yes) => None,
-            (Some(_), Hearing::Trying) => Some("the runtime has not answered yet".to_owned()),
-            (Some(_), Hearing::Never(why) | Hearing::No(why)) => Some(why),
+        let (by, why) = match (gate, self.plugin.link(), self.events.state()) {
+            (None, ..) => ("none", Some("the policy has no gate".to_owned())),
+            (Some(_), Link::Yes, _) => ("nri", None),
+            (Some(_), Link::No(why), Hearing::Yes) => ("events", Some(format!("not by NRI: {why}"))),
+            (Some(_), Link::No(_), Hearing::Trying) => ("none", Some("the runtime has not answered yet".to_owned())),
+            (Some(_), Link::No(_), Hearing::Never(why) | Hearing::No(why)) => ("none", Some(why)),
         };
         crate::wire::Gate {
-            by: if obstacle.is_none() { "events" } else { "none" }.to_owned(),
-            why: obstacle,
+            by: by.to_owned(),
+            why,
             open: gate.and(self.state.gate_open),
             demand: gate.map(|gate| self.state.demand.factor(gate)),
         }

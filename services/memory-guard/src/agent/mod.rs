@@ -5,6 +5,7 @@
 
 mod act;
 mod gate;
+mod newcomers;
 mod policy;
 mod report;
 
@@ -29,11 +30,13 @@ use crate::heartbeat::{Heartbeat, Pulse};
 use crate::http::{Shared, serve_address, serve_socket};
 use crate::inventory::{Finding, Inventory, Listing, list};
 use crate::journal::{Entry, Journal, Key};
+use crate::nri::Plugin;
 use crate::runtime::{Runtime, RuntimeError};
 use crate::watchdog::Files;
 use crate::wire::Mode;
 
 use gate::Events;
+use newcomers::Waiting;
 use report::{Memory, Said};
 
 /// The list of containers is read anew this often, besides whenever a task begins or ends.
@@ -56,6 +59,7 @@ pub struct Agent {
     runtime: Runtime,
     runtime_words: String,
     events: Events,
+    plugin: Plugin,
     memory_source: NodeMemorySource,
     memory_words: String,
     hierarchy: Hierarchy,
@@ -69,6 +73,8 @@ pub struct Agent {
     releasing: BTreeSet<Key>,
     /// To be held when they start.
     armed: BTreeMap<String, (Entry, Instant)>,
+    /// Refused at their creation; the kubelet will ask again.
+    waiting: BTreeMap<ContainerId, Waiting>,
     /// Stopped by the guard: their death is no OOM kill.
     stopped: BTreeSet<String>,
     episode: Option<u64>,
@@ -120,6 +126,7 @@ impl Agent {
         };
         let runtime = Runtime::at(&run.common.runtime, run.common.deadline);
         let events = Events::new(runtime.clone());
+        let plugin = Plugin::new(run.nri.clone());
         let journal = Journal::open(&files.journal()).context("the journal cannot be opened: nothing could be held safely")?;
         let levers = Levers { freeze: true, quota: true, high: hierarchy.version() == "v2" };
         let inventory = Inventory::new(hierarchy.clone(), run.proc.clone(), levers);
@@ -146,6 +153,7 @@ impl Agent {
             runtime_words: UNASKED.to_owned(),
             shared: Arc::default(),
             armed: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             stopped: BTreeSet::new(),
             episode: None,
             said: BTreeMap::new(),
@@ -159,6 +167,7 @@ impl Agent {
             journal,
             runtime,
             events,
+            plugin,
             memory_source,
             memory_words,
             hierarchy,
@@ -182,6 +191,7 @@ impl Agent {
                 _ = stop.0.recv() => break,
                 _ = stop.1.recv() => break,
                 event = self.events.next() => self.on_event(event).await,
+                question = self.plugin.next() => self.on_question(question),
                 listing = finished(&mut self.listing) => self.on_listing(listing).await,
                 _ = tick.tick() => self.look_and_act().await,
             }
@@ -279,6 +289,7 @@ impl Agent {
         let (containers, findings) = self.inventory.look(&self.journal, &undecided, &view, now);
         self.seen = Observation { node, containers, budgets: view.allowances() };
         drop(view);
+        self.see_waiting(now);
         self.memory.learn(&self.seen, now);
         for finding in findings {
             match finding {

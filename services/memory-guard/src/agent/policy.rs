@@ -8,6 +8,7 @@ use drover_memguard::{BankSettings, GateBankSettings, Guard, Lever, PaperSetting
 use super::Agent;
 use super::gate::Hearing;
 use crate::config::{FreezeBy, PolicyName, Run};
+use crate::nri::Link;
 
 /// The guard as the settings say.
 pub(super) fn guard(run: &Run) -> Result<Guard> {
@@ -54,6 +55,11 @@ impl Agent {
         }
         if self.run.policy != PolicyName::Auto {
             self.policy_because = "the settings say so".to_owned();
+            return;
+        }
+        if self.plugin.linked().await == Link::Yes {
+            self.policy_because = "starts can be gated: the runtime asks before it creates a container (NRI)".to_owned();
+            tracing::info!(policy = self.guard.policy.name(), because = self.policy_because, "policy chosen");
             return;
         }
         let obstacle = if self.run.freeze_by == FreezeBy::Runtime {

@@ -2,6 +2,8 @@
 //   workload pause                                   the sandbox: waits
 //   workload spin                                    burns CPU
 //   workload grow MB                                 takes MB as fast as it can, then waits
+//   workload fail                                    ends with code 3
+//   workload serve PORT ...                          answers HTTP on PORT, in a process of its own, beside whatever the rest says
 //   workload job LIMIT BASE STEP CYCLES UNIT COMPUTE HOLD SEED
 //       the paper's job: holds BASE MB always; CYCLES times it computes, grows by a random number of STEPs up to LIMIT, holds, frees.
 //       UNIT and COMPUTE are milliseconds of CPU time, so that a CPU quota slows it as it would a real job; HOLD is milliseconds of sleep.
@@ -11,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,11 +56,33 @@ static void touch(char *p, size_t bytes) {
 
 static void stop(int sig) { _exit(sig == SIGTERM ? 143 : 0); }
 
+static void serve(int port) {
+  struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
+  int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 16)) exit(4);
+  for (;;) {
+    char request[4096];
+    static const char answer[] = "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n";
+    int client = accept(listener, NULL, NULL);
+    if (client < 0) continue;
+    if (read(client, request, sizeof request) > 0 && write(client, answer, sizeof answer - 1) < 0) perror("write");
+    close(client);
+  }
+}
+
 int main(int n, char **a) {
   signal(SIGTERM, stop);
   signal(SIGINT, stop);
+  signal(SIGPIPE, SIG_IGN);
+  if (n > 3 && !strcmp(a[1], "serve")) {
+    if (!fork()) serve(atoi(a[2]));
+    n -= 2;
+    a += 2;
+  }
   const char *mode = n > 1 ? a[1] : "pause";
   if (!strcmp(mode, "true")) return 0;
+  if (!strcmp(mode, "fail")) return 3;
   if (!strcmp(mode, "spin")) for (;;) compute(1000);
   if (!strcmp(mode, "grow") && n > 2) {
     size_t bytes = atol(a[2]) * MB;

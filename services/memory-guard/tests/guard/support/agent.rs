@@ -45,7 +45,9 @@ impl<'a> Start<'a> {
     pub fn start(self) -> Agent {
         std::fs::create_dir_all(self.state).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_drover-memory-guard"));
-        command.arg("run").arg("--state").arg(self.state).arg("--runtime").arg(self.runtime).args(&self.args);
+        // The NRI socket of the test's own containerd, if that has one; never the machine's.
+        let nri = self.runtime.with_file_name("nri.sock");
+        command.arg("run").arg("--state").arg(self.state).arg("--runtime").arg(self.runtime).arg("--nri").arg(nri).args(&self.args);
         if let Some(settings) = &self.settings {
             let file = self.state.join("settings.json");
             std::fs::write(&file, settings.to_string()).unwrap();

@@ -15,8 +15,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::agent::{contains, processes};
+use super::config;
 
-const IMAGE: &str = "localhost/workload:1";
+/// The image of `workload.c`.
+pub const IMAGE: &str = "localhost/workload:1";
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether the machine lacks something for a real containerd. That is said past the capture of test output; root, for whom `make test`
@@ -54,7 +56,35 @@ pub struct Containerd {
     pub hierarchy: Hierarchy,
     /// Path of the node's cgroup.
     pub node: String,
+    version: Version,
     child: Child,
+}
+
+/// Which one.
+#[derive(Clone, Debug)]
+pub enum Version {
+    /// Debian's 1.6.
+    Debian,
+    /// 2, from that directory (`deploy/local-kube/containerd/build.sh`).
+    Two(PathBuf),
+}
+
+impl Version {
+    /// containerd 2, built if need be; with a warm cache of Go modules that takes about two minutes on idle cores.
+    pub fn two() -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/local-kube/containerd/build.sh");
+        let built = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
+        assert!(built.status.success(), "containerd 2 cannot be built");
+        Self::Two(PathBuf::from(String::from_utf8(built.stdout).unwrap().trim()))
+    }
+
+    fn path(&self) -> String {
+        let debian = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+        match self {
+            Self::Debian => debian,
+            Self::Two(dir) => format!("{}:{debian}", dir.display()),
+        }
+    }
 }
 
 /// A container to be made.
@@ -77,6 +107,11 @@ impl Spec {
 impl Containerd {
     /// Starts it, with a node of `memory` bytes.
     pub async fn start(memory: u64) -> Self {
+        Self::start_version(memory, Version::Debian).await
+    }
+
+    /// The same of any version.
+    pub async fn start_version(memory: u64, version: Version) -> Self {
         let dir = tempfile::Builder::new().prefix("mg").tempdir().unwrap();
         let node = format!("/drover-mg-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let hierarchy = Hierarchy::detect(Path::new("/sys/fs/cgroup")).unwrap();
@@ -85,10 +120,11 @@ impl Containerd {
         let limit = if hierarchy.version() == "v2" { "memory.max" } else { "memory.limit_in_bytes" };
         std::fs::write(group.memory_dir().join(limit), memory.to_string()).unwrap();
         let socket = dir.path().join("c.sock");
-        std::fs::write(dir.path().join("config.toml"), config(dir.path())).unwrap();
+        let config = if matches!(version, Version::Debian) { config::debian(dir.path()) } else { config::two(dir.path()) };
+        std::fs::write(dir.path().join("config.toml"), config).unwrap();
         let runtime = Runtime::at(&socket, Duration::from_secs(30));
-        let child = daemon(dir.path());
-        let containerd = Self { dir, socket, runtime, hierarchy, node, child };
+        let child = daemon(dir.path(), &version);
+        let containerd = Self { dir, socket, runtime, hierarchy, node, version, child };
         containerd.answers().await;
         containerd.import();
         containerd.until_image().await;
@@ -103,7 +139,7 @@ impl Containerd {
 
     /// Starts the daemon again.
     pub async fn again(&mut self) {
-        self.child = daemon(self.dir.path());
+        self.child = daemon(self.dir.path(), &self.version);
         self.answers().await;
     }
 
@@ -120,15 +156,7 @@ impl Containerd {
     }
 
     fn import(&self) {
-        let (program, image) = (self.dir.path().join("workload"), self.dir.path().join("image.tar"));
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        run(Command::new("cc").args(["-O2", "-static", "-o"]).arg(&program).arg(here.join("tests/guard/workload.c")));
-        let file = format!("{}=/workload", program.display());
-        run(Command::new("python3").arg(here.join("../../deploy/local-kube/images/mkimage.py")).arg(&image).args([
-            IMAGE,
-            "/workload",
-            &file,
-        ]));
+        let image = image(self.dir.path());
         run(Command::new("ctr").arg("-a").arg(&self.socket).args(["-n", "k8s.io", "images", "import"]).arg(&image));
     }
 
@@ -174,6 +202,13 @@ impl Containerd {
 
     /// Makes a container and starts it.
     pub async fn container(&self, sandbox: &(String, cri::PodSandboxConfig), spec: &Spec, attempt: u32) -> String {
+        let id = self.create(sandbox, spec, attempt).await.unwrap();
+        self.runtime.raw().start_container(cri::StartContainerRequest { container_id: id.clone() }).await.unwrap();
+        id
+    }
+
+    /// Makes a container, if the runtime agrees.
+    pub async fn create(&self, sandbox: &(String, cri::PodSandboxConfig), spec: &Spec, attempt: u32) -> Result<String, tonic::Status> {
         let resources = cri::LinuxContainerResources {
             cpu_period: if spec.quota > 0 { 100_000 } else { 0 },
             cpu_quota: spec.quota,
@@ -194,9 +229,7 @@ impl Containerd {
             config: Some(config),
             sandbox_config: Some(sandbox.1.clone()),
         };
-        let id = self.runtime.raw().create_container(request).await.unwrap().into_inner().container_id;
-        self.runtime.raw().start_container(cri::StartContainerRequest { container_id: id.clone() }).await.unwrap();
-        id
+        Ok(self.runtime.raw().create_container(request).await?.into_inner().container_id)
     }
 
     /// A pod with one container.
@@ -264,53 +297,29 @@ fn pids(dir: &Path) -> Vec<i32> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-fn daemon(dir: &Path) -> Child {
+fn daemon(dir: &Path, version: &Version) -> Child {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log")).unwrap();
-    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-    let mut command = Command::new("containerd");
-    command.env("PATH", path).arg("-c").arg(dir.join("config.toml"));
+    let mut command = match version {
+        Version::Debian => Command::new("containerd"),
+        Version::Two(bin) => Command::new(bin.join("containerd")),
+    };
+    command.env("PATH", version.path()).arg("-c").arg(dir.join("config.toml"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap()
+}
+
+/// An archive with the image of the workload.
+pub fn image(dir: &Path) -> PathBuf {
+    let (program, image) = (dir.join("workload"), dir.join("image.tar"));
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    run(Command::new("cc").args(["-O2", "-static", "-o"]).arg(&program).arg(here.join("tests/guard/workload.c")));
+    let file = format!("{}=/workload", program.display());
+    let script = here.join("../../deploy/local-kube/images/mkimage.py");
+    run(Command::new("python3").arg(script).arg(&image).args([IMAGE, "/workload", &file]));
+    image
 }
 
 fn run(command: &mut Command) {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = command.env("PATH", path).output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// As deploy/local-kube/node/containerd.toml.in, in directories of its own.
-fn config(dir: &Path) -> String {
-    let dir = dir.display();
-    format!(
-        r#"version = 2
-root = "{dir}/root"
-state = "{dir}/state"
-oom_score = 0
-disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
-  "io.containerd.snapshotter.v1.zfs", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]
-[grpc]
-  address = "{dir}/c.sock"
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{dir}/opt"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{IMAGE}"
-  restrict_oom_score_adj = true
-  netns_mounts_under_state_dir = true
-  disable_apparmor = true
-  tolerate_missing_hugetlb_controller = true
-  disable_hugetlb_controller = true
-  stream_server_address = "127.0.0.1"
-  stream_server_port = "0"
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "{dir}/cni"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        SystemdCgroup = false
-        Root = "{dir}/runc"
-"#
-    )
 }

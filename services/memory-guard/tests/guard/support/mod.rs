@@ -1,6 +1,7 @@
 //! What the tests share: an agent as a process, a real containerd, files that wait.
 
 pub mod agent;
+pub mod config;
 pub mod containerd;
 pub mod kubelet;
 pub mod world;

@@ -1,0 +1,130 @@
+//! The start gate by NRI, on a real containerd 2: a container that does not fit is refused before it exists, and is let in later; an agent
+//! that hangs or dies refuses nobody.
+
+use std::time::{Duration, Instant};
+
+use drover_memguard::Activity;
+use drover_memory_guard::wire::Status;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use crate::support::agent::{Agent, Start};
+use crate::support::containerd::{Containerd, Spec, Version, missing, say};
+use crate::support::until;
+
+const MIB: u64 = 1 << 20;
+
+fn spec(name: &str) -> Spec {
+    // Two of 220 MiB fit into 512 MiB at the factor that is assumed at first, a third does not.
+    Spec { memory: i64::try_from(220 * MIB).unwrap(), quota: 0, ..Spec::new(name, &["grow", "50"]) }
+}
+
+async fn agent(containerd: &Containerd) -> Agent {
+    let state = containerd.dir.path().join("agent");
+    let start = Start::new(&state, &containerd.socket).settings(json!({"policy": {"policy": "gate-bank"}}));
+    let agent = start.args(["--mode", "apply", "--poll", "100ms", "--cgroup", &containerd.node]).start();
+    agent.status_when("it is asked", |status| status.gate.by == "nri" && status.hindered.is_none()).await;
+    agent
+}
+
+fn waits(status: &Status, pod: &str) -> bool {
+    let at_gate = |activity| matches!(activity, Activity::AtGate { .. });
+    status.containers.iter().any(|container| container.name == format!("jobs/{pod}/main") && at_gate(container.activity))
+}
+
+#[tokio::test]
+#[ignore = "long: containerd 2 is built from its Go module, two minutes the first time"]
+async fn by_nri_a_container_that_does_not_fit_does_not_exist_until_it_fits() {
+    if missing("by_nri_a_container_that_does_not_fit_does_not_exist_until_it_fits") {
+        return;
+    }
+    let containerd = Containerd::start_version(512 * MIB, Version::two()).await;
+    let (name, version) = containerd.runtime.version().await.unwrap();
+    assert!(version.trim_start_matches('v').starts_with("2."), "{name} {version}");
+    let agent = agent(&containerd).await;
+
+    let first = containerd.pod(&spec("first")).await;
+    containerd.pod(&spec("second")).await;
+    agent.status_when("both run", |status| status.containers.len() == 2).await;
+
+    // Who may not be touched is never refused: no label, no Job.
+    let bystander = Spec { labels: Default::default(), memory: 16 << 20, ..spec("bystander") };
+    let sandbox = containerd.sandbox(&bystander).await;
+    containerd.create(&sandbox, &bystander, 0).await.unwrap();
+
+    let third = containerd.sandbox(&spec("third")).await;
+    let asked = Instant::now();
+    let refused = containerd.create(&third, &spec("third"), 0).await.unwrap_err();
+    say(&format!("containerd {version}: refused by NRI after {:?}: {}", asked.elapsed(), refused.message()));
+    assert!(refused.message().contains("memory guard: held at its start"), "{refused:?}");
+    let listed = containerd.runtime.running().await.unwrap();
+    assert!(listed.iter().all(|container| container.sandbox != third.0), "nothing was created, so nothing leaks");
+    agent.status_when("it is shown at the gate", |status| waits(status, "third")).await;
+
+    // A later one does not overtake it, even where it would fit beside those that run.
+    let small = Spec { memory: 20 << 20, ..spec("small") };
+    let fourth = containerd.sandbox(&small).await;
+    containerd.create(&fourth, &small, 0).await.unwrap_err();
+
+    // The kubelet would ask again and again.
+    containerd.runtime.stop(&first, Duration::from_secs(1)).await.unwrap();
+    let id = loop {
+        if let Ok(id) = containerd.create(&third, &spec("third"), 0).await {
+            break id;
+        }
+        assert!(asked.elapsed() < Duration::from_secs(120), "it never came in:\n{}", agent.log());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
+    agent.status_when("it runs or is about to", |status| !waits(status, "third")).await;
+    containerd.runtime.stop(&id, Duration::from_secs(1)).await.unwrap();
+    assert_eq!(agent.held(), 0, "there is nothing to let go");
+    agent.stop().await;
+}
+
+#[tokio::test]
+#[ignore = "long: containerd 2 is built from its Go module, two minutes the first time"]
+async fn an_agent_that_hangs_or_dies_refuses_nobody_and_is_asked_again_when_it_is_back() {
+    if missing("an_agent_that_hangs_or_dies_refuses_nobody_and_is_asked_again_when_it_is_back") {
+        return;
+    }
+    let mut containerd = Containerd::start_version(512 * MIB, Version::two()).await;
+    let hung = agent(&containerd).await;
+    for name in ["first", "second"] {
+        containerd.pod(&spec(name)).await;
+    }
+    let third = containerd.sandbox(&spec("third")).await;
+    containerd.create(&third, &spec("third"), 0).await.unwrap_err();
+
+    let pid = Pid::from_raw(hung.child.id().unwrap().cast_signed());
+    kill(pid, Signal::SIGSTOP).unwrap();
+    let asked = Instant::now();
+    containerd.create(&third, &spec("third"), 0).await.unwrap();
+    say(&format!("a hanging agent delayed a creation by {:?}", asked.elapsed()));
+    // It was dropped; awake again it registers anew.
+    kill(pid, Signal::SIGCONT).unwrap();
+    let fourth = containerd.sandbox(&spec("fourth")).await;
+    until_refused(&containerd, &fourth, "fourth").await;
+
+    // After a restart of the runtime too.
+    containerd.kill();
+    containerd.again().await;
+    hung.status_when("it is asked by the new one", |status| status.gate.by == "nri").await;
+    until_refused(&containerd, &fourth, "fourth").await;
+
+    kill(pid, Signal::SIGKILL).unwrap();
+    until("the agent is gone", || !std::path::Path::new(&format!("/proc/{pid}/fd")).read_dir().is_ok_and(|mut fds| fds.next().is_some()))
+        .await;
+    containerd.create(&fourth, &spec("fourth"), 0).await.unwrap();
+}
+
+/// Each attempt that comes through is taken back.
+async fn until_refused(containerd: &Containerd, sandbox: &(String, drover_memory_guard::proto::runtime::v1::PodSandboxConfig), name: &str) {
+    let began = Instant::now();
+    while let Ok(id) = containerd.create(sandbox, &spec(name), 0).await {
+        let request = drover_memory_guard::proto::runtime::v1::RemoveContainerRequest { container_id: id };
+        containerd.runtime.raw().remove_container(request).await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(60), "{name} is never refused");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
