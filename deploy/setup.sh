@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# setup.sh [demo|local|test|real]...
+# setup.sh [demo|local|test|real|long]...
 #
 # Installs what a bare Debian 12 (or Ubuntu) with Rust and Go lacks: by apt as root, saying what first; as a user it prints the
 # command for root and fails. Quick and silent when all is there. Kubernetes and helm are no packages: local-kube builds them.
 #   demo   building, and `make demo` with simulated members     local  the same with real control planes (Go)
 #   test   `make test`, the default; includes local             real   real kubelets too; includes local
+#   long   what only `make test-long` needs
 set -euo pipefail
 
 die() { echo "setup: $*" >&2; exit 1; }
@@ -24,11 +25,12 @@ DEMO="cc=gcc /usr/include/stdio.h=libc6-dev git=git make=make initdb=postgresql 
 TEST="$DEMO chromium=chromium docker-compose=docker-compose"
 REAL="$DEMO containerd=containerd runc=runc /usr/lib/cni/bridge=containernetworking-plugins nft=nftables iptables=iptables ip=iproute2
   sysctl=procps nsenter=util-linux pgrep=procps python3=python3 /bin/busybox=busybox-static"
+LONG="prometheus=prometheus"
 
 wanted=
 for group in "${@:-test}"; do
   # Tests with real containers need root: for others they are skipped, and so are their packages.
-  case $group in demo | local) wanted+=" $DEMO" ;; test) wanted+=" $TEST"; [ "$(id -u)" != 0 ] || wanted+=" $REAL" ;; real) wanted+=" $REAL" ;; *) die "unknown group $group: demo, local, test or real" ;; esac
+  case $group in demo | local) wanted+=" $DEMO" ;; test) wanted+=" $TEST"; [ "$(id -u)" != 0 ] || wanted+=" $REAL" ;; real) wanted+=" $REAL" ;; long) wanted+=" $LONG" ;; *) die "unknown group $group: demo, local, test, real or long" ;; esac
 done
 missing=$(for pair in $wanted; do have "${pair%%=*}" || echo "${pair##*=}"; done | sort -u | tr '\n' ' ')
 

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 step() { echo "== $* ($(date +%T))"; }
 
 step "what the machine lacks"
-deploy/setup.sh test
+deploy/setup.sh test $(case ${1:-} in --long) echo long ;; esac)
 . deploy/env.sh
 
 step "docker-compose.yml and deploy scripts"

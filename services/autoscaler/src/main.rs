@@ -10,7 +10,8 @@ use tracing_subscriber::EnvFilter;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env("AUTOSCALER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    // A watch that fails is told of once, where it is followed; kube_runtime would do so with each attempt.
+    let filter = EnvFilter::try_from_env("AUTOSCALER_LOG").unwrap_or_else(|_| EnvFilter::new("info,kube_runtime::watcher=error"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let result = match Cli::parse().command {
         Command::Agent(settings) => agent::run(*settings).await,

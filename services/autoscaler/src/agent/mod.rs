@@ -126,7 +126,7 @@ pub async fn run(settings: Agent) -> Result<()> {
         leadership: leadership.clone(),
         acting,
         metrics: Metrics::default(),
-        keeper: Keeper::start(client.clone()),
+        keeper: Keeper::new(client.clone()),
         board: Mutex::default(),
     });
     let listener = TcpListener::bind(settings.listen).await.with_context(|| format!("cannot listen on {}", settings.listen))?;

@@ -74,7 +74,10 @@ impl Crew {
         while let Some(event) = events.next().await {
             while self.tasks.try_join_next().is_some() {}
             match event {
-                Ok(Event::Init) => listed.clear(),
+                Ok(Event::Init) => {
+                    listed.clear();
+                    continue; // a list begins, and may fail
+                }
                 Ok(Event::InitApply(written)) => {
                     listed.insert(key(&written));
                     self.up(context, written);

@@ -6,18 +6,19 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use drover_autoscaling::kpa::{KpaSpec, capacity, zero};
 use drover_autoscaling::{DecisionRecord, Limits, Observation, Reading, Steps};
-use futures::{StreamExt, future};
+use futures::{StreamExt, TryStreamExt, future};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
+use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -38,10 +39,13 @@ const ACTIVATOR_CAPACITY: f64 = 100.0;
 
 /// Keeps public slices.
 pub struct Keeper {
+    me: Weak<Self>,
     client: Client,
     began: Instant,
     services: Store<Service>,
     slices: Store<EndpointSlice>,
+    /// Until it is called.
+    idle: Mutex<Option<(Writer<Service>, Writer<EndpointSlice>)>>,
     probe: Probe,
     apps: Mutex<BTreeMap<Key, Steered>>,
     changed: Notify,
@@ -62,41 +66,53 @@ struct Steered {
 }
 
 impl Keeper {
-    /// Starts watching and keeping, until the returned value and all its clones are gone.
-    pub fn start(client: Client) -> Arc<Self> {
-        let changed = || watcher::Config::default().labels(PATH);
+    /// Watches and keeps from the first decision that it is called with, until the returned value and all its clones are gone: a cluster without
+    /// KPA policies is not watched, and need not allow it.
+    pub fn new(client: Client) -> Arc<Self> {
         let (services, write_services) = reflector::store();
         let (slices, write_slices) = reflector::store();
-        let of_services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default().labels(&format!("{PATH}={PUBLIC}")));
-        let of_slices = watcher(Api::<EndpointSlice>::all(client.clone()), changed());
-        let keeper = Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             client,
             began: Instant::now(),
             services,
             slices,
+            idle: Mutex::new(Some((write_services, write_slices))),
             probe: Probe::new(None),
             apps: Mutex::default(),
             changed: Notify::new(),
-        });
-        let weak = Arc::downgrade(&keeper);
+        })
+    }
+
+    fn start(&self) {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((write_services, write_slices)) = idle else { return };
+        let of_services = watcher::Config::default().labels(&format!("{PATH}={PUBLIC}"));
+        let of_services = watcher(Api::<Service>::all(self.client.clone()), of_services);
+        let of_slices = watcher(Api::<EndpointSlice>::all(self.client.clone()), watcher::Config::default().labels(PATH));
+        let weak = self.me.clone();
         tokio::spawn(async move {
-            let one = of_services.default_backoff().reflect(write_services).map(|event| event.map(drop));
-            let other = of_slices.default_backoff().reflect(write_slices).map(|event| event.map(drop));
+            let one = of_services.default_backoff().reflect(write_services).map_ok(|event| matches!(event, Event::Init));
+            let other = of_slices.default_backoff().reflect(write_slices).map_ok(|event| matches!(event, Event::Init));
             let mut events = futures::stream::select(one.boxed(), other.boxed());
             let mut failing = false;
             while let Some(event) = events.next().await {
                 let Some(keeper) = weak.upgrade() else { return };
-                match &event {
-                    Ok(()) => keeper.changed.notify_one(),
-                    Err(error) if !failing => {
-                        tracing::warn!(%error, "Services and EndpointSlices cannot be watched; going on with what is known");
+                match event {
+                    Ok(true) => {} // a list begins, and may fail
+                    Ok(false) => {
+                        failing = false;
+                        keeper.changed.notify_one();
                     }
-                    Err(_) => {}
+                    Err(error) => {
+                        if !std::mem::replace(&mut failing, true) {
+                            tracing::warn!(%error, "Services and EndpointSlices cannot be watched; going on with what is known");
+                        }
+                    }
                 }
-                failing = event.is_err();
             }
         });
-        let weak = Arc::downgrade(&keeper);
+        let weak = self.me.clone();
         tokio::spawn(async move {
             while let Some(keeper) = weak.upgrade() {
                 let settled = keeper.keep().await;
@@ -104,12 +120,12 @@ impl Keeper {
                 let _ = tokio::time::timeout(again, keeper.changed.notified()).await;
             }
         });
-        keeper
     }
 
     /// Carries a decision out as far as the path goes (`apply`, else nothing is written), and says which replicas are to be written now, if
     /// any. An app without a public Service has no activator in its path, and keeps its last pod.
     pub fn carry_out(&self, key: &Key, spec: &KpaSpec, limits: &Limits, record: &DecisionRecord, apply: bool) -> Option<i32> {
+        self.start();
         let (Steps::Kpa(steps), Observation::Kpa(seen)) = (&record.steps, &record.inputs) else { return record.want };
         if !apply || self.service(key).is_none() {
             return record.want.map(|want| want.max(record.current.min(1)));

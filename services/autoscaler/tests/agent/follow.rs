@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{Agent, Place, Pusher};
 
 /// No stabilisation: a test has no five minutes.
-fn at_once() -> Value {
+pub fn at_once() -> Value {
     json!({"scaleDown": {"stabilizationWindowSeconds": 0}})
 }
 

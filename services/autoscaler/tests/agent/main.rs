@@ -3,9 +3,13 @@
 
 mod callers;
 mod crd;
+mod down;
+mod fallback;
 mod faults;
 mod follow;
 mod hpa;
+mod off;
+mod prometheus;
 mod support;
 mod transfer;
 mod two;

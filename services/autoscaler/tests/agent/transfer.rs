@@ -86,7 +86,7 @@ fn sensible_with_passes(passes: u32) -> QTable {
 }
 
 /// Answers every query with a scalar: the query itself.
-async fn fake_prometheus() -> String {
+pub async fn fake_prometheus() -> String {
     use axum::extract::Query;
     use axum::{Json, Router, routing::get};
     let answer = |Query(asked): Query<BTreeMap<String, String>>| async move {

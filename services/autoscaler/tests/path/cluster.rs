@@ -126,7 +126,7 @@ struct Agent {
 
 impl Agent {
     fn start(room: &Room) -> Self {
-        let keeper = Keeper::start(room.client.clone());
+        let keeper = Keeper::new(room.client.clone());
         let seen = Arc::new(Mutex::new((0, 0.0)));
         let (key, now) = (room.key(), seen.clone());
         let each = keeper.clone();

@@ -38,6 +38,7 @@ pub struct PolicyArgs {
 pub enum TableCommand {
     /// Print a learned Q-table: a file that another policy can start from.
     #[command(
+        disable_version_flag = true, // --version is the table's
         after_help = "Example:\n  drover autoscale table export web -n shop > table.json\n  kubectl create configmap web-table --from-file=table.json"
     )]
     Export {
