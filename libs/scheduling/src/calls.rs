@@ -1,9 +1,9 @@
-//! Calls between the apps of a deployment intent group, as they matter for where the apps go. Types only; who is put
-//! where because of them: `together.rs`.
+//! Calls between the apps of a deployment intent group, as they matter for where the apps go. Types, and how far members are
+//! from each other; who is put where because of them: `together.rs`.
 
 use serde::{Deserialize, Serialize};
 
-use crate::MemberKey;
+use crate::{AppRequest, MemberKey};
 
 /// What is said of one app's calls; absent: nobody declared or measured any, and the app is placed on its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,31 @@ pub struct CallTerms {
     /// What calls between clusters cost. A pair that is not here costs as much as the dearest that is; none: all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
+}
+
+impl CallTerms {
+    /// Microseconds between two members; those of which nothing is said are as far as the farthest of which something is.
+    pub(crate) fn latency(&self, a: &MemberKey, b: &MemberKey) -> u32 {
+        if a == b {
+            return 0;
+        }
+        let said = self.latencies.iter().find(|l| (l.from == *a && l.to == *b) || (l.from == *b && l.to == *a));
+        said.map_or_else(|| self.latencies.iter().map(|l| l.us).max().unwrap_or_default(), |said| said.us)
+    }
+
+    /// What a call between two members costs: its latency, or the same for all where none are known.
+    pub(crate) fn distance(&self, a: &MemberKey, b: &MemberKey) -> f64 {
+        if self.latencies.is_empty() { f64::from(u8::from(a != b)) } else { f64::from(self.latency(a, b)) }
+    }
+}
+
+/// How often two apps call each other, both directions added up, in millionths of a call.
+pub(crate) fn between(a: &AppRequest, b: &AppRequest) -> u64 {
+    let said = |from: &AppRequest, to: &AppRequest| -> u64 {
+        let calls = from.terms.calls.iter().flat_map(|calls| &calls.to);
+        calls.filter(|call| call.app == to.app).map(|call| call.micro_calls).sum()
+    };
+    said(a, b) + said(b, a)
 }
 
 /// One app calls another.

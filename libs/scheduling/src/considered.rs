@@ -5,7 +5,7 @@ use crate::fit::Ask;
 use crate::misfit::Misfit;
 use crate::place::{Slot, equals};
 use crate::together::Together;
-use crate::trial::Trial;
+use crate::trial::{Tenant, Trial};
 use crate::{Considered, MemberKey, MemberRoom, Packing, PodsOnNode, Verdict};
 
 /// How many members a decision lists per group.
@@ -18,7 +18,7 @@ pub(crate) struct Judged<'a> {
     pub more: usize,
 }
 
-/// Chooses for `slot` and adds it to the trial as tenant `i`. `imposed` names the member that a search found.
+/// Chooses for `slot` and adds it to the trial as the `i`th that comes. `imposed` names the member that a search found.
 pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, imposed: Option<Option<&'a MemberRoom>>) -> Judged<'a> {
     let ask = Ask::held(&slot.request.demand);
     let known = slot.known();
@@ -53,7 +53,7 @@ pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, impose
     if chosen.is_none() && imposed.is_none() {
         // Room that repacking the request's other apps would make counts too.
         for (room, share) in equals(&known).flat_map(|equals| slot.rank(equals, &Trial::default())) {
-            if trial.add(room, i, ask) {
+            if trial.add(room, Tenant::New(i), ask) {
                 considered.retain(|c| c.member != room.key);
                 considered.insert(0, entry(room, Verdict::Chosen, String::new(), Some(share)));
                 considered.truncate(LISTED);
@@ -65,7 +65,7 @@ pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, impose
     if let Some((room, share)) = chosen {
         explain_choice(slot, room, share, &mut considered);
     }
-    let chosen = chosen.filter(|(room, _)| trial.add(room, i, ask)).map(|(room, _)| (room, Vec::new()));
+    let chosen = chosen.filter(|(room, _)| trial.add(room, Tenant::New(i), ask)).map(|(room, _)| (room, Vec::new()));
     finish(slot, chosen, considered)
 }
 

@@ -11,6 +11,7 @@
 
 mod amounts;
 mod builtin;
+mod callers;
 mod calls;
 mod cel;
 mod considered;

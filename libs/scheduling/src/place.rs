@@ -11,7 +11,7 @@ use crate::considered::{self, Judged};
 use crate::expand::{Group, groups};
 use crate::fit::Ask;
 use crate::together::Together;
-use crate::trial::{Trial, total_on};
+use crate::trial::{Tenant, Trial, total_on};
 use crate::{
     AppDecision, AppRequest, Claim, ClaimState, Decision, DecisionRequest, Demand, GroupDecision, Ledger, MemberKey, MemberRoom, Outcome,
     Packing, Placement, Undo,
@@ -191,7 +191,7 @@ fn walk<'a>(slots: &[Slot<'a>], imposed: Option<&[Option<&'a MemberRoom>]>) -> W
     // Later slots may have made those before them move over on their member.
     for (i, judged) in judged.iter_mut().enumerate() {
         if let Some(Judged { chosen: Some((room, pods)), .. }) = judged {
-            *pods = trial.pods(room, i);
+            *pods = trial.pods(room, Tenant::New(i));
         }
     }
     Walk { outcome, slots: judged }
@@ -237,7 +237,7 @@ fn descend<'a>(slots: &[Slot<'a>], trial: &mut Trial<'a>, chosen: &mut Vec<Optio
                 return false;
             }
             *attempts -= 1;
-            if !trial.add(room, i, Ask::held(&slot.request.demand)) {
+            if !trial.add(room, Tenant::New(i), Ask::held(&slot.request.demand)) {
                 continue;
             }
             chosen.push(Some(room));
@@ -245,7 +245,7 @@ fn descend<'a>(slots: &[Slot<'a>], trial: &mut Trial<'a>, chosen: &mut Vec<Optio
                 return true;
             }
             chosen.pop();
-            trial.remove(room, i);
+            trial.remove(room, Tenant::New(i));
         }
     }
     false

@@ -6,11 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::callers::{Callers, MIB};
 use crate::fit::Ask;
-use crate::groups::{Call, CallGraph, Grouping, Instance, Layout, Limits, Place, Rules, Service, Traffic, Variant, Weights};
+use crate::groups::{Instance, Layout, Place, Rules, Traffic, Weights};
 use crate::place::{Slot, equals};
-use crate::trial::{Trial, total_on};
-use crate::{CallGroup, CallStory, CallTerms, Claim, DigRef, Ledger, MemberKey, MemberRoom, Packing};
+use crate::trial::{Tenant, Trial};
+use crate::{CallGroup, CallStory, CallTerms, DigRef, Ledger, MemberKey, MemberRoom, Packing};
 
 /// Members of one provider priority that are looked at for an app, those with most room first (or least, `packing: tight`).
 const LOOKED_AT: usize = 32;
@@ -18,17 +19,11 @@ const LOOKED_AT: usize = 32;
 const ROUNDS: usize = 8;
 /// What is no improvement but rounding.
 const NOTHING: f64 = 1e-9;
-const MIB: f64 = 1_048_576.0;
-const MICRO: f64 = 1e-6;
 
 /// Apps of one group of apps, with their calls, as an instance of `groups`.
 pub(crate) struct Together<'a, 's> {
     slots: &'s [Slot<'a>],
-    terms: &'a CallTerms,
-    /// Apps by service: the requested ones, then those of the group that run already.
-    apps: Vec<&'a str>,
-    graph: CallGraph,
-    grouping: Grouping,
+    callers: Callers<'a>,
     instance: Instance,
     weights: Weights,
     rooms: Vec<&'a MemberRoom>,
@@ -38,20 +33,12 @@ pub(crate) struct Together<'a, 's> {
     container: Vec<u32>,
     /// Places that a slot may take, by provider priority, then in the order without calls.
     open: Vec<Vec<usize>>,
-    /// Slots that are placed together, the heaviest first.
-    units: Vec<Vec<usize>>,
 }
 
 impl<'a, 's> Together<'a, 's> {
     /// None where nobody calls anybody, or there is nowhere to go.
     pub fn of(ledger: &'a Ledger, dig: &DigRef, requested: &[&'a str], slots: &'s [Slot<'a>]) -> Option<Self> {
-        let running: Vec<&Claim> = ledger.calling(dig.id).filter(|claim| !requested.contains(&claim.request.app.as_str())).collect();
-        let said = slots.iter().map(|slot| slot.request).chain(running.iter().map(|claim| &*claim.request));
-        let terms = said.clone().find_map(|request| request.terms.calls.as_ref())?;
-        let mut apps = requested.to_vec();
-        apps.extend(running.iter().map(|claim| claim.request.app.as_str()).collect::<BTreeSet<_>>());
-        let index: BTreeMap<&str, usize> = apps.iter().enumerate().map(|(at, app)| (*app, at)).collect();
-
+        let callers = Callers::of(ledger, dig, requested, slots, |slot| slots[slot].known().first().copied())?;
         let nobody = Trial::default();
         let mut rooms: Vec<&MemberRoom> = Vec::new();
         let mut place: BTreeMap<&MemberKey, usize> = BTreeMap::new();
@@ -69,42 +56,11 @@ impl<'a, 's> Together<'a, 's> {
             let ranked = equals(&known).flat_map(|equals| slot.rank(equals, &nobody).into_iter().take(LOOKED_AT));
             open.push(ranked.map(|(room, _)| put(room)).collect::<Vec<_>>());
         }
-        let settled: Vec<(usize, usize)> = running
-            .iter()
-            .filter_map(|claim| {
-                Some((index[claim.request.app.as_str()], put(ledger.room(&claim.member).filter(|room| room.sums().is_some())?)))
-            })
-            .collect();
-
-        let copies = |service: usize| match service < requested.len() {
-            true => slots.iter().filter(|slot| slot.app == service).count(),
-            false => settled.iter().filter(|(of, _)| *of == service).count(),
-        };
-        let services = apps.iter().enumerate().map(|(at, app)| Service {
-            name: (*app).to_owned(),
-            // What runs is counted where it runs.
-            request: slots
-                .iter()
-                .position(|slot| slot.app == at)
-                .map_or([0.0; 2], |slot| load(&slots[slot], open[slot].first().map(|at| rooms[*at]))),
-            replicas: copies(at).max(1),
-        });
-        let mut calls: BTreeMap<(usize, usize), f64> = BTreeMap::new();
-        for request in said {
-            for to in request.terms.calls.iter().flat_map(|calls| &calls.to) {
-                if let (Some(from), Some(to_app)) = (index.get(request.app.as_str()), index.get(to.app.as_str())) {
-                    // Said once for each app, however many slots or copies it has.
-                    calls.insert((*from, *to_app), to.micro_calls as f64 * MICRO);
-                }
-            }
-        }
-        let calls = calls.into_iter().map(|((from, to), calls)| Call { from, to, calls });
-        let graph = CallGraph::new(services.collect(), calls).ok().filter(|graph| !graph.calls().is_empty())?;
-        let grouping = Grouping::of(&graph, Some(terms.rho as usize), Variant::Merge, &Limits::default()).ok()?;
+        let settled: Vec<(usize, usize)> = callers.settled.iter().map(|(service, room)| (*service, put(room))).collect();
         let places = rooms.iter().enumerate().filter_map(|(at, room)| place_of(at, room)).collect();
-        let mut instance = Instance::new(&graph, Traffic::Uniform, &grouping, places, Rules::default()).ok()?;
-        if !terms.latencies.is_empty() {
-            instance = instance.with_distances(distances(&rooms, terms)).ok()?;
+        let mut instance = Instance::new(&callers.graph, Traffic::Uniform, &callers.grouping, places, Rules::default()).ok()?;
+        if !callers.terms.latencies.is_empty() {
+            instance = instance.with_distances(distances(&rooms, callers.terms)).ok()?;
         }
 
         let mut nth = BTreeMap::new();
@@ -117,11 +73,10 @@ impl<'a, 's> Together<'a, 's> {
         };
         let container: Vec<u32> = slots.iter().map(|slot| next(slot.app)).collect();
         let fixed = settled.iter().map(|(service, at)| (next(*service), *at)).collect();
-        let units = units(&grouping, &graph, slots);
         let tight = slots.iter().any(|slot| slot.request.terms.packing == Packing::Tight);
         // Who packs tightly does not want clusters equally full.
         let weights = if tight { Weights { cluster: 0.0, ..Weights::default() } } else { Weights::default() };
-        Some(Self { slots, terms, apps, graph, grouping, instance, weights, rooms, fixed, container, open, units })
+        Some(Self { slots, callers, instance, weights, rooms, fixed, container, open })
     }
 
     /// A member for each slot (none: satisfied by another of its app), or none at all where this way finds no room.
@@ -133,7 +88,7 @@ impl<'a, 's> Together<'a, 's> {
             at: vec![None; self.slots.len()],
         };
         self.fixed.iter().for_each(|(container, at)| draft.layout.put(&[*container], *at));
-        if !self.units.iter().all(|unit| draft.place(unit)) {
+        if !self.callers.units.iter().all(|unit| draft.place(unit)) {
             return None;
         }
         draft.improve();
@@ -149,13 +104,13 @@ impl<'a, 's> Together<'a, 's> {
                 layout.put(&[self.container[slot]], at);
             }
         }
-        let groups = self.grouping.groups.iter().map(|group| {
+        let groups = self.callers.grouping.groups.iter().map(|group| {
             let here = (0..self.instance.containers().len() as u32)
                 .filter(|c| group.contains(&self.instance.containers()[*c as usize].service))
                 .filter_map(|c| layout.at(c))
                 .map(|at| self.rooms[at].key.clone());
             CallGroup {
-                apps: group.iter().map(|s| self.apps[*s].to_owned()).collect(),
+                apps: group.iter().map(|s| self.callers.apps[*s].to_owned()).collect(),
                 members: here.collect::<BTreeSet<_>>().into_iter().collect(),
             }
         });
@@ -166,17 +121,17 @@ impl<'a, 's> Together<'a, 's> {
                     && p != q
                 {
                     crossing += calls;
-                    waiting += calls * latency(self.rooms[p], self.rooms[q], self.terms);
+                    waiting += calls * f64::from(self.callers.terms.latency(&self.rooms[p].key, &self.rooms[q].key));
                 }
             }
         }
         let total = self.instance.total_calls().max(f64::MIN_POSITIVE);
         CallStory {
-            rho: self.terms.rho,
+            rho: self.callers.terms.rho,
             groups: groups.collect(),
-            between_groups: self.grouping.between(&self.graph),
+            between_groups: self.callers.grouping.between(&self.callers.graph),
             crossing: chosen.map(|_| crossing / total),
-            waiting_us: chosen.filter(|_| !self.terms.latencies.is_empty()).map(|_| waiting / total),
+            waiting_us: chosen.filter(|_| !self.callers.terms.latencies.is_empty()).map(|_| waiting / total),
         }
     }
 
@@ -251,7 +206,7 @@ impl<'a> Draft<'_, 'a, '_> {
                 let mut here = together.open[*slot].iter().map(|at| together.rooms[*at]).filter(|room| room.priority() == level);
                 here.any(|room| self.trial.fit(room, together.ask(*slot)).is_some())
             };
-            if !together.terms.keep_together && unit.iter().any(fits) {
+            if !together.callers.terms.keep_together && unit.iter().any(fits) {
                 return false;
             }
         }
@@ -279,9 +234,9 @@ impl<'a> Draft<'_, 'a, '_> {
     fn add(&mut self, unit: &[usize], at: usize) -> bool {
         let room = self.of.rooms[at];
         for (n, slot) in unit.iter().enumerate() {
-            if !self.trial.add(room, *slot, self.of.ask(*slot)) {
+            if !self.trial.add(room, Tenant::New(*slot), self.of.ask(*slot)) {
                 for added in &unit[..n] {
-                    self.trial.remove(room, *added);
+                    self.trial.remove(room, Tenant::New(*added));
                 }
                 return false;
             }
@@ -294,7 +249,7 @@ impl<'a> Draft<'_, 'a, '_> {
     /// Groups, then apps, go to another member of the same provider priority while that makes the objective less.
     fn improve(&mut self) {
         let singles = (0..self.at.len()).map(|slot| vec![slot]);
-        let units: Vec<Vec<usize>> = self.of.units.iter().filter(|unit| unit.len() > 1).cloned().chain(singles).collect();
+        let units: Vec<Vec<usize>> = self.of.callers.units.iter().filter(|unit| unit.len() > 1).cloned().chain(singles).collect();
         for _ in 0..ROUNDS {
             let moved = units.iter().filter(|unit| self.better(unit)).count();
             if moved == 0 {
@@ -316,7 +271,7 @@ impl<'a> Draft<'_, 'a, '_> {
         let mut ranked: Vec<(f64, usize)> = others.map(|at| (self.layout.value_with(&containers, at), at)).collect();
         ranked.retain(|(value, _)| *value < before - NOTHING);
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let out: Vec<_> = unit.iter().filter_map(|slot| self.trial.remove(room, *slot)).collect();
+        let out: Vec<_> = unit.iter().filter_map(|slot| self.trial.remove(room, Tenant::New(*slot))).collect();
         if ranked.into_iter().any(|(_, at)| self.add(unit, at)) {
             return true;
         }
@@ -324,14 +279,6 @@ impl<'a> Draft<'_, 'a, '_> {
         self.layout.put(&containers, from);
         false
     }
-}
-
-/// What each copy of an app asks for of a member: of the first that it may take.
-fn load(slot: &Slot<'_>, room: Option<&MemberRoom>) -> [f64; 2] {
-    room.map_or([0.0; 2], |room| {
-        let total = total_on(&slot.request.demand, room);
-        [total.cpu.max(0) as f64, total.memory.max(0) as f64 / MIB]
-    })
 }
 
 fn place_of(at: usize, room: &MemberRoom) -> Option<Place> {
@@ -346,34 +293,5 @@ fn place_of(at: usize, room: &MemberRoom) -> Option<Place> {
 }
 
 fn distances(rooms: &[&MemberRoom], terms: &CallTerms) -> Vec<f64> {
-    rooms.iter().flat_map(|a| rooms.iter().map(|b| latency(a, b, terms))).collect()
-}
-
-/// Microseconds between two members; those of which nothing is said are as far as the farthest.
-fn latency(a: &MemberRoom, b: &MemberRoom, terms: &CallTerms) -> f64 {
-    if a.key == b.key {
-        return 0.0;
-    }
-    let said = terms.latencies.iter().find(|l| (l.from == a.key && l.to == b.key) || (l.from == b.key && l.to == a.key));
-    f64::from(said.map_or_else(|| terms.latencies.iter().map(|l| l.us).max().unwrap_or_default(), |said| said.us))
-}
-
-/// The slots of each group, the group that asks for most first; apps with several slots come alone, first of all.
-fn units(grouping: &Grouping, graph: &CallGraph, slots: &[Slot<'_>]) -> Vec<Vec<usize>> {
-    let of_app = |app: usize| (0..slots.len()).filter(move |slot| slots[*slot].app == app).collect::<Vec<_>>();
-    let weight = |unit: &[usize]| -> f64 { unit.iter().map(|slot| graph.services()[slots[*slot].app].request).map(|q| q[0] + q[1]).sum() };
-    let (mut several, mut units) = (Vec::new(), Vec::new());
-    for group in &grouping.groups {
-        let mut unit = Vec::new();
-        for app in group {
-            match of_app(*app).as_slice() {
-                [only] => unit.push(*only),
-                slots => several.extend(slots.iter().map(|slot| vec![*slot])),
-            }
-        }
-        units.extend((!unit.is_empty()).then_some(unit));
-    }
-    units.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
-    several.extend(units);
-    several
+    rooms.iter().flat_map(|a| rooms.iter().map(|b| terms.distance(&a.key, &b.key))).collect()
 }

@@ -5,18 +5,28 @@
 
 use std::collections::BTreeMap;
 
+use uuid::Uuid;
+
 use crate::fit::{Ask, Free, pack};
 use crate::matching::admits;
 use crate::misfit::{Misfit, explain};
-use crate::{Amounts, Claim, ClaimState, Demand, MemberRoom, PodsOnNode};
+use crate::{Amounts, Claim, ClaimState, Demand, MemberKey, MemberRoom, PodsOnNode};
 
-/// Names one added app: whatever the caller counts them by.
-pub(crate) type Tenant = usize;
+/// Names one added app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tenant {
+    /// Of those that come: whatever the caller counts them by.
+    New(usize),
+    /// Of those that run: the claim that goes elsewhere.
+    Moved(Uuid),
+}
 
 #[derive(Clone, Default)]
 pub(crate) struct Trial<'a> {
     /// By [`place`]; never iterated.
     touched: BTreeMap<usize, Touched<'a>>,
+    /// Claims that leave, and where they go (none: not known yet).
+    moving: BTreeMap<Uuid, Option<&'a MemberRoom>>,
 }
 
 /// Where a room lies in memory, which is quicker to find than its name. Rooms do not move while they are borrowed.
@@ -102,7 +112,7 @@ impl<'a> Trial<'a> {
 
     /// Adds `ask` to `room` as `tenant`, if there is room beside all tenants there.
     pub fn add(&mut self, room: &'a MemberRoom, tenant: Tenant, ask: Ask<'a>) -> bool {
-        match self.fit(room, ask) {
+        let added = match self.fit(room, ask) {
             Some(pods) => {
                 let touched = self.touch(room);
                 let sum = touched.current.take(room, &ask, &pods, 1);
@@ -111,7 +121,11 @@ impl<'a> Trial<'a> {
                 true
             }
             None => self.touched.get_mut(&place(room)).is_some_and(|touched| repack(touched, tenant, ask)),
+        };
+        if added {
+            self.goes(tenant, Some(room));
         }
+        added
     }
 
     /// Takes `tenant` away from `room` again.
@@ -121,6 +135,7 @@ impl<'a> Trial<'a> {
         let (_, ask, pods) = touched.tenants.swap_remove(at);
         let sum = touched.current.take(room, &ask, &pods, -1);
         touched.added.add(&sum, -1);
+        self.goes(tenant, None);
         Some(TakenOut { tenant, ask, pods })
     }
 
@@ -130,6 +145,21 @@ impl<'a> Trial<'a> {
         let sum = touched.current.take(room, &out.ask, &out.pods, 1);
         touched.added.add(&sum, 1);
         touched.tenants.push((out.tenant, out.ask, out.pods));
+        self.goes(out.tenant, Some(room));
+    }
+
+    fn goes(&mut self, tenant: Tenant, to: Option<&'a MemberRoom>) {
+        if let Tenant::Moved(claim) = tenant {
+            self.moving.insert(claim, to);
+        }
+    }
+
+    /// Where a claim is when all is done: none while it leaves and nobody has said where to.
+    pub fn home_of<'m>(&'m self, claim: &'m Claim) -> Option<&'m MemberKey> {
+        match self.moving.get(&claim.id) {
+            Some(to) => to.map(|room| &room.key),
+            None => Some(&claim.member),
+        }
     }
 
     /// A tenant's witness as it is now.
@@ -140,11 +170,13 @@ impl<'a> Trial<'a> {
 
     /// `claim`, held on `room`, will leave: its room is free later.
     pub fn leave(&mut self, room: &'a MemberRoom, claim: &Claim) {
+        self.goes(Tenant::Moved(claim.id), None);
         self.shift(room, claim, 1);
     }
 
     /// It stays after all. The caller has taken away what used its room.
     pub fn stay(&mut self, room: &'a MemberRoom, claim: &Claim) {
+        self.moving.remove(&claim.id);
         self.shift(room, claim, -1);
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
+use super::peers::Peers;
 use super::{World, parameters, rank};
 use crate::considered::why_unknown;
 use crate::expand::{Group, Standing, groups};
@@ -23,9 +24,15 @@ pub(crate) struct Movable<'a> {
     pub best: Option<&'a MemberRoom>,
     pub scores: Vec<Score>,
     pub total: Option<f64>,
+    /// Whom it calls and who calls it.
+    pub peers: Peers<'a>,
 }
 
 impl<'a> Movable<'a> {
+    pub fn tenant(&self) -> Tenant {
+        Tenant::Moved(self.claim.id)
+    }
+
     pub fn ask(&self) -> Ask<'a> {
         Ask::held(&self.claim.request.demand)
     }
@@ -38,7 +45,8 @@ impl<'a> Movable<'a> {
     fn rank(&self, equals: &[&'a MemberRoom], trial: &Trial<'a>) -> Vec<&'a MemberRoom> {
         let demand = &self.claim.request.demand;
         let open: Vec<&MemberRoom> = equals.iter().copied().filter(|room| trial.may_fit(room, self.ask())).collect();
-        rank_equals(&open, demand, self.claim.request.terms.packing, trial).into_iter().map(|(room, _)| room).collect()
+        let ranked = rank_equals(&open, demand, self.claim.request.terms.packing, trial).into_iter().map(|(room, _)| room);
+        self.peers.fewest_calls_first(ranked.collect(), trial)
     }
 
     /// The first destination with room.
@@ -48,10 +56,10 @@ impl<'a> Movable<'a> {
     }
 
     /// Adds it to the first destination with room, apart from `except`.
-    pub fn settle(&self, trial: &mut Trial<'a>, tenant: Tenant, except: &[&'a MemberRoom]) -> Option<&'a MemberRoom> {
+    pub fn settle(&self, trial: &mut Trial<'a>, except: &[&'a MemberRoom]) -> Option<&'a MemberRoom> {
         equals(&self.destinations).find_map(|equals| {
             let elsewhere = |to: &&'a MemberRoom| except.iter().all(|room| room.key != to.key);
-            self.rank(equals, trial).into_iter().filter(elsewhere).find(|to| trial.add(to, tenant, self.ask()))
+            self.rank(equals, trial).into_iter().filter(elsewhere).find(|to| trial.add(to, self.tenant(), self.ask()))
         })
     }
 }
@@ -76,7 +84,16 @@ pub(crate) fn look<'a>(world: &World<'a>, rooms: &[&'a MemberRoom], newcomer: Op
             let priority = word.map_or(10, |w| w.priority);
             match exclusion(world, claim, newcomer).map_or_else(|| destinations(world, claim, &mut expanded), Err) {
                 Ok(destinations) => {
-                    let mut candidate = Movable { claim, room, priority, destinations, best: None, scores: Vec::new(), total: None };
+                    let mut candidate = Movable {
+                        claim,
+                        room,
+                        priority,
+                        destinations,
+                        best: None,
+                        scores: Vec::new(),
+                        total: None,
+                        peers: Peers::of(claim, world.siblings(claim)),
+                    };
                     candidate.best = candidate.best_in(&nothing);
                     candidate.scores = parameters::scores(world, &candidate);
                     movable.push(candidate);
@@ -106,6 +123,11 @@ fn candidate_name(c: &Candidate) -> (&str, &str, &str, &str, &str, &Uuid) {
 
 pub(crate) fn no(code: &str, detail: impl Into<String>) -> Exclusion {
     Exclusion { code: code.into(), detail: detail.into() }
+}
+
+/// Whether an app may move, if it has somewhere to go.
+pub(crate) fn may_move(world: &World<'_>, claim: &Claim, newcomer: Uuid) -> bool {
+    exclusion(world, claim, Some(newcomer)).is_none()
 }
 
 /// Why an app may not move, apart from having nowhere to go.

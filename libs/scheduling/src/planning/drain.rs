@@ -60,15 +60,15 @@ fn homes_for_all<'a>(looked: &Looked<'a>, effort: &mut Effort) -> Option<Moves<'
         .map(|j| {
             let m = &looked.movable[*j];
             effort.examined += 1;
-            m.settle(&mut trial, *j, &[]).map(|to| (*j, to))
+            m.settle(&mut trial, &[]).map(|to| (*j, to))
         })
         .collect();
     if greedy.is_some() {
         return greedy;
     }
-    for (j, m) in looked.movable.iter().enumerate() {
+    for m in &looked.movable {
         for to in &m.destinations {
-            trial.remove(to, j);
+            trial.remove(to, m.tenant());
         }
     }
     let nothing = Trial::default();
@@ -100,7 +100,7 @@ fn descend<'a>(
             return false;
         }
         *left -= 1;
-        if !trial.add(to, *j, m.ask()) {
+        if !trial.add(to, m.tenant(), m.ask()) {
             continue;
         }
         moves.push((*j, to));
@@ -108,7 +108,7 @@ fn descend<'a>(
             return true;
         }
         moves.pop();
-        trial.remove(to, *j);
+        trial.remove(to, m.tenant());
     }
     false
 }

@@ -3,15 +3,18 @@
 //! ```text
 //! candidate.rs  who may move, and where to          rank.rs     in which order they are taken (policy)
 //! newcomer.rs   which member room is made on        search.rs   which of them leave: greedy, prune, search on
+//! choices.rs    ways to spread a newcomer           peers.rs    whom those who move call, and who calls them
 //! drain.rs      everything off a member             report.rs   the plan, with every reason
 //! ```
 //! Depth 0: a destination has room as it is. A plan holds nothing; the ledger re-checks it when it is applied. The bounds
 //! of the search are constants of `search.rs`, never time: the same input gives the same plan.
 
 mod candidate;
+mod choices;
 mod drain;
 mod newcomer;
 mod parameters;
+mod peers;
 mod rank;
 mod report;
 mod search;

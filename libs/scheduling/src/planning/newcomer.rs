@@ -7,52 +7,23 @@ use std::collections::BTreeMap;
 
 use super::World;
 use super::candidate::{Looked, look};
+use super::choices::{Choice, Choices};
 use super::parameters::move_cost;
 use super::report::{self, Found};
 use super::search::{Case, Effort, Moves, Stuck};
+use crate::callers::Callers;
 use crate::considered::why_unknown;
-use crate::fit::Ask;
-use crate::place::{Slot, equals};
-use crate::trial::Trial;
+use crate::place::Slot;
 use crate::{AppRequest, DigRef, Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
 
-/// Choices of members for all apps that are looked at.
-const CHOICES: usize = 512;
-
-/// How good a member is for an app; less is better, equal ones are compared by what it takes to free them.
-type Tier = (u8, u32);
-/// There is room (of preferred members where the app insists).
-const ROOM: u8 = 0;
-/// Room has to be made.
-const FULL: u8 = 1;
-/// The app insists on better ones, but here is room.
-const LESS_ROOM: u8 = 2;
-/// The app insists on better ones, and here is none.
-const LESS_FULL: u8 = 3;
-
-struct Option_<'a> {
-    room: &'a MemberRoom,
-    tier: Tier,
-}
-
-/// One way to spread the newcomer over members.
-struct Choice<'a> {
-    tiers: Vec<Tier>,
-    homes: Vec<Option<&'a MemberRoom>>,
-}
-
-impl Choice<'_> {
-    fn names(&self) -> Vec<Option<&MemberKey>> {
-        self.homes.iter().map(|home| home.map(|room| &room.key)).collect()
-    }
-}
-
 pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> PlanResult {
-    let mut slots = Slot::of(world.ledger, apps, false);
-    slots.sort_by(|a, b| a.request.app.cmp(&b.request.app));
+    // In an order of our own: the same apps get the same plan however they come.
+    let mut apps = apps.to_vec();
+    apps.sort_by(|a, b| a.app.cmp(&b.app));
+    let apps = &apps[..];
+    let slots = Slot::of(world.ledger, apps, false);
     let mut tried = Tried::default();
-    let mut nowhere: Vec<&str> = apps.iter().map(|a| a.app.as_str()).filter(|app| slots.iter().all(|s| s.request.app != *app)).collect();
-    nowhere.sort_unstable();
+    let nowhere: Vec<&str> = apps.iter().map(|a| a.app.as_str()).filter(|app| slots.iter().all(|s| s.request.app != *app)).collect();
     for app in nowhere {
         tried.member(&MemberKey::default(), format!("{app}: its placement intent names no cluster"));
     }
@@ -63,11 +34,16 @@ pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> Plan
         return PlanResult::Infeasible(tried.give_up(&Effort::default()));
     }
     let mut effort = Effort::default();
-    let options: Vec<Vec<Option_<'_>>> = slots.iter().map(|slot| options(slot, &mut tried)).collect();
-    let choices = choices(&slots, &options, &mut effort);
+    for slot in &slots {
+        for room in slot.group.allowed().filter(|room| !room.is_known()) {
+            tried.member(&room.key, format!("nothing is known of it: {}", why_unknown(room)));
+        }
+    }
+    let requested: Vec<&str> = apps.iter().map(|app| app.app.as_str()).collect();
+    let callers = Callers::of(world.ledger, dig, &requested, &slots, |slot| slots[slot].group.allowed().next());
+    let choices = Choices { world, newcomer: dig.id, slots: &slots, callers: callers.as_ref() }.all(&mut effort);
     // Room for all without a single move: nobody is looked at.
-    let free = |choice: &&Choice<'_>| choice.tiers.iter().all(|t| t.0 == ROOM);
-    for choice in choices.iter().filter(free) {
+    for choice in choices.iter().filter(|choice| choice.is_free()) {
         let case = Case { slots: &slots, homes: &choice.homes, movable: &[] };
         effort.examined += 1;
         if case.build(&[]).is_some() {
@@ -76,7 +52,7 @@ pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> Plan
         }
     }
     let mut looked: BTreeMap<Vec<&MemberKey>, Looked<'_>> = BTreeMap::new();
-    for equal in choices.chunk_by(|a, b| a.tiers == b.tiers) {
+    for equal in choices.chunk_by(Choice::is_as_good) {
         let mut best: Option<(usize, f64, &Choice<'_>, Vec<&MemberKey>, Moves<'_>)> = None;
         for choice in equal {
             let (from, result) = solve(world, dig, &slots, choice, &mut looked, &mut effort);
@@ -84,7 +60,11 @@ pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> Plan
             match result {
                 Ok(moves) => {
                     let cost = moves.iter().map(|(j, to)| move_cost(world, &movable[*j], to)).sum::<f64>();
-                    let better = best.as_ref().is_none_or(|(n, c, ..)| moves.len().cmp(n).then(cost.total_cmp(c)).is_lt());
+                    // Of as many victims the fewest calls between clusters; among equals the first, which is the order by name.
+                    let less = |(n, c, than, ..): &(usize, f64, &Choice<'_>, _, _)| {
+                        moves.len().cmp(n).then(choice.waiting.total_cmp(&than.waiting)).then(cost.total_cmp(c)).is_lt()
+                    };
+                    let better = best.as_ref().is_none_or(less);
                     if better {
                         best = Some((moves.len(), cost, choice, from, moves));
                     }
@@ -96,7 +76,7 @@ pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> Plan
             }
         }
         if let Some((_, _, choice, from, moves)) = best {
-            if moves.is_empty() && choice.tiers.iter().any(|t| t.0 == LESS_ROOM) {
+            if moves.is_empty() && choice.is_for_overflow() {
                 for home in choice.homes.iter().flatten() {
                     tried.member(&home.key, "has room, but is less preferred: for overflow, not for a plan".into());
                 }
@@ -153,85 +133,6 @@ fn impossible(slot: &Slot<'_>, tried: &mut Tried) {
     if slot.group.missing.is_empty() && slot.group.options.is_empty() {
         tried.member(&MemberKey::default(), format!("{app}: no cluster matches {}", slot.group.label()));
     }
-}
-
-/// Known members for one slot, best first.
-fn options<'a>(slot: &Slot<'a>, tried: &mut Tried) -> Vec<Option_<'a>> {
-    for room in slot.group.allowed().filter(|room| !room.is_known()) {
-        tried.member(&room.key, format!("nothing is known of it: {}", why_unknown(room)));
-    }
-    let insists = slot.group.insists_on(&slot.request.terms, slot.overflow);
-    let nothing = Trial::default();
-    let known: Vec<&MemberRoom> = slot.group.allowed().filter(|room| room.is_known()).collect();
-    let mut options: Vec<Option_<'_>> = equals(&known)
-        .flat_map(|equals| slot.rank(equals, &nothing))
-        .enumerate()
-        .map(|(rank, (room, _))| {
-            let less = insists.is_some_and(|best| room.priority() > best);
-            let fits = nothing.fit(room, Ask::promised(&slot.request.demand)).is_some();
-            let tier = match (fits, less) {
-                (true, false) => (ROOM, rank as u32),
-                (false, false) => (FULL, u32::from(room.priority())),
-                (true, true) => (LESS_ROOM, rank as u32),
-                (false, true) => (LESS_FULL, u32::from(room.priority())),
-            };
-            Option_ { room, tier }
-        })
-        .collect();
-    options.sort_by(|a, b| a.tier.cmp(&b.tier).then_with(|| a.room.key.cmp(&b.room.key)));
-    options
-}
-
-/// Ways to spread all slots over their options, best first, about [`CHOICES`] (the best options of each).
-fn choices<'a>(slots: &[Slot<'a>], options: &[Vec<Option_<'a>>], effort: &mut Effort) -> Vec<Choice<'a>> {
-    let open = options.iter().filter(|o| o.len() > 1).count() as u32;
-    let widest = options.iter().map(Vec::len).max().unwrap_or(0);
-    let mut each = widest.max(1);
-    while each > 1 && each.checked_pow(open).is_none_or(|all| all > CHOICES) {
-        each -= 1;
-    }
-    effort.cut_short |= each < widest;
-    let mut choices = vec![Choice { tiers: Vec::new(), homes: Vec::new() }];
-    for (i, slot) in slots.iter().enumerate() {
-        let mut longer = Vec::new();
-        for choice in &choices {
-            if slot.satisfied(&slots[..i], &choice.homes) {
-                let tiers = [choice.tiers.as_slice(), &[(ROOM, 0)]].concat();
-                longer.push(Choice { tiers, homes: [choice.homes.as_slice(), &[None]].concat() });
-                continue;
-            }
-            for option in options[i].iter().take(each) {
-                let tiers = [choice.tiers.as_slice(), &[option.tier]].concat();
-                longer.push(Choice { tiers, homes: [choice.homes.as_slice(), &[Some(option.room)]].concat() });
-            }
-        }
-        choices = longer;
-    }
-    choices.sort_by(|a, b| a.tiers.cmp(&b.tiers).then_with(|| a.names().cmp(&b.names())));
-    if each < widest {
-        choices.extend(one_by_one(slots, options));
-    }
-    choices
-}
-
-/// Where there are more ways than are looked at, one that gives each app the best option with room beside those before it; to
-/// look at each app's best options alone would put too many of them on the same member.
-fn one_by_one<'a>(slots: &[Slot<'a>], options: &[Vec<Option_<'a>>]) -> Option<Choice<'a>> {
-    let mut trial = Trial::default();
-    let mut choice = Choice { tiers: Vec::new(), homes: Vec::new() };
-    for (i, slot) in slots.iter().enumerate() {
-        if slot.satisfied(&slots[..i], &choice.homes) {
-            choice.tiers.push((ROOM, 0));
-            choice.homes.push(None);
-            continue;
-        }
-        let ask = Ask::promised(&slot.request.demand);
-        let roomy = options[i].iter().find(|option| option.tier.0 == ROOM && trial.add(option.room, i, ask));
-        let option = roomy.or_else(|| options[i].iter().find(|option| option.tier.0 == FULL)).or(options[i].first())?;
-        choice.tiers.push(option.tier);
-        choice.homes.push(Some(option.room));
-    }
-    Some(choice)
 }
 
 /// Members tried without success.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::World;
 use super::candidate::Movable;
+use crate::calls::between;
 use crate::{Amounts, Claim, Ledger, MemberRoom, Observed, Parameter, ParameterScope, ParameterSource, Score};
 
 /// Seconds to Ready that are taken where none were observed.
@@ -72,15 +73,11 @@ fn fact(world: &World<'_>, claim: &Claim, fact: &str, scope: ParameterScope) -> 
 
 /// Calls that would become calls between clusters if this app alone moved away; nothing where its calls are not known.
 fn call_dependency(claim: &Claim, siblings: &[&Claim]) -> Option<f64> {
-    let calls = |from: &Claim, to: &str| -> u64 {
-        let said = from.request.terms.calls.iter().flat_map(|calls| &calls.to);
-        said.filter(|call| call.app == to).map(|call| call.micro_calls).sum()
-    };
     claim.request.terms.calls.as_ref()?;
     // While an app is moved it may be there twice.
     let here: BTreeMap<&str, &Claim> = siblings.iter().filter(|c| c.member == claim.member).map(|c| (c.request.app.as_str(), *c)).collect();
-    let others = here.iter().filter(|(app, _)| **app != claim.request.app);
-    Some(others.map(|(app, other)| calls(claim, app) + calls(other, &claim.request.app)).sum::<u64>() as f64 * 1e-6)
+    let others = here.values().filter(|other| other.request.app != claim.request.app);
+    Some(others.map(|other| between(&claim.request, &other.request)).sum::<u64>() as f64 * 1e-6)
 }
 
 fn metric(ledger: &Ledger, claim: &Claim, destination: Option<&MemberRoom>, metric: &str) -> Option<f64> {

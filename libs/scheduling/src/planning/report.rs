@@ -8,7 +8,7 @@ use super::parameters::{move_cost, requested};
 use super::search::{Case, Effort, Moves};
 use crate::considered;
 use crate::place::Slot;
-use crate::trial::{Trial, total_on};
+use crate::trial::{Tenant, Trial, total_on};
 use crate::{AppDecision, Candidate, Dependant, Exclusion, GroupDecision, MemberRoom, Move, Placement, Plan, Verdict, WhyNot};
 
 /// Other destinations listed per move.
@@ -51,7 +51,7 @@ pub(crate) fn feasible<'a>(world: &World<'a>, case: &Case<'_, 'a>, found: Found<
             alternatives: alternatives(m, to, &trial),
             pods: case.pods(&trial, *j, to),
             frees,
-            reason: reason(world, m, to),
+            reason: reason(world, m, to, &trial),
         });
     }
     plan.targets.sort();
@@ -114,7 +114,7 @@ fn alternatives<'a>(m: &Movable<'a>, to: &MemberRoom, trial: &Trial<'a>) -> Vec<
     others.filter(|room| trial.fit(room, m.ask()).is_some()).take(ALTERNATIVES).map(|room| room.key.clone()).collect()
 }
 
-fn reason(world: &World<'_>, m: &Movable<'_>, to: &MemberRoom) -> String {
+fn reason<'a>(world: &World<'a>, m: &Movable<'a>, to: &MemberRoom, trial: &Trial<'a>) -> String {
     let by = match (m.total, m.scores.first()) {
         (Some(total), _) => format!("score {total:.2} by policy {}", world.policy.name),
         (None, Some(score)) => match score.value {
@@ -127,7 +127,8 @@ fn reason(world: &World<'_>, m: &Movable<'_>, to: &MemberRoom) -> String {
         Some(best) if best.key != to.key => format!(" ({} is needed by others)", best.key),
         _ => String::new(),
     };
-    format!("intent priority {}, {by}; to provider priority {}{best}", m.priority, to.priority())
+    let calls = m.peers.kept(&to.key, trial).map(|kept| format!(", where {:.0} % of its calls stay", 100.0 * kept)).unwrap_or_default();
+    format!("intent priority {}, {by}; to provider priority {}{best}{calls}", m.priority, to.priority())
 }
 
 /// Where the newcomer's apps go. Their bindings are named when the plan is applied, so they are nil here.
@@ -135,7 +136,13 @@ fn newcomer<'a>(case: &Case<'_, 'a>, trial: &Trial<'a>, moves: &[(usize, &'a Mem
     let mut apps: Vec<AppDecision> = Vec::new();
     for (i, (slot, home)) in case.slots.iter().zip(case.homes).enumerate() {
         let Some(home) = home else { continue };
-        let group = group(case, slot, home, Placement { binding: Uuid::nil(), member: home.key.clone(), pods: trial.pods(home, i) }, moves);
+        let group = group(
+            case,
+            slot,
+            home,
+            Placement { binding: Uuid::nil(), member: home.key.clone(), pods: trial.pods(home, Tenant::New(i)) },
+            moves,
+        );
         match apps.iter_mut().find(|a| a.app == slot.request.app) {
             Some(app) => app.groups.push(group),
             None => apps.push(AppDecision { app: slot.request.app.clone(), groups: vec![group] }),

@@ -10,7 +10,7 @@ use super::candidate::Movable;
 use crate::MemberRoom;
 use crate::fit::Ask;
 use crate::place::Slot;
-use crate::trial::Trial;
+use crate::trial::{Tenant, Trial};
 
 const SMALL_CANDIDATES: usize = 8;
 const SMALL_MEMBERS: usize = 3;
@@ -74,10 +74,6 @@ pub(crate) enum Stuck {
 }
 
 impl<'w, 'a> Case<'w, 'a> {
-    fn tenant(&self, candidate: usize) -> usize {
-        self.slots.len() + candidate
-    }
-
     /// The members chosen, by key.
     pub fn members(&self) -> Vec<&'a MemberRoom> {
         let by_key: BTreeMap<_, _> = self.homes.iter().flatten().map(|room| (&room.key, *room)).collect();
@@ -88,7 +84,7 @@ impl<'w, 'a> Case<'w, 'a> {
     fn add_newcomer(&self, trial: &mut Trial<'a>, only: Option<&'a MemberRoom>) -> bool {
         for (i, home) in self.homes.iter().enumerate() {
             let Some(home) = home.filter(|home| only.is_none_or(|o| o.key == home.key)) else { continue };
-            if !trial.add(home, i, Ask::promised(&self.slots[i].request.demand)) {
+            if !trial.add(home, Tenant::New(i), Ask::promised(&self.slots[i].request.demand)) {
                 self.remove_newcomer(trial, only);
                 return false;
             }
@@ -99,7 +95,7 @@ impl<'w, 'a> Case<'w, 'a> {
     fn remove_newcomer(&self, trial: &mut Trial<'a>, only: Option<&'a MemberRoom>) {
         for (i, home) in self.homes.iter().enumerate() {
             if let Some(home) = home.filter(|home| only.is_none_or(|o| o.key == home.key)) {
-                trial.remove(home, i);
+                trial.remove(home, Tenant::New(i));
             }
         }
     }
@@ -120,7 +116,7 @@ impl<'w, 'a> Case<'w, 'a> {
             trial.leave(self.movable[*j].room, self.movable[*j].claim);
         }
         for (j, to) in moves {
-            if !trial.add(to, self.tenant(*j), self.movable[*j].ask()) {
+            if !trial.add(to, self.movable[*j].tenant(), self.movable[*j].ask()) {
                 return None;
             }
         }
@@ -129,7 +125,7 @@ impl<'w, 'a> Case<'w, 'a> {
 
     /// A victim's witness at its destination.
     pub fn pods(&self, trial: &Trial<'a>, candidate: usize, to: &MemberRoom) -> Vec<crate::PodsOnNode> {
-        trial.pods(to, self.tenant(candidate))
+        trial.pods(to, self.movable[candidate].tenant())
     }
 
     /// Finds who leaves.
@@ -171,7 +167,7 @@ impl<'w, 'a> Case<'w, 'a> {
         for (i, home) in self.homes.iter().enumerate() {
             let Some(home) = home else { continue };
             let ask = Ask::promised(&self.slots[i].request.demand);
-            if !trial.add(home, i, ask) {
+            if !trial.add(home, Tenant::New(i), ask) {
                 return format!("{}: {}", self.slots[i].request.app, trial.why_not(home, ask).reason());
             }
         }
@@ -209,7 +205,7 @@ impl<'w, 'a> Case<'w, 'a> {
             let Some(at) = open.iter().position(|room| room.key == m.room.key) else { continue };
             effort.examined += 1;
             trial.leave(m.room, m.claim);
-            let Some(to) = m.settle(&mut trial, self.tenant(j), &targets) else {
+            let Some(to) = m.settle(&mut trial, &targets) else {
                 trial.stay(m.room, m.claim);
                 continue;
             };
@@ -237,7 +233,7 @@ impl<'w, 'a> Case<'w, 'a> {
                 let m = &self.movable[j];
                 effort.examined += 1;
                 self.remove_newcomer(&mut trial, None);
-                let Some(out) = trial.remove(to, self.tenant(j)) else { continue };
+                let Some(out) = trial.remove(to, m.tenant()) else { continue };
                 trial.stay(m.room, m.claim);
                 if self.add_newcomer(&mut trial, None) {
                     moves.remove(at);
@@ -262,7 +258,7 @@ impl<'w, 'a> Case<'w, 'a> {
         let targets = self.open();
         let mut settled = Vec::with_capacity(moves.len());
         for (j, _) in moves {
-            settled.push((*j, self.movable[*j].settle(&mut trial, self.tenant(*j), &targets)?));
+            settled.push((*j, self.movable[*j].settle(&mut trial, &targets)?));
         }
         self.build(&settled).is_some().then_some(settled)
     }
@@ -314,13 +310,13 @@ impl<'w, 'a> Case<'w, 'a> {
             if effort.is_spent() {
                 break;
             }
-            if !trial.add(to, self.tenant(*j), m.ask()) {
+            if !trial.add(to, m.tenant(), m.ask()) {
                 continue;
             }
             moves.push((*j, to));
             let found = self.homes_for(chosen, moves, trial, effort);
             moves.pop();
-            trial.remove(to, self.tenant(*j));
+            trial.remove(to, m.tenant());
             if found.is_some() {
                 return found;
             }

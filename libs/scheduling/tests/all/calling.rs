@@ -8,13 +8,13 @@ use proptest::prelude::*;
 use crate::world::{World, all_of, any_of, app, cases, demand, dig, id, key, places, request};
 
 /// `from` calls each of `to` so often.
-fn calling(mut from: AppRequest, to: &[(&str, u64)]) -> AppRequest {
+pub fn calling(mut from: AppRequest, to: &[(&str, u64)]) -> AppRequest {
     let to = to.iter().map(|(app, calls)| CallTo { app: (*app).into(), micro_calls: calls * 1_000_000 }).collect();
     from.terms.calls = Some(CallTerms { to, rho: 4, ..CallTerms::default() });
     from
 }
 
-fn terms(mut request: AppRequest, change: impl Fn(&mut CallTerms)) -> AppRequest {
+pub fn terms(mut request: AppRequest, change: impl Fn(&mut CallTerms)) -> AppRequest {
     change(request.terms.calls.as_mut().unwrap());
     request
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use drover_scheduling::*;
 use proptest::prelude::*;
 
-use crate::instance::{NAMES, instance, larger_instance};
+use crate::instance::{NAMES, calling, instance, larger_instance};
 use crate::world::{World, dig, id, key};
 
 /// CPU, memory, pods.
@@ -330,8 +330,8 @@ proptest! {
     #![proptest_config(crate::world::cases(2000))]
 
     #[test]
-    fn a_plan_is_found_exactly_where_one_exists(instance in instance()) {
-        let (world, apps) = instance.build();
+    fn a_plan_is_found_exactly_where_one_exists(instance in instance(), calls in any::<u64>()) {
+        let (world, apps) = calling(instance.build(), calls);
         let result = world.plan(apps.clone());
         let exists = Naive::new(&world).plan_exists(&apps);
         match &result {
@@ -351,8 +351,8 @@ proptest! {
         prop_assert_eq!(result, plan(&ledger, &other.newcomer(apps)));
     }
     #[test]
-    fn a_drain_is_planned_exactly_where_everything_has_a_home(instance in instance()) {
-        let (world, _) = instance.build();
+    fn a_drain_is_planned_exactly_where_everything_has_a_home(instance in instance(), calls in any::<u64>()) {
+        let (world, _) = calling(instance.build(), calls);
         let member = key(NAMES[0]);
         let result = world.drain(NAMES[0]);
         prop_assert_eq!(matches!(result, PlanResult::Feasible(_)), Naive::new(&world).drain_exists(&member), "{:#?}", result);
@@ -367,8 +367,8 @@ proptest! {
 
     /// Larger worlds, beyond what can be searched to the end: whatever is planned is sound, and the ledger takes it.
     #[test]
-    fn plans_in_larger_worlds_are_sound(instance in larger_instance()) {
-        let (world, apps) = instance.build();
+    fn plans_in_larger_worlds_are_sound(instance in larger_instance(), calls in any::<u64>()) {
+        let (world, apps) = calling(instance.build(), calls);
         if let PlanResult::Feasible(plan) = world.plan(apps.clone()) {
             check_witness(&Naive::new(&world), &plan, &apps);
             check_applies(&world, &plan, &apps);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use drover_scheduling::*;
 use proptest::prelude::*;
 
-use crate::world::{World, app, id, key};
+use crate::world::{World, app, dig, id, key};
 
 pub const NAMES: [&str; 6] = ["x+a", "x+b", "y+c", "y+d", "z+e", "z+f"];
 
@@ -115,6 +115,30 @@ impl AppSpec {
         request.demand.volumes = u32::from(self.volume);
         request
     }
+}
+
+/// Half of all seeds: what runs is one group of apps, and it and the newcomer call each other.
+pub fn calling((mut world, mut apps): (World, Vec<AppRequest>), seed: u64) -> (World, Vec<AppRequest>) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    if random.bool() {
+        return (world, apps);
+    }
+    let mut terms = |among: &[String]| CallTerms {
+        to: among.iter().map(|app| CallTo { app: app.clone(), micro_calls: random.u64(0..5) * 1_000_000 }).collect(),
+        rho: 3,
+        keep_together: seed.is_multiple_of(3),
+        latencies: vec![Latency { from: key(NAMES[0]), to: key(NAMES[1]), us: random.u32(0..9) }],
+    };
+    let names: Vec<String> = world.fleet.claims.values().map(|claim| claim.request.app.clone()).collect();
+    for claim in world.fleet.claims.values_mut() {
+        let claim = Arc::make_mut(claim);
+        claim.dig = dig("shop");
+        Arc::make_mut(&mut claim.request).terms.calls = Some(terms(&names));
+    }
+    world.movability.iter_mut().for_each(|word| word.dig = id("shop"));
+    let names: Vec<String> = apps.iter().map(|app| app.app.clone()).collect();
+    apps.iter_mut().for_each(|app| app.terms.calls = Some(terms(&names)));
+    (world, apps)
 }
 
 impl Instance {

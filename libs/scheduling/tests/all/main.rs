@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 mod calling;
+mod calling_plans;
 mod displaced;
 mod exhaustive;
 mod fitting;

@@ -1,0 +1,122 @@
+//! Who calls whom among the apps of a deployment intent group: those that are to be placed and those that run; and who belongs
+//! together. Knows members only as where apps are; who is put where: `together.rs` and `planning/choices.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::groups::{Call, CallGraph, Grouping, Limits, Service, Variant};
+use crate::place::Slot;
+use crate::trial::total_on;
+use crate::{CallTerms, Claim, DigRef, Ledger, MemberRoom};
+
+/// Bytes of a MiB.
+pub(crate) const MIB: f64 = 1_048_576.0;
+/// Calls are told in millionths.
+const MICRO: f64 = 1e-6;
+
+/// A group of apps with its calls.
+pub(crate) struct Callers<'a> {
+    pub terms: &'a CallTerms,
+    /// Apps by service of the graph: the requested ones, then those of the group that run already.
+    pub apps: Vec<&'a str>,
+    pub graph: CallGraph,
+    pub grouping: Grouping,
+    /// Copies that run, by service, and where; those of whose member nothing is known are left out.
+    pub settled: Vec<(usize, &'a MemberRoom)>,
+    /// Slots that are placed together, the unit that asks for most first; apps with several slots come alone, first of all.
+    pub units: Vec<Vec<usize>>,
+}
+
+impl<'a> Callers<'a> {
+    /// None where nobody calls anybody. `at`: a member on which a slot's request is added up.
+    pub fn of(
+        ledger: &'a Ledger,
+        dig: &DigRef,
+        requested: &[&'a str],
+        slots: &[Slot<'a>],
+        at: impl Fn(usize) -> Option<&'a MemberRoom>,
+    ) -> Option<Self> {
+        let running: Vec<&Claim> = ledger.calling(dig.id).filter(|claim| !requested.contains(&claim.request.app.as_str())).collect();
+        let said = slots.iter().map(|slot| slot.request).chain(running.iter().map(|claim| &*claim.request));
+        let terms = said.clone().find_map(|request| request.terms.calls.as_ref())?;
+        let mut apps = requested.to_vec();
+        apps.extend(running.iter().map(|claim| claim.request.app.as_str()).collect::<BTreeSet<_>>());
+        let index: BTreeMap<&str, usize> = apps.iter().enumerate().map(|(at, app)| (*app, at)).collect();
+        let settled: Vec<(usize, &MemberRoom)> = running
+            .iter()
+            .filter_map(|claim| Some((index[claim.request.app.as_str()], ledger.room(&claim.member).filter(|room| room.sums().is_some())?)))
+            .collect();
+
+        let copies = |service: usize| match service < requested.len() {
+            true => slots.iter().filter(|slot| slot.app == service).count(),
+            false => settled.iter().filter(|(of, _)| *of == service).count(),
+        };
+        let services = apps.iter().enumerate().map(|(service, app)| Service {
+            name: (*app).to_owned(),
+            // What runs is counted where it runs.
+            request: slots.iter().position(|slot| slot.app == service).map_or([0.0; 2], |slot| load(&slots[slot], at(slot))),
+            replicas: copies(service).max(1),
+        });
+        let mut calls: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+        for request in said {
+            for to in request.terms.calls.iter().flat_map(|calls| &calls.to) {
+                if let (Some(from), Some(to_app)) = (index.get(request.app.as_str()), index.get(to.app.as_str())) {
+                    // Said once for each app, however many slots or copies it has.
+                    calls.insert((*from, *to_app), to.micro_calls as f64 * MICRO);
+                }
+            }
+        }
+        let calls = calls.into_iter().map(|((from, to), calls)| Call { from, to, calls });
+        let graph = CallGraph::new(services.collect(), calls).ok().filter(|graph| !graph.calls().is_empty())?;
+        let grouping = Grouping::of(&graph, Some(terms.rho as usize), Variant::Merge, &Limits::default()).ok()?;
+        let units = units(&grouping, &graph, slots);
+        Some(Self { terms, apps, graph, grouping, settled, units })
+    }
+
+    /// Calls between clusters times their latency, with the slots at `homes`: every copy calls every copy. Who has no home counts
+    /// nothing.
+    pub fn waiting(&self, slots: &[Slot<'a>], homes: &[Option<&'a MemberRoom>]) -> f64 {
+        let at = self.homes(slots, homes);
+        let mean = |a: &[&MemberRoom], b: &[&MemberRoom]| {
+            let sum: f64 = a.iter().flat_map(|a| b.iter().map(|b| self.terms.distance(&a.key, &b.key))).sum();
+            sum / (a.len() * b.len()).max(1) as f64
+        };
+        self.graph.weights().into_iter().map(|(a, b, calls)| calls * mean(&at[a], &at[b])).sum()
+    }
+
+    /// Where the copies of each service are.
+    fn homes(&self, slots: &[Slot<'a>], homes: &[Option<&'a MemberRoom>]) -> Vec<Vec<&'a MemberRoom>> {
+        let mut at = vec![Vec::new(); self.apps.len()];
+        for (slot, home) in slots.iter().zip(homes) {
+            at[slot.app].extend(*home);
+        }
+        self.settled.iter().for_each(|(service, room)| at[*service].push(*room));
+        at
+    }
+}
+
+/// What each copy of an app asks for of a member.
+fn load(slot: &Slot<'_>, room: Option<&MemberRoom>) -> [f64; 2] {
+    room.map_or([0.0; 2], |room| {
+        let total = total_on(&slot.request.demand, room);
+        [total.cpu.max(0) as f64, total.memory.max(0) as f64 / MIB]
+    })
+}
+
+fn units(grouping: &Grouping, graph: &CallGraph, slots: &[Slot<'_>]) -> Vec<Vec<usize>> {
+    let of_app = |app: usize| (0..slots.len()).filter(move |slot| slots[*slot].app == app).collect::<Vec<_>>();
+    let weight = |unit: &[usize]| -> f64 { unit.iter().map(|slot| graph.services()[slots[*slot].app].request).map(|q| q[0] + q[1]).sum() };
+    let (mut several, mut units) = (Vec::new(), Vec::new());
+    for group in &grouping.groups {
+        let mut unit = Vec::new();
+        for app in group {
+            match of_app(*app).as_slice() {
+                [only] => unit.push(*only),
+                slots => several.extend(slots.iter().map(|slot| vec![*slot])),
+            }
+        }
+        units.extend((!unit.is_empty()).then_some(unit));
+    }
+    units.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    several.extend(units);
+    several
+}
