@@ -75,13 +75,21 @@ fn the_search_reaches_the_optimum_of_the_hand_made_instance() {
 
 #[test]
 fn bad_files_are_refused_with_the_place_of_the_fault() {
-    let read = |model: &str, assignment: &str| Reassignment::read(model, assignment).unwrap_err().to_string();
-    assert_eq!(read("2\n1 10 0", ASSIGNMENT), "the file ends where a load cost weight should be");
-    assert!(read("1\n0 x", ASSIGNMENT).contains("\"x\" is no whole number of at least 0 (number 3 of the file"));
-    assert!(read("1\n0 -5", ASSIGNMENT).contains("-5"));
-    assert!(read(&format!("{MODEL} 7"), ASSIGNMENT).contains("1 numbers are left"));
-    assert_eq!(read(MODEL, "0 0 3 1"), "the machine of a process is 3, there are 3");
-    assert!(read(MODEL, "0 0 1").contains("the file ends"));
+    let read = |model: &str, assignment: &str| {
+        let error = Reassignment::read(model, assignment).unwrap_err();
+        (error.file, error.to_string())
+    };
+    let model = |text: &str| {
+        let (file, said) = read(text, ASSIGNMENT);
+        assert_eq!(file, File::Model);
+        said
+    };
+    assert_eq!(model("2\n1 10 0"), "line 2: the file ends where a load cost weight should be");
+    assert_eq!(model("1\n\n0 x"), "line 3: \"x\" is no whole number of at least 0; a load cost weight should be here");
+    assert!(model("1\n0 -5").contains("-5"));
+    assert!(model(&format!("{MODEL}\n7 8")).starts_with("line 20: 2 numbers are left"), "{}", model(&format!("{MODEL}\n7 8")));
+    assert_eq!(read(MODEL, "0 0 3 1"), (File::Assignment, "line 1: the machine of a process is 3, there are 3, counted from 0".to_owned()));
+    assert_eq!(read(MODEL, "0 0\n1"), (File::Assignment, "line 2: the file ends where the machine of a process should be".to_owned()));
 }
 
 /// The optimum over all assignments that keep the constraints.

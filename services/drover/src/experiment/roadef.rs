@@ -4,16 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use drover_report::{Check, Report, Table};
 use drover_scheduling::groups::Budget;
-use drover_scheduling::groups::roadef::{Reassignment, improve};
-use indicatif::ProgressBar;
+use drover_scheduling::groups::roadef::{File, Reassignment, improve};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use super::groups::cpu;
 use super::{Common, finish};
 use crate::cli::Format;
+
+/// Steps of the progress bar to a second.
+const TICKS: f64 = 10.0;
 
 /// `drover experiment roadef FILE…`.
 #[derive(Debug, Args)]
@@ -41,7 +44,8 @@ pub fn run(args: &RoadefArgs, format: Format) -> Result<ExitCode> {
     if args.best.len() > args.models.len() {
         bail!("--best is given {} times for {} files; give it at most once a file, in their order", args.best.len(), args.models.len());
     }
-    let bar = ProgressBar::new_spinner();
+    let bar = ProgressBar::new((args.seconds * args.models.len() as f64 * TICKS) as u64);
+    bar.set_style(ProgressStyle::with_template("{wide_bar} {msg}, {eta} left").unwrap_or_else(|_| ProgressStyle::default_bar()));
     let mut report = Report::new("roadef");
     let mut table = Table::new(
         "roadef",
@@ -63,13 +67,12 @@ pub fn run(args: &RoadefArgs, format: Format) -> Result<ExitCode> {
     for (i, path) in args.models.iter().enumerate() {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         bar.set_message(name.clone());
-        bar.tick();
-        let instance = Reassignment::read(&text(path)?, &text(&assignment(path)?)?).with_context(|| path.display().to_string())?;
+        let instance = read(path)?;
         if let Some(fault) = instance.faults(&instance.initial).first() {
             bail!("{}: the first assignment breaks a constraint: {fault}", path.display());
         }
         let began = cpu();
-        let found = improve(&instance, &Budget::Seconds(args.seconds, Arc::new(cpu)), args.common.seed);
+        let found = improve(&instance, &Budget::Seconds(args.seconds, watched(&bar, began, i as f64 * args.seconds)), args.common.seed);
         let seconds = cpu() - began;
         let (first, cost, faults) = (instance.cost(&instance.initial), instance.cost(&found.at), instance.faults(&found.at));
         let best = args.best.get(i).copied();
@@ -106,6 +109,25 @@ pub fn run(args: &RoadefArgs, format: Format) -> Result<ExitCode> {
     bar.finish_and_clear();
     report.tables.push(table);
     finish(&report, &args.common, format)
+}
+
+/// A model and its assignment; what is wrong is said with file and line.
+fn read(model: &Path) -> Result<Reassignment> {
+    let assignment = assignment(model)?;
+    Reassignment::read(&text(model)?, &text(&assignment)?).map_err(|wrong| {
+        let file = if wrong.file == File::Model { model } else { &assignment };
+        anyhow!("{}:{}: {}", file.display(), wrong.line, wrong.fault)
+    })
+}
+
+/// The clock of the search, which shows on the bar what it has told.
+fn watched(bar: &ProgressBar, began: f64, before: f64) -> Arc<dyn Fn() -> f64 + Send + Sync> {
+    let bar = bar.clone();
+    Arc::new(move || {
+        let now = cpu();
+        bar.set_position(((before + now - began) * TICKS) as u64);
+        now
+    })
 }
 
 fn text(path: &Path) -> Result<String> {

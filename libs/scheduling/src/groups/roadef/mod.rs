@@ -8,5 +8,5 @@ mod read;
 mod search;
 
 pub use check::{Cost, Fault};
-pub use read::{Balance, Machine, Process, ReadError, Reassignment, Resource, ServiceRules};
+pub use read::{Balance, File, Machine, Misread, Process, ReadError, Reassignment, Resource, ServiceRules};
 pub use search::{Found, improve};

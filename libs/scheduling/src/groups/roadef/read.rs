@@ -76,24 +76,43 @@ pub struct Reassignment {
     pub initial: Vec<usize>,
 }
 
-/// What is wrong with a file.
+/// Which of the two files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum File {
+    /// Machines, services, processes, costs.
+    Model,
+    /// Where each process runs.
+    Assignment,
+}
+
+/// What is wrong with a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
-    /// It ends too early.
+#[error("line {line}: {fault}")]
+pub struct ReadError {
+    /// The file.
+    pub file: File,
+    /// From 1; the last one where it ends too early.
+    pub line: usize,
+    /// What.
+    pub fault: Misread,
+}
+
+/// What is wrong with a number of a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misread {
+    /// It is not there.
     #[error("the file ends where {0} should be")]
     Ends(String),
     /// Not a number.
-    #[error("{text:?} is no whole number of at least 0 (number {position} of the file, {what})")]
+    #[error("{text:?} is no whole number of at least 0; {what} should be here")]
     NoNumber {
         /// As written.
         text: String,
-        /// From 1.
-        position: usize,
         /// What it should be.
         what: String,
     },
     /// An index that does not exist.
-    #[error("{what} is {got}, there are {count}")]
+    #[error("{what} is {got}, there are {count}, counted from 0")]
     Index {
         /// Which index.
         what: String,
@@ -111,18 +130,27 @@ pub enum ReadError {
 const LARGEST: i64 = 1 << 40;
 
 struct Numbers<'t> {
-    words: std::iter::Enumerate<std::str::SplitWhitespace<'t>>,
+    file: File,
+    words: Box<dyn Iterator<Item = (usize, &'t str)> + 't>,
+    /// Of the word read last.
+    line: usize,
 }
 
 impl<'t> Numbers<'t> {
-    fn of(text: &'t str) -> Self {
-        Self { words: text.split_whitespace().enumerate() }
+    fn of(file: File, text: &'t str) -> Self {
+        let words = text.lines().enumerate().flat_map(|(at, line)| line.split_whitespace().map(move |word| (at + 1, word)));
+        Self { file, words: Box::new(words), line: 1 }
+    }
+
+    fn wrong(&self, fault: Misread) -> ReadError {
+        ReadError { file: self.file, line: self.line, fault }
     }
 
     fn next(&mut self, what: &str) -> Result<i64, ReadError> {
-        let (i, text) = self.words.next().ok_or_else(|| ReadError::Ends(what.to_owned()))?;
+        let Some((line, text)) = self.words.next() else { return Err(self.wrong(Misread::Ends(what.to_owned()))) };
+        self.line = line;
         let number = text.parse().ok().filter(|n| (0..=LARGEST).contains(n));
-        number.ok_or_else(|| ReadError::NoNumber { text: text.to_owned(), position: i + 1, what: what.to_owned() })
+        number.ok_or_else(|| self.wrong(Misread::NoNumber { text: text.to_owned(), what: what.to_owned() }))
     }
 
     fn count(&mut self, what: &str) -> Result<usize, ReadError> {
@@ -135,14 +163,14 @@ impl<'t> Numbers<'t> {
 
     fn index(&mut self, count: usize, what: &str) -> Result<usize, ReadError> {
         let got = self.count(what)?;
-        if got < count { Ok(got) } else { Err(ReadError::Index { what: what.to_owned(), got, count }) }
+        if got < count { Ok(got) } else { Err(self.wrong(Misread::Index { what: what.to_owned(), got, count })) }
     }
 
-    fn end(self) -> Result<(), ReadError> {
-        match self.words.count() {
-            0 => Ok(()),
-            left => Err(ReadError::Left(left)),
-        }
+    fn end(mut self) -> Result<(), ReadError> {
+        let Some((line, _)) = self.words.next() else { return Ok(()) };
+        self.line = line;
+        let left = 1 + self.words.by_ref().count();
+        Err(self.wrong(Misread::Left(left)))
     }
 }
 
@@ -152,7 +180,7 @@ impl Reassignment {
     /// # Errors
     /// [`ReadError`] names the first number that cannot be.
     pub fn read(model: &str, assignment: &str) -> Result<Self, ReadError> {
-        let mut n = Numbers::of(model);
+        let mut n = Numbers::of(File::Model, model);
         let mut resources = Vec::new();
         for _ in 0..n.count("the number of resources")? {
             resources.push(Resource { transient: n.next("whether a resource is transient")? != 0, weight: n.next("a load cost weight")? });
@@ -205,7 +233,7 @@ impl Reassignment {
     /// # Errors
     /// [`ReadError`].
     pub fn read_assignment(&self, text: &str) -> Result<Vec<usize>, ReadError> {
-        let mut n = Numbers::of(text);
+        let mut n = Numbers::of(File::Assignment, text);
         let at = (0..self.processes.len()).map(|_| n.index(self.machines.len(), "the machine of a process")).collect::<Result<_, _>>()?;
         n.end()?;
         Ok(at)
