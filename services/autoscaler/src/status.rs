@@ -142,7 +142,7 @@ impl ScalingPolicyStatus {
         before.is_none_or(|before| before.status != status || before.reason != reason)
     }
 
-    /// Takes a decision down.
+    /// Takes a decision down, but for the record in full ([`Self::last_decision`]): that is put in when the status is written.
     pub fn note(&mut self, record: &DecisionRecord, done: bool) {
         let now = Timestamp::now();
         let reason = format!("{:?}", record.reason);
@@ -159,7 +159,6 @@ impl ScalingPolicyStatus {
         self.reason = Some(reason);
         self.message = Some(record.message.clone());
         self.decided_at = Some(now);
-        self.last_decision = serde_json::to_value(record).ok();
     }
 
     /// Whether another status would tell a reader nothing new but the time.

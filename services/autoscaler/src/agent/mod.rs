@@ -69,24 +69,24 @@ pub struct Context {
     recorder: Recorder,
     metrics: Metrics,
     keeper: Arc<Keeper>,
-    board: Mutex<HashMap<Key, (Standing, DecisionRecord)>>,
+    board: Mutex<HashMap<Key, (Standing, Arc<DecisionRecord>)>>,
 }
 
 impl Context {
-    fn show(&self, key: &Key, standing: Standing, record: DecisionRecord) {
+    fn show(&self, key: &Key, standing: Standing, record: Arc<DecisionRecord>) {
         self.board().insert(key.clone(), (standing, record));
     }
     fn standing(&self, key: &Key) -> Option<Standing> {
         self.board().get(key).map(|(standing, _)| standing.clone())
     }
-    fn decision(&self, key: &Key) -> Option<DecisionRecord> {
+    fn decision(&self, key: &Key) -> Option<Arc<DecisionRecord>> {
         self.board().get(key).map(|(_, record)| record.clone())
     }
     fn forget(&self, key: &Key) {
         self.board().remove(key);
         self.metrics.forget(key);
     }
-    fn board(&self) -> MutexGuard<'_, HashMap<Key, (Standing, DecisionRecord)>> {
+    fn board(&self) -> MutexGuard<'_, HashMap<Key, (Standing, Arc<DecisionRecord>)>> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

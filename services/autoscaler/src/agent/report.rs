@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::runtime::events::{Event, EventType};
 use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Context;
@@ -29,14 +29,16 @@ const RELIEVED: &str = "FellBack";
 pub struct Reporter {
     context: Arc<Context>,
     key: Key,
+    /// Without its last decision, once there is one of our own: a record in full is large, and kept once.
     status: ScalingPolicyStatus,
+    last: Option<Arc<DecisionRecord>>,
     published: Option<(ScalingPolicyStatus, Instant)>,
 }
 
 impl Reporter {
     /// Goes on from the status that is there.
-    pub fn new(context: Arc<Context>, key: Key, written: &Written) -> Self {
-        Self { context, key, status: serde_json::from_value(written.status.clone()).unwrap_or_default(), published: None }
+    pub fn new(context: Arc<Context>, key: Key, status: Value) -> Self {
+        Self { context, key, status: serde_json::from_value(status).unwrap_or_default(), last: None, published: None }
     }
 
     /// Whether the learner was relieved under this very specification: a restart does not give it another try.
@@ -69,6 +71,7 @@ impl Reporter {
         let conditions = std::mem::take(&mut self.status.conditions);
         let observed_generation = written.metadata.generation;
         self.status = ScalingPolicyStatus { observed_generation, history, ..Default::default() };
+        self.last = None;
         self.status.conditions = conditions.into_iter().filter(|condition| condition.kind == Kind::Accepted.word()).collect();
     }
 
@@ -105,7 +108,9 @@ impl Reporter {
             Steps::Kpa(_) | Steps::Threshold(_) | Steps::QLearning(_) => None,
         };
         self.status.excess_burst_capacity = burst;
-        self.context.show(&self.key, Standing { want: record.want, ready, excess_burst_capacity: burst }, record.clone());
+        let shared = Arc::new(record.clone());
+        self.context.show(&self.key, Standing { want: record.want, ready, excess_burst_capacity: burst }, shared.clone());
+        (self.last, self.status.last_decision) = (Some(shared), None);
         let on = record.reason != Reason::ScalingDisabled;
         let message = if on { "the target can be read and has pods of its own" } else { &record.message };
         self.set(written, Kind::TargetReady, on, if on { "Read" } else { "ScalingDisabled" }, message.to_owned()).await;
@@ -211,9 +216,13 @@ impl Reporter {
     /// The whole status at once, so that nothing of an older one remains; only of the policy that was read.
     async fn write(&self, written: &Written) -> Result<(), Trouble> {
         let path = format!("{}/{}/status", ScalingPolicy::url_path(&(), Some(&self.key.0)), self.key.1);
+        let mut status = self.status.clone();
+        if let Some(last) = &self.last {
+            status.last_decision = serde_json::to_value(last).ok();
+        }
         let patch = json!([
             {"op": "test", "path": "/metadata/uid", "value": written.metadata.uid},
-            {"op": "add", "path": "/status", "value": self.status},
+            {"op": "add", "path": "/status", "value": status},
         ]);
         let body = serde_json::to_vec(&patch).map_err(|error| Trouble::Unusable(error.to_string()))?;
         let request = Request::patch(path).header(header::CONTENT_TYPE, "application/json-patch+json").body(body);

@@ -102,6 +102,7 @@ impl Crew {
     fn up(&mut self, context: &Arc<Context>, mut written: Written) {
         let key = key(&written);
         written.metadata.managed_fields = None;
+        let status = std::mem::take(&mut written.status);
         if let Some((sender, task)) = self.workers.get(&key)
             && !task.is_finished()
             && sender.borrow().metadata.uid == written.metadata.uid
@@ -116,8 +117,9 @@ impl Crew {
             });
             return;
         }
+        // The status as it is counts once; kept by each worker it would be most of what they take.
         let (sender, receiver) = watch::channel(Arc::new(written));
-        let worker = Worker::new(context.clone(), key.clone(), receiver);
+        let worker = Worker::new(context.clone(), key.clone(), receiver, status);
         let task = self.tasks.spawn(worker.run());
         self.workers.insert(key, (sender, task));
     }

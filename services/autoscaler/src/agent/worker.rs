@@ -10,6 +10,7 @@ use drover_autoscaling::qlearning::QTable;
 use drover_autoscaling::{DecisionRecord, Mode, Observation, Policy, PolicyKind, PolicyState, Reason, State, decide};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
@@ -48,9 +49,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker for the policy that `written` shows, now and after each change.
-    pub fn new(context: Arc<Context>, key: Key, written: watch::Receiver<Arc<Written>>) -> Self {
-        let report = Reporter::new(context.clone(), key.clone(), &written.borrow());
+    /// A worker for the policy that `written` shows, now and after each change; `status` is what this agent, or one before it, left.
+    pub fn new(context: Arc<Context>, key: Key, written: watch::Receiver<Arc<Written>>, status: Value) -> Self {
+        let report = Reporter::new(context.clone(), key.clone(), status);
         let relieved = report.was_relieved(&written.borrow());
         Self {
             context,
