@@ -6,6 +6,7 @@ mod cluster;
 mod crash;
 mod errors;
 mod gate;
+mod leases;
 mod nri;
 mod oom;
 mod support;

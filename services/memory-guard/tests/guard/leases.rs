@@ -1,0 +1,66 @@
+//! `memory.high` leases on a real cgroup v2 with a real containerd. This machine's kernel may offer v1 only: `tests/emulated/run.sh` boots one
+//! that has v2, and runs this there.
+
+use std::path::Path;
+use std::time::Duration;
+
+use drover_memguard::Activity;
+use drover_memory_guard::cgroup::Hierarchy;
+use drover_memory_guard::wire::{ContainerStatus, Status};
+use serde_json::json;
+
+use crate::support::agent::Start;
+use crate::support::containerd::{Containerd, Spec, missing, say};
+
+const MIB: u64 = 1 << 20;
+
+fn of<'a>(status: &'a Status, id: &str) -> Option<&'a ContainerStatus> {
+    status.containers.iter().find(|container| container.id == id)
+}
+
+fn leased(status: &Status, id: &str) -> bool {
+    of(status, id).is_some_and(|container| matches!(container.activity, Activity::Running { lease: Some(_) }))
+}
+
+/// Two that want 200 MiB each, on 320: one is stopped by the kernel where it is, not frozen, and goes on growing when the other is gone.
+#[tokio::test]
+#[ignore = "long: needs cgroup v2, which tests/emulated/run.sh boots"]
+async fn a_lease_stops_growth_and_nothing_else() {
+    if !Hierarchy::detect(Path::new("/sys/fs/cgroup")).is_ok_and(|hierarchy| hierarchy.version() == "v2") {
+        say("SKIPPED, proves nothing: a_lease_stops_growth_and_nothing_else lacks cgroup v2: services/memory-guard/tests/emulated/run.sh");
+        return;
+    }
+    if missing("a_lease_stops_growth_and_nothing_else") {
+        return;
+    }
+    let containerd = Containerd::start(320 * MIB).await;
+    let state = containerd.dir.path().join("agent");
+    // Only the lease: who leaks through is not frozen, so that the leak is seen.
+    let settings = json!({"policy": {"policy": "bank", "margin": 0.04}, "safety": {"leakTolerance": 400 * MIB, "maxPause": 600.0}});
+    let start = Start::new(&state, &containerd.socket).settings(settings);
+    let agent = start.args(["--mode", "apply", "--poll", "100ms", "--deadline", "20000ms", "--cgroup", &containerd.node]).start();
+    agent.status_when("it may act", |status| status.hindered.is_none()).await;
+
+    // 100 MiB always, then up to 200 in steps of 25 at a second of CPU each.
+    let job = |name: &str, seed: &str| {
+        let args = ["job", "200", "100", "25", "40", "1000", "200", "1000", seed];
+        Spec { memory: i64::try_from(210 * MIB).unwrap(), quota: 0, ..Spec::new(name, &args) }
+    };
+    let one = containerd.pod(&job("one", "1")).await;
+    let other = containerd.pod(&job("other", "2")).await;
+    let status = agent.status_when("one of them is leased", |status| leased(status, &one) || leased(status, &other)).await;
+    let (held, free) = if leased(&status, &one) { (&one, &other) } else { (&other, &one) };
+    let group = containerd.group(held).await;
+    let high: u64 = std::fs::read_to_string(group.high_file().unwrap()).unwrap().trim().parse().unwrap();
+    assert!(!group.freezer().frozen().unwrap(), "it is not frozen");
+    let used = of(&agent.status().await.unwrap(), held).and_then(|container| container.memory).unwrap();
+    say(&format!("leased at {} MiB, uses {} MiB", high / MIB, used / MIB));
+
+    containerd.runtime.stop(free, Duration::from_secs(1)).await.unwrap();
+    agent.status_when("it may grow again", |status| of(status, held).is_some() && !leased(status, held)).await;
+    assert_eq!(std::fs::read_to_string(group.high_file().unwrap()).unwrap().trim(), "max", "as it was");
+    let status = agent.status().await.unwrap();
+    say(&format!("{:?}", status.totals));
+    assert!(status.totals.leases > 0 && status.totals.oom_kills == 0, "{:?}", status.totals);
+    agent.stop().await;
+}
