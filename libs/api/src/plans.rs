@@ -17,6 +17,9 @@ pub struct PlanOrder {
     /// Compute only; store nothing.
     #[serde(default)]
     pub dry_run: bool,
+    /// Rather `capacity_unknown` than no plan, where that may change as soon as more clusters have been heard of.
+    #[serde(default)]
+    pub patient: bool,
     /// Plan on a ledger at least as new as this (the sequence of the decision that found no room).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_seq: Option<i64>,

@@ -188,6 +188,9 @@ pub struct Infeasible {
     pub members: Vec<WhyNot>,
     /// A reason per candidate.
     pub candidates: Vec<Candidate>,
+    /// Members of which nothing is known at the moment but may soon be, and that could make it feasible: it is not final.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awaited: Vec<MemberKey>,
     /// The bound on the search was reached before it was exhausted.
     #[serde(default)]
     pub cut_short: bool,

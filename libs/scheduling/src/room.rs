@@ -65,6 +65,12 @@ impl MemberRoom {
             && self.age_ms.is_some_and(|age| age <= Capacity::FRESH_MS)
     }
 
+    /// Whether it is not known yet, or not any more, though nobody says that it is silent: then it may soon be heard of.
+    pub fn is_awaited(&self) -> bool {
+        let said = self.member.as_ref().map(|member| member.state);
+        matches!(said, Some(MemberState::Unknown | MemberState::Ready)) && !self.is_known()
+    }
+
     /// Priority of its provider; 10 while it is not registered.
     pub fn priority(&self) -> u8 {
         self.member.as_ref().map_or(10, |m| m.priority)

@@ -64,6 +64,13 @@ impl Ledger {
                 differences.extend(wishes.iter().map(|w| w.differs("member_unknown", format!("{member} is not registered"))));
                 continue;
             };
+            // Pods that stay where they are need no room that would have to be known; these do.
+            if room.capacity.is_none() && room.is_awaited() {
+                let unheard =
+                    |wish: &Wish| wish.differs(Difference::AWAITED, format!("{}: {member} is not heard of yet", wish.claim.request.app));
+                differences.extend(wishes.iter().map(unheard));
+                continue;
+            }
             match grant(room, wishes) {
                 Ok(claims) => {
                     for claim in claims {
@@ -148,7 +155,8 @@ impl Ledger {
                     };
                 }
                 if !self.room(member).is_some_and(MemberRoom::is_known) {
-                    return Err(differs("member_unknown", format!("{}: nothing is known of {member} at the moment", request.app)));
+                    let code = if self.room(member).is_some_and(MemberRoom::is_awaited) { Difference::AWAITED } else { "member_unknown" };
+                    return Err(differs(code, format!("{}: nothing is known of {member} at the moment", request.app)));
                 }
                 if let Some(why) = forbids(self, request, member) {
                     return Err(differs("not_allowed", why));

@@ -102,10 +102,15 @@ pub struct ClaimReceipt {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Difference {
     /// `claim_missing`, `claim_moved`, `not_held`, `not_leaving`, `not_promised`, `claim_taken`, `stale_fence`,
-    /// `member_unknown`, `not_allowed`, `changed_twice` or `no_room`.
+    /// `member_unknown`, `member_awaited`, `not_allowed`, `changed_twice` or `no_room`.
     pub code: String,
     /// The claim it is about.
     pub claim: Uuid,
     /// For people.
     pub detail: String,
+}
+
+impl Difference {
+    /// Code: nothing is known of the member, but it may soon be heard of. No final word.
+    pub const AWAITED: &str = "member_awaited";
 }

@@ -3,13 +3,14 @@
 mod support;
 
 use drover_api::digs::{DigHold, DigTerms};
+use drover_api::ledger::FleetItem;
 use drover_api::plans::{PlanDocument, PlanList, PlanState};
 use drover_migration::PlanInput;
-use drover_scheduling::{Claim, MemberKey, PlanResult};
-use drover_testkit::test_db;
+use drover_scheduling::{Claim, FleetMember, MemberKey, MemberState, PlanResult};
+use drover_testkit::{eventually, test_db};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use support::{Migration, World, app, capacity, claim, dig, dig_path, moved, newcomer};
+use support::{Migration, PATIENCE, World, app, capacity, claim, dig, dig_path, moved, newcomer};
 use uuid::Uuid;
 
 const A: &str = "onprem+a";
@@ -255,4 +256,51 @@ async fn a_plan_sees_the_ledger_at_least_as_new_as_it_must() {
     let refused = migration.plan(&infeasible_elsewhere).await;
     assert_eq!(refused.state, PlanState::Infeasible);
     assert!(refused.infeasible.unwrap().members.iter().any(|why| why.member == MemberKey(A.into()) && !why.reason.is_empty()));
+}
+
+/// Placement and migration were just restarted: members are told, their room is not yet. Nothing fits on what is not known, and
+/// that must not be the last word for whoever waits for a plan.
+#[tokio::test(flavor = "multi_thread")]
+async fn that_nothing_is_known_yet_is_not_that_nothing_fits() {
+    let (db, full) = (test_db().await, full().await);
+    full.world.fleet.publish(format!("capacity/{A}"), None);
+    full.world.fleet.publish("capacity/aws+c", None);
+    let migration = Migration::start(&db, &full.world).await;
+    migration.movable(&full.world, &full.busy, 5).await;
+    let mut order = newcomer("ledger", vec![app("ledger", 400, &[A])]);
+    order.patient = true;
+    let (path, body) = (format!("/internal/plans/{}", Uuid::now_v7()), serde_json::to_value(&order).unwrap());
+    let refuse = async || migration.refused(Method::PUT, &path, &body, 503, "capacity_unknown").await;
+    assert!(refuse().await["detail"].as_str().unwrap().contains(A));
+    let plans: PlanList = migration.ok(Method::GET, "/v2/plans", &Value::Null).await;
+    assert!(plans.items.is_empty(), "what is no answer is not kept");
+
+    // The full cluster is heard of, the victim's destination is not.
+    full.world.member(A, 1, capacity(1000, &[(&full.idle, 10), (&full.busy, 450)]));
+    assert!(refuse().await["detail"].as_str().unwrap().contains("aws+c"));
+    // It is while the plan is being made: the same request has its plan, under the same id.
+    let asked = migration.ok::<PlanDocument>(Method::PUT, &path, &body);
+    let (plan, ()) = tokio::join!(asked, async { full.world.member("aws+c", 5, capacity(2000, &[])) });
+    assert_eq!((plan.state, moved(&plan)), (PlanState::Proposed, vec!["busy".to_owned()]));
+
+    // Somebody says that it is silent: then that is known.
+    let silent = |state| {
+        let member = FleetMember { key: MemberKey("aws+c".into()), priority: 5, state, ..FleetMember::default() };
+        full.world.fleet.publish("member/aws+c", Some(FleetItem::Member(member)));
+        full.world.fleet.publish("capacity/aws+c", None);
+    };
+    silent(MemberState::Ready);
+    migration.refused(Method::PUT, &format!("/internal/plans/{}", Uuid::now_v7()), &body, 503, "capacity_unknown").await;
+    silent(MemberState::Unreachable);
+    let refused = eventually(PATIENCE, async || {
+        let (status, answer) = migration.send(Method::PUT, &format!("/internal/plans/{}", Uuid::now_v7()), Some(&body)).await;
+        status.is_success().then(|| serde_json::from_value::<PlanDocument>(answer).unwrap())
+    })
+    .await;
+    assert_eq!(refused.state, PlanState::Infeasible);
+    // Who does not insist on full knowledge is told what is known.
+    silent(MemberState::Ready);
+    order.patient = false;
+    let told = migration.plan(&order).await;
+    assert_eq!(told.infeasible.map(|why| why.awaited), Some(vec![MemberKey("aws+c".into())]));
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use drover_api::ledger::{DecisionRecord, Explanation, FleetItem};
-use drover_scheduling::{Amounts, Capacity, LedgerChange, MemberState, Node, Outcome, Verdict};
+use drover_scheduling::{Amounts, Capacity, LedgerChange, MemberKey, MemberState, Node, Outcome, Verdict};
 use drover_testkit::{eventually, openapi, test_db};
 use reqwest::{Method, StatusCode};
 use support::{ClusterManager, PATIENCE, Placement, app, bindings, dig, member, nodes, request, transaction};
@@ -105,6 +105,7 @@ async fn nothing_is_decided_before_the_members_are_known() {
     assert_eq!((status, problem["code"].as_str()), (StatusCode::SERVICE_UNAVAILABLE, Some("capacity_unknown")));
     let (status, _) = placement.send(Method::GET, "/readyz", None::<&()>).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(placement.fleet().await.is_empty(), "whoever waits for the ledger's head finds the members with it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,4 +183,35 @@ async fn what_is_observed_counts() {
     assert_eq!(decision.outcome, Outcome::NoRoom, "somebody else's pods take room too");
     let decision = placement.decide(Uuid::now_v7(), &request(&dig("shop"), vec![app("cart", 1, 300, &BOTH)])).await;
     assert_eq!(decision.outcome, Outcome::Unknown, "the other may have room");
+}
+
+/// Room where nothing was heard of yet is neither given nor refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restart_nothing_is_said_before_it_is_known() {
+    let (db, manager) = (test_db().await, ClusterManager::start().await);
+    let placement = Placement::start_cold(&db, &manager).await;
+    manager.members.publish("onprem+a", Some(member("onprem+a", 1, MemberState::Ready)));
+    eventually(PATIENCE, async || placement.fleet().await.contains_key("member/onprem+a").then_some(())).await;
+
+    let shop = dig("shop");
+    let take = |state| {
+        let request = std::sync::Arc::new(app("cart", 1, 600, &["onprem+a"]));
+        LedgerChange::Take { claim: Uuid::now_v7(), dig: shop.clone(), request, member: MemberKey("onprem+a".into()), state }
+    };
+    let asked = transaction(1, vec![take(None)]);
+    let id = Uuid::now_v7();
+    let (status, problem) = placement.try_transact(id, &asked).await;
+    assert_eq!((status.as_u16(), problem["code"].as_str()), (503, Some("capacity_unknown")), "{problem:#}");
+    manager.member("onprem+a", 1, nodes(1, 1000));
+    placement.ready().await;
+    assert!(placement.fleet().await.contains_key("capacity/onprem+a"));
+    assert_eq!(placement.try_transact(id, &asked).await.0, StatusCode::OK, "the same transaction, now that it can be judged");
+    // Known to be silent: a final word.
+    manager.members.publish("onprem+a", Some(member("onprem+a", 1, MemberState::Unreachable)));
+    let refused = eventually(PATIENCE, async || {
+        let (status, problem) = placement.try_transact(Uuid::now_v7(), &transaction(2, vec![take(None)])).await;
+        (status != StatusCode::OK).then_some(problem)
+    })
+    .await;
+    assert_eq!(refused["code"], "ledger_conflict", "{refused:#}");
 }

@@ -11,7 +11,7 @@ use crate::expand::{Group, Standing, groups};
 use crate::fit::Ask;
 use crate::place::{equals, rank_equals};
 use crate::trial::{Tenant, Trial};
-use crate::{Candidate, Claim, ClaimState, Exclusion, MemberRoom, NodeRequirement, Operator, PlacementTerms, Score};
+use crate::{Candidate, Claim, ClaimState, Exclusion, MemberKey, MemberRoom, NodeRequirement, Operator, PlacementTerms, Score};
 
 /// An app that may move.
 pub(crate) struct Movable<'a> {
@@ -65,11 +65,14 @@ impl<'a> Movable<'a> {
 }
 
 /// Apps on some members.
+#[derive(Default)]
 pub(crate) struct Looked<'a> {
     /// In the order in which they are taken.
     pub movable: Vec<Movable<'a>>,
     /// By name.
     pub excluded: Vec<Candidate>,
+    /// Where somebody might go, were it heard of.
+    pub awaited: BTreeSet<&'a MemberKey>,
 }
 
 /// Looks at every app on `rooms`; `newcomer` is never its own victim.
@@ -114,7 +117,7 @@ pub(crate) fn look<'a>(world: &World<'a>, rooms: &[&'a MemberRoom], newcomer: Op
     }
     rank::sort(world, &mut movable);
     excluded.sort_by(|a, b| candidate_name(a).cmp(&candidate_name(b)));
-    Looked { movable, excluded }
+    Looked { movable, excluded, awaited: expanded.awaited }
 }
 
 fn candidate_name(c: &Candidate) -> (&str, &str, &str, &str, &str, &Uuid) {
@@ -188,10 +191,11 @@ fn immovable(claim: &Claim) -> Option<Exclusion> {
     })
 }
 
-/// Intents expanded lately: many apps have the same.
+/// Intents expanded lately (many apps have the same), and the members on the way that are not heard of yet.
 #[derive(Default)]
 struct Expanded<'a> {
     lately: Vec<(&'a PlacementTerms, Vec<Group<'a>>)>,
+    awaited: BTreeSet<&'a MemberKey>,
 }
 
 impl<'a> Expanded<'a> {
@@ -229,6 +233,7 @@ fn destinations<'a>(world: &World<'a>, claim: &'a Claim, expanded: &mut Expanded
     if allowed.is_empty() {
         return Err(no("no_other_member", "its placement intent and logical cloud allow no other cluster"));
     }
+    expanded.awaited.extend(allowed.iter().filter(|room| room.is_awaited()).map(|room| &room.key));
     if allowed.iter().any(|room| room.is_known()) {
         allowed.retain(|room| room.is_known());
         return Ok(allowed);

@@ -11,19 +11,21 @@ use crate::{Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
 const BOUND: u64 = 20_000;
 
 pub(crate) fn plan(world: &World<'_>, member: &MemberKey) -> PlanResult {
-    let infeasible = |reason: String, candidates, examined, cut_short| {
+    let infeasible = |reason: String, looked: Looked<'_>, effort: Effort| {
         let members = vec![WhyNot { member: member.clone(), reason }];
-        PlanResult::Infeasible(Infeasible { members, candidates, cut_short, examined })
+        let awaited = looked.awaited.iter().copied().cloned().collect();
+        let candidates = report::refused(looked);
+        PlanResult::Infeasible(Infeasible { members, candidates, awaited, cut_short: effort.cut_short, examined: effort.examined })
     };
     let Some(room) = world.ledger.room(member) else {
-        return infeasible(format!("no cluster {member} is registered"), Vec::new(), 0, false);
+        return infeasible(format!("no cluster {member} is registered"), Looked::default(), Effort::default());
     };
     let mut looked = look(world, &[room], None);
     // Who is leaving already needs nothing from this plan.
     looked.excluded.retain(|c| world.ledger.claim(&c.claim).is_none_or(|claim| claim.state != crate::ClaimState::Leaving));
     if !looked.excluded.is_empty() {
         let reason = format!("{} of its {} apps may not move", looked.excluded.len(), looked.excluded.len() + looked.movable.len());
-        return infeasible(reason, report::refused(looked), 0, false);
+        return infeasible(reason, looked, Effort::default());
     }
     let mut effort = Effort::default();
     let case = Case { slots: &[], homes: &[], movable: &looked.movable };
@@ -39,8 +41,7 @@ pub(crate) fn plan(world: &World<'_>, member: &MemberKey) -> PlanResult {
                 0 => "its apps have no room elsewhere all at once".to_owned(),
                 n => format!("{n} of its {} apps have no room anywhere else", looked.movable.len()),
             };
-            let (examined, cut_short) = (effort.examined, effort.cut_short);
-            infeasible(reason, report::refused(looked), examined, cut_short)
+            infeasible(reason, looked, effort)
         }
     }
 }

@@ -3,7 +3,7 @@
 //! `whenFull: overflow`: wherever there is room without a move comes first. `preferred`: the best provider comes first, even
 //! with moves; where it cannot be freed and others have room, there is no plan and the caller overflows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::World;
 use super::candidate::{Looked, look};
@@ -37,6 +37,9 @@ pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> Plan
     for slot in &slots {
         for room in slot.group.allowed().filter(|room| !room.is_known()) {
             tried.member(&room.key, format!("nothing is known of it: {}", why_unknown(room)));
+            if room.is_awaited() {
+                tried.awaited.insert(room.key.clone());
+            }
         }
     }
     let requested: Vec<&str> = apps.iter().map(|app| app.app.as_str()).collect();
@@ -47,7 +50,7 @@ pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> Plan
         let case = Case { slots: &slots, homes: &choice.homes, movable: &[] };
         effort.examined += 1;
         if case.build(&[]).is_some() {
-            let looked = Looked { movable: Vec::new(), excluded: Vec::new() };
+            let looked = Looked::default();
             return PlanResult::Feasible(report::feasible(world, &case, Found::new(&looked, Vec::new()), tried.members, &effort));
         }
     }
@@ -82,12 +85,13 @@ pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> Plan
                 }
                 break;
             }
-            let nobody = Looked { movable: Vec::new(), excluded: Vec::new() };
+            let nobody = Looked::default();
             let from = looked.get(&from).unwrap_or(&nobody);
             let case = Case { slots: &slots, homes: &choice.homes, movable: &from.movable };
             return PlanResult::Feasible(report::feasible(world, &case, Found::new(from, moves), tried.members, &effort));
         }
     }
+    tried.awaited.extend(looked.values().flat_map(|looked| looked.awaited.iter().copied().cloned()));
     tried.candidates = looked.into_values().flat_map(report::refused).collect();
     PlanResult::Infeasible(tried.give_up(&effort))
 }
@@ -140,6 +144,7 @@ fn impossible(slot: &Slot<'_>, tried: &mut Tried) {
 struct Tried {
     members: Vec<WhyNot>,
     candidates: Vec<crate::Candidate>,
+    awaited: BTreeSet<MemberKey>,
 }
 
 impl Tried {
@@ -163,6 +168,8 @@ impl Tried {
     }
 
     fn give_up(self, effort: &Effort) -> Infeasible {
-        Infeasible { members: self.members, candidates: self.candidates, cut_short: effort.cut_short, examined: effort.examined }
+        let Self { members, candidates, awaited } = self;
+        let awaited = awaited.into_iter().collect();
+        Infeasible { members, candidates, awaited, cut_short: effort.cut_short, examined: effort.examined }
     }
 }

@@ -402,3 +402,34 @@ fn a_plan_survives_the_wire() {
         assert_eq!(result, serde_json::from_str(&json).unwrap());
     }
 }
+
+/// Right after a restart members are known before their room is: that nothing fits then is no final word.
+#[test]
+fn who_may_soon_be_heard_of_is_awaited_and_who_is_silent_is_not() {
+    let unheard = |member: &str| {
+        let mut world = full();
+        world.fleet.capacity.remove(&key(member));
+        world
+    };
+    let awaited = |world: &World, result: PlanResult| (infeasible(result).awaited, infeasible(world.drain("onprem+a")).awaited);
+    // The newcomer's own cluster; a drain of it waits for nobody: it could not say who would fit.
+    let world = unheard("onprem+a");
+    assert_eq!(infeasible(world.plan(bound(500))).awaited, [key("onprem+a")]);
+    // A victim's only other destinations.
+    let mut world = unheard("aws+c");
+    world.fleet.capacity.remove(&key("onprem+b"));
+    let both = vec![key("aws+c"), key("onprem+b")];
+    assert_eq!(awaited(&world, world.plan(bound(500))), (both.clone(), both));
+    // Too old is as little; a plan without it is a plan.
+    let old = unheard("aws+c").change_capacity("onprem+b", |capacity| capacity.age_ms = Capacity::FRESH_MS + 1);
+    assert_eq!(infeasible(old.plan(bound(500))).awaited.len(), 2);
+    assert_eq!(moves(&feasible(unheard("onprem+b").plan(bound(500)))), ["app1>aws+c", "app2>aws+c"]);
+    // Not probed yet is awaited, silent or refused is known, and so is who has no room.
+    let gone = |member: &mut FleetMember| member.state = MemberState::Unreachable;
+    let state = |state| unheard("aws+c").change_member("onprem+b", gone).change_member("aws+c", |member| member.state = state);
+    assert_eq!(infeasible(state(MemberState::Unknown).plan(bound(500))).awaited, [key("aws+c")]);
+    for said in [MemberState::Unreachable, MemberState::Unauthorized, MemberState::Deregistering] {
+        assert!(infeasible(state(said).plan(bound(500))).awaited.is_empty(), "{said:?}");
+    }
+    assert!(infeasible(full().plan(bound(5000))).awaited.is_empty());
+}

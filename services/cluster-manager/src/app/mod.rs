@@ -24,7 +24,7 @@ pub use model::{Model, Usage};
 use crate::config::Config;
 use crate::resources::cluster::{CLUSTER, ClusterSpec};
 use crate::resources::provider::{PROVIDER, ProviderSpec};
-use crate::store::{credentials, labels};
+use crate::store::{credentials, labels, registered};
 
 /// What handlers and tasks work on; cheap to clone.
 #[derive(Clone)]
@@ -60,6 +60,10 @@ impl App {
             [drover_resources::migrations(), MigrationSet::new("cluster-manager", sqlx::migrate!("../../migrations/cluster-manager"))];
         let store = Store::connect(&StoreConfig::new("cluster-manager", common.database_url.clone()), &sets).await?;
         let (fleet, changed) = (Fleet::default(), Arc::new(Notify::new()));
+        // All of them before anybody can ask: a reader takes its first page for all there are.
+        for member in registered::all(&mut *store.pool().acquire().await.map_err(StoreError::from)?).await? {
+            fleet.register(member);
+        }
         let hooks = ClusterHooks::new(fleet.clone(), key.clone(), changed.clone(), common.peer("placement", &common.peers.placement));
         let documents = Documents::new(store.clone(), hooks);
         Ok(Self { store, documents, fleet, clients: Arc::new(clients), config: Arc::new(config), changed, key })

@@ -9,7 +9,7 @@ use uuid::Uuid;
 /// Why there is no plan document, or why it stays as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// Just started, or placement is far ahead.
+    /// Just started, placement is far ahead, or clusters have not been heard of.
     #[error("{0}")]
     FleetBehind(String),
     /// No such plan.

@@ -8,12 +8,12 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use drover_api::ledger::FleetItem;
-use drover_scheduling::{AppRequest, Claim, Fleet, MemberKey};
+use drover_scheduling::{AppRequest, Capacity, Claim, Fleet, MemberKey, MemberState};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// How long a plan waits for the copy to come as far as it must see.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a plan waits for the copy to come as far as it must see, and for members that are about to be heard of.
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// See the module; cheap to clone.
 #[derive(Clone)]
@@ -23,6 +23,8 @@ struct Shared {
     state: RwLock<State>,
     /// Head of the ledger; none: the first reset has not arrived.
     head: watch::Sender<Option<i64>>,
+    /// Told with every batch.
+    news: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -44,7 +46,7 @@ pub struct Snapshot {
 
 impl Default for FleetCopy {
     fn default() -> Self {
-        Self(Arc::new(Shared { state: RwLock::default(), head: watch::channel(None).0 }))
+        Self(Arc::new(Shared { state: RwLock::default(), head: watch::channel(None).0, news: watch::Sender::new(()) }))
     }
 }
 
@@ -69,11 +71,23 @@ impl FleetCopy {
             let next = head.or(if reset { None } else { *known });
             std::mem::replace(known, next) != next
         });
+        self.0.news.send_replace(());
     }
 
     /// Whether the first reset has arrived.
     pub fn is_ready(&self) -> bool {
         self.0.head.borrow().is_some()
+    }
+
+    /// Waits until one of these members is no longer awaited, a little. False: nothing new was heard of them.
+    pub async fn until_heard(&self, awaited: &[MemberKey], give_up: tokio::time::Instant) -> bool {
+        let heard = |(): &()| {
+            let state = self.0.state.read().unwrap_or_else(PoisonError::into_inner);
+            awaited.iter().any(|key| !state.awaits(key))
+        };
+        let mut news = self.0.news.subscribe();
+        let heard = tokio::time::timeout_at(give_up, news.wait_for(heard)).await;
+        tokio::time::Instant::now() < give_up && heard.is_ok_and(|heard| heard.is_ok())
     }
 
     /// The fleet, at least as new as `after`; none: it did not come that far in time.
@@ -84,7 +98,7 @@ impl FleetCopy {
         let state = self.0.state.read().unwrap_or_else(PoisonError::into_inner);
         let mut fleet = state.fleet.clone();
         for (key, capacity) in &mut fleet.capacity {
-            let since = state.seen.get(key).map_or(u64::MAX, |seen| u64::try_from(seen.elapsed().as_millis()).unwrap_or(u64::MAX));
+            let since = state.since(key);
             if since > 0 {
                 Arc::make_mut(capacity).age_ms = capacity.age_ms.saturating_add(since);
             }
@@ -94,6 +108,19 @@ impl FleetCopy {
 }
 
 impl State {
+    /// As [`drover_scheduling::MemberRoom::is_awaited`], without counting what is free.
+    fn awaits(&self, key: &MemberKey) -> bool {
+        let state = self.fleet.members.get(key).map(|member| member.state);
+        let fresh = |capacity: &Arc<Capacity>| capacity.age_ms.saturating_add(self.since(key)) <= Capacity::FRESH_MS;
+        matches!(state, Some(MemberState::Unknown | MemberState::Ready))
+            && !(state == Some(MemberState::Ready) && self.fleet.capacity.get(key).is_some_and(fresh))
+    }
+
+    /// Milliseconds since a member's capacity came.
+    fn since(&self, key: &MemberKey) -> u64 {
+        self.seen.get(key).map_or(u64::MAX, |seen| u64::try_from(seen.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
     fn apply(&mut self, key: &str, item: Option<FleetItem>) {
         match (key.split_once('/'), item) {
             (Some(("member", key)), Some(FleetItem::Member(member))) => {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use drover_api::digs::DigTerms;
 use drover_api::plans::{PlanDocument, PlanOrder, PlanState, PlanSubject, PlanWish};
-use drover_scheduling::{MemberKey, PlanKind, PlanRequest, PlanResult};
+use drover_scheduling::{Infeasible, MemberKey, PlanKind, PlanRequest, PlanResult};
 use drover_service::Answer;
 use uuid::Uuid;
 
-use super::fleet::Snapshot;
+use super::fleet::{PATIENCE, Snapshot};
 use super::input::PlanInput;
 use super::{App, PlanError};
 use crate::store::{plans, side};
@@ -20,7 +20,7 @@ impl App {
             return Ok(known);
         }
         let dry_run = order.dry_run;
-        let (input, result) = self.make(order).await?;
+        let (input, result) = self.make_knowing(order).await?;
         let subject = match &input.request.kind {
             PlanKind::Newcomer { dig, .. } => PlanSubject::Newcomer(dig.clone()),
             PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
@@ -33,6 +33,26 @@ impl App {
             result,
         };
         if dry_run { Ok(new.document(id)) } else { Ok(plans::keep(&self.store, id, new).await?) }
+    }
+
+    /// That there is no plan is no answer while clusters that could change it are about to be heard of: right after a restart,
+    /// here or in placement, nothing is known of any.
+    async fn make_knowing(&self, order: PlanOrder) -> Result<(PlanInput, PlanResult), PlanError> {
+        let give_up = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let made = self.make(order.clone()).await?;
+            let PlanResult::Infeasible(Infeasible { awaited, .. }) = &made.1 else { return Ok(made) };
+            if awaited.is_empty() {
+                return Ok(made);
+            }
+            if !self.fleet.until_heard(awaited, give_up).await {
+                let names: Vec<String> = awaited.iter().map(ToString::to_string).collect();
+                return match order.patient {
+                    true => Err(PlanError::FleetBehind(format!("Nothing is known at the moment of {}", names.join(", ")))),
+                    false => Ok(made),
+                };
+            }
+        }
     }
 
     async fn make(&self, order: PlanOrder) -> Result<(PlanInput, PlanResult), PlanError> {
@@ -85,7 +105,7 @@ impl App {
                 return Err(PlanError::Invalid("Plans of kind rebalance come later; newcomer and drain are there".to_owned()));
             }
         };
-        Ok(PlanOrder { kind, excluded: self.busy().await?, dry_run: false, after_seq: None })
+        Ok(PlanOrder { kind, excluded: self.busy().await?, dry_run: false, patient: false, after_seq: None })
     }
 
     /// Groups that operations work on are no candidates.

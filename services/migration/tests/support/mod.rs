@@ -160,7 +160,13 @@ pub fn claim(name: &str, cpu: i64, on: &str, members: &[&str]) -> Claim {
 }
 
 pub fn newcomer(name: &str, apps: Vec<AppRequest>) -> PlanOrder {
-    PlanOrder { kind: PlanKind::Newcomer { dig: dig(name), apps }, excluded: BTreeMap::new(), dry_run: false, after_seq: None }
+    PlanOrder {
+        kind: PlanKind::Newcomer { dig: dig(name), apps },
+        excluded: BTreeMap::new(),
+        dry_run: false,
+        patient: false,
+        after_seq: None,
+    }
 }
 
 /// Names of the apps that a plan moves.

@@ -68,7 +68,8 @@ impl App {
         let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
         // Who insists on a provider that is silent does not wait while others have room.
         if preview.decision.outcome == Outcome::NoRoom || (preview.decision.outcome == Outcome::Unknown && insists) {
-            let order = PlanOrder { kind: PlanKind::Newcomer { dig: group.dig, apps }, excluded, dry_run: true, after_seq: None };
+            let order =
+                PlanOrder { kind: PlanKind::Newcomer { dig: group.dig, apps }, excluded, dry_run: true, patient: false, after_seq: None };
             let plan = self.services.migration.plan(Uuid::now_v7(), &order).await?;
             if plan.plan.is_none() && insists {
                 request.overflow = true;

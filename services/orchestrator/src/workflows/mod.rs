@@ -11,12 +11,14 @@ pub mod terminate;
 pub mod update;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::scheduling::AppRequest;
 use drover_store::Timestamp;
-use drover_workflow::{Failpoint, Registry};
+use drover_workflow::{Ctx, Failpoint, Outcome, Registry, StepError, StepResult, Workflow};
 use serde::{Deserialize, Serialize};
 
+use crate::peers::PeerError;
 use crate::world::World;
 
 pub use instantiate::Instantiate;
@@ -75,6 +77,25 @@ pub struct After {
     pub ready: bool,
     /// Seconds to wait after that.
     pub wait_s: u32,
+}
+
+/// What another service says against what it was asked.
+fn reasons(error: &PeerError) -> Vec<String> {
+    error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default()
+}
+
+/// Room was asked for where nothing is known at the moment, though that may soon change (placement has just been started): the
+/// step is to look again, for as long as room is waited for. Other errors come back.
+fn unheard<W: Workflow<World = World>>(ctx: &mut Ctx<W>, error: PeerError) -> StepResult {
+    if error.code() != Some("capacity_unknown") {
+        return Err(error.into());
+    }
+    let reasons = reasons(&error);
+    if ctx.waited() >= ctx.world.deadlines.room {
+        return Err(StepError::fail("capacity_unknown", "clusters that room is needed on have not been heard of").reasons(reasons));
+    }
+    ctx.progress(format!("waiting to hear from clusters: {}", reasons.join("; ")));
+    Ok(Outcome::park::<String>([]).until(judge::after(now(), Duration::from_secs(1))))
 }
 
 /// The time now, as the journal writes it.

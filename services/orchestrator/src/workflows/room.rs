@@ -22,8 +22,10 @@ use crate::world::World;
 
 /// How often a plan is made anew because the world was faster.
 pub const REPLANS: i32 = 3;
-/// For placement to hear of all members anew after it was restarted: nobody overflows because of that.
+/// For placement to hear of all members anew after it was restarted: nobody overflows or makes others move because of that.
 const HEARD: Duration = Duration::from_secs(5);
+/// How often somebody who waits to hear of clusters looks again.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A workflow that looks for room.
 pub trait Seeks: Workflow<World = World> {
@@ -47,6 +49,9 @@ pub struct Search {
     /// How often a decision was asked for in each round because nothing was known.
     #[serde(default)]
     tries: BTreeMap<i32, u32>,
+    /// The same of less preferred members.
+    #[serde(default)]
+    overflows: u32,
     /// Where each app has its room.
     #[serde(default)]
     pub(super) placed: Vec<Placed>,
@@ -132,12 +137,12 @@ pub(super) async fn decide<W: Seeks>(ctx: &mut Ctx<W>) -> StepResult {
             W::search(&mut ctx.state).placed = placed(&decision.apps);
             Outcome::output(decision.id)
         }
-        // Unknown is not "no room": wait for the member rather than reject. Each look is a decision of its own. Who insists on a
-        // provider that stays silent does not wait for long while others have room.
-        Decided::Unknown if ctx.waited() < ctx.world.deadlines.room && (ctx.waited() < HEARD || !has_room_elsewhere(ctx).await?) => {
+        // Unknown is not "no room": wait for the member rather than reject. Each look is a decision of its own. Nobody waits for
+        // long for a cluster that stays silent while others have room or can be given some.
+        Decided::Unknown if ctx.waited() < ctx.world.deadlines.room && (ctx.waited() < HEARD || !others_do(ctx, decision.seq).await?) => {
             *W::search(&mut ctx.state).tries.entry(ctx.round).or_default() += 1;
-            ctx.progress("waiting to hear from the clusters that it may run on");
-            Ok(Outcome::park::<String>([]).until(judge::after(now(), Duration::from_secs(1))))
+            let next = if ctx.waited() < HEARD { LOOK } else { HEARD };
+            Ok(wait_to_hear(ctx, next))
         }
         // Whoever stays silent takes no part; there may be a plan for the others, or room at less preferred ones.
         Decided::NoRoom | Decided::Unknown => {
@@ -151,18 +156,38 @@ pub(super) async fn decide<W: Seeks>(ctx: &mut Ctx<W>) -> StepResult {
     }
 }
 
-/// Whether an app that insists on its best provider would have room at less preferred members.
-async fn has_room_elsewhere<W: Seeks>(ctx: &Ctx<W>) -> Result<bool, StepError> {
-    if !insists(ctx) {
-        return Ok(false);
+fn wait_to_hear<W: Seeks>(ctx: &mut Ctx<W>, next: Duration) -> Outcome {
+    ctx.progress("waiting to hear from the clusters that it may run on");
+    Outcome::park::<String>([]).until(judge::after(now(), next))
+}
+
+/// Whether the clusters that answer will do: an app that insists on its best provider would have room at less preferred members,
+/// or others can make room.
+async fn others_do<W: Seeks>(ctx: &Ctx<W>, seq: i64) -> Result<bool, StepError> {
+    if insists(ctx) {
+        let request =
+            DecisionRequest { dig: W::dig(&ctx.input).clone(), apps: requests(ctx), overflow: true, operation: ctx.id, fence: ctx.fence };
+        if ctx.world.services.placement.decide_dry(&request).await?.outcome == Decided::Placed {
+            return Ok(true);
+        }
     }
-    let request =
-        DecisionRequest { dig: W::dig(&ctx.input).clone(), apps: requests(ctx), overflow: true, operation: ctx.id, fence: ctx.fence };
-    Ok(ctx.world.services.placement.decide_dry(&request).await?.outcome == Decided::Placed)
+    let order = PlanOrder { dry_run: true, ..plan_order(ctx, seq).await? };
+    // Without migration nobody moves.
+    Ok(ctx.world.services.migration.plan(ctx.derived_id("plan/dry"), &order).await.is_ok_and(|document| document.plan.is_some()))
+}
+
+/// A plan for the group on a ledger that knows of decision `seq`.
+async fn plan_order<W: Seeks>(ctx: &Ctx<W>, seq: i64) -> Result<PlanOrder, StepError> {
+    let kind = PlanKind::Newcomer { dig: W::dig(&ctx.input).clone(), apps: requests(ctx) };
+    Ok(PlanOrder { kind, excluded: busy(ctx).await?, dry_run: false, patient: false, after_seq: Some(seq) })
 }
 
 fn decision_name(tries: u32) -> String {
     format!("decision/{tries}")
+}
+
+fn overflow_name(tries: u32) -> String {
+    format!("overflow/{tries}")
 }
 
 async fn ask<W: Seeks>(ctx: &Ctx<W>, name: &str, overflow: bool) -> Result<Decision, StepError> {
@@ -222,10 +247,14 @@ pub(super) async fn plan<W: Seeks>(ctx: &mut Ctx<W>) -> StepResult {
     let document = match by_user(ctx) {
         Some(id) => chosen_by_user(ctx, id).await?,
         None => {
-            let excluded = busy(ctx).await?;
-            let kind = PlanKind::Newcomer { dig: W::dig(&ctx.input).clone(), apps: requests(ctx) };
-            let order = PlanOrder { kind, excluded, dry_run: false, after_seq: Some(W::search(&mut ctx.state).seq) };
-            ctx.world.services.migration.plan(ctx.derived_id("plan"), &order).await?
+            let (seq, silent) = (W::search(&mut ctx.state).seq, W::search(&mut ctx.state).silent);
+            // Who is heard of too late has been waited for already. That there is no plan is final, so it takes full knowledge.
+            let patient = !silent && ctx.waited() < ctx.world.deadlines.room;
+            let order = PlanOrder { patient, ..plan_order(ctx, seq).await? };
+            match ctx.world.services.migration.plan(ctx.derived_id("plan"), &order).await {
+                Err(error) if patient && error.code() == Some("capacity_unknown") => return Ok(wait_to_hear(ctx, LOOK)),
+                planned => planned?,
+            }
         }
     };
     if let Some(plan) = &document.plan {
@@ -250,7 +279,9 @@ pub(super) async fn plan<W: Seeks>(ctx: &mut Ctx<W>) -> StepResult {
                 .as_ref()
                 .map(|why| format!("{}/{} on {}: {}", candidate.dig.name, candidate.app, candidate.member, why.detail))
         });
-        W::search(&mut ctx.state).reasons.extend(members.chain(candidates));
+        let search = W::search(&mut ctx.state);
+        search.reasons.extend(members.chain(candidates));
+        search.silent |= !infeasible.awaited.is_empty();
     }
     Outcome::output(document.id)
 }
@@ -283,13 +314,19 @@ pub(super) async fn overflow<W: Seeks>(ctx: &mut Ctx<W>) -> StepResult {
     if !search.placed.is_empty() || search.plan.is_some() || W::apps(&ctx.input).is_empty() {
         return Ok(Outcome::next());
     }
+    let (tries, silent) = (search.overflows, search.silent);
     if insists(ctx) {
-        let decision = ask(ctx, "overflow", true).await?;
+        let decision = ask(ctx, &overflow_name(tries), true).await?;
+        if decision.outcome == Decided::Unknown && !silent && ctx.waited() < ctx.world.deadlines.room {
+            W::search(&mut ctx.state).overflows += 1;
+            return Ok(wait_to_hear(ctx, LOOK));
+        }
         if decision.outcome == Decided::Placed {
             W::search(&mut ctx.state).placed = placed(&decision.apps);
             return Outcome::output(decision.id);
         }
         W::search(&mut ctx.state).reasons.extend(reasons(&decision));
+        W::search(&mut ctx.state).silent |= decision.outcome == Decided::Unknown;
     }
     let search = W::search(&mut ctx.state);
     let mut said = BTreeSet::new();
@@ -305,7 +342,8 @@ pub(super) async fn give_back_overflow<W: Seeks>(ctx: &mut Ctx<W>) -> StepResult
     if W::search(&mut ctx.state).plan.is_some() || !insists(ctx) {
         return Ok(Outcome::next());
     }
-    give_back(ctx, "overflow", true).await
+    let tries = W::search(&mut ctx.state).overflows;
+    give_back(ctx, &overflow_name(tries), true).await
 }
 
 pub(super) async fn start_moving<W: Seeks>(ctx: &mut Ctx<W>, _: &mut PgConnection) -> Result<Vec<Child>, StepError> {

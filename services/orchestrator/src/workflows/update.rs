@@ -15,8 +15,9 @@ use uuid::Uuid;
 use super::bring::{Brought, Progress};
 use super::remove::{self, Removal};
 use super::room::{self, Search, Seeks, targets};
-use super::{After, Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER};
+use super::{After, Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER, reasons, unheard};
 use crate::app::group::subject;
+use crate::peers::PeerError;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, State as Lifecycle};
 use crate::store::hold;
@@ -133,18 +134,20 @@ impl Workflow for Update {
     }
 }
 
-async fn resize(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> Result<Result<(), Vec<String>>, StepError> {
+async fn resize(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> Result<Result<(), PeerError>, StepError> {
     if changes.is_empty() {
         return Ok(Ok(()));
     }
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
     let transaction = LedgerTransaction { operation: ctx.id, fence, changes };
-    match ctx.world.services.placement.transact(ctx.derived_id(name), &transaction).await {
-        Ok(_) => Ok(Ok(())),
-        Err(error) if error.code() == Some("ledger_conflict") => {
-            Ok(Err(error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default()))
-        }
-        Err(error) => Err(error.into()),
+    Ok(ctx.world.services.placement.transact(ctx.derived_id(name), &transaction).await.map(drop))
+}
+
+/// As [`resize`], of claims that need no more than they have: it is tried until it is so.
+async fn shrink(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> StepResult {
+    match resize(ctx, name, changes).await? {
+        Ok(()) => Ok(Outcome::next()),
+        Err(error) => Err(StepError::retry(format!("the claims are not as they should be yet: {error}: {}", reasons(&error).join("; ")))),
     }
 }
 
@@ -162,18 +165,16 @@ async fn raise(ctx: &mut Ctx<Update>) -> StepResult {
     ctx.progress("making room for old and new at once");
     match resize(ctx, "raise", sizes(ctx, |kept| &kept.request, true)).await? {
         Ok(()) => Ok(Outcome::next()),
-        Err(reasons) => {
+        Err(error) if error.code() == Some("ledger_conflict") => {
             Err(StepError::fail("no_room", "the new revision does not fit where the application runs; nothing was changed")
-                .reasons(reasons))
+                .reasons(reasons(&error)))
         }
+        Err(error) => unheard(ctx, error),
     }
 }
 
 async fn lower_back(ctx: &mut Ctx<Update>) -> StepResult {
-    match resize(ctx, "lower_back", sizes(ctx, |kept| &kept.old.request, false)).await? {
-        Ok(()) => Ok(Outcome::next()),
-        Err(reasons) => Err(StepError::retry(format!("the claims cannot be put back: {}", reasons.join("; ")))),
-    }
+    shrink(ctx, "lower_back", sizes(ctx, |kept| &kept.old.request, false)).await
 }
 
 async fn bind(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepResult {
@@ -237,10 +238,7 @@ async fn become_current(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepRes
 }
 
 async fn lower(ctx: &mut Ctx<Update>) -> StepResult {
-    match resize(ctx, "lower", sizes(ctx, |kept| &kept.request, false)).await? {
-        Ok(()) => Ok(Outcome::next()),
-        Err(reasons) => Err(StepError::retry(format!("the claims cannot be lowered: {}", reasons.join("; ")))),
-    }
+    shrink(ctx, "lower", sizes(ctx, |kept| &kept.request, false)).await
 }
 
 async fn remove_dropped(ctx: &mut Ctx<Update>) -> StepResult {

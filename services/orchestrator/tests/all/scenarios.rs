@@ -15,9 +15,13 @@ use crate::support::{Stack, deployment, doc};
 
 const MEMBERS: [(&str, &str); 3] = [("onprem", "a"), ("onprem", "b"), ("aws", "c")];
 
+fn members() -> Fakes {
+    Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000)])
+}
+
 /// Three members of 1000m, and an orchestrator with short patience.
 pub async fn stack() -> (Fakes, Stack) {
-    let fakes = Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000)]);
+    let fakes = members();
     let stack = Stack::with(&fakes).await;
     (fakes, stack)
 }
@@ -369,4 +373,32 @@ async fn room_that_nothing_explains_is_given_back_and_only_that() {
     assert_eq!(sweep::once(&stack.app).await.unwrap(), [stray.id]);
     assert_eq!(fakes.ledger.summary(), ["shop@c held", "shop@a held"], "what serves, and what no operation of ours is known of");
     assert!(sweep::once(&stack.app).await.unwrap().is_empty());
+}
+
+/// Migration was just restarted and has not heard of all clusters: its plan is waited for, none is no answer yet.
+#[tokio::test]
+async fn a_plan_is_waited_for_until_all_clusters_were_heard_of() {
+    let (fakes, stack, _, newcomer) = full().await;
+    *fakes.plans.unheard.lock().unwrap() = 2;
+    let again = fakes.clone();
+    fakes.plans.then(move || plan(&again, "victim", "b", &["c"], "newcomer"));
+    is(&done(&stack, &format!("{newcomer}/instantiate")).await, "succeeded");
+    assert_eq!(*fakes.plans.unheard.lock().unwrap(), 0, "it was asked again");
+    assert_eq!(fakes.ledger.summary(), ["newcomer@a held", "victim@b held"]);
+}
+
+/// One allowed cluster is full, the other is silent: others move, though not before there was time to hear of it.
+#[tokio::test]
+async fn a_silent_cluster_is_not_waited_for_where_others_can_make_room() {
+    let fakes = members();
+    let stack = Stack::waiting(&fakes, 3600).await;
+    let victim = approved(&stack, "victim", "600m", &["a", "c"], None).await;
+    is(&done(&stack, &format!("{victim}/instantiate")).await, "succeeded");
+    let late = approved(&stack, "late", "900m", &["a", "b"], None).await;
+    fakes.ledger.silent(&member("b"), true);
+    let again = fakes.clone();
+    fakes.plans.then(move || plan(&again, "victim", "c", &[], "late"));
+    let operation = done(&stack, &format!("{late}/instantiate")).await;
+    is(&operation, "succeeded");
+    assert_eq!(fakes.ledger.summary(), ["late@a held", "victim@c held"]);
 }

@@ -20,6 +20,8 @@ pub struct Book {
     pub ledger: Ledger,
     /// Fences of those who released claims, so that an older writer cannot take the room after all.
     pub fences: Fences,
+    /// Members that may be other than the fleet was told; who tells it takes them.
+    pub changed: BTreeSet<MemberKey>,
     registered: Option<BTreeMap<MemberKey, FleetMember>>,
     seen: HashMap<MemberKey, Seen>,
 }
@@ -59,6 +61,7 @@ impl Book {
         for member in registered.values() {
             if self.ledger.room(&member.key).and_then(|room| room.member.as_ref()) != Some(member) {
                 self.ledger.set_member(member.clone());
+                self.changed.insert(member.key.clone());
             }
         }
         let left: Vec<FleetMember> = self
@@ -74,16 +77,19 @@ impl Book {
             .collect();
         for member in left {
             if self.ledger.claims_of(&member.key).next().is_some() {
+                self.changed.insert(member.key.clone());
                 self.ledger.set_member(member);
             } else {
                 self.ledger.remove_member(&member.key);
                 self.seen.remove(&member.key);
+                self.changed.insert(member.key);
             }
         }
         let unknown = |key: &&MemberKey| self.ledger.room(key).is_none_or(|room| room.member.is_none());
         let orphans: Vec<MemberKey> = self.ledger.claimed().filter(unknown).cloned().collect();
         for key in orphans {
             self.ledger.set_member(unregistered(&key));
+            self.changed.insert(key);
         }
     }
 

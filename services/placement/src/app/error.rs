@@ -12,6 +12,9 @@ pub enum LedgerError {
     /// Just started: it is not known yet which members there are.
     #[error("it is not known yet which members there are")]
     MembersUnknown,
+    /// Room is wanted where nothing is known at the moment, though it may soon be.
+    #[error("the room of clusters is not known at the moment")]
+    RoomUnknown(Vec<String>),
     /// The ledger differs from what a transaction assumes.
     #[error("the ledger differs from what was assumed")]
     Conflict(Vec<Difference>),
@@ -40,6 +43,7 @@ impl From<LedgerError> for Problem {
         let text = error.to_string();
         match error {
             LedgerError::MembersUnknown => codes::CAPACITY_UNKNOWN.problem(text),
+            LedgerError::RoomUnknown(reasons) => codes::CAPACITY_UNKNOWN.problem(text).reasons(reasons),
             LedgerError::Conflict(differences) => codes::LEDGER_CONFLICT
                 .problem(text)
                 .reasons(differences.into_iter().map(|difference| format!("{}: {}", difference.code, difference.detail))),

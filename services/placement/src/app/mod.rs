@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use drover_api::ledger::{DecisionRecord, FleetItem, LedgerHead};
+use drover_api::members::Member;
 use drover_scheduling::{Capacity, Claim, Decision, DecisionRequest, LedgerChange, LedgerReceipt, LedgerTransaction, MemberKey};
 use drover_service::{Common, FeedHub};
 use drover_store::failpoint::Failpoints;
@@ -106,22 +107,61 @@ impl App {
         }
     }
 
-    /// A batch of the feed `capacity`; returns the members whose room is no longer told.
-    pub(crate) fn follow_capacity(&self, reset: bool, items: &[(MemberKey, Option<Arc<Capacity>>)]) -> Vec<MemberKey> {
-        let missing = self.write(|book| {
+    /// A batch of the feed `members`.
+    pub(crate) fn follow_members(&self, reset: bool, items: Vec<(String, Option<Member>)>) {
+        self.write(|book| {
+            let first = !book.knows_members();
+            book.follow_members(reset, items);
+            self.tell_members(book);
+            // Later the writer alone does: what it is just committing is no news yet.
+            if first {
+                self.tell_head(book);
+            }
+        });
+    }
+
+    /// A batch of the feed `capacity`.
+    pub(crate) fn follow_capacity(&self, reset: bool, items: Vec<(MemberKey, Option<Arc<Capacity>>)>) {
+        self.write(|book| {
             let told: Vec<MemberKey> = items.iter().map(|(key, _)| key.clone()).collect();
             let missing = if reset { book.capacity_besides(&told) } else { Vec::new() };
-            for key in &missing {
-                book.follow_capacity(key.clone(), None);
-            }
-            for (key, capacity) in items {
+            for (key, capacity) in missing.into_iter().map(|key| (key, None)).chain(items) {
                 book.follow_capacity(key.clone(), capacity.clone());
+                self.fleet.publish(format!("capacity/{key}"), capacity.map(FleetItem::Capacity));
             }
             book.settle_members();
-            missing
+            self.tell_members(book);
         });
         self.seen.send_replace(());
-        missing
+    }
+
+    /// As time goes by: room that was last seen too long ago is taken back, for a reader that starts then would take it for new.
+    pub(crate) fn grow_old(&self) {
+        self.write(|book| {
+            book.settle_members();
+            self.tell_members(book);
+            let stale = |key: &&MemberKey| book.age_ms(key).is_none_or(|age| age > Capacity::FRESH_MS);
+            for key in book.ledger.rooms().map(|room| &room.key).filter(stale) {
+                self.fleet.publish_if_changed(format!("capacity/{key}"), None);
+            }
+        });
+    }
+
+    /// Tells the fleet which members have changed. Whoever changes the book does so before he lets go of it: the fleet never hears
+    /// later than those who are answered, and nothing newer than what it is told is taken back.
+    fn tell_members(&self, book: &mut Book) {
+        for key in std::mem::take(&mut book.changed) {
+            let member = book.ledger.room(&key).and_then(|room| room.member.clone());
+            self.fleet.publish_if_changed(format!("member/{key}"), member.map(FleetItem::Member));
+        }
+    }
+
+    /// Tells the fleet how far the ledger is, not before it has been told which members there are: whoever waits for that finds
+    /// them.
+    fn tell_head(&self, book: &Book) {
+        if book.knows_members() {
+            self.fleet.publish_if_changed("head", Some(FleetItem::Head(LedgerHead { seq: book.ledger.seq })));
+        }
     }
 
     async fn ask(&self, id: Uuid, ask: Ask) -> Result<Answer, LedgerError> {
@@ -179,13 +219,11 @@ impl App {
 
     /// Tells the feed what became of these claims, then how far the ledger is.
     fn tell(&self, claims: impl IntoIterator<Item = Uuid>) {
-        let (claims, seq) = self.read(|book| {
-            let claims: Vec<_> = claims.into_iter().map(|id| (id, book.ledger.claim(&id).cloned())).collect();
-            (claims, book.ledger.seq)
+        self.read(|book| {
+            for id in claims {
+                self.fleet.publish(format!("claim/{id}"), book.ledger.claim(&id).cloned().map(FleetItem::Claim));
+            }
+            self.tell_head(book);
         });
-        for (id, claim) in claims {
-            self.fleet.publish(format!("claim/{id}"), claim.map(FleetItem::Claim));
-        }
-        self.fleet.publish_if_changed("head", Some(FleetItem::Head(LedgerHead { seq })));
     }
 }

@@ -269,7 +269,7 @@ fn transact(book: &mut Book, draft: &mut Draft, id: Uuid, transaction: &LedgerTr
     if !late.is_empty() {
         return Err(LedgerError::Conflict(late));
     }
-    let (mut receipt, undo) = book.ledger.transact(transaction).map_err(LedgerError::Conflict)?;
+    let (mut receipt, undo) = book.ledger.transact(transaction).map_err(refused)?;
     book.ledger.seq += 1;
     receipt.seq = book.ledger.seq;
     draft.entries.receipt(id, transaction, &receipt);
@@ -283,6 +283,14 @@ fn transact(book: &mut Book, draft: &mut Draft, id: Uuid, transaction: &LedgerTr
         draft.touched.insert(claim, receipt.seq);
     }
     Ok(Answer::Receipt(receipt))
+}
+
+/// Final, or (where nothing else stands against it) to be asked again when clusters have been heard of.
+fn refused(differences: Vec<Difference>) -> LedgerError {
+    match differences.iter().all(|difference| difference.code == Difference::AWAITED) {
+        true => LedgerError::RoomUnknown(differences.into_iter().map(|difference| difference.detail).collect()),
+        false => LedgerError::Conflict(differences),
+    }
 }
 
 /// The draft did not become true.

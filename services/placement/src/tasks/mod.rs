@@ -3,20 +3,16 @@
 mod follow;
 mod tidy;
 
-use std::sync::Arc;
-
 use drover_service::{Common, FeedReader};
-use tokio::sync::Notify;
 
 use crate::app::App;
 
 /// Starts them.
 pub fn spawn(app: &App, common: &Common) {
     let peer = common.peer("cluster-manager", &common.peers.cluster_manager);
-    let changed = Arc::new(Notify::new());
-    common.spawn(follow::members(app.clone(), FeedReader::new(peer.clone(), "/internal/feeds/members"), changed.clone()));
+    common.spawn(follow::members(app.clone(), FeedReader::new(peer.clone(), "/internal/feeds/members")));
     common.spawn(follow::capacity(app.clone(), FeedReader::new(peer, "/internal/feeds/capacity")));
-    common.spawn(follow::members_and_ages(app.clone(), changed));
+    common.spawn(follow::ages(app.clone()));
     common.spawn(tidy::run(app.clone()));
 
     let store = app.store.clone();

@@ -8,7 +8,7 @@ use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::super::{judge, now, release};
+use super::super::{judge, now, reasons, release};
 use super::prepare::summary;
 use super::start::newcomers;
 use super::{Relocate, Stage};
@@ -71,7 +71,7 @@ pub(super) async fn admit(ctx: &mut Ctx<Relocate>) -> StepResult {
             ctx.progress(format!("moved {}; the room is free", summary(&ctx.state.moves)));
             return Ok(Outcome::next());
         }
-        Err(error) if error.code() == Some("ledger_conflict") => error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default(),
+        Err(error) if matches!(error.code(), Some("ledger_conflict" | "capacity_unknown")) => reasons(&error),
         Err(error) => return Err(error.into()),
     };
     if ctx.waited() < ctx.world.deadlines.room {

@@ -11,7 +11,7 @@ use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 
 use super::super::judge::{self, Sent, Verdict};
-use super::super::{bring, now, remove};
+use super::super::{bring, now, reasons, remove};
 use super::{Moving, Relocate, Stage, binding_id};
 use crate::store::binding::{self, Binding, Role};
 use crate::world::binding_key;
@@ -116,9 +116,12 @@ async fn next_destination(ctx: &mut Ctx<Relocate>, index: usize, fence: i64, rea
                 moving.reach(Stage::Claimed);
                 return Ok(());
             }
-            Err(error) if error.code() == Some("ledger_conflict") => {
-                let words = error.problem().map(|problem| problem.reasons.join("; ")).unwrap_or_default();
-                refused.push(format!("{to}: {words}"));
+            // Of that destination nothing is known, and has not been for long: not now.
+            Err(error)
+                if error.code() == Some("ledger_conflict")
+                    || (error.code() == Some("capacity_unknown") && ctx.waited() >= world.deadlines.ready) =>
+            {
+                refused.push(format!("{to}: {}", reasons(&error).join("; ")));
                 let mut tx = world.transaction(ctx.id, ctx.fence).await?;
                 binding::delete(&mut tx, &[new]).await?;
                 tx.commit().await?;

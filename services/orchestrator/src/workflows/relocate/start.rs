@@ -9,7 +9,7 @@ use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::super::{now, release};
+use super::super::{now, reasons, release, unheard};
 use super::{Moving, Relocate, Stage, binding_id};
 use crate::peers::PeerError;
 use crate::store::binding::{self, Role};
@@ -86,14 +86,13 @@ pub(super) async fn claim(ctx: &mut Ctx<Relocate>) -> StepResult {
     match ctx.world.services.placement.transact(ctx.derived_id("claim"), &transaction).await {
         Ok(_) => Ok(Outcome::next()),
         Err(error) if error.code() == Some("ledger_conflict") => Err(changed(&error)),
-        Err(error) => Err(error.into()),
+        Err(error) => unheard(ctx, error),
     }
 }
 
 /// What another service says against the plan.
 fn changed(error: &PeerError) -> StepError {
-    let reasons = error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default();
-    StepError::fail("world_changed", "the world has changed since the plan was made").reasons(reasons)
+    StepError::fail("world_changed", "the world has changed since the plan was made").reasons(reasons(error))
 }
 
 /// Claims of the newcomer's apps.

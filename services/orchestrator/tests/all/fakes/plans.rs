@@ -15,6 +15,8 @@ type Planner = Box<dyn Fn() -> Plan + Send>;
 pub struct FakePlans {
     next: Mutex<VecDeque<Planner>>,
     stored: Mutex<HashMap<Uuid, PlanDocument>>,
+    /// What it says instead of a plan to those who want one on full knowledge; so often.
+    pub unheard: Mutex<usize>,
     /// Paths of documents that hang below orchestrator's.
     pub below: Mutex<Vec<String>>,
 }
@@ -64,11 +66,18 @@ impl Migration for FakePlans {
         if let Some(known) = stored.get(&id) {
             return Ok(known.clone());
         }
+        let mut unheard = self.unheard.lock().unwrap();
+        if order.patient && *unheard > 0 {
+            *unheard -= 1;
+            return Err(super::refused("migration", 503, "capacity_unknown", vec![]));
+        }
         let kind = match &order.kind {
             PlanKind::Newcomer { dig, .. } => PlanSubject::Newcomer(dig.clone()),
             PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
         };
-        let plan = self.next.lock().unwrap().pop_front().map(|planner| planner());
+        let mut next = self.next.lock().unwrap();
+        // Looking at it does not use it up.
+        let plan = if order.dry_run { next.front().map(|planner| planner()) } else { next.pop_front().map(|planner| planner()) };
         let document = document(id, kind, plan);
         if !order.dry_run {
             stored.insert(id, document.clone());
