@@ -123,8 +123,8 @@ async fn what_is_no_span_is_refused() {
     let stack = Stack::undocumented().await;
     shop(&stack, json!({"source": "measured"})).await;
     let client = reqwest::Client::new();
-    let send = async |path: &str, kind: &str, body: &'static [u8]| {
-        let request = client.post(stack.url(path)).header("content-type", kind).body(body);
+    let send = async |path: &str, kind: &str, body: &[u8]| {
+        let request = client.post(stack.url(path)).header("content-type", kind).body(body.to_vec());
         let answer = request.send().await.unwrap();
         let status = answer.status().as_u16();
         (status, answer.json::<Value>().await.map_or(Value::Null, |body| body["code"].clone()))
@@ -133,6 +133,7 @@ async fn what_is_no_span_is_refused() {
     assert_eq!(send(&traces, "application/x-protobuf", b"\xff\xff\xff").await, (422, json!("malformed_upload")));
     assert_eq!(send(&traces, "application/json", b"{").await, (422, json!("malformed_json")));
     assert_eq!(send(&traces, "application/json", b"{\"resourceSpans\": []}").await, (200, Value::Null));
+    assert_eq!(send(&traces, "application/x-protobuf", &vec![0; (4 << 20) + 1]).await, (413, json!("too_large")));
     assert_eq!(send(&traces, "text/plain", b"").await, (415, json!("unsupported_media_type")));
     let nowhere = traces.replace("call-graphs/calls", "call-graphs/none");
     assert_eq!(send(&nowhere, "application/x-protobuf", b"").await, (404, json!("not_found")));
