@@ -137,6 +137,81 @@ resourceContext: {anchor: projects}
 metadata: {name: emco}
 ";
 
+/// Four apps that call each other.
+const CALLING: &str = "
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/approve}
+---
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/instantiate}
+---
+version: emco/v2
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents/gpi/app-intents}
+metadata: {name: web}
+spec: {app: web, intent: {anyOf: [{clusterProvider: onprem, cluster: mine}]}}
+---
+version: emco/v2
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents/gpi/app-intents}
+metadata: {name: cart}
+spec: {app: cart, intent: {anyOf: [{clusterProvider: onprem, cluster: mine}]}}
+---
+version: emco/v2
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents/gpi/app-intents}
+metadata: {name: db}
+spec: {app: db, intent: {anyOf: [{clusterProvider: onprem, cluster: mine}]}}
+---
+version: emco/v2
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents/gpi/app-intents}
+metadata: {name: mail}
+spec: {app: mail, intent: {anyOf: [{clusterProvider: onprem, cluster: mine}]}}
+---
+version: emco/v2
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/call-graphs}
+metadata: {name: calls}
+spec:
+  rho: 2
+  calls: [{from: web, to: cart, calls: 3}, {from: cart, to: db, calls: 18}, {from: web, to: mail, calls: 2}]
+---
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents}
+metadata: {name: gpi}
+---
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups}
+metadata: {name: dig}
+spec: {compositeProfile: cp, version: r1, logicalCloud: lc, overrideValues: []}
+---
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/composite-profiles}
+metadata: {name: cp}
+---
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/apps}
+metadata: {name: web}
+file: web.yaml
+---
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/apps}
+metadata: {name: cart}
+file: cart.yaml
+---
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/apps}
+metadata: {name: db}
+file: db.yaml
+---
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/apps}
+metadata: {name: mail}
+file: mail.yaml
+---
+resourceContext: {anchor: projects/calling/composite-apps}
+metadata: {name: shop}
+spec: {compositeAppVersion: v1}
+---
+resourceContext: {anchor: projects/calling/logical-clouds/lc/cluster-references}
+metadata: {name: mine}
+spec: {clusterProvider: onprem, cluster: mine, loadbalancerIp: 0.0.0.0}
+---
+resourceContext: {anchor: projects/calling/logical-clouds}
+metadata: {name: lc}
+spec: {namespace: default, level: '0'}
+---
+resourceContext: {anchor: projects}
+metadata: {name: calling}
+";
+
 #[test]
 fn the_everyday_path() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -222,6 +297,27 @@ fn the_everyday_path() {
     let again = outcomes(json(&url, &["apply", "-f", &at("emco.yaml"), "--wait", "-o", "json"]));
     assert_eq!(again.iter().filter(|outcome| outcome.starts_with("unchanged")).count(), again.len() - 1, "{again:?}");
     assert!(again.contains(&"replaced".to_owned()), "the app, whose file is not shown: {again:?}");
+
+    // Apps that call each other: who is together, and what another size of groups would make of them.
+    for app in ["web", "cart", "db", "mail"] {
+        std::fs::write(at(&format!("{app}.yaml")), SHOP.replace("cart", app).replace("500m", "300m")).unwrap();
+    }
+    std::fs::write(at("calling.yaml"), CALLING).unwrap();
+    ok(&url, &["apply", "-f", &at("calling.yaml"), "--wait"]);
+    let told = ok(&url, &["explain", "shop/cart", "-p", "calling"]);
+    let groups: Vec<Vec<&str>> = told
+        .lines()
+        .skip_while(|line| !line.starts_with("GROUPS"))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .collect();
+    let column = |n: usize| groups.iter().map(|row| row[n]).collect::<Vec<_>>();
+    assert_eq!(column(0), ["now", "anew", "anew", "anew", "anew", "anew", "anew"], "{told}");
+    assert_eq!(column(1), ["2", "1", "2", "3", "4", "5", "6"], "{told}");
+    assert_eq!(column(2), ["13 %", "100 %", "13 %", "9 %", "0 %", "0 %", "0 %"], "{told}");
+    assert_eq!(groups[0].last(), Some(&"cart db → onprem+mine; mail web → onprem+mine"), "{told}");
+    assert!(told.contains("100 % of its calls stay in the cluster"), "{told}");
 
     kill(Pid::from_raw(i32::try_from(up.0.id()).unwrap()), Signal::SIGTERM).unwrap();
     let began = Instant::now();

@@ -83,7 +83,9 @@ impl Grouping {
     pub fn between(&self, graph: &CallGraph) -> f64 {
         let of = self.index();
         let total = graph.total();
-        if total == 0.0 { 0.0 } else { graph.calls().iter().filter(|c| of[c.from] != of[c.to]).map(|c| c.calls).sum::<f64>() / total }
+        // Begun at 0: a sum of nothing is -0.
+        let between = graph.calls().iter().filter(|c| of[c.from] != of[c.to]).fold(0.0, |sum, c| sum + c.calls);
+        if total == 0.0 { 0.0 } else { between / total }
     }
 
     pub(super) fn ordered(mut groups: Vec<Vec<usize>>) -> Self {
