@@ -45,6 +45,7 @@ impl Book {
         if reset {
             registered.clear();
         }
+        let keys: Vec<MemberKey> = items.iter().map(|(key, _)| MemberKey(key.clone())).collect();
         for (key, member) in items {
             let key = MemberKey(key);
             match member {
@@ -52,44 +53,39 @@ impl Book {
                 None => registered.remove(&key),
             };
         }
-        self.settle_members();
+        if reset {
+            self.settle_members();
+        }
+        keys.iter().for_each(|key| self.settle(key));
     }
 
     /// Makes the ledger's members those that are registered, and those that are not but still have claims: these leave.
     pub fn settle_members(&mut self) {
+        let registered = self.registered.iter().flat_map(BTreeMap::keys);
+        let rooms = self.ledger.rooms().map(|room| &room.key);
+        let keys: BTreeSet<MemberKey> = registered.chain(rooms).chain(self.ledger.claimed()).cloned().collect();
+        keys.iter().for_each(|key| self.settle(key));
+    }
+
+    /// The same for one member.
+    fn settle(&mut self, key: &MemberKey) {
         let Some(registered) = &self.registered else { return };
-        for member in registered.values() {
-            if self.ledger.room(&member.key).and_then(|room| room.member.as_ref()) != Some(member) {
-                self.ledger.set_member(member.clone());
-                self.changed.insert(member.key.clone());
+        let room = self.ledger.room(key);
+        let known = room.and_then(|room| room.member.as_ref());
+        let due = match registered.get(key) {
+            Some(member) if known == Some(member) => return,
+            Some(member) => Some(member.clone()),
+            None if self.ledger.claims_of(key).next().is_some() => Some(leaving(key, known)),
+            None if room.is_none() => return,
+            None => None,
+        };
+        self.changed.insert(key.clone());
+        match due {
+            Some(member) => self.ledger.set_member(member),
+            None => {
+                self.ledger.remove_member(key);
+                self.seen.remove(key);
             }
-        }
-        let left: Vec<FleetMember> = self
-            .ledger
-            .rooms()
-            .filter(|room| !registered.contains_key(&room.key))
-            .map(|room| FleetMember {
-                key: room.key.clone(),
-                state: MemberState::Deregistering,
-                reason: Some("no longer registered; applications still have room there".to_owned()),
-                ..room.member.clone().unwrap_or_else(|| unregistered(&room.key))
-            })
-            .collect();
-        for member in left {
-            if self.ledger.claims_of(&member.key).next().is_some() {
-                self.changed.insert(member.key.clone());
-                self.ledger.set_member(member);
-            } else {
-                self.ledger.remove_member(&member.key);
-                self.seen.remove(&member.key);
-                self.changed.insert(member.key);
-            }
-        }
-        let unknown = |key: &&MemberKey| self.ledger.room(key).is_none_or(|room| room.member.is_none());
-        let orphans: Vec<MemberKey> = self.ledger.claimed().filter(unknown).cloned().collect();
-        for key in orphans {
-            self.ledger.set_member(unregistered(&key));
-            self.changed.insert(key);
         }
     }
 
@@ -100,6 +96,7 @@ impl Book {
             None => self.seen.remove(&key),
         };
         self.ledger.set_capacity(&key, capacity);
+        self.settle(&key);
     }
 
     /// Members whose capacity is told but not in `keys`.
@@ -170,12 +167,12 @@ fn fleet_member(key: MemberKey, member: Member) -> FleetMember {
     FleetMember { key, priority: member.priority, labels: member.labels, state: member.state, reason: member.reason }
 }
 
-/// A member that only its claims tell of.
-fn unregistered(key: &MemberKey) -> FleetMember {
+/// A member that only its claims, and what was known of it, tell of.
+fn leaving(key: &MemberKey, known: Option<&FleetMember>) -> FleetMember {
     FleetMember {
         key: key.clone(),
-        priority: 10,
-        labels: Vec::new(),
+        priority: known.map_or(10, |known| known.priority),
+        labels: known.map(|known| known.labels.clone()).unwrap_or_default(),
         state: MemberState::Deregistering,
         reason: Some("no longer registered; applications still have room there".to_owned()),
     }

@@ -129,7 +129,6 @@ impl App {
                 book.follow_capacity(key.clone(), capacity.clone());
                 self.fleet.publish(format!("capacity/{key}"), capacity.map(FleetItem::Capacity));
             }
-            book.settle_members();
             self.tell_members(book);
         });
         self.seen.send_replace(());
