@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::fakes::Behaviour;
-use crate::scenarios::{approved, done, full, is, plan, stack};
-use crate::support::Stack;
+use crate::scenarios::{approved, done, full, full_and, is, plan, stack};
+use crate::support::{Patience, Stack};
 
 fn ids(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect()
@@ -96,7 +96,7 @@ async fn one_failed_is_told_from_one_never_asked_for() {
 
 #[tokio::test]
 async fn while_room_is_made_everybody_can_see_it_and_watch() {
-    let (fakes, stack, victim, newcomer) = full().await;
+    let (fakes, stack, victim, newcomer) = full_and(Patience { ready: 60, ..Patience::LITTLE }).await;
     fakes.members.behave("victim", "b", Behaviour::Stuck);
     let again = fakes.clone();
     fakes.plans.then(move || plan(&again, "victim", "b", &["c"], "newcomer"));

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::base::member;
 use crate::fakes::{Behaviour, Fakes};
-use crate::support::{Stack, deployment, doc};
+use crate::support::{Patience, Stack, deployment, doc};
 
 const MEMBERS: [(&str, &str); 3] = [("onprem", "a"), ("onprem", "b"), ("aws", "c")];
 
@@ -21,8 +21,12 @@ fn members() -> Fakes {
 
 /// Three members of 1000m, and an orchestrator with short patience.
 pub async fn stack() -> (Fakes, Stack) {
+    waiting(Patience::LITTLE).await
+}
+
+async fn waiting(patience: Patience) -> (Fakes, Stack) {
     let fakes = members();
-    let stack = Stack::with(&fakes).await;
+    let stack = Stack::waiting(&fakes, patience).await;
     (fakes, stack)
 }
 
@@ -72,7 +76,12 @@ pub fn plan(fakes: &Fakes, victim: &str, to: &str, alternatives: &[&str], newcom
 
 /// `victim` serves on a, `newcomer` is approved for a only and does not fit beside it.
 pub async fn full() -> (Fakes, Stack, String, String) {
-    let (fakes, stack) = stack().await;
+    full_and(Patience::LITTLE).await
+}
+
+/// The same, with an orchestrator that waits so long.
+pub async fn full_and(patience: Patience) -> (Fakes, Stack, String, String) {
+    let (fakes, stack) = waiting(patience).await;
     let victim = approved(&stack, "victim", "600m", &["a", "b", "c"], None).await;
     is(&done(&stack, &format!("{victim}/instantiate")).await, "succeeded");
     assert_eq!(fakes.ledger.summary(), ["victim@a held"]);
@@ -391,7 +400,7 @@ async fn a_plan_is_waited_for_until_all_clusters_were_heard_of() {
 #[tokio::test]
 async fn a_silent_cluster_is_not_waited_for_where_others_can_make_room() {
     let fakes = members();
-    let stack = Stack::waiting(&fakes, 3600).await;
+    let stack = Stack::waiting(&fakes, Patience { room: 3600, ..Patience::LITTLE }).await;
     let victim = approved(&stack, "victim", "600m", &["a", "c"], None).await;
     is(&done(&stack, &format!("{victim}/instantiate")).await, "succeeded");
     let late = approved(&stack, "late", "900m", &["a", "b"], None).await;

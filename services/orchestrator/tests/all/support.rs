@@ -110,36 +110,42 @@ pub struct Answer {
     pub body: Value,
 }
 
+/// How long an orchestrator waits, seconds.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    pub ready: u64,
+    pub room: u64,
+}
+
+impl Patience {
+    pub const LITTLE: Self = Self { ready: 2, room: 5 };
+}
+
 impl Stack {
     /// Without peers.
     pub async fn start(services: Services) -> Self {
-        Self::of(services, Peers::default(), None, true, 5).await
+        Self::of(services, Peers::default(), None, true, Patience::LITTLE).await
     }
 
     /// Without peers, and without comparing what is said with the document.
     pub async fn undocumented() -> Self {
-        Self::of(nobody_at_all(), Peers::default(), None, false, 5).await
+        Self::of(nobody_at_all(), Peers::default(), None, false, Patience::LITTLE).await
     }
 
-    /// With these peers, and little patience.
-    pub async fn with(fakes: &Fakes) -> Self {
-        Self::waiting(fakes, 5).await
-    }
-
-    /// The same, with patience for room of so many seconds.
-    pub async fn waiting(fakes: &Fakes, room_seconds: u64) -> Self {
+    /// With these peers, and as much patience.
+    pub async fn waiting(fakes: &Fakes, patience: Patience) -> Self {
         let feed = OpenApiRouter::<()>::new().routes(fakes.members.feed.route("/internal/feeds/bindings", "bindings_feed"));
         let server = HttpServer::start(feed.split_for_parts().0).await;
         let peers = Peers { resource_synchronizer: server.url("/").parse().unwrap(), ..Peers::default() };
-        Self::of(fakes.services(), peers, Some(server), true, room_seconds).await
+        Self::of(fakes.services(), peers, Some(server), true, patience).await
     }
 
-    async fn of(services: Services, peers: Peers, feed: Option<HttpServer>, documented: bool, room_seconds: u64) -> Self {
+    async fn of(services: Services, peers: Peers, feed: Option<HttpServer>, documented: bool, patience: Patience) -> Self {
         let db = migrated_db().await;
         let config = Config {
             listen: ([127, 0, 0, 1], 0).into(),
-            ready_seconds: 2,
-            room_seconds,
+            ready_seconds: patience.ready,
+            room_seconds: patience.room,
             unschedulable_seconds: 1,
             unreachable_seconds: 1,
             gone_seconds: 5,
