@@ -33,7 +33,7 @@ pub fn builtin_parameters() -> BTreeMap<String, Parameter> {
 /// `Age` prefers low: what started last has the least to lose by starting again.
 pub fn builtin_algorithms() -> BTreeMap<String, Algorithm> {
     let algorithm = |name: &str, expression: &str, prefer: Prefer| {
-        (name.to_owned(), Algorithm { expression: expression.into(), prefer, missing: Missing::Default })
+        (name.to_owned(), Algorithm { expression: expression.into(), prefer, missing: Missing::default() })
     };
     BTreeMap::from([
         algorithm("CPUUtilization", "cpu_used * 100 / cpu_requested", Prefer::Low),

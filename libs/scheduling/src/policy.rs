@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 /// Everything that orders candidates for one newcomer.
@@ -65,7 +65,7 @@ pub struct Algorithm {
     #[serde(default)]
     pub prefer: Prefer,
     /// Where a candidate goes when a parameter has no value.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "Missing::or_default")]
     pub missing: Missing,
 }
 
@@ -82,7 +82,7 @@ pub enum Prefer {
 }
 
 /// What stands for a value that is missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase", untagged)]
 pub enum Missing {
@@ -90,9 +90,19 @@ pub enum Missing {
     Place(MissingPlace),
     /// A number in the algorithm's unit.
     Number(f64),
-    /// Not given: last.
-    #[default]
-    Default,
+}
+
+impl Default for Missing {
+    fn default() -> Self {
+        Self::Place(MissingPlace::Last)
+    }
+}
+
+impl Missing {
+    /// For `deserialize_with`: `null` is as good as nothing.
+    pub fn or_default<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Option::<Self>::deserialize(from)?.unwrap_or_default())
+    }
 }
 
 /// `first` or `last`.

@@ -118,7 +118,7 @@ async fn what_is_built_in_is_an_ordinary_row() {
     let (db, world) = (test_db().await, World::start().await);
     let migration = Migration::start(&db, &world).await;
     let busy: Value = migration.ok(Method::GET, "/v2/migration-algorithms/CPUUtilization", &Value::Null).await;
-    assert_eq!(busy["spec"]["prefer"], "low");
+    assert_eq!((&busy["spec"]["prefer"], &busy["spec"]["missing"]), (&json!("low"), &json!("last")));
     let all: Vec<Value> = migration.ok(Method::GET, "/v2/migration-parameters", &Value::Null).await;
     assert!(all.iter().any(|parameter| parameter["metadata"]["name"] == "bandwidth"));
     // Deleted stays deleted, also after a restart; what was changed stays changed.

@@ -67,7 +67,7 @@ fn oriented(algorithm: &Algorithm, value: Option<f64>) -> f64 {
     match (value, algorithm.missing) {
         (Some(value), _) | (None, Missing::Number(value)) => oriented(value),
         (None, Missing::Place(MissingPlace::First)) => f64::NEG_INFINITY,
-        (None, Missing::Place(MissingPlace::Last) | Missing::Default) => f64::INFINITY,
+        (None, Missing::Place(MissingPlace::Last)) => f64::INFINITY,
     }
 }
 

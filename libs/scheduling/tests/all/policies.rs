@@ -85,17 +85,17 @@ fn equal_values_by_the_next_algorithm_then_by_name() {
     let by_cpu = policy(PolicyMode::Order, &[("CPUUtilization", 1.0)]);
     assert_eq!(order(&world, &by_cpu), ["idle", "warm", "hot"]);
     let mut two = policy(PolicyMode::Order, &[("CPUUtilization", 1.0), ("Mine", 1.0)]);
-    constant(&mut two, "Mine", "pods * 1.0 + cpu_used", Prefer::High, Missing::Default);
+    constant(&mut two, "Mine", "pods * 1.0 + cpu_used", Prefer::High, Missing::default());
     let observed = Observed { age_s: Some(5), ..used(10) };
     let world = world.observed("warm", observed);
-    constant(&mut two, "Mine", "age", Prefer::Low, Missing::Default);
+    constant(&mut two, "Mine", "age", Prefer::Low, Missing::default());
     assert_eq!(order(&world, &two), ["warm", "idle", "hot"], "idle has no age: last among equals");
 }
 
 #[test]
 fn the_priority_of_an_algorithm_in_its_policy_counts_not_its_place_in_the_list() {
     let mut two = policy(PolicyMode::Order, &[("Later", 1.0), ("CPUUtilization", 1.0)]);
-    constant(&mut two, "Later", "cpu_used", Prefer::High, Missing::Default);
+    constant(&mut two, "Later", "cpu_used", Prefer::High, Missing::default());
     assert_eq!(order(&busy(), &two), ["hot", "warm", "idle"]);
     two.algorithms[0].priority = Some(2);
     two.algorithms[1].priority = Some(1);
@@ -124,7 +124,9 @@ fn missing_as_it_is_written() {
     let parse = |json: &str| serde_json::from_str::<Algorithm>(json).unwrap().missing;
     assert_eq!(parse(r#"{"expression":"a","missing":"first"}"#), Missing::Place(MissingPlace::First));
     assert_eq!(parse(r#"{"expression":"a","missing":7.5}"#), Missing::Number(7.5));
-    assert_eq!(parse(r#"{"expression":"a"}"#), Missing::Default);
+    for nothing in [r#"{"expression":"a"}"#, r#"{"expression":"a","missing":null}"#] {
+        assert_eq!(parse(nothing), Missing::Place(MissingPlace::Last));
+    }
 }
 
 #[test]
@@ -208,7 +210,7 @@ fn a_new_algorithm_is_data() {
     let mut mine = policy(PolicyMode::Order, &[("Mine", 1.0)]);
     mine.parameters
         .insert("revenue".into(), Parameter { source: ParameterSource::Prometheus, query: Some("q".into()), ..Parameter::default() });
-    constant(&mut mine, "Mine", "revenue > 100 ? revenue : 1000 - cpu_requested", Prefer::High, Missing::Default);
+    constant(&mut mine, "Mine", "revenue > 100 ? revenue : 1000 - cpu_requested", Prefer::High, Missing::default());
     let world = busy();
     let revenue = |value| BTreeMap::from([("revenue".to_owned(), value)]);
     let external = BTreeMap::from([(id("warm"), revenue(2000.0)), (id("hot"), revenue(5.0))]);
@@ -220,7 +222,7 @@ fn a_new_algorithm_is_data() {
 #[test]
 fn a_broken_or_unknown_algorithm_orders_nothing_and_breaks_nothing() {
     let mut broken = policy(PolicyMode::Order, &[("Gone", 1.0), ("Broken", 1.0), ("CPUUtilization", 1.0)]);
-    constant(&mut broken, "Broken", "cpu_used +", Prefer::Low, Missing::Default);
+    constant(&mut broken, "Broken", "cpu_used +", Prefer::Low, Missing::default());
     assert_eq!(order(&busy(), &broken), ["idle", "warm", "hot"]);
     broken.mode = PolicyMode::Scoring;
     assert_eq!(order(&busy(), &broken), ["idle", "warm", "hot"]);

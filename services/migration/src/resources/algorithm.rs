@@ -22,7 +22,7 @@ pub struct AlgorithmSpec {
     #[serde(default)]
     pub prefer: Prefer,
     /// Where a candidate goes when a parameter has no value: `last` (default), `first`, or a number that stands for its value.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "Missing::or_default")]
     pub missing: Missing,
 }
 
