@@ -55,6 +55,7 @@ async fn nobody_moves_without_its_owners_word() {
     assert_eq!(input.plan(), PlanResult::Feasible(plan.plan.clone().unwrap()), "what is kept makes the same plan again");
     let listed: PlanList = migration.ok(Method::GET, "/v2/plans", &Value::Null).await;
     assert_eq!(listed.items.iter().map(|plan| plan.id).collect::<Vec<_>>(), [plan.id, refused.id], "newest first");
+    migration.refused(Method::GET, "/v2/plans?limit=0", &Value::Null, 400, "invalid").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -76,7 +76,10 @@ pub struct Page {
 #[utoipa::path(get, path = "/v2/plans", operation_id = "plan_list", tags = ["plans", "peer"], params(Page),
     responses((status = 200, description = "The plans", body = PlanList)))]
 pub async fn list(State(app): State<App>, Query(page): Query<Page>) -> Result<Json<PlanList>, Problem> {
-    Ok(Json(PlanList { items: app.plan_list(page.limit.unwrap_or(100).clamp(1, 1000)).await? }))
+    if page.limit == Some(0) {
+        return Err(codes::INVALID.problem("limit is at least 1"));
+    }
+    Ok(Json(PlanList { items: app.plan_list(page.limit.unwrap_or(100).min(1000)).await? }))
 }
 
 /// A plan: victims, destinations, steps, every score, and why not the others.

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use drover_api::operations::{Operation, OperationList, OperationState};
-use drover_service::{Json, Path, Problem, Query};
+use drover_service::{Json, Path, Problem, Query, codes};
 use futures::{Stream, StreamExt};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +47,9 @@ pub struct WaitQuery {
     responses((status = 200, description = "A page of operations", body = OperationList)))]
 pub async fn list(State(app): State<App>, Query(query): Query<OperationsQuery>) -> Result<Json<OperationList>, Problem> {
     let OperationsQuery { limit, after, state, kind, dig } = query;
+    if limit.is_some_and(|limit| limit < 1) {
+        return Err(codes::INVALID.problem("limit is at least 1"));
+    }
     Ok(Json(app.operations(&Filter { limit, after, state, kind, dig }).await?))
 }
 

@@ -129,6 +129,7 @@ async fn while_room_is_made_everybody_can_see_it_and_watch() {
     assert_eq!(ids(&stack.get("/v2/operations?kind=relocate&state=running").await), [child]);
     let all = stack.get("/v2/operations").await;
     assert_eq!(ids(&all).len(), 3);
+    assert_eq!(stack.call("GET", "/v2/operations?limit=0", None).await.status, 400);
     let first = stack.get("/v2/operations?limit=1").await;
     let rest = stack.get(&format!("/v2/operations?after={}", ids(&first)[0])).await;
     assert_eq!([ids(&first), ids(&rest)].concat(), ids(&all), "pages are the whole, newest first");
