@@ -156,11 +156,14 @@ impl Tried {
     }
 
     fn stuck(&mut self, case: &Case<'_, '_>, stuck: Stuck) {
-        let movable = case.movable.len();
         for home in case.open() {
+            let movable = case.movable.iter().filter(|m| m.room.key == home.key).count();
             let reason = match &stuck {
-                Stuck::NeverFits(why) if movable == 0 => format!("{why}; no app there may move"),
-                Stuck::NeverFits(why) => format!("{why}, even if all {movable} apps that may move left"),
+                Stuck::NeverFits(why) => match why.get(&home.key) {
+                    Some(why) if movable == 0 => format!("{why}; no app there may move"),
+                    Some(why) => format!("{why}, even if all {movable} apps that may move left"),
+                    None => "room may be made there, but not for its other apps elsewhere".to_owned(),
+                },
                 Stuck::NoSet => format!("{movable} apps may move, but no set of them makes the room and has homes elsewhere"),
             };
             self.member(&home.key, reason);

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use super::candidate::Movable;
-use crate::MemberRoom;
 use crate::fit::Ask;
 use crate::place::Slot;
 use crate::trial::{Tenant, Trial};
+use crate::{MemberKey, MemberRoom};
 
 const SMALL_CANDIDATES: usize = 8;
 const SMALL_MEMBERS: usize = 3;
@@ -67,8 +67,8 @@ pub(crate) struct Case<'w, 'a> {
 
 /// Why no set was found.
 pub(crate) enum Stuck {
-    /// Not even if all of them left.
-    NeverFits(String),
+    /// Not even if all of them left: members where that is so, each with the app that does not fit.
+    NeverFits(BTreeMap<MemberKey, String>),
     /// No set of them has homes elsewhere and makes the room.
     NoSet,
 }
@@ -163,15 +163,24 @@ impl<'w, 'a> Case<'w, 'a> {
         Err(Stuck::NoSet)
     }
 
-    fn why_not(&self, trial: &mut Trial<'a>) -> String {
-        for (i, home) in self.homes.iter().enumerate() {
-            let Some(home) = home else { continue };
-            let ask = Ask::promised(&self.slots[i].request.demand);
-            if !trial.add(home, Tenant::New(i), ask) {
-                return format!("{}: {}", self.slots[i].request.app, trial.why_not(home, ask).reason());
+    fn why_not(&self, trial: &mut Trial<'a>) -> BTreeMap<MemberKey, String> {
+        let mut why = BTreeMap::new();
+        for member in self.members() {
+            let here = (0..self.homes.len()).filter(|i| self.homes[*i].is_some_and(|home| home.key == member.key));
+            let mut added = Vec::new();
+            for i in here {
+                let ask = Ask::promised(&self.slots[i].request.demand);
+                if !trial.add(member, Tenant::New(i), ask) {
+                    why.insert(member.key.clone(), format!("{}: {}", self.slots[i].request.app, trial.why_not(member, ask).reason()));
+                    break;
+                }
+                added.push(i);
+            }
+            for i in added {
+                trial.remove(member, Tenant::New(i));
             }
         }
-        "its apps do not fit there together".into()
+        why
     }
 
     fn is_small(&self, can_go: &[usize]) -> bool {

@@ -433,3 +433,12 @@ fn who_may_soon_be_heard_of_is_awaited_and_who_is_silent_is_not() {
     }
     assert!(infeasible(full().plan(bound(5000))).awaited.is_empty());
 }
+
+#[test]
+fn each_cluster_is_blamed_for_what_does_not_fit_there() {
+    let apps = vec![app("small", demand(1, 300), any_of(&["onprem+a"])), app("big", demand(1, 9000), any_of(&["onprem+b"]))];
+    let why = infeasible(full().plan(apps));
+    let of = |member: &str| why.members.iter().find(|why| why.member == key(member)).map(|why| why.reason.as_str()).unwrap();
+    assert!(of("onprem+b").starts_with("big:") && of("onprem+b").ends_with("no app there may move"), "{why:#?}");
+    assert!(of("onprem+a").contains("not for its other apps"), "{why:#?}");
+}
