@@ -107,6 +107,7 @@ codes! {
     EXPRESSION_INVALID "expression_invalid" 400 "The expression does not compile";
     // applications
     RENDER_FAILED "render_failed" 422 "The application does not render";
+    HELM_UNAVAILABLE "helm_unavailable" 503 "Helm cannot be run";
     UNKNOWN_KIND "unknown_kind" 422 "A manifest is of a kind that Drover does not know";
     NAME_NOT_DNS "name_not_dns" 400 "The name is not a DNS label";
     // members

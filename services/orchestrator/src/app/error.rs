@@ -97,10 +97,10 @@ impl From<Error> for Problem {
                 codes::BUSY.problem(format!("{detail}; watch or cancel it")).instance(format!("/v2/operations/{holder}"))
             }
             Error::Inconsistent(reasons) => codes::INVALID.problem(detail).reasons(reasons),
-            Error::Render(
-                RenderError::Unavailable { .. } | RenderError::Archive { .. } | RenderError::Manifest { .. } | RenderError::Helm { .. },
-            )
-            | Error::Demand { .. } => codes::RENDER_FAILED.problem(detail),
+            Error::Render(RenderError::Unavailable { .. }) => codes::HELM_UNAVAILABLE.problem(detail),
+            Error::Render(RenderError::Archive { .. } | RenderError::Manifest { .. } | RenderError::Helm { .. }) | Error::Demand { .. } => {
+                codes::RENDER_FAILED.problem(detail)
+            }
             Error::PastThePivot => codes::PAST_THE_PIVOT.problem(detail),
             Error::NotYet(_) => codes::NOT_YET.problem(detail),
             Error::Resource(error) => error.into(),

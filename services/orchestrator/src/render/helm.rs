@@ -1,5 +1,6 @@
 //! Helm as a process: no network, no cluster, a folder of its own, a time limit, and its words without secrets.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -46,8 +47,15 @@ impl Helm {
 impl Renderer for Helm {
     async fn chart(&self, source: &Source, chart: &Archive, profile: &Profile) -> Result<String, RenderError> {
         let unavailable = |reason: String| RenderError::Unavailable { app: source.app.clone(), reason };
+        let refused = |words: String| RenderError::Helm { app: source.app.clone(), words };
         let home = tempfile::tempdir().map_err(|error| unavailable(format!("no folder for helm: {error}")))?;
-        let folder = lay_out(home.path(), chart, profile).map_err(|error| unavailable(format!("no room for helm: {error}")))?;
+        let folder = lay_out(home.path(), chart, profile).map_err(|error| match error.kind() {
+            // The archive's own fault: a file where another one needs a folder, a name that is too long.
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::InvalidFilename => {
+                refused(format!("the chart cannot be unpacked: {error}"))
+            }
+            _ => unavailable(format!("no room for helm: {error}")),
+        })?;
 
         let mut command = self.command(home.path());
         command.args(["template", &source.release]).arg(&folder).args(["--include-crds", "--skip-tests", "--namespace", &source.namespace]);
@@ -67,13 +75,13 @@ impl Renderer for Helm {
         };
         let (status, out, words) = tokio::time::timeout(self.limit, work)
             .await
-            .map_err(|_| unavailable(format!("helm did not end within {} s", self.limit.as_secs())))?
+            .map_err(|_| refused(format!("it did not end within {} s", self.limit.as_secs())))?
             .map_err(|error| unavailable(format!("helm: {error}")))?;
         if !status.success() {
-            return Err(RenderError::Helm { app: source.app.clone(), words: harmless(&words, &folder, source, profile) });
+            return Err(refused(harmless(&words, &folder, source, profile)));
         }
         if out.len() as u64 >= MAX_OUTPUT {
-            return Err(unavailable(format!("the chart renders to more than {} MiB", MAX_OUTPUT >> 20)));
+            return Err(refused(format!("the chart renders to more than {} MiB", MAX_OUTPUT >> 20)));
         }
         Ok(out)
     }

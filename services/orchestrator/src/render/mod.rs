@@ -62,7 +62,7 @@ pub enum RenderError {
         /// Helm's words without secrets.
         words: String,
     },
-    /// Helm is not there, or did not end.
+    /// Helm cannot be run here; the application has no part in that.
     #[error("{app}: {reason}")]
     Unavailable {
         /// App.

@@ -165,6 +165,14 @@ async fn a_chart_that_does_not_render_says_helms_words_without_secrets() {
 }
 
 #[tokio::test]
+async fn helm_that_is_not_there_is_no_fault_of_the_chart() {
+    let error = render(&Helm::new("/nowhere/helm", Duration::from_secs(30)), &source(chart(TEMPLATE))).await.unwrap_err();
+    let problem = drover_service::Problem::from(crate::app::Error::from(error)).document();
+    assert_eq!((problem.status, problem.code.as_str()), (503, "helm_unavailable"), "{problem:?}");
+    assert!(problem.detail.contains("/nowhere/helm"), "{problem:?}");
+}
+
+#[tokio::test]
 async fn helm_that_does_not_end_is_given_up() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
@@ -172,5 +180,5 @@ async fn helm_that_does_not_end_is_given_up() {
     std::fs::write(&script, "#!/bin/sh\nsleep 600\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let error = render(&Helm::new(script, Duration::from_millis(50)), &source(chart(TEMPLATE))).await.unwrap_err();
-    assert!(matches!(&error, RenderError::Unavailable { reason, .. } if reason.contains("did not end")), "{error}");
+    assert!(matches!(&error, RenderError::Helm { words, .. } if words.contains("did not end")), "{error}");
 }
