@@ -172,7 +172,8 @@ pub struct DeployArgs {
     /// Manifest file, folder of manifests, folder of a Helm chart, or a chart's .tgz; `-` reads manifests from stdin.
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     pub path: PathBuf,
-    /// Only clusters of these providers (comma separated).
+    /// Only clusters of these providers (comma separated). Without this, `--only` and `--label`: as it was; a new application
+    /// may run anywhere, also on clusters that are added later.
     #[arg(long, value_delimiter = ',', value_name = "PROVIDERS", conflicts_with_all = ["only", "label"])]
     pub on: Vec<String>,
     /// Only this cluster.
@@ -181,7 +182,7 @@ pub struct DeployArgs {
     /// Only clusters with this label.
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
-    /// What to do when the best provider is full (default: the project's, else overflow).
+    /// What to do when the best provider is full (default: the project's, else overflow; deployed again: as it was).
     #[arg(long, value_enum)]
     pub when_full: Option<WhenFullArg>,
     /// Its apps may be moved to make room for others.

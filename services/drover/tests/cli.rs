@@ -271,11 +271,16 @@ fn the_everyday_path() {
         [read(&url, apps), read(&url, &format!("{group}{intents}"))]
     };
     let before = shown();
+    assert!(!before[1].to_string().contains("anyOf"), "anywhere, also on clusters that come later: {}", before[1]);
     std::fs::write(at("shop.yaml"), SHOP.replace("500m", "600m")).unwrap();
     let dry = ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--only", "theirs", "--dry-run"]);
     assert!(dry.contains("cart  onprem+mine  applied in place"), "{dry}");
     assert_eq!(shown(), before);
-    ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--wait"]);
+    ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--on", "onprem,cloud", "--when-full", "preferred", "--wait"]);
+    let chosen = shown()[1].clone();
+    assert!(chosen.to_string().contains("preferred") && chosen.to_string().contains("theirs"), "{chosen}");
+    ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--wait"]);
+    assert_eq!(shown()[1], chosen, "what is not said again stays");
 
     let plan = json(&url, &["plan", "drain", "mine", "-o", "json"]);
     let id = plan["id"].as_str().unwrap();

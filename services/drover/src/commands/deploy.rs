@@ -48,9 +48,10 @@ impl Application {
 /// What a deployment may choose beside its manifests.
 #[derive(Default)]
 pub struct Wishes {
-    /// Placement elements (EMCO's), one of which is chosen.
-    pub any_of: Vec<Value>,
-    /// `whenFull`.
+    /// Placement elements (EMCO's), one of which is chosen. `None` leaves what is there: a new application may run on every
+    /// cluster of its logical cloud, also on those that come later.
+    pub any_of: Option<Vec<Value>>,
+    /// `whenFull`. `None` leaves what is there.
     pub when_full: Option<&'static str>,
     /// Owner's word on moving: may it, and how readily. `None` leaves what is there.
     pub movable: Option<(bool, u8)>,
@@ -148,8 +149,12 @@ async fn remove(session: &Session, application: &Application) -> Result<()> {
     session.client.delete(&application.composite).await
 }
 
-/// Placement elements for `--on`, `--only` and `--label`.
-pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>, label: Option<&str>) -> Result<Vec<Value>> {
+/// Placement elements for `--on`, `--only` and `--label`; none: nothing of that was said.
+pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>, label: Option<&str>) -> Result<Option<Vec<Value>>> {
+    ensure!(!clusters.is_empty(), "no cluster is registered; register one with `drover cluster add`");
+    if on.is_empty() && only.is_none() && label.is_none() {
+        return Ok(None);
+    }
     let providers = || clusters.iter().map(|c| c.provider.as_str()).collect::<std::collections::BTreeSet<_>>();
     for wanted in on {
         if !providers().contains(wanted.as_str()) {
@@ -157,7 +162,7 @@ pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>,
         }
     }
     if let Some(label) = label {
-        return Ok(providers().into_iter().map(|p| json!({"clusterProvider": p, "clusterLabel": label})).collect());
+        return Ok(Some(providers().into_iter().map(|p| json!({"clusterProvider": p, "clusterLabel": label})).collect()));
     }
     let chosen: Vec<Value> = clusters
         .iter()
@@ -168,7 +173,7 @@ pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>,
     if chosen.is_empty() {
         bail!("no cluster matches; see `drover get clusters`, register one with `drover cluster add`");
     }
-    Ok(chosen)
+    Ok(Some(chosen))
 }
 
 /// Makes or replaces every resource that the application needs, up to but without its lifecycle verb.
@@ -206,13 +211,18 @@ pub async fn prepare(
 
     let placement = format!("{}/generic-placement-intents", application.group);
     client.ensure(&placement, &named(NAME)).await?;
+    let app_intents = format!("{placement}/{NAME}/app-intents");
     for upload in uploads {
-        let mut spec = json!({"app": upload.name, "intent": {"anyOf": wishes.any_of}});
+        let name = segment(&upload.name);
+        let known = client.find(&format!("{app_intents}/{name}")).await?;
+        let mut spec = known.map_or_else(|| json!({"app": upload.name, "intent": {}}), |known| known["spec"].clone());
+        if let Some(any_of) = &wishes.any_of {
+            spec["intent"] = json!({"anyOf": any_of});
+        }
         if let Some(word) = wishes.when_full {
             spec["whenFull"] = word.into();
         }
-        let body = json!({"metadata": {"name": upload.name}, "spec": spec});
-        client.upsert(&format!("{placement}/{NAME}/app-intents"), &segment(&upload.name), &body).await?;
+        client.upsert(&app_intents, &name, &json!({"metadata": {"name": upload.name}, "spec": spec})).await?;
     }
     let intents = json!({"metadata": {"name": NAME}, "spec": {"intent": {"genericPlacementIntent": NAME}}});
     client.ensure(&format!("{}/intents", application.group), &intents).await?;
@@ -230,11 +240,12 @@ pub async fn prepare(
 
 /// An update never moves: says so where an app runs on another cluster than was asked for just now.
 async fn say_who_stays(session: &Session, name: &str, wishes: &Wishes) -> Result<()> {
+    let Some(any_of) = &wishes.any_of else { return Ok(()) };
     let by_name = |cluster: &MemberKey| {
         let is = |wish: &Value| {
             wish["clusterProvider"] == cluster.provider() && wish.get("cluster").is_none_or(|wanted| wanted == cluster.cluster())
         };
-        wishes.any_of.iter().any(is)
+        any_of.iter().any(is)
     };
     let list: AppList = session.client.get(&format!("/v2/apps?project={}", segment(&session.project))).await?;
     for app in list.items.iter().filter(|app| app.composite_app == name && app.dig == name) {
