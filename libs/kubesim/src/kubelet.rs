@@ -111,7 +111,10 @@ pub fn step(state: &mut State, key: &Key, uid: &str, step: PodStep) {
     let now = state.clock.stamp();
     let mut new = Value::clone(&pod);
     match step {
-        PodStep::Start if !running(&pod) => start(&mut new, &now),
+        PodStep::Start if !running(&pod) => {
+            nodes::pull(state, &pod);
+            start(&mut new, &now);
+        }
         PodStep::Complete => finish(&mut new, "Succeeded", 0, "Completed", &now),
         PodStep::Crash => {
             finish(&mut new, "Failed", 137, "Error", &now);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use drover_quantity::image_name;
 use serde_json::{Value, json};
 
 use crate::cluster::State;
@@ -12,6 +13,10 @@ use crate::timers::Timer;
 
 /// How long pods stay on a node that is not ready, as the default tolerations say.
 const EVICT_AFTER: Duration = Duration::from_secs(300);
+/// Of an image of which nobody says how large it is.
+const IMAGE_BYTES: u64 = 100_000_000;
+/// What a kubelet reports at most (`nodeStatusMaxImages`).
+const REPORTED_IMAGES: usize = 50;
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
@@ -37,6 +42,28 @@ pub fn new(name: &str, labels: &Value, taints: &Value, room: &Value) -> Value {
         node["spec"]["taints"] = taints.clone();
     }
     node
+}
+
+/// The node of a pod has the pod's images, by the names that containerd gives them; it reports the largest, as a kubelet does.
+pub fn pull(state: &mut State, pod: &Value) {
+    let key = Key::new(&"nodes".into(), "", text(pod, "/spec/nodeName"));
+    let Some(node) = state.store.get(&key) else { return };
+    let mut images = list(&node, "/status/images").to_vec();
+    let before = images.len();
+    let size = annotation(pod, "kit/image-bytes").and_then(|bytes| bytes.parse::<u64>().ok()).unwrap_or(IMAGE_BYTES);
+    for container in list(pod, "/spec/initContainers").iter().chain(list(pod, "/spec/containers")) {
+        let name = image_name(text(container, "/image"));
+        if images.iter().all(|image| image["names"][0] != *name) {
+            images.push(json!({"names": [name], "sizeBytes": size}));
+        }
+    }
+    if images.len() > before {
+        images.sort_by_key(|image| std::cmp::Reverse(image["sizeBytes"].as_u64()));
+        images.truncate(REPORTED_IMAGES);
+        let mut node = Value::clone(&node);
+        node["status"]["images"] = images.into();
+        state.put(key, node);
+    }
 }
 
 /// Brings status and taints of a node in line with what became of it.

@@ -1,10 +1,12 @@
-//! Kubernetes quantities (`500m`, `1Gi`, `2e3`) as thousandths, and what a pod requests all in all. Pure.
+//! Kubernetes quantities (`500m`, `1Gi`, `2e3`) as thousandths, what a pod requests all in all, and names of images. Pure.
 //!
 //! Whoever counts room counts it with this: demands read from manifests, pods seen in members, pods of the simulator.
 //! The invariant: rounded up, so that nothing is ever counted as less than the member's scheduler counts it.
 
+mod image;
 mod pod;
 
+pub use image::image_name;
 pub use pod::{Container, PodSpec, Requests, Resources};
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};

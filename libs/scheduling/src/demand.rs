@@ -22,7 +22,7 @@ pub struct Demand {
     /// Names of its Services, `namespace/name`, that other pods of the same member may call by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
-    /// Container images.
+    /// Container images, each once and by the one name that nodes report it by (`drover_quantity::image_name`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
 }

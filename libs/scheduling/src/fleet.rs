@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{Amounts, AppRequest, DigRef};
+use crate::{Amounts, AppRequest, DigRef, Images};
 
 /// `<provider>+<cluster>`, EMCO's cluster id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,6 +113,10 @@ pub struct Capacity {
     /// Whether metrics.k8s.io answers there.
     #[serde(default)]
     pub metrics: bool,
+    /// Images on its nodes (for `MoveCost`): the largest that they report, and those of Drover's own pods.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
+    pub images: Arc<Images>,
 }
 
 impl Capacity {
@@ -169,15 +173,13 @@ pub struct Observed {
     /// Age of its oldest running pod in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_s: Option<u64>,
-    /// Bytes of its images that nodes of the member report (for `MoveCost`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image_bytes: Option<u64>,
     /// Median seconds from creation to Ready of its pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,
-    /// Images present in the member at all (names), only where nodes report them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<String>,
+}
+
+fn is_empty(images: &Images) -> bool {
+    images.is_empty()
 }
 
 /// Room that a binding takes. Its id is the binding's.

@@ -22,6 +22,7 @@ mod expand;
 mod fit;
 mod fleet;
 pub mod groups;
+mod images;
 mod ledger;
 mod matching;
 mod misfit;
@@ -46,6 +47,7 @@ pub use decision::{AppDecision, Considered, Decision, DecisionRequest, DigRef, G
 pub use demand::{Demand, PodGroup, Toleration};
 pub use fit::{Ask, Free, pack};
 pub use fleet::{Capacity, Claim, ClaimState, Fleet, FleetMember, MemberKey, MemberState, Node, Observed, PodsOnNode, Taint};
+pub use images::{ImageNames, Images};
 pub use ledger::{Ledger, Undo};
 pub use matching::{Refusal, admits};
 pub use misfit::{Misfit, explain};

@@ -89,7 +89,7 @@ fn metric(ledger: &Ledger, claim: &Claim, destination: Option<&MemberRoom>, metr
         "cpu_requested" => Some(of_its_pods(claim, observed).cpu as f64),
         "memory_requested" => Some(of_its_pods(claim, observed).memory as f64),
         "age" => observed?.age_s.map(|s| s as f64),
-        "image_bytes_missing" => image_bytes_missing(claim, observed?, destination?),
+        "image_bytes_missing" => image_bytes_missing(ledger, claim, destination?),
         "ready_seconds" => Some(observed.and_then(|o| o.ready_s).unwrap_or(READY_S)),
         _ => None,
     }
@@ -119,21 +119,21 @@ fn of_its_pods(claim: &Claim, observed: Option<&Observed>) -> Amounts {
     sum
 }
 
-/// Bytes of its images that the destination does not have, taking its images as equally large.
-fn image_bytes_missing(claim: &Claim, observed: &Observed, destination: &MemberRoom) -> Option<f64> {
-    let bytes = observed.image_bytes? as f64;
-    let images = &claim.request.demand.images;
-    let there: BTreeSet<&String> = destination.capacity.iter().flat_map(|c| c.observed.values()).flat_map(|o| &o.images).collect();
-    match images.len() {
-        0 => Some(bytes),
-        all => Some(bytes * images.iter().filter(|i| !there.contains(i)).count() as f64 / all as f64),
-    }
+/// Bytes of its images that no node of the destination has, as large as where it runs. Images whose size nobody reports count
+/// nothing beside others (nodes leave the small ones out); where that goes for all that are missing, it is not known.
+fn image_bytes_missing(ledger: &Ledger, claim: &Claim, destination: &MemberRoom) -> Option<f64> {
+    let (here, there) = (&ledger.room(&claim.member)?.capacity.as_ref()?.images, &destination.capacity.as_ref()?.images);
+    let names = &claim.request.demand.images;
+    let missing: Vec<&String> = names.iter().filter(|name| !there.contains_key(name.as_str())).collect();
+    let sizes: Vec<u64> = missing.iter().filter_map(|name| here.get(name.as_str()).copied().filter(|bytes| *bytes > 0)).collect();
+    let known = !names.is_empty() && (missing.is_empty() || !sizes.is_empty());
+    known.then(|| sizes.into_iter().fold(0, u64::saturating_add) as f64)
 }
 
 /// Estimated seconds of moving a candidate to `destination`; image bytes that nobody reports count nothing.
 pub(crate) fn move_cost(world: &World<'_>, candidate: &Movable<'_>, destination: &MemberRoom) -> f64 {
     let observed = observed(world.ledger, candidate.claim);
-    let bytes = observed.and_then(|o| image_bytes_missing(candidate.claim, o, destination)).unwrap_or(0.0);
+    let bytes = image_bytes_missing(world.ledger, candidate.claim, destination).unwrap_or(0.0);
     let bandwidth = world.policy.parameters.get("bandwidth").and_then(|p| p.value).filter(|b| *b > 0.0).unwrap_or(BANDWIDTH);
     let ready = observed.and_then(|o| o.ready_s).unwrap_or(READY_S);
     bytes / bandwidth + ready + VOLUME_S * f64::from(candidate.claim.request.demand.volumes)

@@ -389,8 +389,10 @@ fn a_search_that_was_cut_short_says_so() {
 
 #[test]
 fn every_move_says_what_it_costs_in_seconds() {
-    let observed = Observed { image_bytes: Some(100_000_000), ready_s: Some(3.0), ..Observed::default() };
-    let plan = feasible(full().observed("app1", observed).plan(bound(300)));
+    let observed = Observed { ready_s: Some(3.0), ..Observed::default() };
+    let images = std::sync::Arc::new(Images::from([("app1".into(), 100_000_000)]));
+    let world = full().observed("app1", observed).change_request("app1", |request| request.demand.images = vec!["app1".into()]);
+    let plan = feasible(world.change_capacity("onprem+a", |capacity| capacity.images = images).plan(bound(300)));
     assert_eq!(plan.cost_s, 5.0);
     assert_eq!(feasible(full().plan(bound(500))).cost_s, 20.0, "ten seconds each where nothing was observed");
 }

@@ -186,23 +186,21 @@ fn dispersion_prefers_what_is_spread_already() {
 
 #[test]
 fn move_cost_counts_images_missing_at_the_destination() {
-    let bytes = |bytes, images: &[&str]| Observed {
-        image_bytes: Some(bytes),
-        images: images.iter().map(|i| (*i).to_owned()).collect(),
-        ready_s: Some(4.0),
-        ..Observed::default()
-    };
+    let images = |images: &[(&str, u64)]| std::sync::Arc::new(images.iter().map(|(name, bytes)| ((*name).into(), *bytes)).collect());
+    let ready = || Observed { ready_s: Some(4.0), ..Observed::default() };
+    // `small` is there too, but nodes report their largest images only.
     let world = busy()
-        .change_request("hot", |r| r.demand.images = vec!["nginx".into()])
-        .change_request("idle", |r| r.demand.images = vec!["big".into()])
-        .running("there", "y+b", 1, &ALL)
-        .observed("hot", bytes(500_000_000, &["nginx"]))
-        .observed("idle", bytes(100_000_000, &["big"]))
-        .observed("there", bytes(1, &["nginx"]));
+        .change_request("hot", |r| r.demand.images = vec!["nginx:1".into()])
+        .change_request("idle", |r| r.demand.images = vec!["big".into(), "small".into(), "nginx:1".into()])
+        .change_request("warm", |r| r.demand.images = vec!["small".into()])
+        .observed("hot", ready())
+        .observed("idle", ready())
+        .change_capacity("x+a", |c| c.images = images(&[("nginx:1", 500_000_000), ("big", 100_000_000)]))
+        .change_capacity("y+b", |c| c.images = images(&[("nginx:1", 0)]));
     let by = policy(PolicyMode::Order, &[("MoveCost", 1.0)]);
     let candidates = policy_test(&world.ledger(), &key("x+a"), &by, &world.movability, &BTreeMap::new());
-    let costs: Vec<Option<f64>> = candidates.iter().filter(|c| c.app != "there").map(|c| c.scores[0].value).collect();
-    assert_eq!(costs, [Some(4.0), Some(6.0), None], "nginx is there already; 100 MB at 50 MB/s; nobody knows warm's images");
+    let costs: Vec<Option<f64>> = candidates.iter().map(|c| c.scores[0].value).collect();
+    assert_eq!(costs, [Some(4.0), Some(6.0), None], "nginx is there already; 100 MB at 50 MB/s; nobody knows how large warm's is");
 }
 
 #[test]

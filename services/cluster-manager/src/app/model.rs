@@ -3,18 +3,33 @@
 //! Kept of a pod is what the sums need and no more: a busy fleet has a hundred thousand of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use drover_members::trimmed;
-use drover_scheduling::{Amounts, Capacity, Node, Observed};
+use drover_quantity::image_name;
+use drover_scheduling::{Amounts, Capacity, ImageNames, Images, Observed};
 use jiff::Timestamp;
 use kube::runtime::watcher::Event;
 use uuid::Uuid;
 
+/// Names of images that are told at most; of more, those of the largest images.
+const IMAGES: usize = 512;
+
 /// Nodes and pods of a member.
 #[derive(Debug, Default)]
 pub struct Model {
-    nodes: Listed<trimmed::Node>,
+    nodes: Listed<Node>,
     pods: Listed<Pod>,
+    names: ImageNames,
+    /// Of all nodes.
+    images: Arc<Images>,
+}
+
+#[derive(Debug)]
+struct Node {
+    told: trimmed::Node,
+    /// By one name each; `told` has none.
+    images: Vec<(Arc<str>, u64)>,
 }
 
 /// What a watch has told so far; a list that is not complete yet does not count.
@@ -41,7 +56,7 @@ struct Pod {
     created: Option<Timestamp>,
     ready_s: Option<f64>,
     /// Only of Drover's own pods.
-    images: Vec<String>,
+    images: Vec<Arc<str>>,
 }
 
 /// What metrics.k8s.io says: use of nodes by name and of pods by `namespace/name`.
@@ -54,7 +69,7 @@ pub struct Usage {
 }
 
 impl<T> Listed<T> {
-    fn apply<K>(&mut self, event: Event<K>, name: impl Fn(&K) -> String, keep: impl Fn(K) -> T) {
+    fn apply<K>(&mut self, event: Event<K>, name: impl Fn(&K) -> String, mut keep: impl FnMut(K) -> T) {
         match event {
             Event::Init => self.next = Some(HashMap::new()),
             Event::InitApply(object) => {
@@ -79,7 +94,23 @@ impl<T> Listed<T> {
 impl Model {
     /// The watch of nodes says this.
     pub fn node(&mut self, event: Event<trimmed::Node>) {
-        self.nodes.apply(event, |node| node.metadata.name.clone().unwrap_or_default(), |node| node);
+        let name = |node: &trimmed::Node| node.metadata.name.clone().unwrap_or_default();
+        let images = |nodes: &Listed<Node>, name: &str| nodes.current.get(name).map(|node| node.images.clone());
+        // Most of what nodes tell are signs of life.
+        let before = match &event {
+            Event::Apply(node) => Some((name(node), images(&self.nodes, &name(node)))),
+            _ => None,
+        };
+        let whole = matches!(event, Event::InitDone | Event::Delete(_));
+        let names = &mut self.names;
+        self.nodes.apply(event, name, |mut node| {
+            let reported = std::mem::take(&mut node.images).into_iter();
+            let named = reported.flat_map(|image| image.names.into_iter().map(move |name| (name, image.size_bytes)));
+            Node { images: named.map(|(name, bytes)| (names.share(&image_name(&name)), bytes)).collect(), told: node }
+        });
+        if whole || before.is_some_and(|(name, before)| images(&self.nodes, &name) != before) {
+            self.images = largest(self.nodes.current.values());
+        }
     }
 
     /// The watch of pods says this.
@@ -87,13 +118,14 @@ impl Model {
         let name = |pod: &trimmed::Pod| {
             format!("{}/{}", pod.metadata.namespace.as_deref().unwrap_or_default(), pod.metadata.name.as_deref().unwrap_or_default())
         };
+        let names = &mut self.names;
         self.pods.apply(event, name, |pod| Pod {
             binding: pod.binding(),
             takes_room: pod.takes_room(),
             created: pod.created(),
             ready_s: pod.seconds_to_ready(),
             ready: pod.ready,
-            images: if pod.binding().is_some() { pod.images } else { Vec::new() },
+            images: pod.binding().iter().flat_map(|_| &pod.images).map(|image| names.share(&image_name(image))).collect(),
             node: pod.node,
             requests: pod.requests,
         });
@@ -115,7 +147,7 @@ impl Model {
                 _ => {}
             }
         }
-        let nodes = self.nodes.current.iter().map(|(name, node)| Node {
+        let nodes = self.nodes.current.iter().map(|(name, Node { told: node, .. })| drover_scheduling::Node {
             name: name.clone(),
             allocatable: node.allocatable.clone(),
             foreign: foreign.remove(name.as_str()).unwrap_or_default(),
@@ -124,20 +156,35 @@ impl Model {
             taints: node.taints.clone(),
             unschedulable: node.cordoned || !node.ready,
         });
-        let mut nodes: Vec<Node> = nodes.collect();
+        let mut nodes: Vec<drover_scheduling::Node> = nodes.collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        let sizes = self.image_sizes();
-        let observed = ours.into_iter().map(|(binding, pods)| (binding, observe(&pods, usage, &sizes, now))).collect();
-        Capacity { nodes, observed, age_ms: 0, metrics: usage.is_some() }
-    }
-
-    fn image_sizes(&self) -> HashMap<&str, u64> {
-        let images = self.nodes.current.values().flat_map(|node| &node.images);
-        images.flat_map(|image| image.names.iter().map(|name| (name.as_str(), image.size_bytes))).collect()
+        // A node reports its fifty largest images only: what runs there is there too.
+        let running = ours.values().flatten().filter(|(_, pod)| pod.ready).flat_map(|(_, pod)| &pod.images);
+        let unreported: BTreeSet<&Arc<str>> = running.filter(|name| !self.images.contains_key(*name)).collect();
+        let mut images = Arc::clone(&self.images);
+        if !unreported.is_empty() {
+            Arc::make_mut(&mut images).extend(unreported.into_iter().take(IMAGES).map(|name| (Arc::clone(name), 0)));
+        }
+        let observed = ours.into_iter().map(|(binding, pods)| (binding, observe(&pods, usage, now))).collect();
+        Capacity { nodes, observed, age_ms: 0, metrics: usage.is_some(), images }
     }
 }
 
-fn observe(pods: &[(&String, &Pod)], usage: Option<&Usage>, sizes: &HashMap<&str, u64>, now: Timestamp) -> Observed {
+fn largest<'n>(nodes: impl Iterator<Item = &'n Node>) -> Arc<Images> {
+    let mut images = Images::new();
+    for (name, bytes) in nodes.flat_map(|node| &node.images) {
+        let known = images.entry(Arc::clone(name)).or_default();
+        *known = (*known).max(*bytes);
+    }
+    if images.len() > IMAGES {
+        let mut by_size: Vec<(u64, Arc<str>)> = images.into_iter().map(|(name, bytes)| (bytes, name)).collect();
+        by_size.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        images = by_size.into_iter().take(IMAGES).map(|(bytes, name)| (name, bytes)).collect();
+    }
+    Arc::new(images)
+}
+
+fn observe(pods: &[(&String, &Pod)], usage: Option<&Usage>, now: Timestamp) -> Observed {
     let mut requests: BTreeMap<String, Amounts> = BTreeMap::new();
     let (mut used, mut reported) = (Amounts::default(), usage.is_some());
     let (mut oldest, mut ready_s): (Option<Timestamp>, Vec<f64>) = (None, Vec::new());
@@ -155,15 +202,11 @@ fn observe(pods: &[(&String, &Pod)], usage: Option<&Usage>, sizes: &HashMap<&str
         }
     }
     ready_s.sort_by(f64::total_cmp);
-    let images: BTreeSet<&String> = pods.iter().flat_map(|(_, pod)| &pod.images).collect();
-    let known: Vec<u64> = images.iter().filter_map(|image| sizes.get(image.as_str()).copied()).collect();
     Observed {
         requests,
         used: (reported && oldest.is_some()).then_some(used),
         age_s: oldest.and_then(|created| u64::try_from(now.duration_since(created).as_secs()).ok()),
-        image_bytes: (!known.is_empty()).then(|| known.iter().sum()),
         ready_s: ready_s.get(ready_s.len() / 2).copied(),
-        images: images.into_iter().cloned().collect(),
     }
 }
 
@@ -221,8 +264,30 @@ mod tests {
         assert_eq!(capacity.nodes[0].taints[0].key, "gpu");
         let observed = &capacity.observed[&binding];
         assert_eq!(observed.requests["n1"], Amounts::pod(500, 1 << 30));
-        assert_eq!((observed.used.as_ref(), observed.age_s, observed.ready_s, observed.image_bytes), (None, Some(60), Some(4.0), Some(50)));
+        assert_eq!((observed.used.as_ref(), observed.age_s, observed.ready_s), (None, Some(60), Some(4.0)));
         assert!(!capacity.metrics);
+    }
+
+    #[test]
+    fn images_have_one_name_and_only_the_largest_are_told() {
+        let mut model = model(vec![pod("ours", Some("n1"), Some(Uuid::new_v4()), "Running"), pod("foreign", Some("n1"), None, "Running")]);
+        let told = |model: &Model| model.capacity(None, Timestamp::now()).images;
+        let nginx: Arc<str> = "docker.io/library/nginx:1".into();
+        assert_eq!(*told(&model), Images::from([(nginx.clone(), 50)]));
+        let report = |name: &str, images: Value| {
+            let mut node = node(name);
+            node.images = serde_json::from_value(images).unwrap();
+            Event::Apply(node)
+        };
+        model.node(report("n2", json!([{"names": ["quay.io/a/b@sha256:0f", "quay.io/a/b:2"], "sizeBytes": 70}])));
+        assert_eq!(told(&model).values().copied().collect::<Vec<_>>(), [50, 70, 70]);
+        // The node forgets the image, which still runs there.
+        model.node(report("n1", json!([])));
+        assert_eq!(told(&model).get(&nginx), Some(&0));
+        let many: Vec<Value> = (0..2 * IMAGES).map(|n| json!({"names": [format!("i:{n}")], "sizeBytes": n})).collect();
+        model.node(report("n2", many.into()));
+        let images = told(&model);
+        assert!(images.len() == IMAGES + 1 && !images.contains_key("docker.io/library/i:511") && images["docker.io/library/i:512"] == 512);
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn fleet(members: usize, candidates: usize) -> Fleet {
         let id = dig.id;
         let requests = BTreeMap::from([(node.clone(), Amounts::pod(APP, 64 << 20))]);
         let used = Some(Amounts { cpu: (at * 7919 % 300) as i64, memory: 32 << 20, ..Amounts::default() });
-        observed.insert(id, Observed { requests, used, age_s: Some(3_600), ready_s: Some(3.0), ..Observed::default() });
+        observed.insert(id, Observed { requests, used, age_s: Some(3_600), ready_s: Some(3.0) });
         let request = AppRequest { app: app(at), demand: demand(1, APP), terms: anywhere(&keys) };
         let claim = Claim {
             id,

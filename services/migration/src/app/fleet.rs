@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use drover_api::ledger::FleetItem;
-use drover_scheduling::{AppRequest, Capacity, Claim, Fleet, MemberKey, MemberState};
+use drover_scheduling::{AppRequest, Capacity, Claim, Fleet, ImageNames, MemberKey, MemberState};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -34,6 +34,7 @@ struct State {
     /// By deployment intent group and app: what it asks for is by far the largest part of a claim, and the same in all of
     /// its claims.
     requests: HashMap<(Uuid, String), Weak<AppRequest>>,
+    names: ImageNames,
 }
 
 /// The fleet at one moment, its ages current.
@@ -129,8 +130,9 @@ impl State {
             (Some(("member", key)), None) => {
                 self.fleet.members.remove(&MemberKey(key.to_owned()));
             }
-            (Some(("capacity", key)), Some(FleetItem::Capacity(capacity))) => {
+            (Some(("capacity", key)), Some(FleetItem::Capacity(mut capacity))) => {
                 let key = MemberKey(key.to_owned());
+                self.names.share_all(Arc::make_mut(&mut capacity), self.fleet.capacity.get(&key).map(Arc::as_ref));
                 self.seen.insert(key.clone(), Instant::now());
                 self.fleet.capacity.insert(key, capacity);
             }

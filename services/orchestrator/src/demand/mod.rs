@@ -9,6 +9,7 @@ mod workload;
 use std::collections::BTreeSet;
 
 use drover_api::scheduling::Demand;
+use drover_quantity::image_name;
 use serde_json::Value;
 
 pub use workload::DemandError;
@@ -35,7 +36,7 @@ pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
         if let Some(workload) = Workload::of(object)? {
             workload.count_volumes(&mut demand, &mut claims);
             workload.say_what_binds_it(&mut demand);
-            images.extend(pod::images(&workload.pod).map(str::to_owned));
+            images.extend(pod::images(&workload.pod).map(image_name));
             demand.groups.push(workload.pods());
         }
     }

@@ -22,7 +22,7 @@ fn a_deployment_counts_its_replicas_and_surge() {
     assert_eq!((group.workload.as_str(), group.replicas, group.surge), ("Deployment/web", 5, 2));
     assert_eq!((group.requests.cpu, group.requests.memory, group.requests.pods), (500, 1 << 30, 1));
     assert_eq!(group.requests.extra["nvidia.com/gpu"], 1);
-    assert_eq!(demand.images, ["registry/web:1"]);
+    assert_eq!(demand.images, ["docker.io/registry/web:1"]);
     assert!(demand.immovable.is_empty());
 }
 

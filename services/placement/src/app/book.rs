@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drover_api::members::Member;
-use drover_scheduling::{Capacity, Claim, FleetMember, Ledger, MemberKey, MemberRoom, MemberState};
+use drover_scheduling::{Capacity, Claim, FleetMember, ImageNames, Ledger, MemberKey, MemberRoom, MemberState};
 use uuid::Uuid;
 
 use super::Fences;
@@ -24,6 +24,7 @@ pub struct Book {
     pub changed: BTreeSet<MemberKey>,
     registered: Option<BTreeMap<MemberKey, FleetMember>>,
     seen: HashMap<MemberKey, Seen>,
+    names: ImageNames,
 }
 
 /// When a capacity came and how old it was then.
@@ -97,6 +98,11 @@ impl Book {
         };
         self.ledger.set_capacity(&key, capacity);
         self.settle(&key);
+    }
+
+    /// Lets a member's images be kept once, whoever else has them.
+    pub fn share_images(&mut self, key: &MemberKey, capacity: &mut Capacity) {
+        self.names.share_all(capacity, self.ledger.room(key).and_then(|room| room.capacity.as_deref()));
     }
 
     /// Members whose capacity is told but not in `keys`.

@@ -125,7 +125,10 @@ impl App {
         self.write(|book| {
             let told: Vec<MemberKey> = items.iter().map(|(key, _)| key.clone()).collect();
             let missing = if reset { book.capacity_besides(&told) } else { Vec::new() };
-            for (key, capacity) in missing.into_iter().map(|key| (key, None)).chain(items) {
+            for (key, mut capacity) in missing.into_iter().map(|key| (key, None)).chain(items) {
+                if let Some(capacity) = capacity.as_mut().map(Arc::make_mut) {
+                    book.share_images(&key, capacity);
+                }
                 book.follow_capacity(key.clone(), capacity.clone());
                 self.fleet.publish(format!("capacity/{key}"), capacity.map(FleetItem::Capacity));
             }
