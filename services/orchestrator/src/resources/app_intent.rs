@@ -1,4 +1,4 @@
-//! App intents: where one app may run, and what to do where that is full.
+//! App intents: where one app may run, and what to do where that is full. What is edited counts from the next update on.
 
 use drover_api::scheduling::{Element, Intent, Packing, WhenFull};
 use drover_resources::{Invalid, Kind, Place, Put, Reference, Spec};
@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 
 use super::{APP, COMPOSITE_APP, GENERIC_PLACEMENT_INTENT};
 
-/// Where an app may run.
+/// Where an app may run. An edit counts from the group's next approval or update on: until then moves and plans go by the intent
+/// that the running revision has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppIntentSpec {
     /// App.
