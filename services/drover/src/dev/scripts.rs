@@ -15,6 +15,10 @@ macro_rules! embedded {
 
 const FILES: &[(&str, &str)] = embedded![
     "build.sh",
+    "containerd/build.sh",
+    "containerd/go.mod",
+    "containerd/go.sum",
+    "containerd/tools.go",
     "control-plane.sh",
     "helm/go.mod",
     "helm/go.sum",
@@ -32,6 +36,7 @@ const FILES: &[(&str, &str)] = embedded![
     "kwok/metrics-apiservice.yaml.in",
     "lib.sh",
     "node/10-bridge.conflist.in",
+    "node/containerd-2.toml.in",
     "node/containerd.toml.in",
     "node/kubelet.yaml.in",
     "node/node.sh",
