@@ -206,7 +206,7 @@ spec: {clusterProvider: onprem, cluster: mine, loadbalancerIp: 0.0.0.0}
 ---
 resourceContext: {anchor: projects/calling/logical-clouds}
 metadata: {name: lc}
-spec: {namespace: default, level: '0'}
+spec: {namespace: calling, level: '0'}
 ---
 resourceContext: {anchor: projects}
 metadata: {name: calling}
