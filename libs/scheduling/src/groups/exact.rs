@@ -63,7 +63,7 @@ impl Policy for Exact {
 impl Exact {
     /// The optimum over placements of all containers. Where there is none the placement of `cgs-search` is returned, not proven.
     pub fn prove(&self, instance: &Instance, weights: &Weights) -> Proof {
-        let start = Search::moves(20_000, 0).place(instance, weights);
+        let start = Search::moves(20_000, 0).anneal(instance, weights);
         let mut layout = match instance.rules.moves {
             Some(_) => Layout::of(instance, *weights, instance.now()),
             None => Layout::empty(instance, *weights),

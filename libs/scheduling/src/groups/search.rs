@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::exact::Exact;
 use super::greedy::{begin, fill, heaviest_first};
 use super::instance::Instance;
 use super::layout::Layout;
@@ -54,13 +55,29 @@ impl Policy for Search {
     }
 
     fn place(&self, instance: &Instance, weights: &Weights) -> Placed {
+        // Where nearly everything is full no exchange may lead to the best: what is small is looked through instead.
+        let placements = (instance.places().len() as f64).powi(i32::try_from(instance.containers().len()).unwrap_or(i32::MAX));
+        if placements <= FEW {
+            let proof = Exact { limit: FEW as u64, ..Exact::default() }.prove(instance, weights);
+            if proof.proven {
+                return proof.placed;
+            }
+        }
+        self.anneal(instance, weights)
+    }
+}
+
+/// So many placements are no search.
+const FEW: f64 = 10_000.0;
+
+impl Search {
+    /// The search alone, however small the instance is.
+    pub(super) fn anneal(&self, instance: &Instance, weights: &Weights) -> Placed {
         let meter = Meter::start(&self.budget);
         let layout = first(instance, weights, self.grouped);
         self.improve(layout, weights, meter)
     }
-}
 
-impl Search {
     /// Searches on from a placement that another policy made (the polish of a learned one, say).
     pub fn polish(&self, instance: &Instance, weights: &Weights, from: &Placed) -> Placed {
         let meter = Meter::start(&self.budget);
