@@ -113,7 +113,9 @@ mod tests {
         let dir = cache.path().join("scripts");
         unpack(cache.path(), &dir).unwrap();
         unpack(cache.path(), &dir).unwrap();
-        assert_eq!(std::fs::read_to_string(dir.join("kwok/10-pods.yaml")).unwrap(), FILES[11].1);
+        for (path, text) in FILES {
+            assert_eq!(std::fs::read_to_string(dir.join(path)).unwrap(), *text, "{path}");
+        }
         assert_eq!(std::fs::metadata(dir.join("kube.sh")).unwrap().permissions().mode() & 0o111, 0o111);
         assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 1);
     }
