@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::calls::MICRO;
 use crate::groups::{Call, CallGraph, Grouping, Limits, Service, Variant};
 use crate::place::Slot;
 use crate::trial::total_on;
@@ -10,8 +11,6 @@ use crate::{CallTerms, Claim, DigRef, Ledger, MemberRoom};
 
 /// Bytes of a MiB.
 pub(crate) const MIB: f64 = 1_048_576.0;
-/// Calls are told in millionths.
-const MICRO: f64 = 1e-6;
 
 /// A group of apps with its calls.
 pub(crate) struct Callers<'a> {

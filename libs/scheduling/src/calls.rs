@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AppRequest, MemberKey};
 
+/// Calls are told in millionths.
+pub(crate) const MICRO: f64 = 1e-6;
+
 /// What is said of one app's calls; absent: nobody declared or measured any, and the app is placed on its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -98,6 +98,18 @@ pub enum MemberState {
     Deregistering,
 }
 
+impl MemberState {
+    /// Whether something may be claimed in a member of this state whose capacity was seen so many milliseconds ago, if ever.
+    pub fn is_known(self, age_ms: Option<u64>) -> bool {
+        self == Self::Ready && age_ms.is_some_and(|age| age <= Capacity::FRESH_MS)
+    }
+
+    /// Whether it is not known yet, or not any more, though nobody says that it is silent: then it may soon be heard of.
+    pub fn is_awaited(self, age_ms: Option<u64>) -> bool {
+        matches!(self, Self::Unknown | Self::Ready) && !self.is_known(age_ms)
+    }
+}
+
 /// The room of one member, as last seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::displaced::Displaced;
 use crate::fit::Free;
 use crate::matching::admits;
-use crate::{Amounts, Capacity, Claim, ClaimState, FleetMember, MemberKey, MemberState, Node, Observed};
+use crate::{Amounts, Capacity, Claim, ClaimState, FleetMember, MemberKey, Node, Observed};
 
 /// A member with its room.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,15 +60,16 @@ impl MemberRoom {
 
     /// Whether something may be claimed there at all, now: Ready, and seen not too long ago.
     pub fn is_known(&self) -> bool {
-        self.member.as_ref().is_some_and(|m| m.state == MemberState::Ready)
-            && self.capacity.is_some()
-            && self.age_ms.is_some_and(|age| age <= Capacity::FRESH_MS)
+        self.member.as_ref().is_some_and(|member| member.state.is_known(self.capacity_age()))
     }
 
     /// Whether it is not known yet, or not any more, though nobody says that it is silent: then it may soon be heard of.
     pub fn is_awaited(&self) -> bool {
-        let said = self.member.as_ref().map(|member| member.state);
-        matches!(said, Some(MemberState::Unknown | MemberState::Ready)) && !self.is_known()
+        self.member.as_ref().is_some_and(|member| member.state.is_awaited(self.capacity_age()))
+    }
+
+    fn capacity_age(&self) -> Option<u64> {
+        self.capacity.as_ref().and(self.age_ms)
     }
 
     /// Priority of its provider; 10 while it is not registered.

@@ -21,6 +21,10 @@ use crate::{Problem, codes};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json<T>(pub T);
 
+/// A body as it came, within the route's [`BodyLimit`].
+#[derive(Clone, Debug, Default)]
+pub struct Raw(pub Bytes);
+
 /// Path parameters.
 #[derive(Clone, Copy, Debug, Default, FromRequestParts)]
 #[from_request(via(axum::extract::Path), rejection(Problem))]
@@ -74,6 +78,15 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
         }
         expect_json(&parts.headers)?;
         decode(&body).map(Json)
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Raw {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        read(&parts, body).await.map(Self)
     }
 }
 

@@ -34,7 +34,7 @@ pub use drover_api::problem::ProblemDocument;
 
 pub use codes::Code;
 pub use config::{Common, Peers};
-pub use extract::{BodyLimit, Json, Path, Query};
+pub use extract::{BodyLimit, Json, Path, Query, Raw};
 pub use feed::{FeedBatch, FeedContact, FeedHub, FeedReader};
 pub use peer::{Answer, Peer, PeerError};
 pub use problem::Problem;

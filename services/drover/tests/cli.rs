@@ -137,31 +137,11 @@ resourceContext: {anchor: projects}
 metadata: {name: emco}
 ";
 
-/// Four apps that call each other.
+/// Apps that call each other, [`CALLING_APP`] for each.
 const CALLING: &str = "
 resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/approve}
 ---
 resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/instantiate}
----
-version: emco/v2
-resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents/gpi/app-intents}
-metadata: {name: web}
-spec: {app: web, intent: {anyOf: [{clusterProvider: onprem, cluster: mine}]}}
----
-version: emco/v2
-resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents/gpi/app-intents}
-metadata: {name: cart}
-spec: {app: cart, intent: {anyOf: [{clusterProvider: onprem, cluster: mine}]}}
----
-version: emco/v2
-resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents/gpi/app-intents}
-metadata: {name: db}
-spec: {app: db, intent: {anyOf: [{clusterProvider: onprem, cluster: mine}]}}
----
-version: emco/v2
-resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents/gpi/app-intents}
-metadata: {name: mail}
-spec: {app: mail, intent: {anyOf: [{clusterProvider: onprem, cluster: mine}]}}
 ---
 version: emco/v2
 resourceContext: {anchor: projects/calling/composite-apps/shop/v1/call-graphs}
@@ -180,22 +160,6 @@ spec: {compositeProfile: cp, version: r1, logicalCloud: lc, overrideValues: []}
 resourceContext: {anchor: projects/calling/composite-apps/shop/v1/composite-profiles}
 metadata: {name: cp}
 ---
-resourceContext: {anchor: projects/calling/composite-apps/shop/v1/apps}
-metadata: {name: web}
-file: web.yaml
----
-resourceContext: {anchor: projects/calling/composite-apps/shop/v1/apps}
-metadata: {name: cart}
-file: cart.yaml
----
-resourceContext: {anchor: projects/calling/composite-apps/shop/v1/apps}
-metadata: {name: db}
-file: db.yaml
----
-resourceContext: {anchor: projects/calling/composite-apps/shop/v1/apps}
-metadata: {name: mail}
-file: mail.yaml
----
 resourceContext: {anchor: projects/calling/composite-apps}
 metadata: {name: shop}
 spec: {compositeAppVersion: v1}
@@ -210,6 +174,18 @@ spec: {namespace: calling, level: '0'}
 ---
 resourceContext: {anchor: projects}
 metadata: {name: calling}
+";
+
+const CALLING_APP: &str = "
+---
+version: emco/v2
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents/gpi/app-intents}
+metadata: {name: APP}
+spec: {app: APP, intent: {anyOf: [{clusterProvider: onprem, cluster: mine}]}}
+---
+resourceContext: {anchor: projects/calling/composite-apps/shop/v1/apps}
+metadata: {name: APP}
+file: APP.yaml
 ";
 
 #[test]
@@ -304,10 +280,12 @@ fn the_everyday_path() {
     assert!(again.contains(&"replaced".to_owned()), "the app, whose file is not shown: {again:?}");
 
     // Apps that call each other: who is together, and what another size of groups would make of them.
+    let mut calling = CALLING.to_owned();
     for app in ["web", "cart", "db", "mail"] {
         std::fs::write(at(&format!("{app}.yaml")), SHOP.replace("cart", app).replace("500m", "300m")).unwrap();
+        calling += &CALLING_APP.replace("APP", app);
     }
-    std::fs::write(at("calling.yaml"), CALLING).unwrap();
+    std::fs::write(at("calling.yaml"), calling).unwrap();
     ok(&url, &["apply", "-f", &at("calling.yaml"), "--wait"]);
     let told = ok(&url, &["explain", "shop/cart", "-p", "calling"]);
     let groups: Vec<Vec<&str>> = told

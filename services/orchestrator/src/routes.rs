@@ -1,8 +1,9 @@
 //! The table of contents. The OpenAPI document falls out of it.
 
+use axum::Extension;
 use axum::routing::get;
-use drover_service::openapi;
-use utoipa_axum::router::OpenApiRouter;
+use drover_service::{BodyLimit, openapi};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
 use crate::app::App;
@@ -32,7 +33,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::get))
         .routes(routes!(operations::cancel))
         .routes(routes!(operations::events))
-        .routes(routes!(traces::take))
+        .routes(routes!(traces::take).layer(Extension(BodyLimit(traces::MOST_BYTES))))
         .routes(routes!(traces::measured))
         .routes(routes!(apps::list))
         .routes(routes!(plans::apply))

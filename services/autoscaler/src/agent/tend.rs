@@ -31,8 +31,8 @@ pub async fn act(context: Arc<Context>, namespace: Option<&str>, mut leadership:
         }
         let mut crew = Crew::default();
         tokio::select! {
-            () = crew.tend(&context, within(&context.client, namespace)) => {}
-            () = context.pods.clone().follow(within(&context.client, namespace)) => {}
+            () = crew.tend(&context, scoped(&context.client, namespace)) => {}
+            () = context.pods.clone().follow(scoped(&context.client, namespace)) => {}
             () = leadership.lost() => {
                 tracing::warn!("this agent may no longer act: the Lease was not renewed in time, or is another's");
                 crew.tasks.abort_all();
@@ -47,7 +47,7 @@ pub async fn act(context: Arc<Context>, namespace: Option<&str>, mut leadership:
 }
 
 /// One namespace, or all.
-fn within<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
 {

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use drover_api::ledger::FleetItem;
-use drover_scheduling::{AppRequest, Capacity, Claim, Fleet, ImageNames, MemberKey, MemberState};
+use drover_scheduling::{AppRequest, Claim, Fleet, ImageNames, MemberKey};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -109,12 +109,10 @@ impl FleetCopy {
 }
 
 impl State {
-    /// As [`drover_scheduling::MemberRoom::is_awaited`], without counting what is free.
+    /// Whether a member may soon be heard of.
     fn awaits(&self, key: &MemberKey) -> bool {
-        let state = self.fleet.members.get(key).map(|member| member.state);
-        let fresh = |capacity: &Arc<Capacity>| capacity.age_ms.saturating_add(self.since(key)) <= Capacity::FRESH_MS;
-        matches!(state, Some(MemberState::Unknown | MemberState::Ready))
-            && !(state == Some(MemberState::Ready) && self.fleet.capacity.get(key).is_some_and(fresh))
+        let age = self.fleet.capacity.get(key).map(|capacity| capacity.age_ms.saturating_add(self.since(key)));
+        self.fleet.members.get(key).is_some_and(|member| member.state.is_awaited(age))
     }
 
     /// Milliseconds since a member's capacity came.

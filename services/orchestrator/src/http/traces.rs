@@ -1,12 +1,12 @@
 //! Where OpenTelemetry sends spans of a composite app: OTLP over HTTP, protobuf or JSON. Whoever exports sets
 //! `OTEL_EXPORTER_OTLP_ENDPOINT` to the call graph's address; exporters add `/v1/traces` to it.
 
-use axum::extract::{RawPathParams, Request, State};
+use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use drover_api::scheduling::groups::observe::{self, Kind, Span};
 use drover_resources::PathParams;
-use drover_service::{BodyLimit, Json, Problem, codes, extract};
-use http::header;
+use drover_service::{Json, Problem, Raw, codes};
+use http::{HeaderMap, header};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value as Any};
 use opentelemetry_proto::tonic::trace::v1::{Span as Wire, span::SpanKind};
@@ -21,7 +21,7 @@ use crate::store::call_edge::CallEdge;
 
 const PROTOBUF: &str = "application/x-protobuf";
 /// The largest request; exporters send some hundred spans at a time, a tenth of this.
-const MOST_BYTES: usize = 4 << 20;
+pub const MOST_BYTES: usize = 4 << 20;
 
 /// A pair of apps that was measured.
 #[derive(Debug, Serialize, ToSchema)]
@@ -60,12 +60,8 @@ impl From<measured::Known> for MeasuredCall {
     params(("project" = String, Path), ("compositeApp" = String, Path), ("compositeAppVersion" = String, Path), ("callGraph" = String, Path)),
     request_body(content((Value = "application/json"), (Vec<u8> = "application/x-protobuf"))),
     responses((status = 200, description = "All spans were taken", content((Value = "application/json"), (Vec<u8> = "application/x-protobuf")))))]
-pub async fn take(State(app): State<App>, raw: RawPathParams, request: Request) -> Result<Response, Problem> {
+pub async fn take(State(app): State<App>, raw: RawPathParams, headers: HeaderMap, Raw(body): Raw) -> Result<Response, Problem> {
     let path = PathParams::from(&raw).fill(&CALL_GRAPH.item_path())?;
-    let (mut parts, body) = request.into_parts();
-    parts.extensions.insert(BodyLimit(MOST_BYTES));
-    let body = extract::read(&parts, body).await?;
-    let headers = parts.headers;
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if headers.contains_key(header::CONTENT_ENCODING) {
         return Err(codes::UNSUPPORTED_MEDIA_TYPE.problem("Compressed spans are not taken; unset OTEL_EXPORTER_OTLP_COMPRESSION"));

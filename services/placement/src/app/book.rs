@@ -34,6 +34,13 @@ struct Seen {
     age: Duration,
 }
 
+impl Seen {
+    /// How old it is now, milliseconds.
+    fn age_ms(&self) -> u64 {
+        u64::try_from((self.age + self.at.elapsed()).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
 impl Book {
     /// Whether it is known at all which members there are.
     pub fn knows_members(&self) -> bool {
@@ -73,13 +80,12 @@ impl Book {
         let Some(registered) = &self.registered else { return };
         let room = self.ledger.room(key);
         let known = room.and_then(|room| room.member.as_ref());
-        let due = match registered.get(key) {
-            Some(member) if known == Some(member) => return,
-            Some(member) => Some(member.clone()),
-            None if self.ledger.claims_of(key).next().is_some() => Some(leaving(key, known)),
-            None if room.is_none() => return,
-            None => None,
-        };
+        let claimed = self.ledger.claims_of(key).next().is_some();
+        let due = registered.get(key).cloned().or_else(|| claimed.then(|| leaving(key, known)));
+        // A room may be there without a member: it goes.
+        if due.as_ref() == known && (due.is_some() || room.is_none()) {
+            return;
+        }
         self.changed.insert(key.clone());
         match due {
             Some(member) => self.ledger.set_member(member),
@@ -121,13 +127,13 @@ impl Book {
 
     /// How old the knowledge of a member is, milliseconds.
     pub fn age_ms(&self, key: &MemberKey) -> Option<u64> {
-        self.seen.get(key).map(|seen| u64::try_from((seen.age + seen.at.elapsed()).as_millis()).unwrap_or(u64::MAX))
+        self.seen.get(key).map(Seen::age_ms)
     }
 
     /// Tells the ledger the time, so to say. Before every batch and every look.
     pub fn refresh_ages(&mut self) {
         let seen = &self.seen;
-        self.ledger.set_ages(|key| seen.get(key).map(|seen| u64::try_from((seen.age + seen.at.elapsed()).as_millis()).unwrap_or(u64::MAX)));
+        self.ledger.set_ages(|key| seen.get(key).map(Seen::age_ms));
     }
 
     /// Follows what was written to the log; returns the claims that are now different or gone.
