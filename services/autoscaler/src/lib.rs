@@ -13,6 +13,7 @@
 pub mod agent;
 pub mod config;
 pub mod path;
+pub mod patience;
 pub mod policy;
 pub mod status;
 pub mod wire;

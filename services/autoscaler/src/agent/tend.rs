@@ -17,6 +17,7 @@ use super::Context;
 use super::inbox::Key;
 use super::lease::Leadership;
 use super::worker::Worker;
+use crate::patience::Patience;
 use crate::policy::Written;
 
 /// Time for workers to keep what they learned when the agent is told to stop.
@@ -68,7 +69,7 @@ struct Crew {
 impl Crew {
     /// Follows the policies, and has a worker for each.
     async fn tend(&mut self, context: &Arc<Context>, policies: Api<Written>) {
-        let mut events = watcher(policies, watcher::Config::default()).default_backoff().boxed();
+        let mut events = watcher(policies, watcher::Config::default()).backoff(Patience::default()).boxed();
         let mut listed = HashSet::new();
         let mut failing = false;
         while let Some(event) = events.next().await {

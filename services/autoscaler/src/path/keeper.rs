@@ -27,6 +27,7 @@ use super::Key;
 use super::probe::Probe;
 use super::slices::{self, ACTIVATORS_OF_ALL, ADMIN_PORT, PATH, PUBLIC, PublicPath, PublicService, Through};
 use super::zero::{Around, Life};
+use crate::patience::Patience;
 
 /// What was not steered for so long is left as it is.
 const STEERED_WITHIN: Duration = Duration::from_secs(20);
@@ -92,8 +93,8 @@ impl Keeper {
         let of_slices = watcher(Api::<EndpointSlice>::all(self.client.clone()), watcher::Config::default().labels(PATH));
         let weak = self.me.clone();
         tokio::spawn(async move {
-            let one = of_services.default_backoff().reflect(write_services).map_ok(|event| matches!(event, Event::Init));
-            let other = of_slices.default_backoff().reflect(write_slices).map_ok(|event| matches!(event, Event::Init));
+            let one = of_services.backoff(Patience::default()).reflect(write_services).map_ok(|event| matches!(event, Event::Init));
+            let other = of_slices.backoff(Patience::default()).reflect(write_slices).map_ok(|event| matches!(event, Event::Init));
             let mut events = futures::stream::select(one.boxed(), other.boxed());
             let mut failing = false;
             while let Some(event) = events.next().await {

@@ -38,6 +38,7 @@ use super::push::{Decider, Outage};
 use super::serve::{Stage, serve};
 use super::slices::PATH;
 use super::token::{self, Token};
+use crate::patience::Patience;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// First requests that wait to be told; what does not fit is told with its second.
@@ -165,7 +166,7 @@ impl Activator {
     /// Follows the slices of the cluster, for ever.
     async fn follow(self: Arc<Self>, client: Client) {
         let config = watcher::Config::default().labels(PATH);
-        let mut events = watcher(Api::<EndpointSlice>::all(client), config).default_backoff().boxed();
+        let mut events = watcher(Api::<EndpointSlice>::all(client), config).backoff(Patience::default()).boxed();
         let mut known: BTreeMap<(String, String), EndpointSlice> = BTreeMap::new();
         let mut listed = BTreeMap::new();
         let mut failing = false;
