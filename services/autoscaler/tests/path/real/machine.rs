@@ -13,7 +13,7 @@ use tokio::process::Command;
 
 use super::PATIENCE;
 
-const IMAGE: &str = "drover.local/autoscaler:1";
+pub const IMAGE: &str = "drover.local/autoscaler:1";
 const AGENT: &str = env!("CARGO_BIN_EXE_drover-autoscaler");
 
 /// Says something past the capture of test output.
@@ -64,15 +64,15 @@ struct Inner {
 }
 
 impl Machine {
-    /// Up, with a node that is ready.
-    pub async fn up() -> Self {
+    /// Up, with a node that is ready; `more` for deploy/local-kube.
+    pub async fn up(more: &[&str]) -> Self {
         let bin = PathBuf::from(std::env::var_os("DROVER_KUBE_BIN").unwrap());
         let dir = tempfile::Builder::new().prefix("kpa").tempdir().unwrap();
         let image = image(dir.path()).await;
         let script = repository().join("deploy/local-kube/kube.sh");
         let owner = std::process::id().to_string();
         let arguments = ["up", "--real", "--names", "kpa", "--nodes", "1", "--owner", &owner, "--dir"];
-        run(Command::new(script).args(arguments).arg(dir.path().join("set")).env("EXTRA_IMAGES", image)).await;
+        run(Command::new(script).args(arguments).arg(dir.path().join("set")).args(more).env("EXTRA_IMAGES", image)).await;
         let kubeconfig = dir.path().join("set/kpa/kubeconfig");
         let config = Kubeconfig::read_from(&kubeconfig).unwrap();
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
@@ -100,13 +100,36 @@ impl Machine {
         }
     }
 
+    /// Only the agent, as it is documented but for the image; the addresses of its pods.
+    pub async fn apply_agent(&self) -> Vec<String> {
+        for file in ["crd.yaml", "rbac.yaml", "agent.yaml"] {
+            self.apply(file, "").await;
+        }
+        self.kubectl("-n kube-system rollout status deployment/drover-autoscaler --timeout=180s").await;
+        let addresses = "-n kube-system get pods -l app=drover-autoscaler -o jsonpath={.items[*].status.podIP}";
+        self.kubectl(addresses).await.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Lets the node have its CPU before whatever else the machine does: what pods can do is measured once, and should last.
+    pub fn favour(&self) {
+        let config = std::fs::read_to_string(self.0.dir.path().join("set/kpa/nodes/1/etc/kubelet.yaml")).unwrap();
+        let root = config.lines().find_map(|line| line.strip_prefix("cgroupRoot: /")).unwrap().trim();
+        std::fs::write(Path::new("/sys/fs/cgroup/cpu").join(root).join("cpu.shares"), "65536").unwrap();
+    }
+
+    /// A file of this test's own.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
     async fn apply(&self, file: &str, agent: &str) {
         let text = std::fs::read_to_string(repository().join("deploy/autoscaler").join(file)).unwrap();
         let text = text.replace("drover:dev", IMAGE).replace("http://drover-autoscaler.kube-system:9465", &format!("http://{agent}:9465"));
         let quick = "kpa: {containerConcurrency: 10, stableWindow: 6, scaleToZeroGracePeriod: 2}";
         let text = text.replace("kpa: {containerConcurrency: 10}", quick).replace("maxReplicas: 10", "maxReplicas: 3");
-        let changed = self.0.dir.path().join("apply.yaml");
-        std::fs::write(&changed, text).unwrap();
+        let changed = self.write("apply.yaml", &text);
         self.kubectl(&format!("apply -f {}", changed.display())).await;
     }
 
@@ -166,7 +189,8 @@ async fn image(dir: &Path) -> OsString {
     archive.into_os_string()
 }
 
-async fn run(command: &mut Command) -> String {
+/// Runs it to its end, which must be a good one; what it prints.
+pub async fn run(command: &mut Command) -> String {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output =
         tokio::time::timeout(PATIENCE, command.env("PATH", path).kill_on_drop(true).output()).await.expect("it takes too long").unwrap();

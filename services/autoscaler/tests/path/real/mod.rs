@@ -1,6 +1,8 @@
 //! 7(c): real pods on a real kubelet, with the manifests that are documented. From zero under an open-loop load, no request fails.
 
+mod load;
 mod machine;
+mod paper;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -56,7 +58,7 @@ async fn held_for(machine: &Machine) {
 
 /// At zero, with clients held.
 async fn at_zero() -> Machine {
-    let machine = Machine::up().await;
+    let machine = Machine::up(&[]).await;
     machine.apply_documented().await;
     held_for(&machine).await;
     machine
