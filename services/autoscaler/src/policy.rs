@@ -47,7 +47,8 @@ pub struct ScalingPolicySpec {
     pub shadow: Shadow,
 }
 
-/// Where values come from. CPU and memory always come from metrics.k8s.io unless a query of that name is given.
+/// Where values come from that metrics.k8s.io does not have. The resources of `threshold` always come from there; the CPU of `qlearning`
+/// (and of the threshold policy that relieves it) does unless a query is named `cpu`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Source {

@@ -50,6 +50,7 @@ use metrics::Metrics;
 use pods::Pods;
 use prometheus::Asker;
 use target::Kinds;
+use usage::Usages;
 
 /// Between this process's name and the address where other agents reach it, in the Lease.
 const AT: char = '@';
@@ -59,6 +60,7 @@ pub struct Context {
     client: Client,
     clock: Clock,
     pods: Pods,
+    usages: Usages,
     kinds: Kinds,
     inbox: Inbox,
     prometheus: Asker,
@@ -83,7 +85,12 @@ impl Context {
         self.board().get(key).map(|(_, record)| record.clone())
     }
     fn forget(&self, key: &Key) {
-        self.board().remove(key);
+        let mut board = self.board();
+        board.remove(key);
+        if !board.keys().any(|other| other.0 == key.0) {
+            self.usages.forget(&key.0);
+        }
+        drop(board);
         self.metrics.forget(key);
     }
     fn board(&self) -> MutexGuard<'_, HashMap<Key, (Standing, Arc<DecisionRecord>)>> {
@@ -118,6 +125,7 @@ pub async fn run(settings: Agent) -> Result<()> {
         client: client.clone(),
         clock: Clock::default(),
         pods: Pods::default(),
+        usages: Usages::default(),
         kinds: Kinds::default(),
         inbox: Inbox::default(),
         prometheus: Asker::default(),

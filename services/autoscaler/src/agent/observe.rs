@@ -2,22 +2,27 @@
 //!
 //! Invariant: what could not be read, or is too old, is absent in what comes out; nothing here puts a zero in its place.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_autoscaling::kpa::KpaObservation;
 use drover_autoscaling::qlearning::{QLearningObservation, QLearningSpec};
 use drover_autoscaling::threshold::{self, ContainerUse, MetricSpec, MetricType, ThresholdObservation, ThresholdSpec};
-use drover_autoscaling::{Observation, Policy, Reading};
+use drover_autoscaling::{Observation, Policy, PolicyKind, Reading};
 use kube::Api;
 use kube::api::ListParams;
 
 use super::Context;
 use super::inbox::Key;
-use super::pods::Pod;
+use super::pods::{Pod, Selected};
 use super::target::{Target, Trouble, within};
-use super::usage::{self, PodUsage};
+use super::usage::{PodUsage, Question, Usage};
 use crate::policy::Plan;
+
+/// How often in a period metrics are read for all policies of a namespace together: what one decides by is older by a third of its
+/// period at most than if it had asked itself.
+const ANSWERS_A_PERIOD: f64 = 3.0;
 
 /// A look, and what about it failed.
 #[derive(Clone, Debug)]
@@ -37,6 +42,8 @@ pub struct Memory {
     before: Option<(f64, i32)>,
     /// The total of expired requests then.
     expired: Option<f64>,
+    /// Its pods.
+    selected: Option<Selected>,
 }
 
 /// One workload being looked at.
@@ -54,10 +61,13 @@ pub struct Looker<'a> {
 impl Looker<'_> {
     /// Looks as `policy` needs it.
     pub async fn look(&self, policy: &Policy, memory: &mut Memory) -> Look {
-        let pods = self.pods().await;
+        let pods = self.pods(&mut memory.selected).await;
         let now = self.context.clock.now();
         let ready = pods.as_ref().map_or(0, |pods| count(pods.iter().filter(|pod| pod.serves()).count()));
         let (observation, trouble) = match policy {
+            Policy::Threshold(_) if self.plan.kind() == PolicyKind::QLearning && self.query("cpu").is_some() => {
+                self.relief(pods, now).await
+            }
             Policy::Threshold(spec) => self.threshold(spec, pods, now).await,
             Policy::Kpa(_) => self.kpa(pods, now).await,
             Policy::QLearning(spec) => self.qlearning(spec, pods, now, memory).await,
@@ -66,20 +76,25 @@ impl Looker<'_> {
     }
 
     /// From the watch, or listed while that is broken.
-    async fn pods(&self) -> Result<Vec<Arc<Pod>>, Trouble> {
+    async fn pods(&self, known: &mut Option<Selected>) -> Result<Vec<Arc<Pod>>, Trouble> {
         let Context { client, pods, .. } = self.context;
         if pods.whole() {
-            return Ok(pods.select(&self.key.0, &self.target.selector));
+            return Ok(pods.select(&self.key.0, &self.target.selector, &self.target.selector_text, known));
         }
         let api: Api<Pod> = Api::namespaced(client.clone(), &self.key.0);
         let list = within(api.list(&ListParams::default().labels(&self.target.selector_text))).await?;
         Ok(list.items.into_iter().map(Arc::new).collect())
     }
 
-    /// What the pods use now; what is too old is left out.
-    async fn usage(&self, now: f64) -> Result<HashMap<String, PodUsage>, String> {
-        let read = usage::read(&self.context.client, &self.key.0, &self.target.selector_text).await;
-        let mut usage = read.map_err(|trouble| format!("metrics.k8s.io: {trouble}"))?;
+    /// What these pods use now; what is too old is left out.
+    async fn usage(&self, pods: &[Arc<Pod>], now: f64) -> Result<Usage, String> {
+        let namespace = &self.key.0;
+        let young = Duration::from_secs_f64(self.plan.spec.scaling.period() / ANSWERS_A_PERIOD);
+        let question = Question { namespace, selector: &self.target.selector_text, pods: self.context.pods.count(namespace), young };
+        let read = self.context.usages.read(&self.context.client, question).await;
+        let read = read.map_err(|trouble| format!("metrics.k8s.io: {trouble}"))?;
+        let of = |pod: &Arc<Pod>| Some((pod.seen.name.clone(), read.get(&pod.seen.name)?.clone()));
+        let mut usage: Usage = pods.iter().filter_map(of).collect();
         if usage.is_empty() {
             return Err("metrics.k8s.io has no metrics of these pods".to_owned());
         }
@@ -97,13 +112,14 @@ impl Looker<'_> {
                 Reading::Absent(why.to_string())
             }
             Ok(pods) => {
-                let usage = if resources { self.usage(now).await } else { Ok(HashMap::new()) };
+                let usage = if resources { self.usage(&pods, now).await } else { Ok(Usage::new()) };
                 let usage = usage.unwrap_or_else(|why| {
                     trouble = Some(why);
-                    HashMap::new()
+                    Usage::new()
                 });
                 let containers = needs(&[MetricType::ContainerResource]);
-                let mut pods: Vec<_> = pods.iter().map(|pod| measured(pod, usage.get(&pod.seen.name), containers)).collect();
+                let mut pods: Vec<_> =
+                    pods.iter().map(|pod| measured(pod, usage.get(&pod.seen.name).map(Arc::as_ref), containers)).collect();
                 for metric in &spec.metrics {
                     if let Err(why) = self.pods_metric(metric, &mut pods).await {
                         trouble = Some(why);
@@ -130,6 +146,26 @@ impl Looker<'_> {
             external,
         };
         (Observation::Threshold(seen), trouble)
+    }
+
+    /// For the threshold policy that stands in for a learner whose CPU Prometheus tells: the same reading, as that of each pod that serves.
+    async fn relief(&self, pods: Result<Vec<Arc<Pod>>, Trouble>, now: f64) -> (Observation, Option<String>) {
+        let cpu = match self.query("cpu") {
+            Some(query) => self.ask(query).await,
+            None => Reading::Absent("no Prometheus query is named `cpu`".to_owned()),
+        };
+        let trouble = match &pods {
+            Ok(_) => cpu.trouble().map(|why| format!("cpu {why}")),
+            Err(why) => Some(format!("pods: {why}")),
+        };
+        let pods = match pods {
+            Ok(pods) => {
+                Reading::Value(pods.iter().map(|pod| shared_out(pod, cpu.fresh().copied(), now, self.plan.spec.scaling.period())).collect())
+            }
+            Err(why) => Reading::Absent(why.to_string()),
+        };
+        let (replicas, status_replicas) = (self.target.replicas(), Some(self.target.status_replicas()));
+        (Observation::Threshold(ThresholdObservation { at: now, replicas, status_replicas, pods, external: BTreeMap::new() }), trouble)
     }
 
     /// A metric of each pod, which only Prometheus has.
@@ -175,7 +211,7 @@ impl Looker<'_> {
         let cpu = match (self.query("cpu"), pods) {
             (Some(query), _) => self.ask(query).await,
             (None, Err(why)) => Reading::Absent(format!("pods: {why}")),
-            (None, Ok(pods)) => match self.usage(now).await {
+            (None, Ok(pods)) => match self.usage(&pods, now).await {
                 Ok(usage) => share(spec, &pods, &usage).map_or_else(Reading::Absent, Reading::Value),
                 Err(why) => Reading::Absent(why),
             },
@@ -243,14 +279,26 @@ fn measured(pod: &Pod, usage: Option<&PodUsage>, containers: bool) -> threshold:
         seen.metric_time = Some(usage.at);
         seen.metric_window = usage.window;
         for (name, ContainerUse { usage: own, .. }) in &mut seen.containers {
-            *own = usage.containers.get(name).cloned().unwrap_or_default();
+            *own = usage.container(name).unwrap_or_default();
         }
     }
     seen
 }
 
+/// A pod that uses this share of what it requests, if it serves; in thousandths of one CPU, whatever it does request.
+fn shared_out(pod: &Pod, share: Option<f64>, now: f64, window: f64) -> threshold::Pod {
+    let mut seen = threshold::Pod::clone(&pod.seen);
+    seen.containers.clear();
+    seen.requests = BTreeMap::from([("cpu".to_owned(), 1_000)]);
+    if let Some(share) = share.filter(|_| pod.serves()) {
+        seen.usage = BTreeMap::from([("cpu".to_owned(), milli(share))]);
+        (seen.metric_time, seen.metric_window) = (Some(now), window);
+    }
+    seen
+}
+
 /// CPU of the application container as a share of its request, mean over the ready pods that have one.
-fn share(spec: &QLearningSpec, pods: &[Arc<Pod>], usage: &HashMap<String, PodUsage>) -> Result<f64, String> {
+fn share(spec: &QLearningSpec, pods: &[Arc<Pod>], usage: &Usage) -> Result<f64, String> {
     let (mut sum, mut pods_counted) = (0.0, 0u32);
     for pod in pods.iter().filter(|pod| pod.serves()) {
         let container = spec.container.as_ref().unwrap_or(&pod.first);
@@ -258,8 +306,8 @@ fn share(spec: &QLearningSpec, pods: &[Arc<Pod>], usage: &HashMap<String, PodUsa
         if request <= 0 {
             return Err(format!("container {container} of pod {} requests no cpu", pod.seen.name));
         }
-        if let Some(used) = usage.get(&pod.seen.name).and_then(|usage| usage.containers.get(container)?.get("cpu")) {
-            sum += *used as f64 / request as f64;
+        if let Some(used) = usage.get(&pod.seen.name).and_then(|usage| usage.container(container)?.remove("cpu")) {
+            sum += used as f64 / request as f64;
             pods_counted += 1;
         }
     }

@@ -15,6 +15,8 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::Deserialize;
 
+use crate::patience::Patience;
+
 /// A pod.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "core::Pod")]
@@ -41,14 +43,29 @@ impl Pod {
 #[derive(Clone, Debug, Default)]
 pub struct Pods(Arc<Mutex<View>>);
 
-type ByName = HashMap<String, Arc<Pod>>;
-
 #[derive(Debug, Default)]
 struct View {
-    pods: HashMap<String, ByName>,
+    pods: HashMap<String, Namespace>,
     /// A new view being listed.
-    coming: HashMap<String, ByName>,
+    coming: HashMap<String, Namespace>,
     whole: bool,
+    /// Changes so far.
+    changes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Namespace {
+    pods: HashMap<String, Arc<Pod>>,
+    /// The change that touched it last.
+    changed: u64,
+}
+
+/// Pods that a selector selected, for as long as none of their namespace changes: mostly none does, and each policy would go through all.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    changed: u64,
+    selector: String,
+    pods: Vec<Arc<Pod>>,
 }
 
 impl Pods {
@@ -57,17 +74,29 @@ impl Pods {
         self.view().whole
     }
 
-    /// Pods of a namespace that a selector selects.
-    pub fn select(&self, namespace: &str, selector: &Selector) -> Vec<Arc<Pod>> {
+    /// Pods of a namespace that a selector (also given as text) selects; `known` is what the last call with it left.
+    pub fn select(&self, namespace: &str, selector: &Selector, text: &str, known: &mut Option<Selected>) -> Vec<Arc<Pod>> {
         let view = self.view();
+        let Some(Namespace { pods, changed }) = view.pods.get(namespace) else { return Vec::new() };
+        if let Some(known) = known.as_ref().filter(|known| known.changed == *changed && known.selector == text) {
+            return known.pods.clone();
+        }
         let labels = |pod: &Pod| pod.metadata.labels.as_ref().is_some_and(|labels| selector.matches(labels));
-        view.pods.get(namespace).into_iter().flat_map(HashMap::values).filter(|pod| labels(pod)).cloned().collect()
+        let pods: Vec<_> = pods.values().filter(|pod| labels(pod)).cloned().collect();
+        *known = Some(Selected { changed: *changed, selector: text.to_owned(), pods: pods.clone() });
+        pods
+    }
+
+    /// How many a namespace has; none while the view is not whole.
+    pub fn count(&self, namespace: &str) -> Option<usize> {
+        let view = self.view();
+        view.whole.then(|| view.pods.get(namespace).map_or(0, |namespace| namespace.pods.len()))
     }
 
     /// Follows the API server until dropped.
     pub async fn follow(self, api: Api<Pod>) {
         let settings = watcher::Config::default();
-        let mut events = watcher(api, settings).default_backoff().boxed();
+        let mut events = watcher(api, settings).backoff(Patience::default()).boxed();
         while let Some(event) = events.next().await {
             let mut view = self.view();
             match event {
@@ -89,25 +118,32 @@ impl Pods {
 
 impl View {
     fn take(&mut self, event: Event<Pod>) {
+        self.changes += 1;
         match event {
             Event::Init => self.coming.clear(),
-            Event::InitApply(pod) => put(&mut self.coming, pod),
+            Event::InitApply(pod) => put(&mut self.coming, pod, 0),
             Event::InitDone => {
                 self.pods = std::mem::take(&mut self.coming);
+                self.pods.values_mut().for_each(|namespace| namespace.changed = self.changes);
                 self.whole = true;
             }
-            Event::Apply(pod) => put(&mut self.pods, pod),
+            Event::Apply(pod) => put(&mut self.pods, pod, self.changes),
             Event::Delete(pod) => {
                 let (namespace, name) = key(&pod);
-                self.pods.get_mut(&namespace).map(|pods| pods.remove(&name));
+                if let Some(namespace) = self.pods.get_mut(&namespace) {
+                    namespace.pods.remove(&name);
+                    namespace.changed = self.changes;
+                }
             }
         }
     }
 }
 
-fn put(pods: &mut HashMap<String, ByName>, pod: Pod) {
+fn put(pods: &mut HashMap<String, Namespace>, pod: Pod, change: u64) {
     let (namespace, name) = key(&pod);
-    pods.entry(namespace).or_default().insert(name, Arc::new(pod));
+    let namespace = pods.entry(namespace).or_default();
+    namespace.pods.insert(name, Arc::new(pod));
+    namespace.changed = change;
 }
 
 fn key(pod: &Pod) -> (String, String) {
@@ -217,5 +253,46 @@ impl From<Raw> for Pod {
         let ObjectMeta { name, namespace, labels, resource_version, .. } = metadata;
         let metadata = ObjectMeta { name, namespace, labels, resource_version, ..Default::default() };
         Self { metadata, seen: Arc::new(seen), first, address: status.pod_ip }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::{Pod, Pods};
+    use crate::agent::selector;
+
+    fn pod(name: &str, app: &str) -> Pod {
+        let metadata = json!({"name": name, "namespace": "shop", "labels": {"app": app}});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    #[test]
+    fn what_was_selected_before_is_selected_anew_whenever_something_changed() {
+        let (pods, mut known) = (Pods::default(), None);
+        let mut selected = |text: &str| -> Vec<String> {
+            let selector = selector::parse(text).unwrap_or_else(|| panic!("{text}"));
+            let mut names: Vec<_> = pods.select("shop", &selector, text, &mut known).iter().map(|pod| pod.seen.name.clone()).collect();
+            names.sort();
+            names
+        };
+        assert!(selected("app=web").is_empty());
+        for (event, web) in [
+            (Event::Apply(pod("a", "web")), vec!["a"]),
+            (Event::Apply(pod("b", "web")), vec!["a", "b"]),
+            (Event::Apply(pod("a", "db")), vec!["b"]),
+            (Event::Delete(pod("b", "web")), vec![]),
+            (Event::Init, vec![]),
+            (Event::InitApply(pod("c", "web")), vec![]),
+            (Event::InitDone, vec!["c"]),
+        ] {
+            pods.view().take(event);
+            assert_eq!(selected("app=web"), web);
+            assert_eq!(selected("app=web"), web, "nothing changed");
+        }
+        pods.view().take(Event::Apply(pod("d", "db")));
+        assert_eq!((selected("app=web"), selected("app=db")), (vec!["c".to_owned()], vec!["d".to_owned()]));
     }
 }

@@ -1,33 +1,53 @@
-//! What pods use, from metrics.k8s.io.
+//! What pods use, from metrics.k8s.io: a namespace's at once where several policies look at about the same time.
+//!
+//! Invariant: what was read tells when it was taken, whoever it was read for; and an answer is handed on only while it is young to
+//! whoever asks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use futures::AsyncReadExt;
 use http::Request;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use kube::api::ListParams;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::pods::seconds;
 use super::target::{Trouble, within};
 
-/// What one pod uses, in thousandths, by container.
+/// A question costs about as much as so many pods in its answer (measured: `drover bench autoscaler`).
+const PODS_OF_A_QUESTION: usize = 32;
+
+/// Amounts of resources in thousandths, by name. Names are shared: all pods of a namespace use the same few.
+type Amounts = Box<[(Arc<str>, i64)]>;
+
+/// What one pod uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodUsage {
     /// When it was taken.
     pub at: f64,
     /// Over how long.
     pub window: f64,
-    /// By container and resource.
-    pub containers: BTreeMap<String, BTreeMap<String, i64>>,
+    /// By container.
+    containers: Box<[(Arc<str>, Amounts)]>,
 }
 
 impl PodUsage {
+    /// Of one container.
+    pub fn container(&self, name: &str) -> Option<BTreeMap<String, i64>> {
+        let (_, amounts) = self.containers.iter().find(|(own, _)| **own == *name)?;
+        Some(owned(amounts))
+    }
+
     /// Summed over the containers; only resources that all of them have.
     pub fn total(&self) -> BTreeMap<String, i64> {
-        let mut containers = self.containers.values();
-        let mut sums = containers.next().cloned().unwrap_or_default();
+        let mut containers = self.containers.iter().map(|(_, amounts)| amounts);
+        let mut sums = containers.next().map(owned).unwrap_or_default();
         for container in containers {
+            let container = owned(container);
             sums.retain(|name, _| container.contains_key(name));
             for (name, sum) in &mut sums {
                 *sum = sum.saturating_add(container[name]);
@@ -37,45 +57,171 @@ impl PodUsage {
     }
 }
 
-/// Reads the usage of a namespace's pods that a selector selects, by pod.
-///
-/// # Errors
-/// The metrics server has no answer.
-pub async fn read(client: &Client, namespace: &str, selector: &str) -> Result<HashMap<String, PodUsage>, Trouble> {
+fn owned(amounts: &Amounts) -> BTreeMap<String, i64> {
+    amounts.iter().map(|(name, amount)| (name.to_string(), *amount)).collect()
+}
+
+/// What pods use, by name.
+pub type Usage = HashMap<String, Arc<PodUsage>>;
+
+/// One question, as a policy asks it.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Of which namespace.
+    pub namespace: &'a str,
+    /// Which pods, where only these are read.
+    pub selector: &'a str,
+    /// Pods of the whole namespace; none: not known.
+    pub pods: Option<usize>,
+    /// An answer that others got is taken while it is younger.
+    pub young: Duration,
+}
+
+/// Answers that policies share, by namespace.
+#[derive(Debug, Default)]
+pub struct Usages(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Shared>>>>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    rate: Rate,
+    answer: Option<Answer>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    began: Instant,
+    ended: Instant,
+    found: Result<Arc<Usage>, String>,
+}
+
+impl Usages {
+    /// What at least the selected pods use. Whoever asks while another waits for the same answer, waits for that.
+    ///
+    /// # Errors
+    /// The metrics server has no answer, as a sentence.
+    pub async fn read(&self, client: &Client, question: Question<'_>) -> Result<Arc<Usage>, String> {
+        let asked = Instant::now();
+        let shared = self.all().entry(question.namespace.to_owned()).or_default().clone();
+        let mut shared = shared.lock().await;
+        let others = shared.rate.count(asked, question.young);
+        if question.pods.is_none_or(|pods| pods > PODS_OF_A_QUESTION * others) {
+            drop(shared);
+            return list(client, question.namespace, Some(question.selector)).await.map(Arc::new);
+        }
+        if let Some(Answer { began, ended, found }) = &shared.answer {
+            // A refusal counts from its end: it may have taken longer than it may be old.
+            let since = if found.is_ok() { began } else { ended };
+            if *ended >= asked || since.elapsed() < question.young {
+                return found.clone();
+            }
+        }
+        // Not two of them at once: of a large namespace it is the most that this agent keeps.
+        shared.answer = None;
+        let began = Instant::now();
+        let found = list(client, question.namespace, None).await.map(Arc::new);
+        shared.answer = Some(Answer { began, ended: Instant::now(), found: found.clone() });
+        found
+    }
+
+    /// Nobody looks at a namespace any more.
+    pub fn forget(&self, namespace: &str) {
+        self.all().remove(namespace);
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<tokio::sync::Mutex<Shared>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many ask in the time for which an answer is young.
+#[derive(Debug, Default)]
+struct Rate {
+    since: Option<Instant>,
+    now: usize,
+    before: usize,
+}
+
+impl Rate {
+    /// Counts one more; so many asked in this stretch of time, or in the one before it.
+    fn count(&mut self, at: Instant, stretch: Duration) -> usize {
+        let passed = self.since.map(|since| at.saturating_duration_since(since));
+        match passed {
+            Some(passed) if passed < stretch => self.now += 1,
+            _ => {
+                let just_before = passed.is_some_and(|passed| passed < 2 * stretch);
+                (self.since, self.before, self.now) = (Some(at), if just_before { self.now } else { 0 }, 1);
+            }
+        }
+        self.now.max(self.before)
+    }
+}
+
+/// Reads the usage of a namespace's pods, all or those that a selector selects.
+async fn list(client: &Client, namespace: &str, selector: Option<&str>) -> Result<Usage, String> {
     let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods");
-    let request = kube::core::Request::new(path).list(&ListParams::default().labels(selector));
-    let request: Request<Vec<u8>> = request.map_err(|error| Trouble::Unusable(error.to_string()))?;
-    let list: List = within(client.request(request)).await?;
-    Ok(list.items.into_iter().filter_map(Item::read).collect())
+    let params = selector.map_or_else(ListParams::default, |selector| ListParams::default().labels(selector));
+    let request = kube::core::Request::new(path).list(&params);
+    let request: Request<Vec<u8>> = request.map_err(|error| error.to_string())?;
+    let answer = within(async {
+        let mut body = Vec::new();
+        client.request_stream(request).await?.read_to_end(&mut body).await.map_err(kube::Error::ReadEvents)?;
+        Ok(body)
+    });
+    let answer = answer.await.map_err(|trouble: Trouble| trouble.to_string())?;
+    let list: List<'_> = serde_json::from_slice(&answer).map_err(|error| format!("the answer cannot be read: {error}"))?;
+    let mut names = HashSet::new();
+    Ok(list.items.into_iter().filter_map(|item| item.read(&mut names)).collect())
+}
+
+/// As it is written, so that reading hundreds of pods takes little: labels are passed over, texts are not copied (nothing here is ever
+/// escaped).
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(borrow)]
+    items: Vec<Item<'a>>,
 }
 
 #[derive(Deserialize)]
-struct List {
-    items: Vec<Item>,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    metadata: ObjectMeta,
+struct Item<'a> {
+    #[serde(borrow)]
+    metadata: Named<'a>,
     timestamp: Time,
-    window: String,
-    containers: Vec<Container>,
+    window: &'a str,
+    #[serde(borrow)]
+    containers: Vec<Container<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Container {
-    name: String,
-    usage: BTreeMap<String, String>,
+struct Named<'a> {
+    name: &'a str,
 }
 
-impl Item {
+#[derive(Deserialize)]
+struct Container<'a> {
+    name: &'a str,
+    #[serde(borrow)]
+    usage: BTreeMap<&'a str, &'a str>,
+}
+
+impl Item<'_> {
     /// What cannot be read is missing, and never a zero.
-    fn read(self) -> Option<(String, PodUsage)> {
-        let milli = |usage: BTreeMap<String, String>| {
-            usage.into_iter().filter_map(|(name, text)| Some((name, drover_quantity::milli(&text).ok()?))).collect()
+    fn read(self, names: &mut HashSet<Arc<str>>) -> Option<(String, Arc<PodUsage>)> {
+        let mut shared = |name: &str| {
+            let known = names.get(name).cloned();
+            known.unwrap_or_else(|| {
+                let name: Arc<str> = name.into();
+                names.insert(name.clone());
+                name
+            })
         };
-        let containers = self.containers.into_iter().map(|container| (container.name, milli(container.usage))).collect();
-        Some((self.metadata.name?, PodUsage { at: seconds(&self.timestamp), window: duration(&self.window)?, containers }))
+        let mut containers = Vec::with_capacity(self.containers.len());
+        for container in &self.containers {
+            let amounts = container.usage.iter().filter_map(|(name, text)| Some((shared(name), drover_quantity::milli(text).ok()?)));
+            let amounts: Amounts = amounts.collect();
+            containers.push((shared(container.name), amounts));
+        }
+        let usage = PodUsage { at: seconds(&self.timestamp), window: duration(self.window)?, containers: containers.into() };
+        Some((self.metadata.name.to_owned(), Arc::new(usage)))
     }
 }
 
@@ -104,7 +250,75 @@ fn duration(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PodUsage, duration};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use futures::future::join_all;
+    use http::{Request, Response, StatusCode};
+    use kube::Client;
+    use kube::client::Body;
+
+    use super::{PodUsage, Question, Usages, duration};
+
+    const YOUNG: Duration = Duration::from_secs(3);
+
+    /// A metrics server that answers so; and what it was asked.
+    fn server(status: StatusCode) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            heard.lock().unwrap().push(request.uri().to_string());
+            let body = r#"{"items":[{"metadata":{"name":"a"},"timestamp":"2026-11-21T21:00:00Z","window":"10s","containers":[]}]}"#;
+            let response = Response::builder().status(status).body(Body::from(body.as_bytes().to_vec()));
+            async move { response }
+        });
+        (Client::new(service, "default"), asked)
+    }
+
+    fn question(pods: Option<usize>) -> Question<'static> {
+        Question { namespace: "shop", selector: "app=web", pods, young: YOUNG }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_at_about_the_same_time_shares_an_answer_while_it_is_young() {
+        let (client, asked) = server(StatusCode::OK);
+        let usages = Usages::default();
+        for round in 1..=3 {
+            let answers = join_all((0..40).map(|_| usages.read(&client, question(Some(30))))).await;
+            assert!(answers.iter().all(|answer| answer.as_ref().unwrap().contains_key("a")));
+            tokio::time::advance(YOUNG / 2).await;
+            usages.read(&client, question(Some(30))).await.unwrap();
+            assert_eq!(asked.lock().unwrap().len(), round);
+            tokio::time::advance(YOUNG / 2).await;
+        }
+        assert!(asked.lock().unwrap().iter().all(|uri| !uri.contains("labelSelector")), "{asked:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_is_not_read_for_a_few_of_its_pods() {
+        let (client, asked) = server(StatusCode::OK);
+        let usages = Usages::default();
+        // Each alone: the namespace is too large for one, or nobody knows how large it is.
+        for pods in [Some(5_000), None, Some(33)] {
+            usages.read(&client, question(pods)).await.unwrap();
+            tokio::time::advance(3 * YOUNG).await;
+        }
+        assert_eq!(asked.lock().unwrap().iter().filter(|uri| uri.contains("labelSelector=app%3Dweb")).count(), 3, "{asked:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_shared_too_and_asked_about_again_when_it_is_old() {
+        let (client, asked) = server(StatusCode::SERVICE_UNAVAILABLE);
+        let usages = Usages::default();
+        let answers = join_all((0..40).map(|_| usages.read(&client, question(Some(3))))).await;
+        assert!(answers.iter().all(Result::is_err));
+        let refused = asked.lock().unwrap().len();
+        usages.read(&client, question(Some(3))).await.unwrap_err();
+        assert_eq!(asked.lock().unwrap().len(), refused, "{asked:?}");
+        tokio::time::advance(YOUNG).await;
+        usages.read(&client, question(Some(3))).await.unwrap_err();
+        assert!(asked.lock().unwrap().len() > refused, "{asked:?}");
+    }
 
     #[test]
     fn durations_are_read_as_go_writes_them() {
@@ -117,9 +331,10 @@ mod tests {
 
     #[test]
     fn a_resource_that_one_container_does_not_report_has_no_sum() {
-        let of = |pairs: &[(&str, i64)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        let containers = [("a".to_owned(), of(&[("cpu", 100), ("memory", 5)])), ("b".to_owned(), of(&[("cpu", 20)]))].into();
+        let of = |pairs: &[(&str, i64)]| pairs.iter().map(|(name, value)| ((*name).into(), *value)).collect();
+        let containers = [("a".into(), of(&[("cpu", 100), ("memory", 5)])), ("b".into(), of(&[("cpu", 20)]))].into();
         let usage = PodUsage { at: 0.0, window: 10.0, containers };
-        assert_eq!(usage.total(), of(&[("cpu", 120)]));
+        assert_eq!(usage.total(), [("cpu".to_owned(), 120)].into());
+        assert_eq!((usage.container("b"), usage.container("c")), (Some([("cpu".to_owned(), 20)].into()), None));
     }
 }
