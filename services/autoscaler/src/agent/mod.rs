@@ -30,6 +30,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use axum::http::HeaderValue;
 use drover_autoscaling::DecisionRecord;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::events::Recorder;
 use kube::{Api, Client};
@@ -37,6 +38,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tower::limit::ConcurrencyLimitLayer;
 
 use crate::config::Agent;
 use crate::path::keeper::Keeper;
@@ -52,6 +54,9 @@ use prometheus::Asker;
 use target::Kinds;
 use usage::Usages;
 
+/// Questions that the API server is asked at once: each takes a connection of its own, and when answers are slow all policies would ask
+/// together. A watch counts until it begins.
+const AT_ONCE: usize = 16;
 /// Between this process's name and the address where other agents reach it, in the Lease.
 const AT: char = '@';
 
@@ -165,7 +170,7 @@ async fn client(settings: &Agent) -> Result<Client> {
         }
         None => kube::Config::incluster().context("this is no pod with a service account; give --kubeconfig")?,
     };
-    Ok(Client::try_from(config)?)
+    Ok(ClientBuilder::try_from(config)?.with_layer(&ConcurrencyLimitLayer::new(AT_ONCE)).build())
 }
 
 fn hostname() -> String {
