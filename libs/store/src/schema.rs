@@ -11,12 +11,15 @@ use std::time::{Duration, Instant};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use crate::{StoreError, StoreResult, Timestamp, Tx};
 
 /// Held while a schema is created and migrated; any constant does, as long as nobody else in the database uses it.
 const BOOTSTRAP_LOCK: i64 = 0x0064_726f_7665_7200;
+
+/// A connection that did nothing for so long is tried before it is used: the server may have been restarted meanwhile.
+const RESTED: Duration = Duration::from_millis(100);
 
 /// How to reach the database and which corner of it is meant.
 #[derive(Clone, Debug)]
@@ -113,7 +116,8 @@ impl Store {
         let pool = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .acquire_timeout(config.acquire_timeout)
-            .after_release(|connection, _| Box::pin(is_outside_transaction(connection)))
+            .test_before_acquire(false)
+            .before_acquire(|connection, meta| Box::pin(async move { Ok(works_after(meta.idle_for, connection).await) }))
             .connect_with(options)
             .await?;
         Ok(Self { pool, schema })
@@ -129,9 +133,16 @@ impl Store {
         &self.schema
     }
 
+    /// A connection beside the pool, in the same schema, with settings of its own.
+    pub async fn connection<const N: usize>(&self, settings: [(&str, &str); N]) -> StoreResult<PgConnection> {
+        let options = (*self.pool.connect_options()).clone().options(settings);
+        let connected = tokio::time::timeout(self.pool.options().get_acquire_timeout(), PgConnection::connect_with(&options));
+        Ok(connected.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))?)
+    }
+
     /// Starts a transaction.
     pub async fn begin(&self) -> StoreResult<Tx> {
-        Ok(self.pool.begin().await?)
+        begin(&self.pool).await
     }
 
     /// The database's clock: the one that leases and deadlines of several processes are measured by.
@@ -203,14 +214,22 @@ async fn create_schema(connection: &mut PgConnection, schema: &str) -> Result<Op
     Ok(None)
 }
 
+/// Starts a transaction; the way to do it everywhere.
+///
 /// sqlx 0.9.0 (issue 4393) gives a connection back to the pool inside a transaction when the future of `begin` is dropped at
 /// the wrong moment, as a handler is whose client hangs up. Whoever gets it next would write into a transaction that nobody
-/// commits. Such a connection is closed here. One round trip, after the caller has gone on; remove it with the fixed sqlx.
-///
-/// Outside a transaction a simple query starts its own at the moment it arrives; a failed transaction answers with an error.
-async fn is_outside_transaction(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    let row = connection.fetch_one(sqlx::raw_sql("select now() = statement_timestamp()")).await?;
-    sqlx::Row::try_get(&row, 0)
+/// commits. So it is never dropped: it is begun to its end in a task of its own, and a transaction that nobody waits for any
+/// more is rolled back. Remove the task with the fixed sqlx.
+pub async fn begin(pool: &PgPool) -> StoreResult<Tx> {
+    let pool = pool.clone();
+    let begun = tokio::spawn(async move { pool.begin().await });
+    // The task is ended only with the whole process.
+    Ok(begun.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))?)
+}
+
+/// Whether a connection still works, asked only where there is reason to: every statement would pay for it.
+async fn works_after(rest: Duration, connection: &mut PgConnection) -> bool {
+    rest < RESTED || connection.ping().await.is_ok()
 }
 
 async fn may_become(connection: &mut PgConnection, role: &str) -> bool {

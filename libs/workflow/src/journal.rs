@@ -114,7 +114,7 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub async fn lock(pool: &PgPool, id: Uuid, fence: i64) -> Result<Self, Lost> {
-        let mut tx = pool.begin().await?;
+        let mut tx = drover_store::begin(pool).await?;
         let row: Option<(bool,)> =
             sqlx::query_as("select cancel_requested from workflow where id = $1 and fence = $2 and ended_at is null for update")
                 .bind(id)
