@@ -1,14 +1,16 @@
 //! Use cases: ask the ledger, try something out, read what was decided.
 
+mod batch;
 mod book;
 mod capacity;
 mod error;
 mod explain;
 mod fences;
+mod waiting;
 mod writer;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use drover_api::ledger::{DecisionRecord, FleetItem, LedgerHead};
@@ -23,9 +25,9 @@ use uuid::Uuid;
 pub use book::Book;
 pub use error::LedgerError;
 pub use fences::{Fences, KEPT};
-use writer::{Answer, Ask, Job};
+use waiting::{Answer, Ask, Job};
 
-use crate::store::{self, Content, Known};
+use crate::store::{self, Content, News};
 
 /// Requests that may wait for the writer; more wait in their connections.
 const QUEUE: usize = 4096;
@@ -39,7 +41,6 @@ pub struct App {
     /// Feed `fleet`.
     pub(crate) fleet: FeedHub<FleetItem>,
     failpoints: Failpoints,
-    known: Arc<Mutex<Known>>,
     book: Arc<RwLock<Book>>,
     /// Told whenever somebody's capacity came.
     seen: watch::Sender<()>,
@@ -52,19 +53,10 @@ impl App {
         let config = StoreConfig::new("placement", common.database_url.clone());
         let store = Store::connect(&config, &[MigrationSet::new("placement", sqlx::migrate!("../../migrations/placement"))]).await?;
         let (queue, jobs) = mpsc::channel(QUEUE);
-        let app = Self {
-            store,
-            fleet: FeedHub::new(),
-            failpoints,
-            known: Arc::default(),
-            book: Arc::default(),
-            seen: watch::Sender::new(()),
-            queue,
-        };
+        let app = Self { store, fleet: FeedHub::new(), failpoints, book: Arc::default(), seen: watch::Sender::new(()), queue };
         let news = store::news(&app.store, None).await?;
         if let Some(news) = news {
-            let touched = app.write(|book| book.follow_log(news));
-            app.tell(touched);
+            app.follow(news);
         }
         common.spawn(writer::run(app.clone(), jobs));
         Ok(app)
@@ -113,9 +105,9 @@ impl App {
             let first = !book.knows_members();
             book.follow_members(reset, items);
             self.tell_members(book);
-            // Later the writer alone does: what it is just committing is no news yet.
+            // Later the writer alone does: what it is just committing is no news yet. So far it could decide nothing.
             if first {
-                self.tell_head(book);
+                self.tell_head(book, book.ledger.seq);
             }
         });
     }
@@ -160,9 +152,9 @@ impl App {
 
     /// Tells the fleet how far the ledger is, not before it has been told which members there are: whoever waits for that finds
     /// them.
-    fn tell_head(&self, book: &Book) {
+    fn tell_head(&self, book: &Book, head: i64) {
         if book.knows_members() {
-            self.fleet.publish_if_changed("head", Some(FleetItem::Head(LedgerHead { seq: book.ledger.seq })));
+            self.fleet.publish_if_changed("head", Some(FleetItem::Head(LedgerHead { seq: head })));
         }
     }
 
@@ -209,23 +201,29 @@ impl App {
         book
     }
 
-    /// Follows what other processes wrote. Only the writer calls it, between batches.
+    /// Follows what other processes wrote. Only the writer calls it, and never while something is decided but not committed.
     async fn follow_log(&self) -> Result<(), LedgerError> {
         let seq = self.read(|book| book.ledger.seq);
         if let Some(news) = store::news(&self.store, Some(seq)).await? {
-            let touched = self.write(|book| book.follow_log(news));
-            self.tell(touched);
+            self.follow(news);
         }
         Ok(())
     }
 
-    /// Tells the feed what became of these claims, then how far the ledger is.
-    fn tell(&self, claims: impl IntoIterator<Item = Uuid>) {
-        self.read(|book| {
-            for id in claims {
-                self.fleet.publish(format!("claim/{id}"), book.ledger.claim(&id).cloned().map(FleetItem::Claim));
-            }
-            self.tell_head(book);
+    fn follow(&self, news: News) {
+        let touched = self.write(|book| book.follow_log(news));
+        let (claims, head) = self.read(|book| {
+            let claims: Vec<_> = touched.into_iter().map(|id| (id, book.ledger.claim(&id).cloned())).collect();
+            (claims, book.ledger.seq)
         });
+        self.tell(claims, head);
+    }
+
+    /// Tells the feed what became of these claims, then how far the log is: what is decided beyond that is no news yet.
+    fn tell(&self, claims: Vec<(Uuid, Option<Arc<Claim>>)>, head: i64) {
+        for (id, claim) in claims {
+            self.fleet.publish(format!("claim/{id}"), claim.map(FleetItem::Claim));
+        }
+        self.read(|book| self.tell_head(book, head));
     }
 }

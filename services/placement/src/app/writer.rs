@@ -1,89 +1,35 @@
-//! The one writer: drains the queue, decides in sequence on the book, commits the batch as one statement, then answers.
+//! The one writer: drains the queue, decides in sequence on the book, commits a batch as one statement, then answers.
 //!
-//! No timer: the next batch is whatever queued during the commit. The invariant: an answer leaves only after its entry is
-//! committed onto exactly the head that it was decided on; whatever happens before that is taken back from the book.
+//! While a batch is being committed the next one is decided, on the book that holds the first already, and sent when the
+//! first is there. No timer: the next batch is whatever was asked during the commit. The invariant: an answer leaves only
+//! after its entry is committed onto exactly the head that it was decided on; whatever does not become true is taken back
+//! from the book, the later batch first.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
-use drover_scheduling::{DecisionRequest, Difference, LedgerChange, LedgerReceipt, LedgerTransaction, Undo};
 use drover_store::StoreError;
-use tokio::sync::{mpsc, oneshot};
-use uuid::Uuid;
+use tokio::sync::mpsc;
 
-use super::{App, Book, LedgerError};
-use crate::store::{self, Committed, Content, Entries, packed};
+use super::batch::{Batch, Effect};
+use super::waiting::{Answer, Ask, Job, Waiting, Work};
+use super::{App, LedgerError};
+use crate::store::{self, Committed, Entries, Pen};
 
-/// Jobs that one statement takes at most.
+/// Jobs that one statement takes at most, and that are decided ahead at most.
 const BATCH: usize = 512;
 /// How often other processes may be faster before a job is refused.
 const ATTEMPTS: usize = 100;
 /// How often it looks for what other processes wrote.
 const POLL: Duration = Duration::from_secs(1);
 
-/// What is asked of the ledger.
-#[derive(Debug)]
-pub enum Ask {
-    /// Choose members. With what its apps ask for, packed already: the writer is one, those who ask are many.
-    Decide(DecisionRequest, Vec<Content>),
-    /// Change claims as told.
-    Transact(LedgerTransaction),
-}
-
-/// What is answered.
-#[derive(Clone, Debug)]
-pub enum Answer {
-    /// To [`Ask::Decide`]: the decision's JSON, made once for the log and for all who asked.
-    Decision(Arc<[u8]>),
-    /// To [`Ask::Transact`].
-    Receipt(LedgerReceipt),
-}
-
-type Reply = oneshot::Sender<Result<Answer, LedgerError>>;
-
-/// One request in the queue.
-#[derive(Debug)]
-pub struct Job {
-    /// The caller's id.
-    pub id: Uuid,
-    /// What.
-    pub ask: Ask,
-    /// Where the answer goes.
-    pub reply: Reply,
-}
-
-/// A request and everybody who waits for its answer.
-struct Work {
-    id: Uuid,
-    ask: Ask,
-    replies: Vec<Reply>,
-}
-
-impl Work {
-    fn answer(self, answer: Result<Answer, LedgerError>) {
-        // Who went away does not need it; the log has it.
-        for reply in self.replies {
-            let _ = reply.send(answer.clone());
-        }
-    }
-}
-
-/// A batch as decided, not yet true.
-struct Draft {
-    onto: i64,
-    entries: Entries,
-    undo: Vec<Undo>,
-    touched: BTreeMap<Uuid, i64>,
-    fences: Vec<(Uuid, Option<i64>)>,
-    answers: Vec<Result<Answer, LedgerError>>,
-}
-
 /// Runs until the queue is closed.
 pub async fn run(app: App, mut queue: mpsc::Receiver<Job>) {
     let mut poll = tokio::time::interval(POLL);
     poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut failing = false;
+    let mut writer = Writer { pen: Pen::new(&app.store), app, waiting: Waiting::default() };
     loop {
         let mut jobs = Vec::new();
         tokio::select! {
@@ -91,10 +37,11 @@ pub async fn run(app: App, mut queue: mpsc::Receiver<Job>) {
                 if taken == 0 {
                     return;
                 }
-                batch(&app, merged(jobs)).await;
+                writer.stream(jobs, &mut queue).await;
             }
+            // Never while something is decided that is not committed. Under load it is not needed: each commit finds out.
             _ = poll.tick() => {
-                let followed = app.follow_log().await;
+                let followed = writer.app.follow_log().await;
                 if let (Err(error), false) = (&followed, failing) {
                     tracing::warn!(%error, "the ledger's log cannot be read, trying on");
                 }
@@ -104,216 +51,146 @@ pub async fn run(app: App, mut queue: mpsc::Receiver<Job>) {
     }
 }
 
-/// The same id twice in the queue is one piece of work with two who wait.
-fn merged(jobs: Vec<Job>) -> Vec<Work> {
-    let mut works: Vec<Work> = Vec::with_capacity(jobs.len());
-    let mut index: BTreeMap<(bool, Uuid), usize> = BTreeMap::new();
-    for Job { id, ask, reply } in jobs {
-        match index.entry((matches!(ask, Ask::Decide(..)), id)) {
-            std::collections::btree_map::Entry::Occupied(known) => works[*known.get()].replies.push(reply),
-            std::collections::btree_map::Entry::Vacant(new) => {
-                new.insert(works.len());
-                works.push(Work { id, ask, replies: vec![reply] });
-            }
-        }
-    }
-    works
+struct Writer {
+    app: App,
+    pen: Pen,
+    waiting: Waiting,
 }
 
-async fn batch(app: &App, mut works: Vec<Work>) {
-    // A decision's repeat shows by its key when it is written. A transaction's must be known before: it would be judged
-    // on a ledger that it has changed itself, and be refused.
-    let mut look_up = works.iter().any(|work| matches!(work.ask, Ask::Transact(_)));
-    for _ in 0..ATTEMPTS {
-        if look_up {
-            works = match answer_repeats(app, works).await {
-                Some(open) => open,
-                None => return,
+impl Writer {
+    /// Batch after batch until nothing is asked for, each decided while the one before is committed.
+    async fn stream(&mut self, jobs: Vec<Job>, queue: &mut mpsc::Receiver<Job>) {
+        let Self { app, pen, waiting } = self;
+        // Asked for, not decided.
+        let mut open: Vec<Work> = jobs.into_iter().filter_map(|job| waiting.admit(job)).collect();
+        let mut batch = Batch::default();
+        loop {
+            decide(app, waiting, &mut open, &mut batch).await;
+            if batch.works.is_empty() {
+                return;
+            }
+            let (entries, effect) = app.read(|book| batch.seal(book));
+            let mut next = Batch::default();
+            let committed = tokio::select! {
+                committed = commit(app, pen, entries, effect.onto) => committed,
+                never = gather(app, waiting, queue, &mut open, &mut next) => match never {},
             };
-        }
-        if works.is_empty() {
+            if matches!(committed, Ok(Committed::Done)) {
+                finish(app, waiting, batch, effect);
+                batch = next;
+                continue;
+            }
+            let (mut works, later) = app.write(|book| {
+                let later = next.take_back(book);
+                (batch.take_back(book), later)
+            });
+            open.splice(..0, later);
+            match committed {
+                Ok(_) => {
+                    works.append(&mut open);
+                    self.settle(works).await;
+                }
+                Err(error) => {
+                    self.refuse(works, &error).await;
+                    self.settle(open).await;
+                }
+            }
             return;
         }
-        let mut draft = app.write(|book| draft(book, &works));
-        let entries = std::mem::take(&mut draft.entries);
-        match commit(app, entries, draft.onto).await {
-            Ok(Committed::Done) => return finish(app, draft, works),
-            Ok(Committed::Moved | Committed::Repeated) => {
-                app.write(|book| take_back(book, draft));
-                if let Err(error) = app.follow_log().await {
-                    return fail(works, &error);
-                }
-                look_up = true;
+    }
+
+    /// The slow way, after a failure: one batch, nothing beside it, until it is committed or refused.
+    async fn settle(&mut self, mut works: Vec<Work>) {
+        for _ in 0..ATTEMPTS {
+            if works.is_empty() {
+                return;
             }
-            Err(error) => {
-                app.write(|book| take_back(book, draft));
-                // Data that Postgres refuses must cost only whoever sent it.
-                if works.len() > 1 && matches!(&error, LedgerError::Store(error) if !error.is_retryable()) {
-                    for work in works {
-                        Box::pin(batch(app, vec![work])).await;
-                    }
-                    return;
-                }
-                return fail(works, &error);
+            if let Err(error) = self.app.follow_log().await {
+                return self.waiting.fail(works, &error);
+            }
+            answer_repeats(&self.app, &mut self.waiting, &mut works).await;
+            let mut batch = Batch::default();
+            let (entries, effect) = self.app.write(|book| {
+                batch.decide(book, works);
+                batch.seal(book)
+            });
+            let committed = commit(&self.app, &mut self.pen, entries, effect.onto).await;
+            if matches!(committed, Ok(Committed::Done)) {
+                return finish(&self.app, &mut self.waiting, batch, effect);
+            }
+            works = self.app.write(|book| batch.take_back(book));
+            if let Err(error) = committed {
+                return self.refuse(works, &error).await;
             }
         }
+        self.waiting.fail(works, &LedgerError::Busy);
     }
-    fail(works, &LedgerError::Busy);
+
+    /// Data that Postgres refuses must cost only whoever sent it.
+    async fn refuse(&mut self, works: Vec<Work>, error: &LedgerError) {
+        if works.len() > 1 && matches!(error, LedgerError::Store(error) if !error.is_retryable()) {
+            for work in works {
+                Box::pin(self.settle(vec![work])).await;
+            }
+        } else {
+            self.waiting.fail(works, error);
+        }
+    }
 }
 
-async fn commit(app: &App, entries: Entries, onto: i64) -> Result<Committed, LedgerError> {
+/// Decides what is asked meanwhile into `next`. May be dropped whenever it waits: what is not decided then is still `open`.
+async fn gather(app: &App, waiting: &mut Waiting, queue: &mut mpsc::Receiver<Job>, open: &mut Vec<Work>, next: &mut Batch) -> Infallible {
+    loop {
+        let room = BATCH.saturating_sub(next.works.len());
+        let mut jobs = Vec::new();
+        if room == 0 || queue.recv_many(&mut jobs, room).await == 0 {
+            return pending().await;
+        }
+        open.extend(jobs.into_iter().filter_map(|job| waiting.admit(job)));
+        decide(app, waiting, open, next).await;
+    }
+}
+
+/// Decides what is open. A decision's repeat shows by its key when it is written. A transaction's must be known before: it
+/// would be judged on a ledger that it has changed itself, and be refused.
+async fn decide(app: &App, waiting: &mut Waiting, open: &mut Vec<Work>, batch: &mut Batch) {
+    if open.iter().any(Work::is_transaction) {
+        answer_repeats(app, waiting, open).await;
+    }
+    if !open.is_empty() {
+        app.write(|book| batch.decide(book, std::mem::take(open)));
+    }
+}
+
+/// Answers what the log has answered before; leaves the rest. Nothing is left when the log does not answer.
+async fn answer_repeats(app: &App, waiting: &mut Waiting, open: &mut Vec<Work>) {
+    let ids: Vec<_> = open.iter().map(|work| work.id).collect();
+    let known = async { Ok::<_, StoreError>((store::decisions(&app.store, &ids).await?, store::receipts(&app.store, &ids).await?)) };
+    match known.await {
+        Err(error) => waiting.fail(std::mem::take(open), &LedgerError::from(error)),
+        Ok((decisions, receipts)) => open.retain(|work| {
+            let known = match work.ask {
+                Ask::Decide(..) => decisions.get(&work.id).cloned().map(Answer::Decision),
+                Ask::Transact(_) => receipts.get(&work.id).cloned().map(Answer::Receipt),
+            };
+            known.map(|answer| waiting.answer(work, Ok(answer))).is_none()
+        }),
+    }
+}
+
+async fn commit(app: &App, pen: &mut Pen, entries: Entries, onto: i64) -> Result<Committed, LedgerError> {
     let stopped = |_| LedgerError::Stopped;
     app.failpoints.reached(|| "ledger/commit/before".to_owned()).await.map_err(stopped)?;
-    let committed = entries.commit(&app.store, &app.known, onto).await?;
+    let committed = pen.commit(entries, onto).await?;
     app.failpoints.reached(|| "ledger/commit/after".to_owned()).await.map_err(stopped)?;
     Ok(committed)
 }
 
-fn fail(works: Vec<Work>, error: &LedgerError) {
-    for work in works {
-        work.answer(Err(error.clone()));
-    }
-}
-
-/// Answers what the log has answered before; returns the rest, or none when the log does not answer.
-async fn answer_repeats(app: &App, works: Vec<Work>) -> Option<Vec<Work>> {
-    let ids: Vec<Uuid> = works.iter().map(|work| work.id).collect();
-    let known = async { Ok::<_, StoreError>((store::decisions(&app.store, &ids).await?, store::receipts(&app.store, &ids).await?)) };
-    let (decisions, receipts) = match known.await {
-        Ok(known) => known,
-        Err(error) => {
-            fail(works, &LedgerError::from(error));
-            return None;
-        }
-    };
-    let mut open = Vec::new();
-    for work in works {
-        let known = match work.ask {
-            Ask::Decide(..) => decisions.get(&work.id).cloned().map(Answer::Decision),
-            Ask::Transact(_) => receipts.get(&work.id).cloned().map(Answer::Receipt),
-        };
-        match known {
-            Some(answer) => work.answer(Ok(answer)),
-            None => open.push(work),
-        }
-    }
-    Some(open)
-}
-
-/// Decides everything in sequence. The book is changed; [`take_back`] undoes that.
-fn draft(book: &mut Book, works: &[Work]) -> Draft {
-    book.refresh_ages();
-    let mut draft = Draft {
-        onto: book.ledger.seq,
-        entries: Entries::default(),
-        undo: Vec::new(),
-        touched: BTreeMap::new(),
-        fences: Vec::new(),
-        answers: Vec::with_capacity(works.len()),
-    };
-    for work in works {
-        let answer = match &work.ask {
-            Ask::Decide(request, contents) => decide(book, &mut draft, work.id, request, contents),
-            Ask::Transact(transaction) => transact(book, &mut draft, work.id, transaction),
-        };
-        draft.answers.push(answer);
-    }
-    for (id, seq) in &draft.touched {
-        match book.ledger.claim(id) {
-            Some(claim) => draft.entries.claim(*seq, claim),
-            None => draft.entries.released(*seq, *id, book.fences.get(id).copied().unwrap_or_default()),
-        }
-    }
-    draft
-}
-
-fn decide(book: &mut Book, draft: &mut Draft, id: Uuid, request: &DecisionRequest, contents: &[Content]) -> Result<Answer, LedgerError> {
-    if !book.knows_members() {
-        return Err(LedgerError::MembersUnknown);
-    }
-    let mut decision = book.ledger.decide(id, request);
-    let undo = book.ledger.apply_decision(request, &decision);
-    book.ledger.seq += 1;
-    decision.seq = book.ledger.seq;
-    let json = packed::json(&decision);
-    draft.entries.decision(request, contents, &decision, &json);
-    for claim in undo.touched() {
-        let shared = book.ledger.claim(&claim).map(|claim| &claim.request);
-        let content = shared.and_then(|shared| Some((shared, request.apps.iter().position(|app| app.app == shared.app)?)));
-        if let Some((shared, at)) = content {
-            draft.entries.same(shared, &contents[at]);
-        }
-        draft.touched.insert(claim, decision.seq);
-    }
-    draft.undo.push(undo);
-    Ok(Answer::Decision(json.into()))
-}
-
-fn transact(book: &mut Book, draft: &mut Draft, id: Uuid, transaction: &LedgerTransaction) -> Result<Answer, LedgerError> {
-    if !book.knows_members() {
-        return Err(LedgerError::MembersUnknown);
-    }
-    let late: Vec<Difference> = transaction
-        .changes
-        .iter()
-        .filter_map(|change| {
-            let claim = matches!(change, LedgerChange::Take { .. }).then(|| *change.claim())?;
-            let fence = book.fences.get(&claim).filter(|fence| **fence > transaction.fence)?;
-            Some(Difference {
-                code: "stale_fence".into(),
-                claim,
-                detail: format!("claim {claim} was released by a later operation (fence {fence})"),
-            })
-        })
-        .collect();
-    if !late.is_empty() {
-        return Err(LedgerError::Conflict(late));
-    }
-    let (mut receipt, undo) = book.ledger.transact(transaction).map_err(refused)?;
-    book.ledger.seq += 1;
-    receipt.seq = book.ledger.seq;
-    draft.entries.receipt(id, transaction, &receipt);
-    draft.touched.extend(undo.touched().into_iter().map(|claim| (claim, receipt.seq)));
-    draft.undo.push(undo);
-    // Also of a claim that never was: the writer that would still take it is the one that was replaced.
-    for claim in transaction.changes.iter().filter(|change| matches!(change, LedgerChange::Release { .. })).map(|change| *change.claim()) {
-        let before = book.fences.get(&claim).copied();
-        book.fences.insert(claim, before.map_or(transaction.fence, |before| before.max(transaction.fence)));
-        draft.fences.push((claim, before));
-        draft.touched.insert(claim, receipt.seq);
-    }
-    Ok(Answer::Receipt(receipt))
-}
-
-/// Final, or (where nothing else stands against it) to be asked again when clusters have been heard of.
-fn refused(differences: Vec<Difference>) -> LedgerError {
-    match differences.iter().all(|difference| difference.code == Difference::AWAITED) {
-        true => LedgerError::RoomUnknown(differences.into_iter().map(|difference| difference.detail).collect()),
-        false => LedgerError::Conflict(differences),
-    }
-}
-
-/// The draft did not become true.
-fn take_back(book: &mut Book, draft: Draft) {
-    for undo in draft.undo.into_iter().rev() {
-        book.ledger.undo(undo);
-    }
-    for (claim, before) in draft.fences.into_iter().rev() {
-        match before {
-            Some(fence) => book.fences.insert(claim, fence),
-            None => book.fences.remove(&claim),
-        };
-    }
-    book.ledger.seq = draft.onto;
-}
-
-/// The draft is true: tell the feed, then those who wait.
-fn finish(app: &App, draft: Draft, works: Vec<Work>) {
-    for undo in draft.undo {
-        undo.keep();
-    }
-    app.tell(draft.touched.keys().copied());
-    for (work, answer) in works.into_iter().zip(draft.answers) {
-        work.answer(answer);
+/// The batch is true: tell the feed, then those who wait.
+fn finish(app: &App, waiting: &mut Waiting, mut batch: Batch, effect: Effect) {
+    batch.keep();
+    app.tell(effect.claims, effect.head);
+    for (work, answer) in batch.works.iter().zip(batch.answers) {
+        waiting.answer(work, answer);
     }
 }

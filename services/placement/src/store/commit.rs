@@ -1,12 +1,14 @@
 //! Writing a batch of ledger entries: one statement, one commit.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use drover_api::ledger::{LedgerReceipt, LedgerTransaction};
 use drover_scheduling::{AppRequest, Claim, Decision, DecisionRequest, Outcome};
 use drover_store::{Store, StoreError, StoreResult};
 use serde::Serialize;
+use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::claims::word;
@@ -177,17 +179,14 @@ impl Entries {
     }
 
     /// Writes all, if the head is still `expected`. Without entries it only checks that.
-    pub async fn commit(self, store: &Store, known: &Mutex<Known>, expected: i64) -> StoreResult<Committed> {
+    async fn write(self, connection: &mut PgConnection, known: &mut Known, expected: i64) -> StoreResult<Committed> {
         let count = self.len() as i64;
         let Self { contents, digests: _, decision: d, receipt: t, claim: c, released: r } = self;
         if count == 0 {
-            let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(store.pool()).await?;
+            let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(connection).await?;
             return Ok(if head == expected { Committed::Done } else { Committed::Moved });
         }
-        let (digests, bodies): (Vec<Digest>, Vec<Vec<u8>>) = {
-            let known = known.lock().unwrap_or_else(PoisonError::into_inner);
-            contents.into_iter().filter(|(digest, _)| !known.has(digest)).unzip()
-        };
+        let (digests, bodies): (Vec<Digest>, Vec<Vec<u8>>) = contents.into_iter().filter(|(digest, _)| !known.has(digest)).unzip();
         let releases = !r.id.is_empty();
         let statement = sqlx::query_scalar(if releases { COMMIT_AND_RELEASE } else { COMMIT })
             .persistent(!releases)
@@ -227,16 +226,61 @@ impl Entries {
             .bind(c.request)
             .bind(c.pods);
         let statement = if releases { statement.bind(r.id).bind(r.seq).bind(r.fence) } else { statement };
-        let written: Result<Option<i64>, sqlx::Error> = statement.fetch_optional(store.pool()).await;
+        let written: Result<Option<i64>, sqlx::Error> = statement.fetch_optional(connection).await;
         match written.map_err(StoreError::from) {
             Ok(Some(_)) => {
-                known.lock().unwrap_or_else(PoisonError::into_inner).add(digests);
+                known.add(digests);
                 Ok(Committed::Done)
             }
             Ok(None) => Ok(Committed::Moved),
             Err(error) if matches!(error.constraint(), Some("decision_pkey" | "receipt_pkey")) => Ok(Committed::Repeated),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// What this process writes the log with: a connection of its own, and what it knows to be written.
+///
+/// Its plans are made once and for all values: the statement only inserts, and planning it anew for each batch cost as much as
+/// carrying it out. Reads, whose plans depend on what is asked, go through the pool.
+pub struct Pen {
+    store: Store,
+    connection: Option<(PgConnection, Instant)>,
+    known: Known,
+}
+
+/// A connection that did nothing for so long is tried before it is used: the server may have been restarted meanwhile.
+const RESTED: Duration = Duration::from_millis(100);
+/// And given up if it says nothing for so long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Pen {
+    /// Connects when it is used first.
+    pub fn new(store: &Store) -> Self {
+        Self { store: store.clone(), connection: None, known: Known::default() }
+    }
+
+    /// Writes all, if the head is still `expected`. Without entries it only checks that.
+    pub async fn commit(&mut self, entries: Entries, expected: i64) -> StoreResult<Committed> {
+        // Taken out while it is used: one that broke, or was let go in the middle, is not used again.
+        let mut connection = match self.connection.take() {
+            Some((connection, used)) if used.elapsed() < RESTED => connection,
+            rested => self.connect(rested.map(|(connection, _)| connection)).await?,
+        };
+        let written = entries.write(&mut connection, &mut self.known, expected).await;
+        if !matches!(written, Err(StoreError::Unavailable(_))) {
+            self.connection = Some((connection, Instant::now()));
+        }
+        written
+    }
+
+    async fn connect(&self, rested: Option<PgConnection>) -> StoreResult<PgConnection> {
+        if let Some(mut rested) = rested
+            && matches!(tokio::time::timeout(PATIENCE, rested.ping()).await, Ok(Ok(())))
+        {
+            return Ok(rested);
+        }
+        self.store.connection([("plan_cache_mode", "force_generic_plan")]).await
     }
 }
 

@@ -11,9 +11,9 @@ mod requests;
 use drover_store::{Store, StoreResult};
 
 pub use claims::{News, find, news};
-pub use commit::{Committed, Entries};
+pub use commit::{Committed, Entries, Pen};
 pub use decisions::{decision, decisions, last_about, receipts};
-pub use requests::{Content, Known};
+pub use requests::Content;
 
 /// Forgets tombstones and receipts that nobody can need any more.
 pub async fn tidy(store: &Store) -> StoreResult<()> {

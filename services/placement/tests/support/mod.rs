@@ -18,7 +18,7 @@ use drover_service::{Common, FeedHub, Peers};
 use drover_store::failpoint::Failpoints;
 use drover_testkit::{HttpServer, TestDb, eventually, openapi};
 use reqwest::{Method, StatusCode};
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -129,9 +129,20 @@ impl Placement {
         Self::assemble(db, manager.url(), true).await
     }
 
+    /// As [`Placement::start`], on a database at this URL.
+    pub async fn start_on(database: SecretString, manager: &ClusterManager) -> Self {
+        let placement = Self::assemble_on(&database, manager.url(), true).await;
+        placement.ready().await;
+        placement
+    }
+
     pub async fn assemble(db: &TestDb, cluster_manager: Url, checked: bool) -> Self {
+        Self::assemble_on(&db.url, cluster_manager, checked).await
+    }
+
+    async fn assemble_on(database: &SecretString, cluster_manager: Url, checked: bool) -> Self {
         let peers = Peers { cluster_manager, ..Peers::default() };
-        let common = Common::new(db.url.expose_secret(), TOKEN, peers).scoped("placement");
+        let common = Common::new(database.expose_secret(), TOKEN, peers).scoped("placement");
         let failpoints = Failpoints::default();
         let router = assemble(&common, failpoints.clone()).await.unwrap();
         let router = match checked {
