@@ -128,20 +128,19 @@ impl Guard {
     /// The step's journal row, made when there is none yet.
     pub async fn start_step(&mut self, seq: i32, step: &StepInfo, round: i32) -> Result<StepRow, Lost> {
         let atomic = step.kind == crate::definition::StepKind::Local;
-        sqlx::query("insert into workflow_step (workflow_id, seq, name, round, status, atomic) values ($1, $2, $3, $4, 'started', $5) on conflict (workflow_id, seq) do nothing")
+        // The update changes nothing: it is there so that the row comes back either way.
+        let statement = format!(
+            "insert into workflow_step (workflow_id, seq, name, round, status, atomic) values ($1, $2, $3, $4, 'started', $5) \
+             on conflict (workflow_id, seq) do update set name = workflow_step.name returning {STEP_COLUMNS}"
+        );
+        let row = sqlx::query_as(sqlx::AssertSqlSafe(statement))
             .bind(self.id)
             .bind(seq)
             .bind(step.name)
             .bind(round)
             .bind(atomic)
-            .execute(&mut *self.tx)
+            .fetch_one(&mut *self.tx)
             .await?;
-        let row =
-            sqlx::query_as(sqlx::AssertSqlSafe(format!("select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and seq = $2")))
-                .bind(self.id)
-                .bind(seq)
-                .fetch_one(&mut *self.tx)
-                .await?;
         Ok(row)
     }
 
@@ -198,7 +197,7 @@ impl Guard {
 
     /// Writes where the workflow is now.
     pub async fn save(&mut self, row: &Row) -> Result<(), Lost> {
-        let ended = matches!(row.status.as_str(), "done" | "failed" | "cancelled");
+        let ended = ended(&row.status);
         sqlx::query(
             "update workflow set state = $2, status = $3, step = $4, seq = $5, round = $6, past_pivot = $7, message = $8, failure = $9, \
              revision = revision + 1, updated_at = clock_timestamp(), ended_at = case when $10 then clock_timestamp() end, \
@@ -250,6 +249,68 @@ impl Guard {
     }
 }
 
+/// A step is done, the workflow stands behind it, and the next one has begun: one statement, so that a remote step costs one
+/// commit. Nothing is begun where somebody wants the workflow undone.
+const ADVANCE: &str = "with w as (
+    update workflow set state = $3, status = $4, step = $5, seq = $6, round = $7, past_pivot = $8, message = $9, failure = $10,
+        revision = revision + 1, updated_at = clock_timestamp(), ended_at = case when $11 then clock_timestamp() end,
+        worker = case when $11 then null else worker end
+    where id = $1 and fence = $2 and ended_at is null
+    returning id, parent_id, cancel_requested
+), done as (
+    update workflow_step s set status = 'done', output = $12, error = null, finished_at = clock_timestamp()
+    from w where s.workflow_id = w.id and s.seq = $6
+), parent as (
+    update workflow p set woken = true, run_at = least(p.run_at, now()) from w where $11 and p.id = w.parent_id and p.ended_at is null
+), next as (
+    insert into workflow_step (workflow_id, seq, name, round, status, atomic, started_at)
+    select w.id, $6 + 1, $13::text, $7, 'started', false, clock_timestamp() from w where $13::text is not null and not w.cancel_requested
+    on conflict (workflow_id, seq) do nothing
+    returning seq, name, round, output, started_at
+)
+select w.cancel_requested, next.seq, next.name, next.round, next.output, next.started_at from w left join next on true";
+
+/// What came of [`advance`].
+pub(crate) struct Advanced {
+    pub cancel_requested: bool,
+    /// The next step's row, where it was begun.
+    pub begun: Option<StepRow>,
+}
+
+/// Journals that step `row.seq` ended with `output` and that the workflow is now as `row` says, and begins the step `next`.
+pub(crate) async fn advance<'e>(
+    executor: impl sqlx::PgExecutor<'e>,
+    row: &Row,
+    output: &Value,
+    next: Option<&'static str>,
+) -> Result<Advanced, Lost> {
+    type Begun = (bool, Option<i32>, Option<String>, Option<i32>, Option<Value>, Option<Timestamp>);
+    let advanced: Option<Begun> = sqlx::query_as(ADVANCE)
+        .bind(row.id)
+        .bind(row.fence)
+        .bind(&row.state)
+        .bind(&row.status)
+        .bind(&row.step)
+        .bind(row.seq)
+        .bind(row.round)
+        .bind(row.past_pivot)
+        .bind(&row.message)
+        .bind(row.failure.as_ref().map(sqlx::types::Json))
+        .bind(ended(&row.status))
+        .bind(output)
+        .bind(next)
+        .fetch_optional(executor)
+        .await?;
+    let (cancel_requested, seq, name, round, output, started_at) = advanced.ok_or(Lost::Fenced)?;
+    let begun = seq.zip(name).zip(round).zip(started_at);
+    let begun = begun.map(|(((seq, name), round), started_at)| StepRow { seq, name, round, output, started_at });
+    Ok(Advanced { cancel_requested, begun })
+}
+
+fn ended(status: &str) -> bool {
+    matches!(status, "done" | "failed" | "cancelled")
+}
+
 /// A child as its parent sees it.
 #[derive(Clone, Debug, FromRow)]
 pub(crate) struct ChildRow {
@@ -264,7 +325,7 @@ pub(crate) struct ChildRow {
 
 impl ChildRow {
     pub fn ended(&self) -> bool {
-        matches!(self.status.as_str(), "done" | "failed" | "cancelled")
+        ended(&self.status)
     }
 
     pub fn outcome(self) -> ChildOutcome {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::drive::{Drive, Then, failure};
-use crate::journal::{Guard, Lost};
+use crate::definition::StepKind;
+use crate::journal::{self, Guard, Lost};
 use crate::outcome::Park;
 use crate::runner::Answer;
 use crate::{Failure, Outcome, StepError};
@@ -17,13 +18,11 @@ impl Drive {
         let local = writes.is_some();
         let then = match answer.result {
             Ok(Outcome::Next(output)) => {
-                let mut guard = self.or_lock(writes).await?;
-                guard.finish_step(seq, "done", Some(&output), None).await?;
                 self.adopt(answer.state, answer.message);
                 self.row.seq = seq;
                 self.row.past_pivot |= self.runner.pivot() == Some(index);
                 self.move_to(index + 1);
-                self.saved(guard).await?
+                self.advance(writes, &output).await?
             }
             Ok(Outcome::Repeat(from)) => match self.position(from).filter(|earlier| *earlier <= index && !self.row.past_pivot) {
                 Some(_) => {
@@ -87,6 +86,23 @@ impl Drive {
         }
     }
 
+    /// The step is done, and a remote one behind it begins with the same commit: its intent is in the journal before its effect.
+    async fn advance(&mut self, writes: Option<Guard>, output: &Value) -> Result<Then, Lost> {
+        let next = self.position(&self.row.step).map(|index| self.runner.steps()[index]);
+        let next = next.filter(|next| next.kind == StepKind::Remote).map(|next| next.name);
+        let advanced = match writes {
+            Some(mut guard) => {
+                let advanced = journal::advance(&mut *guard.tx, &self.row, output, next).await?;
+                guard.commit().await?;
+                advanced
+            }
+            None => journal::advance(self.engine.store.pool(), &self.row, output, next).await?,
+        };
+        self.row.cancel_requested = advanced.cancel_requested;
+        self.begun = advanced.begun;
+        Ok(self.told())
+    }
+
     async fn give_up(&mut self, index: usize, seq: i32, failure: Failure) -> Result<Then, Lost> {
         let info = self.runner.steps()[index];
         tracing::info!(workflow.id = %self.row.id, step = info.name, code = failure.code, "gives up: {}", failure.message);
@@ -127,6 +143,11 @@ impl Drive {
     pub(super) async fn saved(&mut self, mut guard: Guard) -> Result<Then, Lost> {
         guard.save(&self.row).await?;
         guard.commit().await?;
+        Ok(self.told())
+    }
+
+    /// What was written is told to those who watch.
+    fn told(&mut self) -> Then {
         self.engine.changed(self.row.id);
         let ended = !matches!(self.row.status.as_str(), "running" | "undoing");
         if ended {
@@ -135,7 +156,7 @@ impl Drive {
             }
             self.engine.due.notify_one();
         }
-        Ok(if ended { Then::LetGo } else { Then::GoOn })
+        if ended { Then::LetGo } else { Then::GoOn }
     }
 
     /// Until woken, at the slow poll at the latest.

@@ -31,11 +31,13 @@ pub(super) struct Drive {
     pub row: Row,
     /// When the step that runs now began to look at the world.
     pub mark: u64,
+    /// The step that comes now, where it was begun with the end of the one before.
+    pub begun: Option<StepRow>,
 }
 
 impl Drive {
     pub fn new(engine: Arc<Inner>, runner: Arc<dyn Runner>, row: Row) -> Self {
-        Self { mark: engine.wakes.mark(), engine, runner, row }
+        Self { mark: engine.wakes.mark(), begun: None, engine, runner, row }
     }
 
     pub async fn run(mut self) -> Result<(), Lost> {
@@ -92,7 +94,11 @@ impl Drive {
     }
 
     async fn remote(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
-        let step = match journal::step(self.engine.store.pool(), self.row.id, seq).await? {
+        let step = match self.begun.take() {
+            Some(begun) => Some(begun),
+            None => journal::step(self.engine.store.pool(), self.row.id, seq).await?,
+        };
+        let step = match step {
             Some(step) => step,
             None => {
                 // The intent, before the effect.
@@ -143,13 +149,16 @@ impl Drive {
                         .await;
                 }
             }
-            guard.spawned(seq, children.len()).await?;
             self.adopt(answer.state, answer.message);
-            guard.save(&self.row).await?;
-            guard.commit().await?;
-            self.engine.changed(self.row.id);
-            self.engine.due.notify_one();
-            guard = self.lock().await?;
+            // Where there are none, the answer to them is already due: all of it is one transaction.
+            if !children.is_empty() {
+                guard.spawned(seq, children.len()).await?;
+                guard.save(&self.row).await?;
+                guard.commit().await?;
+                self.engine.changed(self.row.id);
+                self.engine.due.notify_one();
+                guard = self.lock().await?;
+            }
         }
         let children = guard.children(seq).await?;
         if children.iter().any(|child| !child.ended()) {
