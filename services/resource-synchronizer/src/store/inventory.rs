@@ -54,9 +54,12 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<BTreeMa
 pub async fn intend(store: &Store, member: &MemberKey, binding: Uuid, objects: &[Object]) -> StoreResult<()> {
     let column = |of: fn(&Object) -> &String| objects.iter().map(of).cloned().collect::<Vec<String>>();
     let (api_versions, kinds) = (column(|o| &o.id.api_version), column(|o| &o.id.kind));
-    let mut tx = store.begin().await?;
     sqlx::query(
-        "insert into inventory (binding, api_version, kind, namespace, name, digest)
+        "with kinds as (
+             insert into member_kind (member, api_version, kind)
+             select distinct $7, * from unnest($2::text[], $3::text[]) on conflict do nothing
+         )
+         insert into inventory (binding, api_version, kind, namespace, name, digest)
          select $1, * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
          on conflict (binding, api_version, kind, namespace, name) do update set digest = excluded.digest, uid = null",
     )
@@ -66,15 +69,10 @@ pub async fn intend(store: &Store, member: &MemberKey, binding: Uuid, objects: &
     .bind(column(|o| &o.id.namespace))
     .bind(column(|o| &o.id.name))
     .bind(column(|o| &o.digest))
-    .execute(&mut *tx)
+    .bind(&member.0)
+    .execute(store.pool())
     .await?;
-    sqlx::query("insert into member_kind (member, api_version, kind) select distinct $1, * from unnest($2::text[], $3::text[]) on conflict do nothing")
-        .bind(&member.0)
-        .bind(&api_versions)
-        .bind(&kinds)
-        .execute(&mut *tx)
-        .await?;
-    Ok(tx.commit().await?)
+    Ok(())
 }
 
 /// Writes down what the member answered.
