@@ -1,12 +1,13 @@
 //! The following side of a feed: reconnects with back-off and jitter, and knows how old its knowledge is.
 //!
-//! Not a generated client: one reader serves all feeds, and a value that cannot be read costs its key only, not the page.
+//! Not a generated client: one reader serves all feeds, and a value that cannot be read costs its key only, not the page. Until it
+//! is read it stays text: as a tree a page of a large fleet takes many times its size.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::FeedPage;
 use crate::peer::{Peer, backoff};
@@ -72,7 +73,7 @@ impl<T: DeserializeOwned> FeedReader<T> {
         loop {
             let since = self.since.as_deref().map(|since| format!("&since={since}")).unwrap_or_default();
             let path = format!("{}?wait={}{since}", self.path, self.wait);
-            match self.peer.get::<FeedPage<Value>>(&path).await {
+            match self.peer.get::<FeedPage<Box<RawValue>>>(&path).await {
                 Ok(page) => {
                     if self.failures > 1 {
                         tracing::info!(feed = %self.path, peer = self.peer.name(), "the feed is back");
@@ -104,8 +105,8 @@ impl<T: DeserializeOwned> FeedReader<T> {
     }
 
     /// One value that cannot be read costs that key only.
-    fn decode(&self, key: String, value: Option<Value>) -> Option<(String, Option<T>)> {
-        match value.map(serde_json::from_value).transpose() {
+    fn decode(&self, key: String, value: Option<Box<RawValue>>) -> Option<(String, Option<T>)> {
+        match value.map(|value| serde_json::from_str(value.get())).transpose() {
             Ok(value) => Some((key, value)),
             Err(error) => {
                 tracing::error!(feed = %self.path, key, %error, "a value of the feed cannot be read and is left out");
