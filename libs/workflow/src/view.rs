@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use drover_store::{StoreResult, Timestamp};
+use drover_store::{StoreError, StoreResult, Timestamp};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::Serialize;
@@ -163,19 +163,19 @@ impl Engine {
 
     /// The workflow when it has ended, or as it is when the patience ends.
     pub async fn wait(&self, id: Uuid, patience: Duration) -> StoreResult<Option<WorkflowView>> {
-        let mut changes = self.watch(id);
+        let mut ends = self.0.ended.subscribe();
+        // What comes before the end is not looked at: under load that would be most of what is read.
+        let look = "select ended_at is not null from workflow where id = $1";
         let ended = tokio::time::timeout(patience, async {
-            while let Some(view) = changes.next().await {
-                if view.as_ref().map_or(true, WorkflowView::ended) {
-                    return Some(view).transpose();
-                }
+            while sqlx::query_scalar(look).bind(id).fetch_optional(self.0.store.pool()).await? == Some(false) {
+                let _ = tokio::time::timeout(self.0.settings.poll, heard_of(&mut ends, id)).await;
             }
-            Ok(None)
+            Ok::<_, StoreError>(())
         });
-        match ended.await {
-            Ok(ended) => ended,
-            Err(_) => self.get(id).await,
+        if let Ok(looked) = ended.await {
+            looked?;
         }
+        self.get(id).await
     }
 
     /// What is still to come, from the table of steps, if this engine knows it.
@@ -228,18 +228,18 @@ impl Watch {
                 }
             }
             if !self.ended {
-                let _ = tokio::time::timeout(self.engine.0.settings.poll, self.until_changed()).await;
+                let _ = tokio::time::timeout(self.engine.0.settings.poll, heard_of(&mut self.events, self.id)).await;
             }
         }
         None
     }
+}
 
-    /// A hint about this workflow; so is having missed some, or that none will come.
-    async fn until_changed(&mut self) {
-        while let Ok(changed) = self.events.recv().await {
-            if changed == self.id {
-                return;
-            }
+/// A hint about this workflow; so is having missed some, or that none will come.
+async fn heard_of(events: &mut broadcast::Receiver<Uuid>, id: Uuid) {
+    while let Ok(heard) = events.recv().await {
+        if heard == id {
+            return;
         }
     }
 }

@@ -151,6 +151,8 @@ impl Drive {
         self.engine.changed(self.row.id);
         let ended = !matches!(self.row.status.as_str(), "running" | "undoing");
         if ended {
+            // Nobody waiting is fine.
+            let _ = self.engine.ended.send(self.row.id);
             if let Some(parent) = self.row.parent_id {
                 self.engine.changed(parent);
             }

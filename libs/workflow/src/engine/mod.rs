@@ -107,6 +107,8 @@ pub(crate) struct Inner {
     pub incarnation: Uuid,
     pub wakes: Wakes,
     pub changed: broadcast::Sender<Uuid>,
+    /// The same of those that have ended, for those who wait for nothing else.
+    pub ended: broadcast::Sender<Uuid>,
     /// There may be due work.
     pub due: Notify,
     /// There are wake-ups to write.
@@ -160,6 +162,7 @@ impl Engine {
             incarnation: Uuid::now_v7(),
             wakes: Wakes::default(),
             changed: broadcast::channel(1024).0,
+            ended: broadcast::channel(1024).0,
             due: Notify::new(),
             called: Notify::new(),
             running: Mutex::default(),

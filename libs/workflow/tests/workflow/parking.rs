@@ -67,7 +67,7 @@ async fn thousands_park_and_only_the_one_that_is_called_looks_again() {
         .await
         .unwrap();
     engine.nudge();
-    eventually(Duration::from_secs(60), async || {
+    eventually(Duration::from_secs(300), async || {
         let parked: i64 = sqlx::query_scalar("select count(*) from workflow where worker is null and wake_keys <> '{}' and run_at > now()")
             .fetch_one(store.pool())
             .await
