@@ -66,8 +66,17 @@ wait_for() {
 free() { local port; for port in 6443 2379 10250; do ! (exec 3<>"/dev/tcp/$1/$port") 2>/dev/null || return 1; done; }
 
 # claim_address NET FIRST LAST HOLDER: prints HOLDER's address NET.n, the recorded one as long as nobody else took it.
-# A claim whose holder does not say the same (anymore) is void, so nothing has to be cleaned up after a kill.
+# If all are taken it waits so many seconds for one: ADDRESS_WAIT.
 claim_address() {
+  local end=$((SECONDS + ${ADDRESS_WAIT:-0}))
+  until try_claim "$@"; do
+    [ $SECONDS -lt $end ] || die "no free address in $1.$2-$3"
+    sleep 1
+  done
+}
+
+# A claim whose holder does not say the same (anymore) is void, so nothing has to be cleaned up after a kill.
+try_claim() {
   local net=$1 i=$2 last=$3 holder=$4 claims=$DROVER_CACHE/run/addresses a c
   mkdir -p "$claims" "$holder"
   (
@@ -82,7 +91,7 @@ claim_address() {
       echo "$a"
       exit
     done
-    die "no free address in $net.$2-$last"
+    exit 1
   ) 7>"$claims/.lock"
 }
 

@@ -108,7 +108,8 @@ configure() {
   set_ca=$(dirname "$C")/.pki ca=$set_ca/ca.crt api=https://$(cat "$C/ip"):6443
   dns=10.$((96 + $(cut -d. -f4 "$C/ip") % 32)).0.10
   mkdir -p "$D"/{pki,etc,fs/etc/cni/net.d}
-  sed "s/@SNAPSHOTTER@/$SNAPSHOTTER/" "$HERE/containerd${NODE_CONTAINERD:+-2}.toml.in" >"$D/etc/containerd.toml"
+  sed "s#@ROOT@#/var/lib/containerd#; s#@STATE@#/run/containerd#; s#@CNI@#/etc/cni/net.d#; s#@PAUSE@#drover.local/pause:1#; s#@SNAPSHOTTER@#$SNAPSHOTTER#" \
+    "$HERE/containerd${NODE_CONTAINERD:+-2}.toml.in" >"$D/etc/containerd.toml"
   sed "s#@SUBNET@#$POD_NET.$NUM.0/24#" "$HERE/10-bridge.conflist.in" >"$D/fs/etc/cni/net.d/10-bridge.conflist"
   echo "nameserver $dns" >"$D/etc/resolv.conf"
   if [ ! -s "$D/kubelet.kubeconfig" ]; then

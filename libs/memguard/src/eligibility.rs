@@ -17,7 +17,7 @@ pub const PAUSABLE: &str = "memguard/pausable";
 /// What the kubelet does by default: three failures, ten seconds apart, a second of patience each. Assumed where probes are not known.
 const DEFAULT_PROBE: Probe =
     Probe { period: Duration::from_secs(10), timeout: Duration::from_secs(1), failure_threshold: 3, handler: Handler::Network };
-/// Between the last failure and the kill the kubelet may be this much earlier than we think.
+/// The kubelet may be this much earlier than we think, and we this much later.
 const PROBE_SLACK: Duration = Duration::from_secs(2);
 /// A pause shorter than this gains nothing.
 const SHORTEST_USEFUL_PAUSE: Duration = Duration::from_secs(10);
@@ -62,10 +62,11 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// The longest pause that it survives, whenever in its period the pause begins: `(failureThreshold - 1) * period + timeout - 2 s`.
-    /// In a longer one the last failure may happen: of three probes ten seconds apart the third is sent as early as 20 s after the first.
+    /// The longest pause that it survives, whenever in its period the pause begins: `(failureThreshold - 1) * period - 2 s`. Of three
+    /// probes ten seconds apart the third is sent as early as 20 s after the first; by then the container must run again. The time-out of
+    /// that one is not counted in: on a starved node the answer takes part of it (seen on a real kubelet: a kill at the end of a pause).
     pub fn budget(&self) -> Duration {
-        (self.period * self.failure_threshold.saturating_sub(1) + self.timeout).saturating_sub(PROBE_SLACK)
+        (self.period * self.failure_threshold.saturating_sub(1)).saturating_sub(PROBE_SLACK)
     }
 }
 
@@ -185,6 +186,14 @@ impl Permission {
             Self::Granted { patience: Some(patience), .. } => Duration::from_millis(patience.longest_millis).min(max),
             Self::Granted { .. } => max,
             Self::Denied { .. } => Duration::ZERO,
+        }
+    }
+
+    /// The same without a bound by probes.
+    pub fn unprobed(self) -> Self {
+        match self {
+            Self::Granted { levers, .. } => Self::Granted { levers, patience: None },
+            denied @ Self::Denied { .. } => denied,
         }
     }
 

@@ -59,11 +59,20 @@ impl Guard {
         if !container.permission.granted() {
             return Ok(Reason::NotEligible);
         }
+        if self.hold_until(state, container, now) <= now {
+            // Its predecessor has used up what its probes bear.
+            return Ok(Reason::held(container.permission.longest(self.safety.max_hold)));
+        }
         let Some(&node) = seen.node.fresh(now, self.safety.max_age).filter(|node| node.capacity > 0) else { return Ok(Reason::Blind) };
         let view = View::new(seen, node, state, &self.safety, now);
         let reason = gate::may_start(settings, state, &view, container)?;
         state.admitted.insert(container.id.clone(), Admitted { limit: gate::limit(container, node), at: now });
         Ok(reason)
+    }
+
+    /// Until when a container that is about to start may be held, as far as its probes are concerned.
+    pub fn hold_until(&self, state: &State, container: &Container, now: Moment) -> Moment {
+        state.unanswered_since(container).unwrap_or(now) + container.permission.longest(self.safety.max_hold)
     }
 
     /// The memory of the node is not known: nobody is held any further, and after a while everybody is let go.
@@ -83,7 +92,9 @@ impl Guard {
     /// Why this container may be held no longer.
     fn must_release(&self, container: &Container, state: &State, now: Moment) -> Option<Reason> {
         let (since, longest) = match container.activity {
-            Activity::AtGate { since } => (since, container.permission.longest(self.safety.max_hold)),
+            Activity::AtGate { since } => {
+                (state.unanswered_since(container).unwrap_or(since), container.permission.longest(self.safety.max_hold))
+            }
             Activity::Paused { since, .. } => {
                 (state.unanswered_since(container).unwrap_or(since), container.permission.longest(self.safety.max_pause))
             }

@@ -28,5 +28,5 @@ pub use guard::{Guard, needs};
 pub use observation::{Activity, Container, ContainerId, HighLease, Lever, NodeMemory, Observation, Reading};
 pub use pressure::{Pressure, pressure};
 pub use settings::{BankSettings, GateBankSettings, GateSettings, PaperSettings, Policy, Sacrifices, Safety};
-pub use state::{Admitted, Demand, State, Track};
+pub use state::{Admitted, Demand, Probing, State, Track};
 pub use time::{Moment, seconds};

@@ -2,6 +2,7 @@
 //! is only less informed, never wrong, because who is paused is read off the node and not off this memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,8 @@ const RATE_MEMORY: f64 = 1.0;
 const BURST_MEMORY: f64 = 60.0;
 /// A container that was let in and is not seen running after this long, in seconds, has failed to start.
 const START_PATIENCE: u64 = 10;
+/// A container that is gone comes back within this long, in seconds, or not at all: the kubelet's longest back-off is half of it.
+const RESTART_PATIENCE: u64 = 600;
 
 /// Memory of the guard.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,6 +27,8 @@ const START_PATIENCE: u64 = 10;
 pub struct State {
     /// Per container of the last observation.
     pub tracks: BTreeMap<ContainerId, Track>,
+    /// Per container of a pod, by name: what the kubelet may count against its probes.
+    pub probing: BTreeMap<Arc<str>, Probing>,
     /// The paper's rule: whom it restricted, in that order (`C_list`).
     pub restricted: Vec<ContainerId>,
     /// The paper's rule: when its last round was, while it is active.
@@ -66,10 +71,19 @@ pub struct Track {
     pub burst: f64,
     /// Let alone until then: it was just held as long as it may be.
     pub leave_alone_until: Option<Moment>,
+}
+
+/// For how long the probes of a container may have gone unanswered. The kubelet counts failures in a row, and goes on counting when the
+/// container is restarted: the predecessor's pause and its death count against the one that comes after it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probing {
+    id: ContainerId,
+    seen: Moment,
     /// Stopped, with interruptions too short for its probes to be answered, since then.
-    pub unanswered_since: Option<Moment>,
+    unanswered_since: Option<Moment>,
     /// Not stopped since then.
-    pub going_since: Option<Moment>,
+    going_since: Option<Moment>,
 }
 
 /// Sums from which the demand factor follows: weight, weighted share of the limit, weighted square of it.
@@ -114,6 +128,11 @@ impl State {
         let mut known = 0;
         for container in &seen.containers {
             let memory = container.memory.fresh(now, safety.max_age).copied();
+            if let Some(patience) = container.permission.patience() {
+                let answered = Duration::from_millis(patience.answered_millis);
+                let probing = Probing::next(self.probing.get(&container.name), container, answered, now);
+                self.probing.insert(container.name.clone(), probing);
+            }
             match (self.tracks.get_mut(&container.id), memory) {
                 (Some(track), Some(memory)) => {
                     elapsed = elapsed.max(now.since(track.at).as_secs_f64());
@@ -131,6 +150,7 @@ impl State {
             let here: BTreeSet<&ContainerId> = seen.containers.iter().map(|container| &container.id).collect();
             self.tracks.retain(|id, _| here.contains(id));
         }
+        self.probing.retain(|_, probing| now.since(probing.seen).as_secs() < RESTART_PATIENCE);
         self.admitted.retain(|id, let_in| !self.tracks.contains_key(id) && now.since(let_in.at).as_secs() < START_PATIENCE);
         self.sacrifices.retain(|at| now.since(*at).as_secs() < 3600);
         if let Some(gate) = gate {
@@ -141,7 +161,7 @@ impl State {
     /// Since when the probes of a container may have gone unanswered, if they set a bound.
     pub(crate) fn unanswered_since(&self, container: &Container) -> Option<Moment> {
         container.permission.patience()?;
-        self.tracks.get(&container.id)?.unanswered_since
+        self.probing.get(&container.name)?.unanswered_by(&container.id)
     }
 
     fn learn_demand(&mut self, seen: &Observation, gate: &GateSettings, safety: &Safety, now: Moment, elapsed: f64) {
@@ -160,7 +180,7 @@ impl State {
 
 impl Track {
     fn first(memory: u64, at: Moment) -> Self {
-        Self { memory, at, growth: 0.0, rate: 0.0, burst: 0.0, leave_alone_until: None, unanswered_since: None, going_since: None }
+        Self { memory, at, growth: 0.0, rate: 0.0, burst: 0.0, leave_alone_until: None }
     }
 
     fn next(self, memory: u64, at: Moment, container: &Container) -> Self {
@@ -168,11 +188,9 @@ impl Track {
         if seconds <= 0.0 {
             return self;
         }
-        let activity = &container.activity;
-        let this = self.probed(at, container);
         // A held container says nothing about how it grows when it may.
-        if !matches!(activity, Activity::Running { lease: None }) {
-            return Self { memory, at, ..this };
+        if !matches!(container.activity, Activity::Running { lease: None }) {
+            return Self { memory, at, ..self };
         }
         let rate = memory.saturating_sub(self.memory) as f64 / seconds;
         let towards = |old: f64, memory: f64| old + (1.0 - (-seconds / memory).exp()) * (rate - old);
@@ -182,24 +200,28 @@ impl Track {
             growth: towards(self.growth, GROWTH_MEMORY),
             rate: towards(self.rate, RATE_MEMORY),
             burst: rate.max(self.burst * (-seconds / BURST_MEMORY).exp()),
-            ..this
+            ..self
         }
     }
+}
 
-    /// Books for how long its probes may have gone unanswered.
-    fn probed(self, now: Moment, container: &Container) -> Self {
-        let stopped_since = match container.activity {
-            Activity::Running { .. } => None,
-            Activity::Paused { since, .. } | Activity::AtGate { since } => Some(since),
+impl Probing {
+    /// After `answered` without a stop at least one probe was answered.
+    fn next(before: Option<&Self>, container: &Container, answered: Duration, now: Moment) -> Self {
+        let unanswered_since = before.and_then(|before| before.unanswered_by(&container.id));
+        let going_since = before.filter(|before| before.id == container.id).and_then(|before| before.going_since);
+        let (unanswered_since, going_since) = match container.activity {
+            Activity::Paused { since, .. } | Activity::AtGate { since } => (Some(unanswered_since.unwrap_or(since)), None),
+            Activity::Running { .. } => {
+                let going_since = going_since.unwrap_or(now);
+                (unanswered_since.filter(|_| now.since(going_since) < answered), Some(going_since))
+            }
         };
-        if let Some(since) = stopped_since {
-            return Self { unanswered_since: Some(self.unanswered_since.unwrap_or(since)), going_since: None, ..self };
-        }
-        let going_since = self.going_since.unwrap_or(now);
-        let answered = container
-            .permission
-            .patience()
-            .is_none_or(|patience| now.since(going_since) >= Duration::from_millis(patience.answered_millis));
-        Self { unanswered_since: self.unanswered_since.filter(|_| !answered), going_since: Some(going_since), ..self }
+        Self { id: container.id.clone(), seen: now, unanswered_since, going_since }
+    }
+
+    /// The same for this container or, if another one was seen, for its successor: the last probe of who died went unanswered.
+    fn unanswered_by(&self, id: &ContainerId) -> Option<Moment> {
+        self.unanswered_since.or_else(|| (self.id != *id).then_some(self.seen))
     }
 }

@@ -75,12 +75,12 @@ fn others_than_jobs_need_the_label() {
 #[test]
 fn probes_bound_the_pause_or_forbid_the_freezer() {
     let with = |probes: Vec<Probe>| judge(&Facts { probes: Some(probes), ..job() }, ALL);
-    assert_eq!(probe(10, 1, 3).budget(), Duration::from_secs(19));
+    assert_eq!(probe(10, 1, 3).budget(), Duration::from_secs(18));
     assert_eq!(
         with(vec![probe(10, 1, 3), probe(10, 1, 6)]),
-        Permission::Granted { levers: ALL, patience: Some(Patience { longest_millis: 19_000, answered_millis: 11_000 }) }
+        Permission::Granted { levers: ALL, patience: Some(Patience { longest_millis: 18_000, answered_millis: 11_000 }) }
     );
-    // (2 - 1) * 5 + 1 - 2 = 4 s: too short to be of use, and too impatient for a quota.
+    // (2 - 1) * 5 - 2 = 3 s: too short to be of use, and too impatient for a quota.
     let gentle = Levers { high: true, ..Levers::default() };
     assert_eq!(with(vec![probe(5, 1, 2)]), Permission::Granted { levers: gentle, patience: None });
     let patient = Levers { quota: true, high: true, freeze: false };
@@ -88,7 +88,7 @@ fn probes_bound_the_pause_or_forbid_the_freezer() {
     // Not known: as if they were the kubelet's defaults.
     assert_eq!(
         judge(&Facts { probes: None, ..job() }, ALL),
-        Permission::Granted { levers: ALL, patience: Some(Patience { longest_millis: 19_000, answered_millis: 11_000 }) }
+        Permission::Granted { levers: ALL, patience: Some(Patience { longest_millis: 18_000, answered_millis: 11_000 }) }
     );
 }
 

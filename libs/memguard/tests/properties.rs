@@ -7,8 +7,8 @@ mod world;
 use std::time::Duration;
 
 use drover_memguard::{
-    Action, Activity, Denial, Facts, Guard, Lever, Levers, Moment, NodeMemory, Observation, PaperSettings, Permission, Policy, Qos,
-    Reading, Safety, State, judge,
+    Action, Activity, Container, Denial, Facts, Guard, Lever, Levers, Moment, NodeMemory, Observation, PaperSettings, Permission, Policy,
+    Qos, Reading, Safety, State, judge,
 };
 use proptest::prelude::*;
 use world::{GIB, container, guards, node, observations};
@@ -287,4 +287,36 @@ proptest! {
 #[test]
 fn without_interruptions_it_is_paused_for_as_long_as_its_probe_bears() {
     assert_eq!(most_failures_in_a_row(&[true; 100], 0), 2, "else the property proves nothing");
+}
+
+/// The kubelet counts failures across restarts of a container: seen on a real one.
+#[test]
+fn what_went_unanswered_before_a_restart_counts_after_it() {
+    let guard = Guard { policy: Policy::None, safety: Safety::default() };
+    let facts = Facts { namespace: "a".into(), owner_kind: Some("Job".into()), qos: Some(Qos::Burstable), ..Facts::default() };
+    let permission = judge(&facts, Levers { freeze: true, ..Levers::default() });
+    let second = |second: u64| Moment(100_000 + second * 1000);
+    let one = |id: &str, activity, at: Moment| {
+        let one = container(id, 1, Some(GIB), at.0);
+        Container { name: "default/c/main".into(), permission, activity, ..one }
+    };
+    let running = Activity::Running { lease: None };
+    let mut state = State::default();
+    let look = |state: &mut State, containers: Vec<Container>, at: Moment| {
+        let node = Reading::seen(NodeMemory { used: GIB, capacity: 4 * GIB }, at);
+        guard.step(state, &Observation { node, containers, ..Observation::default() }, at);
+    };
+    // Paused for ten seconds, then killed: its successor may be held for eight more.
+    look(&mut state, vec![one("1", running, second(0))], second(0));
+    let paused = Activity::Paused { since: second(1), lever: Lever::Freeze };
+    look(&mut state, vec![one("1", paused, second(1))], second(1));
+    look(&mut state, vec![one("1", paused, second(11))], second(11));
+    look(&mut state, Vec::new(), second(12));
+    assert_eq!(guard.hold_until(&state, &one("2", running, second(12)), second(12)), second(19));
+    // It runs until a probe was answered; only its own death counts against the third.
+    for at in 12..=24 {
+        look(&mut state, vec![one("2", running, second(at))], second(at));
+    }
+    assert_eq!(guard.hold_until(&state, &one("2", running, second(24)), second(24)), second(42));
+    assert_eq!(guard.hold_until(&state, &one("3", running, second(30)), second(30)), second(42));
 }

@@ -22,6 +22,7 @@ pub mod heartbeat;
 pub mod http;
 pub mod inventory;
 pub mod journal;
+pub mod lab;
 pub mod levers;
 pub mod metrics;
 pub mod nri;

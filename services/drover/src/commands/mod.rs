@@ -60,7 +60,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Autoscale(command) => autoscale::run(command, format).await?,
         Command::Memguard(command) => return memguard::run(command, format),
         Command::Dev(command) => return crate::dev::run(command, format).await,
-        Command::Experiment(command) => return crate::experiment::run(command, format),
+        Command::Experiment(command) => return crate::experiment::run(command, format).await,
         Command::Bench(args) => return crate::bench::run(args, format).await,
         Command::Demo(args) => return demo::run(args).await,
         Command::Config(command) => config::run(command, format)?,

@@ -1,6 +1,7 @@
 //! `drover experiment`: runs a pure core over a paper's settings and says what came out, beside what was to be reached.
 //!
-//! One file per experiment. It reads arguments and files, shows progress, and makes a [`Report`]; what is computed lives in the pure crates.
+//! One file per experiment. It reads arguments and files, shows progress, and makes a [`Report`]; what is computed lives in the pure crates,
+//! and what runs real containers in services/memory-guard.
 
 mod autoscaling;
 mod groups;
@@ -44,11 +45,11 @@ pub struct Common {
 }
 
 /// Runs it.
-pub fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
+pub async fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
     match command {
         ExperimentCommand::Autoscaling(args) => autoscaling::run(&args, format),
         ExperimentCommand::Groups(args) => groups::run(&args, format),
-        ExperimentCommand::MemoryGuard(args) => memory_guard::run(&args, format),
+        ExperimentCommand::MemoryGuard(args) => memory_guard::run(&args, format).await,
         ExperimentCommand::Roadef(args) => roadef::run(&args, format),
     }
 }

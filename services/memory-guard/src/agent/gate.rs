@@ -149,13 +149,13 @@ impl Agent {
         let Err(reason) = self.guard.may_start(&mut self.state, &self.seen, &container, now) else { return };
         let Some(known) = self.inventory.known().get(id) else { return };
         // Its probes begin to ask as soon as it has started.
-        let longest = container.permission.longest(self.guard.safety.max_hold);
+        let until = self.guard.hold_until(&self.state, &container, now);
         let entry = Entry {
             container: id.to_owned(),
             name: container.name.to_string(),
             hold: Hold::Freeze { freezer: known.group.freezer().clone() },
             since: now,
-            until: now + longest,
+            until,
             at_gate: true,
         };
         if let Err(error) = self.journal.begin(std::slice::from_ref(&entry)) {

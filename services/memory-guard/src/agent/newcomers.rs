@@ -59,6 +59,8 @@ impl Agent {
             }
             Err(reason) => {
                 container.id = id.clone();
+                // Nobody probes what does not exist.
+                container.permission = container.permission.unprobed();
                 if before.is_none() {
                     tracing::info!(container.name = %container.name, reason = %reason, "is refused at its creation");
                     self.shared.metrics.gated.inc();

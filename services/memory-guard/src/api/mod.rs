@@ -100,7 +100,7 @@ mod tests {
         view.complete("1", &("a".into(), "p".into()), "c", &mut facts);
         assert_eq!(facts.owner_kind.as_deref(), Some("Job"));
         assert_eq!(facts.priority_class.as_deref(), Some("low"));
-        assert_eq!(facts.probes.as_ref().map(|probes| probes[0].budget().as_secs()), Some(19));
+        assert_eq!(facts.probes.as_ref().map(|probes| probes[0].budget().as_secs()), Some(18));
         assert_eq!(view.priority("1"), -5);
         Ok(())
     }

@@ -15,9 +15,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::support::PATIENCE;
-use crate::support::containerd::say;
 use crate::support::world::World;
+use crate::support::{PATIENCE, say};
 
 /// Of the server's admin; none where there is no server, which only a person may leave so.
 fn kubeconfig(test: &str) -> Option<PathBuf> {
@@ -150,11 +149,13 @@ async fn what_the_api_server_knows_decides_and_what_happens_is_told_there() {
     start.args.extend(["--kubeconfig".into(), cluster.kubeconfig.display().to_string(), "--node".into(), cluster.name.clone()]);
     // The governor sacrifices only when nobody's way fits.
     std::fs::write(cluster.world.proc().join("meminfo"), "MemTotal: 1048576 kB\nMemAvailable: 10 kB\n").unwrap();
-    let agent = start.start();
+    let agent = start.start().unwrap();
 
     eventually("those of whom nothing speaks against are frozen", async || cluster.frozen("free") && cluster.frozen("job")).await;
-    let status =
-        agent.status_when("the API server was read", |status| status.api_server && verdict(status, "leader").contains("Lease")).await;
+    let status = agent
+        .status_when("the API server was read", |status| status.api_server && verdict(status, "leader").contains("Lease"))
+        .await
+        .unwrap();
     assert!(!cluster.frozen("leader"), "{}", verdict(&status, "leader"));
     // Its probe would restart it after 9 s: a freeze is not among what may be done to it.
     assert!(!cluster.frozen("probed"), "{}", verdict(&status, "probed"));
@@ -185,7 +186,7 @@ async fn what_the_api_server_knows_decides_and_what_happens_is_told_there() {
     let others: Vec<String> = leaving().await.into_iter().filter(|name| !["pod-free", "pod-job"].contains(&name.as_str())).collect();
     assert!(others.is_empty(), "{others:?}");
 
-    agent.stop().await;
+    agent.stop().await.unwrap();
     assert!(!cluster.frozen("free") && !cluster.frozen("job"), "on the way out everything is let go");
     cluster.remove().await;
 }
@@ -205,9 +206,9 @@ async fn the_node_is_tainted_while_the_gate_is_closed() {
     let mut start = cluster.world.start(&state, &socket).settings(json!({"policy": {"policy": "gate-bank"}}));
     let node = ["--kubeconfig".into(), cluster.kubeconfig.display().to_string(), "--node".into(), cluster.name.clone(), "--taint".into()];
     start.args.extend(node);
-    let agent = start.start();
+    let agent = start.start().unwrap();
     let ours = "drover.dev/memory-gate".to_owned();
-    agent.status_when("the gate is closed", |status| status.gate.open == Some(false)).await;
+    agent.status_when("the gate is closed", |status| status.gate.open == Some(false)).await.unwrap();
     eventually("the node is tainted", async || cluster.taints().await.contains(&ours)).await;
     for id in &ids[1..] {
         cluster.world.fake.remove(id);
@@ -216,6 +217,6 @@ async fn the_node_is_tainted_while_the_gate_is_closed() {
     std::fs::write(&meminfo, "MemTotal: 1048576 kB\nMemAvailable: 945152 kB\n").unwrap();
     eventually("the taint is gone", async || !cluster.taints().await.contains(&ours)).await;
     assert!(cluster.taints().await.contains(&"example.com/mine".to_owned()), "not ours to take");
-    agent.stop().await;
+    agent.stop().await.unwrap();
     cluster.remove().await;
 }

@@ -5,14 +5,13 @@ use drover_memguard::Lever;
 use drover_memory_guard::cgroup::{CpuQuota, Group};
 use drover_memory_guard::failpoint::POINTS;
 use drover_memory_guard::journal;
+use drover_memory_guard::lab::{Containerd, Spec, Version};
 use drover_memory_guard::proto::runtime::v1 as cri;
 use drover_memory_guard::watchdog::Files;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
-use crate::support::agent::Start;
-use crate::support::containerd::{Containerd, Spec, missing};
-use crate::support::until;
+use crate::support::{guard, missing, until};
 
 const GIB: u64 = 1 << 30;
 
@@ -41,7 +40,7 @@ impl Before {
     async fn of(containerd: &Containerd, ids: Vec<String>) -> Self {
         let mut groups = Vec::new();
         for id in &ids {
-            groups.push(containerd.group(id).await);
+            groups.push(containerd.group(id).await.unwrap());
         }
         let quotas = groups.iter().map(|group| group.cpu_quota().unwrap()).collect();
         Self { ids, groups, quotas }
@@ -69,8 +68,8 @@ impl Before {
 
 async fn two_pods(containerd: &Containerd) -> Before {
     // One with a quota, one without.
-    let bounded = containerd.pod(&Spec::new("bounded", &["spin"])).await;
-    let free = containerd.pod(&Spec { quota: 0, ..Spec::new("free", &["pause"]) }).await;
+    let bounded = containerd.pod(&Spec::new("bounded", &["spin"])).await.unwrap();
+    let free = containerd.pod(&Spec { quota: 0, ..Spec::new("free", &["pause"]) }).await.unwrap();
     Before::of(containerd, vec![bounded, free]).await
 }
 
@@ -79,7 +78,7 @@ async fn killed_at_any_point_everything_goes_on() {
     if missing("killed_at_any_point_everything_goes_on") {
         return;
     }
-    let containerd = Containerd::start(GIB).await;
+    let containerd = Containerd::start(GIB, Version::Debian).await.unwrap();
     let before = two_pods(&containerd).await;
     for (name, lever, by) in
         [("freezer", Lever::Freeze, "cgroup"), ("quota", Lever::Quota, "cgroup"), ("runtime", Lever::Freeze, "runtime")]
@@ -90,16 +89,17 @@ async fn killed_at_any_point_everything_goes_on() {
                 continue;
             }
             let state = containerd.dir.path().join(format!("{name}-{point}"));
-            let start = Start::new(&state, &containerd.socket).settings(pause_everybody(lever, 0.3));
-            let start = start.args(["--mode", "apply", "--poll", "50ms", "--freeze-by", by, "--cgroup", &containerd.node]);
-            let mut agent = Start { die_at: Some(point), ..start }.start();
+            let start = guard(&state, &containerd.socket).settings(pause_everybody(lever, 0.3));
+            let mut start = start.args(["--mode", "apply", "--poll", "50ms", "--freeze-by", by, "--cgroup", &containerd.node]);
+            start.die_at = Some(point);
+            let mut agent = start.start().unwrap();
             let status = tokio::time::timeout(crate::support::PATIENCE, agent.child.wait()).await;
             let status = status.unwrap_or_else(|_| panic!("{name}: {point} was never reached:\n{}", agent.log())).unwrap();
             assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(Signal::SIGKILL as i32), "{}", agent.log());
             until(&format!("{name}: all is restored after death at {point}"), || before.restored()).await;
             // The runtime is told a moment later; the journal of the dead one says of how many.
             let let_go = || agent.log().matches("let go by the dead man's switch").count();
-            until(&format!("{name}: the runtime was told after death at {point}"), || let_go() >= agent.held()).await;
+            until(&format!("{name}: the runtime was told after death at {point}"), || let_go() >= agent.held().unwrap()).await;
             before.restored_for_good(&containerd).await;
             assert!(before.restored(), "{name}: {point}");
             drop(agent);
@@ -112,15 +112,15 @@ async fn a_restart_of_containerd_in_between_does_not_matter() {
     if missing("a_restart_of_containerd_in_between_does_not_matter") {
         return;
     }
-    let mut containerd = Containerd::start(GIB).await;
+    let mut containerd = Containerd::start(GIB, Version::Debian).await.unwrap();
     let before = two_pods(&containerd).await;
     for (name, lever, by) in
         [("freezer", Lever::Freeze, "cgroup"), ("quota", Lever::Quota, "cgroup"), ("runtime", Lever::Freeze, "runtime")]
     {
         let state = containerd.dir.path().join(name);
-        let start = Start::new(&state, &containerd.socket).settings(pause_everybody(lever, 100.0));
+        let start = guard(&state, &containerd.socket).settings(pause_everybody(lever, 100.0));
         let start = start.args(["--mode", "apply", "--poll", "250ms", "--freeze-by", by, "--cgroup", &containerd.node]);
-        let mut agent = start.start();
+        let mut agent = start.start().unwrap();
         let mut held = 0;
         until("both are held", || {
             held = before
@@ -133,11 +133,11 @@ async fn a_restart_of_containerd_in_between_does_not_matter() {
         })
         .await;
         // Both processes and the daemon die: nobody is left to act.
-        agent.status_when("both are paused", |status| status.totals.pauses == 2).await;
+        agent.status_when("both are paused", |status| status.totals.pauses == 2).await.unwrap();
         kill(agent.watchdog().unwrap(), Signal::SIGKILL).unwrap();
         agent.child.kill().await.unwrap();
         agent.child.wait().await.unwrap();
-        containerd.kill();
+        containerd.kill().unwrap();
         assert!(!before.restored(), "{name}: held by nobody, for ever");
         let socket = containerd.socket.clone();
         let thaw = || async {
@@ -150,7 +150,7 @@ async fn a_restart_of_containerd_in_between_does_not_matter() {
             assert!(!thaw().await, "{name}: something is left to be told");
             assert!(before.restored(), "{name}: the kernel's side does not need the runtime");
         }
-        containerd.again().await;
+        containerd.again().await.unwrap();
         // It says to run it again when the runtime is too slow to answer.
         let began = std::time::Instant::now();
         while !thaw().await {
@@ -168,27 +168,27 @@ async fn the_next_agent_lets_go_of_what_the_last_one_held() {
     if missing("the_next_agent_lets_go_of_what_the_last_one_held") {
         return;
     }
-    let containerd = Containerd::start(GIB).await;
+    let containerd = Containerd::start(GIB, Version::Debian).await.unwrap();
     let before = two_pods(&containerd).await;
     let state = containerd.dir.path().join("state");
     let start = || {
-        let start = Start::new(&state, &containerd.socket).settings(pause_everybody(Lever::Quota, 100.0));
+        let start = guard(&state, &containerd.socket).settings(pause_everybody(Lever::Quota, 100.0));
         start.args(["--poll", "250ms", "--cgroup", &containerd.node])
     };
-    let mut agent = start().args(["--mode", "apply"]).start();
-    agent.status_when("both are paused", |status| status.totals.pauses == 2).await;
+    let mut agent = start().args(["--mode", "apply"]).start().unwrap();
+    agent.status_when("both are paused", |status| status.totals.pauses == 2).await.unwrap();
     kill(agent.watchdog().unwrap(), Signal::SIGKILL).unwrap();
     agent.child.kill().await.unwrap();
     agent.child.wait().await.unwrap();
     assert_eq!(journal::read(&Files::of(&state).journal()).unwrap().len(), 2);
     drop(agent);
     // One that may do nothing lets go all the same.
-    let agent = start().args(["--mode", "recommend"]).start();
-    until("all is restored", || before.restored() && agent.held() == 0).await;
+    let agent = start().args(["--mode", "recommend"]).start().unwrap();
+    until("all is restored", || before.restored() && agent.held().unwrap() == 0).await;
     before.restored_for_good(&containerd).await;
-    let status = agent.status_when("it has looked again", |status| !status.containers.is_empty()).await;
-    assert_eq!((status.totals.pauses, agent.held()), (0, 0), "it only recommends");
-    agent.stop().await;
+    let status = agent.status_when("it has looked again", |status| !status.containers.is_empty()).await.unwrap();
+    assert_eq!((status.totals.pauses, agent.held().unwrap()), (0, 0), "it only recommends");
+    agent.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -196,27 +196,28 @@ async fn nothing_is_held_without_a_dead_mans_switch_and_stopping_lets_go() {
     if missing("nothing_is_held_without_a_dead_mans_switch_and_stopping_lets_go") {
         return;
     }
-    let containerd = Containerd::start(GIB).await;
+    let containerd = Containerd::start(GIB, Version::Debian).await.unwrap();
     let before = two_pods(&containerd).await;
     let settings = pause_everybody(Lever::Freeze, 100.0);
     let alone = containerd.dir.path().join("alone");
-    let start = Start::new(&alone, &containerd.socket).settings(settings.clone());
-    let agent = start.args(["--mode", "apply", "--poll", "250ms", "--external-watchdog", "--cgroup", &containerd.node]).start();
-    let status = agent.status_when("it has decided", |status| status.containers.iter().any(|container| container.last.is_some())).await;
+    let start = guard(&alone, &containerd.socket).settings(settings.clone());
+    let agent = start.args(["--mode", "apply", "--poll", "250ms", "--external-watchdog", "--cgroup", &containerd.node]).start().unwrap();
+    let status =
+        agent.status_when("it has decided", |status| status.containers.iter().any(|container| container.last.is_some())).await.unwrap();
     assert!(status.hindered.is_some_and(|why| why.contains("dead man's switch")));
     assert!(before.restored() && status.totals.pauses == 0);
-    agent.stop().await;
+    agent.stop().await.unwrap();
 
     let guarded = containerd.dir.path().join("guarded");
-    let start = Start::new(&guarded, &containerd.socket).settings(settings);
-    let agent = start.args(["--mode", "apply", "--poll", "250ms", "--cgroup", &containerd.node]).start();
-    agent.status_when("both are paused", |status| status.totals.pauses == 2).await;
+    let start = guard(&guarded, &containerd.socket).settings(settings);
+    let agent = start.args(["--mode", "apply", "--poll", "250ms", "--cgroup", &containerd.node]).start().unwrap();
+    agent.status_when("both are paused", |status| status.totals.pauses == 2).await.unwrap();
     assert!(before.groups.iter().all(|group| group.freezer().frozen().unwrap()));
     // The kubelet's exec probe: an error, at once, no time-out.
     let request = cri::ExecSyncRequest { container_id: before.ids[0].clone(), cmd: vec!["/workload".into(), "true".into()], timeout: 30 };
     let error = containerd.runtime.raw().exec_sync(request).await.unwrap_err();
     assert!(error.message().contains("paused"), "{error}");
-    agent.stop().await;
+    agent.stop().await.unwrap();
     assert!(before.restored(), "on the way out everything is let go");
     before.restored_for_good(&containerd).await;
 }

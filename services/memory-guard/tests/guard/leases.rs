@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use drover_memguard::Activity;
 use drover_memory_guard::cgroup::Hierarchy;
+use drover_memory_guard::lab::{Containerd, Spec, Version};
 use drover_memory_guard::wire::{ContainerStatus, Status};
 use serde_json::json;
 
-use crate::support::agent::Start;
-use crate::support::containerd::{Containerd, Spec, missing, say};
+use crate::support::{guard, missing, say};
 
 const MIB: u64 = 1 << 20;
 
@@ -33,34 +33,34 @@ async fn a_lease_stops_growth_and_nothing_else() {
     if missing("a_lease_stops_growth_and_nothing_else") {
         return;
     }
-    let containerd = Containerd::start(320 * MIB).await;
+    let containerd = Containerd::start(320 * MIB, Version::Debian).await.unwrap();
     let state = containerd.dir.path().join("agent");
     // Only the lease: who leaks through is not frozen, so that the leak is seen.
     let settings = json!({"policy": {"policy": "bank", "margin": 0.04}, "safety": {"leakTolerance": 400 * MIB, "maxPause": 600.0}});
-    let start = Start::new(&state, &containerd.socket).settings(settings);
-    let agent = start.args(["--mode", "apply", "--poll", "100ms", "--deadline", "20000ms", "--cgroup", &containerd.node]).start();
-    agent.status_when("it may act", |status| status.hindered.is_none()).await;
+    let start = guard(&state, &containerd.socket).settings(settings);
+    let agent = start.args(["--mode", "apply", "--poll", "100ms", "--deadline", "20000ms", "--cgroup", &containerd.node]).start().unwrap();
+    agent.status_when("it may act", |status| status.hindered.is_none()).await.unwrap();
 
     // 100 MiB always, then up to 200 in steps of 25 at a second of CPU each.
     let job = |name: &str, seed: &str| {
         let args = ["job", "200", "100", "25", "40", "1000", "200", "1000", seed];
         Spec { memory: i64::try_from(210 * MIB).unwrap(), quota: 0, ..Spec::new(name, &args) }
     };
-    let one = containerd.pod(&job("one", "1")).await;
-    let other = containerd.pod(&job("other", "2")).await;
-    let status = agent.status_when("one of them is leased", |status| leased(status, &one) || leased(status, &other)).await;
+    let one = containerd.pod(&job("one", "1")).await.unwrap();
+    let other = containerd.pod(&job("other", "2")).await.unwrap();
+    let status = agent.status_when("one of them is leased", |status| leased(status, &one) || leased(status, &other)).await.unwrap();
     let (held, free) = if leased(&status, &one) { (&one, &other) } else { (&other, &one) };
-    let group = containerd.group(held).await;
+    let group = containerd.group(held).await.unwrap();
     let high: u64 = std::fs::read_to_string(group.high_file().unwrap()).unwrap().trim().parse().unwrap();
     assert!(!group.freezer().frozen().unwrap(), "it is not frozen");
     let used = of(&agent.status().await.unwrap(), held).and_then(|container| container.memory).unwrap();
     say(&format!("leased at {} MiB, uses {} MiB", high / MIB, used / MIB));
 
     containerd.runtime.stop(free, Duration::from_secs(1)).await.unwrap();
-    agent.status_when("it may grow again", |status| of(status, held).is_some() && !leased(status, held)).await;
+    agent.status_when("it may grow again", |status| of(status, held).is_some() && !leased(status, held)).await.unwrap();
     assert_eq!(std::fs::read_to_string(group.high_file().unwrap()).unwrap().trim(), "max", "as it was");
     let status = agent.status().await.unwrap();
     say(&format!("{:?}", status.totals));
     assert!(status.totals.leases > 0 && status.totals.oom_kills == 0, "{:?}", status.totals);
-    agent.stop().await;
+    agent.stop().await.unwrap();
 }

@@ -6,6 +6,7 @@ mod cluster;
 mod crash;
 mod errors;
 mod gate;
+mod kubelet;
 mod leases;
 mod nri;
 mod oom;

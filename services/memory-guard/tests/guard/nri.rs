@@ -4,14 +4,13 @@
 use std::time::{Duration, Instant};
 
 use drover_memguard::Activity;
+use drover_memory_guard::lab::{Agent, Containerd, Pod, Spec};
 use drover_memory_guard::wire::Status;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::support::agent::{Agent, Start};
-use crate::support::containerd::{Containerd, Spec, Version, missing, say};
-use crate::support::until;
+use crate::support::{containerd_two, guard, missing, say, until};
 
 const MIB: u64 = 1 << 20;
 
@@ -22,9 +21,9 @@ fn spec(name: &str) -> Spec {
 
 async fn agent(containerd: &Containerd) -> Agent {
     let state = containerd.dir.path().join("agent");
-    let start = Start::new(&state, &containerd.socket).settings(json!({"policy": {"policy": "gate-bank"}}));
-    let agent = start.args(["--mode", "apply", "--poll", "100ms", "--cgroup", &containerd.node]).start();
-    agent.status_when("it is asked", |status| status.gate.by == "nri" && status.hindered.is_none()).await;
+    let start = guard(&state, &containerd.socket).settings(json!({"policy": {"policy": "gate-bank"}}));
+    let agent = start.args(["--mode", "apply", "--poll", "100ms", "--cgroup", &containerd.node]).start().unwrap();
+    agent.status_when("it is asked", |status| status.gate.by == "nri" && status.hindered.is_none()).await.unwrap();
     agent
 }
 
@@ -39,32 +38,32 @@ async fn by_nri_a_container_that_does_not_fit_does_not_exist_until_it_fits() {
     if missing("by_nri_a_container_that_does_not_fit_does_not_exist_until_it_fits") {
         return;
     }
-    let containerd = Containerd::start_version(512 * MIB, Version::two()).await;
+    let containerd = Containerd::start(512 * MIB, containerd_two()).await.unwrap();
     let (name, version) = containerd.runtime.version().await.unwrap();
     assert!(version.trim_start_matches('v').starts_with("2."), "{name} {version}");
     let agent = agent(&containerd).await;
 
-    let first = containerd.pod(&spec("first")).await;
-    containerd.pod(&spec("second")).await;
-    agent.status_when("both run", |status| status.containers.len() == 2).await;
+    let first = containerd.pod(&spec("first")).await.unwrap();
+    containerd.pod(&spec("second")).await.unwrap();
+    agent.status_when("both run", |status| status.containers.len() == 2).await.unwrap();
 
     // Who may not be touched is never refused: no label, no Job.
     let bystander = Spec { labels: Default::default(), memory: 16 << 20, ..spec("bystander") };
-    let sandbox = containerd.sandbox(&bystander).await;
+    let sandbox = containerd.sandbox(&bystander).await.unwrap();
     containerd.create(&sandbox, &bystander, 0).await.unwrap();
 
-    let third = containerd.sandbox(&spec("third")).await;
+    let third = containerd.sandbox(&spec("third")).await.unwrap();
     let asked = Instant::now();
     let refused = containerd.create(&third, &spec("third"), 0).await.unwrap_err();
     say(&format!("containerd {version}: refused by NRI after {:?}: {}", asked.elapsed(), refused.message()));
     assert!(refused.message().contains("memory guard: held at its start"), "{refused:?}");
     let listed = containerd.runtime.running().await.unwrap();
-    assert!(listed.iter().all(|container| container.sandbox != third.0), "nothing was created, so nothing leaks");
-    agent.status_when("it is shown at the gate", |status| waits(status, "third")).await;
+    assert!(listed.iter().all(|container| container.sandbox != third.id), "nothing was created, so nothing leaks");
+    agent.status_when("it is shown at the gate", |status| waits(status, "third")).await.unwrap();
 
     // A later one does not overtake it, even where it would fit beside those that run.
     let small = Spec { memory: 20 << 20, ..spec("small") };
-    let fourth = containerd.sandbox(&small).await;
+    let fourth = containerd.sandbox(&small).await.unwrap();
     containerd.create(&fourth, &small, 0).await.unwrap_err();
 
     // The kubelet would ask again and again.
@@ -76,10 +75,10 @@ async fn by_nri_a_container_that_does_not_fit_does_not_exist_until_it_fits() {
         assert!(asked.elapsed() < Duration::from_secs(120), "it never came in:\n{}", agent.log());
         tokio::time::sleep(Duration::from_millis(200)).await;
     };
-    agent.status_when("it runs or is about to", |status| !waits(status, "third")).await;
+    agent.status_when("it runs or is about to", |status| !waits(status, "third")).await.unwrap();
     containerd.runtime.stop(&id, Duration::from_secs(1)).await.unwrap();
-    assert_eq!(agent.held(), 0, "there is nothing to let go");
-    agent.stop().await;
+    assert_eq!(agent.held().unwrap(), 0, "there is nothing to let go");
+    agent.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -88,12 +87,12 @@ async fn an_agent_that_hangs_or_dies_refuses_nobody_and_is_asked_again_when_it_i
     if missing("an_agent_that_hangs_or_dies_refuses_nobody_and_is_asked_again_when_it_is_back") {
         return;
     }
-    let mut containerd = Containerd::start_version(512 * MIB, Version::two()).await;
+    let mut containerd = Containerd::start(512 * MIB, containerd_two()).await.unwrap();
     let hung = agent(&containerd).await;
     for name in ["first", "second"] {
-        containerd.pod(&spec(name)).await;
+        containerd.pod(&spec(name)).await.unwrap();
     }
-    let third = containerd.sandbox(&spec("third")).await;
+    let third = containerd.sandbox(&spec("third")).await.unwrap();
     containerd.create(&third, &spec("third"), 0).await.unwrap_err();
 
     let pid = Pid::from_raw(hung.child.id().unwrap().cast_signed());
@@ -103,13 +102,13 @@ async fn an_agent_that_hangs_or_dies_refuses_nobody_and_is_asked_again_when_it_i
     say(&format!("a hanging agent delayed a creation by {:?}", asked.elapsed()));
     // It was dropped; awake again it registers anew.
     kill(pid, Signal::SIGCONT).unwrap();
-    let fourth = containerd.sandbox(&spec("fourth")).await;
+    let fourth = containerd.sandbox(&spec("fourth")).await.unwrap();
     until_refused(&containerd, &fourth, "fourth").await;
 
     // After a restart of the runtime too.
-    containerd.kill();
-    containerd.again().await;
-    hung.status_when("it is asked by the new one", |status| status.gate.by == "nri").await;
+    containerd.kill().unwrap();
+    containerd.again().await.unwrap();
+    hung.status_when("it is asked by the new one", |status| status.gate.by == "nri").await.unwrap();
     until_refused(&containerd, &fourth, "fourth").await;
 
     kill(pid, Signal::SIGKILL).unwrap();
@@ -119,9 +118,9 @@ async fn an_agent_that_hangs_or_dies_refuses_nobody_and_is_asked_again_when_it_i
 }
 
 /// Each attempt that comes through is taken back.
-async fn until_refused(containerd: &Containerd, sandbox: &(String, drover_memory_guard::proto::runtime::v1::PodSandboxConfig), name: &str) {
+async fn until_refused(containerd: &Containerd, pod: &Pod, name: &str) {
     let began = Instant::now();
-    while let Ok(id) = containerd.create(sandbox, &spec(name), 0).await {
+    while let Ok(id) = containerd.create(pod, &spec(name), 0).await {
         let request = drover_memory_guard::proto::runtime::v1::RemoveContainerRequest { container_id: id };
         containerd.runtime.raw().remove_container(request).await.unwrap();
         assert!(began.elapsed() < Duration::from_secs(60), "{name} is never refused");

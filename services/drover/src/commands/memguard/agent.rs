@@ -101,15 +101,16 @@ fn summary(status: &Status) -> String {
         Some(seconds) => format!("exhausted in {seconds:.0} s if it goes on like that"),
         None => "not growing".to_owned(),
     };
-    let gate = match (&status.gate.why, status.gate.open) {
-        (Some(why), _) => format!("none ({why})"),
-        (None, Some(false)) => "closed".to_owned(),
-        (None, _) => "open".to_owned(),
+    let gate = match (status.gate.by.as_str(), status.gate.open) {
+        ("none", _) => "none".to_owned(),
+        (by, Some(false)) => format!("closed, by {by}"),
+        (by, _) => format!("open, by {by}"),
     };
+    let why = status.gate.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
     let mut lines = vec![
         format!("mode      {mode}"),
         format!("policy    {} ({})", status.policy, status.policy_because),
-        format!("gate      {gate}"),
+        format!("gate      {gate}{why}"),
         format!(
             "memory    {:.0} of {:.0} MiB, {exhausted}; from {}",
             pressure.used as f64 / MIB,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use drover_memory_guard::fake::{Fake, FakeContainer};
+use drover_memory_guard::lab::Start;
 
-use super::agent::Start;
+use super::guard;
 
 /// A machine with cgroup v2, made of files, and its runtime.
 pub struct World {
@@ -79,7 +80,7 @@ impl World {
 
     pub fn start<'a>(&self, state: &'a Path, socket: &'a Path) -> Start<'a> {
         let (root, proc) = (self.root().display().to_string(), self.proc().display().to_string());
-        let mut start = Start::new(state, socket).args(["--mode", "apply", "--poll", "200ms", "--deadline", "500ms"]);
+        let mut start = guard(state, socket).args(["--mode", "apply", "--poll", "200ms", "--deadline", "500ms"]);
         start.args.extend(["--cgroup-root".to_owned(), root, "--proc".to_owned(), proc]);
         start
     }

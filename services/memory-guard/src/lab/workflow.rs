@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use drover_memory_guard::proto::runtime::v1 as cri;
+use anyhow::{Result, ensure};
 
-use super::containerd::{Containerd, Spec};
+use super::containerd::{Containerd, Pod, Spec};
+use crate::proto::runtime::v1 as cri;
 
 /// The first restart is immediate, the second waits this long, each further one twice as long (a real kubelet's 10 s, scaled).
 const BACK_OFF: Duration = Duration::from_millis(350);
@@ -20,77 +21,80 @@ pub struct Outcome {
     pub makespan: Duration,
 }
 
-enum Slot {
+enum State {
     Runs(String),
     Waits(Instant),
 }
 
-struct Pod {
+struct Slot {
     spec: Spec,
-    sandbox: (String, cri::PodSandboxConfig),
+    pod: Pod,
     failures: u32,
-    slot: Slot,
+    state: State,
 }
 
 /// Runs all jobs to their end.
-pub async fn workflow(containerd: &Containerd, jobs: &[Spec], slots: usize, patience: Duration) -> Outcome {
+///
+/// # Errors
+/// The runtime's own; or it has not ended after so long.
+pub async fn workflow(containerd: &Containerd, jobs: &[Spec], slots: usize, patience: Duration) -> Result<Outcome> {
     let began = Instant::now();
     let mut queue = jobs.iter();
-    let mut pods: Vec<Pod> = Vec::new();
+    let mut taken: Vec<Slot> = Vec::new();
     let mut outcome = Outcome::default();
     loop {
-        while pods.len() < slots
+        while taken.len() < slots
             && let Some(spec) = queue.next()
         {
-            let sandbox = containerd.sandbox(spec).await;
-            let id = containerd.container(&sandbox, spec, 0).await;
-            pods.push(Pod { spec: spec.clone(), sandbox, failures: 0, slot: Slot::Runs(id) });
+            let pod = containerd.sandbox(spec).await?;
+            let id = containerd.container(&pod, spec, 0).await?;
+            taken.push(Slot { spec: spec.clone(), pod, failures: 0, state: State::Runs(id) });
         }
-        if pods.is_empty() {
+        if taken.is_empty() {
             outcome.makespan = began.elapsed();
-            return outcome;
+            return Ok(outcome);
         }
-        assert!(began.elapsed() < patience, "the workflow does not end: {} pods are left, {outcome:?}", pods.len());
+        ensure!(began.elapsed() < patience, "the workflow does not end: {} pods are left, {outcome:?}", taken.len());
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let ended = ended(containerd).await;
+        let ended = ended(containerd).await?;
         let mut left = Vec::new();
-        for mut pod in pods {
-            match &pod.slot {
-                Slot::Runs(id) => match ended.get(id) {
+        for mut slot in taken {
+            match &slot.state {
+                State::Runs(id) => match ended.get(id) {
                     Some(0) => {
-                        let _ =
-                            containerd.runtime.raw().stop_pod_sandbox(cri::StopPodSandboxRequest { pod_sandbox_id: pod.sandbox.0 }).await;
+                        let request = cri::StopPodSandboxRequest { pod_sandbox_id: slot.pod.id };
+                        let _ = containerd.runtime.raw().stop_pod_sandbox(request).await;
                         continue;
                     }
                     Some(_) => {
                         outcome.restarts += 1;
                         let request = cri::RemoveContainerRequest { container_id: id.clone() };
                         let _ = containerd.runtime.raw().remove_container(request).await;
-                        let wait = match pod.failures {
+                        let wait = match slot.failures {
                             0 => Duration::ZERO,
                             n => (BACK_OFF * 2u32.pow(n.min(8) - 1)).min(LONGEST_BACK_OFF),
                         };
-                        pod.failures += 1;
-                        pod.slot = Slot::Waits(Instant::now() + wait);
+                        slot.failures += 1;
+                        slot.state = State::Waits(Instant::now() + wait);
                     }
                     None => {}
                 },
-                Slot::Waits(when) if Instant::now() >= *when => {
-                    pod.slot = Slot::Runs(containerd.container(&pod.sandbox, &pod.spec, pod.failures).await);
+                State::Waits(when) if Instant::now() >= *when => {
+                    slot.state = State::Runs(containerd.container(&slot.pod, &slot.spec, slot.failures).await?);
                 }
-                Slot::Waits(_) => {}
+                State::Waits(_) => {}
             }
-            left.push(pod);
+            left.push(slot);
         }
-        pods = left;
+        taken = left;
     }
 }
 
 /// Exit codes of the containers that ended.
-async fn ended(containerd: &Containerd) -> BTreeMap<String, i32> {
+async fn ended(containerd: &Containerd) -> Result<BTreeMap<String, i32>> {
     let state = Some(cri::ContainerStateValue { state: cri::ContainerState::ContainerExited.into() });
     let filter = Some(cri::ContainerFilter { state, ..Default::default() });
-    let listed = containerd.runtime.raw().list_containers(cri::ListContainersRequest { filter }).await.unwrap().into_inner().containers;
+    let listed = containerd.runtime.raw().list_containers(cri::ListContainersRequest { filter }).await?.into_inner().containers;
     let mut codes = BTreeMap::new();
     for container in listed {
         let request = cri::ContainerStatusRequest { container_id: container.id.clone(), verbose: false };
@@ -98,5 +102,5 @@ async fn ended(containerd: &Containerd) -> BTreeMap<String, i32> {
             codes.insert(container.id, answer.into_inner().status.map_or(-1, |status| status.exit_code));
         }
     }
-    codes
+    Ok(codes)
 }

@@ -1,0 +1,14 @@
+//! Processes of this machine, as /proc shows them.
+
+/// All processes with their command lines.
+pub fn processes() -> impl Iterator<Item = (i32, Vec<u8>)> {
+    std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        Some((pid, std::fs::read(entry.path().join("cmdline")).ok()?))
+    })
+}
+
+/// Whether `part` is in `all`.
+pub fn contains(all: &[u8], part: &[u8]) -> bool {
+    all.windows(part.len()).any(|window| window == part)
+}
