@@ -238,7 +238,7 @@ async fn in_a_storm_what_is_answered_is_in_the_log_and_the_books_are_the_log() {
         clients.spawn(async move {
             let proxy = &proxies[client as usize % 2];
             let mut told = Told::default();
-            for _ in 0..25 {
+            for _ in 0..15 {
                 match chance.below(15) {
                     0 => placement.failpoints.set(BEFORE, Action::ErrorOnce),
                     1 => placement.failpoints.set(AFTER, Action::ErrorOnce),
