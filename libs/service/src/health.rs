@@ -13,6 +13,8 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::feed::FeedContact;
+
 type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
 
 /// The checks of a service; cheap to clone.
@@ -40,6 +42,15 @@ impl Readiness {
     {
         let check: Check = Arc::new(move || Box::pin(check()));
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.into(), check);
+    }
+
+    /// Adds a service whose feed has to have been heard once: before that nothing is known of what it owns. (That it is silent
+    /// later is its own unreadiness.)
+    pub fn heard(&self, name: impl Into<String>, contact: FeedContact) {
+        self.check(name, move || {
+            let heard = contact.age().is_some();
+            async move { if heard { Ok(()) } else { Err("it has not been heard of yet".to_owned()) } }
+        });
     }
 
     /// Runs all checks at once.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Extension;
 use drover_service::peer::segment;
 use drover_service::{
-    BodyLimit, Common, FeedHub, FeedReader, Json, Path, Peer, PeerError, Peers, Problem, Query, bind, codes, router, serve,
+    BodyLimit, Common, FeedContact, FeedHub, FeedReader, Json, Path, Peer, PeerError, Peers, Problem, Query, bind, codes, router, serve,
 };
 use reqwest::{Client, Method, StatusCode};
 use secrecy::SecretString;
@@ -135,10 +135,12 @@ async fn the_pages_of_every_service_are_there() {
     assert_eq!(get("/healthz").await, (StatusCode::OK, "ok\n".to_owned()));
     assert_eq!(get("/readyz").await.0, StatusCode::OK);
     server.common.readiness.check("moon", || async { Err("too far".to_owned()) });
+    server.common.readiness.heard("sun", FeedContact::default());
     let (status, ready) = get("/readyz").await;
+    let checks = json!({"moon": "too far", "sun": "it has not been heard of yet"});
     assert_eq!(
         (status, serde_json::from_str::<Value>(&ready).unwrap()),
-        (StatusCode::SERVICE_UNAVAILABLE, json!({"ready": false, "checks": {"moon": "too far"}}))
+        (StatusCode::SERVICE_UNAVAILABLE, json!({"ready": false, "checks": checks}))
     );
     assert!(get("/docs").await.1.contains("openapi.json"));
     let document: Value = serde_json::from_str(&get("/openapi.json").await.1).unwrap();

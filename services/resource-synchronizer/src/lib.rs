@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use drover_members::Clients;
-use drover_service::{self as service, Common, Running};
+use drover_service::{self as service, Common, FeedReader, Running};
 use drover_store::failpoint::Failpoints;
 
 pub use config::Config;
@@ -47,7 +47,9 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
 /// process); `failpoints` are where a test stops it.
 pub async fn assemble(common: &Common, clients: Arc<Clients>, failpoints: Failpoints) -> anyhow::Result<Router> {
     let app = app::App::connect(common, clients, failpoints).await?;
-    common.spawn(tasks::follow_members(app.clone()));
+    let members = FeedReader::new(app.cluster_manager.clone(), "/internal/feeds/members");
+    common.readiness.heard("cluster-manager", members.contact());
+    common.spawn(tasks::follow_members(app.clone(), members));
     let routes = routes::routes(&app.statuses).with_state(app);
     Ok(service::router(routes, common))
 }

@@ -1,15 +1,14 @@
 //! Follows the synchronizer's feed `bindings`: keeps its last word on each binding and wakes whoever is parked on it.
 
 use drover_api::bindings::{BindingStatus, Phase};
-use drover_service::{FeedReader, Peer};
+use drover_service::FeedReader;
 use uuid::Uuid;
 
 use crate::app::App;
 use crate::world::binding_key;
 
 /// Runs for ever; the reader repeats itself.
-pub async fn run(app: App, synchronizer: Peer) {
-    let mut reader = FeedReader::<BindingStatus>::new(synchronizer, "/internal/feeds/bindings");
+pub async fn run(app: App, mut reader: FeedReader<BindingStatus>) {
     loop {
         let batch = reader.next().await;
         // After a reset everything is told anew; who is no longer told of may have changed too.

@@ -9,7 +9,7 @@ pub mod sweep;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_service::Common;
+use drover_service::{Common, FeedReader};
 
 use crate::Config;
 use crate::app::App;
@@ -19,7 +19,10 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// Starts all tasks.
 pub fn spawn(app: &App, common: &Common, config: &Config) {
-    common.spawn(follow::run(app.clone(), common.peer("resource-synchronizer", &common.peers.resource_synchronizer)));
+    let synchronizer = common.peer("resource-synchronizer", &common.peers.resource_synchronizer);
+    let bindings = FeedReader::new(synchronizer, "/internal/feeds/bindings");
+    common.readiness.heard("resource-synchronizer", bindings.contact());
+    common.spawn(follow::run(app.clone(), bindings));
     common.spawn(measure::run(app.clone(), common.metrics.clone()));
     common.spawn(observe::run(app.clone(), config.prometheus.clone()));
     common.spawn(retire::run(app.clone()));

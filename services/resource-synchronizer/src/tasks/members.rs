@@ -19,8 +19,7 @@ struct Running {
 }
 
 /// Runs until the service ends.
-pub async fn follow_members(app: App) {
-    let mut reader = FeedReader::<Member>::new(app.cluster_manager.clone(), "/internal/feeds/members");
+pub async fn follow_members(app: App, mut reader: FeedReader<Member>) {
     let mut workers: HashMap<MemberKey, Running> = HashMap::new();
     loop {
         let batch = reader.next().await;
