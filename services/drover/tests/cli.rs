@@ -248,6 +248,9 @@ fn the_everyday_path() {
     };
     let before = shown();
     assert!(!before[1].to_string().contains("anyOf"), "anywhere, also on clusters that come later: {}", before[1]);
+    std::fs::write(at("shop.yaml"), SHOP.replace("500m", "500")).unwrap();
+    let dry = ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--dry-run"]);
+    assert!(dry.contains("does not fit where it runs: "), "{dry}");
     std::fs::write(at("shop.yaml"), SHOP.replace("500m", "600m")).unwrap();
     let dry = ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--only", "theirs", "--dry-run"]);
     assert!(dry.contains("cart  onprem+mine  applied in place"), "{dry}");

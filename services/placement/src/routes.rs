@@ -18,6 +18,7 @@ pub(crate) fn routes(fleet: &FeedHub<FleetItem>) -> OpenApiRouter<App> {
         .routes(routes!(decisions::put))
         .routes(routes!(decisions::dry_run))
         .routes(routes!(decisions::get))
+        .routes(routes!(transactions::dry_run))
         .routes(routes!(transactions::put))
         .routes(routes!(claims::list))
         .routes(routes!(explain::get))

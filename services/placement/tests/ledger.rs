@@ -59,6 +59,9 @@ async fn a_transaction_is_all_or_none_and_names_every_difference() {
     assert_eq!((status, problem["code"].as_str()), (StatusCode::CONFLICT, Some("ledger_conflict")));
     let reasons = problem["reasons"].to_string();
     assert!(reasons.contains("claim_moved") && reasons.contains("claim_missing"), "{reasons}");
+    let dry = async |transaction| placement.send(Method::POST, "/internal/transactions/dry-run", Some(transaction)).await;
+    let (status, tried) = dry(&wrong).await;
+    assert_eq!((status, &tried["reasons"]), (StatusCode::CONFLICT, &problem["reasons"]));
     assert_eq!(placement.claims("").await, before, "nothing was written");
 
     // Room for a newcomer that only fits when the victim has gone: promised first, held when the present has it.
@@ -67,6 +70,9 @@ async fn a_transaction_is_all_or_none_and_names_every_difference() {
         2,
         vec![LedgerChange::Leave { claim: victim, member: key("onprem+a") }, take(home, "aws+c", 900), take(newcomer, "onprem+a", 800)],
     );
+    let (status, tried) = dry(&make_room).await;
+    assert_eq!((status, tried["claims"].as_array().unwrap().len()), (StatusCode::OK, 3));
+    assert_eq!(placement.claims("").await, before, "nothing was written");
     let id = Uuid::now_v7();
     let receipt: LedgerReceipt = serde_json::from_value(placement.try_transact(id, &make_room).await.1).unwrap();
     let states: BTreeMap<Uuid, ClaimState> = receipt.claims.iter().map(|claim| (claim.claim, claim.state)).collect();

@@ -189,6 +189,37 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
+    #[doc = "Says what would be answered and writes nothing. Fences are not looked at\n\nSends a `POST` request to `/internal/transactions/dry-run`\n\n"]
+    pub async fn transaction_dry_run<'a>(
+        &'a self,
+        body: &'a crate::ledger::LedgerTransaction,
+    ) -> Result<ResponseValue<crate::ledger::LedgerReceipt>, Error<crate::problem::ProblemDocument>> {
+        let url = format!("{}/internal/transactions/dry-run", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .post(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .json(&body)
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "transaction_dry_run" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
     #[doc = "Makes all changes or none; the same id again is answered as before. What does not hold is named, each point\n\nSends a `PUT` request to `/internal/transactions/{id}`\n\n"]
     pub async fn transaction_put<'a>(
         &'a self,

@@ -142,17 +142,25 @@ pub fn candidate_row(at: usize, candidate: &Candidate) -> Vec<String> {
 
 /// A dry run's answer in rows: where each app would go, or the plan that would make room.
 pub fn dry_run_rows(body: &Value) -> Vec<Vec<String>> {
-    let decided = ["decision", "overflow"].into_iter().filter_map(|key| Decision::deserialize(body.get(key)?).ok());
-    let plan = body.get("plan").and_then(|plan| PlanDocument::deserialize(plan).ok()).and_then(|document| document.plan);
+    // Of an update, what its new apps need stands by itself.
+    let newcomer = body.get("newcomer").unwrap_or(body);
+    let decided = ["decision", "overflow"].into_iter().filter_map(|key| Decision::deserialize(newcomer.get(key)?).ok());
+    let plan = newcomer.get("plan").and_then(|plan| PlanDocument::deserialize(plan).ok()).and_then(|document| document.plan);
     let mut apps: Vec<_> = decided.flat_map(|decision| decision.apps).collect();
     apps.extend(plan.iter().flat_map(|plan| plan.newcomer.clone()));
     // Of an update or a terminate: what changes where each app is.
     let change = |key: &str, what: &str| -> Vec<String> {
         let apps = body.get(key).and_then(Value::as_array).into_iter().flatten();
-        apps.map(|app| [&app["app"], &app["member"]].map(|text| text.as_str().unwrap_or_default()).join("  ") + "  " + what).collect()
+        let words = |app: &Value| match app.as_str() {
+            Some(name) => format!("{name}  {what}"),
+            None => [&app["app"], &app["member"]].map(|text| text.as_str().unwrap_or_default()).join("  ") + "  " + what,
+        };
+        apps.map(words).collect()
     };
-    let changes =
-        [("applied", "applied in place"), ("added", "new"), ("removed", "removed")].into_iter().flat_map(|(key, what)| change(key, what));
+    let all = [("applied", "applied in place"), ("added", "new"), ("removed", "removed")];
+    let changes = all.into_iter().flat_map(|(key, what)| change(key, what));
+    let misfits = body.get("misfits").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let changes = changes.chain(misfits.map(|why| format!("does not fit where it runs: {why}")));
     let considered = super::explain::rows(&apps).into_iter().map(|row| row.join("  "));
     let moves = plan.iter().flat_map(|plan| lines(plan, false));
     considered.chain(changes).chain(moves).map(|line| vec![line]).collect()

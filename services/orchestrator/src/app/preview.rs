@@ -1,7 +1,10 @@
 //! Dry runs: what a verb would do now. Nothing is written, anywhere.
 
+use std::collections::BTreeMap;
+
+use drover_api::ledger::{LedgerChange, LedgerTransaction};
 use drover_api::plans::{PlanDocument, PlanOrder};
-use drover_api::scheduling::{Decision, DecisionRequest, MemberKey, Outcome, PlanKind, WhenFull};
+use drover_api::scheduling::{AppRequest, Decision, DecisionRequest, DigRef, MemberKey, Outcome, PlanKind, WhenFull};
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -10,6 +13,7 @@ use super::{App, Error, GroupPath, approve, group};
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, State};
 use crate::store::hold;
+use crate::workflows;
 
 /// What instantiate would do.
 #[derive(Debug, Serialize, ToSchema)]
@@ -33,6 +37,12 @@ pub struct Change {
     pub added: Vec<String>,
     /// Apps that would go.
     pub removed: Vec<AppOnMember>,
+    /// Why the new revision does not fit where the application runs, an update never moves it; none: it fits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub misfits: Vec<String>,
+    /// Where the added apps would go, with the room as it is before the update.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub newcomer: Option<Preview>,
 }
 
 /// An app on a cluster.
@@ -58,18 +68,20 @@ impl App {
             return Err(Error::WrongState { verb: "instantiate", state, allowed: &["Approved", "Terminated"] });
         }
         let apps = approve::approved_requests(&mut tx, &group).await?;
-        let excluded =
-            hold::all(&mut tx).await?.into_iter().map(|(dig, holder)| (dig, format!("operation {holder} works on it"))).collect();
+        let excluded = hold::busy(&mut tx).await?;
         tx.rollback().await?;
+        self.newcomer(group.dig, apps, excluded).await
+    }
 
-        let mut request = DecisionRequest { dig: group.dig.clone(), apps: apps.clone(), overflow: false, operation: Uuid::nil(), fence: 0 };
+    /// Where apps that are nowhere yet would go, and what would have to move for them.
+    async fn newcomer(&self, dig: DigRef, apps: Vec<AppRequest>, excluded: BTreeMap<Uuid, String>) -> Result<Preview, Error> {
+        let mut request = DecisionRequest { dig: dig.clone(), apps: apps.clone(), overflow: false, operation: Uuid::nil(), fence: 0 };
         let decision = self.services.placement.decide_dry(&request).await?;
         let mut preview = Preview { plan: None, overflow: None, decision };
         let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
         // Who insists on a provider that is silent does not wait while others have room.
         if preview.decision.outcome == Outcome::NoRoom || (preview.decision.outcome == Outcome::Unknown && insists) {
-            let order =
-                PlanOrder { kind: PlanKind::Newcomer { dig: group.dig, apps }, excluded, dry_run: true, patient: false, after_seq: None };
+            let order = PlanOrder { kind: PlanKind::Newcomer { dig, apps }, excluded, dry_run: true, patient: false, after_seq: None };
             let plan = self.services.migration.plan(Uuid::now_v7(), &order).await?;
             if plan.plan.is_none() && insists {
                 request.overflow = true;
@@ -106,11 +118,29 @@ impl App {
         let mut tx = self.store.begin().await?;
         let running = binding::of_dig(&mut tx, prepared.group.dig.id).await?;
         let order = super::lifecycle::update_order(&mut tx, &prepared, 0).await?;
+        let excluded = hold::busy(&mut tx).await?;
         tx.rollback().await?;
+        let misfits = match order.raise() {
+            changes if changes.is_empty() => Vec::new(),
+            changes => self.misfits(changes).await?,
+        };
+        let apps: Vec<AppRequest> = order.added.iter().map(|delivery| delivery.request.clone()).collect();
+        let newcomer = if apps.is_empty() { None } else { Some(self.newcomer(order.dig.clone(), apps, excluded).await?) };
         Ok(Change {
+            misfits,
+            newcomer,
             applied: order.kept.iter().map(|kept| on_member(&kept.old)).collect(),
             added: order.added.iter().map(|delivery| delivery.app().to_owned()).collect(),
             removed: running.iter().filter(|binding| order.dropped.contains(&binding.id)).map(on_member).collect(),
         })
+    }
+    /// What stands against these changes of the ledger.
+    async fn misfits(&self, changes: Vec<LedgerChange>) -> Result<Vec<String>, Error> {
+        let transaction = LedgerTransaction { operation: Uuid::nil(), fence: 0, changes };
+        match self.services.placement.transact_dry(&transaction).await {
+            Ok(_) => Ok(Vec::new()),
+            Err(error) if error.code() == Some("ledger_conflict") => Ok(workflows::reasons(&error)),
+            Err(error) => Err(error.into()),
+        }
     }
 }

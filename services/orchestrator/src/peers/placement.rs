@@ -16,6 +16,8 @@ pub trait Placement: Send + Sync {
     async fn decide_dry(&self, request: &DecisionRequest) -> Result<Decision, PeerError>;
     /// Changes the ledger, or gives the stored receipt of that id.
     async fn transact(&self, id: Uuid, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError>;
+    /// What [`Placement::transact`] would answer now; nothing is written.
+    async fn transact_dry(&self, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError>;
     /// Claims last written by an operation.
     async fn claims_of(&self, operation: Uuid) -> Result<Vec<Claim>, PeerError>;
     /// All claims.
@@ -32,6 +34,9 @@ impl Placement for Client {
     }
     async fn transact(&self, id: Uuid, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
         self.transaction_put(&id, transaction).await.answer(self)
+    }
+    async fn transact_dry(&self, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
+        self.transaction_dry_run(transaction).await.answer(self)
     }
     async fn claims_of(&self, operation: Uuid) -> Result<Vec<Claim>, PeerError> {
         Ok(self.claim_list(None, None, Some(&operation)).await.answer(self)?.items)

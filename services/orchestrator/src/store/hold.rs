@@ -3,6 +3,8 @@
 //! A hold counts as long as its workflow runs. One that ended before it could let go (cancelled before its first step)
 //! holds nobody up.
 
+use std::collections::BTreeMap;
+
 use drover_store::StoreResult;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -72,6 +74,11 @@ pub async fn all(tx: &mut PgConnection) -> StoreResult<Vec<(Uuid, Uuid)>> {
     Ok(sqlx::query_as("select dig_id, workflow_id from hold left join workflow on workflow.id = workflow_id where ended_at is null")
         .fetch_all(tx)
         .await?)
+}
+
+/// Groups that somebody works on, whoever asks among them, and the words for it: no use to plan with them.
+pub async fn busy(tx: &mut PgConnection) -> StoreResult<BTreeMap<Uuid, String>> {
+    Ok(all(tx).await?.into_iter().map(|(dig, holder)| (dig, format!("operation {holder} works on it"))).collect())
 }
 
 /// The same with the groups' paths.

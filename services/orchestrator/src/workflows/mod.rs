@@ -80,7 +80,7 @@ pub struct After {
 }
 
 /// What another service says against what it was asked.
-fn reasons(error: &PeerError) -> Vec<String> {
+pub(crate) fn reasons(error: &PeerError) -> Vec<String> {
     error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default()
 }
 

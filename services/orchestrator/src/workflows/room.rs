@@ -179,7 +179,8 @@ async fn others_do<W: Seeks>(ctx: &Ctx<W>, seq: i64) -> Result<bool, StepError> 
 /// A plan for the group on a ledger that knows of decision `seq`.
 async fn plan_order<W: Seeks>(ctx: &Ctx<W>, seq: i64) -> Result<PlanOrder, StepError> {
     let kind = PlanKind::Newcomer { dig: W::dig(&ctx.input).clone(), apps: requests(ctx) };
-    Ok(PlanOrder { kind, excluded: busy(ctx).await?, dry_run: false, patient: false, after_seq: Some(seq) })
+    let excluded = hold::busy(&mut *ctx.world.store.pool().acquire().await?).await?;
+    Ok(PlanOrder { kind, excluded, dry_run: false, patient: false, after_seq: Some(seq) })
 }
 
 fn decision_name(tries: u32) -> String {
@@ -296,12 +297,6 @@ async fn chosen_by_user<W: Seeks>(ctx: &Ctx<W>, id: Uuid) -> Result<PlanDocument
         }
         (_, state) => Err(StepError::fail("plan_not_proposed", format!("the plan {id} is {state:?}").to_lowercase())),
     }
-}
-
-/// Groups that somebody works on, we among them: no use to plan with them.
-async fn busy<W: Seeks>(ctx: &Ctx<W>) -> Result<BTreeMap<Uuid, String>, StepError> {
-    let held = hold::all(&mut *ctx.world.store.pool().acquire().await?).await?;
-    Ok(held.into_iter().map(|(dig, holder)| (dig, format!("operation {holder} works on it"))).collect())
 }
 
 /// Whether an app insists on its best provider.

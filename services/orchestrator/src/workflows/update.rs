@@ -60,6 +60,23 @@ impl Kept {
     fn updated(&self) -> Binding {
         Binding { digest: self.digest.clone(), request: self.request.clone(), ..self.old.clone() }
     }
+
+    /// What its claim is to hold from now on; `during`: the larger of old and new, and the surge of the change itself.
+    fn resize(&self, request: &AppRequest, during: bool) -> LedgerChange {
+        LedgerChange::Resize {
+            claim: self.old.id,
+            request: Arc::new(request.clone()),
+            // Where only the terms are new, no pod is replaced.
+            surge: during && self.digest != self.old.digest,
+        }
+    }
+}
+
+impl Order {
+    /// What has to fit before any object changes.
+    pub fn raise(&self) -> Vec<LedgerChange> {
+        self.kept.iter().map(|kept| kept.resize(&kept.request, true)).collect()
+    }
 }
 
 /// What its steps know together.
@@ -151,19 +168,9 @@ async fn shrink(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> St
     }
 }
 
-fn sizes(ctx: &Ctx<Update>, request: impl Fn(&Kept) -> &AppRequest, during: bool) -> Vec<LedgerChange> {
-    let resize = |kept: &Kept| LedgerChange::Resize {
-        claim: kept.old.id,
-        request: Arc::new(request(kept).clone()),
-        // Where only the terms are new, no pod is replaced.
-        surge: during && kept.digest != kept.old.digest,
-    };
-    ctx.input.kept.iter().map(resize).collect()
-}
-
 async fn raise(ctx: &mut Ctx<Update>) -> StepResult {
     ctx.progress("making room for old and new at once");
-    match resize(ctx, "raise", sizes(ctx, |kept| &kept.request, true)).await? {
+    match resize(ctx, "raise", ctx.input.raise()).await? {
         Ok(()) => Ok(Outcome::next()),
         Err(error) if error.code() == Some("ledger_conflict") => {
             Err(StepError::fail("no_room", "the new revision does not fit where the application runs; nothing was changed")
@@ -174,7 +181,7 @@ async fn raise(ctx: &mut Ctx<Update>) -> StepResult {
 }
 
 async fn lower_back(ctx: &mut Ctx<Update>) -> StepResult {
-    shrink(ctx, "lower_back", sizes(ctx, |kept| &kept.old.request, false)).await
+    shrink(ctx, "lower_back", ctx.input.kept.iter().map(|kept| kept.resize(&kept.old.request, false)).collect()).await
 }
 
 async fn bind(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepResult {
@@ -238,7 +245,7 @@ async fn become_current(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepRes
 }
 
 async fn lower(ctx: &mut Ctx<Update>) -> StepResult {
-    shrink(ctx, "lower", sizes(ctx, |kept| &kept.request, false)).await
+    shrink(ctx, "lower", ctx.input.kept.iter().map(|kept| kept.resize(&kept.request, false)).collect()).await
 }
 
 async fn remove_dropped(ctx: &mut Ctx<Update>) -> StepResult {

@@ -314,6 +314,7 @@ async fn deploying_again_updates_in_place_or_puts_the_old_revision_back() {
     change("400m").await;
     let dry = stack.call("POST", &format!("{dig}/update?dryRun=All"), None).await;
     assert_eq!((dry.status, dry.body["applied"][0]["member"].as_str()), (200, Some("onprem+a")), "{}", dry.body);
+    assert_eq!((dry.body.get("misfits"), dry.body.get("newcomer")), (None, None), "{}", dry.body);
     let answer = stack.call("POST", &format!("{dig}/update"), None).await;
     assert_eq!((answer.status, &answer.body), (202, &json!(2)), "EMCO's bare revision");
     is(&stack.ended(answer.headers["location"].to_str().unwrap()).await, "succeeded");
@@ -321,8 +322,10 @@ async fn deploying_again_updates_in_place_or_puts_the_old_revision_back() {
     assert_ne!(first, second);
     assert_eq!(fakes.ledger.all()[0].request.demand.groups[0].requests.cpu, 400);
 
-    // Too large for where it runs: nothing is touched.
+    // Too large for where it runs: a dry run says so, and nothing is touched.
     change("1200m").await;
+    let dry = stack.call("POST", &format!("{dig}/update?dryRun=All"), None).await.body;
+    assert!(dry["misfits"][0].as_str().unwrap().contains("cpu"), "{dry:#}");
     let failed = done(&stack, &format!("{dig}/update")).await;
     assert_eq!((failed["state"].as_str(), failed["code"].as_str()), (Some("failed"), Some("no_room")), "{failed:#}");
     assert_eq!(fakes.members.digest("shop", "a").unwrap(), second);

@@ -52,6 +52,9 @@ impl Placement for Nobody {
     async fn transact(&self, _: Uuid, _: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
         nobody()
     }
+    async fn transact_dry(&self, _: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
+        nobody()
+    }
     async fn claims_of(&self, _: Uuid) -> Result<Vec<Claim>, PeerError> {
         nobody()
     }

@@ -150,7 +150,7 @@ impl Batch {
 }
 
 /// Final, or (where nothing else stands against it) to be asked again when clusters have been heard of.
-fn refused(differences: Vec<Difference>) -> LedgerError {
+pub(super) fn refused(differences: Vec<Difference>) -> LedgerError {
     match differences.iter().all(|difference| difference.code == Difference::AWAITED) {
         true => LedgerError::RoomUnknown(differences.into_iter().map(|difference| difference.detail).collect()),
         false => LedgerError::Conflict(differences),

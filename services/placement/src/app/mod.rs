@@ -173,6 +173,19 @@ impl App {
         })
     }
 
+    /// What a transaction would be answered now.
+    pub fn try_transaction(&self, transaction: &LedgerTransaction) -> Result<LedgerReceipt, LedgerError> {
+        self.write(|book| {
+            if !book.knows_members() {
+                return Err(LedgerError::MembersUnknown);
+            }
+            book.refresh_ages();
+            let (receipt, undo) = book.ledger.transact(transaction).map_err(batch::refused)?;
+            book.ledger.undo(undo);
+            Ok(receipt)
+        })
+    }
+
     /// A decision with its inputs.
     pub async fn decision(&self, id: Uuid) -> Result<DecisionRecord, LedgerError> {
         let stored = store::decision(&self.store, id).await?.ok_or_else(|| LedgerError::NotFound(format!("There is no decision {id}")))?;

@@ -7,6 +7,13 @@ use uuid::Uuid;
 
 use crate::app::App;
 
+/// Says what would be answered and writes nothing. Fences are not looked at.
+#[utoipa::path(post, path = "/internal/transactions/dry-run", operation_id = "transaction_dry_run", tag = "peer",
+    request_body = LedgerTransaction, responses((status = 200, description = "What would be written now", body = LedgerReceipt)))]
+pub async fn dry_run(State(app): State<App>, Json(transaction): Json<LedgerTransaction>) -> Result<Json<LedgerReceipt>, Problem> {
+    Ok(Json(app.try_transaction(&transaction)?))
+}
+
 /// Makes all changes or none; the same id again is answered as before. What does not hold is named, each point.
 #[utoipa::path(put, path = "/internal/transactions/{id}", operation_id = "transaction_put", tag = "peer", params(("id" = Uuid, Path)),
     request_body = LedgerTransaction, responses((status = 200, description = "Written", body = LedgerReceipt)))]

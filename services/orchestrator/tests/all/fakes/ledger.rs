@@ -5,9 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use drover_api::ledger::{LedgerChange, LedgerReceipt, LedgerTransaction};
-use drover_api::scheduling::{Capacity, Claim, Decision, DecisionRequest, FleetMember, Ledger, MemberKey};
+use drover_api::scheduling::{Capacity, Claim, Decision, DecisionRequest, Difference, FleetMember, Ledger, MemberKey};
 use drover_orchestrator::peers::{PeerError, Placement};
 use uuid::Uuid;
+
+fn conflict(differences: Vec<Difference>) -> PeerError {
+    let reasons = differences.into_iter().map(|difference| difference.detail).collect();
+    super::refused("placement", 409, "ledger_conflict", reasons)
+}
 
 #[derive(Default)]
 struct Inner {
@@ -104,13 +109,15 @@ impl Placement for FakeLedger {
                 inner.receipts.insert(id, receipt.clone());
                 Ok(receipt)
             }
-            Err(differences) => Err(super::refused(
-                "placement",
-                409,
-                "ledger_conflict",
-                differences.into_iter().map(|difference| difference.detail).collect(),
-            )),
+            Err(differences) => Err(conflict(differences)),
         }
+    }
+
+    async fn transact_dry(&self, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
+        let mut inner = self.0.lock().unwrap();
+        let (receipt, undo) = inner.ledger.transact(transaction).map_err(conflict)?;
+        inner.ledger.undo(undo);
+        Ok(receipt)
     }
 
     async fn claims_of(&self, operation: Uuid) -> Result<Vec<Claim>, PeerError> {
