@@ -189,7 +189,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Says what would be answered and writes nothing. Fences are not looked at\n\nSends a `POST` request to `/internal/transactions/dry-run`\n\n"]
+    #[doc = "Says what would be answered and writes nothing\n\nSends a `POST` request to `/internal/transactions/dry-run`\n\n"]
     pub async fn transaction_dry_run<'a>(
         &'a self,
         body: &'a crate::ledger::LedgerTransaction,

@@ -136,7 +136,8 @@ impl App {
     }
     /// What stands against these changes of the ledger.
     async fn misfits(&self, changes: Vec<LedgerChange>) -> Result<Vec<String>, Error> {
-        let transaction = LedgerTransaction { operation: Uuid::nil(), fence: 0, changes };
+        // As late as any operation that would write it.
+        let transaction = LedgerTransaction { operation: Uuid::nil(), fence: i64::MAX, changes };
         match self.services.placement.transact_dry(&transaction).await {
             Ok(_) => Ok(Vec::new()),
             Err(error) if error.code() == Some("ledger_conflict") => Ok(workflows::reasons(&error)),

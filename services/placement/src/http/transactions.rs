@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 
-/// Says what would be answered and writes nothing. Fences are not looked at.
+/// Says what would be answered and writes nothing.
 #[utoipa::path(post, path = "/internal/transactions/dry-run", operation_id = "transaction_dry_run", tag = "peer",
     request_body = LedgerTransaction, responses((status = 200, description = "What would be written now", body = LedgerReceipt)))]
 pub async fn dry_run(State(app): State<App>, Json(transaction): Json<LedgerTransaction>) -> Result<Json<LedgerReceipt>, Problem> {
