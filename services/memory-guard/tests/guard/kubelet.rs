@@ -7,7 +7,7 @@ use drover_memory_guard::lab::{Agent, IMAGE, Version};
 use serde_json::{Value, json};
 
 use crate::support::node::{Node, missing};
-use crate::support::{containerd_two, guard, say};
+use crate::support::{ALONE, containerd_two, guard, say};
 
 /// What all pods have together, in MiB; the six of the Job may want 960, and always hold 480.
 const MEMORY: u64 = 640;
@@ -106,6 +106,7 @@ async fn no_pause_makes_the_kubelet_restart_anything() {
     if missing("no_pause_makes_the_kubelet_restart_anything") {
         return;
     }
+    let _alone = ALONE.lock().await;
     let node = Node::up(MEMORY, &Version::Debian).await;
     let agent = agent(&node);
     agent.status_when("it may act", |status| status.hindered.is_none() && status.api_server && status.gate.by == "events").await.unwrap();
@@ -131,6 +132,7 @@ async fn what_nri_refuses_the_kubelet_asks_for_again_and_no_job_fails() {
     if missing("what_nri_refuses_the_kubelet_asks_for_again_and_no_job_fails") {
         return;
     }
+    let _alone = ALONE.lock().await;
     let node = Node::up(MEMORY, &containerd_two()).await;
     let agent = agent(&node);
     agent.status_when("it is asked", |status| status.hindered.is_none() && status.gate.by == "nri").await.unwrap();

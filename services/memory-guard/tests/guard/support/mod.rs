@@ -13,6 +13,9 @@ use drover_memory_guard::lab::{Start, Version, lacking};
 
 pub use drover_memory_guard::lab::PATIENCE;
 
+/// Held by who starves everybody beside it and compares: one after the other.
+pub static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// The agent.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_drover-memory-guard");
 
