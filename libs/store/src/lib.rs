@@ -15,7 +15,7 @@ mod seal;
 mod time;
 
 pub use error::{ResultExt, StoreError, StoreResult, retry_contended};
-pub use schema::{MigrationSet, Store, StoreConfig, begin};
+pub use schema::{MigrationSet, Store, StoreConfig, begin, works_after};
 pub use seal::{Place, SealError, SealKey, Sealed};
 pub use time::{Timestamp, now};
 

@@ -21,6 +21,9 @@ const BOOTSTRAP_LOCK: i64 = 0x0064_726f_7665_7200;
 /// A connection that did nothing for so long is tried before it is used: the server may have been restarted meanwhile.
 const RESTED: Duration = Duration::from_millis(100);
 
+/// And given up if it says nothing for so long.
+const SILENT: Duration = Duration::from_secs(5);
+
 /// How to reach the database and which corner of it is meant.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
@@ -228,8 +231,8 @@ pub async fn begin(pool: &PgPool) -> StoreResult<Tx> {
 }
 
 /// Whether a connection still works, asked only where there is reason to: every statement would pay for it.
-async fn works_after(rest: Duration, connection: &mut PgConnection) -> bool {
-    rest < RESTED || connection.ping().await.is_ok()
+pub async fn works_after(rest: Duration, connection: &mut PgConnection) -> bool {
+    rest < RESTED || matches!(tokio::time::timeout(SILENT, connection.ping()).await, Ok(Ok(())))
 }
 
 async fn may_become(connection: &mut PgConnection, role: &str) -> bool {

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use drover_api::ledger::{LedgerReceipt, LedgerTransaction};
 use drover_scheduling::{AppRequest, Claim, Decision, DecisionRequest, Outcome};
-use drover_store::{Store, StoreError, StoreResult};
+use drover_store::{Store, StoreError, StoreResult, works_after};
 use serde::Serialize;
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::claims::word;
@@ -249,11 +249,6 @@ pub struct Pen {
     known: Known,
 }
 
-/// A connection that did nothing for so long is tried before it is used: the server may have been restarted meanwhile.
-const RESTED: Duration = Duration::from_millis(100);
-/// And given up if it says nothing for so long.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 impl Pen {
     /// Connects when it is used first.
     pub fn new(store: &Store) -> Self {
@@ -263,24 +258,19 @@ impl Pen {
     /// Writes all, if the head is still `expected`. Without entries it only checks that.
     pub async fn commit(&mut self, entries: Entries, expected: i64) -> StoreResult<Committed> {
         // Taken out while it is used: one that broke, or was let go in the middle, is not used again.
-        let mut connection = match self.connection.take() {
-            Some((connection, used)) if used.elapsed() < RESTED => connection,
-            rested => self.connect(rested.map(|(connection, _)| connection)).await?,
+        let kept = match self.connection.take() {
+            Some((mut connection, used)) => works_after(used.elapsed(), &mut connection).await.then_some(connection),
+            None => None,
+        };
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => self.store.connection([("plan_cache_mode", "force_generic_plan")]).await?,
         };
         let written = entries.write(&mut connection, &mut self.known, expected).await;
         if !matches!(written, Err(StoreError::Unavailable(_))) {
             self.connection = Some((connection, Instant::now()));
         }
         written
-    }
-
-    async fn connect(&self, rested: Option<PgConnection>) -> StoreResult<PgConnection> {
-        if let Some(mut rested) = rested
-            && matches!(tokio::time::timeout(PATIENCE, rested.ping()).await, Ok(Ok(())))
-        {
-            return Ok(rested);
-        }
-        self.store.connection([("plan_cache_mode", "force_generic_plan")]).await
     }
 }
 
