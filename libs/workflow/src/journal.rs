@@ -249,8 +249,7 @@ impl Guard {
     }
 }
 
-/// A step is done, the workflow stands behind it, and the next one has begun: one statement, so that a remote step costs one
-/// commit. Nothing is begun where somebody wants the workflow undone.
+/// A step is done, and the workflow stands behind it: one statement, so that where nothing else is written it needs no transaction.
 const ADVANCE: &str = "with w as (
     update workflow set state = $3, status = $4, step = $5, seq = $6, round = $7, past_pivot = $8, message = $9, failure = $10,
         revision = revision + 1, updated_at = clock_timestamp(), ended_at = case when $11 then clock_timestamp() end,
@@ -262,30 +261,12 @@ const ADVANCE: &str = "with w as (
     from w where s.workflow_id = w.id and s.seq = $6
 ), parent as (
     update workflow p set woken = true, run_at = least(p.run_at, now()) from w where $11 and p.id = w.parent_id and p.ended_at is null
-), next as (
-    insert into workflow_step (workflow_id, seq, name, round, status, atomic, started_at)
-    select w.id, $6 + 1, $13::text, $7, 'started', false, clock_timestamp() from w where $13::text is not null and not w.cancel_requested
-    on conflict (workflow_id, seq) do nothing
-    returning seq, name, round, output, started_at
 )
-select w.cancel_requested, next.seq, next.name, next.round, next.output, next.started_at from w left join next on true";
+select cancel_requested from w";
 
-/// What came of [`advance`].
-pub(crate) struct Advanced {
-    pub cancel_requested: bool,
-    /// The next step's row, where it was begun.
-    pub begun: Option<StepRow>,
-}
-
-/// Journals that step `row.seq` ended with `output` and that the workflow is now as `row` says, and begins the step `next`.
-pub(crate) async fn advance<'e>(
-    executor: impl sqlx::PgExecutor<'e>,
-    row: &Row,
-    output: &Value,
-    next: Option<&'static str>,
-) -> Result<Advanced, Lost> {
-    type Begun = (bool, Option<i32>, Option<String>, Option<i32>, Option<Value>, Option<Timestamp>);
-    let advanced: Option<Begun> = sqlx::query_as(ADVANCE)
+/// Journals that step `row.seq` ended with `output` and that the workflow is now as `row` says. Whether somebody wants it undone.
+pub(crate) async fn advance<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Row, output: &Value) -> Result<bool, Lost> {
+    let cancel_requested: Option<bool> = sqlx::query_scalar(ADVANCE)
         .bind(row.id)
         .bind(row.fence)
         .bind(&row.state)
@@ -298,13 +279,9 @@ pub(crate) async fn advance<'e>(
         .bind(row.failure.as_ref().map(sqlx::types::Json))
         .bind(ended(&row.status))
         .bind(output)
-        .bind(next)
         .fetch_optional(executor)
         .await?;
-    let (cancel_requested, seq, name, round, output, started_at) = advanced.ok_or(Lost::Fenced)?;
-    let begun = seq.zip(name).zip(round).zip(started_at);
-    let begun = begun.map(|(((seq, name), round), started_at)| StepRow { seq, name, round, output, started_at });
-    Ok(Advanced { cancel_requested, begun })
+    cancel_requested.ok_or(Lost::Fenced)
 }
 
 fn ended(status: &str) -> bool {

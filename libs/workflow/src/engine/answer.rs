@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::drive::{Drive, Then, failure};
-use crate::definition::StepKind;
 use crate::journal::{self, Guard, Lost};
 use crate::outcome::Park;
 use crate::runner::Answer;
@@ -86,20 +85,16 @@ impl Drive {
         }
     }
 
-    /// The step is done, and a remote one behind it begins with the same commit: its intent is in the journal before its effect.
+    /// The step is done. The next one is not begun with it: a cancel that comes in between must find nothing to undo.
     async fn advance(&mut self, writes: Option<Guard>, output: &Value) -> Result<Then, Lost> {
-        let next = self.position(&self.row.step).map(|index| self.runner.steps()[index]);
-        let next = next.filter(|next| next.kind == StepKind::Remote).map(|next| next.name);
-        let advanced = match writes {
+        self.row.cancel_requested = match writes {
             Some(mut guard) => {
-                let advanced = journal::advance(&mut *guard.tx, &self.row, output, next).await?;
+                let cancel_requested = journal::advance(&mut *guard.tx, &self.row, output).await?;
                 guard.commit().await?;
-                advanced
+                cancel_requested
             }
-            None => journal::advance(self.engine.store.pool(), &self.row, output, next).await?,
+            None => journal::advance(self.engine.store.pool(), &self.row, output).await?,
         };
-        self.row.cancel_requested = advanced.cancel_requested;
-        self.begun = advanced.begun;
         Ok(self.told())
     }
 

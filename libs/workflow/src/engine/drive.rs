@@ -31,13 +31,11 @@ pub(super) struct Drive {
     pub row: Row,
     /// When the step that runs now began to look at the world.
     pub mark: u64,
-    /// The step that comes now, where it was begun with the end of the one before.
-    pub begun: Option<StepRow>,
 }
 
 impl Drive {
     pub fn new(engine: Arc<Inner>, runner: Arc<dyn Runner>, row: Row) -> Self {
-        Self { mark: engine.wakes.mark(), begun: None, engine, runner, row }
+        Self { mark: engine.wakes.mark(), engine, runner, row }
     }
 
     pub async fn run(mut self) -> Result<(), Lost> {
@@ -94,11 +92,7 @@ impl Drive {
     }
 
     async fn remote(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
-        let step = match self.begun.take() {
-            Some(begun) => Some(begun),
-            None => journal::step(self.engine.store.pool(), self.row.id, seq).await?,
-        };
-        let step = match step {
+        let step = match journal::step(self.engine.store.pool(), self.row.id, seq).await? {
             Some(step) => step,
             None => {
                 // The intent, before the effect.
