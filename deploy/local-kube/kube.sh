@@ -71,6 +71,7 @@ up() {
   make_ca "$DIR/.pki"
   if [ $kind = real ]; then
     export DROVER_KUBE_IMAGES=${DROVER_KUBE_IMAGES:-$("$HERE/build.sh" pause)}
+    for name in ${names//,/ }; do claim_address $REAL_NET 1 9 "$DIR/$name" >/dev/null; done
     "$HERE/node/node.sh" lan
   fi
   if [ -n "$owner" ]; then

@@ -2,7 +2,7 @@
 # Every setting can be overridden from the environment.
 : "${DROVER_CACHE:=$HOME/.cache/drover}"
 LOCAL_KUBE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-REAL_NET=172.31.77 # the bridge that real nodes and their control planes share
+REAL_NET=172.31.77 UPLINK=drover-root # the bridge that real nodes and their control planes share, and the machine's end of it
 
 say() { echo "$*" >&2; }
 die() { say "local-kube: $*"; exit 1; }
@@ -63,7 +63,12 @@ wait_for() {
 
 # --- addresses: each control plane and each real node has its own, claimed in one place for all sets of this user ---
 
-free() { local port; for port in 6443 2379 10250; do ! (exec 3<>"/dev/tcp/$1/$port") 2>/dev/null || return 1; done; }
+# Nobody has the ports of ADDRESS open. Without the bridge a route elsewhere may lead to a gateway that answers for everybody.
+free() {
+  local port
+  case $1 in $REAL_NET.*) [ -e /sys/class/net/$UPLINK ] || return 0 ;; esac
+  for port in 6443 2379 10250; do ! (exec 3<>"/dev/tcp/$1/$port") 2>/dev/null || return 1; done
+}
 
 # claim_address NET FIRST LAST HOLDER: prints HOLDER's address NET.n, the recorded one as long as nobody else took it.
 # If all are taken it waits so many seconds for one: ADDRESS_WAIT.
@@ -76,15 +81,17 @@ claim_address() {
 }
 
 # A claim whose holder does not say the same (anymore) is void, so nothing has to be cleaned up after a kill.
+holder_of() { local c; c=$(cat "$DROVER_CACHE/run/addresses/$1" 2>/dev/null) && [ "$(cat "$c/ip" 2>/dev/null)" = "$1" ] && echo "$c"; }
+
 try_claim() {
   local net=$1 i=$2 last=$3 holder=$4 claims=$DROVER_CACHE/run/addresses a c
   mkdir -p "$claims" "$holder"
   (
     flock 7
-    a=$(cat "$holder/ip" 2>/dev/null) && [ "$(cat "$claims/$a" 2>/dev/null)" = "$holder" ] && { echo "$a"; exit; }
+    a=$(cat "$holder/ip" 2>/dev/null) && [ "$(holder_of "$a")" = "$holder" ] && { echo "$a"; exit; }
     for ((; i <= last; i++)); do
       a=$net.$i
-      c=$(cat "$claims/$a" 2>/dev/null) && [ "$c" != "$holder" ] && [ "$(cat "$c/ip" 2>/dev/null)" = "$a" ] && continue
+      c=$(holder_of "$a") && [ "$c" != "$holder" ] && continue
       free "$a" || continue
       echo "$holder" >"$claims/$a"
       echo "$a" >"$holder/ip"

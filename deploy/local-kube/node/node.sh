@@ -3,7 +3,7 @@
 # node.sh up CLUSTER-DIR N        the N-th real node of a cluster started by kube.sh --real (again: starts what died)
 # node.sh down CLUSTER-DIR N      ends it and removes its traces
 # node.sh exec CLUSTER-DIR N CMD  runs CMD inside the node
-# node.sh lan-down                removes the bridge if no node is on it
+# node.sh lan-down                removes the bridge if no cluster and no node uses it
 #
 # A node is: a network namespace on the bridge, a mount namespace with /var/lib/kubelet, /var/lib/containerd,
 # /run/containerd, /etc/cni … of its own, a cgroup root of its own, one containerd 1.6, one kubelet and, unless
@@ -14,7 +14,7 @@ set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/../lib.sh"
 PATH=${NODE_CONTAINERD:+$NODE_CONTAINERD:}${DROVER_KUBE_BIN:-}:$PATH:/usr/sbin:/sbin
-POD_NET=10.200 LAN=drover-lan UPLINK=drover-root
+POD_NET=10.200 LAN=drover-lan
 : "${PROXY:=nftables}" "${SNAPSHOTTER:=overlayfs}"
 PRIVATE="/var/lib/kubelet /var/lib/containerd /run/containerd /var/lib/cni /etc/cni /var/log/pods /var/log/containers /run/netns"
 
@@ -35,6 +35,9 @@ check_machine() {
   controllers | grep -q memory || die "real nodes need cgroup v1 controllers in /sys/fs/cgroup; this machine has none"
 }
 
+# One at a time makes or removes the bridge, whichever set it is for.
+lan_lock() { mkdir -p "$DROVER_CACHE/run"; exec 8>"$DROVER_CACHE/run/lan.lock"; flock 8; }
+
 # The bridge lives in a network namespace of its own, so that the machine's firewall (Docker's FORWARD policy DROP, say)
 # cannot drop traffic between nodes. The machine has one veth into it with the addresses of the control planes.
 lan() {
@@ -51,9 +54,12 @@ lan() {
   for i in $(seq 9); do ip addr replace $REAL_NET.$i/24 dev $UPLINK; done
 }
 
+# A cluster claims its address before it asks for the bridge: who comes up while another goes down finds it, or makes it anew.
 lan_down() {
+  local i
   [ -e /run/netns/$LAN ] || return 0
-  ip -n $LAN -o link show | grep -q ': node[0-9]' && return
+  for i in $(seq 9); do ! holder_of $REAL_NET.$i >/dev/null || return 0; done
+  ! ip -n $LAN -o link show | grep -q ': node[0-9]' || return 0
   ip link del $UPLINK 2>/dev/null || true
   ip netns del $LAN
 }
@@ -179,8 +185,8 @@ down() {
 }
 
 case ${1:-} in
-  lan) lan ;;
-  lan-down) lan_down ;;
+  lan) lan_lock; lan ;;
+  lan-down) lan_lock; lan_down ;;
   up | down) node "$2" "$3"; "$1" ;;
   exec) node "$2" "$3"; shift 3; inside "$@" ;;
   *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
