@@ -97,6 +97,9 @@ fn status_and_explain_tell_what_a_live_agent_does() {
         assert!(began.elapsed() < PATIENCE, "{output:?}");
         std::thread::sleep(Duration::from_millis(50));
     };
+    // All of its gigabyte but what the kubelet keeps free.
+    assert_eq!(status["pressure"]["capacity"], 924 << 20, "{status:#}");
+    assert!(status["memorySource"].as_str().is_some_and(|told| told.contains("100 MiB below which the kubelet evicts")), "{status:#}");
     assert_eq!((&status["policy"], &status["mode"]), (&Value::from("paper"), &Value::from("apply")));
     let text = String::from_utf8(drover(&["memguard", "status"], &socket).stdout).unwrap();
     for line in ["mode      apply", "policy    paper (the settings file says so)", "gate      none (the policy has no gate)", "1 pauses"] {

@@ -92,6 +92,9 @@ pub struct Run {
     /// A cgroup that stands for the node (its path below the mount); without it the machine is the node.
     #[arg(long, env = "MEMGUARD_CGROUP", value_name = "PATH")]
     pub cgroup: Option<String>,
+    /// The kubelet's `evictionHard` of `memory.available`: it evicts when less is free, so this much is never lent. 0 where no kubelet evicts.
+    #[arg(long, env = "MEMGUARD_EVICTION", default_value = "100Mi", value_parser = bytes, value_name = "QUANTITY")]
+    pub eviction: u64,
     /// Where cgroups are mounted.
     #[arg(long, env = "MEMGUARD_CGROUP_ROOT", default_value = "/sys/fs/cgroup", value_name = "DIR")]
     pub cgroup_root: PathBuf,
@@ -135,6 +138,25 @@ fn millis(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn bytes(text: &str) -> Result<u64, String> {
+    let bytes = drover_quantity::units(text).ok().and_then(|bytes| u64::try_from(bytes).ok());
+    bytes.ok_or_else(|| "an amount of memory, for example 100Mi or 0; take evictionHard in per cent of the node's memory".to_owned())
+}
+
 fn share(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or_else(|| "a share above 0 and up to 1".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eviction_threshold_is_a_quantity_of_bytes() {
+        assert_eq!(bytes("100Mi"), Ok(100 << 20));
+        assert_eq!(bytes("0"), Ok(0));
+        for wrong in ["5%", "-1Mi", "much"] {
+            assert!(bytes(wrong).is_err_and(|error| error.contains("100Mi")), "{wrong}");
+        }
+    }
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use drover_memguard::{ContainerId, Guard, Levers, Observation, Reading, State};
+use drover_memguard::{ContainerId, Guard, Levers, NodeMemory, Observation, Reading, State};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -117,13 +117,16 @@ impl Agent {
     async fn new(run: Run, files: Files) -> Result<Self> {
         let hierarchy = Hierarchy::detect(&run.cgroup_root)?;
         let meminfo = run.proc.join("meminfo");
-        let (memory_source, memory_words) = match &run.cgroup {
+        let (memory_source, mut memory_words) = match &run.cgroup {
             Some(path) => {
                 let source = NodeMemorySource::group(hierarchy.group_at(path), &meminfo).with_context(|| format!("no cgroup {path}"))?;
                 (source, format!("cgroup {path}"))
             }
             None => (NodeMemorySource::machine(&meminfo)?, "/proc/meminfo".to_owned()),
         };
+        if run.eviction > 0 {
+            memory_words = format!("{memory_words}, without the {} MiB below which the kubelet evicts", run.eviction >> 20);
+        }
         let runtime = Runtime::at(&run.common.runtime, run.common.deadline);
         let events = Events::new(runtime.clone());
         let plugin = Plugin::new(run.nri.clone());
@@ -277,7 +280,8 @@ impl Agent {
         let now = clock::now();
         self.looked = Instant::now();
         let node = match self.memory_source.read() {
-            Ok(memory) => Reading::seen(memory, now),
+            // What is below the eviction threshold is nobody's: the kubelet evicts before it is taken.
+            Ok(memory) => Reading::seen(NodeMemory { capacity: memory.capacity.saturating_sub(self.run.eviction), ..memory }, now),
             Err(error) => {
                 tracing::warn!(%error, "the memory of the node cannot be read");
                 Reading::Missing
