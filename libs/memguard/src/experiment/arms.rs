@@ -13,6 +13,9 @@ pub const OVERSUBSCRIPTIONS: [u32; 6] = [100, 110, 120, 130, 140, 150];
 /// The four settings with restarts from which the paper's averages follow: size, oversubscription.
 pub const FOUR: [(u32, u32); 4] = [(2, 150), (4, 140), (4, 150), (8, 150)];
 
+/// Seconds between two looks of the agent, unless it is told another number.
+pub const POLL: f64 = 0.2;
+
 /// One way to run the jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
@@ -22,20 +25,36 @@ pub struct Arm {
     pub guard: Option<Guard>,
     /// Whom the OOM killer takes.
     pub victim: Victim,
+    /// Seconds between its looks, where the world does not say.
+    pub poll: Option<f64>,
 }
 
 impl Arm {
+    fn unguarded(name: &'static str, victim: Victim) -> Self {
+        Self { name, guard: None, victim, poll: None }
+    }
+
     fn guarded(name: &'static str, guard: Guard) -> Self {
-        Self { name, guard: Some(guard), victim: Victim::OverRequest }
+        Self { name, guard: Some(guard), victim: Victim::OverRequest, poll: None }
+    }
+
+    /// As often as our agent looks; the paper's look is a guess of the world.
+    fn looking_as_in_production(self) -> Self {
+        Self { poll: Some(POLL), ..self }
+    }
+
+    /// The same where the world says how often a guard looks.
+    pub fn looking_as_the_world_says(self) -> Self {
+        Self { poll: None, ..self }
     }
 
     /// The world as this arm changes it.
     pub fn world(&self, world: &World) -> World {
-        World { victim: self.victim, ..world.clone() }
+        World { victim: self.victim, poll: self.poll.unwrap_or(world.poll), ..world.clone() }
     }
 }
 
-/// Safety rules as in production, on a node whose guard looks every half second instead of every quarter.
+/// Safety rules as in production, but for a guard that may look only every half second.
 pub fn safety() -> Safety {
     Safety { max_age: Duration::from_millis(1500), ..Safety::default() }
 }
@@ -58,12 +77,13 @@ pub fn paper_in_rules(settings: PaperSettings) -> Guard {
 /// Everything that is compared in every setting of the paper.
 pub fn arms() -> Vec<Arm> {
     vec![
-        Arm { name: "none", guard: None, victim: Victim::OverRequest },
-        Arm { name: "youngest victim", guard: None, victim: Victim::Youngest },
+        Arm::unguarded("none", Victim::OverRequest),
+        Arm::unguarded("youngest victim", Victim::Youngest),
         Arm::guarded("paper", published(PaperSettings::default())),
         Arm::guarded("paper, in the rules", paper_in_rules(PaperSettings::default())),
-        Arm::guarded("bank", Guard { policy: Policy::Bank(BankSettings::default()), safety: safety() }),
-        Arm::guarded("gate-bank", Guard { policy: Policy::GateBank(GateBankSettings::default()), safety: safety() }),
+        Arm::guarded("bank", Guard { policy: Policy::Bank(BankSettings::default()), safety: safety() }).looking_as_in_production(),
+        Arm::guarded("gate-bank", Guard { policy: Policy::GateBank(GateBankSettings::default()), safety: safety() })
+            .looking_as_in_production(),
     ]
 }
 

@@ -136,7 +136,8 @@ impl Plan {
             }
         }
         let other = |worlds: Vec<(&str, World)>| worlds.into_iter().map(|(name, world)| (name.to_owned(), None, world)).collect();
-        let few: Vec<Arm> = arms().into_iter().filter(|arm| ["none", "paper", "gate-bank"].contains(&arm.name)).collect();
+        let few = arms().into_iter().filter(|arm| ["none", "paper", "gate-bank"].contains(&arm.name));
+        let few: Vec<Arm> = few.map(Arm::looking_as_the_world_says).collect();
         let calm = SIZES.into_iter().flat_map(|size| CALM.map(|percent| (size, percent)));
         Results {
             seeds: (self.first, self.seeds),
