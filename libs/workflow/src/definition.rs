@@ -159,6 +159,9 @@ pub(crate) enum Effect<W: Workflow> {
     Remote(Remote<W>),
 }
 
+/// Whether a step has anything to do.
+pub(crate) type Due<W> = fn(&<W as Workflow>::Input, &<W as Workflow>::State) -> bool;
+
 /// What an engine must know of a step to drive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
@@ -174,6 +177,7 @@ pub struct Step<W: Workflow> {
     pub(crate) effect: Effect<W>,
     pub(crate) spawn: Option<Local<W, Result<Vec<Child>, StepError>>>,
     pub(crate) undo: Option<Effect<W>>,
+    pub(crate) due: Option<Due<W>>,
     pub(crate) attempts: Option<i32>,
     pub(crate) at: Option<&'static str>,
     pub(crate) undo_at: Option<&'static str>,
@@ -181,7 +185,7 @@ pub struct Step<W: Workflow> {
 
 impl<W: Workflow> Step<W> {
     fn new(name: &'static str, kind: StepKind, effect: Effect<W>) -> Self {
-        Self { name, kind, effect, spawn: None, undo: None, attempts: None, at: None, undo_at: None }
+        Self { name, kind, effect, spawn: None, undo: None, due: None, attempts: None, at: None, undo_at: None }
     }
 
     /// Domain writes, journal and cursor in one short transaction, guarded by the fence: done exactly once.
@@ -220,6 +224,12 @@ impl<W: Workflow> Step<W> {
     /// How it is undone, in one transaction with the journal.
     pub fn undo_local(self, f: impl for<'a> LocalFn<'a, W, StepResult>) -> Self {
         Self { undo: Some(Effect::Local(local(f))), ..self }
+    }
+
+    /// Passed over where it has nothing to do, which costs no write and leaves no trace in the journal: after a crash the question
+    /// is asked again. The answer must stay yes until the step has ended.
+    pub fn when(self, due: fn(&W::Input, &W::State) -> bool) -> Self {
+        Self { due: Some(due), ..self }
     }
 
     /// The service that its effect and the undoing of it are in, where that is another one: for readers and for tests that
@@ -269,6 +279,7 @@ impl<W: Workflow> Steps<W> {
     /// forward. A local step, so that the passing is one transaction.
     pub fn pivot(mut self, step: Step<W>) -> Self {
         assert!(self.pivot.is_none() && step.kind == StepKind::Local, "{}: one pivot, and a local one", W::KIND);
+        assert!(step.due.is_none(), "{}: the pivot is never passed over", W::KIND);
         self.pivot = Some(self.steps.len());
         self.step(step)
     }

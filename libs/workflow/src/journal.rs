@@ -3,7 +3,7 @@
 
 use drover_store::{StoreError, StoreResult, Timestamp, Tx};
 use serde_json::Value;
-use sqlx::{FromRow, PgConnection, PgPool};
+use sqlx::{FromRow, PgConnection, PgPool, Row as _};
 use uuid::Uuid;
 
 use crate::runner::StepInfo;
@@ -123,6 +123,13 @@ impl Guard {
                 .await?;
         let (cancel_requested,) = row.ok_or(Lost::Fenced)?;
         Ok(Self { tx, cancel_requested, id })
+    }
+
+    /// Begins a step with its journal row; without one there is none to begin, as somebody wants the workflow undone.
+    pub async fn begin(pool: &PgPool, row: &Row, seq: i32, step: &StepInfo) -> Result<(Self, Option<StepRow>), Lost> {
+        let mut tx = drover_store::begin(pool).await?;
+        let Begun { cancel_requested, step } = begin_step(&mut *tx, row, seq, step).await?;
+        Ok((Self { tx, cancel_requested, id: row.id }, step))
     }
 
     /// The step's journal row, made when there is none yet.
@@ -247,6 +254,53 @@ impl Guard {
         self.tx.commit().await?;
         Ok(())
     }
+}
+
+/// The row of a step, made when there is none yet, unless the workflow is to turn back: one statement, so that where nothing else
+/// is written it needs no transaction. One row; none: the workflow is somebody else's.
+const BEGIN: &str = "with w as (
+    select id, cancel_requested from workflow where id = $1 and fence = $2 and ended_at is null for update
+), s as (
+    insert into workflow_step (workflow_id, seq, name, round, status, atomic)
+    select id, $3, $4, $5, 'started', $6 from w where $7 or not cancel_requested
+    on conflict (workflow_id, seq) do nothing
+    returning seq, name, round, output, started_at
+)
+select w.cancel_requested, t.seq, t.name, t.round, t.output, t.started_at
+from w left join (
+    select * from s
+    union all select seq, name, round, output, started_at from workflow_step where workflow_id = $1 and seq = $3
+) t on $7 or not w.cancel_requested";
+
+/// What came of [`BEGIN`].
+pub(crate) struct Begun {
+    /// Somebody wants the workflow undone.
+    pub cancel_requested: bool,
+    /// The step; none when it is not begun because of that.
+    pub step: Option<StepRow>,
+}
+
+impl FromRow<'_, sqlx::postgres::PgRow> for Begun {
+    fn from_row(row: &sqlx::postgres::PgRow) -> sqlx::Result<Self> {
+        let begun = row.try_get::<Option<i32>, _>("seq")?.is_some();
+        let step = if begun { Some(StepRow::from_row(row)?) } else { None };
+        Ok(Self { cancel_requested: row.try_get("cancel_requested")?, step })
+    }
+}
+
+/// Journals that a step of the workflow begins.
+pub(crate) async fn begin_step<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Row, seq: i32, step: &StepInfo) -> Result<Begun, Lost> {
+    let begun: Option<Begun> = sqlx::query_as(BEGIN)
+        .bind(row.id)
+        .bind(row.fence)
+        .bind(seq)
+        .bind(step.name)
+        .bind(row.round)
+        .bind(step.kind == crate::definition::StepKind::Local)
+        .bind(row.past_pivot)
+        .fetch_optional(executor)
+        .await?;
+    begun.ok_or(Lost::Fenced)
 }
 
 /// A step is done, and the workflow stands behind it: one statement, so that where nothing else is written it needs no transaction.

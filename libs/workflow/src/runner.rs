@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use drover_store::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -58,6 +59,8 @@ pub(crate) trait Runner: Send + Sync {
     fn steps(&self) -> &[StepInfo];
     fn pivot(&self) -> Option<usize>;
     fn finally(&self) -> Option<usize>;
+    /// Whether a step has anything to do; what cannot be read is the step's own to report.
+    fn due(&self, step: usize, input: &Value, state: &Value) -> bool;
     /// Calls a step's function; `tx` is there for local ones.
     async fn call(&self, step: usize, direction: Direction, call: Call, tx: Option<&mut PgConnection>) -> Answer;
     /// Asks a step for its children.
@@ -76,6 +79,7 @@ pub(crate) struct Typed<W: Workflow> {
 impl<W: Workflow> Typed<W> {
     pub fn new(world: Arc<W::World>) -> Self {
         let Steps { steps, pivot, finally } = W::steps();
+        assert!(steps.last().is_none_or(|step| step.due.is_none()), "{}: the last step is never passed over", W::KIND);
         let infos = steps.iter().map(|step| StepInfo {
             name: step.name,
             kind: step.kind,
@@ -141,6 +145,15 @@ impl<W: Workflow> Runner for Typed<W> {
 
     fn finally(&self) -> Option<usize> {
         self.finally
+    }
+
+    fn due(&self, step: usize, input: &Value, state: &Value) -> bool {
+        let Some(due) = self.steps[step].due else { return true };
+        let state = if state.is_null() { Ok(W::State::default()) } else { W::State::deserialize(state) };
+        match (W::Input::deserialize(input), state) {
+            (Ok(input), Ok(state)) => due(&input, &state),
+            _ => true,
+        }
     }
 
     async fn call(&self, step: usize, direction: Direction, call: Call, tx: Option<&mut PgConnection>) -> Answer {

@@ -163,6 +163,12 @@ impl Engine {
 
     /// The workflow when it has ended, or as it is when the patience ends.
     pub async fn wait(&self, id: Uuid, patience: Duration) -> StoreResult<Option<WorkflowView>> {
+        self.until_ended(id, patience).await?;
+        self.get(id).await
+    }
+
+    /// Until the workflow has ended, or the patience.
+    pub async fn until_ended(&self, id: Uuid, patience: Duration) -> StoreResult<()> {
         let mut ends = self.0.ended.subscribe();
         // What comes before the end is not looked at: under load that would be most of what is read.
         let look = "select ended_at is not null from workflow where id = $1";
@@ -172,10 +178,7 @@ impl Engine {
             }
             Ok::<_, StoreError>(())
         });
-        if let Ok(looked) = ended.await {
-            looked?;
-        }
-        self.get(id).await
+        ended.await.unwrap_or(Ok(()))
     }
 
     /// What is still to come, from the table of steps, if this engine knows it.
@@ -184,9 +187,11 @@ impl Engine {
         let steps = runner.steps();
         let (step, round): (String, i32) =
             sqlx::query_as("select step, round from workflow where id = $1").bind(view.id).fetch_one(self.0.store.pool()).await?;
-        let begun: HashSet<(String, i32)> = view.steps.iter().map(|step| (step.name.clone(), step.round)).collect();
-        let from = steps.iter().position(|info| info.name == step).unwrap_or(steps.len());
-        let pending = steps[from..].iter().filter(|info| !begun.contains(&(info.name.to_owned(), round))).map(|info| StepView {
+        let begun: HashSet<&str> = view.steps.iter().filter(|step| step.round == round).map(|step| step.name.as_str()).collect();
+        // What was passed over before the last one that has begun is not to come any more.
+        let last = steps.iter().rposition(|info| begun.contains(info.name)).map(|last| last + 1);
+        let from = steps.iter().position(|info| info.name == step).unwrap_or(steps.len()).max(last.unwrap_or_default());
+        let pending = steps[from..].iter().map(|info| StepView {
             name: info.name.to_owned(),
             round,
             status: "pending".to_owned(),
@@ -198,6 +203,7 @@ impl Engine {
             undo_started_at: None,
             undo_finished_at: None,
         });
+        let pending: Vec<_> = pending.collect();
         view.steps.extend(pending);
         Ok(())
     }

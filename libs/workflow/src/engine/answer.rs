@@ -125,7 +125,7 @@ impl Drive {
     }
 
     /// To the step of that index, or to the end.
-    fn move_to(&mut self, index: usize) {
+    pub(super) fn move_to(&mut self, index: usize) {
         match self.runner.steps().get(index) {
             Some(step) => self.row.step = step.name.to_owned(),
             None => {

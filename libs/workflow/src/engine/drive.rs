@@ -31,11 +31,13 @@ pub(super) struct Drive {
     pub row: Row,
     /// When the step that runs now began to look at the world.
     pub mark: u64,
+    /// Its step may have begun before it was claimed.
+    resumed: bool,
 }
 
 impl Drive {
     pub fn new(engine: Arc<Inner>, runner: Arc<dyn Runner>, row: Row) -> Self {
-        Self { mark: engine.wakes.mark(), engine, runner, row }
+        Self { mark: engine.wakes.mark(), engine, runner, row, resumed: true }
     }
 
     pub async fn run(mut self) -> Result<(), Lost> {
@@ -64,13 +66,15 @@ impl Drive {
         let info = self.runner.steps()[index];
         let seq = self.row.seq + 1;
         let span = tracing::info_span!("step", otel.name = %format_args!("{}/{}", self.row.kind, info.name), workflow.id = %self.row.id, workflow.round = self.row.round);
+        let resumed = std::mem::take(&mut self.resumed);
         async {
             if let Some(answer) = self.failpoint(info.name, "do", "before").await? {
                 return self.answered(None, index, seq, answer).await;
             }
             match info.kind {
+                _ if !self.runner.due(index, &self.row.input, &self.row.state) => self.pass_over(index, info, seq).await,
                 StepKind::Local => self.local(index, info, seq).await,
-                StepKind::Remote => self.remote(index, info, seq).await,
+                StepKind::Remote => self.remote(index, info, seq, resumed).await,
                 StepKind::Children => self.children(index, info, seq).await,
             }
         }
@@ -78,12 +82,19 @@ impl Drive {
         .await
     }
 
-    async fn local(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
-        let mut guard = self.lock().await?;
-        if self.cancelled() {
-            return self.turn_back(guard, cancelled()).await;
+    /// The step has nothing to do. Nothing is written: what the next one writes says where the workflow is.
+    async fn pass_over(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
+        if let Some(answer) = self.failpoint(info.name, "do", "after_effect").await? {
+            return self.answered(None, index, seq, answer).await;
         }
-        let step = guard.start_step(seq, &info, self.row.round).await?;
+        self.move_to(index + 1);
+        let _ = self.failpoint(info.name, "do", "after_journal").await?;
+        Ok(Then::GoOn)
+    }
+
+    async fn local(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
+        let (mut guard, step) = self.begin(seq, &info).await?;
+        let Some(step) = step else { return self.turn_back(guard, cancelled()).await };
         let mut answer = self.call(index, Direction::Do, &step, Vec::new(), Some(&mut guard.tx)).await;
         if let Some(injected) = self.failpoint(info.name, "do", "after_effect").await? {
             answer = injected;
@@ -91,17 +102,19 @@ impl Drive {
         self.answered(Some(guard), index, seq, answer).await
     }
 
-    async fn remote(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
-        let step = match journal::step(self.engine.store.pool(), self.row.id, seq).await? {
+    async fn remote(&mut self, index: usize, info: StepInfo, seq: i32, resumed: bool) -> Result<Then, Lost> {
+        let pool = self.engine.store.pool();
+        let begun = if resumed { journal::step(pool, self.row.id, seq).await? } else { None };
+        let step = match begun {
             Some(step) => step,
             None => {
                 // The intent, before the effect.
-                let mut guard = self.lock().await?;
-                if self.cancelled() {
+                let begun = journal::begin_step(pool, &self.row, seq, &info).await?;
+                self.row.cancel_requested = begun.cancel_requested;
+                let Some(step) = begun.step else {
+                    let guard = self.lock().await?;
                     return self.turn_back(guard, cancelled()).await;
-                }
-                let step = guard.start_step(seq, &info, self.row.round).await?;
-                guard.commit().await?;
+                };
                 self.engine.changed(self.row.id);
                 step
             }
@@ -114,11 +127,8 @@ impl Drive {
     }
 
     async fn children(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
-        let mut guard = self.lock().await?;
-        if self.cancelled() {
-            return self.turn_back(guard, cancelled()).await;
-        }
-        let step = guard.start_step(seq, &info, self.row.round).await?;
+        let (mut guard, step) = self.begin(seq, &info).await?;
+        let Some(step) = step else { return self.turn_back(guard, cancelled()).await };
         if step.output.is_none() {
             let call = self.call_of(&step, Vec::new());
             let answer = unwinding(self.runner.spawn(index, call, &mut guard.tx)).await;
@@ -186,6 +196,13 @@ impl Drive {
         let guard = Guard::lock(self.engine.store.pool(), self.row.id, self.row.fence).await?;
         self.row.cancel_requested = guard.cancel_requested;
         Ok(guard)
+    }
+
+    /// Locks, and begins a step. No step: the workflow is to turn back.
+    async fn begin(&mut self, seq: i32, info: &StepInfo) -> Result<(Guard, Option<StepRow>), Lost> {
+        let (guard, step) = Guard::begin(self.engine.store.pool(), &self.row, seq, info).await?;
+        self.row.cancel_requested = guard.cancel_requested;
+        Ok((guard, step))
     }
 
     pub(super) async fn or_lock(&mut self, guard: Option<Guard>) -> Result<Guard, Lost> {

@@ -85,7 +85,7 @@ impl App {
     /// An operation: as it is, or when it has ended, if that is within `wait`.
     pub async fn operation(&self, id: Uuid, wait: Duration) -> Result<Operation, Error> {
         if !wait.is_zero() {
-            self.engine.wait(id, wait).await?;
+            self.engine.until_ended(id, wait).await?;
         }
         let (view, children) = self.family(id).await?.ok_or_else(|| not_found(id))?;
         Ok(operation(&view, &children, now()))

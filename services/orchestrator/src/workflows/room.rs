@@ -75,6 +75,13 @@ pub struct Search {
     pub(super) relocated: bool,
 }
 
+impl Search {
+    /// Apps that the decision has found no room for.
+    pub fn is_open(&self, apps: &[Delivery]) -> bool {
+        !apps.is_empty() && self.placed.is_empty()
+    }
+}
+
 /// Room of one app at one member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Placed {
@@ -241,9 +248,6 @@ async fn give_back<W: Seeks>(ctx: &mut Ctx<W>, name: &str, overflow: bool) -> St
 }
 
 pub(super) async fn plan<W: Seeks>(ctx: &mut Ctx<W>) -> StepResult {
-    if W::apps(&ctx.input).is_empty() || !W::search(&mut ctx.state).placed.is_empty() {
-        return Ok(Outcome::next());
-    }
     ctx.progress("nothing has room; looking for others that may move");
     let document = match by_user(ctx) {
         Some(id) => chosen_by_user(ctx, id).await?,

@@ -136,7 +136,11 @@ impl Workflow for Update {
             .step(Step::remote("raise", raise).at(PLACEMENT).undo(lower_back))
             // Apps that are new are a newcomer's: decided, planned for and given room as in `instantiate`.
             .step(Step::remote("decide_added", room::decide).at(PLACEMENT).undo(room::give_back_decision))
-            .step(Step::remote("plan_added", room::plan).at(MIGRATION))
+            .step(
+                Step::remote("plan_added", room::plan)
+                    .at(MIGRATION)
+                    .when(|order: &Order, state: &State| state.search.is_open(&order.added)),
+            )
             .step(Step::remote("overflow_added", room::overflow).at(PLACEMENT).undo(room::give_back_overflow))
             // Once others have moved for us they stay where they are, whatever becomes of us.
             .step(Step::children("make_room", room::start_moving, room::moved).undo(room::give_back_room))

@@ -88,17 +88,22 @@ impl Workflow for Instantiate {
             // which claims the room in the same transaction, so that two newcomers never get the same.
             .step(Step::remote("decide", room::decide).at(PLACEMENT).undo(room::give_back_decision))
             // It does not fit: who would have to move? A plan claims nothing; `make_room` does.
-            .step(Step::remote("plan", room::plan).at(MIGRATION))
+            .step(Step::remote("plan", room::plan).at(MIGRATION).when(|order: &Order, state: &State| state.search.is_open(&order.apps)))
             // `whenFull: preferred` has insisted on the best provider so far. Only now, without a feasible plan, others do.
             .step(Step::remote("overflow", room::overflow).at(PLACEMENT).undo(room::give_back_overflow))
             // The moves are a workflow of their own with its own pivot: once others have moved for us, they stay where they
             // are, whatever becomes of us. It ends when our apps' claims are held.
-            .step(Step::children("make_room", room::start_moving, room::moved).undo(room::give_back_room).undo_at(PLACEMENT))
+            .step(
+                Step::children("make_room", room::start_moving, room::moved)
+                    .when(|_, state: &State| state.search.plan.is_some())
+                    .undo(room::give_back_room)
+                    .undo_at(PLACEMENT),
+            )
             // From here on a row explains every claim; the undo of this step is the undo of everything in the members.
             .step(Step::local("bind", objects::bind).undo(objects::take_away).undo_at(SYNCHRONIZER))
             .step(Step::wait("deliver", objects::deliver).at(SYNCHRONIZER))
             // Somebody else in the member has taken the room that was made: give up these copies and plan anew.
-            .step(Step::wait("replan", objects::replan).at(SYNCHRONIZER))
+            .step(Step::wait("replan", objects::replan).at(SYNCHRONIZER).when(|_, state: &State| state.lost.is_some()))
             .pivot(Step::local("become_current", objects::become_current))
     }
 }
