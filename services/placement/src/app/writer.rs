@@ -64,19 +64,30 @@ impl Writer {
         // Asked for, not decided.
         let mut open: Vec<Work> = jobs.into_iter().filter_map(|job| waiting.admit(job)).collect();
         let mut batch = Batch::default();
+        // True, and to be told when the next one is on its way: Postgres need not wait for that.
+        let mut done: Option<(Batch, Effect)> = None;
         loop {
+            if open.iter().any(Work::is_transaction) {
+                // Repeats are looked up first, which may take long.
+                tell(app, waiting, &mut done);
+            }
             decide(app, waiting, &mut open, &mut batch).await;
             if batch.works.is_empty() {
-                return;
+                return tell(app, waiting, &mut done);
             }
             let (entries, effect) = app.read(|book| batch.seal(book));
             let mut next = Batch::default();
             let committed = tokio::select! {
+                biased;
                 committed = commit(app, pen, entries, effect.onto) => committed,
-                never = gather(app, waiting, queue, &mut open, &mut next) => match never {},
+                never = async {
+                    tell(app, waiting, &mut done);
+                    gather(app, waiting, queue, &mut open, &mut next).await
+                } => match never {},
             };
+            tell(app, waiting, &mut done);
             if matches!(committed, Ok(Committed::Done)) {
-                finish(app, waiting, batch, effect);
+                done = Some((batch, effect));
                 batch = next;
                 continue;
             }
@@ -184,6 +195,13 @@ async fn commit(app: &App, pen: &mut Pen, entries: Entries, onto: i64) -> Result
     let committed = pen.commit(entries, onto).await?;
     app.failpoints.reached(|| "ledger/commit/after".to_owned()).await.map_err(stopped)?;
     Ok(committed)
+}
+
+/// As [`finish`], if there is one to be told.
+fn tell(app: &App, waiting: &mut Waiting, done: &mut Option<(Batch, Effect)>) {
+    if let Some((batch, effect)) = done.take() {
+        finish(app, waiting, batch, effect);
+    }
 }
 
 /// The batch is true: tell the feed, then those who wait.
