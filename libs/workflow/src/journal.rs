@@ -132,23 +132,9 @@ impl Guard {
         Ok((Self { tx, cancel_requested, id: row.id }, step))
     }
 
-    /// The step's journal row, made when there is none yet.
-    pub async fn start_step(&mut self, seq: i32, step: &StepInfo, round: i32) -> Result<StepRow, Lost> {
-        let atomic = step.kind == crate::definition::StepKind::Local;
-        // The update changes nothing: it is there so that the row comes back either way.
-        let statement = format!(
-            "insert into workflow_step (workflow_id, seq, name, round, status, atomic) values ($1, $2, $3, $4, 'started', $5) \
-             on conflict (workflow_id, seq) do update set name = workflow_step.name returning {STEP_COLUMNS}"
-        );
-        let row = sqlx::query_as(sqlx::AssertSqlSafe(statement))
-            .bind(self.id)
-            .bind(seq)
-            .bind(step.name)
-            .bind(round)
-            .bind(atomic)
-            .fetch_one(&mut *self.tx)
-            .await?;
-        Ok(row)
+    /// The step's journal row, made when there is none yet, whatever is wanted of the workflow.
+    pub async fn start_step(&mut self, row: &Row, seq: i32, step: &StepInfo) -> Result<(), Lost> {
+        insert_step(&mut *self.tx, row, seq, step, true).await.map(drop)
     }
 
     /// `started` → `done` or `failed`, with output or error.
@@ -288,8 +274,12 @@ impl FromRow<'_, sqlx::postgres::PgRow> for Begun {
     }
 }
 
-/// Journals that a step of the workflow begins.
+/// Journals that a step of the workflow begins, unless the workflow is to turn back.
 pub(crate) async fn begin_step<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Row, seq: i32, step: &StepInfo) -> Result<Begun, Lost> {
+    insert_step(executor, row, seq, step, row.past_pivot).await
+}
+
+async fn insert_step<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Row, seq: i32, step: &StepInfo, anyway: bool) -> Result<Begun, Lost> {
     let begun: Option<Begun> = sqlx::query_as(BEGIN)
         .bind(row.id)
         .bind(row.fence)
@@ -297,7 +287,7 @@ pub(crate) async fn begin_step<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Ro
         .bind(step.name)
         .bind(row.round)
         .bind(step.kind == crate::definition::StepKind::Local)
-        .bind(row.past_pivot)
+        .bind(anyway)
         .fetch_optional(executor)
         .await?;
     begun.ok_or(Lost::Fenced)

@@ -43,7 +43,7 @@ impl Drive {
                 let mut guard = self.lock().await?;
                 if local {
                     // Its journal row went with its writes.
-                    guard.start_step(seq, &info, self.row.round).await?;
+                    guard.start_step(&self.row, seq, &info).await?;
                 }
                 let before = (self.row.state.clone(), self.row.message.clone());
                 // A local step's state went with its writes.
@@ -57,7 +57,7 @@ impl Drive {
             Err(StepError::Retry { message, after }) => {
                 drop(writes);
                 let mut guard = self.lock().await?;
-                guard.start_step(seq, &info, self.row.round).await?;
+                guard.start_step(&self.row, seq, &info).await?;
                 let attempts = guard.retry_step(seq, &message).await?;
                 if info.attempts.is_some_and(|most| attempts >= most) {
                     drop(guard);
@@ -102,7 +102,7 @@ impl Drive {
         let info = self.runner.steps()[index];
         tracing::info!(workflow.id = %self.row.id, step = info.name, code = failure.code, "gives up: {}", failure.message);
         let mut guard = self.lock().await?;
-        guard.start_step(seq, &info, self.row.round).await?;
+        guard.start_step(&self.row, seq, &info).await?;
         guard.finish_step(seq, "failed", None, Some(&json!(failure))).await?;
         self.row.seq = seq;
         if !self.row.past_pivot {
