@@ -77,10 +77,10 @@ fn settings(policy: &str) -> Result<Option<Value>> {
             "policy": {"policy": "paper", "upper": 0.92, "lower": 0.85, "perRound": 2, "round": 1.0},
             "safety": {"levers": ["quota"], "highFirst": false, "sacrifices": {"allow": "governed", "every": 5.0, "perHour": 100}},
         }),
-        "bank" => json!({"policy": {"policy": "bank", "margin": 0.04, "reaction": 0.3}, "safety": {"cooldown": 0}}),
+        "bank" => json!({"policy": {"policy": "bank", "margin": 0.04, "reaction": 0.5, "still": 1.0}, "safety": {"cooldown": 0}}),
         "gate-bank" => json!({
             "policy": {"policy": "gate-bank", "gate": {"settle": 1.0, "halfLife": 60.0, "priorWeight": 10.0},
-                       "bank": {"margin": 0.04, "reaction": 0.3}},
+                       "bank": {"margin": 0.04, "reaction": 0.5, "still": 1.0}},
             "safety": {"cooldown": 0},
         }),
         other => bail!("{other} is none of {POLICIES:?}"),

@@ -27,7 +27,8 @@ const SEEDS: u64 = 30;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Runs some 17,000 simulated workflows with 30 seeds: eight minutes of one core in a development build.
-With --real it runs twenty workflows of real containers with 5 seeds, some at once: about a quarter of an hour on two cores.
+With --real it runs twenty workflows of real containers with 5 seeds, as many at once as the machine has pairs of cores: half an
+hour on two.
 
 Examples:
   drover experiment memory-guard --out memory-guard/

@@ -13,7 +13,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Seeds, unless it is told another number.
 pub const SEEDS: u64 = 5;
-/// Each takes a GiB and somewhat more than a core.
+/// Each takes a GiB and somewhat more than a core: so many cores for one, or it is the machine's load that is measured.
+const CORES_EACH: usize = 2;
 const MOST_AT_ONCE: usize = 4;
 
 /// How many workflows it is.
@@ -31,7 +32,7 @@ pub async fn carry_out(first: u64, seeds: u64, cycles: u32, bar: &ProgressBar) -
     );
     let program = std::env::current_exe()?.with_file_name("drover-memory-guard");
     ensure!(program.exists(), "{} is not there: build it as this program was (cargo build … --bins)", program.display());
-    let at_once = available_parallelism().map_or(1, NonZero::get).min(MOST_AT_ONCE);
+    let at_once = (available_parallelism().map_or(1, NonZero::get) / CORES_EACH).clamp(1, MOST_AT_ONCE);
     let all = (first..first + seeds).flat_map(|seed| POLICIES.map(|policy| (policy, seed)));
     let one = async |(policy, seed)| {
         let trial = trial(&program, policy, seed, cycles).await.with_context(|| format!("{policy}, seed {seed}"))?;
