@@ -203,7 +203,6 @@ impl Engine {
             undo_started_at: None,
             undo_finished_at: None,
         });
-        let pending: Vec<_> = pending.collect();
         view.steps.extend(pending);
         Ok(())
     }

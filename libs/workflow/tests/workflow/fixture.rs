@@ -1,4 +1,5 @@
-//! A small move with every kind of step: hold, copy to a member, wait, two children, pivot, remove the old, let go.
+//! A small move with every kind of step: hold, copy to a member, wait, one that is never due, two children, pivot, remove the old,
+//! let go.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -81,7 +82,13 @@ impl Workflow for Move {
             .step(Step::local("hold", hold).undo_local(let_go))
             .step(Step::remote("copy", copy).undo(remove_copy))
             .step(Step::wait("ready", ready))
-            .step(Step::children("extras", spawn_extras, collect_extras).undo(remove_extras))
+            // Never due: what passes here goes on as if it were not there, and leaves no trace of it.
+            .step(Step::remote("copy_anew", copy_anew).when(|_, state: &Progress| state.copied.is_none()))
+            .step(
+                Step::children("extras", spawn_extras, collect_extras)
+                    .when(|_, state: &Progress| state.copied.is_some())
+                    .undo(remove_extras),
+            )
             .pivot(Step::local("cut_over", cut_over))
             // After the pivot, for until then the old one serves.
             .step(Step::remote("remove_old", remove_old))
@@ -124,6 +131,10 @@ async fn ready(ctx: &mut Ctx<Move>) -> StepResult {
     }
     ctx.progress("the copy is not ready yet");
     Ok(Outcome::park(["member"]).until(ctx.deadline(Duration::from_secs(60))))
+}
+
+async fn copy_anew(_: &mut Ctx<Move>) -> StepResult {
+    Err(StepError::fail("not_due", "there is a copy"))
 }
 
 async fn spawn_extras(ctx: &mut Ctx<Move>, _: &mut PgConnection) -> Result<Vec<Child>, StepError> {

@@ -182,7 +182,10 @@ async fn a_watcher_sees_every_stage_and_the_end() {
     let pending = eventually(SECONDS, async || engine.get(id).await.unwrap().filter(|view| view.message.is_some())).await;
     let stages: Vec<_> = pending.steps.iter().map(|step| (step.name.as_str(), step.status.as_str())).collect();
     assert_eq!(stages[..3], [("hold", "done"), ("copy", "done"), ("ready", "started")]);
-    assert_eq!(stages[3..], [("extras", "pending"), ("cut_over", "pending"), ("remove_old", "pending"), ("let_go", "pending")]);
+    assert_eq!(
+        stages[3..],
+        [("copy_anew", "pending"), ("extras", "pending"), ("cut_over", "pending"), ("remove_old", "pending"), ("let_go", "pending")]
+    );
     let watching = tokio::spawn(distant.watch(id).map(Result::unwrap).collect::<Vec<_>>());
     world.outside(&engine).await;
     let seen = tokio::time::timeout(SECONDS, watching).await.unwrap().unwrap();

