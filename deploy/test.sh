@@ -24,7 +24,11 @@ export DROVER_KUBE_BIN DROVER_HELM DROVER_BIN
 # One for all tests that compare with a real API server; it comes up beside clippy. Its owner is this script: it goes down
 # however that ends.
 contract=$(mktemp -d)
-trap 'deploy/local-kube/kube.sh down --dir "$contract" >"$contract.log" 2>&1; rm -rf "$contract" "$contract.log"' EXIT
+clean_up() {
+  deploy/local-kube/kube.sh down --dir "$contract" >"$contract.log" 2>&1
+  rm -rf "$contract" "$contract.log"
+}
+trap clean_up EXIT
 deploy/local-kube/kube.sh up --names contract --nodes 3 --metrics --owner $$ --dir "$contract" >"$contract.log" 2>&1 &
 contract_up=$!
 
@@ -45,9 +49,21 @@ esac
 wait $contract_up || { cat "$contract.log" >&2; exit 1; }
 export DROVER_CONTRACT_KUBECONFIG=$contract/contract/kubeconfig
 export DROVER_NO_SKIPS=1 # a test that lacks something fails
+cargo test --locked --workspace --no-run
+lane() { DROVER_LANE=$1 cargo test --locked --workspace --no-fail-fast --config "target.'cfg(unix)'.runner=['$PWD/deploy/lane.sh']" "${@:2}" "${extra[@]}"; }
 log=$(mktemp)
 code=0
-cargo test --locked --workspace --no-fail-fast "${extra[@]}" 2>&1 | tee "$log" || code=$?
+set -m # the lane beside this one is a process group: it ends with this script
+lane agents --lib --bins --tests >"$log.agents" 2>&1 &
+agents=$!
+trap 'kill -- -$agents 2>/dev/null; clean_up' EXIT
+set +m
+lane hub 2>&1 | tee "$log" || code=$?
+step "tests of the agents, which ran beside those"
+tail -n +1 -f --pid=$agents "$log.agents"
+wait $agents || code=$?
+cat "$log.agents" >>"$log"
+rm "$log.agents"
 
 # Build trees of other pins that nobody used for a week.
 touch "$CARGO_TARGET_DIR"

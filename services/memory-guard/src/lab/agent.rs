@@ -38,8 +38,6 @@ pub struct Start<'a> {
     pub settings: Option<Value>,
     /// Further arguments.
     pub args: Vec<String>,
-    /// What a kubelet keeps free; without one, nothing.
-    pub eviction: &'static str,
     /// A point to die at (`crate::failpoint`).
     pub die_at: Option<&'a str>,
 }
@@ -47,7 +45,7 @@ pub struct Start<'a> {
 impl<'a> Start<'a> {
     /// This program, with its files in `state`, on the runtime with that socket.
     pub fn new(program: &'a Path, state: &'a Path, runtime: &'a Path) -> Self {
-        Self { program, state, runtime, settings: None, args: Vec::new(), eviction: "0", die_at: None }
+        Self { program, state, runtime, settings: None, args: Vec::new(), die_at: None }
     }
 
     /// With settings of policy and safety.
@@ -72,7 +70,8 @@ impl<'a> Start<'a> {
         // The NRI socket beside the runtime's own, if it has one; never the machine's.
         let nri = self.runtime.with_file_name("nri.sock");
         command.arg("run").arg("--state").arg(self.state).arg("--runtime").arg(self.runtime).arg("--nri").arg(nri);
-        command.args(["--eviction", self.eviction]).args(&self.args);
+        // No kubelet takes anything here: the node is all the guard's.
+        command.args(["--eviction", "0"]).args(&self.args);
         if let Some(settings) = &self.settings {
             let file = self.state.join("settings.json");
             std::fs::write(&file, settings.to_string())?;
