@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # lane.sh PROGRAM [ARGUMENT...]: runs a test program if it belongs to $DROVER_LANE, else does nothing. cargo's runner in
-# deploy/test.sh: the agents' tests mostly wait for kubelets and controllers, so they run beside the hub's.
+# deploy/test.sh: what is around the hub, command line and agents, mostly waits for clusters, so it is tested beside the hub.
 case $PWD in
-  */services/autoscaler | */services/memory-guard) lane=agents ;;
+  */services/autoscaler | */services/drover | */services/memory-guard) lane=around ;;
   *) lane=hub ;;
 esac
 [ "$lane" != "$DROVER_LANE" ] || exec "$@"

@@ -54,16 +54,17 @@ lane() { DROVER_LANE=$1 cargo test --locked --workspace --no-fail-fast --config 
 log=$(mktemp)
 code=0
 set -m # the lane beside this one is a process group: it ends with this script
-lane agents --lib --bins --tests >"$log.agents" 2>&1 &
-agents=$!
-trap 'kill -- -$agents 2>/dev/null; clean_up' EXIT
+lane around --lib --bins --tests >"$log.around" 2>&1 &
+around=$!
+trap 'kill -- -$around || true; clean_up' EXIT
 set +m
 lane hub 2>&1 | tee "$log" || code=$?
-step "tests of the agents, which ran beside those"
-tail -n +1 -f --pid=$agents "$log.agents"
-wait $agents || code=$?
-cat "$log.agents" >>"$log"
-rm "$log.agents"
+step "tests of command line and agents, which ran beside those"
+tail -n +1 -f --pid=$around "$log.around"
+wait $around || code=$?
+trap clean_up EXIT
+cat "$log.around" >>"$log"
+rm "$log.around"
 
 # Build trees of other pins that nobody used for a week.
 touch "$CARGO_TARGET_DIR"

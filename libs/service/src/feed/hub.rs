@@ -71,9 +71,14 @@ impl<T> FeedHub<T> {
 
     /// Tells readers the key's newest value; none: it is gone. Telling an unchanged value again is news too.
     pub fn publish(&self, key: impl Into<String>, value: Option<T>) {
+        self.publish_shared(key, value.map(Arc::new));
+    }
+
+    /// As [`FeedHub::publish`], of a value that its owner keeps too.
+    pub fn publish_shared(&self, key: impl Into<String>, value: Option<Arc<T>>) {
         let version = {
             let mut state = self.state();
-            state.put(key.into(), value.map(Arc::new));
+            state.put(key.into(), value);
             state.version
         };
         self.shared.changed.send_replace(version);

@@ -30,7 +30,7 @@ struct Entry {
     seen: ClusterState,
     /// Told to be leaving until then; a deletion that failed half way is forgotten by itself.
     leaving: Option<Instant>,
-    room: Option<(Instant, Capacity)>,
+    room: Option<(Instant, Arc<Capacity>)>,
 }
 
 /// A deletion takes less.
@@ -77,8 +77,9 @@ impl Fleet {
     pub fn room(&self, key: &MemberKey, id: Uuid, capacity: Capacity) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(key).filter(|entry| entry.registered.id == id) else { return };
+        let capacity = Arc::new(capacity);
         entry.room = Some((Instant::now(), capacity.clone()));
-        self.capacity.publish(key.0.clone(), Some(capacity));
+        self.capacity.publish_shared(key.0.clone(), Some(capacity));
     }
 
     /// Tells the room that was last seen with its present age; after a while, that it is not known.
@@ -155,9 +156,9 @@ impl Entry {
     }
 }
 
-fn aged((at, capacity): &(Instant, Capacity)) -> Capacity {
+fn aged((at, capacity): &(Instant, Arc<Capacity>)) -> Capacity {
     let age = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Capacity { age_ms: capacity.age_ms.saturating_add(age), ..capacity.clone() }
+    Capacity { age_ms: capacity.age_ms.saturating_add(age), ..Capacity::clone(capacity) }
 }
 
 fn now() -> String {

@@ -27,6 +27,8 @@ use crate::store::registered::Registered;
 
 /// Changes come in bursts; the sums are made once for all of a burst.
 const GATHER: Duration = Duration::from_millis(100);
+/// So much longer per binding: the sums are told whole, and what that costs a second must not grow with the bindings.
+const GATHER_EACH: Duration = Duration::from_millis(5);
 /// Told again without any change, so that its age is known.
 const RETELL: Duration = Duration::from_secs(9);
 /// Both lists, or the member is too slow to be of use.
@@ -123,7 +125,7 @@ impl Session<'_> {
         let pods = watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default()).default_backoff();
         pin_mut!(nodes, pods);
         let (mut model, mut told) = (Model::default(), None::<Instant>);
-        let mut tell_at = None::<Instant>;
+        let (mut tell_at, mut gather) = (None::<Instant>, Duration::ZERO);
         let give_up = Instant::now() + FIRST_LISTS;
         loop {
             let wake = tell_at.unwrap_or(give_up);
@@ -145,6 +147,7 @@ impl Session<'_> {
                         return Failure::unreachable(format!("its nodes and pods could not be listed within {} s", FIRST_LISTS.as_secs()));
                     }
                     let capacity = model.capacity(usage.borrow().as_ref(), jiff::Timestamp::now());
+                    gather = GATHER + GATHER_EACH * u32::try_from(capacity.observed.len()).unwrap_or(u32::MAX);
                     self.app.fleet.room(self.key, self.member.id, capacity);
                     // Room first: who hears that the member is ready finds its room told.
                     self.app.fleet.found(self.key, self.member.id, MemberState::Ready, None);
@@ -153,7 +156,7 @@ impl Session<'_> {
                 }
             }
             if model.complete() && tell_at.is_none() {
-                tell_at = Some(Instant::now() + if told.is_none() { Duration::ZERO } else { GATHER });
+                tell_at = Some(Instant::now() + gather);
             }
         }
     }

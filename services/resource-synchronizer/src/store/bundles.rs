@@ -1,5 +1,7 @@
 //! Bundles.
 
+use std::collections::HashMap;
+
 use drover_store::{Store, StoreResult};
 use serde_json::Value;
 use sqlx::types::Json;
@@ -24,4 +26,12 @@ pub async fn get(store: &Store, digest: &str) -> StoreResult<Option<Vec<Value>>>
     let found: Option<Json<Vec<Value>>> =
         sqlx::query_scalar("select objects from bundle where digest = $1").bind(digest).fetch_optional(store.pool()).await?;
     Ok(found.map(|Json(objects)| objects))
+}
+
+/// The objects of those of these bundles that are stored.
+pub async fn get_all(store: &Store, digests: impl IntoIterator<Item = &str>) -> StoreResult<HashMap<String, Vec<Value>>> {
+    let digests: Vec<&str> = digests.into_iter().collect();
+    let found: Vec<(String, Json<Vec<Value>>)> =
+        sqlx::query_as("select digest, objects from bundle where digest = any($1)").bind(digests).fetch_all(store.pool()).await?;
+    Ok(found.into_iter().map(|(digest, Json(objects))| (digest, objects)).collect())
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use drover_api::bindings::{BindingStatus, DesiredState, ObjectStatus, Phase};
-use drover_members::{ObjectId, Readiness};
+use drover_members::{Object, ObjectId, Readiness};
 use uuid::Uuid;
 
 use super::world::{Seen, World};
@@ -51,6 +51,10 @@ impl Bound {
         let (count, last) = self.corrections;
         let again = last.is_some_and(|at| at.elapsed() < calm);
         self.corrections = (if again { count + 1 } else { 1 }, Some(Instant::now()));
+    }
+    /// These objects are desired, prepared for this member.
+    pub fn wants(&mut self, objects: &[Object]) {
+        self.wanted = Some(objects.iter().map(|object| (object.id.clone(), object.digest.clone())).collect());
     }
     /// Its id.
     pub fn id(&self) -> Uuid {

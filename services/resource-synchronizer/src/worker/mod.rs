@@ -21,7 +21,7 @@ use drover_api::members::Member as Registered;
 use drover_members::{Member, MemberError, kubeconfig};
 use drover_scheduling::{MemberKey, MemberState};
 use drover_service::peer::backoff;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch as latest};
+use tokio::sync::{mpsc, watch as latest};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -42,6 +42,8 @@ const RETRY: Duration = Duration::from_secs(30);
 const HINDRANCES: u32 = 8;
 /// Quiet for so long, a binding's failures are forgiven.
 const CALM: Duration = Duration::from_secs(60);
+/// Bundles that are read at once.
+const BUNDLES: usize = 100;
 /// Watch events on their way; more hold back the watch.
 const EVENTS: usize = 256;
 
@@ -180,7 +182,10 @@ impl Worker {
                 return end;
             }
             if listing && self.is_listed() {
-                self.listed(&mut permit).await;
+                if let Err(end) = self.recognise(&member).await {
+                    return end;
+                }
+                permit = None;
             }
         }
     }
@@ -219,7 +224,7 @@ impl Worker {
     async fn load(&mut self) -> Result<(), drover_store::StoreError> {
         let mut inventories = store::inventory::of_member(&self.app.store, &self.key).await?;
         let rows = store::bindings::of_member(&self.app.store, &self.key).await?;
-        self.due = rows.iter().map(|row| (row.desired.id, Instant::now())).collect();
+        self.due.clear();
         self.bindings = rows
             .into_iter()
             .map(|row| {
@@ -230,14 +235,33 @@ impl Worker {
         Ok(())
     }
 
-    /// All lists are there: from now on the world can be trusted.
-    async fn listed(&mut self, permit: &mut Option<OwnedSemaphorePermit>) {
-        *permit = None;
+    /// All lists are there: from now on the world can be trusted. What is as desired is told so and costs no pass.
+    async fn recognise(&mut self, member: &Member) -> Result<(), End> {
         if self.lost.take().is_some() {
             tracing::info!(cluster.id = %self.key, "the member can be worked with again");
         }
-        self.world.bindings().into_iter().for_each(|id| self.schedule(id, Duration::ZERO));
+        let unknown: Vec<Uuid> = self.bindings.values().filter(|bound| bound.present() && bound.wanted.is_none()).map(Bound::id).collect();
+        for some in unknown.chunks(BUNDLES) {
+            let digests: BTreeSet<&str> = some.iter().map(|id| self.bindings[id].row.desired.digest.as_str()).collect();
+            let stored = |error: drover_store::StoreError| End::Lost(Failure { code: "store_unavailable", reason: error.to_string() });
+            let bundles = store::bundles::get_all(&self.app.store, digests).await.map_err(stored)?;
+            for id in some {
+                // Whoever cannot be prepared has a pass, which says why.
+                let Some(bundle) = bundles.get(&self.bindings[id].row.desired.digest) else { continue };
+                if let Ok(Ok(objects)) = self.prepared(member, &self.bindings[id], bundle).await {
+                    self.bound(*id).wants(&objects);
+                }
+            }
+        }
+        let known: BTreeSet<Uuid> = self.bindings.keys().copied().chain(self.world.bindings()).collect();
+        for id in known {
+            self.publish(id);
+            if self.needs_work(id) {
+                self.schedule(id, Duration::ZERO);
+            }
+        }
         self.forget_kinds().await;
+        Ok(())
     }
 
     async fn changed(&mut self, member: &Member, version: i64, alive: bool) -> Result<(), End> {

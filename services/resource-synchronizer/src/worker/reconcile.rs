@@ -10,6 +10,7 @@ use std::time::Instant;
 use drover_members::objects::{flatten, wave};
 use drover_members::readiness::has_status;
 use drover_members::{Applied, Member, MemberError, Object, ObjectId, Owner, Readiness};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::judge::{Bound, Failure};
@@ -65,18 +66,21 @@ impl Worker {
         }
         let desired = bound.row.desired.clone();
         let owner = self.owner(bound);
-        let objects = match self.prepared(member, &desired.digest, &desired.namespace, &owner).await? {
+        let Some(bundle) = store::bundles::get(&self.app.store, &desired.digest).await? else {
+            let reason = format!("there is no bundle {}", desired.digest);
+            return Ok(self.fail(id, Failure { code: "preflight_failed", reason }));
+        };
+        let objects = match self.prepared(member, bound, &bundle).await? {
             Ok(objects) => objects,
             Err(failure) => return Ok(self.fail(id, failure)),
         };
-        let bound = self.bound(id);
-        bound.wanted = Some(objects.iter().map(|object| (object.id.clone(), object.digest.clone())).collect());
+        self.bound(id).wants(&objects);
         let drifted: BTreeSet<ObjectId> = self.bindings[&id].drifted(&self.world).into_iter().collect();
         let due: Vec<Object> = objects.into_iter().filter(|object| drifted.contains(&object.id)).collect();
         if due.is_empty() {
             let bound = self.bound(id);
             (bound.failure, bound.hindrance) = (None, None);
-            return Ok(Outcome::Again);
+            return self.prune(member, id).await;
         }
         // What was applied with this very digest passed the preflight then; what is new or changed is asked about first.
         let inventory = &self.bindings[&id].inventory;
@@ -257,13 +261,10 @@ impl Worker {
         }
     }
 
-    /// The objects of a bundle as this binding wants them in this member, or why they cannot be.
-    async fn prepared(&self, member: &Member, digest: &str, namespace: &str, owner: &Owner) -> Result<Result<Vec<Object>, Failure>, Error> {
+    /// The objects of its bundle as this binding wants them in this member, or why they cannot be.
+    pub(super) async fn prepared(&self, member: &Member, bound: &Bound, bundle: &[Value]) -> Result<Result<Vec<Object>, Failure>, Error> {
         let refused = |code, reason: String| Ok(Err(Failure { code, reason }));
-        let Some(bundle) = store::bundles::get(&self.app.store, digest).await? else {
-            return refused("preflight_failed", format!("there is no bundle {digest}"));
-        };
-        match member.prepare(&flatten(&bundle)?, namespace, owner).await {
+        match member.prepare(&flatten(bundle)?, &bound.row.desired.namespace, &self.owner(bound)).await {
             Ok(objects) => Ok(Ok(objects)),
             Err(error @ MemberError::UnknownKind { .. }) => refused(error.code(), error.to_string()),
             Err(error) if error.is_objects() => refused("preflight_failed", error.to_string()),
@@ -288,7 +289,7 @@ impl Worker {
         Outcome::Again
     }
 
-    fn bound(&mut self, id: Uuid) -> &mut Bound {
+    pub(super) fn bound(&mut self, id: Uuid) -> &mut Bound {
         self.bindings.get_mut(&id).expect("whoever works on a binding has just refreshed it")
     }
 }

@@ -4,6 +4,8 @@
 //! Invariant: a picture is never replaced by an older one, so an event that was on its way while Drover applied is no drift.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Instant;
 
 use drover_members::{ObjectId, Readiness, trimmed};
@@ -34,6 +36,9 @@ pub struct Seen {
     /// When this was learnt.
     pub at: Instant,
 }
+
+/// `namespace/name`.
+type PodKey = Arc<str>;
 
 /// A pod as last seen.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +73,8 @@ pub enum Event {
 pub struct World {
     objects: HashMap<ObjectId, Seen>,
     by_binding: HashMap<Uuid, HashSet<ObjectId>>,
-    pods: HashMap<(String, String), PodSeen>,
+    pods: HashMap<PodKey, PodSeen>,
+    pods_by_binding: HashMap<Uuid, HashSet<PodKey>>,
     listing: HashMap<Option<Kind>, Instant>,
     complete: HashSet<Option<Kind>>,
 }
@@ -87,7 +93,7 @@ impl World {
 
     /// Every binding that something seen belongs to.
     pub fn bindings(&self) -> BTreeSet<Uuid> {
-        self.by_binding.keys().copied().chain(self.pods.values().map(|pod| pod.binding)).collect()
+        self.by_binding.keys().chain(self.pods_by_binding.keys()).copied().collect()
     }
 
     /// Kinds of which something is seen.
@@ -158,10 +164,13 @@ impl World {
             Event::Pod(pod) => {
                 let Some(binding) = pod.binding() else { return BTreeSet::new() };
                 let trimmed::Pod { unschedulable, trouble, .. } = *pod.clone();
-                self.pods.insert(pod_key(&pod), PodSeen { binding, unschedulable, trouble, at: Instant::now() });
-                BTreeSet::from([binding])
+                let key = pod_key(&pod);
+                let before = self.remove_pod(&key);
+                self.pods_by_binding.entry(binding).or_default().insert(key.clone());
+                self.pods.insert(key, PodSeen { binding, unschedulable, trouble, at: Instant::now() });
+                before.into_iter().chain([binding]).collect()
             }
-            Event::PodVanished(pod) => self.pods.remove(&pod_key(&pod)).map(|pod| pod.binding).into_iter().collect(),
+            Event::PodVanished(pod) => self.remove_pod(&pod_key(&pod)).into_iter().collect(),
             Event::Done(kind) => {
                 let begun = self.listing.remove(&kind).unwrap_or_else(Instant::now);
                 self.complete.insert(kind.clone());
@@ -175,7 +184,7 @@ impl World {
     fn retire(&mut self, kind: Option<&Kind>, begun: Instant) -> BTreeSet<Uuid> {
         let Some((api_version, kind)) = kind else {
             let stale: Vec<_> = self.pods.iter().filter(|(_, pod)| pod.at < begun).map(|(key, _)| key.clone()).collect();
-            return stale.iter().filter_map(|key| self.pods.remove(key)).map(|pod| pod.binding).collect();
+            return stale.iter().filter_map(|key| self.remove_pod(key)).collect();
         };
         let of_kind = |id: &ObjectId| id.api_version == *api_version && id.kind == *kind;
         let stale: Vec<_> = self.objects.iter().filter(|(id, seen)| of_kind(id) && seen.at < begun).map(|(id, _)| id.clone()).collect();
@@ -190,16 +199,27 @@ impl World {
     }
 
     fn unlink(&mut self, binding: Uuid, id: &ObjectId) {
-        if let Some(ids) = self.by_binding.get_mut(&binding) {
-            ids.remove(id);
-            if ids.is_empty() {
-                self.by_binding.remove(&binding);
-            }
-        }
+        take_from(&mut self.by_binding, binding, id);
+    }
+
+    /// Takes a pod out; returns its binding.
+    fn remove_pod(&mut self, key: &PodKey) -> Option<Uuid> {
+        let binding = self.pods.remove(key)?.binding;
+        take_from(&mut self.pods_by_binding, binding, key);
+        Some(binding)
     }
 
     fn pods_of(&self, binding: Uuid) -> impl Iterator<Item = &PodSeen> {
-        self.pods.values().filter(move |pod| pod.binding == binding)
+        self.pods_by_binding.get(&binding).into_iter().flatten().filter_map(|key| self.pods.get(key))
+    }
+}
+
+fn take_from<T: Eq + Hash>(index: &mut HashMap<Uuid, HashSet<T>>, binding: Uuid, what: &T) {
+    if let Some(of_binding) = index.get_mut(&binding) {
+        of_binding.remove(what);
+        if of_binding.is_empty() {
+            index.remove(&binding);
+        }
     }
 }
 
@@ -208,9 +228,9 @@ fn older(version: &str, than: &str) -> bool {
     matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
 }
 
-fn pod_key(pod: &trimmed::Pod) -> (String, String) {
-    let part = |text: &Option<String>| text.clone().unwrap_or_default();
-    (part(&pod.metadata.namespace), part(&pod.metadata.name))
+fn pod_key(pod: &trimmed::Pod) -> PodKey {
+    let [namespace, name] = [&pod.metadata.namespace, &pod.metadata.name].map(|part| part.as_deref().unwrap_or_default());
+    format!("{namespace}/{name}").into()
 }
 
 #[cfg(test)]
@@ -276,6 +296,13 @@ pub mod tests {
         let mut world = World::default();
         assert_eq!(world.take(Event::Pod(pod("0/1 nodes"))), BTreeSet::from([a]));
         assert_eq!((world.pods(a), world.unschedulable(a)), (1, Some("0/1 nodes")));
+        // Seen again it is the same pod; with another label it is another binding's.
+        world.take(Event::Pod(pod("0/1 nodes")));
+        let mut moved = pod("0/2 nodes");
+        moved.metadata.labels.get_or_insert_default().insert("drover.io/binding".into(), Uuid::from_u128(2).to_string());
+        assert_eq!((world.pods(a), world.take(Event::Pod(moved))), (1, BTreeSet::from([a, Uuid::from_u128(2)])));
+        assert_eq!((world.pods(a), world.pods(Uuid::from_u128(2))), (0, 1));
+        world.take(Event::Pod(pod("0/1 nodes")));
         world.take(Event::Begin(None, Instant::now()));
         assert_eq!(world.take(Event::Done(None)), BTreeSet::from([a]));
         assert_eq!(world.pods(a), 0);
