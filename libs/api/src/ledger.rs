@@ -17,6 +17,28 @@ pub struct Claims {
     pub items: Vec<Claim>,
 }
 
+/// A claim without what its app asks for, which is a thousand times as large in a large logical cloud.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClaimHead {
+    /// Claim id = binding id.
+    pub id: Uuid,
+    /// Its deployment intent group.
+    pub dig: Uuid,
+    /// App.
+    pub app: String,
+    /// Where, `<provider>+<cluster>`.
+    pub member: String,
+    /// Operation that wrote it last.
+    pub operation: Uuid,
+}
+
+/// All claims, for sweeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClaimHeads {
+    /// The claims.
+    pub items: Vec<ClaimHead>,
+}
+
 /// `GET /v2/clusters?view=capacity`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterCapacity {

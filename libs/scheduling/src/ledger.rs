@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::{Capacity, Claim, Fleet, FleetMember, MemberKey, MemberRoom};
+use crate::{Capacity, Claim, Fleet, FleetMember, Interner, MemberKey, MemberRoom};
 
 /// Members, their room and the claims on it.
 ///
@@ -23,6 +23,8 @@ pub struct Ledger {
     by_member: HashMap<MemberKey, BTreeSet<Uuid>>,
     /// Claims of apps whose calls are known, by deployment intent group.
     calling: HashMap<Uuid, BTreeSet<Uuid>>,
+    /// A logical cloud is most of what an app asks for, and the same for many apps.
+    pub(crate) clouds: Interner<[MemberKey]>,
 }
 
 /// What claims were before a change. Take changes back in reverse order of making them.

@@ -136,7 +136,9 @@ impl Ledger {
     pub fn apply_decision(&mut self, request: &DecisionRequest, decision: &Decision) -> Undo {
         let mut undo = Undo::default();
         for (app, decided) in request.apps.iter().zip(&decision.apps) {
-            let shared = Arc::new(app.clone());
+            let mut shared = app.clone();
+            shared.terms.logical_cloud = self.clouds.intern(shared.terms.logical_cloud);
+            let shared = Arc::new(shared);
             for placement in decided.groups.iter().filter_map(|g| g.placement.as_ref()) {
                 let claim = Claim {
                     id: placement.binding,

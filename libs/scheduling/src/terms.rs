@@ -1,5 +1,7 @@
 //! Where an app may run: placement intents and their defaults.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{CallTerms, Demand, MemberKey};
@@ -23,7 +25,8 @@ pub struct PlacementTerms {
     /// The placement intent (labels are expanded when the decision is made).
     pub intent: Intent,
     /// Members of its logical cloud; nothing outside is ever used.
-    pub logical_cloud: Vec<MemberKey>,
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<MemberKey>))]
+    pub logical_cloud: Arc<[MemberKey]>,
     /// What to do when the best provider is full.
     #[serde(default)]
     pub when_full: WhenFull,

@@ -17,8 +17,8 @@ use uuid::Uuid;
 
 use crate::store;
 
-/// Members that are listed at the same time after a start or an outage.
-const LISTED_AT_ONCE: usize = 32;
+/// Members that are listed at the same time after a start or an outage: of more at once each would take longer than it may.
+const LISTED_AT_ONCE: usize = 16;
 
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]

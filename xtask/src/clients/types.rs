@@ -7,7 +7,7 @@ pub fn of(schema: &str) -> anyhow::Result<String> {
     let module = match schema {
         "BindingStatus" | "Bundle" | "DesiredBinding" => "bindings",
         "DigHolds" | "DigTerms" | "DocumentRef" => "digs",
-        "Claims" | "ClusterCapacity" | "Explanation" | "LedgerReceipt" | "LedgerTransaction" => "ledger",
+        "ClaimHeads" | "Claims" | "ClusterCapacity" | "Explanation" | "LedgerReceipt" | "LedgerTransaction" => "ledger",
         "MemberCredential" => "members",
         "OperationList" | "OperationState" => "operations",
         "PlanAcceptance" | "PlanDocument" | "PlanList" | "PlanOrder" => "plans",

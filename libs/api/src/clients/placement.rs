@@ -126,6 +126,33 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
+    #[doc = "All claims as they are committed, without what their apps ask for\n\nSends a `GET` request to `/internal/claims/heads`\n\n"]
+    pub async fn claim_heads<'a>(&'a self) -> Result<ResponseValue<crate::ledger::ClaimHeads>, Error<crate::problem::ProblemDocument>> {
+        let url = format!("{}/internal/claims/heads", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "claim_heads" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
     #[doc = "Decides and writes nothing\n\nSends a `POST` request to `/internal/decisions/dry-run`\n\n"]
     pub async fn decision_dry_run<'a>(
         &'a self,

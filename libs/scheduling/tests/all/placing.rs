@@ -78,7 +78,7 @@ fn labels_groups_and_the_logical_cloud() {
     assert_eq!(places(&labelled.decide(vec![web.clone()])), ["web>onprem+a", "web>onprem+b"], "each that carries the label");
     web.terms.intent = Intent { all_of: vec![], any_of: vec![label("onprem", "edge")] };
     assert_eq!(places(&labelled.decide(vec![web.clone()])), ["web>onprem+b"], "one that carries the label");
-    web.terms.logical_cloud = vec![key("onprem+a")];
+    web.terms.logical_cloud = [key("onprem+a")].into();
     let decision = labelled.decide(vec![web.clone()]);
     assert_eq!(places(&decision), ["web>onprem+a"], "only members of the logical cloud");
     assert_eq!(decision.apps[0].groups[0].considered[1].verdict, Verdict::NotAllowed);

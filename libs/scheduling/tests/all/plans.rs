@@ -167,7 +167,7 @@ fn nothing_moves_that_may_not() {
     assert_eq!(only(&called), "dependants");
     assert_eq!(only(&|w| w.change_member("aws+c", |m| m.state = MemberState::Unreachable)), "no_destination");
     assert_eq!(only(&|w| w.change_member("aws+c", |m| m.state = MemberState::Deregistering)), "no_other_member");
-    assert_eq!(only(&|w| w.change_request("app1", |r| r.terms.logical_cloud = vec![key("onprem+a")])), "no_other_member");
+    assert_eq!(only(&|w| w.change_request("app1", |r| r.terms.logical_cloud = [key("onprem+a")].into())), "no_other_member");
     assert_eq!(only(&|w| w.change_request("app1", |r| r.terms = all_of(&["onprem+a", "aws+c"]))), "no_other_member");
 }
 

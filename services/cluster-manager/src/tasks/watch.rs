@@ -121,6 +121,7 @@ impl Session<'_> {
     }
 
     async fn follow(&self, doubt: &Notify, mut beats: watch::Receiver<()>, mut usage: watch::Receiver<Option<Usage>>) -> Failure {
+        let mut listing = self.app.listing.acquire().await.ok();
         let nodes = watcher(Api::<Node>::all(self.client.clone()), watcher::Config::default()).default_backoff();
         let pods = watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default()).default_backoff();
         pin_mut!(nodes, pods);
@@ -155,8 +156,9 @@ impl Session<'_> {
                     continue;
                 }
             }
-            if model.complete() && tell_at.is_none() {
-                tell_at = Some(Instant::now() + gather);
+            if model.complete() {
+                drop(listing.take());
+                tell_at.get_or_insert_with(|| Instant::now() + gather);
             }
         }
     }

@@ -253,7 +253,8 @@ fn request(series: Series, members: usize, n: usize) -> DecisionRequest {
         Series::AnyByLabel => ((0..PROVIDERS.min(members)).map(labelled).collect(), keys),
         _ => (chosen.iter().map(named).collect(), chosen),
     };
-    let terms = PlacementTerms { intent: Intent { any_of, ..Intent::default() }, logical_cloud, ..PlacementTerms::default() };
+    let terms =
+        PlacementTerms { intent: Intent { any_of, ..Intent::default() }, logical_cloud: logical_cloud.into(), ..PlacementTerms::default() };
     let app = AppRequest { app: APP.into(), demand: Demand { groups: vec![group], ..Demand::default() }, terms };
     let name = format!("bench-{n}");
     let dig = DigRef { id: Uuid::now_v7(), project: "default".into(), composite_app: name.clone(), version: "v1".into(), name };

@@ -69,7 +69,7 @@ fn anywhere(keys: &[MemberKey]) -> PlacementTerms {
     let any_of = (0..PROVIDERS.min(keys.len())).map(element).collect();
     PlacementTerms {
         intent: Intent { any_of, ..Intent::default() },
-        logical_cloud: keys.to_vec(),
+        logical_cloud: keys.into(),
         allow_dependants: true,
         ..PlacementTerms::default()
     }
@@ -134,7 +134,7 @@ fn request(members: usize, candidates: usize, policy: Policy) -> PlanRequest {
     let first = keys(members).swap_remove(0);
     let only = Element { cluster_provider: Some(first.provider().into()), cluster: Some(first.cluster().into()), ..Element::default() };
     let intent = Intent { any_of: vec![only], ..Intent::default() };
-    let terms = PlacementTerms { intent, logical_cloud: vec![first], ..PlacementTerms::default() };
+    let terms = PlacementTerms { intent, logical_cloud: [first].into(), ..PlacementTerms::default() };
     // So much that about every tenth candidate must go.
     let taken = (candidates / NODES) as i64 * APP;
     let newcomer = AppRequest { app: "newcomer".into(), demand: demand(NODES as u32, NODE - taken + taken / 10), terms };

@@ -113,7 +113,8 @@ async fn watch(client: kube::Client, seen: Seen) {
     }
 }
 
-/// One app at a time, at a steady rate.
+/// One app at a time, at a steady rate. An app before them is not counted: with the first of a kind Drover learns the API of
+/// each member and begins to watch it.
 pub async fn latency(size: Size, report: &mut Report) -> Result<()> {
     let seconds = size.of(60, 2);
     let world = World::start(size).await?;
@@ -121,6 +122,11 @@ pub async fn latency(size: Size, report: &mut Report) -> Result<()> {
         "latency",
         ["apps a second", "apps", "p50 [ms]", "p90 [ms]", "p99 [ms]", "most [ms]", "CPU ms per app: drover", "Postgres"],
     );
+    let first = apps("first", 1, |_| 1);
+    first[0].prepare(&world.stack.client).await?;
+    let began = Instant::now();
+    first[0].deploy(&world.stack.client).await?;
+    world.wait(&first, &[began]).await?;
     for (rate, reach) in [(1, 150.0), (5, 300.0)] {
         let apps = apps(&format!("rate-{rate}"), rate * seconds, |_| 1);
         world::each(apps.len(), async |at| apps[at].prepare(&world.stack.client).await).await?;

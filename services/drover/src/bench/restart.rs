@@ -51,9 +51,9 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Bindings that Drover sees Ready. A hundred thousand take their time to be listed, so a pause comes first.
+/// Bindings that Drover sees Ready. To list a hundred thousand takes a second of CPU, so a pause comes first.
 async fn ready(stack: &Stack) -> Result<usize> {
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
     let apps: Value = match stack.client.find("/v2/apps").await {
         Ok(found) => found.unwrap_or_default(),
         // The gateway is up before those behind it.

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use drover_api::ledger::FleetItem;
-use drover_scheduling::{AppRequest, Claim, Fleet, ImageNames, MemberKey};
+use drover_scheduling::{AppRequest, Claim, Fleet, ImageNames, Interner, MemberKey};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -35,6 +35,7 @@ struct State {
     /// its claims.
     requests: HashMap<(Uuid, String), Weak<AppRequest>>,
     names: ImageNames,
+    clouds: Interner<[MemberKey]>,
 }
 
 /// The fleet at one moment, its ages current.
@@ -158,7 +159,11 @@ impl State {
         let known = self.requests.entry((claim.dig.id, claim.request.app.clone())).or_default();
         match known.upgrade().filter(|request| **request == *claim.request) {
             Some(request) => Arc::make_mut(&mut claim).request = request,
-            None => *known = Arc::downgrade(&claim.request),
+            None => {
+                let request = Arc::make_mut(&mut Arc::make_mut(&mut claim).request);
+                request.terms.logical_cloud = self.clouds.intern(Arc::clone(&request.terms.logical_cloud));
+                *known = Arc::downgrade(&claim.request);
+            }
         }
         claim
     }

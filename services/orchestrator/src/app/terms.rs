@@ -1,6 +1,7 @@
 //! From intents to placement terms, with every default filled in: the app's intent, else the project's, else Drover's.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use drover_api::scheduling::{Element, Intent, MemberKey, PlacementTerms};
 use drover_resources::{NoSpec, Typed};
@@ -19,7 +20,7 @@ pub struct Cloud {
     /// Its document.
     pub document: Typed<LogicalCloudSpec>,
     /// Its members.
-    pub members: Vec<MemberKey>,
+    pub members: Arc<[MemberKey]>,
 }
 
 /// The logical cloud of a group, with its members in order.
@@ -34,7 +35,7 @@ pub async fn cloud(tx: &mut PgConnection, group: &Group) -> Result<Cloud, Error>
     let mut members: Vec<_> = references.iter().map(|reference| reference.spec.member()).collect();
     members.sort();
     members.dedup();
-    Ok(Cloud { document, members })
+    Ok(Cloud { document, members: members.into() })
 }
 
 /// Terms of each of these apps.

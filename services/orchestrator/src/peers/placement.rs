@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use drover_api::clients::placement::Client;
-use drover_api::ledger::{LedgerReceipt, LedgerTransaction};
+use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest};
 use drover_service::{Answer, PeerError};
 use uuid::Uuid;
@@ -20,8 +20,8 @@ pub trait Placement: Send + Sync {
     async fn transact_dry(&self, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError>;
     /// Claims last written by an operation.
     async fn claims_of(&self, operation: Uuid) -> Result<Vec<Claim>, PeerError>;
-    /// All claims.
-    async fn claims(&self) -> Result<Vec<Claim>, PeerError>;
+    /// All claims, without what their apps ask for.
+    async fn claims(&self) -> Result<Vec<ClaimHead>, PeerError>;
 }
 
 #[async_trait]
@@ -41,7 +41,7 @@ impl Placement for Client {
     async fn claims_of(&self, operation: Uuid) -> Result<Vec<Claim>, PeerError> {
         Ok(self.claim_list(None, None, Some(&operation)).await.answer(self)?.items)
     }
-    async fn claims(&self) -> Result<Vec<Claim>, PeerError> {
-        Ok(self.claim_list(None, None, None).await.answer(self)?.items)
+    async fn claims(&self) -> Result<Vec<ClaimHead>, PeerError> {
+        Ok(self.claim_heads().await.answer(self)?.items)
     }
 }

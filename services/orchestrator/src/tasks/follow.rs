@@ -52,20 +52,31 @@ struct Bell(Arc<Mutex<Gathered>>);
 
 #[derive(Default)]
 struct Gathered {
+    /// Somebody will look when the time is over.
     open: bool,
     at_once: usize,
     waiting: HashSet<Uuid>,
 }
 
+impl Gathered {
+    /// News of a binding, which may end a wait or not; true: wake now.
+    fn add(&mut self, id: Uuid, ends: bool) -> bool {
+        let now = ends && self.at_once < AT_ONCE;
+        if now {
+            self.at_once += 1;
+            self.waiting.remove(&id);
+        } else {
+            self.waiting.insert(id);
+        }
+        now
+    }
+}
+
 impl Bell {
     fn ring(&self, app: &App, id: Uuid, ends: bool) {
         let mut gathered = self.gathered();
-        if ends && gathered.at_once < AT_ONCE {
-            gathered.at_once += 1;
-            gathered.waiting.remove(&id);
+        if gathered.add(id, ends) {
             app.engine.wake(&binding_key(id));
-        } else {
-            gathered.waiting.insert(id);
         }
         if !std::mem::replace(&mut gathered.open, true) {
             let (bell, app) = (self.clone(), app.clone());
@@ -81,5 +92,21 @@ impl Bell {
 
     fn gathered(&self) -> MutexGuard<'_, Gathered> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_that_end_a_wait_are_told_at_once_and_the_others_together() {
+        let mut gathered = Gathered::default();
+        let [a, b, c, d, e] = [1, 2, 3, 4, 5].map(Uuid::from_u128);
+        assert!(!gathered.add(a, false), "it only says how far it is");
+        assert!(gathered.add(a, true) && gathered.waiting.is_empty(), "told now, it need not be told again");
+        assert!(gathered.add(b, true) && gathered.add(c, true));
+        assert!(!gathered.add(d, true) && !gathered.add(e, false));
+        assert_eq!(gathered.waiting, HashSet::from([d, e]));
     }
 }

@@ -4,8 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use drover_api::ledger::{LedgerChange, LedgerTransaction};
-use drover_api::scheduling::Claim;
+use drover_api::ledger::{ClaimHead, LedgerChange, LedgerTransaction};
 use drover_store::StoreError;
 use uuid::Uuid;
 
@@ -45,12 +44,12 @@ pub async fn once(app: &App) -> Result<Vec<Uuid>, SettleError> {
     let explained: HashSet<Uuid> = binding::explained(&mut connection, &ids).await?.into_iter().collect();
     drop(connection);
 
-    let stray: Vec<&Claim> = claims
+    let stray: Vec<&ClaimHead> = claims
         .iter()
-        .filter(|claim| ended.contains(&claim.operation) && !held.contains(&claim.dig.id) && !explained.contains(&claim.id))
+        .filter(|claim| ended.contains(&claim.operation) && !held.contains(&claim.dig) && !explained.contains(&claim.id))
         .collect();
     for claim in &stray {
-        tracing::warn!(claim.id = %claim.id, cluster.id = %claim.member, app = %claim.request.app, operation.id = %claim.operation,
+        tracing::warn!(claim.id = %claim.id, cluster.id = %claim.member, app = %claim.app, operation.id = %claim.operation,
             "a claim that nothing explains is given back");
         let mut tx = app.store.begin().await?;
         let fence = next_fence(&mut tx).await?;

@@ -1,7 +1,7 @@
 //! Bringing bindings up: bundles and bindings to the synchronizer in the order of their dependencies, then waiting for its
 //! word on each. Called again and again; sends each binding once per journaled state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::bindings::{Bundle, DesiredState};
 use drover_store::Timestamp;
@@ -66,10 +66,17 @@ pub enum Brought {
 
 /// Tells the synchronizer that a binding shall be present; its bundle first.
 pub async fn send(world: &World, binding: &Binding, fence: i64) -> Result<(), StepError> {
+    store(world, binding).await?;
+    order(world, binding, fence).await
+}
+
+async fn store(world: &World, binding: &Binding) -> Result<(), StepError> {
     let objects = bundle::objects(&mut *world.store.pool().acquire().await?, &binding.digest).await?;
-    world.services.synchronizer.put_bundle(&binding.digest, &Bundle { objects }).await.map_err(refused)?;
-    world.services.synchronizer.put_binding(&binding.desired(DesiredState::Present, fence)).await.map_err(refused)?;
-    Ok(())
+    world.services.synchronizer.put_bundle(&binding.digest, &Bundle { objects }).await.map_err(refused)
+}
+
+async fn order(world: &World, binding: &Binding, fence: i64) -> Result<(), StepError> {
+    world.services.synchronizer.put_binding(&binding.desired(DesiredState::Present, fence)).await.map_err(refused)
 }
 
 /// What is wrong with the request itself is as wrong when it is repeated; a stale fence only says that another hand is at work.
@@ -92,10 +99,14 @@ impl Progress {
         after: &BTreeMap<String, Vec<After>>,
         patience: Deadlines,
     ) -> Result<Brought, StepError> {
+        let mut stored = BTreeSet::new();
         for binding in bindings {
             let due = self.may_start(after.get(&binding.app).map_or(&[], Vec::as_slice), bindings);
             if !self.sent.contains_key(&binding.id) && due.is_ok() {
-                send(world, binding, fence).await?;
+                if stored.insert(&binding.digest) {
+                    store(world, binding).await?;
+                }
+                order(world, binding, fence).await?;
                 self.sent.insert(binding.id, Sent { fence, digest: binding.digest.clone(), at: now(), trouble: None });
             }
         }

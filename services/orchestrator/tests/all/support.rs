@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::bindings::{Bundle, DesiredBinding};
-use drover_api::ledger::{LedgerReceipt, LedgerTransaction};
+use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest};
 use drover_orchestrator::app::App;
@@ -58,7 +58,7 @@ impl Placement for Nobody {
     async fn claims_of(&self, _: Uuid) -> Result<Vec<Claim>, PeerError> {
         nobody()
     }
-    async fn claims(&self) -> Result<Vec<Claim>, PeerError> {
+    async fn claims(&self) -> Result<Vec<ClaimHead>, PeerError> {
         nobody()
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use drover_api::ledger::{DecisionRecord, FleetItem, LedgerHead};
+use drover_api::ledger::{ClaimHead, DecisionRecord, FleetItem, LedgerHead};
 use drover_api::members::Member;
 use drover_scheduling::{Capacity, Claim, Decision, DecisionRequest, LedgerChange, LedgerReceipt, LedgerTransaction, MemberKey};
 use drover_service::{Common, FeedHub};
@@ -195,6 +195,11 @@ impl App {
     /// Claims as they are committed.
     pub async fn claims(&self, dig: Option<Uuid>, member: Option<&MemberKey>, operation: Option<Uuid>) -> Result<Vec<Claim>, LedgerError> {
         Ok(store::find(&self.store, dig, member, operation).await?)
+    }
+
+    /// All claims without what their apps ask for, as they are committed.
+    pub async fn claim_heads(&self) -> Result<Vec<ClaimHead>, LedgerError> {
+        Ok(store::heads(&self.store).await?)
     }
 
     /// Changes the book. Never held over an await.

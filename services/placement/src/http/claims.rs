@@ -1,7 +1,7 @@
 //! Claims, for sweeps and tests.
 
 use axum::extract::State;
-use drover_api::ledger::Claims;
+use drover_api::ledger::{ClaimHeads, Claims};
 use drover_scheduling::MemberKey;
 use drover_service::{Json, Problem, Query};
 use serde::Deserialize;
@@ -30,4 +30,11 @@ pub async fn list(State(app): State<App>, Query(which): Query<Which>) -> Result<
     let member = which.member.map(|key| MemberKey(key.replace(' ', "+")));
     let items = app.claims(which.dig, member.as_ref(), which.operation).await?;
     Ok(Json(Claims { items }))
+}
+
+/// All claims as they are committed, without what their apps ask for.
+#[utoipa::path(get, path = "/internal/claims/heads", operation_id = "claim_heads", tag = "peer",
+    responses((status = 200, description = "The claims", body = ClaimHeads)))]
+pub async fn heads(State(app): State<App>) -> Result<Json<ClaimHeads>, Problem> {
+    Ok(Json(ClaimHeads { items: app.claim_heads().await? }))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use drover_api::ledger::ClaimHead;
 use drover_scheduling::{AppRequest, Claim, ClaimState, DigRef, MemberKey, PodsOnNode};
 use drover_store::{Store, StoreError, StoreResult};
 use sqlx::types::Json;
@@ -110,4 +111,11 @@ pub async fn find(store: &Store, dig: Option<Uuid>, member: Option<&MemberKey>, 
         .fetch_all(store.pool())
         .await?;
     complete(store, rows).await
+}
+
+/// All claims without what their apps ask for.
+pub async fn heads(store: &Store) -> StoreResult<Vec<ClaimHead>> {
+    let rows: Vec<(Uuid, Uuid, String, String, Uuid)> =
+        sqlx::query_as("select id, dig_id, app, member, operation from claim").fetch_all(store.pool()).await?;
+    Ok(rows.into_iter().map(|(id, dig, app, member, operation)| ClaimHead { id, dig, app, member, operation }).collect())
 }

@@ -10,7 +10,7 @@ mod requests;
 
 use drover_store::{Store, StoreResult};
 
-pub use claims::{News, find, news};
+pub use claims::{News, find, heads, news};
 pub use commit::{Committed, Entries, Pen};
 pub use decisions::{decision, decisions, last_about, receipts};
 pub use requests::Content;

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use drover_scheduling::AppRequest;
+use drover_scheduling::{AppRequest, Interner};
 use drover_store::{Store, StoreResult};
 use sha2::{Digest as _, Sha256};
 
@@ -62,5 +62,11 @@ pub async fn requests(store: &Store, digests: Vec<Digest>) -> StoreResult<HashMa
         .bind(digests)
         .fetch_all(store.pool())
         .await?;
-    rows.into_iter().map(|(digest, body)| Ok((digest, Arc::new(packed::unpack(&body)?)))).collect()
+    let mut clouds = Interner::default();
+    let mut unpack = |body: &[u8]| -> StoreResult<AppRequest> {
+        let mut request: AppRequest = packed::unpack(body)?;
+        request.terms.logical_cloud = clouds.intern(request.terms.logical_cloud);
+        Ok(request)
+    };
+    rows.into_iter().map(|(digest, body)| Ok((digest, Arc::new(unpack(&body)?)))).collect()
 }

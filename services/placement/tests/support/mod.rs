@@ -85,7 +85,7 @@ pub fn app(name: &str, replicas: u32, cpu: i64, members: &[&str]) -> AppRequest 
     AppRequest {
         app: name.into(),
         demand: Demand { groups: vec![group], ..Demand::default() },
-        terms: PlacementTerms { intent, logical_cloud: keys, ..PlacementTerms::default() },
+        terms: PlacementTerms { intent, logical_cloud: keys.into(), ..PlacementTerms::default() },
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use drover_api::ledger::{LedgerChange, LedgerReceipt, LedgerTransaction};
+use drover_api::ledger::{ClaimHead, LedgerChange, LedgerReceipt, LedgerTransaction};
 use drover_api::scheduling::{Capacity, Claim, Decision, DecisionRequest, Difference, FleetMember, Ledger, MemberKey};
 use drover_orchestrator::peers::{PeerError, Placement};
 use uuid::Uuid;
@@ -124,7 +124,14 @@ impl Placement for FakeLedger {
         Ok(self.all().into_iter().filter(|claim| claim.operation == operation).collect())
     }
 
-    async fn claims(&self) -> Result<Vec<Claim>, PeerError> {
-        Ok(self.all())
+    async fn claims(&self) -> Result<Vec<ClaimHead>, PeerError> {
+        let head = |claim: Claim| ClaimHead {
+            id: claim.id,
+            dig: claim.dig.id,
+            app: claim.request.app.clone(),
+            member: claim.member.0,
+            operation: claim.operation,
+        };
+        Ok(self.all().into_iter().map(head).collect())
     }
 }
