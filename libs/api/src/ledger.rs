@@ -32,6 +32,13 @@ pub struct ClaimHead {
     pub operation: Uuid,
 }
 
+impl From<&Claim> for ClaimHead {
+    fn from(claim: &Claim) -> Self {
+        let (app, member) = (claim.request.app.clone(), claim.member.0.clone());
+        Self { id: claim.id, dig: claim.dig.id, app, member, operation: claim.operation }
+    }
+}
+
 /// All claims, for sweeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClaimHeads {

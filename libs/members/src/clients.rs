@@ -4,11 +4,12 @@
 //! credential version is never handed out after a newer one was asked for.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_scheduling::MemberKey;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use crate::{KubeconfigError, VettedKubeconfig};
 
@@ -17,16 +18,25 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// A request that cannot be sent for so long: unreachable.
 const WRITE: Duration = Duration::from_secs(10);
 
+/// Members that are listed at the same time after a start or an outage: of more at once each would take longer than it may.
+const LISTED_AT_ONCE: usize = 16;
+
 struct Entry {
     version: i64,
     client: kube::Client,
 }
 
 /// The cache. Cheap to share behind an `Arc`.
-#[derive(Default)]
 pub struct Clients {
     built: Mutex<HashMap<MemberKey, Entry>>,
     injected: std::sync::Mutex<HashMap<MemberKey, kube::Client>>,
+    listing: Arc<Semaphore>,
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self { built: Mutex::default(), injected: Default::default(), listing: Arc::new(Semaphore::new(LISTED_AT_ONCE)) }
+    }
 }
 
 impl Clients {
@@ -62,6 +72,11 @@ impl Clients {
             return Some(client.clone());
         }
         self.built.lock().await.get(member).filter(|entry| entry.version >= version).map(|entry| entry.client.clone())
+    }
+
+    /// Waits for its turn to list a whole member, which ends when the answer is dropped.
+    pub async fn turn_to_list(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.listing).acquire_owned().await.expect("nobody closes it")
     }
 
     /// Drops the client of a member that is gone.

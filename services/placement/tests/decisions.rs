@@ -3,7 +3,7 @@
 mod support;
 
 use drover_api::ledger::{ClaimHead, ClaimHeads, DecisionRecord, Explanation, FleetItem};
-use drover_scheduling::{Amounts, Capacity, Claim, LedgerChange, MemberKey, MemberState, Node, Outcome, Verdict};
+use drover_scheduling::{Amounts, Capacity, LedgerChange, MemberKey, MemberState, Node, Outcome, Verdict};
 use drover_testkit::{eventually, openapi, test_db};
 use reqwest::{Method, StatusCode};
 use support::{ClusterManager, PATIENCE, Placement, app, bindings, dig, member, nodes, request, transaction};
@@ -41,16 +41,9 @@ async fn the_preferred_member_first_and_the_same_answer_again() {
     let claims = placement.claims(&format!("dig={}", shop.id)).await;
     assert_eq!(claims.items.len(), 2);
     assert_eq!(placement.claims("member=onprem%2Ba").await.items.len(), 1);
-    let head = |claim: &Claim| ClaimHead {
-        id: claim.id,
-        dig: claim.dig.id,
-        app: claim.request.app.clone(),
-        member: claim.member.0.clone(),
-        operation: claim.operation,
-    };
     let mut heads = placement.get::<ClaimHeads>("/internal/claims/heads").await.items;
     heads.sort_by_key(|head| claims.items.iter().position(|claim| claim.id == head.id));
-    assert_eq!(heads, claims.items.iter().map(head).collect::<Vec<_>>());
+    assert_eq!(heads, claims.items.iter().map(ClaimHead::from).collect::<Vec<_>>());
     assert_eq!(placement.claims(&format!("operation={}", Uuid::now_v7())).await.items.len(), 0);
 
     let record: DecisionRecord = placement.get(&format!("/v2/decisions/{id}")).await;

@@ -12,13 +12,10 @@ use drover_scheduling::MemberKey;
 use drover_service::{Answer, Common, FeedHub, Peer, PeerError, Problem, codes};
 use drover_store::failpoint::Failpoints;
 use drover_store::{MigrationSet, Store, StoreConfig, StoreError};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::store;
-
-/// Members that are listed at the same time after a start or an outage: of more at once each would take longer than it may.
-const LISTED_AT_ONCE: usize = 16;
 
 /// Why something could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -106,8 +103,6 @@ pub struct App {
     pub clients: Arc<Clients>,
     /// Where kubeconfigs and members come from.
     pub cluster_manager: Peer,
-    /// How many members may be listed at once.
-    pub listing: Arc<Semaphore>,
     /// Points at which tests stop it.
     pub failpoints: Failpoints,
     /// Process context.
@@ -143,7 +138,6 @@ impl App {
             statuses,
             clients,
             cluster_manager: common.peer("cluster-manager", &common.peers.cluster_manager),
-            listing: Arc::new(Semaphore::new(LISTED_AT_ONCE)),
             failpoints,
             common: common.clone(),
             workers: Arc::default(),

@@ -14,7 +14,7 @@ use drover_service::{Common, Problem, codes};
 use drover_store::{MigrationSet, ResultExt, SealKey, Store, StoreConfig, StoreError};
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 pub use documents::ClusterHooks;
@@ -25,9 +25,6 @@ use crate::config::Config;
 use crate::resources::cluster::{CLUSTER, ClusterSpec};
 use crate::resources::provider::{PROVIDER, ProviderSpec};
 use crate::store::{credentials, labels, registered};
-
-/// Members that are listed at the same time: of more at once each would take longer than it may.
-const LISTED_AT_ONCE: usize = 16;
 
 /// What handlers and tasks work on; cheap to clone.
 #[derive(Clone)]
@@ -44,8 +41,6 @@ pub struct App {
     pub config: Arc<Config>,
     /// Rung when members, labels, priorities or credentials changed.
     pub changed: Arc<Notify>,
-    /// How many members may be listed at once.
-    pub listing: Arc<Semaphore>,
     key: Arc<SealKey>,
 }
 
@@ -69,10 +64,9 @@ impl App {
         for member in registered::all(&mut *store.pool().acquire().await.map_err(StoreError::from)?).await? {
             fleet.register(member);
         }
-        let listing = Arc::new(Semaphore::new(LISTED_AT_ONCE));
         let hooks = ClusterHooks::new(fleet.clone(), key.clone(), changed.clone(), common.peer("placement", &common.peers.placement));
         let documents = Documents::new(store.clone(), hooks);
-        Ok(Self { store, documents, fleet, clients: Arc::new(clients), config: Arc::new(config), changed, listing, key })
+        Ok(Self { store, documents, fleet, clients: Arc::new(clients), config: Arc::new(config), changed, key })
     }
 
     /// A document that must exist.

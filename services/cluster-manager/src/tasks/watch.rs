@@ -121,7 +121,7 @@ impl Session<'_> {
     }
 
     async fn follow(&self, doubt: &Notify, mut beats: watch::Receiver<()>, mut usage: watch::Receiver<Option<Usage>>) -> Failure {
-        let mut listing = self.app.listing.acquire().await.ok();
+        let mut listing = Some(self.app.clients.turn_to_list().await);
         let nodes = watcher(Api::<Node>::all(self.client.clone()), watcher::Config::default()).default_backoff();
         let pods = watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default()).default_backoff();
         pin_mut!(nodes, pods);

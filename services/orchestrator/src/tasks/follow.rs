@@ -52,8 +52,6 @@ struct Bell(Arc<Mutex<Gathered>>);
 
 #[derive(Default)]
 struct Gathered {
-    /// Somebody will look when the time is over.
-    open: bool,
     at_once: usize,
     waiting: HashSet<Uuid>,
 }
@@ -75,10 +73,11 @@ impl Gathered {
 impl Bell {
     fn ring(&self, app: &App, id: Uuid, ends: bool) {
         let mut gathered = self.gathered();
+        let first = gathered.at_once == 0 && gathered.waiting.is_empty();
         if gathered.add(id, ends) {
             app.engine.wake(&binding_key(id));
         }
-        if !std::mem::replace(&mut gathered.open, true) {
+        if first {
             let (bell, app) = (self.clone(), app.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(GATHER).await;

@@ -149,8 +149,7 @@ impl Worker {
     async fn work(&mut self) -> End {
         let version = self.registered.borrow_and_update().credential_version;
         // A start of a thousand workers lists a few members at a time; the permit goes back when this one's lists are there.
-        let Ok(permit) = self.app.listing.clone().acquire_owned().await else { return End::Stopped };
-        let mut permit = Some(permit);
+        let mut permit = Some(self.app.clients.turn_to_list().await);
         let (member, mut events) = match self.connect(version).await {
             Ok(connected) => connected,
             Err(end) => return end,

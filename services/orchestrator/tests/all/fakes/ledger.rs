@@ -125,13 +125,6 @@ impl Placement for FakeLedger {
     }
 
     async fn claims(&self) -> Result<Vec<ClaimHead>, PeerError> {
-        let head = |claim: Claim| ClaimHead {
-            id: claim.id,
-            dig: claim.dig.id,
-            app: claim.request.app.clone(),
-            member: claim.member.0,
-            operation: claim.operation,
-        };
-        Ok(self.all().into_iter().map(head).collect())
+        Ok(self.all().iter().map(ClaimHead::from).collect())
     }
 }
