@@ -206,7 +206,7 @@ async fn pooled(url: &str, sizes: &Sizes) -> Result<Done> {
         took.extend(client??);
     }
     pool.close().await;
-    Ok(Done { rate: took.len() as f64 / sizes.time.as_secs_f64(), took })
+    Ok(Done::new(took, &clock))
 }
 
 async fn commits(url: String, sizes: &Sizes) -> Result<Done> {

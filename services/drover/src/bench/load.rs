@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -22,6 +22,13 @@ pub struct Done {
     pub took: Vec<Duration>,
     /// How many a second.
     pub rate: f64,
+}
+
+impl Done {
+    /// What was counted, over the time that it was counted for.
+    pub fn new(took: Vec<Duration>, clock: &Clock) -> Self {
+        Self { rate: took.len() as f64 / clock.counted_for().as_secs_f64(), took }
+    }
 }
 
 /// Runs one future per client, all on one thread named [`THREAD`]; each does `one` over and over, for a while that is not
@@ -45,7 +52,7 @@ where
             for one in local.block_on(&runtime, futures::future::join_all(all)) {
                 took.extend(one??);
             }
-            Ok(Done { rate: took.len() as f64 / time.as_secs_f64(), took })
+            Ok(Done::new(took, &clock))
         }));
     })?;
     done.await.context("the load was not made")?
@@ -65,25 +72,40 @@ pub struct Clock {
     began: Instant,
     ends: Instant,
     failed: Arc<AtomicBool>,
+    /// When the last that counts ended, in nanoseconds since `began`; 0 while nothing counts.
+    last: Arc<AtomicU64>,
 }
 
 impl Clock {
-    /// Begins to count after a fifth of `time`, and then counts for `time`.
+    /// Begins to count after a fifth of `time`, and then counts for `time`; where nothing ended in that, until something has.
     pub fn new(time: Duration) -> Self {
         let began = Instant::now() + time / 5;
-        Self { began, ends: began + time, failed: Arc::default() }
+        Self { began, ends: began + time, failed: Arc::default(), last: Arc::default() }
     }
 
-    /// Whether to go on: the time is not over, and no other client failed.
+    /// Whether to go on: the time is not over or nothing counts yet, and no other client failed.
     pub fn runs(&self) -> bool {
-        Instant::now() < self.ends && !self.failed.load(Ordering::Relaxed)
+        (Instant::now() < self.ends || self.nothing_yet()) && !self.failed.load(Ordering::Relaxed)
     }
 
     /// How long something took that began then and ended now, if it counts. What ends after the end would make the rate look
     /// better than it was.
     pub fn counts(&self, began: Instant) -> Option<Duration> {
         let now = Instant::now();
-        (began >= self.began && now < self.ends).then(|| now - began)
+        let counts = began >= self.began && (now < self.ends || self.nothing_yet());
+        counts.then(|| {
+            let since = u64::try_from((now - self.began).as_nanos()).unwrap_or(u64::MAX);
+            self.last.store(since, Ordering::Relaxed);
+            now - began
+        })
+    }
+
+    fn nothing_yet(&self) -> bool {
+        self.last.load(Ordering::Relaxed) == 0
+    }
+
+    fn counted_for(&self) -> Duration {
+        (self.ends - self.began).max(Duration::from_nanos(self.last.load(Ordering::Relaxed)))
     }
 
     /// Does `one` until the time is over, or another client failed; what counts of it.
@@ -133,5 +155,37 @@ impl Connection {
         let body = answer.into_body().collect().await?.to_bytes();
         ensure!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn clock(began: Instant, ends: Instant) -> Clock {
+        Clock { began, ends, ..Clock::new(SECOND) }
+    }
+
+    #[test]
+    fn what_takes_longer_than_the_time_is_waited_for() {
+        let now = Instant::now();
+        let clock = clock(now - 2 * SECOND, now - SECOND);
+        assert!(clock.runs(), "nothing counts yet");
+        let took: Vec<_> = clock.counts(now - 2 * SECOND).into_iter().collect();
+        assert_eq!((took.len(), clock.runs()), (1, false));
+        assert!(clock.counts(now).is_none(), "the time is over");
+        let rate = Done::new(took, &clock).rate;
+        assert!(rate > 0.0 && rate <= 0.5, "{rate}");
+    }
+
+    #[test]
+    fn what_ends_late_or_began_early_does_not_count() {
+        let now = Instant::now();
+        let running = clock(now - SECOND, now + 3600 * SECOND);
+        assert!(running.counts(now - 2 * SECOND).is_none() && running.counts(now).is_some() && running.runs());
+        let over = Clock { ends: now, ..running };
+        assert!(over.counts(now).is_none() && !over.runs());
     }
 }
