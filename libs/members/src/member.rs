@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
@@ -21,6 +21,8 @@ use crate::objects::{self, Object, ObjectId};
 
 /// No answer for so long is no answer.
 pub const DEADLINE: Duration = Duration::from_secs(10);
+/// A namespace that was there is not asked about again for so long, unless an object is refused in it.
+const NAMESPACE: Duration = Duration::from_secs(5);
 
 /// Why a request came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -106,12 +108,14 @@ pub struct Applied {
 pub struct Member {
     client: Client,
     mappings: Mutex<HashMap<(String, String), Mapping>>,
+    /// Namespaces that were there, and when.
+    namespaces: Mutex<HashMap<String, Instant>>,
 }
 
 impl Member {
     /// A member behind this client. Asks nothing yet.
     pub fn new(client: Client) -> Self {
-        Self { client, mappings: Mutex::default() }
+        Self { client, mappings: Mutex::default(), namespaces: Mutex::default() }
     }
 
     /// Its client, for watches.
@@ -122,7 +126,7 @@ impl Member {
     /// How a kind is addressed. Asked once; a kind that is not known is asked for each time, as a CRD may just have come.
     pub async fn mapping(&self, api_version: &str, kind: &str) -> Result<Mapping, MemberError> {
         let key = (api_version.to_owned(), kind.to_owned());
-        if let Some(mapping) = self.known().get(&key) {
+        if let Some(mapping) = lock(&self.mappings).get(&key) {
             return Ok(mapping.clone());
         }
         let unknown = || MemberError::UnknownKind { api_version: api_version.to_owned(), kind: kind.to_owned() };
@@ -136,7 +140,7 @@ impl Member {
             Err(trouble) => return Err(trouble.of_member()),
         };
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let mut known = self.known();
+        let mut known = lock(&self.mappings);
         for resource in listed.resources.into_iter().filter(|resource| !resource.name.contains('/')) {
             let mapping = Mapping {
                 namespaced: resource.namespaced,
@@ -201,30 +205,51 @@ impl Member {
         self.patch(object, false).await
     }
 
-    /// Whether an object could be applied: asks the member's admission without writing, and refuses what is not ours.
-    pub async fn dry_run(&self, object: &Object, owner: &Owner) -> Result<(), MemberError> {
+    /// [`Self::apply`] for an object that was the last of a [`Self::preflight`], which has just looked whose it is.
+    pub async fn apply_looked_at(&self, object: &Object) -> Result<Applied, MemberError> {
+        self.patch(object, false).await
+    }
+
+    /// Whether an object could be applied: asks the member's admission without writing, and refuses what is not ours. To look
+    /// whose it is comes last, so that little time passes between that and what is written.
+    async fn dry_run(&self, object: &Object, owner: &Owner) -> Result<(), MemberError> {
+        let answer = self.patch(object, true).await;
+        if let Err(error) = &answer
+            && error.is_member()
+        {
+            return Err(error.clone());
+        }
         self.must_be_ours(&object.id, owner, None).await?;
-        self.patch(object, true).await.map(|_| ())
+        answer.map(|_| ())
     }
 
     /// Dry-runs a whole bundle and returns what stands against it, one error an object. Objects that need a CRD or a
     /// namespace which comes with the bundle (or is `namespace`, which [`Self::ensure_namespace`] makes) cannot be asked
     /// about before it is there; they are passed over. `Err` only where the member cannot be worked with.
     pub async fn preflight(&self, objects: &[Object], owner: &Owner, namespace: &str) -> Result<Vec<MemberError>, MemberError> {
-        let mut absent = BTreeSet::new();
         let own = objects.iter().filter(|object| object.id.kind == "Namespace").map(|object| object.id.name.as_str());
-        for name in own.chain([namespace]).filter(|name| !name.is_empty()) {
-            if !self.namespace_is_there(name).await? {
-                absent.insert(name);
+        let homes: BTreeSet<&str> = own.chain([namespace]).filter(|name| !name.is_empty()).collect();
+        let mut absent = BTreeSet::new();
+        for name in &homes {
+            if !self.namespace_was_there(name) && !self.namespace_is_there(name).await? {
+                absent.insert(*name);
             }
         }
         let values: Vec<Value> = objects.iter().map(|object| object.value.clone()).collect();
         let mut found = Vec::new();
-        for object in objects.iter().filter(|object| !absent.contains(object.id.namespace.as_str())) {
+        for object in objects {
+            let home = object.id.namespace.as_str();
+            if absent.contains(home) {
+                continue;
+            }
             match self.dry_run(object, owner).await {
                 Ok(()) => {}
                 Err(error) if error.is_member() => return Err(error),
                 Err(MemberError::UnknownKind { api_version, kind }) if objects::brought(&values, &api_version, &kind).is_some() => {}
+                // It was there a moment ago.
+                Err(MemberError::Refused { .. }) if homes.contains(home) && !self.namespace_is_there(home).await? => {
+                    absent.insert(home);
+                }
                 Err(error) => found.push(error),
             }
         }
@@ -300,9 +325,24 @@ impl Member {
         })
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Mapping>> {
-        self.mappings.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// Notes whether a namespace is there.
+    pub(crate) fn note_namespace(&self, name: &str, there: bool) {
+        let mut noted = lock(&self.namespaces);
+        if there {
+            noted.insert(name.to_owned(), Instant::now())
+        } else {
+            noted.remove(name)
+        };
     }
+
+    /// Whether a namespace was there a moment ago.
+    pub(crate) fn namespace_was_there(&self, name: &str) -> bool {
+        lock(&self.namespaces).get(name).is_some_and(|at| at.elapsed() < NAMESPACE)
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) enum Trouble {

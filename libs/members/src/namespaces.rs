@@ -29,12 +29,17 @@ fn counts_as_nothing(group: &str, plural: &str, name: &str) -> bool {
 impl Member {
     /// Whether a namespace exists and is not going.
     pub async fn namespace_is_there(&self, name: &str) -> Result<bool, MemberError> {
-        Ok(self.metadata(&address(name)).await?.is_some_and(|found| found.deletion_timestamp.is_none()))
+        let there = self.metadata(&address(name)).await?.is_some_and(|found| found.deletion_timestamp.is_none());
+        self.note_namespace(name, there);
+        Ok(there)
     }
 
-    /// Makes a namespace that is missing, marked as this installation's; one that exists is left as it is. One that is
-    /// still going is a [`MemberError::Conflict`]: it can be made when it has gone.
+    /// Makes a namespace that is missing, marked as this installation's; one that exists, or did a moment ago, is left as it
+    /// is. One that is still going is a [`MemberError::Conflict`]: it can be made when it has gone.
     pub async fn ensure_namespace(&self, name: &str, hub: Uuid) -> Result<(), MemberError> {
+        if self.namespace_was_there(name) {
+            return Ok(());
+        }
         match self.metadata(&address(name)).await? {
             Some(found) if found.deletion_timestamp.is_some() => Err(MemberError::Conflict(Box::new(address(name)))),
             Some(_) => Ok(()),
@@ -54,6 +59,7 @@ impl Member {
         if !ours || found.deletion_timestamp.is_some() || !self.is_empty(name).await? {
             return Ok(());
         }
+        self.note_namespace(name, false);
         let exactly_this = Preconditions { uid: found.uid, resource_version: found.resource_version };
         let api = self.api(&address(name)).await?;
         match within(api.delete(name, &DeleteParams::background().preconditions(exactly_this))).await {

@@ -75,12 +75,12 @@ pub async fn intend(store: &Store, member: &MemberKey, binding: Uuid, objects: &
     Ok(())
 }
 
-/// Writes down what the member answered.
-pub async fn applied(store: &Store, binding: Uuid, answers: &[(ObjectId, Applied)]) -> StoreResult<()> {
-    let ids = |of: fn(&ObjectId) -> &String| answers.iter().map(|(id, _)| of(id).clone()).collect::<Vec<String>>();
-    let uids: Vec<&str> = answers.iter().map(|(_, applied)| applied.uid.as_str()).collect();
-    let generations: Vec<Option<i64>> = answers.iter().map(|(_, applied)| applied.generation).collect();
-    let versions: Vec<&str> = answers.iter().map(|(_, applied)| applied.resource_version.as_str()).collect();
+/// Writes down what the member answered to the first of these objects.
+pub async fn applied(store: &Store, binding: Uuid, objects: &[Object], answers: &[Applied]) -> StoreResult<()> {
+    let ids = |of: fn(&ObjectId) -> &String| objects.iter().zip(answers).map(|(object, _)| of(&object.id).clone()).collect::<Vec<String>>();
+    let uids: Vec<&str> = answers.iter().map(|applied| applied.uid.as_str()).collect();
+    let generations: Vec<Option<i64>> = answers.iter().map(|applied| applied.generation).collect();
+    let versions: Vec<&str> = answers.iter().map(|applied| applied.resource_version.as_str()).collect();
     sqlx::query(
         "update inventory i set uid = a.uid, generation = a.generation, resource_version = a.resource_version
          from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[])

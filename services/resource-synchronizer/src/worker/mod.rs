@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! run: session, lost, wait, session, …
-//! session: connect ── watches ── lists complete ── loop { desired changed | seen changed | due } ── reconcile(binding)
+//! session: connect ── watches ── lists complete ── loop { desired changed | seen changed | due | written } ── reconcile(binding)
 //! ```
-//! Everything about a member happens in this one task, so nothing here is locked and nothing runs twice at once.
+//! Everything that is known of a member is known to this one task, so nothing here is locked. Only writes run beside it, a few
+//! at a time, each of another binding.
 //! Invariant: nothing is written before all lists are complete, so a restart re-applies only what really differs.
 
 mod judge;
@@ -12,16 +13,18 @@ mod kinds;
 mod reconcile;
 mod watch;
 mod world;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::members::Member as Registered;
-use drover_members::{Member, MemberError, kubeconfig};
+use drover_members::{Member, MemberError, ObjectId, kubeconfig};
 use drover_scheduling::{MemberKey, MemberState};
 use drover_service::peer::backoff;
 use tokio::sync::{mpsc, watch as latest};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -31,6 +34,7 @@ use crate::store;
 use judge::{Bound, Failure, status};
 use reconcile::Outcome;
 use world::{Event, Kind, World};
+use write::Written;
 
 /// A member that has not listed its objects after so long is not reachable in any useful sense.
 const LIST: Duration = Duration::from_secs(30);
@@ -42,6 +46,8 @@ const RETRY: Duration = Duration::from_secs(30);
 const HINDRANCES: u32 = 8;
 /// Quiet for so long, a binding's failures are forgiven.
 const CALM: Duration = Duration::from_secs(60);
+/// Bindings of a member that are written at once: enough that one slow answer does not hold up the next, few for its API server.
+const WRITES: usize = 8;
 /// Bundles that are read at once.
 const BUNDLES: usize = 100;
 /// Watch events on their way; more hold back the watch.
@@ -57,6 +63,13 @@ enum End {
     Lost(Failure),
 }
 
+/// A binding that is being written.
+struct Writing {
+    objects: BTreeSet<ObjectId>,
+    /// What was seen of these objects meanwhile. It is taken in after what the member answered, which is older.
+    seen: Vec<Event>,
+}
+
 /// The worker of one member.
 pub struct Worker {
     app: App,
@@ -69,6 +82,8 @@ pub struct Worker {
     watches: HashMap<Kind, watch::Watch>,
     events: Option<mpsc::Sender<Event>>,
     due: BTreeMap<Uuid, Instant>,
+    writes: JoinSet<Written>,
+    writing: BTreeMap<Uuid, Writing>,
     blind: kinds::Blind,
     lost: Option<Failure>,
 }
@@ -88,6 +103,8 @@ impl Worker {
             watches: HashMap::new(),
             events: None,
             due: BTreeMap::new(),
+            writes: JoinSet::new(),
+            writing: BTreeMap::new(),
             blind: kinds::Blind::default(),
             lost: None,
         }
@@ -99,6 +116,8 @@ impl Worker {
         loop {
             let began = Instant::now();
             let end = self.session().await;
+            self.writes.shutdown().await;
+            self.writing.clear();
             self.watches.clear();
             self.events = None;
             self.blind = kinds::Blind::default();
@@ -157,7 +176,7 @@ impl Worker {
         let mut listed_by = Instant::now() + LIST;
         loop {
             let listing = permit.is_some();
-            let next = if listing { None } else { self.due.values().min().copied() };
+            let next = if listing { None } else { self.next().map(|(_, at)| at) };
             let look = self.blind.due().filter(|_| !listing);
             let step = tokio::select! {
                 changed = self.registered.changed() => self.changed(&member, version, changed.is_ok()).await,
@@ -174,6 +193,7 @@ impl Worker {
                     Ok(false) => Err(End::Lost(Failure { code: "unreachable", reason: format!("did not list its pods within {} s", LIST.as_secs()) })),
                     Err(end) => Err(end),
                 },
+                Some(written) = self.writes.join_next(), if !self.writes.is_empty() => self.take_written(&member, written).await,
                 () = sleep_until(next.unwrap_or(listed_by)), if next.is_some() => self.work_off(&member).await,
                 () = sleep_until(look.unwrap_or(listed_by)), if look.is_some() => self.look_again(&member).await,
             };
@@ -189,7 +209,7 @@ impl Worker {
         }
     }
 
-    async fn connect(&mut self, version: i64) -> Result<(Member, mpsc::Receiver<Event>), End> {
+    async fn connect(&mut self, version: i64) -> Result<(Arc<Member>, mpsc::Receiver<Event>), End> {
         let failure = |code, reason| End::Lost(Failure { code, reason });
         let client = match self.app.clients.cached(&self.key, version).await {
             Some(client) => client,
@@ -204,7 +224,7 @@ impl Worker {
                 built.map_err(|error| failure(error.code(), error.to_string()))?
             }
         };
-        let member = Member::new(client);
+        let member = Arc::new(Member::new(client));
         let broken = |error: MemberError| failure(error.code(), error.to_string());
         member.mapping("v1", "Pod").await.map_err(broken)?;
         let stored = |error: drover_store::StoreError| failure("store_unavailable", error.to_string());
@@ -282,13 +302,21 @@ impl Worker {
             tracing::debug!(cluster.id = %self.key, ?kind, %reason, "a watch was interrupted");
             return self.probe(member).await;
         }
+        match event.object().and_then(|object| self.writing.values_mut().find(|writing| writing.objects.contains(object))) {
+            Some(writing) => writing.seen.push(event),
+            None => self.see(event),
+        }
+        Ok(())
+    }
+
+    fn see(&mut self, event: Event) {
         for id in self.world.take(event) {
             self.publish(id);
-            if self.needs_work(id) {
+            // What is being written is judged when it is.
+            if !self.writing.contains_key(&id) && self.needs_work(id) {
                 self.schedule(id, self.patience(id));
             }
         }
-        Ok(())
     }
 
     /// Whether the member answers at all.
@@ -315,12 +343,33 @@ impl Worker {
         }
     }
 
+    /// What is due next, and when; what is being written waits for that, and so do all when enough are.
+    fn next(&self) -> Option<(Uuid, Instant)> {
+        let free = self.due.iter().filter(|(id, _)| !self.writing.contains_key(id));
+        free.min_by_key(|(_, at)| **at).map(|(id, at)| (*id, *at)).filter(|_| self.writing.len() < WRITES)
+    }
+
     /// Reconciles what is due, one binding; the loop comes back for the next, so that events are taken in between.
-    async fn work_off(&mut self, member: &Member) -> Result<(), End> {
-        let now = Instant::now();
-        let Some(id) = self.due.iter().filter(|(_, at)| **at <= now).min_by_key(|(_, at)| **at).map(|(id, _)| *id) else { return Ok(()) };
+    async fn work_off(&mut self, member: &Arc<Member>) -> Result<(), End> {
+        let Some((id, _)) = self.next() else { return Ok(()) };
         self.due.remove(&id);
         let outcome = self.reconcile(member, id).await;
+        self.conclude(member, id, outcome).await
+    }
+
+    /// A write has ended.
+    async fn take_written(&mut self, member: &Member, written: Result<Written, JoinError>) -> Result<(), End> {
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        let id = written.id;
+        let outcome = self.written(member, written).await;
+        self.conclude(member, id, outcome).await
+    }
+
+    /// Tells how the binding stands, and when to look at it again.
+    async fn conclude(&mut self, member: &Member, id: Uuid, outcome: Result<Outcome, Error>) -> Result<(), End> {
         let outcome = match outcome {
             // The member, or only what was asked of it (a webhook that fails, an API that is down)?
             Err(Error::Member(error)) if error.is_member() => {
@@ -336,6 +385,9 @@ impl Worker {
             Ok(outcome) => outcome,
         };
         self.publish(id);
+        if outcome == Outcome::Writing {
+            return Ok(());
+        }
         let known = self.bindings.contains_key(&id);
         if outcome == Outcome::Settled && !(known && self.needs_work(id)) {
             if let Some(bound) = self.bindings.get_mut(&id) {
@@ -351,7 +403,7 @@ impl Worker {
             }
             None => Duration::from_secs(1),
         };
-        self.due.insert(id, Instant::now() + pause);
+        self.schedule(id, pause);
         Ok(())
     }
 

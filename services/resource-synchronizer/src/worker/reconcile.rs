@@ -1,10 +1,11 @@
 //! Makes one binding so: applies what is desired and not there, deletes what is there and not desired.
 //!
-//! Idempotent and without memory: each pass looks at desired row, inventory and world, and does what is left to do. Order
-//! within a pass: the newest row is read, the preflight asks, the intention is written down, then the member is changed,
-//! so that a crash anywhere leaves nothing that the next pass does not find.
+//! Idempotent and without memory: each pass looks at desired row, inventory and world, and does what is left to do. To write
+//! takes the longest and is done beside the passes of other bindings (see [`super::write`]); everything else is short, or
+//! rare as deletion is, and one binding after the other.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use drover_members::objects::{flatten, wave};
@@ -15,7 +16,8 @@ use uuid::Uuid;
 
 use super::judge::{Bound, Failure};
 use super::world::Seen;
-use super::{CALM, Worker};
+use super::write::{End, Write, Written};
+use super::{CALM, Worker, Writing};
 use crate::app::Error;
 use crate::store::{self, inventory::Item};
 
@@ -26,11 +28,13 @@ pub enum Outcome {
     Settled,
     /// Something is under way, or stands in the way: look again after a while.
     Again,
+    /// Its objects are being written: what comes of that is told to [`Worker::written`].
+    Writing,
 }
 
 impl Worker {
     /// One pass over a binding. `Err`: the store, or a member that cannot be worked with.
-    pub(super) async fn reconcile(&mut self, member: &Member, id: Uuid) -> Result<Outcome, Error> {
+    pub(super) async fn reconcile(&mut self, member: &Arc<Member>, id: Uuid) -> Result<Outcome, Error> {
         if !self.refresh(id).await? {
             return self.remove_leftovers(member, id).await;
         }
@@ -59,7 +63,7 @@ impl Worker {
         Ok(true)
     }
 
-    async fn make_present(&mut self, member: &Member, id: Uuid) -> Result<Outcome, Error> {
+    async fn make_present(&mut self, member: &Arc<Member>, id: Uuid) -> Result<Outcome, Error> {
         let bound = &self.bindings[&id];
         if bound.wanted.is_some() && bound.failure.is_none() && bound.drifted(&self.world).is_empty() {
             return self.prune(member, id).await;
@@ -84,79 +88,61 @@ impl Worker {
         }
         // What was applied with this very digest passed the preflight then; what is new or changed is asked about first.
         let inventory = &self.bindings[&id].inventory;
-        let new: Vec<Object> =
-            due.iter().filter(|object| inventory.get(&object.id).is_none_or(|item| item.digest != object.digest)).cloned().collect();
-        if new.is_empty() {
+        let known = |object: &Object| inventory.get(&object.id).is_some_and(|item| item.digest == object.digest);
+        let write = Write {
+            app: self.app.clone(),
+            member: member.clone(),
+            owner,
+            new: due.iter().filter(|object| !known(object)).cloned().collect(),
+            uids: due.iter().map(|object| self.uid(id, &object.id)).collect(),
+            desired,
+            due,
+        };
+        if write.new.is_empty() {
             self.bound(id).corrected(CALM);
-        } else {
-            let against = member.preflight(&new, &owner, &desired.namespace).await?;
-            if against.iter().any(|error| matches!(error, MemberError::Conflict(_))) {
-                return Ok(Outcome::Again);
-            }
-            if !against.is_empty() {
-                let reasons: Vec<String> = against.iter().map(ToString::to_string).collect();
-                return Ok(self.fail(id, Failure { code: "preflight_failed", reason: reasons.join("; ") }));
-            }
-            // The preflight took its time: the newest row is read just before anything is written.
-            if store::bindings::get(&self.app.store, id).await?.is_none_or(|row| row.desired != desired) {
-                return Ok(Outcome::Again);
-            }
         }
-        self.apply(member, id, &owner, &desired.namespace, due).await
+        Ok(self.begin(id, write))
     }
 
-    async fn apply(&mut self, member: &Member, id: Uuid, owner: &Owner, namespace: &str, due: Vec<Object>) -> Result<Outcome, Error> {
-        store::inventory::intend(&self.app.store, &self.key, id, &due).await?;
-        let uids: Vec<Option<String>> = due.iter().map(|object| self.uid(id, &object.id)).collect();
-        for object in &due {
-            self.bound(id).inventory.insert(object.id.clone(), Item { digest: object.digest.clone(), applied: None });
-            self.watch(member, (object.id.api_version.clone(), object.id.kind.clone())).await?;
+    /// Writes beside other bindings, unless one of them is about an object of the same name: whose it is would not be certain.
+    fn begin(&mut self, id: Uuid, write: Write) -> Outcome {
+        let objects: BTreeSet<ObjectId> = write.due.iter().map(|object| object.id.clone()).collect();
+        if self.writing.values().any(|others| !others.objects.is_disjoint(&objects)) {
+            return Outcome::Again;
         }
-        self.publish(id);
-        let own_namespace = due.iter().any(|object| object.id.kind == "Namespace" && object.id.name == namespace);
-        if !own_namespace && due.iter().any(|object| object.id.namespace == namespace) {
-            match member.ensure_namespace(namespace, self.app.hub).await {
-                Ok(()) => {}
-                Err(error) if error.is_member() => return Err(error.into()),
-                Err(MemberError::Conflict(_)) => return Ok(Outcome::Again),
-                Err(error) => return Ok(self.fail(id, Failure { code: "apply_failed", reason: error.to_string() })),
+        self.writing.insert(id, Writing { objects, seen: Vec::new() });
+        self.writes.spawn(write.run());
+        Outcome::Writing
+    }
+
+    /// Takes what came of a write.
+    pub(super) async fn written(&mut self, member: &Member, written: Written) -> Result<Outcome, Error> {
+        let Written { id, due, intended, applied, end } = written;
+        let seen = self.writing.remove(&id).map(|writing| writing.seen).unwrap_or_default();
+        let mut kinds = BTreeSet::new();
+        if intended {
+            for object in &due {
+                self.bound(id).inventory.insert(object.id.clone(), Item { digest: object.digest.clone(), applied: None });
+                kinds.insert((object.id.api_version.clone(), object.id.kind.clone()));
             }
         }
-        let mut answers: Vec<(ObjectId, Applied)> = Vec::new();
-        let mut stopped = Ok(());
-        for (object, uid) in due.iter().zip(uids) {
-            self.app.failpoints.reached(|| "synchronizer/apply/before".into()).await?;
-            match member.apply(object, owner, uid.as_deref()).await {
-                Ok(applied) => {
-                    self.app.failpoints.reached(|| "synchronizer/apply/after_effect".into()).await?;
-                    self.world.put_applied(object.id.clone(), just_applied(object, &applied, id));
-                    answers.push((object.id.clone(), applied));
-                }
-                Err(error) => {
-                    stopped = Err(error);
-                    break;
-                }
-            }
+        for (object, answer) in due.iter().zip(applied) {
+            self.world.put_applied(object.id.clone(), just_applied(object, &answer, id));
+            self.bound(id).inventory.entry(object.id.clone()).or_default().applied = Some(answer);
         }
-        store::inventory::applied(&self.app.store, id, &answers).await?;
-        let bound = self.bound(id);
-        for (object, applied) in answers {
-            bound.inventory.entry(object).or_default().applied = Some(applied);
+        seen.into_iter().for_each(|event| self.see(event));
+        for kind in kinds {
+            self.watch(member, kind).await?;
         }
-        match stopped {
-            Ok(()) => {
+        match end {
+            End::Done => {
+                let bound = self.bound(id);
                 (bound.failure, bound.hindrance) = (None, None);
-                // The kinds whose CRD has just come can be watched now.
-                for object in &due {
-                    self.watch(member, (object.id.api_version.clone(), object.id.kind.clone())).await?;
-                }
-                Ok(Outcome::Again)
+                Ok(Outcome::Settled)
             }
-            // A kind that its CRD has not brought yet, or an object that moved under our hands: soon.
-            Err(MemberError::UnknownKind { .. } | MemberError::Conflict(_)) => Ok(Outcome::Again),
-            Err(error) if error.is_member() => Err(error.into()),
-            Err(error @ MemberError::Foreign { .. }) => Ok(self.fail(id, Failure { code: error.code(), reason: error.to_string() })),
-            Err(error) => Ok(self.fail(id, Failure { code: "apply_failed", reason: error.to_string() })),
+            End::Later => Ok(Outcome::Again),
+            End::Failed(failure) => Ok(self.fail(id, failure)),
+            End::Broken(error) => Err(error),
         }
     }
 

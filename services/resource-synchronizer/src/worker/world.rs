@@ -68,6 +68,16 @@ pub enum Event {
     Broken(Option<Kind>, String),
 }
 
+impl Event {
+    /// The one object that this is about.
+    pub fn object(&self) -> Option<&ObjectId> {
+        match self {
+            Self::Object(id, _) | Self::Vanished(id, _) => Some(id),
+            _ => None,
+        }
+    }
+}
+
 /// The picture.
 #[derive(Debug, Default)]
 pub struct World {
