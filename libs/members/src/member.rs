@@ -210,17 +210,13 @@ impl Member {
         self.patch(object, false).await
     }
 
-    /// Whether an object could be applied: asks the member's admission without writing, and refuses what is not ours. To look
-    /// whose it is comes last, so that little time passes between that and what is written.
+    /// Whether an object could be applied: asks the member's admission without writing, and refuses what is not ours.
     async fn dry_run(&self, object: &Object, owner: &Owner) -> Result<(), MemberError> {
-        let answer = self.patch(object, true).await;
-        if let Err(error) = &answer
-            && error.is_member()
-        {
-            return Err(error.clone());
+        let (answer, ours) = tokio::join!(self.patch(object, true), self.must_be_ours(&object.id, owner, None));
+        match answer {
+            Err(error) if error.is_member() => Err(error),
+            answer => ours.and(answer.map(drop)),
         }
-        self.must_be_ours(&object.id, owner, None).await?;
-        answer.map(|_| ())
     }
 
     /// Dry-runs a whole bundle and returns what stands against it, one error an object. Objects that need a CRD or a

@@ -145,6 +145,35 @@ async fn what_is_not_ours_is_refused_before_anything_is_written() {
 }
 
 #[tokio::test]
+async fn of_many_at_once_each_name_is_one_groups() {
+    const PAIRS: usize = 12;
+    let stack = Stack::start().await;
+    let mut pairs = Vec::new();
+    for at in 0..PAIRS {
+        let mut pair = Vec::new();
+        for of in ["a", "b"] {
+            let name = format!("{of}{at:02}");
+            stack.bundle(&name, vec![config(&name, "1"), config(&format!("shared{at:02}"), of)]).await;
+            pair.push(binding(&name, &name));
+        }
+        pairs.push(pair);
+    }
+    futures::future::join_all(pairs.iter().flatten().map(|desired| stack.desire(desired))).await;
+    let mut expected = Vec::new();
+    for (at, pair) in pairs.iter().enumerate() {
+        let settled = eventually(PATIENCE, async || {
+            let statuses = futures::future::join_all(pair.iter().map(|desired| stack.status(desired.id))).await;
+            let phases: Vec<Phase> = statuses.into_iter().flatten().map(|status| status.phase).collect();
+            (phases.contains(&Phase::Ready) && phases.contains(&Phase::Failed)).then_some(phases)
+        });
+        let winner = settled.await.iter().position(|phase| *phase == Phase::Ready).unwrap();
+        expected.extend([format!("ConfigMap/{}", pair[winner].digest), format!("ConfigMap/shared{at:02}")]);
+    }
+    expected.sort();
+    assert_eq!(stack.names().await, expected, "who came second has written nothing");
+}
+
+#[tokio::test]
 async fn a_namespace_that_was_made_for_a_binding_goes_with_it_when_it_is_empty() {
     let stack = Stack::start().await;
     stack.bundle("b1", vec![config("settings", "1"), deployment("web", 1, "100m")]).await;

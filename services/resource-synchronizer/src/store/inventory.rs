@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use drover_api::bindings::DesiredBinding;
 use drover_members::{Applied, Object, ObjectId};
 use drover_scheduling::MemberKey;
 use drover_store::{Store, StoreResult};
@@ -50,29 +51,35 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<BTreeMa
     Ok(inventories)
 }
 
-/// Writes down what is about to be applied, and that leftovers of these kinds can be in the member from now on.
-pub async fn intend(store: &Store, member: &MemberKey, binding: Uuid, objects: &[Object]) -> StoreResult<()> {
+/// Writes down what is about to be applied, and that leftovers of these kinds can be in the member from now on; false, and
+/// nothing written: something else is desired by now.
+pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object]) -> StoreResult<bool> {
     let column = |of: fn(&Object) -> &String| objects.iter().map(of).cloned().collect::<Vec<String>>();
     let (api_versions, kinds) = (column(|o| &o.id.api_version), column(|o| &o.id.kind));
-    sqlx::query(
-        "with kinds as (
+    let done = sqlx::query(
+        "with newest as (
+             select from binding where id = $1 and member = $7 and namespace = $8 and digest = $9 and fence = $10 and present
+         ), kinds as (
              insert into member_kind (member, api_version, kind)
-             select distinct $7, * from unnest($2::text[], $3::text[]) on conflict do nothing
+             select distinct $7, * from unnest($2::text[], $3::text[]) where exists (table newest) on conflict do nothing
          )
          insert into inventory (binding, api_version, kind, namespace, name, digest)
-         select $1, * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+         select $1, * from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) where exists (table newest)
          on conflict (binding, api_version, kind, namespace, name) do update set digest = excluded.digest, uid = null",
     )
-    .bind(binding)
+    .bind(desired.id)
     .bind(&api_versions)
     .bind(&kinds)
     .bind(column(|o| &o.id.namespace))
     .bind(column(|o| &o.id.name))
     .bind(column(|o| &o.digest))
-    .bind(&member.0)
+    .bind(&desired.member.0)
+    .bind(&desired.namespace)
+    .bind(&desired.digest)
+    .bind(desired.fence)
     .execute(store.pool())
     .await?;
-    Ok(())
+    Ok(done.rows_affected() > 0)
 }
 
 /// Writes down what the member answered to the first of these objects.

@@ -47,7 +47,7 @@ const HINDRANCES: u32 = 8;
 /// Quiet for so long, a binding's failures are forgiven.
 const CALM: Duration = Duration::from_secs(60);
 /// Bindings of a member that are written at once: enough that one slow answer does not hold up the next, few for its API server.
-const WRITES: usize = 8;
+const WRITES: usize = 16;
 /// Bundles that are read at once.
 const BUNDLES: usize = 100;
 /// Watch events on their way; more hold back the watch.

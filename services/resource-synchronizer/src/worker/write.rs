@@ -1,7 +1,7 @@
 //! Writes the objects of one binding into its member.
 //!
-//! Order: the preflight asks, the newest row is read, the intention is written down, then the member is changed. A crash or an
-//! end anywhere leaves nothing that the next pass does not find. Knows nothing of the worker's picture, so that several
+//! Order: the preflight asks, the intention is written down (unless something else is desired by now), then the member is changed.
+//! A crash or an end anywhere leaves nothing that the next pass does not find. Knows nothing of the worker's picture, so that several
 //! bindings of a member are written at once; at most one write of a binding and one of an object's name at a time.
 
 use std::sync::Arc;
@@ -96,13 +96,12 @@ impl Write {
                 return Err(End::Failed(Failure { code: "preflight_failed", reason: reasons.join("; ") }));
             }
         }
-        // The preflight took its time: the newest row is read just before anything is written.
-        let (store, id) = (&self.app.store, self.desired.id);
-        let newest = store::bindings::get(store, id).await.map_err(Error::from)?;
-        if newest.is_none_or(|row| row.desired != self.desired) {
-            return Err(End::Later);
+        // The preflight took its time: something else may be desired by now.
+        match store::inventory::intend(&self.app.store, &self.desired, &self.due).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(End::Later),
+            Err(error) => Err(Error::from(error).into()),
         }
-        Ok(store::inventory::intend(store, &self.desired.member, id, &self.due).await.map_err(Error::from)?)
     }
 
     async fn apply(&self, applied: &mut Vec<Applied>) -> Result<(), Error> {
