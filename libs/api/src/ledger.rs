@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use drover_scheduling::{CallStory, Claim, ClaimState, DigRef, MemberKey};
+use drover_scheduling::{AppRequest, CallStory, Claim, ClaimState, DigRef, MemberKey, PodsOnNode};
 pub use drover_scheduling::{ClaimReceipt, Difference, LedgerChange, LedgerReceipt, LedgerTransaction};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -121,12 +121,52 @@ pub struct AppRoom {
     pub used: Option<drover_scheduling::Amounts>,
 }
 
-/// A value of the feed `fleet`; which one, the key says: `member/<key>`, `capacity/<key>`, `claim/<uuid>`, `head`.
+/// A claim in the feed `fleet`: a [`Claim`] whose request has a key of its own, for it is by far the largest part and the same in
+/// all claims of an app.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FleetClaim {
+    /// Claim id = binding id.
+    pub id: Uuid,
+    /// Whose it is.
+    pub dig: DigRef,
+    /// `request/<uuid>` of this feed, told before the first claim that names it.
+    pub request: Uuid,
+    /// Where.
+    pub member: MemberKey,
+    /// State.
+    pub state: ClaimState,
+    /// The witness that a packing exists.
+    pub pods: Vec<PodsOnNode>,
+    /// Counts surge too (an update runs).
+    pub surging: bool,
+    /// Fence of the last writer.
+    pub fence: i64,
+    /// Operation that wrote it last.
+    pub operation: Uuid,
+}
+
+impl FleetClaim {
+    /// A claim whose request is told as `request/<request>`.
+    pub fn new(claim: &Claim, request: Uuid) -> Self {
+        let Claim { id, dig, request: _, member, state, pods, surging, fence, operation } = claim.clone();
+        Self { id, dig, request, member, state, pods, surging, fence, operation }
+    }
+
+    /// The claim with what its app asks for.
+    pub fn with(self, request: Arc<AppRequest>) -> Claim {
+        let Self { id, dig, request: _, member, state, pods, surging, fence, operation } = self;
+        Claim { id, dig, request, member, state, pods, surging, fence, operation }
+    }
+}
+
+/// A value of the feed `fleet`; which one, the key says: `member/<key>`, `capacity/<key>`, `request/<uuid>`, `claim/<uuid>`, `head`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum FleetItem {
     /// `claim/<uuid>`.
-    Claim(Arc<Claim>),
+    Claim(FleetClaim),
+    /// `request/<uuid>`: what an app asks for, while a claim names it.
+    Request(Arc<AppRequest>),
     /// `capacity/<key>`; no entry: nothing is known of the member's room now.
     Capacity(Arc<drover_scheduling::Capacity>),
     /// `member/<key>`.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::ledger::FleetItem;
+use drover_api::ledger::{FleetClaim, FleetItem};
 use drover_scheduling::{Amounts, Capacity, Claim, ClaimState, Decision, LedgerChange, LedgerReceipt, MemberKey, Observed, Outcome};
 use drover_store::failpoint::Action;
 use drover_testkit::{eventually, test_db};
@@ -179,15 +179,13 @@ async fn the_same_after_a_kill_at_the_worst_moments() {
     assert_eq!(placement.claims("").await, claims);
     assert_eq!(placement.clusters().await[0].total.requested.cpu, 500);
     assert_eq!(placement.decide(kept, &wanted).await, first);
-    let loaded: Vec<Arc<Claim>> = placement
-        .fleet()
-        .await
-        .into_values()
-        .filter_map(|item| match item {
-            FleetItem::Claim(claim) => Some(claim),
-            _ => None,
-        })
-        .collect();
+    let fleet = placement.fleet().await;
+    let asked = |claim: FleetClaim| match &fleet[&format!("request/{}", claim.request)] {
+        FleetItem::Request(request) => claim.with(Arc::clone(request)),
+        other => panic!("{other:?}"),
+    };
+    let told = fleet.values().filter_map(|item| if let FleetItem::Claim(claim) = item { Some(claim.clone()) } else { None });
+    let loaded: Vec<Claim> = told.map(asked).collect();
     assert_eq!(loaded.len(), 2);
     assert!(loaded.iter().all(|claim| claims.items.contains(claim)), "what is loaded equals what was written");
 }

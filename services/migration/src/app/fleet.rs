@@ -4,11 +4,11 @@
 //! decision waits for its sequence.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use drover_api::ledger::FleetItem;
-use drover_scheduling::{AppRequest, Claim, Fleet, ImageNames, Interner, MemberKey};
+use drover_scheduling::{AppRequest, Fleet, ImageNames, Interner, MemberKey};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -31,9 +31,8 @@ struct Shared {
 struct State {
     fleet: Fleet,
     seen: HashMap<MemberKey, Instant>,
-    /// By deployment intent group and app: what it asks for is by far the largest part of a claim, and the same in all of
-    /// its claims.
-    requests: HashMap<(Uuid, String), Weak<AppRequest>>,
+    /// What apps ask for, by the key that their claims name.
+    requests: HashMap<Uuid, Arc<AppRequest>>,
     names: ImageNames,
     clouds: Interner<[MemberKey]>,
 }
@@ -138,41 +137,26 @@ impl State {
             (Some(("capacity", key)), None) => {
                 self.fleet.capacity.remove(&MemberKey(key.to_owned()));
             }
-            (Some(("claim", _)), Some(FleetItem::Claim(claim))) => {
-                let claim = self.sharing(claim);
-                if let Some(before) = self.fleet.claims.insert(claim.id, claim) {
-                    self.forget(before);
+            (Some(("request", id)), item) => match (id.parse(), item) {
+                (Ok(id), Some(FleetItem::Request(mut request))) => {
+                    let terms = &mut Arc::make_mut(&mut request).terms;
+                    terms.logical_cloud = self.clouds.intern(Arc::clone(&terms.logical_cloud));
+                    self.requests.insert(id, request);
                 }
-            }
+                (Ok(id), _) => drop(self.requests.remove(&id)),
+                (Err(_), _) => tracing::warn!(key, "the fleet feed has a request without an id"),
+            },
+            (Some(("claim", _)), Some(FleetItem::Claim(claim))) => match self.requests.get(&claim.request).cloned() {
+                Some(request) => drop(self.fleet.claims.insert(claim.id, Arc::new(claim.with(request)))),
+                None => tracing::error!(claim.id = %claim.id, "the fleet feed has a claim whose request it did not tell"),
+            },
             (Some(("claim", id)), None) => {
-                if let Some(claim) = id.parse::<Uuid>().ok().and_then(|id| self.fleet.claims.remove(&id)) {
-                    self.forget(claim);
+                if let Ok(id) = id.parse::<Uuid>() {
+                    self.fleet.claims.remove(&id);
                 }
             }
             (None, Some(FleetItem::Head(_))) => {}
             (_, item) => tracing::warn!(key, known = item.is_some(), "the fleet feed has a key that means nothing here"),
-        }
-    }
-
-    /// The claim, its request that of the app's other claims if they are equal.
-    fn sharing(&mut self, mut claim: Arc<Claim>) -> Arc<Claim> {
-        let known = self.requests.entry((claim.dig.id, claim.request.app.clone())).or_default();
-        match known.upgrade().filter(|request| **request == *claim.request) {
-            Some(request) => Arc::make_mut(&mut claim).request = request,
-            None => {
-                let request = Arc::make_mut(&mut Arc::make_mut(&mut claim).request);
-                request.terms.logical_cloud = self.clouds.intern(Arc::clone(&request.terms.logical_cloud));
-                *known = Arc::downgrade(&claim.request);
-            }
-        }
-        claim
-    }
-
-    fn forget(&mut self, claim: Arc<Claim>) {
-        let key = (claim.dig.id, claim.request.app.clone());
-        drop(claim);
-        if self.requests.get(&key).is_some_and(|request| request.strong_count() == 0) {
-            self.requests.remove(&key);
         }
     }
 }

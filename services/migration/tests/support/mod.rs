@@ -13,7 +13,7 @@ use axum::http::StatusCode as Status;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use drover_api::digs::{DigHold, DigHolds, DigTerms, DocumentRef};
-use drover_api::ledger::{FleetItem, LedgerHead};
+use drover_api::ledger::{FleetClaim, FleetItem, LedgerHead};
 use drover_api::plans::{PlanDocument, PlanOrder};
 use drover_migration::{Config, assemble};
 use drover_scheduling::{
@@ -103,7 +103,9 @@ impl World {
     }
 
     pub fn claim(&self, claim: &Claim) {
-        self.fleet.publish(format!("claim/{}", claim.id), Some(FleetItem::Claim(Arc::new(claim.clone()))));
+        let request = Uuid::now_v7();
+        self.fleet.publish(format!("request/{request}"), Some(FleetItem::Request(Arc::clone(&claim.request))));
+        self.fleet.publish(format!("claim/{}", claim.id), Some(FleetItem::Claim(FleetClaim::new(claim, request))));
     }
 }
 

@@ -6,11 +6,12 @@ mod capacity;
 mod error;
 mod explain;
 mod fences;
+mod told;
 mod waiting;
 mod writer;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use drover_api::ledger::{ClaimHead, DecisionRecord, FleetItem, LedgerHead};
@@ -25,6 +26,7 @@ use uuid::Uuid;
 pub use book::Book;
 pub use error::LedgerError;
 pub use fences::{Fences, KEPT};
+use told::Told;
 use waiting::{Answer, Ask, Job};
 
 use crate::store::{self, Content, News};
@@ -40,6 +42,7 @@ pub struct App {
     pub(crate) store: Store,
     /// Feed `fleet`.
     pub(crate) fleet: FeedHub<FleetItem>,
+    told: Arc<Mutex<Told>>,
     failpoints: Failpoints,
     book: Arc<RwLock<Book>>,
     /// Told whenever somebody's capacity came.
@@ -53,7 +56,8 @@ impl App {
         let config = StoreConfig::new("placement", common.database_url.clone());
         let store = Store::connect(&config, &[MigrationSet::new("placement", sqlx::migrate!("../../migrations/placement"))]).await?;
         let (queue, jobs) = mpsc::channel(QUEUE);
-        let app = Self { store, fleet: FeedHub::new(), failpoints, book: Arc::default(), seen: watch::Sender::new(()), queue };
+        let (told, book) = (Arc::default(), Arc::default());
+        let app = Self { store, fleet: FeedHub::new(), told, failpoints, book, seen: watch::Sender::new(()), queue };
         let news = store::news(&app.store, None).await?;
         if let Some(news) = news {
             app.follow(news);
@@ -239,8 +243,11 @@ impl App {
 
     /// Tells the feed what became of these claims, then how far the log is: what is decided beyond that is no news yet.
     fn tell(&self, claims: Vec<(Uuid, Option<Arc<Claim>>)>, head: i64) {
-        for (id, claim) in claims {
-            self.fleet.publish(format!("claim/{id}"), claim.map(FleetItem::Claim));
+        {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            for (id, claim) in claims {
+                told.claim(id, claim.as_deref()).into_iter().for_each(|(key, item)| self.fleet.publish(key, item));
+            }
         }
         self.read(|book| self.tell_head(book, head));
     }

@@ -1,6 +1,6 @@
 //! What was applied, and in which kinds leftovers can be.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use drover_api::bindings::DesiredBinding;
 use drover_members::{Applied, Object, ObjectId};
@@ -17,8 +17,8 @@ pub struct Item {
     pub applied: Option<Applied>,
 }
 
-/// Objects of a binding.
-pub type Inventory = BTreeMap<ObjectId, Item>;
+/// Objects of a binding. Most have a few, of which a B-tree's smallest leaf would take room for eleven.
+pub type Inventory = HashMap<ObjectId, Item>;
 
 #[derive(sqlx::FromRow)]
 struct Raw {

@@ -2,7 +2,6 @@
 //!
 //! Pure. Invariant: a binding is Ready only when every desired object is there with the desired digest and ready.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use drover_api::bindings::{BindingStatus, DesiredState, ObjectStatus, Phase};
@@ -30,7 +29,7 @@ pub struct Bound {
     /// What was applied.
     pub inventory: Inventory,
     /// Address and digest of each desired object, once its bundle has been prepared for this member.
-    pub wanted: Option<BTreeMap<ObjectId, String>>,
+    pub wanted: Option<Box<[(ObjectId, String)]>>,
     /// What stands in the way.
     pub failure: Option<Failure>,
     /// What the member did not answer for at the last attempt, while that may still pass.
@@ -54,7 +53,9 @@ impl Bound {
     }
     /// These objects are desired, prepared for this member.
     pub fn wants(&mut self, objects: &[Object]) {
-        self.wanted = Some(objects.iter().map(|object| (object.id.clone(), object.digest.clone())).collect());
+        let mut wanted: Box<[_]> = objects.iter().map(|object| (object.id.clone(), object.digest.clone())).collect();
+        wanted.sort();
+        self.wanted = Some(wanted);
     }
     /// Its id.
     pub fn id(&self) -> Uuid {
@@ -71,7 +72,8 @@ impl Bound {
     }
     /// Objects of this binding that are not desired (any more), seen or only in the inventory.
     pub fn superfluous(&self, world: &World) -> Vec<ObjectId> {
-        let wanted = |id: &ObjectId| self.present() && self.wanted.as_ref().is_none_or(|wanted| wanted.contains_key(id));
+        let wanted =
+            |id: &ObjectId| self.present() && self.wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|(wanted, _)| wanted == id));
         let seen = world.of_binding(self.id()).map(|(id, _)| id).filter(|id| !copied_by_controllers(id));
         let mut ids: Vec<ObjectId> = self.inventory.keys().chain(seen).filter(|id| !wanted(id)).cloned().collect();
         ids.sort();
@@ -159,7 +161,7 @@ fn present_phase(bound: &Bound, world: &World, objects: &[ObjectStatus], unsched
     if objects.iter().any(|object| !object.applied) {
         return (Phase::Applying, bound.hindrance.clone());
     }
-    let failed = wanted.keys().find_map(|id| match &world.object(id)?.readiness {
+    let failed = wanted.iter().find_map(|(id, _)| match &world.object(id)?.readiness {
         Readiness::Failed(reason) => Some(Failure { code: "not_ready", reason: format!("{id} {reason}") }),
         _ => None,
     });
@@ -213,7 +215,7 @@ mod tests {
             fence: 1,
         };
         let mut bound = Bound::new(Row { desired, gone: false }, Inventory::new());
-        bound.wanted = Some(BTreeMap::from([(id("Thing", "x"), "d".to_owned())]));
+        bound.wanted = Some([(id("Thing", "x"), "d".to_owned())].into());
         let applied = Applied { uid: "u".into(), generation: Some(1), resource_version: "1".into() };
         bound.inventory.insert(id("Thing", "x"), Item { digest: "d".into(), applied: Some(applied) });
         bound
