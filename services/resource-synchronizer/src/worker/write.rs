@@ -73,13 +73,9 @@ impl From<Error> for End {
 impl Write {
     /// Writes.
     pub async fn run(self) -> Written {
-        let mut applied = Vec::new();
-        let (intended, end) = match self.asked().await {
-            Ok(()) => {
-                let done = self.apply(&mut applied).await;
-                (true, self.note(&applied, done).await.map_or_else(End::from, |()| End::Done))
-            }
-            Err(end) => (false, end),
+        let (intended, (applied, end)) = match self.asked().await {
+            Ok(()) => (true, self.change().await),
+            Err(end) => (false, (Vec::new(), end)),
         };
         Written { id: self.desired.id, due: self.due, intended, applied, end }
     }
@@ -104,6 +100,20 @@ impl Write {
         }
     }
 
+    /// Applies, and writes down what the member answered; those before one that failed are there. An answer that could not be
+    /// written down counts as none.
+    async fn change(&self) -> (Vec<Applied>, End) {
+        let mut applied = Vec::new();
+        let done = self.apply(&mut applied).await;
+        if let Err(error @ Error::Injected(_)) = done {
+            return (Vec::new(), End::Broken(error));
+        }
+        match store::inventory::applied(&self.app.store, self.desired.id, &self.due, &applied).await {
+            Ok(()) => (applied, done.map_or_else(End::from, |()| End::Done)),
+            Err(error) => (Vec::new(), End::Broken(error.into())),
+        }
+    }
+
     async fn apply(&self, applied: &mut Vec<Applied>) -> Result<(), Error> {
         let namespace = &self.desired.namespace;
         let brings = |object: &Object| object.id.kind == "Namespace" && object.id.name == *namespace;
@@ -125,14 +135,6 @@ impl Write {
             self.app.failpoints.reached(|| "synchronizer/apply/after_effect".into()).await?;
         }
         Ok(())
-    }
-
-    /// Writes down what the member answered; those before one that failed are there.
-    async fn note(&self, applied: &[Applied], done: Result<(), Error>) -> Result<(), Error> {
-        if !matches!(done, Err(Error::Injected(_))) {
-            store::inventory::applied(&self.app.store, self.desired.id, &self.due, applied).await?;
-        }
-        done
     }
 
     /// Whether the namespace that Drover made for an object is still there.
