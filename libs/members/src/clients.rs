@@ -11,6 +11,7 @@ use drover_scheduling::MemberKey;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
+use crate::member::lock;
 use crate::{KubeconfigError, VettedKubeconfig};
 
 /// No answer to a connection attempt for so long: unreachable.
@@ -85,7 +86,7 @@ impl Clients {
     }
 
     fn injected(&self) -> std::sync::MutexGuard<'_, HashMap<MemberKey, kube::Client>> {
-        self.injected.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.injected)
     }
 }
 

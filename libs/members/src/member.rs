@@ -21,8 +21,6 @@ use crate::objects::{self, Object, ObjectId};
 
 /// No answer for so long is no answer.
 pub const DEADLINE: Duration = Duration::from_secs(10);
-/// A namespace that was there is not asked about again for so long, unless an object is refused in it.
-const NAMESPACE: Duration = Duration::from_secs(5);
 
 /// Why a request came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,7 +107,7 @@ pub struct Member {
     client: Client,
     mappings: Mutex<HashMap<(String, String), Mapping>>,
     /// Namespaces that were there, and when.
-    namespaces: Mutex<HashMap<String, Instant>>,
+    pub(crate) namespaces: Mutex<HashMap<String, Instant>>,
 }
 
 impl Member {
@@ -205,7 +203,8 @@ impl Member {
         self.patch(object, false).await
     }
 
-    /// [`Self::apply`] for an object that was the last of a [`Self::preflight`], which has just looked whose it is.
+    /// [`Self::apply`] for an object that was the last of a [`Self::preflight`]: that has just looked whose it is, or found that
+    /// it cannot be there, for its namespace is not.
     pub async fn apply_looked_at(&self, object: &Object) -> Result<Applied, MemberError> {
         self.patch(object, false).await
     }
@@ -223,29 +222,20 @@ impl Member {
     /// namespace which comes with the bundle (or is `namespace`, which [`Self::ensure_namespace`] makes) cannot be asked
     /// about before it is there; they are passed over. `Err` only where the member cannot be worked with.
     pub async fn preflight(&self, objects: &[Object], owner: &Owner, namespace: &str) -> Result<Vec<MemberError>, MemberError> {
-        let own = objects.iter().filter(|object| object.id.kind == "Namespace").map(|object| object.id.name.as_str());
-        let homes: BTreeSet<&str> = own.chain([namespace]).filter(|name| !name.is_empty()).collect();
         let mut absent = BTreeSet::new();
-        for name in &homes {
+        let own = objects.iter().filter(|object| object.id.kind == "Namespace").map(|object| object.id.name.as_str());
+        for name in own.chain([namespace]).filter(|name| !name.is_empty()) {
             if !self.namespace_was_there(name) && !self.namespace_is_there(name).await? {
-                absent.insert(*name);
+                absent.insert(name);
             }
         }
         let values: Vec<Value> = objects.iter().map(|object| object.value.clone()).collect();
         let mut found = Vec::new();
-        for object in objects {
-            let home = object.id.namespace.as_str();
-            if absent.contains(home) {
-                continue;
-            }
+        for object in objects.iter().filter(|object| !absent.contains(object.id.namespace.as_str())) {
             match self.dry_run(object, owner).await {
                 Ok(()) => {}
                 Err(error) if error.is_member() => return Err(error),
                 Err(MemberError::UnknownKind { api_version, kind }) if objects::brought(&values, &api_version, &kind).is_some() => {}
-                // It was there a moment ago.
-                Err(MemberError::Refused { .. }) if homes.contains(home) && !self.namespace_is_there(home).await? => {
-                    absent.insert(home);
-                }
                 Err(error) => found.push(error),
             }
         }
@@ -313,31 +303,20 @@ impl Member {
         let patch: Patch<&Value> = Patch::Apply(&object.value);
         // Only metadata is wanted back, and only metadata is read.
         let answer = within(api.patch_metadata(&object.id.name, &params, &patch)).await;
-        let metadata = answer.map_err(|trouble| trouble.of_object(&object.id))?.metadata;
+        let metadata = match answer.map_err(|trouble| trouble.of_object(&object.id)) {
+            Ok(answer) => answer.metadata,
+            Err(MemberError::Refused { id, .. }) if self.namespace_has_gone(&id.namespace).await? => return Err(MemberError::Conflict(id)),
+            Err(error) => return Err(error),
+        };
         Ok(Applied {
             uid: metadata.uid.unwrap_or_default(),
             generation: metadata.generation,
             resource_version: metadata.resource_version.unwrap_or_default(),
         })
     }
-
-    /// Notes whether a namespace is there.
-    pub(crate) fn note_namespace(&self, name: &str, there: bool) {
-        let mut noted = lock(&self.namespaces);
-        if there {
-            noted.insert(name.to_owned(), Instant::now())
-        } else {
-            noted.remove(name)
-        };
-    }
-
-    /// Whether a namespace was there a moment ago.
-    pub(crate) fn namespace_was_there(&self, name: &str) -> bool {
-        lock(&self.namespaces).get(name).is_some_and(|at| at.elapsed() < NAMESPACE)
-    }
 }
 
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -3,14 +3,19 @@
 //! Invariant: only a namespace that this installation made itself is ever deleted, and only while nothing is in it but what
 //! Kubernetes puts into every namespace.
 
+use std::time::{Duration, Instant};
+
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
 use kube::core::ApiResource;
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::labels;
-use crate::member::{Member, MemberError, Trouble, within};
+use crate::member::{Member, MemberError, Trouble, lock, within};
 use crate::objects::{Object, ObjectId};
+
+/// A namespace that was there is not asked about again for so long, unless an object is refused in it.
+const FRESH: Duration = Duration::from_secs(5);
 
 fn address(name: &str) -> ObjectId {
     ObjectId { api_version: "v1".into(), kind: "Namespace".into(), namespace: String::new(), name: name.into() }
@@ -27,10 +32,23 @@ fn counts_as_nothing(group: &str, plural: &str, name: &str) -> bool {
 }
 
 impl Member {
+    /// Whether a namespace was there a moment ago.
+    pub(crate) fn namespace_was_there(&self, name: &str) -> bool {
+        lock(&self.namespaces).get(name).is_some_and(|at| at.elapsed() < FRESH)
+    }
+
+    /// Whether a namespace that was there a moment ago is not there any more.
+    pub(crate) async fn namespace_has_gone(&self, name: &str) -> Result<bool, MemberError> {
+        Ok(self.namespace_was_there(name) && !self.namespace_is_there(name).await?)
+    }
+
     /// Whether a namespace exists and is not going.
     pub async fn namespace_is_there(&self, name: &str) -> Result<bool, MemberError> {
         let there = self.metadata(&address(name)).await?.is_some_and(|found| found.deletion_timestamp.is_none());
-        self.note_namespace(name, there);
+        match there {
+            true => lock(&self.namespaces).insert(name.to_owned(), Instant::now()),
+            false => lock(&self.namespaces).remove(name),
+        };
         Ok(there)
     }
 
@@ -59,7 +77,7 @@ impl Member {
         if !ours || found.deletion_timestamp.is_some() || !self.is_empty(name).await? {
             return Ok(());
         }
-        self.note_namespace(name, false);
+        lock(&self.namespaces).remove(name);
         let exactly_this = Preconditions { uid: found.uid, resource_version: found.resource_version };
         let api = self.api(&address(name)).await?;
         match within(api.delete(name, &DeleteParams::background().preconditions(exactly_this))).await {

@@ -137,15 +137,18 @@ impl State {
             (Some(("capacity", key)), None) => {
                 self.fleet.capacity.remove(&MemberKey(key.to_owned()));
             }
-            (Some(("request", id)), item) => match (id.parse(), item) {
-                (Ok(id), Some(FleetItem::Request(mut request))) => {
-                    let terms = &mut Arc::make_mut(&mut request).terms;
-                    terms.logical_cloud = self.clouds.intern(Arc::clone(&terms.logical_cloud));
+            (Some(("request", id)), Some(FleetItem::Request(mut request))) => {
+                let terms = &mut Arc::make_mut(&mut request).terms;
+                terms.logical_cloud = self.clouds.intern(Arc::clone(&terms.logical_cloud));
+                if let Ok(id) = id.parse() {
                     self.requests.insert(id, request);
                 }
-                (Ok(id), _) => drop(self.requests.remove(&id)),
-                (Err(_), _) => tracing::warn!(key, "the fleet feed has a request without an id"),
-            },
+            }
+            (Some(("request", id)), None) => {
+                if let Ok(id) = id.parse::<Uuid>() {
+                    self.requests.remove(&id);
+                }
+            }
             (Some(("claim", _)), Some(FleetItem::Claim(claim))) => match self.requests.get(&claim.request).cloned() {
                 Some(request) => drop(self.fleet.claims.insert(claim.id, Arc::new(claim.with(request)))),
                 None => tracing::error!(claim.id = %claim.id, "the fleet feed has a claim whose request it did not tell"),

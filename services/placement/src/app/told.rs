@@ -40,15 +40,19 @@ impl Told {
             Some(claim) => self.claims.insert(id, Arc::clone(&claim.request)),
             None => self.claims.remove(&id),
         };
-        if let Some((before, (key, named))) = before.and_then(|before| Some((address(&before), self.requests.get_mut(&address(&before))?)))
-        {
-            *named -= 1;
-            if *named == 0 {
-                news.push((format!("request/{key}"), None));
-                self.requests.remove(&before);
-            }
+        if let Some(before) = before {
+            news.extend(self.unnamed(&before));
         }
         news
+    }
+
+    /// A claim names this request no more; what to tell if that was the last.
+    fn unnamed(&mut self, request: &Arc<AppRequest>) -> Option<(String, Option<FleetItem>)> {
+        let (key, named) = self.requests.get_mut(&address(request))?;
+        *named -= 1;
+        let last = (*named == 0).then(|| (format!("request/{key}"), None))?;
+        self.requests.remove(&address(request));
+        Some(last)
     }
 }
 

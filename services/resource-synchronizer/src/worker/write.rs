@@ -128,18 +128,9 @@ impl Write {
                 true => self.member.apply_looked_at(object).await,
                 false => self.member.apply(object, &self.owner, uid.as_deref()).await,
             };
-            applied.push(match answer {
-                Err(MemberError::Refused { id, .. }) if !self.is_home_there(object).await? => return Err(MemberError::Conflict(id).into()),
-                answer => answer?,
-            });
+            applied.push(answer?);
             self.app.failpoints.reached(|| "synchronizer/apply/after_effect".into()).await?;
         }
         Ok(())
-    }
-
-    /// Whether the namespace that Drover made for an object is still there.
-    async fn is_home_there(&self, object: &Object) -> Result<bool, MemberError> {
-        let home = &object.id.namespace;
-        Ok(*home != self.desired.namespace || home.is_empty() || self.member.namespace_is_there(home).await?)
     }
 }
