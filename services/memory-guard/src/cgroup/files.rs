@@ -1,4 +1,4 @@
-//! Reading the small files of the kernel.
+//! Reading and writing the small files of the kernel.
 
 use std::fs::File;
 use std::io;
@@ -55,6 +55,12 @@ pub(super) fn keyed(text: &str, key: &str) -> Option<u64> {
 /// The first line, trimmed.
 pub(super) fn word(path: &Path) -> io::Result<String> {
     Ok(std::fs::read_to_string(path)?.trim().to_owned())
+}
+
+/// Writes one of the words of a file that is there, all words of which are equally long. Neither makes nor empties it: another process may
+/// be reading, and dying between emptying and writing leaves a word too.
+pub(super) fn tell(path: &Path, word: &str) -> io::Result<()> {
+    File::options().write(true).open(path)?.write_all_at(word.as_bytes(), 0)
 }
 
 /// A limit: a number, or none.

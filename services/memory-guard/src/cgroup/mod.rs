@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use files::{Numbers, word};
+use files::{Numbers, tell, word};
 pub use node::NodeMemorySource;
 
 /// CPU quota: `quota` microseconds per `period`; -1 is none.
@@ -115,8 +115,8 @@ impl Freezer {
     /// The group is gone, or may not be written.
     pub fn freeze(&self) -> io::Result<()> {
         match self {
-            Self::V1(dir) => std::fs::write(dir.join("freezer.state"), "FROZEN"),
-            Self::V2(dir) => std::fs::write(dir.join("cgroup.freeze"), "1"),
+            Self::V1(dir) => tell(&dir.join("freezer.state"), "FROZEN"),
+            Self::V2(dir) => tell(&dir.join("cgroup.freeze"), "1"),
         }
     }
 
@@ -126,8 +126,8 @@ impl Freezer {
     /// As [`Freezer::freeze`].
     pub fn thaw(&self) -> io::Result<()> {
         match self {
-            Self::V1(dir) => std::fs::write(dir.join("freezer.state"), "THAWED"),
-            Self::V2(dir) => std::fs::write(dir.join("cgroup.freeze"), "0"),
+            Self::V1(dir) => tell(&dir.join("freezer.state"), "THAWED"),
+            Self::V2(dir) => tell(&dir.join("cgroup.freeze"), "0"),
         }
     }
 
