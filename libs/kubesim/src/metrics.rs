@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::api::Answer;
@@ -13,6 +14,44 @@ use crate::object::{self, annotation, list, text};
 use crate::quantity;
 use crate::selectors::Labels;
 
+/// What of a pod its usage needs.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Pod {
+    metadata: PodMeta,
+    spec: PodSpec,
+    status: PodStatus,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct PodMeta {
+    name: Value,
+    namespace: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    labels: Value,
+    annotations: Value,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodSpec {
+    node_name: Value,
+    containers: Vec<Container>,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Container {
+    name: Value,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct PodStatus {
+    phase: Value,
+}
+
 /// Answers `nodes[/name]`, `pods`, `namespaces/<ns>/pods[/name]`.
 pub fn serve(state: &State, path: &[String], labels: &Labels) -> Answer {
     if !state.settings.metrics {
@@ -21,8 +60,8 @@ pub fn serve(state: &State, path: &[String], labels: &Labels) -> Answer {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let pods = |namespace: &str| -> Vec<Value> {
         let resource = "pods".into();
-        let all = state.store.list(&resource, namespace).filter(|(_, pod)| labels.matches(pod));
-        all.filter_map(|(_, pod)| of_pod(state, &pod)).collect()
+        let all = state.store.range(&resource, namespace).map(|(_, pod)| pod.part::<Pod>());
+        all.filter(|pod| labels.matches(pod)).filter_map(|pod| of_pod(state, &pod)).collect()
     };
     let nodes = || -> Vec<Value> {
         let (resource, used) = ("nodes".into(), usage_by_node(state));
@@ -84,7 +123,8 @@ fn of_pod(state: &State, pod: &Value) -> Option<Value> {
 fn usage_by_node(state: &State) -> BTreeMap<String, (i128, i128)> {
     let pods = "pods".into();
     let mut sums: BTreeMap<String, (i128, i128)> = BTreeMap::new();
-    for (_, pod) in state.store.list(&pods, "").filter(|(_, pod)| text(pod, "/status/phase") == "Running") {
+    let all = state.store.range(&pods, "").map(|(_, pod)| pod.part::<Pod>());
+    for pod in all.filter(|pod| text(pod, "/status/phase") == "Running") {
         let (cpu, memory) = usage(state, &pod);
         let containers = list(&pod, "/spec/containers").len() as i128;
         let sum = sums.entry(text(&pod, "/spec/nodeName").to_owned()).or_default();

@@ -136,6 +136,10 @@ fn serve(cluster: &Arc<Cluster>, request: &Request) -> Result<Response<Body>, Ap
     if request.method == Method::GET && target.name.is_empty() && query.is("watch") {
         return open_watch(cluster, target, labels, fields, metadata_only, &query);
     }
+    if request.method == Method::GET && target.name.is_empty() && !metadata_only {
+        let list = cluster.with(|state| state.list_json(&target, &labels, &fields));
+        return Ok(typed(200, "application/json", Body::from(list)));
+    }
     let created = request.method == Method::POST;
     let (existed, result) = cluster.with(|state| {
         let before = state.store.has(&target.key(&target.name));

@@ -130,6 +130,10 @@ impl Fields {
             .map(Self)
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|(pointer, equal, value)| (text(object, pointer) == value) == *equal)
     }

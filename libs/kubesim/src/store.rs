@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::effects::{Effect, Operation};
@@ -43,7 +45,7 @@ pub struct Event {
 
 /// An object as it is kept.
 #[derive(Debug)]
-enum Kept {
+pub enum Kept {
     /// Written a short while ago: the log has it too.
     Warm(Arc<Value>),
     /// At rest.
@@ -51,10 +53,19 @@ enum Kept {
 }
 
 impl Kept {
-    fn get(&self) -> Arc<Value> {
+    /// The object.
+    pub fn get(&self) -> Arc<Value> {
         match self {
             Self::Warm(object) => object.clone(),
             Self::Cold(frozen) => frozen.thaw(),
+        }
+    }
+
+    /// The object, or at least what `P` names of it.
+    pub fn part<P: DeserializeOwned + Serialize>(&self) -> Arc<Value> {
+        match self {
+            Self::Warm(object) => object.clone(),
+            Self::Cold(frozen) => Arc::new(json!(frozen.part::<P>())),
         }
     }
 }
@@ -109,7 +120,8 @@ impl Store {
         self.range(resource, namespace).map(|(key, _)| key)
     }
 
-    fn range<'a>(&'a self, resource: &'a Arc<str>, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a Kept)> {
+    /// [`Store::list`] as it is kept.
+    pub fn range<'a>(&'a self, resource: &'a Arc<str>, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a Kept)> {
         self.objects
             .range(Key::new(resource, namespace, "")..)
             .take_while(move |(key, _)| key.resource == *resource && (namespace.is_empty() || &*key.namespace == namespace))

@@ -158,6 +158,48 @@ async fn watchers_survive_cuts_and_compaction() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_at_rest_is_listed_as_it_was() {
+    let sim = sim();
+    let api: Api<Deployment> = Api::default_namespaced(sim.client("a"));
+    api.create(&PostParams::default(), &deployment(3, json!({"kit/start-delay": "0s", "kit/cpu": "20m"}))).await.unwrap();
+    ready(&api, 3).await;
+    let get = async |path: &str| {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        let mut list: serde_json::Value = sim.client("a").request(request).await.unwrap();
+        list["metadata"] = json!(null);
+        for item in list["items"].as_array_mut().unwrap() {
+            item.as_object_mut().unwrap().remove("timestamp");
+            item["metadata"]["creationTimestamp"] = json!(null);
+        }
+        list
+    };
+    let paths = [
+        ("/api/v1/pods?labelSelector=app%3Dweb", 3),
+        ("/api/v1/pods?labelSelector=app%3Dother", 0),
+        ("/api/v1/pods?fieldSelector=status.phase%3DRunning", 3),
+        ("/apis/apps/v1/deployments", 1),
+        ("/api/v1/configmaps", 1),
+        ("/apis/metrics.k8s.io/v1beta1/pods?labelSelector=app%3Dweb", 3),
+        ("/apis/metrics.k8s.io/v1beta1/nodes", 2),
+    ];
+    let maps: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
+    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "m"}, "data": {"key": "value"}})).unwrap();
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    let mut before = Vec::new();
+    for (path, count) in paths {
+        let list = get(path).await;
+        let own = |item: &&serde_json::Value| item["metadata"]["name"] != "kube-root-ca.crt";
+        assert_eq!(list["items"].as_array().unwrap().iter().filter(own).count(), count, "{path}: {list}");
+        before.push(list);
+    }
+    // The log is forgotten, and with it what is kept as it was written.
+    sim.fault("a", Fault::Gone410);
+    for ((path, _), before) in paths.iter().zip(before) {
+        assert_eq!(get(path).await, before, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollout_is_recorded_and_follows_virtual_time() {
     let sim = sim();
     let api: Api<Deployment> = Api::default_namespaced(sim.client("a"));

@@ -1,11 +1,13 @@
 //! GET and LIST.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Answer, Target, scale_of};
 use crate::cluster::State;
 use crate::error::ApiError;
 use crate::selectors::{Fields, Labels};
+use crate::store::Kept;
 
 impl State {
     /// One object, or its scale.
@@ -16,6 +18,32 @@ impl State {
             "scale" if target.kind.scale => Ok(scale_of(&object)),
             _ => Err(ApiError::no_such_resource()),
         }
+    }
+
+    /// [`State::list`] as JSON. An object at rest is kept as that, and is not built to be written out again.
+    pub fn list_json(&self, target: &Target, labels: &Labels, fields: &Fields) -> String {
+        let (kind, version) = (&target.kind.kind, target.kind.api_version());
+        let asked_for = format!(r#"{{"apiVersion":"{version}","kind":"{kind}","#);
+        let revision = self.store.revision();
+        let mut list = format!(r#"{{"apiVersion":"{version}","kind":"{kind}List","metadata":{{"resourceVersion":"{revision}"}},"items":["#);
+        let begin = list.len();
+        for (_, kept) in self.store.range(&target.kind.resource, &target.namespace) {
+            if !labels.is_empty() && !labels.matches(&kept.part::<Labelled>()) {
+                continue;
+            }
+            let object = match kept {
+                Kept::Cold(frozen) if fields.is_empty() => Some(frozen.json()).filter(|json| json.starts_with(&asked_for)),
+                _ => None,
+            };
+            let built = || Some(kept.get()).filter(|object| fields.matches(object)).map(|object| versioned(&object, target).to_string());
+            let Some(object) = object.or_else(built) else { continue };
+            if list.len() > begin {
+                list.push(',');
+            }
+            list.push_str(&object);
+        }
+        list.push_str("]}");
+        list
     }
 
     /// All objects that the selectors choose, at one revision. Never in pages.
@@ -29,6 +57,19 @@ impl State {
         json!({"kind": format!("{}List", target.kind.kind), "apiVersion": target.kind.api_version(),
             "metadata": {"resourceVersion": self.store.revision().to_string()}, "items": items})
     }
+}
+
+/// What label selectors look at.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Labelled {
+    metadata: LabelledMeta,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct LabelledMeta {
+    labels: Value,
 }
 
 /// The object as the requested version shows it: no conversion, only its name.
