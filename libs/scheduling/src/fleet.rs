@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{Amounts, AppRequest, DigRef, Images};
+use crate::{Amounts, AppRequest, ByNode, DigRef, Images};
 
 /// `<provider>+<cluster>`, EMCO's cluster id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -178,7 +178,8 @@ pub struct Taint {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Observed {
     /// Requests of its pods by node.
-    pub requests: BTreeMap<String, Amounts>,
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, Amounts>))]
+    pub requests: ByNode,
     /// CPU in milli-cores and memory in bytes that its pods use; absent: not reported (never zero instead).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Amounts>,

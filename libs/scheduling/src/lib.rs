@@ -11,6 +11,7 @@
 
 mod amounts;
 mod builtin;
+mod by_node;
 mod callers;
 mod calls;
 mod cel;
@@ -42,6 +43,7 @@ mod trial;
 
 pub use amounts::{Amounts, quantity};
 pub use builtin::{builtin_algorithms, builtin_parameters};
+pub use by_node::ByNode;
 pub use calls::{CallGroup, CallStory, CallTerms, CallTo, Latency};
 pub use cel::{Expression, ExpressionError, validate_expression};
 pub use decision::{AppDecision, Considered, Decision, DecisionRequest, DigRef, GroupDecision, Outcome, Placement, Verdict};

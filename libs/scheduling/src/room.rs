@@ -182,7 +182,7 @@ impl MemberRoom {
     }
 
     fn count_leftover(&mut self, observed: &Observed, sign: i64) {
-        for (node, requests) in &observed.requests {
+        for (node, requests) in observed.requests.iter() {
             if let Some(n) = find(&self.nodes, node) {
                 self.now[n].add(requests, sign);
                 self.later[n].add(requests, sign);
@@ -234,7 +234,7 @@ pub(crate) fn usage(nodes: &[Node], claim: &Claim, observed: Option<&Observed>, 
         assumed.entry(n).or_default().add(amounts, times);
         rest.add(amounts, times);
     });
-    for (name, requests) in &observed.requests {
+    for (name, requests) in observed.requests.iter() {
         rest.add(requests, -1);
         if let Some(n) = find(nodes, name) {
             each(n, requests, 1, true);

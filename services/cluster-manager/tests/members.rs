@@ -147,7 +147,7 @@ async fn members_and_their_room_are_told_by_feed() {
     let capacity = stack.capacity("p+a", |capacity| capacity.observed.get(&binding).is_some_and(|seen| seen.used.is_some())).await;
     assert_eq!((capacity.nodes[0].foreign.cpu, capacity.nodes[1].foreign.cpu), (500, 0));
     let seen = &capacity.observed[&binding];
-    assert_eq!((seen.requests["node-1"].cpu, seen.used.as_ref().unwrap().cpu), (500, 40));
+    assert_eq!((seen.requests.get("node-1").unwrap().cpu, seen.used.as_ref().unwrap().cpu), (500, 40));
     assert!(capacity.metrics && capacity.nodes[0].used.is_some() && seen.age_s.is_some());
     stack.capacity("p+a", |capacity| capacity.images.get("docker.io/library/nginx:1") == Some(&100_000_000)).await;
     pods.delete("foreign", &DeleteParams::default().grace_period(0)).await.unwrap();

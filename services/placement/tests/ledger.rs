@@ -95,7 +95,7 @@ async fn room_given_back_is_answered_for_when_its_pods_are_seen_gone() {
     let (db, manager) = (test_db().await, one_member(1, 1000).await);
     let placement = Arc::new(Placement::start(&db, &manager).await);
     let (claim, _) = place(&placement, "shop", 1000).await;
-    let seen = Observed { requests: BTreeMap::from([("n0".to_owned(), Amounts::pod(1000, 1000 << 20))]), ..Observed::default() };
+    let seen = Observed { requests: BTreeMap::from([("n0".to_owned(), Amounts::pod(1000, 1000 << 20))]).into(), ..Observed::default() };
     manager.capacity.publish("onprem+a", Some(Capacity { nodes: nodes(1, 1000), observed: [(claim, seen)].into(), ..Capacity::default() }));
     eventually(PATIENCE, async || {
         let fleet = placement.fleet().await;

@@ -115,7 +115,7 @@ pub(crate) fn requested(claim: &Claim) -> Amounts {
 fn of_its_pods(claim: &Claim, observed: Option<&Observed>) -> Amounts {
     let Some(observed) = observed.filter(|o| !o.requests.is_empty()) else { return requested(claim) };
     let mut sum = Amounts::default();
-    observed.requests.values().for_each(|requests| sum.add(requests, 1));
+    observed.requests.iter().for_each(|(_, requests)| sum.add(requests, 1));
     sum
 }
 

@@ -11,7 +11,7 @@ use crate::world::{GI, World, any_of, app, cases, demand, id, key, request};
 const HERE: [&str; 1] = ["x+a"];
 
 fn seen(node: &str, cpu: i64) -> Observed {
-    Observed { requests: BTreeMap::from([(node.to_owned(), Amounts::pod(cpu, GI))]), ..Observed::default() }
+    Observed { requests: BTreeMap::from([(node.to_owned(), Amounts::pod(cpu, GI))]).into(), ..Observed::default() }
 }
 
 fn outcome(world: &World, cpu: i64) -> Outcome {

@@ -1,6 +1,7 @@
 //! The ledger under random changes: its index is what a recount gives, undo leaves no trace, and nothing that was admitted
 //! exceeds a node, now or later.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_scheduling::*;
@@ -146,7 +147,9 @@ fn apply(ledger: &mut Ledger, n: usize, op: &Op) {
             change.nodes[*node].foreign = Amounts::pod(*foreign, 0);
             if let Some((name, at, cpu)) = seen {
                 let observed = change.observed.entry(claim_id(*name)).or_default();
-                observed.requests.insert(format!("n{}", at + 1), Amounts::pod(*cpu, 1));
+                let mut requests: BTreeMap<_, _> = observed.requests.iter().map(|(node, seen)| (node.to_owned(), seen.clone())).collect();
+                requests.insert(format!("n{}", at + 1), Amounts::pod(*cpu, 1));
+                observed.requests = requests.into();
                 if *cpu == 6 {
                     change.observed.clear();
                 }
@@ -208,7 +211,7 @@ proptest! {
 
 fn observed(node: &str, pods: i64, cpu: i64) -> Observed {
     Observed {
-        requests: [(node.into(), Amounts { cpu, memory: pods * crate::world::GI, pods, ..Amounts::default() })].into(),
+        requests: BTreeMap::from([(node.into(), Amounts { cpu, memory: pods * crate::world::GI, pods, ..Amounts::default() })]).into(),
         ..Observed::default()
     }
 }

@@ -67,7 +67,7 @@ fn least_busy_first() {
 #[test]
 fn use_is_over_the_requests_of_the_pods_that_use_it() {
     // Somebody scaled it in its cluster: three pods where one is claimed.
-    let requests = BTreeMap::from([("n1".to_owned(), Amounts::pod(300, 3))]);
+    let requests = BTreeMap::from([("n1".to_owned(), Amounts::pod(300, 3))]).into();
     let world = busy().observed("hot", Observed { requests, ..used(60) });
     let by_cpu = policy(PolicyMode::Order, &[("CPUUtilization", 1.0)]);
     assert_eq!(order(&world, &by_cpu), ["idle", "hot", "warm"], "60 of 300, not of 100");

@@ -203,7 +203,7 @@ fn observe(pods: &[(&String, &Pod)], usage: Option<&Usage>, now: Timestamp) -> O
     }
     ready_s.sort_by(f64::total_cmp);
     Observed {
-        requests,
+        requests: requests.into(),
         used: (reported && oldest.is_some()).then_some(used),
         age_s: oldest.and_then(|created| u64::try_from(now.duration_since(created).as_secs()).ok()),
         ready_s: ready_s.get(ready_s.len() / 2).copied(),
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(capacity.nodes[0].allocatable, Amounts { cpu: 4000, memory: 8 << 30, pods: 110, ..Amounts::default() });
         assert_eq!(capacity.nodes[0].taints[0].key, "gpu");
         let observed = &capacity.observed[&binding];
-        assert_eq!(observed.requests["n1"], Amounts::pod(500, 1 << 30));
+        assert_eq!(observed.requests.get("n1"), Some(&Amounts::pod(500, 1 << 30)));
         assert_eq!((observed.used.as_ref(), observed.age_s, observed.ready_s), (None, Some(60), Some(4.0)));
         assert!(!capacity.metrics);
     }

@@ -106,7 +106,7 @@ fn fleet(members: usize, candidates: usize) -> Fleet {
     for at in 0..candidates {
         let (dig, node) = (dig(&app(at)), format!("n{:02}", at % NODES));
         let id = dig.id;
-        let requests = BTreeMap::from([(node.clone(), Amounts::pod(APP, 64 << 20))]);
+        let requests = BTreeMap::from([(node.clone(), Amounts::pod(APP, 64 << 20))]).into();
         let used = Some(Amounts { cpu: (at * 7919 % 300) as i64, memory: 32 << 20, ..Amounts::default() });
         observed.insert(id, Observed { requests, used, age_s: Some(3_600), ready_s: Some(3.0) });
         let request = AppRequest { app: app(at), demand: demand(1, APP), terms: anywhere(&keys) };

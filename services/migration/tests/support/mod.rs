@@ -113,7 +113,7 @@ impl World {
 pub fn capacity(cpu: i64, used: &[(&Claim, i64)]) -> Capacity {
     let allocatable = Amounts { cpu, memory: cpu << 20, pods: 110, ..Amounts::default() };
     let observed = used.iter().map(|(claim, cpu)| {
-        let requests = BTreeMap::from([("n0".to_owned(), claim.request.demand.groups[0].requests.clone())]);
+        let requests = BTreeMap::from([("n0".to_owned(), claim.request.demand.groups[0].requests.clone())]).into();
         (claim.id, Observed { requests, used: Some(Amounts { cpu: *cpu, memory: 1 << 20, ..Amounts::default() }), ..Observed::default() })
     });
     Capacity {

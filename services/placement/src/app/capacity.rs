@@ -73,7 +73,7 @@ fn app(claim: &Claim, capacity: Option<&Capacity>) -> AppRoom {
     }
     let observed = capacity.and_then(|capacity| capacity.observed.get(&claim.id));
     let mut seen = Amounts::default();
-    for requests in observed.iter().flat_map(|observed| observed.requests.values()) {
+    for (_, requests) in observed.iter().flat_map(|observed| observed.requests.iter()) {
         seen.add(requests, 1);
     }
     AppRoom {
