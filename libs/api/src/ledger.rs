@@ -159,9 +159,9 @@ impl FleetClaim {
     }
 }
 
-/// A value of the feed `fleet`; which one, the key says: `member/<key>`, `capacity/<key>`, `request/<uuid>`, `claim/<uuid>`, `head`.
+/// A value of the feed `fleet`, tagged with what it is: a reader that had to try would build each capacity as a tree first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(rename_all = "lowercase")]
 pub enum FleetItem {
     /// `claim/<uuid>`.
     Claim(FleetClaim),
