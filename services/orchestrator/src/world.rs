@@ -62,7 +62,9 @@ impl Statuses {
     pub fn set(&self, binding: Uuid, status: Option<BindingStatus>) {
         let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match status {
-            Some(status) => {
+            Some(mut status) => {
+                // Read from JSON it has room for four, and most have one.
+                status.objects.shrink_to_fit();
                 map.insert(binding, Arc::new(status));
             }
             None => {

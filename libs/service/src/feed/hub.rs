@@ -44,8 +44,8 @@ struct State<T> {
     version: u64,
     /// Readers that stand before this one get a reset: the news of what went away was dropped.
     floor: u64,
-    values: HashMap<String, (u64, Option<Arc<T>>)>,
-    order: BTreeMap<u64, String>,
+    values: HashMap<Arc<str>, (u64, Option<Arc<T>>)>,
+    order: BTreeMap<u64, Arc<str>>,
     gone: usize,
 }
 
@@ -70,12 +70,12 @@ impl<T> FeedHub<T> {
     }
 
     /// Tells readers the key's newest value; none: it is gone. Telling an unchanged value again is news too.
-    pub fn publish(&self, key: impl Into<String>, value: Option<T>) {
+    pub fn publish(&self, key: impl Into<Arc<str>>, value: Option<T>) {
         self.publish_shared(key, value.map(Arc::new));
     }
 
     /// As [`FeedHub::publish`], of a value that its owner keeps too.
-    pub fn publish_shared(&self, key: impl Into<String>, value: Option<Arc<T>>) {
+    pub fn publish_shared(&self, key: impl Into<Arc<str>>, value: Option<Arc<T>>) {
         let version = {
             let mut state = self.state();
             state.put(key.into(), value);
@@ -85,7 +85,7 @@ impl<T> FeedHub<T> {
     }
 
     /// As [`FeedHub::publish`], but an equal value is no news.
-    pub fn publish_if_changed(&self, key: impl Into<String>, value: Option<T>)
+    pub fn publish_if_changed(&self, key: impl Into<Arc<str>>, value: Option<T>)
     where
         T: PartialEq,
     {
@@ -109,7 +109,7 @@ impl<T> FeedHub<T> {
 
     /// All values.
     pub fn snapshot(&self) -> BTreeMap<String, Arc<T>> {
-        self.state().values.iter().filter_map(|(key, (_, value))| Some((key.clone(), value.clone()?))).collect()
+        self.state().values.iter().filter_map(|(key, (_, value))| Some((key.to_string(), value.clone()?))).collect()
     }
 
     /// A receiver that changes with every publication (for readers in this process).
@@ -143,7 +143,7 @@ impl<T> FeedHub<T> {
         let news = state.order.range((position.map_or(Unbounded, Excluded), Unbounded)).filter_map(|(version, key)| {
             let (_, value) = state.values.get(key)?;
             // Who starts anew need not be told what is gone.
-            (value.is_some() || position.is_some()).then(|| (*version, FeedItem { key: key.clone(), value: value.clone() }))
+            (value.is_some() || position.is_some()).then(|| (*version, FeedItem { key: key.to_string(), value: value.clone() }))
         });
         let mut items: Vec<(u64, FeedItem<Arc<T>>)> = news.take(PAGE + 1).collect();
         let more = items.len() > PAGE;
@@ -163,13 +163,13 @@ impl<T> FeedHub<T> {
 }
 
 impl<T> State<T> {
-    fn put(&mut self, key: String, value: Option<Arc<T>>) {
-        if value.is_none() && !self.values.contains_key(&key) {
+    fn put(&mut self, key: Arc<str>, value: Option<Arc<T>>) {
+        if value.is_none() && !self.values.contains_key(&*key) {
             return;
         }
         self.version += 1;
         self.gone += usize::from(value.is_none());
-        if let Some((before, old)) = self.values.insert(key.clone(), (self.version, value)) {
+        if let Some((before, old)) = self.values.insert(Arc::clone(&key), (self.version, value)) {
             self.order.remove(&before);
             self.gone -= usize::from(old.is_none());
         }

@@ -126,7 +126,8 @@ pub fn status(bound: &Bound, world: &World, lost: Option<&Failure>) -> BindingSt
     let desired = &bound.row.desired;
     let objects: Vec<ObjectStatus> = match bound.present() {
         true => {
-            bound.wanted.iter().flatten().map(|(id, digest)| object_status(id, in_place(bound.id(), digest, world.object(id)))).collect()
+            let wanted = bound.wanted.as_deref().unwrap_or_default().iter();
+            wanted.map(|(id, digest)| object_status(id, in_place(bound.id(), digest, world.object(id)))).collect()
         }
         false => bound.superfluous(world).iter().map(|id| object_status(id, world.object(id))).collect(),
     };

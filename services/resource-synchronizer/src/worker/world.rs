@@ -3,6 +3,7 @@
 //! Pure: watch events in, the bindings they touch out. Keeps of each object what a judgement needs and nothing else.
 //! Invariant: a picture is never replaced by an older one, so an event that was on its way while Drover applied is no drift.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -81,8 +82,8 @@ impl Event {
 /// The picture.
 #[derive(Debug, Default)]
 pub struct World {
-    objects: HashMap<ObjectId, Seen>,
-    by_binding: HashMap<Uuid, HashSet<ObjectId>>,
+    objects: HashMap<Arc<ObjectId>, Seen>,
+    by_binding: HashMap<Uuid, HashSet<Arc<ObjectId>>>,
     pods: HashMap<PodKey, PodSeen>,
     pods_by_binding: HashMap<Uuid, HashSet<PodKey>>,
     listing: HashMap<Option<Kind>, Instant>,
@@ -98,7 +99,7 @@ impl World {
     /// Objects that carry a binding's label, dependants left out.
     pub fn of_binding(&self, binding: Uuid) -> impl Iterator<Item = (&ObjectId, &Seen)> {
         let ids = self.by_binding.get(&binding).into_iter().flatten();
-        ids.filter_map(|id| self.objects.get_key_value(id)).filter(|(_, seen)| !seen.dependent)
+        ids.filter_map(|id| Some((&**id, self.objects.get(id)?))).filter(|(_, seen)| !seen.dependent)
     }
 
     /// Every binding that something seen belongs to.
@@ -137,7 +138,8 @@ impl World {
             let binding = old.binding;
             self.unlink(binding, &id);
         }
-        self.by_binding.entry(seen.binding).or_default().insert(id.clone());
+        let id = self.objects.get_key_value(&id).map_or_else(|| Arc::new(id), |(known, _)| Arc::clone(known));
+        self.by_binding.entry(seen.binding).or_default().insert(Arc::clone(&id));
         self.objects.insert(id, seen);
     }
 
@@ -158,9 +160,10 @@ impl World {
             }
             Event::Object(id, seen) => {
                 let before = self.objects.get(&id).map(|old| old.binding);
-                if self.objects.get(&id).is_some_and(|old| old.uid == seen.uid && older(&seen.version, &old.version)) {
+                let newer = |old: &&mut Seen| old.uid == seen.uid && older(&seen.version, &old.version);
+                if let Some(old) = self.objects.get_mut(&id).filter(newer) {
                     // Seen again is seen, or the end of a list would take it for gone.
-                    self.objects.entry(id).and_modify(|old| old.at = seen.at);
+                    old.at = seen.at;
                     return BTreeSet::new();
                 }
                 let touched = before.into_iter().chain([seen.binding]).collect();
@@ -196,7 +199,7 @@ impl World {
             let stale: Vec<_> = self.pods.iter().filter(|(_, pod)| pod.at < begun).map(|(key, _)| key.clone()).collect();
             return stale.iter().filter_map(|key| self.remove_pod(key)).collect();
         };
-        let of_kind = |id: &ObjectId| id.api_version == *api_version && id.kind == *kind;
+        let of_kind = |id: &Arc<ObjectId>| id.api_version == *api_version && id.kind == *kind;
         let stale: Vec<_> = self.objects.iter().filter(|(id, seen)| of_kind(id) && seen.at < begun).map(|(id, _)| id.clone()).collect();
         stale.iter().filter_map(|id| self.remove(id)).collect()
     }
@@ -224,7 +227,7 @@ impl World {
     }
 }
 
-fn take_from<T: Eq + Hash>(index: &mut HashMap<Uuid, HashSet<T>>, binding: Uuid, what: &T) {
+fn take_from<T: Eq + Hash + Borrow<Q>, Q: Eq + Hash>(index: &mut HashMap<Uuid, HashSet<T>>, binding: Uuid, what: &Q) {
     if let Some(of_binding) = index.get_mut(&binding) {
         of_binding.remove(what);
         if of_binding.is_empty() {
