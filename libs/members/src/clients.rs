@@ -12,6 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use crate::member::lock;
+use crate::transport;
 use crate::{KubeconfigError, VettedKubeconfig};
 
 /// No answer to a connection attempt for so long: unreachable.
@@ -100,11 +101,9 @@ pub async fn connect(kubeconfig: &VettedKubeconfig) -> Result<kube::Client, Kube
         .map_err(|_| invalid("has no usable server, certificate or key"))?;
     config.connect_timeout = Some(CONNECT);
     config.write_timeout = Some(WRITE);
-    // Whoever calls has a deadline and a back-off of its own; hidden retries would only stretch them.
-    config.default_retry = false;
     if config.cluster_url.scheme_str() == Some("http") {
         // There is nobody to verify: else each client reads and keeps all certificates that this machine trusts.
         config.root_cert = Some(Vec::new());
     }
-    kube::Client::try_from(config).map_err(|_| invalid("has a certificate or key that cannot be used"))
+    transport::client(&config).map_err(|_| invalid("has a certificate or key that cannot be used"))
 }

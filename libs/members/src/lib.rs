@@ -16,6 +16,7 @@ pub mod member;
 mod namespaces;
 pub mod objects;
 pub mod readiness;
+mod transport;
 pub mod trimmed;
 
 pub use clients::Clients;

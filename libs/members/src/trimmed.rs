@@ -1,4 +1,4 @@
-//! Nodes and pods as they are watched: only what capacity and readiness need.
+//! Nodes, pods and whatever Drover applies as they are watched: only what capacity and readiness need.
 //!
 //! A full Pod of a busy cluster weighs some 10 kB in memory, these a few hundred bytes; sums are made while decoding, so
 //! that nothing larger ever lives. Give these types to `kube::Api` and `kube::runtime::watcher` like any other resource.
@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use drover_quantity::{PodSpec, Quantity};
 use drover_scheduling::{Amounts, Taint};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::core::{ClusterResourceScope, NamespaceResourceScope};
-use serde::Deserialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use kube::core::{ApiResource, ClusterResourceScope, DynamicResourceScope, NamespaceResourceScope};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{amounts, labels};
@@ -22,7 +23,7 @@ use crate::{amounts, labels};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "RawPod")]
 pub struct Pod {
-    /// Name, namespace, uid, labels, version and times; nothing else is kept.
+    /// See [`Object::metadata`].
     pub metadata: ObjectMeta,
     /// Effective requests, see [`amounts::of_pod`].
     pub requests: Amounts,
@@ -70,7 +71,7 @@ impl Pod {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "RawNode")]
 pub struct Node {
-    /// Name, uid, labels, version and times.
+    /// See [`Object::metadata`].
     pub metadata: ObjectMeta,
     /// What pods may request in all.
     pub allocatable: Amounts,
@@ -82,6 +83,16 @@ pub struct Node {
     pub ready: bool,
     /// Images on it, with their size in bytes.
     pub images: Vec<NodeImage>,
+}
+
+/// An object of any kind.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "RawObject")]
+pub struct Object {
+    /// Name, namespace, uid, labels, owners, version, times and the annotation [`labels::DIGEST`]; nothing else is kept.
+    pub metadata: ObjectMeta,
+    /// `spec` and `status`, as far as [`crate::readiness`] looks at them.
+    pub judged: Value,
 }
 
 /// An image that a node reports.
@@ -145,7 +156,39 @@ struct Cause {
     exit_code: i64,
 }
 
-/// Metadata without managed fields and annotations, which outweigh everything else.
+#[derive(Deserialize)]
+struct RawObject {
+    #[serde(default)]
+    metadata: RawMeta,
+    #[serde(default)]
+    spec: RawSpec,
+    #[serde(default)]
+    status: Value,
+}
+
+/// Without templates, which outweigh the rest.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawSpec {
+    #[serde(skip_serializing_if = "Value::is_null")]
+    replicas: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    suspend: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    update_strategy: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    r#type: Value,
+    #[serde(rename = "clusterIP", skip_serializing_if = "Value::is_null")]
+    cluster_ip: Value,
+}
+
+impl From<RawObject> for Object {
+    fn from(RawObject { metadata, spec, status }: RawObject) -> Self {
+        Self { metadata: metadata.into(), judged: json!({"spec": spec, "status": status}) }
+    }
+}
+
+/// Metadata without managed fields and most annotations, which outweigh everything else.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct RawMeta {
@@ -156,12 +199,33 @@ struct RawMeta {
     labels: Option<BTreeMap<String, String>>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
+    generation: Option<i64>,
+    owner_references: Option<Vec<OwnerReference>>,
+    annotations: Option<RawAnnotations>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawAnnotations {
+    #[serde(rename = "drover.io/digest")]
+    digest: Option<String>,
 }
 
 impl From<RawMeta> for ObjectMeta {
     fn from(raw: RawMeta) -> Self {
-        let RawMeta { name, namespace, uid, resource_version, labels, creation_timestamp, deletion_timestamp } = raw;
-        Self { name, namespace, uid, resource_version, labels, creation_timestamp, deletion_timestamp, ..Self::default() }
+        Self {
+            name: raw.name,
+            namespace: raw.namespace,
+            uid: raw.uid,
+            resource_version: raw.resource_version,
+            labels: raw.labels,
+            creation_timestamp: raw.creation_timestamp,
+            deletion_timestamp: raw.deletion_timestamp,
+            generation: raw.generation,
+            owner_references: raw.owner_references,
+            annotations: raw.annotations.and_then(|known| known.digest).map(|digest| BTreeMap::from([(labels::DIGEST.to_owned(), digest)])),
+            ..Self::default()
+        }
     }
 }
 
@@ -266,6 +330,32 @@ macro_rules! core_resource {
     };
 }
 
+impl kube::Resource for Object {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+    fn kind(of: &ApiResource) -> Cow<'_, str> {
+        of.kind.as_str().into()
+    }
+    fn group(of: &ApiResource) -> Cow<'_, str> {
+        of.group.as_str().into()
+    }
+    fn version(of: &ApiResource) -> Cow<'_, str> {
+        of.version.as_str().into()
+    }
+    fn api_version(of: &ApiResource) -> Cow<'_, str> {
+        of.api_version.as_str().into()
+    }
+    fn plural(of: &ApiResource) -> Cow<'_, str> {
+        of.plural.as_str().into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
 core_resource!(Pod, "pods", NamespaceResourceScope);
 core_resource!(Node, "nodes", ClusterResourceScope);
 
@@ -296,6 +386,23 @@ mod tests {
         }))
         .unwrap();
         assert_eq!((waiting.unschedulable.as_deref(), waiting.takes_room()), (Some("0/3 nodes"), false));
+    }
+
+    #[test]
+    fn of_an_object_it_keeps_what_its_readiness_is_judged_by() {
+        let strategy = json!({"type": "OnDelete"});
+        let object: Object = serde_json::from_value(json!({
+            "metadata": {"name": "d", "generation": 3, "annotations": {"a": "b", labels::DIGEST: "0f"}, "managedFields": [{"manager": "x"}],
+                         "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u", "controller": true}]},
+            "spec": {"replicas": 2, "updateStrategy": strategy, "template": {"spec": {"containers": []}}},
+            "status": {"readyReplicas": 1}
+        }))
+        .unwrap();
+        assert_eq!(object.judged, json!({"spec": {"replicas": 2, "updateStrategy": strategy}, "status": {"readyReplicas": 1}}));
+        assert_eq!(object.metadata.annotations, Some(BTreeMap::from([(labels::DIGEST.to_owned(), "0f".to_owned())])));
+        assert_eq!((object.metadata.generation, object.metadata.owner_references.unwrap()[0].controller), (Some(3), Some(true)));
+        let service: Object = serde_json::from_value(json!({"spec": {"type": "ExternalName", "clusterIP": "10.0.0.1"}})).unwrap();
+        assert_eq!(service.judged, json!({"spec": {"type": "ExternalName", "clusterIP": "10.0.0.1"}, "status": null}));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::mpsc::Sender;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -35,7 +35,7 @@ pub fn pods(member: &Member, hub: Uuid, to: Sender<Event>) -> Watch {
 pub async fn kind(member: &Member, kind: &Kind, hub: Uuid, to: Sender<Event>) -> Result<Watch, MemberError> {
     let mapping = member.mapping(&kind.0, &kind.1).await?;
     if has_status(&kind.0, &kind.1) {
-        let api: Api<DynamicObject> = Api::all_with(member.client(), &mapping.resource);
+        let api: Api<trimmed::Object> = Api::all_with(member.client(), &mapping.resource);
         let stream = watcher(api, config(hub)).default_backoff();
         let (there, gone) = (mapping.clone(), mapping);
         return Ok(spawn(stream, to, Some(kind.clone()), move |object| whole(&there, object), move |object| vanished(&gone, &object)));
@@ -78,11 +78,12 @@ fn spawn<K: Send + 'static>(
     }))
 }
 
-fn whole(mapping: &Mapping, object: DynamicObject) -> Option<Event> {
-    let mut value = serde_json::to_value(&object).unwrap_or(Value::Null);
+fn whole(mapping: &Mapping, mut object: trimmed::Object) -> Option<Event> {
+    let mut value = object.judged.take();
     // Items of a list do not say what they are.
     value["apiVersion"] = json!(mapping.resource.api_version);
     value["kind"] = json!(mapping.resource.kind);
+    value["metadata"] = json!({"generation": object.metadata.generation, "deletionTimestamp": object.metadata.deletion_timestamp});
     seen(mapping, &object, readiness::of(&value))
 }
 
