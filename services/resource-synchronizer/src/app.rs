@@ -12,7 +12,7 @@ use drover_scheduling::MemberKey;
 use drover_service::{Answer, Common, FeedHub, Peer, PeerError, Problem, codes};
 use drover_store::failpoint::Failpoints;
 use drover_store::{MigrationSet, Store, StoreConfig, StoreError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
 use crate::store;
@@ -66,6 +66,10 @@ impl From<Error> for Problem {
     }
 }
 
+/// Writes to members that write something down at once. Some sixteen for each of a hundred members may want to, and whoever is
+/// asked from outside must find a connection to the store as well, of which there are ten.
+const NOTES: usize = 6;
+
 /// Bindings that a worker shall look at again.
 #[derive(Default)]
 pub struct Dirty {
@@ -108,9 +112,15 @@ pub struct App {
     /// Process context.
     pub common: Common,
     workers: Arc<Mutex<HashMap<MemberKey, Arc<Dirty>>>>,
+    noting: Arc<Semaphore>,
 }
 
 impl App {
+    /// Waits for its turn to write down what is or was done in a member, which ends when the answer is dropped.
+    pub async fn turn_to_note(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.noting).acquire_owned().await.expect("nobody closes it")
+    }
+
     /// A member's current kubeconfig.
     pub async fn credential(&self, member: &MemberKey) -> Result<MemberCredential, PeerError> {
         let cluster_manager: cluster_manager::Client = self.cluster_manager.clone().client();
@@ -141,6 +151,7 @@ impl App {
             failpoints,
             common: common.clone(),
             workers: Arc::default(),
+            noting: Arc::new(Semaphore::new(NOTES)),
         })
     }
 

@@ -86,6 +86,8 @@ pub struct Worker {
     writing: BTreeMap<Uuid, Writing>,
     blind: kinds::Blind,
     lost: Option<Failure>,
+    /// All lists of this session are there.
+    listed: bool,
 }
 
 impl Worker {
@@ -107,6 +109,7 @@ impl Worker {
             writing: BTreeMap::new(),
             blind: kinds::Blind::default(),
             lost: None,
+            listed: false,
         }
     }
 
@@ -204,6 +207,7 @@ impl Worker {
                 if let Err(end) = self.recognise(&member).await {
                     return end;
                 }
+                self.listed = true;
                 permit = None;
             }
         }
@@ -233,6 +237,7 @@ impl Worker {
         let (sender, events) = mpsc::channel(EVENTS);
         let pods = (String::new(), String::new());
         self.world = World::default();
+        self.listed = false;
         self.watches.insert(pods, watch::pods(&member, self.app.hub, sender.clone()));
         self.events = Some(sender);
         self.watch_all(&member, kinds).await?;
@@ -310,7 +315,12 @@ impl Worker {
     }
 
     fn see(&mut self, event: Event) {
-        for id in self.world.take(event) {
+        let touched = self.world.take(event);
+        // Half a list proves nothing; when it is whole everybody is judged.
+        if !self.listed {
+            return;
+        }
+        for id in touched {
             self.publish(id);
             // What is being written is judged when it is.
             if !self.writing.contains_key(&id) && self.needs_work(id) {

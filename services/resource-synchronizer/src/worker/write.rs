@@ -92,7 +92,8 @@ impl Write {
                 return Err(End::Failed(Failure { code: "preflight_failed", reason: reasons.join("; ") }));
             }
         }
-        // The preflight took its time: something else may be desired by now.
+        let _turn = self.app.turn_to_note().await;
+        // All this took its time: something else may be desired by now.
         match store::inventory::intend(&self.app.store, &self.desired, &self.due).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(End::Later),
@@ -108,6 +109,7 @@ impl Write {
         if let Err(error @ Error::Injected(_)) = done {
             return (Vec::new(), End::Broken(error));
         }
+        let _turn = self.app.turn_to_note().await;
         match store::inventory::applied(&self.app.store, self.desired.id, &self.due, &applied).await {
             Ok(()) => (applied, done.map_or_else(End::from, |()| End::Done)),
             Err(error) => (Vec::new(), End::Broken(error.into())),
