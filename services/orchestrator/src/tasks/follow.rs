@@ -1,7 +1,8 @@
 //! Follows the synchronizer's feed `bindings`: keeps its last word on each binding and wakes whoever is parked on it.
 //!
-//! A look of a workflow at its bindings costs several statements. So only what may end its wait wakes it at once, and of that
-//! only the first few; the others, and what only says how far a binding is (most of what a cluster tells), are gathered.
+//! A look of a workflow at its bindings costs several statements. So only what may end its wait, or begin the time after which it is
+//! over, wakes it at once, and of that only the first few; the others, and what only says how far a binding is (most of what a
+//! cluster tells), are gathered.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +15,12 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::world::binding_key;
 
-/// How long news are gathered.
+/// How long news that matter to a wait are gathered.
 const GATHER: Duration = Duration::from_millis(200);
-/// Of what may end a wait, so much is told at once within that time.
+/// Of these so many are told at once within that time.
 const AT_ONCE: usize = 3;
+/// How long news of how far a binding is are gathered: they are for people.
+const PROGRESS: Duration = Duration::from_secs(1);
 
 /// Runs for ever; the reader repeats itself.
 pub async fn run(app: App, mut reader: FeedReader<BindingStatus>) {
@@ -38,8 +41,9 @@ fn take(app: &App, bell: &Bell, items: Vec<(String, Option<BindingStatus>)>) {
     for (key, status) in items {
         let Ok(id) = key.parse::<Uuid>() else { continue };
         let phase = status.as_ref().map_or(Phase::Gone, |status| status.phase);
+        let in_trouble = phase == Phase::Unreachable || status.as_ref().is_some_and(|status| status.unschedulable.is_some());
         app.world.statuses.set(id, status);
-        bell.ring(app, id, matches!(phase, Phase::Ready | Phase::Failed | Phase::Gone));
+        bell.ring(app, id, in_trouble || matches!(phase, Phase::Ready | Phase::Failed | Phase::Gone));
         if phase == Phase::Gone {
             app.retire.ring();
         }
@@ -47,21 +51,30 @@ fn take(app: &App, bell: &Bell, items: Vec<(String, Option<BindingStatus>)>) {
 }
 
 /// Wakes now or a little later. What a crash makes it forget is no loss: the feed begins anew.
-#[derive(Clone, Default)]
-struct Bell(Arc<Mutex<Gathered>>);
+struct Bell {
+    matters: Arc<Gather>,
+    progress: Arc<Gather>,
+}
+
+/// News that are told together, this time after the first of them, but for so many that are told at once.
+struct Gather {
+    time: Duration,
+    at_once: usize,
+    news: Mutex<News>,
+}
 
 #[derive(Default)]
-struct Gathered {
-    at_once: usize,
+struct News {
+    told: usize,
     waiting: HashSet<Uuid>,
 }
 
-impl Gathered {
-    /// News of a binding, which may end a wait or not; true: wake now.
-    fn add(&mut self, id: Uuid, ends: bool) -> bool {
-        let now = ends && self.at_once < AT_ONCE;
+impl News {
+    /// News of a binding; true: wake now.
+    fn add(&mut self, id: Uuid, at_once: usize) -> bool {
+        let now = self.told < at_once;
         if now {
-            self.at_once += 1;
+            self.told += 1;
             self.waiting.remove(&id);
         } else {
             self.waiting.insert(id);
@@ -70,27 +83,48 @@ impl Gathered {
     }
 }
 
-impl Bell {
-    fn ring(&self, app: &App, id: Uuid, ends: bool) {
-        let mut gathered = self.gathered();
-        let first = gathered.at_once == 0 && gathered.waiting.is_empty();
-        if gathered.add(id, ends) {
+impl Gather {
+    fn new(time: Duration, at_once: usize) -> Arc<Self> {
+        Arc::new(Self { time, at_once, news: Mutex::default() })
+    }
+
+    fn ring(self: &Arc<Self>, app: &App, id: Uuid) {
+        let mut news = self.news();
+        let first = news.told == 0 && news.waiting.is_empty();
+        if news.add(id, self.at_once) {
             app.engine.wake(&binding_key(id));
         }
         if first {
-            let (bell, app) = (self.clone(), app.clone());
+            let (gather, app) = (self.clone(), app.clone());
             tokio::spawn(async move {
-                tokio::time::sleep(GATHER).await;
-                let gathered = std::mem::take(&mut *bell.gathered());
-                for id in gathered.waiting {
+                tokio::time::sleep(gather.time).await;
+                let news = std::mem::take(&mut *gather.news());
+                for id in news.waiting {
                     app.engine.wake(&binding_key(id));
                 }
             });
         }
     }
 
-    fn gathered(&self) -> MutexGuard<'_, Gathered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn news(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Self { matters: Gather::new(GATHER, AT_ONCE), progress: Gather::new(PROGRESS, 0) }
+    }
+}
+
+impl Bell {
+    fn ring(&self, app: &App, id: Uuid, matters: bool) {
+        if matters {
+            self.progress.news().waiting.remove(&id);
+            self.matters.ring(app, id);
+        } else {
+            self.progress.ring(app, id);
+        }
     }
 }
 
@@ -99,13 +133,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_that_end_a_wait_are_told_at_once_and_the_others_together() {
-        let mut gathered = Gathered::default();
-        let [a, b, c, d, e] = [1, 2, 3, 4, 5].map(Uuid::from_u128);
-        assert!(!gathered.add(a, false), "it only says how far it is");
-        assert!(gathered.add(a, true) && gathered.waiting.is_empty(), "told now, it need not be told again");
-        assert!(gathered.add(b, true) && gathered.add(c, true));
-        assert!(!gathered.add(d, true) && !gathered.add(e, false));
-        assert_eq!(gathered.waiting, HashSet::from([d, e]));
+    fn the_first_are_told_at_once_and_the_others_together() {
+        let mut news = News::default();
+        let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
+        assert!(news.add(a, 2) && news.add(b, 2) && news.waiting.is_empty(), "told now, they need not be told again");
+        assert!(!news.add(c, 2) && !news.add(a, 2));
+        assert_eq!(news.waiting, HashSet::from([a, c]));
+        assert!(!News::default().add(a, 0));
     }
 }
