@@ -3,6 +3,8 @@
 //! There are five to seven connections to each member, watches above all, and a fleet has a thousand. As kube builds them each may keep
 //! 400 KiB of what it has read, and all that were ever needed at once stay open for 90 s.
 
+use std::time::Duration;
+
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -13,8 +15,8 @@ use tower::{BoxError, ServiceBuilder};
 
 /// Bytes of an answer that are read at once, and as many as its head may have.
 const BUFFER: usize = 16 << 10;
-/// Connections that nobody uses which are kept for the next request.
-const IDLE: usize = 4;
+/// Connections that nobody uses which are kept for the next request, and for how long.
+const IDLE: (usize, Duration) = (4, Duration::from_secs(20));
 
 /// A client for one member. Proxies and retries of the configuration do not count.
 ///
@@ -31,7 +33,8 @@ pub fn client(config: &Config) -> Result<Client, kube::Error> {
     connector.set_write_timeout(config.write_timeout);
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
-        .pool_max_idle_per_host(IDLE)
+        .pool_max_idle_per_host(IDLE.0)
+        .pool_idle_timeout(IDLE.1)
         .http1_max_buf_size(BUFFER)
         .build(connector);
     let layers = ServiceBuilder::new().layer(config.base_uri_layer()).option_layer(config.auth_layer()?);
