@@ -74,7 +74,8 @@ fn settings(policy: &str) -> Result<Option<Value>> {
     Ok(Some(match policy {
         "none" => return Ok(None),
         "paper" => json!({
-            "policy": {"policy": "paper", "upper": 0.92, "lower": 0.85, "perRound": 2, "round": 1.0},
+            // A job grows from nothing to all it may take within a second here: what is held must be many, at once, and early.
+            "policy": {"policy": "paper", "upper": 0.82, "lower": 0.78, "perRound": 8, "round": 0.3},
             "safety": {"levers": ["quota"], "highFirst": false, "sacrifices": {"allow": "governed", "every": 5.0, "perHour": 100}},
         }),
         "bank" => json!({"policy": {"policy": "bank", "margin": 0.04, "reaction": 0.5, "still": 1.0}, "safety": {"cooldown": 0}}),
