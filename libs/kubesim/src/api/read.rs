@@ -1,7 +1,7 @@
 //! GET and LIST.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Answer, Target, scale_of};
 use crate::cluster::State;
@@ -20,7 +20,8 @@ impl State {
         }
     }
 
-    /// [`State::list`] as JSON. An object at rest is kept as that, and is not built to be written out again.
+    /// All objects that the selectors choose, at one revision, as JSON and never in pages. An object at rest is kept as that, and is
+    /// not built to be written out again.
     pub fn list_json(&self, target: &Target, labels: &Labels, fields: &Fields) -> String {
         let (kind, version) = (&target.kind.kind, target.kind.api_version());
         let asked_for = format!(r#"{{"apiVersion":"{version}","kind":"{kind}","#);
@@ -46,16 +47,9 @@ impl State {
         list
     }
 
-    /// All objects that the selectors choose, at one revision. Never in pages.
+    /// [`State::list_json`] read.
     pub fn list(&self, target: &Target, labels: &Labels, fields: &Fields) -> Value {
-        let items: Vec<Value> = self
-            .store
-            .list(&target.kind.resource, &target.namespace)
-            .filter(|(_, object)| labels.matches(object) && fields.matches(object))
-            .map(|(_, object)| versioned(&object, target))
-            .collect();
-        json!({"kind": format!("{}List", target.kind.kind), "apiVersion": target.kind.api_version(),
-            "metadata": {"resourceVersion": self.store.revision().to_string()}, "items": items})
+        serde_json::from_str(&self.list_json(target, labels, fields)).expect("it wrote JSON")
     }
 }
 
