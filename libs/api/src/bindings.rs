@@ -1,5 +1,7 @@
 //! Bindings: one app on one member, as resource-synchronizer is told of it and reports on it.
 
+use std::sync::Arc;
+
 use drover_scheduling::{DigRef, MemberKey};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,7 +21,7 @@ pub struct DesiredBinding {
     /// Binding id.
     pub id: Uuid,
     /// Whose it is.
-    pub dig: DigRef,
+    pub dig: Arc<DigRef>,
     /// App.
     pub app: String,
     /// Member.
@@ -27,7 +29,7 @@ pub struct DesiredBinding {
     /// Namespace of objects that name none.
     pub namespace: String,
     /// Digest of its bundle.
-    pub digest: String,
+    pub digest: Arc<str>,
     /// Present or absent.
     pub state: DesiredState,
     /// Fence of the writer; a lower one than the last is refused.
@@ -52,7 +54,7 @@ pub struct BindingStatus {
     /// Member.
     pub member: MemberKey,
     /// Digest that this status speaks of; another one than desired: not yet looked at.
-    pub digest: String,
+    pub digest: Arc<str>,
     /// Fence of the desired row that this status speaks of.
     pub fence: i64,
     /// Phase.

@@ -2,12 +2,15 @@
 //!
 //! Decisions choose members; a transaction is told them. Both are idempotent by an id that the caller chose.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use drover_scheduling::{AppRequest, CallStory, Claim, ClaimState, DigRef, MemberKey, PodsOnNode};
 pub use drover_scheduling::{ClaimReceipt, Difference, LedgerChange, LedgerReceipt, LedgerTransaction};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
 /// Claims, for sweeps and tests.
@@ -121,41 +124,81 @@ pub struct AppRoom {
     pub used: Option<drover_scheduling::Amounts>,
 }
 
-/// A claim in the feed `fleet`: a [`Claim`] whose request has a key of its own, for it is by far the largest part and the same in
-/// all claims of an app.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// A claim in the feed `fleet`, which who tells it shares with the feed; as JSON a `FleetClaimDocument`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "FleetClaimDocument", into = "FleetClaimDocument")]
 pub struct FleetClaim {
-    /// Claim id = binding id.
-    pub id: Uuid,
-    /// Whose it is.
-    pub dig: DigRef,
+    /// The claim; where it was read, without what its app asks for.
+    pub claim: Arc<Claim>,
     /// `request/<uuid>` of this feed, told before the first claim that names it.
     pub request: Uuid,
-    /// Where.
-    pub member: MemberKey,
-    /// State.
-    pub state: ClaimState,
-    /// The witness that a packing exists.
-    pub pods: Vec<PodsOnNode>,
-    /// Counts surge too (an update runs).
-    pub surging: bool,
-    /// Fence of the last writer.
-    pub fence: i64,
-    /// Operation that wrote it last.
-    pub operation: Uuid,
 }
 
 impl FleetClaim {
     /// A claim whose request is told as `request/<request>`.
-    pub fn new(claim: &Claim, request: Uuid) -> Self {
-        let Claim { id, dig, request: _, member, state, pods, surging, fence, operation } = claim.clone();
-        Self { id, dig, request, member, state, pods, surging, fence, operation }
+    pub fn new(claim: Arc<Claim>, request: Uuid) -> Self {
+        Self { claim, request }
     }
 
     /// The claim with what its app asks for.
     pub fn with(self, request: Arc<AppRequest>) -> Claim {
-        let Self { id, dig, request: _, member, state, pods, surging, fence, operation } = self;
-        Claim { id, dig, request, member, state, pods, surging, fence, operation }
+        Claim { request, ..Arc::unwrap_or_clone(self.claim) }
+    }
+}
+
+/// A claim in the feed `fleet`: a [`Claim`] whose request has a key of its own, for it is by far the largest part and the same in
+/// all claims of an app.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[schema(as = FleetClaim)]
+struct FleetClaimDocument {
+    /// Claim id = binding id.
+    id: Uuid,
+    /// Whose it is.
+    dig: Arc<DigRef>,
+    /// `request/<uuid>` of this feed, told before the first claim that names it.
+    request: Uuid,
+    /// Where.
+    member: MemberKey,
+    /// State.
+    state: ClaimState,
+    /// The witness that a packing exists.
+    pods: Vec<PodsOnNode>,
+    /// Counts surge too (an update runs).
+    surging: bool,
+    /// Fence of the last writer.
+    fence: i64,
+    /// Operation that wrote it last.
+    operation: Uuid,
+}
+
+impl From<FleetClaim> for FleetClaimDocument {
+    fn from(FleetClaim { claim, request }: FleetClaim) -> Self {
+        let Claim { id, dig, request: _, member, state, pods, surging, fence, operation } = Arc::unwrap_or_clone(claim);
+        Self { id, dig, request, member, state, pods, surging, fence, operation }
+    }
+}
+
+impl From<FleetClaimDocument> for FleetClaim {
+    fn from(document: FleetClaimDocument) -> Self {
+        let FleetClaimDocument { id, dig, request, member, state, pods, surging, fence, operation } = document;
+        // What it asks for is told on its own: see `with`.
+        let claim = Claim { id, dig, request: Arc::default(), member, state, pods, surging, fence, operation };
+        Self { claim: Arc::new(claim), request }
+    }
+}
+
+impl PartialSchema for FleetClaim {
+    fn schema() -> RefOr<Schema> {
+        FleetClaimDocument::schema()
+    }
+}
+
+impl ToSchema for FleetClaim {
+    fn name() -> Cow<'static, str> {
+        FleetClaimDocument::name()
+    }
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        FleetClaimDocument::schemas(schemas);
     }
 }
 
@@ -170,7 +213,7 @@ pub enum FleetItem {
     /// `capacity/<key>`; no entry: nothing is known of the member's room now.
     Capacity(Arc<drover_scheduling::Capacity>),
     /// `member/<key>`.
-    Member(drover_scheduling::FleetMember),
+    Member(Box<drover_scheduling::FleetMember>),
     /// `head`: published after the claims of its entries.
     Head(LedgerHead),
 }

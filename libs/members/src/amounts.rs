@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn each_resource_has_its_unit() {
         let list = from_value(json!({"cpu": "1500u", "memory": "1.5Gi", "pods": "110", "nvidia.com/gpu": 2})).unwrap();
-        let extra = BTreeMap::from([("nvidia.com/gpu".to_owned(), 2)]);
+        let extra = [("nvidia.com/gpu".to_owned(), 2)].into_iter().collect();
         assert_eq!(of_list(&list), Ok(Amounts { cpu: 2, memory: 3 << 29, pods: 110, extra }));
         let pod = from_value(json!({"containers": [{"resources": {"requests": {"memory": "1500m"}}}]})).unwrap();
         assert_eq!(of_pod(&pod), Ok(Amounts::pod(0, 2)));

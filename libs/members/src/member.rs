@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -94,8 +94,8 @@ pub struct Mapping {
 /// What the member says of an object that was applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Its uid.
-    pub uid: String,
+    /// Its uid, which who keeps it shares.
+    pub uid: Arc<str>,
     /// Its generation; `None` for kinds that count none.
     pub generation: Option<i64>,
     /// Its resource version.
@@ -309,7 +309,7 @@ impl Member {
             Err(error) => return Err(error),
         };
         Ok(Applied {
-            uid: metadata.uid.unwrap_or_default(),
+            uid: metadata.uid.unwrap_or_default().into(),
             generation: metadata.generation,
             resource_version: metadata.resource_version.unwrap_or_default(),
         })

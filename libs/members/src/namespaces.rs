@@ -63,7 +63,7 @@ impl Member {
             Some(_) => Ok(()),
             None => {
                 let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {labels::HUB: hub}}});
-                self.patch(&Object { id: address(name), digest: String::new(), value }, false).await.map(|_| ())
+                self.patch(&Object { id: address(name).into(), digest: "".into(), value }, false).await.map(|_| ())
             }
         }
     }

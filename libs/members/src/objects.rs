@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -145,10 +146,10 @@ pub fn wave(api_version: &str, kind: &str) -> u8 {
 /// An object as Drover applies it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
-    /// Its address.
-    pub id: ObjectId,
+    /// Its address, which who keeps it shares.
+    pub id: Arc<ObjectId>,
     /// Digest of what is desired of it.
-    pub digest: String,
+    pub digest: Arc<str>,
     /// What is sent.
     pub value: Value,
 }
@@ -195,10 +196,10 @@ impl Object {
                 label(template, marks);
             }
         }
-        let digest = digest(&value);
+        let digest: Arc<str> = digest(&value).into();
         let metadata = value.get_mut("metadata").expect("was made above");
         mapping(metadata, "annotations").insert(labels::DIGEST.into(), json!(digest));
-        Self { id, digest, value }
+        Self { id: Arc::new(id), digest, value }
     }
 }
 

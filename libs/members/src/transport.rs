@@ -5,18 +5,26 @@
 
 use std::time::Duration;
 
+use hyper_rustls::builderstates::WantsProtocols1;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
+use rustls::client::Resumption;
 use tower::{BoxError, ServiceBuilder};
 
 /// Bytes of an answer that are read at once, and as many as its head may have.
-const BUFFER: usize = 16 << 10;
-/// Connections that nobody uses which are kept for the next request, and for how long.
-const IDLE: (usize, Duration) = (4, Duration::from_secs(20));
+const BUFFER: usize = 8 << 10;
+/// Connections that nobody uses which are kept for the next request.
+const IDLE: usize = 4;
+/// How long they are kept.
+const IDLE_FOR: Duration = Duration::from_secs(20);
+
+/// Sessions that are remembered to be taken up again.
+const SESSIONS: usize = 4;
 
 /// A client for one member. Proxies and retries of the configuration do not count.
 ///
@@ -27,17 +35,27 @@ pub fn client(config: &Config) -> Result<Client, kube::Error> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    let mut connector = TimeoutConnector::new(tls(config)?.enable_http1().wrap_connector(tcp));
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
-        .pool_max_idle_per_host(IDLE.0)
-        .pool_idle_timeout(IDLE.1)
+        .pool_max_idle_per_host(IDLE)
+        .pool_idle_timeout(IDLE_FOR)
         .http1_max_buf_size(BUFFER)
         .build(connector);
     let layers = ServiceBuilder::new().layer(config.base_uri_layer()).option_layer(config.auth_layer()?);
     let service = layers.map_err(BoxError::from).service(http);
     Ok(ClientBuilder::new(service, &config.default_namespace).build())
+}
+
+/// As kube's own, but for the sessions that are remembered: rustls makes room for those of 256 servers, and this is one.
+fn tls(config: &Config) -> Result<HttpsConnectorBuilder<WantsProtocols1>, kube::Error> {
+    let mut tls = config.rustls_client_config()?;
+    tls.resumption = Resumption::in_memory_sessions(SESSIONS);
+    let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    let Some(name) = &config.tls_server_name else { return Ok(https) };
+    let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
+    Ok(https.with_server_name_resolver(FixedServerNameResolver::new(name)))
 }

@@ -1,6 +1,7 @@
 //! Amounts of resources: what a pod asks for, what a node can give.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,13 +23,48 @@ pub struct Amounts {
     pub pods: i64,
     /// Extended resources by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub extra: BTreeMap<String, i64>,
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, i64>))]
+    pub extra: Extra,
+}
+
+/// Amounts of extended resources by name. Amounts are most of what is known of a fleet, and few have any.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Extra(Option<Box<BTreeMap<String, i64>>>);
+
+impl PartialEq for Extra {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Extra {}
+
+impl Deref for Extra {
+    type Target = BTreeMap<String, i64>;
+    fn deref(&self) -> &Self::Target {
+        static NONE: BTreeMap<String, i64> = BTreeMap::new();
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for Extra {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl FromIterator<(String, i64)> for Extra {
+    fn from_iter<I: IntoIterator<Item = (String, i64)>>(amounts: I) -> Self {
+        let amounts = BTreeMap::from_iter(amounts);
+        Self((!amounts.is_empty()).then(|| Box::new(amounts)))
+    }
 }
 
 impl Amounts {
     /// CPU in milli-cores and memory in bytes of one pod.
     pub fn pod(cpu: i64, memory: i64) -> Self {
-        Self { cpu, memory, pods: 1, extra: BTreeMap::new() }
+        Self { cpu, memory, pods: 1, extra: Extra::default() }
     }
 
     /// Adds `n` times `other`.
@@ -36,7 +72,7 @@ impl Amounts {
         self.cpu += other.cpu * n;
         self.memory += other.memory * n;
         self.pods += other.pods * n;
-        for (name, amount) in &other.extra {
+        for (name, amount) in other.extra.iter() {
             *self.extra.entry(name.clone()).or_default() += amount * n;
         }
     }
@@ -75,7 +111,7 @@ impl Amounts {
     }
 
     fn zip(&self, other: &Self, pick: impl Fn(i64, i64) -> i64) -> Self {
-        let mut extra = BTreeMap::new();
+        let mut extra = Extra::default();
         for name in self.extra.keys().chain(other.extra.keys()) {
             if !extra.contains_key(name) {
                 extra.insert(name.clone(), pick(self.get(name), other.get(name)));

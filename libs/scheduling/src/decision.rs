@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::{AppRequest, CallStory, MemberKey, PodsOnNode};
 
 /// Which deployment intent group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DigRef {
     /// Its document's uuid.
@@ -19,6 +19,13 @@ pub struct DigRef {
     pub version: String,
     /// Name.
     pub name: String,
+}
+
+/// So that [`crate::Interner`] keeps each once.
+impl AsRef<Self> for DigRef {
+    fn as_ref(&self) -> &Self {
+        self
+    }
 }
 
 /// Asks for room for apps of one deployment intent group: all or none.

@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
-use crate::{Amounts, AppRequest, ByNode, DigRef, Images};
+use crate::{Amounts, AppRequest, ByNode, DigRef, Images, Labels};
 
 /// `<provider>+<cluster>`, EMCO's cluster id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -115,9 +115,9 @@ impl MemberState {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Capacity {
     /// Nodes, by name.
-    pub nodes: Vec<Node>,
+    pub nodes: Arc<Vec<Node>>,
     /// What is observed of Drover's bindings, by binding id.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "filled")]
     pub observed: BTreeMap<Uuid, Observed>,
     /// Age of this knowledge in milliseconds when the fleet was put together (readers add their own delay).
     #[serde(default)]
@@ -151,7 +151,8 @@ pub struct Node {
     pub used: Option<Amounts>,
     /// Labels.
     #[serde(default)]
-    pub labels: BTreeMap<String, String>,
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, String>))]
+    pub labels: Arc<Labels>,
     /// Taints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
@@ -191,6 +192,11 @@ pub struct Observed {
     pub ready_s: Option<f64>,
 }
 
+/// A B-tree that grows at its end is half empty; one that is made of all its entries is full.
+fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Uuid, Observed>, D::Error> {
+    Ok(BTreeMap::deserialize(deserializer)?.into_iter().collect())
+}
+
 fn is_empty(images: &Images) -> bool {
     images.is_empty()
 }
@@ -202,7 +208,7 @@ pub struct Claim {
     /// Claim id = binding id.
     pub id: Uuid,
     /// Whose it is.
-    pub dig: DigRef,
+    pub dig: Arc<DigRef>,
     /// The app with its demand and terms (so that a plan needs no one else).
     pub request: Arc<AppRequest>,
     /// Where.

@@ -19,8 +19,13 @@ impl ImageNames {
         self.0.intern(name)
     }
 
-    /// Makes `capacity` share what it can: all its images with what was told of the member before, else the names.
+    /// Makes `capacity` share what it can: its images and the labels of its nodes with what was told of the member before, else the
+    /// names of images.
     pub fn share_all(&mut self, capacity: &mut Capacity, before: Option<&Capacity>) {
+        let known = before.into_iter().flat_map(|before| before.nodes.iter());
+        for (node, known) in Arc::make_mut(&mut capacity.nodes).iter_mut().zip(known).filter(|(node, known)| node.labels == known.labels) {
+            node.labels = Arc::clone(&known.labels);
+        }
         capacity.images = match before.filter(|before| before.images == capacity.images) {
             Some(before) => Arc::clone(&before.images),
             None => Arc::new(capacity.images.iter().map(|(name, bytes)| (self.share(name), *bytes)).collect()),
@@ -31,6 +36,7 @@ impl ImageNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Node;
 
     #[test]
     fn a_member_shares_names_and_what_it_told_before() {
@@ -38,12 +44,15 @@ mod tests {
         let (one, again) = (names.share("a"), names.share("a"));
         assert!(Arc::ptr_eq(&one, &again));
         let told = |names: &mut ImageNames, before: Option<&Capacity>| {
-            let mut capacity = Capacity { images: Arc::new(Images::from([("a".into(), 1)])), ..Capacity::default() };
+            let labels = Arc::new(BTreeMap::from([("zone".to_owned(), "b".to_owned())]).into());
+            let nodes = Arc::new(vec![Node { labels, ..Node::default() }]);
+            let mut capacity = Capacity { nodes, images: Arc::new(Images::from([("a".into(), 1)])), ..Capacity::default() };
             names.share_all(&mut capacity, before);
             capacity
         };
         let first = told(&mut names, None);
         assert!(Arc::ptr_eq(first.images.keys().next().unwrap(), &one));
-        assert!(Arc::ptr_eq(&told(&mut names, Some(&first)).images, &first.images));
+        let second = told(&mut names, Some(&first));
+        assert!(Arc::ptr_eq(&second.images, &first.images) && Arc::ptr_eq(&second.nodes[0].labels, &first.nodes[0].labels));
     }
 }

@@ -11,7 +11,6 @@
 
 mod amounts;
 mod builtin;
-mod by_node;
 mod callers;
 mod calls;
 mod cel;
@@ -28,6 +27,7 @@ mod interner;
 mod ledger;
 mod matching;
 mod misfit;
+mod named;
 mod permits;
 mod place;
 mod plan;
@@ -41,9 +41,8 @@ mod transact;
 mod transaction;
 mod trial;
 
-pub use amounts::{Amounts, quantity};
+pub use amounts::{Amounts, Extra, quantity};
 pub use builtin::{builtin_algorithms, builtin_parameters};
-pub use by_node::ByNode;
 pub use calls::{CallGroup, CallStory, CallTerms, CallTo, Latency};
 pub use cel::{Expression, ExpressionError, validate_expression};
 pub use decision::{AppDecision, Considered, Decision, DecisionRequest, DigRef, GroupDecision, Outcome, Placement, Verdict};
@@ -55,6 +54,7 @@ pub use interner::Interner;
 pub use ledger::{Ledger, Undo};
 pub use matching::{Refusal, admits};
 pub use misfit::{Misfit, explain};
+pub use named::{ByNode, Labels, Named};
 pub use place::binding_id;
 pub use plan::{Candidate, Dependant, Exclusion, Infeasible, Move, Plan, PlanKind, PlanRequest, PlanResult, Score, WhyNot};
 pub use planning::{plan, policy_test};

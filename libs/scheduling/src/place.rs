@@ -134,7 +134,7 @@ impl Ledger {
 
     /// Claims what `decision` chose, as held.
     pub fn apply_decision(&mut self, request: &DecisionRequest, decision: &Decision) -> Undo {
-        let mut undo = Undo::default();
+        let (mut undo, dig) = (Undo::default(), Arc::new(request.dig.clone()));
         for (app, decided) in request.apps.iter().zip(&decision.apps) {
             let mut shared = app.clone();
             shared.terms.logical_cloud = self.clouds.intern(shared.terms.logical_cloud);
@@ -142,7 +142,7 @@ impl Ledger {
             for placement in decided.groups.iter().filter_map(|g| g.placement.as_ref()) {
                 let claim = Claim {
                     id: placement.binding,
-                    dig: request.dig.clone(),
+                    dig: Arc::clone(&dig),
                     request: Arc::clone(&shared),
                     member: placement.member.clone(),
                     state: ClaimState::Held,

@@ -29,7 +29,7 @@ pub struct MemberRoom {
     pub capacity: Option<Arc<Capacity>>,
     /// Age of that; absent: unknown.
     pub age_ms: Option<u64>,
-    nodes: Arc<[Node]>,
+    nodes: Arc<Vec<Node>>,
     now: Vec<Amounts>,
     later: Vec<Amounts>,
     /// Claims that count elsewhere than they say, because their nodes are taken.
@@ -97,9 +97,10 @@ impl MemberRoom {
 
     /// Sets what was seen of it, and counts `claims` (all of this member) anew.
     pub(crate) fn set_capacity<'c>(&mut self, capacity: Option<Arc<Capacity>>, claims: impl Iterator<Item = &'c Arc<Claim>> + Clone) {
-        let mut nodes = capacity.as_ref().map_or_else(Vec::new, |c| c.nodes.clone());
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        self.nodes = nodes.into();
+        self.nodes = capacity.as_ref().map(|c| Arc::clone(&c.nodes)).unwrap_or_default();
+        if !self.nodes.is_sorted_by(|a, b| a.name <= b.name) {
+            Arc::make_mut(&mut self.nodes).sort_by(|a, b| a.name.cmp(&b.name));
+        }
         self.age_ms = capacity.as_ref().map(|c| c.age_ms);
         self.capacity = capacity;
         self.recount(claims);

@@ -163,7 +163,7 @@ impl Ledger {
                 }
                 let claim = Claim {
                     id,
-                    dig: dig.clone(),
+                    dig: Arc::new(dig.clone()),
                     request: Arc::clone(request),
                     member: member.clone(),
                     state: wanted.unwrap_or_default(),

@@ -6,7 +6,7 @@ use drover_api::digs::{DigHold, DigTerms};
 use drover_api::ledger::FleetItem;
 use drover_api::plans::{PlanDocument, PlanList, PlanState};
 use drover_migration::PlanInput;
-use drover_scheduling::{Claim, FleetMember, MemberKey, MemberState, PlanResult};
+use drover_scheduling::{Claim, DigRef, FleetMember, MemberKey, MemberState, PlanResult};
 use drover_testkit::{eventually, test_db};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -202,7 +202,7 @@ async fn plans_that_users_ask_for() {
     let migration = Migration::start(&db, &full.world).await;
     migration.movable(&full.world, &full.busy, 5).await;
     let terms = |dig, state: &str| DigTerms { dig, state: state.into(), revision: 0, apps: vec![app("ledger", 400, &[A])] };
-    let known = [("ledger", terms(dig("ledger"), "Approved")), ("busy", terms(full.busy.dig.clone(), "Instantiated"))];
+    let known = [("ledger", terms(dig("ledger"), "Approved")), ("busy", terms(DigRef::clone(&full.busy.dig), "Instantiated"))];
     full.world.known.digs.lock().unwrap().extend(known.map(|(name, terms)| (name.to_owned(), terms)));
     let wish = |name: &str| {
         json!({
@@ -287,7 +287,7 @@ async fn that_nothing_is_known_yet_is_not_that_nothing_fits() {
     // Somebody says that it is silent: then that is known.
     let silent = |state| {
         let member = FleetMember { key: MemberKey("aws+c".into()), priority: 5, state, ..FleetMember::default() };
-        full.world.fleet.publish("member/aws+c", Some(FleetItem::Member(member)));
+        full.world.fleet.publish("member/aws+c", Some(FleetItem::Member(Box::new(member))));
         full.world.fleet.publish("capacity/aws+c", None);
     };
     silent(MemberState::Ready);

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use drover_api::bindings::BindingStatus;
+use drover_api::scheduling::Interner;
 use drover_store::{Store, Tx};
 use drover_workflow::StepError;
 use uuid::Uuid;
@@ -50,33 +51,41 @@ impl World {
 /// The last word of the synchronizer on each binding, as its feed has it. In memory only: after a restart the feed tells
 /// everything again.
 #[derive(Clone, Default)]
-pub struct Statuses(Arc<RwLock<HashMap<Uuid, Arc<BindingStatus>>>>);
+pub struct Statuses(Arc<RwLock<Known>>);
+
+#[derive(Default)]
+struct Known {
+    statuses: HashMap<Uuid, Arc<BindingStatus>>,
+    /// An app's is the same on all its members.
+    digests: Interner<str>,
+}
 
 impl Statuses {
     /// What is known of a binding.
     pub fn get(&self, binding: Uuid) -> Option<Arc<BindingStatus>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&binding).cloned()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).statuses.get(&binding).cloned()
     }
 
     /// A new word; none: the binding is forgotten there.
     pub fn set(&self, binding: Uuid, status: Option<BindingStatus>) {
-        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match status {
             Some(mut status) => {
                 // Read from JSON it has room for four, and most have one.
                 status.objects.shrink_to_fit();
-                map.insert(binding, Arc::new(status));
+                status.digest = known.digests.intern(status.digest);
+                known.statuses.insert(binding, Arc::new(status));
             }
             None => {
-                map.remove(&binding);
+                known.statuses.remove(&binding);
             }
         }
     }
 
     /// Forgets everything: the feed begins anew. Returns what was known.
     pub fn reset(&self) -> Vec<Uuid> {
-        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        map.drain().map(|(id, _)| id).collect()
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.statuses.drain().map(|(id, _)| id).collect()
     }
 }
 

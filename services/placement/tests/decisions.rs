@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use drover_api::ledger::{ClaimHead, ClaimHeads, DecisionRecord, Explanation, FleetItem};
 use drover_scheduling::{Amounts, Capacity, LedgerChange, MemberKey, MemberState, Node, Outcome, Verdict};
 use drover_testkit::{eventually, openapi, test_db};
@@ -60,7 +62,7 @@ async fn the_preferred_member_first_and_the_same_answer_again() {
     assert!(matches!(&fleet["member/onprem+a"], FleetItem::Member(member) if member.priority == 1));
     assert!(matches!(&fleet["capacity/aws+c"], FleetItem::Capacity(capacity) if capacity.nodes.len() == 1));
     for (binding, member) in placed.values() {
-        assert!(matches!(&fleet[&format!("claim/{binding}")], FleetItem::Claim(claim) if claim.member.0 == *member));
+        assert!(matches!(&fleet[&format!("claim/{binding}")], FleetItem::Claim(told) if told.claim.member.0 == *member));
     }
 }
 
@@ -91,10 +93,12 @@ async fn no_room_is_not_unknown_and_nowhere_is_neither() {
     assert_eq!(nowhere.outcome, Outcome::Impossible);
 
     // What is seen is too old: nothing is claimed there, and it is not "no room" either.
-    manager.capacity.publish("onprem+a", Some(Capacity { nodes: nodes(1, 4000), age_ms: Capacity::FRESH_MS + 1, ..Capacity::default() }));
+    manager
+        .capacity
+        .publish("onprem+a", Some(Capacity { nodes: Arc::new(nodes(1, 4000)), age_ms: Capacity::FRESH_MS + 1, ..Capacity::default() }));
     eventually(PATIENCE, async || (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Unknown).then_some(())).await;
     eventually(PATIENCE, async || (!placement.fleet().await.contains_key("capacity/onprem+a")).then_some(())).await;
-    manager.capacity.publish("onprem+a", Some(Capacity { nodes: nodes(1, 4000), ..Capacity::default() }));
+    manager.capacity.publish("onprem+a", Some(Capacity { nodes: Arc::new(nodes(1, 4000)), ..Capacity::default() }));
     eventually(PATIENCE, async || (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Placed).then_some(())).await;
     assert_eq!(placement.claims("").await.items.len(), 1, "only what was placed is claimed");
 }

@@ -96,7 +96,9 @@ async fn room_given_back_is_answered_for_when_its_pods_are_seen_gone() {
     let placement = Arc::new(Placement::start(&db, &manager).await);
     let (claim, _) = place(&placement, "shop", 1000).await;
     let seen = Observed { requests: BTreeMap::from([("n0".to_owned(), Amounts::pod(1000, 1000 << 20))]).into(), ..Observed::default() };
-    manager.capacity.publish("onprem+a", Some(Capacity { nodes: nodes(1, 1000), observed: [(claim, seen)].into(), ..Capacity::default() }));
+    manager
+        .capacity
+        .publish("onprem+a", Some(Capacity { nodes: Arc::new(nodes(1, 1000)), observed: [(claim, seen)].into(), ..Capacity::default() }));
     eventually(PATIENCE, async || {
         let fleet = placement.fleet().await;
         let observed = |item: &FleetItem| matches!(item, FleetItem::Capacity(capacity) if !capacity.observed.is_empty());

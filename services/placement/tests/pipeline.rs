@@ -310,7 +310,7 @@ async fn told_of(placement: &Placement) -> (BTreeSet<Uuid>, i64) {
     let mut head = -1;
     for item in placement.fleet().await.into_values() {
         match item {
-            FleetItem::Claim(claim) => drop(claims.insert(claim.id)),
+            FleetItem::Claim(told) => drop(claims.insert(told.claim.id)),
             FleetItem::Head(told) => head = told.seq,
             _ => {}
         }

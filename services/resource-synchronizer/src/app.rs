@@ -15,6 +15,7 @@ use drover_store::{MigrationSet, Store, StoreConfig, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
+use crate::shared::Shared;
 use crate::store;
 
 /// Why something could not be done.
@@ -37,7 +38,7 @@ pub enum Error {
     StaleFence,
     /// Nobody stored the bundle.
     #[error("there is no bundle {0}")]
-    UnknownBundle(String),
+    UnknownBundle(Arc<str>),
     /// Nobody ever spoke of this binding.
     #[error("there is no such binding")]
     UnknownBinding,
@@ -113,6 +114,8 @@ pub struct App {
     pub common: Common,
     workers: Arc<Mutex<HashMap<MemberKey, Arc<Dirty>>>>,
     noting: Arc<Semaphore>,
+    /// What bindings have in common.
+    pub shared: Arc<Shared>,
 }
 
 impl App {
@@ -138,9 +141,9 @@ impl App {
             async move { store.check().await.map_err(|error| error.to_string()) }
         });
         let hub = store::hub(&store).await?;
-        let statuses = FeedHub::new();
+        let (statuses, shared) = (FeedHub::new(), Shared::default());
         for row in store::bindings::all(&store).await? {
-            statuses.publish(row.desired.id.to_string(), Some(first_status(&row)));
+            statuses.publish(row.desired.id.to_string(), Some(first_status(&shared.row(row))));
         }
         Ok(Self {
             store,
@@ -152,6 +155,7 @@ impl App {
             common: common.clone(),
             workers: Arc::default(),
             noting: Arc::new(Semaphore::new(NOTES)),
+            shared: Arc::new(shared),
         })
     }
 

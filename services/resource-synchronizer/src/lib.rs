@@ -17,6 +17,7 @@ mod app;
 mod config;
 mod http;
 mod routes;
+mod shared;
 mod store;
 mod tasks;
 mod worker;

@@ -72,7 +72,7 @@ async fn an_update_replaces_and_prunes_once_it_is_ready() {
     let third = DesiredBinding { digest: "b3".into(), fence: 3, ..first };
     stack.desire(&third).await;
     let status = eventually(PATIENCE, async || {
-        stack.status(third.id).await.filter(|status| status.unschedulable.is_some() && status.digest == "b3")
+        stack.status(third.id).await.filter(|status| status.unschedulable.is_some() && *status.digest == *"b3")
     })
     .await;
     assert_eq!((status.phase, status.code.as_deref()), (Phase::Applied, Some("unschedulable")));

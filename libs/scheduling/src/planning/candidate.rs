@@ -11,7 +11,7 @@ use crate::expand::{Group, Standing, groups};
 use crate::fit::Ask;
 use crate::place::{equals, rank_equals};
 use crate::trial::{Tenant, Trial};
-use crate::{Candidate, Claim, ClaimState, Exclusion, MemberKey, MemberRoom, NodeRequirement, Operator, PlacementTerms, Score};
+use crate::{Candidate, Claim, ClaimState, DigRef, Exclusion, MemberKey, MemberRoom, NodeRequirement, Operator, PlacementTerms, Score};
 
 /// An app that may move.
 pub(crate) struct Movable<'a> {
@@ -103,7 +103,7 @@ pub(crate) fn look<'a>(world: &World<'a>, rooms: &[&'a MemberRoom], newcomer: Op
                 }
                 Err(why_not) => excluded.push(Candidate {
                     claim: claim.id,
-                    dig: claim.dig.clone(),
+                    dig: DigRef::clone(&claim.dig),
                     app: claim.request.app.clone(),
                     member: room.key.clone(),
                     priority,

@@ -113,10 +113,7 @@ pub(crate) fn requested(claim: &Claim) -> Amounts {
 /// What its pods request: those that are seen, for it is their use that is told (somebody may have scaled them); as claimed
 /// where none are.
 fn of_its_pods(claim: &Claim, observed: Option<&Observed>) -> Amounts {
-    let Some(observed) = observed.filter(|o| !o.requests.is_empty()) else { return requested(claim) };
-    let mut sum = Amounts::default();
-    observed.requests.iter().for_each(|(_, requests)| sum.add(requests, 1));
-    sum
+    observed.filter(|o| !o.requests.is_empty()).map_or_else(|| requested(claim), |o| o.requests.sum())
 }
 
 /// Bytes of its images that no node of the destination has, as large as where it runs. Images whose size nobody reports count

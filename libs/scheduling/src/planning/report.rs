@@ -9,7 +9,7 @@ use super::search::{Case, Effort, Moves};
 use crate::considered;
 use crate::place::Slot;
 use crate::trial::{Tenant, Trial, total_on};
-use crate::{AppDecision, Candidate, Dependant, Exclusion, GroupDecision, MemberRoom, Move, Placement, Plan, Verdict, WhyNot};
+use crate::{AppDecision, Candidate, Dependant, DigRef, Exclusion, GroupDecision, MemberRoom, Move, Placement, Plan, Verdict, WhyNot};
 
 /// Other destinations listed per move.
 const ALTERNATIVES: usize = 8;
@@ -44,7 +44,7 @@ pub(crate) fn feasible<'a>(world: &World<'a>, case: &Case<'_, 'a>, found: Found<
         plan.dependants.extend(services.map(|service| Dependant { claim: m.claim.id, service }));
         wave.push(Move {
             claim: m.claim.id,
-            dig: m.claim.dig.clone(),
+            dig: DigRef::clone(&m.claim.dig),
             app: m.claim.request.app.clone(),
             from: m.room.key.clone(),
             to: to.key.clone(),
@@ -97,7 +97,7 @@ fn no_destination(m: &Movable<'_>) -> Exclusion {
 pub(crate) fn candidate(m: &Movable<'_>, taken: bool, why_not: Option<Exclusion>) -> Candidate {
     Candidate {
         claim: m.claim.id,
-        dig: m.claim.dig.clone(),
+        dig: DigRef::clone(&m.claim.dig),
         app: m.claim.request.app.clone(),
         member: m.room.key.clone(),
         priority: m.priority,

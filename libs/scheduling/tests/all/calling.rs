@@ -98,7 +98,7 @@ fn a_far_cluster_costs_more_than_a_near_one() {
 #[test]
 fn who_comes_later_goes_to_those_it_calls() {
     let shop = calling(app("shop", demand(1, 500), any_of(&TWO)), &[("cart", 10)]);
-    let world = two().running_as(shop, "x+b").change_claim("shop", |claim| claim.dig = dig("newcomer"));
+    let world = two().running_as(shop, "x+b").change_claim("shop", |claim| claim.dig = dig("newcomer").into());
     let cart = calling(app("cart", demand(1, 500), any_of(&TWO)), &[]);
     let decision = world.decide(vec![cart.clone()]);
     assert_eq!(places(&decision), ["cart>x+b"]);
@@ -110,7 +110,7 @@ fn who_comes_later_goes_to_those_it_calls() {
     let story = ledger.call_story(&dig("newcomer")).unwrap();
     assert_eq!((story.crossing, story.groups.len(), story.groups[0].members.clone()), (Some(0.0), 1, vec![key("x+b")]));
     // Of another group the same name is another app.
-    let stranger = world.change_claim("shop", |claim| claim.dig = dig("other"));
+    let stranger = world.change_claim("shop", |claim| claim.dig = dig("other").into());
     assert_eq!(places(&stranger.decide(vec![cart])), ["cart>x+a"]);
 }
 
@@ -185,7 +185,7 @@ proptest! {
 #[test]
 fn claims_of_callers_are_found_by_their_group_through_every_change() {
     let shop = calling(app("shop", demand(1, 500), any_of(&TWO)), &[("cart", 10)]);
-    let world = two().running_as(shop, "x+b").change_claim("shop", |claim| claim.dig = dig("newcomer"));
+    let world = two().running_as(shop, "x+b").change_claim("shop", |claim| claim.dig = dig("newcomer").into());
     let cart = calling(app("cart", demand(1, 500), any_of(&TWO)), &[]);
     let mut ledger = world.ledger();
     let asked = request(vec![cart]);

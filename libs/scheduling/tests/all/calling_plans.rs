@@ -10,7 +10,7 @@ use crate::world::{World, any_of, app, demand, dig, feasible, id, key, moves};
 /// All of these apps are of one group of apps, `shop`.
 fn one_shop(mut world: World, apps: &[&str]) -> World {
     for app in apps {
-        world = world.change_claim(app, |claim| claim.dig = dig("shop"));
+        world = world.change_claim(app, |claim| claim.dig = dig("shop").into());
         world.movability.iter_mut().filter(|word| word.app == *app).for_each(|word| word.dig = id("shop"));
     }
     world
@@ -36,7 +36,7 @@ fn who_moves_goes_to_those_it_calls_among_equally_preferred_homes() {
     assert!(plan.waves[0][0].reason.contains("100 % of its calls stay"), "{}", plan.waves[0][0].reason);
     assert_eq!(plan.waves[0][0].alternatives, [key("aws+c")]);
     // Of another group the same names are nobody it knows: most room decides, as it does without calls.
-    let strangers = cart_must_go("aws+d", 5).change_claim("web", |claim| claim.dig = dig("other"));
+    let strangers = cart_must_go("aws+d", 5).change_claim("web", |claim| claim.dig = dig("other").into());
     assert_eq!(moves(&feasible(strangers.plan(ledger_app()))), ["cart>aws+c"]);
     // A better provider is better whoever is there.
     assert_eq!(moves(&feasible(cart_must_go("aws+d", 6).plan(ledger_app()))), ["cart>aws+c"]);
@@ -88,7 +88,8 @@ fn two_full(each: usize) -> World {
 #[test]
 fn room_is_made_where_the_newcomer_s_own_apps_run() {
     let web = calling(app("web", demand(1, 100), any_of(&["x+b"])), &[("cart", 3)]);
-    let world = two_full(5).member("x+b", 1, &[5100]).running_as(web, "x+b").change_claim("web", |claim| claim.dig = dig("newcomer"));
+    let world =
+        two_full(5).member("x+b", 1, &[5100]).running_as(web, "x+b").change_claim("web", |claim| claim.dig = dig("newcomer").into());
     let cart = |calls: bool| {
         let cart = app("cart", demand(1, 700), any_of(&["x+a", "x+b"]));
         vec![if calls { calling(cart, &[]) } else { cart }]

@@ -2,6 +2,7 @@
 //! every destination, every packing. It shares no code with the planner, not even what "free" means.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use drover_scheduling::*;
 use proptest::prelude::*;
@@ -47,7 +48,7 @@ impl<'a> Naive<'a> {
         let mut nodes = BTreeMap::new();
         for (key, capacity) in &world.fleet.capacity {
             let mut list = Vec::new();
-            for node in &capacity.nodes {
+            for node in capacity.nodes.iter() {
                 let mut now = three(&node.allocatable);
                 minus(&mut now, &node.foreign);
                 let mut later = now;
@@ -310,7 +311,7 @@ fn check_applies(world: &World, plan: &Plan, apps: &[AppRequest]) {
 fn turned_round(world: &World) -> (World, Ledger) {
     let mut other = world.clone();
     for capacity in other.fleet.capacity.values_mut() {
-        std::sync::Arc::make_mut(capacity).nodes.reverse();
+        Arc::make_mut(&mut Arc::make_mut(capacity).nodes).reverse();
     }
     other.movability.reverse();
     let mut ledger = Ledger::default();

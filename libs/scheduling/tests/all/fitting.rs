@@ -1,5 +1,8 @@
 //! Node-level fit, as Kubernetes' scheduler would see it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use drover_scheduling::*;
 
 use crate::world::{GI, demand, group, node};
@@ -77,7 +80,7 @@ fn taints_selectors_affinity_and_cordons() {
     assert!(why(&[cordoned], &demand(1, 1)).contains("cordoned"));
 
     let mut labelled = node("n2", 1000);
-    labelled.labels = [("zone".to_owned(), "b".to_owned()), ("cores".to_owned(), "16".to_owned())].into();
+    labelled.labels = Arc::new(BTreeMap::from([("zone".to_owned(), "b".to_owned()), ("cores".to_owned(), "16".to_owned())]).into());
     let nodes = [node("n1", 1000), labelled];
     let on = |change: &dyn Fn(&mut PodGroup)| {
         let mut demand = demand(1, 1);
@@ -111,7 +114,7 @@ fn taints_selectors_affinity_and_cordons() {
 #[test]
 fn one_on_each_matching_node() {
     let mut labelled = node("n3", 1000);
-    labelled.labels = [("role".to_owned(), "edge".to_owned())].into();
+    labelled.labels = Arc::new(BTreeMap::from([("role".to_owned(), "edge".to_owned())]).into());
     let nodes = [node("n1", 1000), node("n2", 100), labelled];
     let mut demand = demand(0, 300);
     demand.groups[0].per_node = true;

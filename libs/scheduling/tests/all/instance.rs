@@ -132,7 +132,7 @@ pub fn calling((mut world, mut apps): (World, Vec<AppRequest>), seed: u64) -> (W
     let names: Vec<String> = world.fleet.claims.values().map(|claim| claim.request.app.clone()).collect();
     for claim in world.fleet.claims.values_mut() {
         let claim = Arc::make_mut(claim);
-        claim.dig = dig("shop");
+        claim.dig = dig("shop").into();
         Arc::make_mut(&mut claim.request).terms.calls = Some(terms(&names));
     }
     world.movability.iter_mut().for_each(|word| word.dig = id("shop"));
@@ -148,7 +148,7 @@ impl Instance {
         for (m, spec) in self.members.iter().enumerate() {
             world = world.member(NAMES[m], spec.priority, &vec![0; spec.nodes.len()]);
             world = world.change_capacity(NAMES[m], |c| {
-                for (node, spec) in c.nodes.iter_mut().zip(&spec.nodes) {
+                for (node, spec) in Arc::make_mut(&mut c.nodes).iter_mut().zip(&spec.nodes) {
                     node.allocatable = Amounts { cpu: spec.cpu, memory: spec.memory, pods: 5, ..Amounts::default() };
                     node.foreign = Amounts::pod(spec.foreign.min(spec.cpu), 0);
                     if spec.tainted {
@@ -175,7 +175,7 @@ impl Instance {
             };
             let claim = Claim {
                 id: id(&name),
-                dig: crate::world::dig(&name),
+                dig: Arc::new(crate::world::dig(&name)),
                 request,
                 member,
                 state,

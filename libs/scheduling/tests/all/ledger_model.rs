@@ -144,7 +144,7 @@ fn apply(ledger: &mut Ledger, n: usize, op: &Op) {
         Op::See { member: m, node, foreign, seen } => {
             let mut capacity = ledger.room(&member(*m)).unwrap().capacity.clone().unwrap();
             let change = Arc::make_mut(&mut capacity);
-            change.nodes[*node].foreign = Amounts::pod(*foreign, 0);
+            Arc::make_mut(&mut change.nodes)[*node].foreign = Amounts::pod(*foreign, 0);
             if let Some((name, at, cpu)) = seen {
                 let observed = change.observed.entry(claim_id(*name)).or_default();
                 let mut requests: BTreeMap<_, _> = observed.requests.iter().map(|(node, seen)| (node.to_owned(), seen.clone())).collect();

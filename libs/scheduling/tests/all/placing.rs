@@ -1,5 +1,7 @@
 //! Which member an app goes to.
 
+use std::sync::Arc;
+
 use drover_scheduling::*;
 
 use crate::world::{World, all_of, any_of, app, demand, key, places, request};
@@ -140,8 +142,9 @@ fn at_most_sixteen_are_listed_and_the_chosen_one_is_among_them() {
         world = world.change_capacity(name, |c| {
             let mut big = crate::world::node("n2", 100_000);
             big.taints = vec![Taint { key: "t".into(), value: String::new(), effect: "NoSchedule".into() }];
-            c.nodes.push(big);
-            c.nodes[0].foreign = Amounts::pod(900, 0);
+            let nodes = Arc::make_mut(&mut c.nodes);
+            nodes.push(big);
+            nodes[0].foreign = Amounts::pod(900, 0);
         });
     }
     let decision = world.decide(vec![app("web", demand(1, 500), any_of(&names))]);

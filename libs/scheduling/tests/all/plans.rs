@@ -1,5 +1,7 @@
 //! Who moves for a newcomer, and who for a drain: the rules one by one.
 
+use std::sync::Arc;
+
 use drover_scheduling::*;
 
 use crate::world::{World, all_of, any_of, app, code, demand, feasible, group, id, infeasible, key, moves};
@@ -157,7 +159,7 @@ fn nothing_moves_that_may_not() {
     assert_eq!(only(&affine(Operator::In)), "node_bound");
     assert_ne!(moves(&feasible(affine(Operator::NotIn)(full()).plan(bound(300)))), [""; 0], "to keep off a node is not to be bound to one");
     assert_eq!(only(&|w| w.change_claim("app1", |c| c.surging = true)), "busy");
-    assert_eq!(only(&|w| w.change_claim("app1", |c| c.dig = crate::world::dig("newcomer"))), "itself");
+    assert_eq!(only(&|w| w.change_claim("app1", |c| c.dig = crate::world::dig("newcomer").into())), "itself");
     let called = |w: World| {
         w.change_request("app1", |r| {
             r.demand.services = vec!["default/app1".into()];
@@ -191,7 +193,7 @@ fn busy_groups_are_left_alone() {
 
 #[test]
 fn victims_of_any_project_move_when_their_owner_agrees() {
-    let world = full().change_claim("app1", |c| c.dig.project = "another".into());
+    let world = full().change_claim("app1", |c| Arc::make_mut(&mut c.dig).project = "another".into());
     let plan = feasible(world.plan(bound(300)));
     assert_eq!(plan.waves[0][0].app, "app1");
     assert_eq!(plan.waves[0][0].dig.project, "another");

@@ -172,14 +172,14 @@ fn dispersion_prefers_what_is_spread_already() {
         .running("one", "x+a", 100, &ALL)
         .running("two", "x+a", 100, &ALL)
         .running("two-more", "y+b", 100, &ALL)
-        .change_claim("two", |c| c.dig = spread.clone())
-        .change_claim("two-more", |c| c.dig = spread.clone());
+        .change_claim("two", |c| c.dig = spread.clone().into())
+        .change_claim("two-more", |c| c.dig = spread.clone().into());
     let mut world = world;
     world.movability.push(Movability { dig: spread.id, app: "two".into(), migration: true, priority: 10 });
     let by = policy(PolicyMode::Order, &[("Dispersion", 1.0)]);
     // one: 1 cluster / 1 app; two: 2 clusters / 2 apps; three apps on two clusters are less spread.
     assert_eq!(order(&world, &by), ["one", "two"]);
-    let world = world.running("two-x", "x+a", 1, &["x+a"]).change_claim("two-x", |c| c.dig = spread.clone());
+    let world = world.running("two-x", "x+a", 1, &["x+a"]).change_claim("two-x", |c| c.dig = spread.clone().into());
     let candidates = policy_test(&world.ledger(), &key("x+a"), &by, &world.movability, &BTreeMap::new());
     assert_eq!(candidates.iter().find(|c| c.app == "two").unwrap().scores[0].value, Some(2.0 / 3.0));
 }

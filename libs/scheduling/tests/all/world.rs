@@ -24,7 +24,7 @@ pub fn key(name: &str) -> MemberKey {
 }
 
 pub fn node(name: &str, cpu: i64) -> Node {
-    let allocatable = Amounts { cpu, memory: 64 * GI, pods: 110, extra: BTreeMap::new() };
+    let allocatable = Amounts { cpu, memory: 64 * GI, pods: 110, ..Amounts::default() };
     Node { name: name.into(), allocatable, ..Node::default() }
 }
 
@@ -80,7 +80,7 @@ impl World {
         self.fleet
             .members
             .insert(key(name), FleetMember { key: key(name), priority, labels: vec![], state: MemberState::Ready, reason: None });
-        self.fleet.capacity.insert(key(name), Arc::new(Capacity { nodes, ..Capacity::default() }));
+        self.fleet.capacity.insert(key(name), Arc::new(Capacity { nodes: Arc::new(nodes), ..Capacity::default() }));
         self
     }
 
@@ -106,7 +106,7 @@ impl World {
         let pods = pods.map(|(group, g)| PodsOnNode { node: node.into(), group, count: g.replicas.max(1) }).collect();
         let claim = Claim {
             id: id(&name),
-            dig: dig(&name),
+            dig: Arc::new(dig(&name)),
             request: Arc::new(request),
             member: key(member),
             state: ClaimState::Held,

@@ -27,8 +27,9 @@ pub struct Model {
 
 #[derive(Debug)]
 struct Node {
-    told: trimmed::Node,
-    /// By one name each; `told` has none.
+    /// As it is told, but for what pods and metrics say of it.
+    told: drover_scheduling::Node,
+    /// By one name each.
     images: Vec<(Arc<str>, u64)>,
 }
 
@@ -103,10 +104,18 @@ impl Model {
         };
         let whole = matches!(event, Event::InitDone | Event::Delete(_));
         let names = &mut self.names;
-        self.nodes.apply(event, name, |mut node| {
-            let reported = std::mem::take(&mut node.images).into_iter();
-            let named = reported.flat_map(|image| image.names.into_iter().map(move |name| (name, image.size_bytes)));
-            Node { images: named.map(|(name, bytes)| (names.share(&image_name(&name)), bytes)).collect(), told: node }
+        self.nodes.apply(event, name, |node| {
+            let named = node.images.into_iter().flat_map(|image| image.names.into_iter().map(move |name| (name, image.size_bytes)));
+            let images = named.map(|(name, bytes)| (names.share(&image_name(&name)), bytes)).collect();
+            let told = drover_scheduling::Node {
+                name: node.metadata.name.unwrap_or_default(),
+                allocatable: node.allocatable,
+                labels: Arc::new(node.metadata.labels.unwrap_or_default().into()),
+                taints: node.taints,
+                unschedulable: node.cordoned || !node.ready,
+                ..Default::default()
+            };
+            Node { told, images }
         });
         if whole || before.is_some_and(|(name, before)| images(&self.nodes, &name) != before) {
             self.images = largest(self.nodes.current.values());
@@ -147,14 +156,10 @@ impl Model {
                 _ => {}
             }
         }
-        let nodes = self.nodes.current.iter().map(|(name, Node { told: node, .. })| drover_scheduling::Node {
-            name: name.clone(),
-            allocatable: node.allocatable.clone(),
+        let nodes = self.nodes.current.iter().map(|(name, Node { told, .. })| drover_scheduling::Node {
             foreign: foreign.remove(name.as_str()).unwrap_or_default(),
             used: usage.and_then(|usage| usage.nodes.get(name).cloned()),
-            labels: node.metadata.labels.clone().unwrap_or_default(),
-            taints: node.taints.clone(),
-            unschedulable: node.cordoned || !node.ready,
+            ..told.clone()
         });
         let mut nodes: Vec<drover_scheduling::Node> = nodes.collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -166,7 +171,7 @@ impl Model {
             Arc::make_mut(&mut images).extend(unreported.into_iter().take(IMAGES).map(|name| (Arc::clone(name), 0)));
         }
         let observed = ours.into_iter().map(|(binding, pods)| (binding, observe(&pods, usage, now))).collect();
-        Capacity { nodes, observed, age_ms: 0, metrics: usage.is_some(), images }
+        Capacity { nodes: Arc::new(nodes), observed, age_ms: 0, metrics: usage.is_some(), images }
     }
 }
 

@@ -116,7 +116,8 @@ impl Session<'_> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            measured.send_replace(metrics::read(&self.client).await);
+            // Boxed: between two ticks nobody keeps room for it.
+            measured.send_replace(Box::pin(metrics::read(&self.client)).await);
         }
     }
 

@@ -100,11 +100,11 @@ fn fleet(members: usize, candidates: usize) -> Fleet {
         fleet.members.insert(key.clone(), member);
         let allocatable = Amounts { cpu: NODE, memory: 64 << 30, pods: 110, ..Amounts::default() };
         let node = |n| Node { name: format!("n{n:02}"), allocatable: allocatable.clone(), ..Node::default() };
-        fleet.capacity.insert(key.clone(), Arc::new(Capacity { nodes: (0..NODES).map(node).collect(), ..Capacity::default() }));
+        fleet.capacity.insert(key.clone(), Arc::new(Capacity { nodes: Arc::new((0..NODES).map(node).collect()), ..Capacity::default() }));
     }
     let mut observed = BTreeMap::new();
     for at in 0..candidates {
-        let (dig, node) = (dig(&app(at)), format!("n{:02}", at % NODES));
+        let (dig, node) = (Arc::new(dig(&app(at))), format!("n{:02}", at % NODES));
         let id = dig.id;
         let requests = BTreeMap::from([(node.clone(), Amounts::pod(APP, 64 << 20))]).into();
         let used = Some(Amounts { cpu: (at * 7919 % 300) as i64, memory: 32 << 20, ..Amounts::default() });

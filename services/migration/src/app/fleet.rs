@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use drover_api::ledger::FleetItem;
-use drover_scheduling::{AppRequest, Fleet, ImageNames, Interner, MemberKey};
+use drover_scheduling::{AppRequest, DigRef, Fleet, ImageNames, Interner, MemberKey};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -35,6 +35,7 @@ struct State {
     requests: HashMap<Uuid, Arc<AppRequest>>,
     names: ImageNames,
     clouds: Interner<[MemberKey]>,
+    digs: Interner<DigRef>,
 }
 
 /// The fleet at one moment, its ages current.
@@ -123,7 +124,7 @@ impl State {
     fn apply(&mut self, key: &str, item: Option<FleetItem>) {
         match (key.split_once('/'), item) {
             (Some(("member", key)), Some(FleetItem::Member(member))) => {
-                self.fleet.members.insert(MemberKey(key.to_owned()), member);
+                self.fleet.members.insert(MemberKey(key.to_owned()), *member);
             }
             (Some(("member", key)), None) => {
                 self.fleet.members.remove(&MemberKey(key.to_owned()));
@@ -150,8 +151,12 @@ impl State {
                 }
             }
             (Some(("claim", _)), Some(FleetItem::Claim(claim))) => match self.requests.get(&claim.request).cloned() {
-                Some(request) => drop(self.fleet.claims.insert(claim.id, Arc::new(claim.with(request)))),
-                None => tracing::error!(claim.id = %claim.id, "the fleet feed has a claim whose request it did not tell"),
+                Some(request) => {
+                    let mut claim = claim.with(request);
+                    claim.dig = self.digs.intern(Arc::unwrap_or_clone(claim.dig));
+                    self.fleet.claims.insert(claim.id, Arc::new(claim));
+                }
+                None => tracing::error!(claim.id = %claim.claim.id, "the fleet feed has a claim whose request it did not tell"),
             },
             (Some(("claim", id)), None) => {
                 if let Ok(id) = id.parse::<Uuid>() {

@@ -98,14 +98,14 @@ impl World {
 
     pub fn member(&self, key: &str, priority: u8, capacity: Capacity) {
         let member = FleetMember { key: MemberKey(key.into()), priority, labels: Vec::new(), state: MemberState::Ready, reason: None };
-        self.fleet.publish(format!("member/{key}"), Some(FleetItem::Member(member)));
+        self.fleet.publish(format!("member/{key}"), Some(FleetItem::Member(Box::new(member))));
         self.fleet.publish(format!("capacity/{key}"), Some(FleetItem::Capacity(Arc::new(capacity))));
     }
 
     pub fn claim(&self, claim: &Claim) {
         let request = Uuid::now_v7();
         self.fleet.publish(format!("request/{request}"), Some(FleetItem::Request(Arc::clone(&claim.request))));
-        self.fleet.publish(format!("claim/{}", claim.id), Some(FleetItem::Claim(FleetClaim::new(claim, request))));
+        self.fleet.publish(format!("claim/{}", claim.id), Some(FleetItem::Claim(FleetClaim::new(Arc::new(claim.clone()), request))));
     }
 }
 
@@ -117,7 +117,7 @@ pub fn capacity(cpu: i64, used: &[(&Claim, i64)]) -> Capacity {
         (claim.id, Observed { requests, used: Some(Amounts { cpu: *cpu, memory: 1 << 20, ..Amounts::default() }), ..Observed::default() })
     });
     Capacity {
-        nodes: vec![Node { name: "n0".into(), allocatable, ..Node::default() }],
+        nodes: Arc::new(vec![Node { name: "n0".into(), allocatable, ..Node::default() }]),
         observed: observed.collect(),
         ..Capacity::default()
     }
@@ -150,7 +150,7 @@ pub fn app(name: &str, cpu: i64, members: &[&str]) -> AppRequest {
 pub fn claim(name: &str, cpu: i64, on: &str, members: &[&str]) -> Claim {
     Claim {
         id: Uuid::now_v7(),
-        dig: dig(name),
+        dig: Arc::new(dig(name)),
         request: Arc::new(app(name, cpu, members)),
         member: MemberKey(on.into()),
         state: ClaimState::Held,

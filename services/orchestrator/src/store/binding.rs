@@ -1,5 +1,7 @@
 //! Bindings: one app on one member, and the part it plays now.
 
+use std::sync::Arc;
+
 use drover_api::bindings::{DesiredBinding, DesiredState};
 use drover_api::scheduling::{AppRequest, DigRef, MemberKey};
 use drover_store::StoreResult;
@@ -51,11 +53,11 @@ impl Binding {
     pub fn desired(&self, state: DesiredState, fence: i64) -> DesiredBinding {
         DesiredBinding {
             id: self.id,
-            dig: self.dig.clone(),
+            dig: Arc::new(self.dig.clone()),
             app: self.app.clone(),
             member: self.member.clone(),
             namespace: self.namespace.clone(),
-            digest: self.digest.clone(),
+            digest: self.digest.as_str().into(),
             state,
             fence,
         }

@@ -49,7 +49,7 @@ pub enum Verdict {
 
 /// Judges a binding. Notes in `sent` since when it is in trouble.
 pub fn judge(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, deadlines: &Deadlines) -> Verdict {
-    let status = status.filter(|status| status.fence >= sent.fence && status.digest == sent.digest);
+    let status = status.filter(|status| status.fence >= sent.fence && *status.digest == *sent.digest);
     let phase = status.map(|status| status.phase);
     match (phase, status) {
         (Some(Phase::Ready), _) => {

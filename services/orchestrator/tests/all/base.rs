@@ -113,7 +113,7 @@ impl Base {
         tx.commit().await.unwrap();
         self.fakes.ledger.put(Claim {
             id: binding.id,
-            dig: dig.clone(),
+            dig: Arc::new(dig.clone()),
             request: Arc::new(binding.request.clone()),
             member: binding.member.clone(),
             state: ClaimState::Held,

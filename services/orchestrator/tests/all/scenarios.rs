@@ -1,5 +1,6 @@
 //! What users see: lifecycle and relocation over REST, with members that misbehave as told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::plans::PlanSubject;
@@ -62,7 +63,7 @@ pub fn plan(fakes: &Fakes, victim: &str, to: &str, alternatives: &[&str], newcom
     let placed = json!([{"app": newcomer, "groups": [{"placement": {"binding": Uuid::nil(), "member": claim.member, "pods": []}, "considered": []}]}]);
     let step = Move {
         claim: claim.id,
-        dig: claim.dig.clone(),
+        dig: DigRef::clone(&claim.dig),
         app: victim.into(),
         from: claim.member.clone(),
         to: member(to),
@@ -376,8 +377,8 @@ async fn room_that_nothing_explains_is_given_back_and_only_that() {
     let dig = approved(&stack, "shop", "500m", &["a"], None).await;
     let operation = done(&stack, &format!("{dig}/instantiate")).await;
     let serving = fakes.ledger.all().remove(0);
-    let stray =
-        Claim { id: Uuid::now_v7(), member: member("b"), dig: DigRef { id: Uuid::now_v7(), ..serving.dig.clone() }, ..serving.clone() };
+    let strange = Arc::new(DigRef { id: Uuid::now_v7(), ..DigRef::clone(&serving.dig) });
+    let stray = Claim { id: Uuid::now_v7(), member: member("b"), dig: strange, ..serving.clone() };
     let unknown = Claim { id: Uuid::now_v7(), member: member("c"), operation: Uuid::now_v7(), ..stray.clone() };
     assert_eq!(stray.operation.to_string(), operation["id"].as_str().unwrap());
     fakes.ledger.put(stray.clone());

@@ -1,7 +1,7 @@
 //! Members with their room, as people want to see it.
 
 use drover_api::ledger::{AppRoom, ClusterCapacity, NodeRoom, Room};
-use drover_scheduling::{Amounts, Capacity, Claim, ClaimState, MemberRoom, MemberState};
+use drover_scheduling::{Amounts, Capacity, Claim, ClaimState, DigRef, MemberRoom, MemberState};
 
 use super::{App, Book};
 
@@ -72,13 +72,10 @@ fn app(claim: &Claim, capacity: Option<&Capacity>) -> AppRoom {
         claimed.add(&requests, 1);
     }
     let observed = capacity.and_then(|capacity| capacity.observed.get(&claim.id));
-    let mut seen = Amounts::default();
-    for (_, requests) in observed.iter().flat_map(|observed| observed.requests.iter()) {
-        seen.add(requests, 1);
-    }
+    let seen = observed.map(|observed| observed.requests.sum()).unwrap_or_default();
     AppRoom {
         claim: claim.id,
-        dig: claim.dig.clone(),
+        dig: DigRef::clone(&claim.dig),
         app: claim.request.app.clone(),
         state: claim.state,
         requested: claimed.max(&seen),

@@ -21,7 +21,7 @@ impl App {
         let claims = book.claims_of_app(project, group, app);
         let dig = claims
             .first()
-            .map(|claim| claim.dig.clone())
+            .map(|claim| DigRef::clone(&claim.dig))
             .or_else(|| stored.as_ref().map(|stored| stored.answer.dig.clone()))
             .ok_or_else(|| LedgerError::NotFound(format!("Nothing was ever decided about {group}/{app} in project {project}")))?;
         let request = claims

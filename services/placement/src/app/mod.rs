@@ -150,7 +150,7 @@ impl App {
     fn tell_members(&self, book: &mut Book) {
         for key in std::mem::take(&mut book.changed) {
             let member = book.ledger.room(&key).and_then(|room| room.member.clone());
-            self.fleet.publish_if_changed(format!("member/{key}"), member.map(FleetItem::Member));
+            self.fleet.publish_if_changed(format!("member/{key}"), member.map(|member| FleetItem::Member(Box::new(member))));
         }
     }
 
@@ -246,7 +246,7 @@ impl App {
         {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             for (id, claim) in claims {
-                told.claim(id, claim.as_deref()).into_iter().for_each(|(key, item)| self.fleet.publish(key, item));
+                told.claim(id, claim.as_ref()).into_iter().for_each(|(key, item)| self.fleet.publish(key, item));
             }
         }
         self.read(|book| self.tell_head(book, head));

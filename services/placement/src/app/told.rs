@@ -24,7 +24,7 @@ fn address(request: &Arc<AppRequest>) -> usize {
 
 impl Told {
     /// A claim is this now; what to tell of it, in this order.
-    pub fn claim(&mut self, id: Uuid, claim: Option<&Claim>) -> Vec<(String, Option<FleetItem>)> {
+    pub fn claim(&mut self, id: Uuid, claim: Option<&Arc<Claim>>) -> Vec<(String, Option<FleetItem>)> {
         let mut news = Vec::new();
         let item = claim.map(|claim| {
             let (key, named) = self.requests.entry(address(&claim.request)).or_insert_with(|| {
@@ -33,7 +33,7 @@ impl Told {
                 (key, 0)
             });
             *named += 1;
-            FleetItem::Claim(FleetClaim::new(claim, *key))
+            FleetItem::Claim(FleetClaim::new(Arc::clone(claim), *key))
         });
         news.push((format!("claim/{id}"), item));
         let before = match claim {
@@ -60,10 +60,11 @@ impl Told {
 mod tests {
     use super::*;
 
-    fn claim(request: &Arc<AppRequest>) -> Claim {
+    fn claim(request: &Arc<AppRequest>) -> Arc<Claim> {
         let (id, request, pods) = (Uuid::new_v4(), Arc::clone(request), Vec::new());
         let (member, state) = (Default::default(), Default::default());
-        Claim { id, dig: Default::default(), request, member, state, pods, surging: false, fence: 1, operation: Uuid::nil() }
+        let (dig, operation) = (Arc::default(), Uuid::nil());
+        Arc::new(Claim { id, dig, request, member, state, pods, surging: false, fence: 1, operation })
     }
     fn keys(news: Vec<(String, Option<FleetItem>)>) -> Vec<String> {
         let word = |key: &str| key.split('/').next().unwrap_or_default().to_owned();
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!(keys(told.claim(one.id, Some(&one))), ["+request", "+claim"]);
         assert_eq!(keys(told.claim(other.id, Some(&other))), ["+claim"]);
         assert_eq!(keys(told.claim(one.id, Some(&one))), ["+claim"], "written again");
-        let resized = Claim { request: Arc::clone(&large), ..one.clone() };
+        let resized = Arc::new(Claim { request: Arc::clone(&large), ..Claim::clone(&one) });
         assert_eq!(keys(told.claim(one.id, Some(&resized))), ["+request", "+claim"]);
         assert_eq!(keys(told.claim(other.id, None)), ["-claim", "-request"]);
         assert_eq!(keys(told.claim(other.id, None)), ["-claim"], "what is gone may go again");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drover_api::ledger::ClaimHead;
-use drover_scheduling::{AppRequest, Claim, ClaimState, DigRef, MemberKey, PodsOnNode};
+use drover_scheduling::{AppRequest, Claim, ClaimState, DigRef, Interner, MemberKey, PodsOnNode};
 use drover_store::{Store, StoreError, StoreResult};
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -41,17 +41,17 @@ struct Row {
 }
 
 impl Row {
-    fn claim(self, request: Arc<AppRequest>) -> Claim {
+    fn claim(self, request: Arc<AppRequest>, digs: &mut Interner<DigRef>) -> Claim {
         debug_assert_eq!(self.app, request.app, "the column is a copy");
         Claim {
             id: self.id,
-            dig: DigRef {
+            dig: digs.intern(DigRef {
                 id: self.dig_id,
                 project: self.project,
                 composite_app: self.composite_app,
                 version: self.composite_app_version,
                 name: self.dig,
-            },
+            }),
             request,
             member: MemberKey(self.member),
             // The column has a check: there is no fourth word.
@@ -71,7 +71,8 @@ impl Row {
 /// Rows with what their apps ask for.
 async fn complete(store: &Store, rows: Vec<Row>) -> StoreResult<Vec<Claim>> {
     let known = requests(store, rows.iter().map(|row| row.request).collect()).await?;
-    let claim = |row: Row| known.get(&row.request).cloned().ok_or(StoreError::NotFound).map(|request| row.claim(request));
+    let mut digs = Interner::default();
+    let claim = |row: Row| known.get(&row.request).cloned().ok_or(StoreError::NotFound).map(|request| row.claim(request, &mut digs));
     rows.into_iter().map(claim).collect()
 }
 

@@ -4,6 +4,7 @@
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::ledger::{Claims, ClusterCapacity, FleetItem};
@@ -48,7 +49,7 @@ impl ClusterManager {
 
     pub fn member(&self, key: &str, priority: u8, nodes: Vec<Node>) {
         self.members.publish(key, Some(member(key, priority, MemberState::Ready)));
-        self.capacity.publish(key, Some(Capacity { nodes, ..Capacity::default() }));
+        self.capacity.publish(key, Some(Capacity { nodes: Arc::new(nodes), ..Capacity::default() }));
     }
 
     pub fn url(&self) -> Url {

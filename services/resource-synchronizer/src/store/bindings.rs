@@ -1,5 +1,7 @@
 //! Desired bindings: one row each, the newest writer's.
 
+use std::sync::Arc;
+
 use drover_api::bindings::{DesiredBinding, DesiredState};
 use drover_scheduling::{DigRef, MemberKey};
 use drover_store::{Store, StoreResult};
@@ -18,7 +20,7 @@ pub struct Row {
 #[derive(sqlx::FromRow)]
 struct Raw {
     id: Uuid,
-    dig: Json<DigRef>,
+    dig: Json<Arc<DigRef>>,
     app: String,
     member: String,
     namespace: String,
@@ -32,6 +34,7 @@ impl From<Raw> for Row {
     fn from(raw: Raw) -> Self {
         let state = if raw.present { DesiredState::Present } else { DesiredState::Absent };
         let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, .. } = raw;
+        let digest = digest.into();
         Self { desired: DesiredBinding { id, dig, app, member: MemberKey(member), namespace, digest, state, fence }, gone }
     }
 }
@@ -50,7 +53,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
     .bind(&desired.app)
     .bind(&desired.member.0)
     .bind(&desired.namespace)
-    .bind(&desired.digest)
+    .bind(&*desired.digest)
     .bind(desired.state == DesiredState::Present)
     .bind(desired.fence)
     .fetch_optional(store.pool())

@@ -1,6 +1,7 @@
 //! What was applied, and in which kinds leftovers can be.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use drover_api::bindings::DesiredBinding;
 use drover_members::{Applied, Object, ObjectId};
@@ -12,13 +13,13 @@ use uuid::Uuid;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
     /// Digest that was applied.
-    pub digest: String,
+    pub digest: Arc<str>,
     /// What the member answered; none: it is not known whether the object got there.
     pub applied: Option<Applied>,
 }
 
-/// Objects of a binding. Most have a few, of which a B-tree's smallest leaf would take room for eleven.
-pub type Inventory = HashMap<ObjectId, Item>;
+/// Objects of a binding. Most have a few, for which a B-tree would take room for eleven, and any map for four.
+pub type Inventory = HashMap<Arc<ObjectId>, Box<Item>>;
 
 #[derive(sqlx::FromRow)]
 struct Raw {
@@ -45,8 +46,8 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<BTreeMa
     let mut inventories: BTreeMap<Uuid, Inventory> = BTreeMap::new();
     for Raw { binding, api_version, kind, namespace, name, digest, uid, generation, resource_version } in rows {
         let id = ObjectId { api_version, kind, namespace, name };
-        let applied = uid.map(|uid| Applied { uid, generation, resource_version: resource_version.unwrap_or_default() });
-        inventories.entry(binding).or_default().insert(id, Item { digest, applied });
+        let applied = uid.map(|uid| Applied { uid: uid.into(), generation, resource_version: resource_version.unwrap_or_default() });
+        inventories.entry(binding).or_default().insert(Arc::new(id), Box::new(Item { digest: digest.into(), applied }));
     }
     Ok(inventories)
 }
@@ -54,7 +55,7 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<BTreeMa
 /// Writes down what is about to be applied, and that leftovers of these kinds can be in the member from now on; false, and
 /// nothing written: something else is desired by now.
 pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object]) -> StoreResult<bool> {
-    let column = |of: fn(&Object) -> &String| objects.iter().map(of).cloned().collect::<Vec<String>>();
+    let column = |of: fn(&Object) -> &str| objects.iter().map(of).map(str::to_owned).collect::<Vec<String>>();
     let (api_versions, kinds) = (column(|o| &o.id.api_version), column(|o| &o.id.kind));
     let done = sqlx::query(
         "with newest as (
@@ -75,7 +76,7 @@ pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object])
     .bind(column(|o| &o.digest))
     .bind(&desired.member.0)
     .bind(&desired.namespace)
-    .bind(&desired.digest)
+    .bind(&*desired.digest)
     .bind(desired.fence)
     .execute(store.pool())
     .await?;
@@ -85,7 +86,7 @@ pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object])
 /// Writes down what the member answered to the first of these objects.
 pub async fn applied(store: &Store, binding: Uuid, objects: &[Object], answers: &[Applied]) -> StoreResult<()> {
     let ids = |of: fn(&ObjectId) -> &String| objects.iter().zip(answers).map(|(object, _)| of(&object.id).clone()).collect::<Vec<String>>();
-    let uids: Vec<&str> = answers.iter().map(|applied| applied.uid.as_str()).collect();
+    let uids: Vec<&str> = answers.iter().map(|applied| &*applied.uid).collect();
     let generations: Vec<Option<i64>> = answers.iter().map(|applied| applied.generation).collect();
     let versions: Vec<&str> = answers.iter().map(|applied| applied.resource_version.as_str()).collect();
     sqlx::query(

@@ -2,6 +2,7 @@
 //!
 //! Pure. Invariant: a binding is Ready only when every desired object is there with the desired digest and ready.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drover_api::bindings::{BindingStatus, DesiredState, ObjectStatus, Phase};
@@ -29,11 +30,11 @@ pub struct Bound {
     /// What was applied.
     pub inventory: Inventory,
     /// Address and digest of each desired object, once its bundle has been prepared for this member.
-    pub wanted: Option<Box<[(ObjectId, String)]>>,
+    pub wanted: Option<Box<[(Arc<ObjectId>, Arc<str>)]>>,
     /// What stands in the way.
-    pub failure: Option<Failure>,
+    pub failure: Option<Box<Failure>>,
     /// What the member did not answer for at the last attempt, while that may still pass.
-    pub hindrance: Option<Failure>,
+    pub hindrance: Option<Box<Failure>>,
     /// Passes in a row that did not settle it, for the back-off.
     pub attempts: u32,
     /// Corrections of what somebody changed, and when the last one was: whoever fights is met ever more slowly.
@@ -53,9 +54,25 @@ impl Bound {
     }
     /// These objects are desired, prepared for this member.
     pub fn wants(&mut self, objects: &[Object]) {
-        let mut wanted: Box<[_]> = objects.iter().map(|object| (object.id.clone(), object.digest.clone())).collect();
+        let known = |object: &Object| self.inventory.get_key_value(&object.id).map(|(id, item)| (Arc::clone(id), Arc::clone(&item.digest)));
+        let wanted = objects.iter().map(|object| match known(object) {
+            Some((id, digest)) if digest == object.digest => (id, digest),
+            _ => (Arc::clone(&object.id), Arc::clone(&object.digest)),
+        });
+        let mut wanted: Box<[_]> = wanted.collect();
         wanted.sort();
         self.wanted = Some(wanted);
+    }
+    /// Makes what is seen of an object share what the inventory has of it.
+    pub fn share(&self, id: &mut Arc<ObjectId>, seen: &mut Seen) {
+        let Some((known, item)) = self.inventory.get_key_value(id) else { return };
+        *id = Arc::clone(known);
+        let applied = item.applied.as_ref().map(|applied| &applied.uid);
+        for (of_seen, known) in [(&mut seen.digest, Some(&item.digest)), (&mut seen.uid, applied)] {
+            if let Some(known) = known.filter(|known| *known == of_seen) {
+                *of_seen = Arc::clone(known);
+            }
+        }
     }
     /// Its id.
     pub fn id(&self) -> Uuid {
@@ -67,15 +84,18 @@ impl Bound {
     }
     /// Desired objects that must be applied: missing, changed by somebody, of another digest, or not known to be ours.
     pub fn drifted(&self, world: &World) -> Vec<ObjectId> {
-        let differs = |id: &ObjectId, digest: &String| !matches(self.id(), id, digest, self.inventory.get(id), world.object(id));
-        self.wanted.iter().flatten().filter(|(id, digest)| differs(id, digest)).map(|(id, _)| id.clone()).collect()
+        let differs = |id: &ObjectId, digest: &str| {
+            let item = self.inventory.get(id).map(Box::as_ref);
+            !matches(self.id(), id, digest, item, world.object(id))
+        };
+        self.wanted.iter().flatten().filter(|(id, digest)| differs(id, digest)).map(|(id, _)| ObjectId::clone(id)).collect()
     }
     /// Objects of this binding that are not desired (any more), seen or only in the inventory.
     pub fn superfluous(&self, world: &World) -> Vec<ObjectId> {
         let wanted =
-            |id: &ObjectId| self.present() && self.wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|(wanted, _)| wanted == id));
+            |id: &ObjectId| self.present() && self.wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|(wanted, _)| **wanted == *id));
         let seen = world.of_binding(self.id()).map(|(id, _)| id).filter(|id| !copied_by_controllers(id));
-        let mut ids: Vec<ObjectId> = self.inventory.keys().chain(seen).filter(|id| !wanted(id)).cloned().collect();
+        let mut ids: Vec<ObjectId> = self.inventory.keys().map(Arc::as_ref).chain(seen).filter(|id| !wanted(id)).cloned().collect();
         ids.sort();
         ids.dedup();
         ids
@@ -98,7 +118,7 @@ fn copied_by_controllers(id: &ObjectId) -> bool {
 
 /// The object, if it is there as desired.
 fn in_place<'a>(binding: Uuid, digest: &str, seen: Option<&'a Seen>) -> Option<&'a Seen> {
-    seen.filter(|seen| seen.binding == binding && seen.digest == digest && !seen.deleting)
+    seen.filter(|seen| seen.binding == binding && *seen.digest == *digest && !seen.deleting)
 }
 
 fn matches(binding: Uuid, id: &ObjectId, digest: &str, item: Option<&Item>, seen: Option<&Seen>) -> bool {
@@ -107,7 +127,7 @@ fn matches(binding: Uuid, id: &ObjectId, digest: &str, item: Option<&Item>, seen
         return true;
     }
     let (Some(seen), Some(item)) = (in_place(binding, digest, seen), item) else { return false };
-    let Some(applied) = item.applied.as_ref().filter(|applied| item.digest == digest && applied.uid == seen.uid) else { return false };
+    let Some(applied) = item.applied.as_ref().filter(|applied| *item.digest == *digest && applied.uid == seen.uid) else { return false };
     match applied.generation {
         Some(generation) => seen.generation == Some(generation),
         // Kinds without a generation: any change of the object may be a change of what is desired; applying again tells.
@@ -138,7 +158,7 @@ pub fn status(bound: &Bound, world: &World, lost: Option<&Failure>) -> BindingSt
         (false, None) if bound.present() => present_phase(bound, world, &objects, unschedulable.as_deref()),
         (false, None) => (
             Phase::Deleting,
-            bound.failure.clone().or_else(|| bound.hindrance.clone()).or_else(|| remaining(&objects, world.pods(bound.id()))),
+            hindered(&bound.failure).or_else(|| hindered(&bound.hindrance)).or_else(|| remaining(&objects, world.pods(bound.id()))),
         ),
     };
     BindingStatus {
@@ -155,12 +175,12 @@ pub fn status(bound: &Bound, world: &World, lost: Option<&Failure>) -> BindingSt
 }
 
 fn present_phase(bound: &Bound, world: &World, objects: &[ObjectStatus], unschedulable: Option<&str>) -> (Phase, Option<Failure>) {
-    if let Some(failure) = &bound.failure {
-        return (Phase::Failed, Some(failure.clone()));
+    if let Some(failure) = hindered(&bound.failure) {
+        return (Phase::Failed, Some(failure));
     }
-    let Some(wanted) = &bound.wanted else { return (Phase::Pending, bound.hindrance.clone()) };
+    let Some(wanted) = &bound.wanted else { return (Phase::Pending, hindered(&bound.hindrance)) };
     if objects.iter().any(|object| !object.applied) {
-        return (Phase::Applying, bound.hindrance.clone());
+        return (Phase::Applying, hindered(&bound.hindrance));
     }
     let failed = wanted.iter().find_map(|(id, _)| match &world.object(id)?.readiness {
         Readiness::Failed(reason) => Some(Failure { code: "not_ready", reason: format!("{id} {reason}") }),
@@ -176,6 +196,10 @@ fn present_phase(bound: &Bound, world: &World, objects: &[ObjectStatus], unsched
         (None, None) => ("not_ready", format!("{}/{} {}", waiting.kind, waiting.name, waiting.reason.as_deref().unwrap_or("is not ready"))),
     };
     (Phase::Applied, Some(Failure { code, reason }))
+}
+
+fn hindered(by: &Option<Box<Failure>>) -> Option<Failure> {
+    by.as_deref().cloned()
 }
 
 fn remaining(objects: &[ObjectStatus], pods: usize) -> Option<Failure> {
@@ -199,15 +223,18 @@ fn object_status(id: &ObjectId, seen: Option<&Seen>) -> ObjectStatus {
 mod tests {
     use drover_api::bindings::DesiredBinding;
     use drover_members::Applied;
-    use drover_scheduling::{DigRef, MemberKey};
+    use drover_scheduling::MemberKey;
 
     use super::super::world::tests::{id, seen};
     use super::*;
 
+    fn thing(name: &str) -> ObjectId {
+        ObjectId::clone(&id("Thing", name))
+    }
     fn bound() -> Bound {
         let desired = DesiredBinding {
             id: Uuid::from_u128(1),
-            dig: DigRef::default(),
+            dig: Arc::default(),
             app: "a".into(),
             member: MemberKey::new("p", "c"),
             namespace: "n".into(),
@@ -216,9 +243,9 @@ mod tests {
             fence: 1,
         };
         let mut bound = Bound::new(Row { desired, gone: false }, Inventory::new());
-        bound.wanted = Some([(id("Thing", "x"), "d".to_owned())].into());
+        bound.wanted = Some([(id("Thing", "x"), "d".into())].into());
         let applied = Applied { uid: "u".into(), generation: Some(1), resource_version: "1".into() };
-        bound.inventory.insert(id("Thing", "x"), Item { digest: "d".into(), applied: Some(applied) });
+        bound.inventory.insert(id("Thing", "x"), Box::new(Item { digest: "d".into(), applied: Some(applied) }));
         bound
     }
     fn world(change: impl FnOnce(&mut Seen)) -> World {
@@ -227,6 +254,20 @@ mod tests {
         change(&mut object);
         world.put(id("Thing", "x"), object);
         world
+    }
+
+    #[test]
+    fn what_is_seen_shares_what_the_inventory_has() {
+        let bound = bound();
+        let (known, item) = bound.inventory.iter().next().unwrap();
+        let (mut address, mut picture) = (id("Thing", "x"), seen(Uuid::from_u128(1), "1"));
+        bound.share(&mut address, &mut picture);
+        assert!(Arc::ptr_eq(&address, known) && Arc::ptr_eq(&picture.digest, &item.digest));
+        assert!(Arc::ptr_eq(&picture.uid, &item.applied.as_ref().unwrap().uid));
+        // What somebody changed stays as it was seen.
+        (picture.digest, picture.uid) = ("other".into(), "v".into());
+        bound.share(&mut address, &mut picture);
+        assert_eq!((&*picture.digest, &*picture.uid), ("other", "v"));
     }
 
     #[test]
@@ -239,18 +280,18 @@ mod tests {
             |seen: &mut Seen| seen.digest = "other".into(),
             |seen: &mut Seen| seen.uid = "v".into(),
         ] {
-            assert_eq!(bound().drifted(&world(change)), [id("Thing", "x")]);
+            assert_eq!(bound().drifted(&world(change)), [thing("x")]);
         }
-        assert_eq!(bound().drifted(&World::default()), [id("Thing", "x")]);
+        assert_eq!(bound().drifted(&World::default()), [thing("x")]);
         // Without a generation every change is looked at.
         let mut plain = bound();
         plain.inventory.values_mut().for_each(|item| item.applied.as_mut().unwrap().generation = None);
         assert!(plain.drifted(&world(|seen| seen.generation = None)).is_empty());
-        assert_eq!(plain.drifted(&world(|seen| (seen.generation, seen.version) = (None, "2".into()))), [id("Thing", "x")]);
+        assert_eq!(plain.drifted(&world(|seen| (seen.generation, seen.version) = (None, "2".into()))), [thing("x")]);
         // An object that was intended and never answered for is applied again.
         let mut intended = bound();
         intended.inventory.values_mut().for_each(|item| item.applied = None);
-        assert_eq!(intended.drifted(&world(|_| {})), [id("Thing", "x")]);
+        assert_eq!(intended.drifted(&world(|_| {})), [thing("x")]);
     }
 
     #[test]
@@ -260,10 +301,10 @@ mod tests {
         let mut dependent = seen(Uuid::from_u128(1), "6");
         dependent.dependent = true;
         picture.put(id("Thing", "child"), dependent);
-        assert_eq!(bound().superfluous(&picture), [id("Thing", "zombie")]);
+        assert_eq!(bound().superfluous(&picture), [thing("zombie")]);
         let mut absent = bound();
         absent.row.desired.state = DesiredState::Absent;
-        assert_eq!(absent.superfluous(&picture), [id("Thing", "x"), id("Thing", "zombie")]);
+        assert_eq!(absent.superfluous(&picture), [thing("x"), thing("zombie")]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use drover_api::members::Member as Registered;
 use drover_members::{Member, MemberError, ObjectId, kubeconfig};
 use drover_scheduling::{MemberKey, MemberState};
 use drover_service::peer::backoff;
-use tokio::sync::{mpsc, watch as latest};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch as latest};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -50,8 +50,8 @@ const CALM: Duration = Duration::from_secs(60);
 const WRITES: usize = 16;
 /// Bundles that are read at once.
 const BUNDLES: usize = 100;
-/// Watch events on their way; more hold back the watch.
-const EVENTS: usize = 256;
+/// Watch events on their way; more hold back the watch. Room that a queue once needed it keeps, and there are a thousand.
+const EVENTS: usize = 32;
 
 /// Why a session ended.
 enum End {
@@ -65,7 +65,7 @@ enum End {
 
 /// A binding that is being written.
 struct Writing {
-    objects: BTreeSet<ObjectId>,
+    objects: BTreeSet<Arc<ObjectId>>,
     /// What was seen of these objects meanwhile. It is taken in after what the member answered, which is older.
     seen: Vec<Event>,
 }
@@ -77,7 +77,8 @@ pub struct Worker {
     registered: latest::Receiver<Registered>,
     dirty: Arc<Dirty>,
     stop: CancellationToken,
-    bindings: BTreeMap<Uuid, Bound>,
+    /// Boxed, for a tree that grows at its end is half empty.
+    bindings: BTreeMap<Uuid, Box<Bound>>,
     world: World,
     watches: HashMap<Kind, watch::Watch>,
     events: Option<mpsc::Sender<Event>>,
@@ -86,8 +87,8 @@ pub struct Worker {
     writing: BTreeMap<Uuid, Writing>,
     blind: kinds::Blind,
     lost: Option<Failure>,
-    /// All lists of this session are there.
-    listed: bool,
+    /// Its turn to list, until all lists of this session are there.
+    listing: Option<OwnedSemaphorePermit>,
 }
 
 impl Worker {
@@ -109,7 +110,7 @@ impl Worker {
             writing: BTreeMap::new(),
             blind: kinds::Blind::default(),
             lost: None,
-            listed: false,
+            listing: None,
         }
     }
 
@@ -123,6 +124,7 @@ impl Worker {
             self.writing.clear();
             self.watches.clear();
             self.events = None;
+            self.listing = None;
             self.blind = kinds::Blind::default();
             match end {
                 End::Stopped => return,
@@ -132,7 +134,7 @@ impl Worker {
                         tracing::warn!(cluster.id = %self.key, reason = %failure.reason, "the member cannot be worked with");
                     }
                     self.lost = Some(failure);
-                    self.publish_all().await;
+                    Box::pin(self.publish_all()).await;
                     failures = if began.elapsed() > CALM { 1 } else { failures + 1 };
                     if !self.pause(backoff(failures, RECONNECT)).await {
                         return;
@@ -155,7 +157,7 @@ impl Worker {
                     Err(_) => return false,
                 },
                 // Nothing can be done, but whoever follows must hear that it cannot.
-                ids = self.dirty.take() => self.read_and_publish(ids).await,
+                ids = self.dirty.take() => Box::pin(self.read_and_publish(ids)).await,
             }
         }
     }
@@ -170,15 +172,16 @@ impl Worker {
 
     async fn work(&mut self) -> End {
         let version = self.registered.borrow_and_update().credential_version;
-        // A start of a thousand workers lists a few members at a time; the permit goes back when this one's lists are there.
-        let mut permit = Some(self.app.clients.turn_to_list().await);
-        let (member, mut events) = match self.connect(version).await {
+        // A start of a thousand workers lists a few members at a time.
+        self.listing = Some(self.app.clients.turn_to_list().await);
+        // Boxed, here and below, is what a worker seldom does: there are a thousand, and each keeps room for the largest.
+        let (member, mut events) = match Box::pin(self.connect(version)).await {
             Ok(connected) => connected,
             Err(end) => return end,
         };
         let mut listed_by = Instant::now() + LIST;
         loop {
-            let listing = permit.is_some();
+            let listing = self.listing.is_some();
             let next = if listing { None } else { self.next().map(|(_, at)| at) };
             let look = self.blind.due().filter(|_| !listing);
             let step = tokio::select! {
@@ -188,7 +191,7 @@ impl Worker {
                     Ok(())
                 }
                 Some(event) = events.recv() => self.take(&member, event).await,
-                () = sleep_until(listed_by), if listing => match self.pass_over_silent(&member).await {
+                () = sleep_until(listed_by), if listing => match Box::pin(self.pass_over_silent(&member)).await {
                     Ok(true) => {
                         listed_by += LIST;
                         Ok(())
@@ -196,19 +199,18 @@ impl Worker {
                     Ok(false) => Err(End::Lost(Failure { code: "unreachable", reason: format!("did not list its pods within {} s", LIST.as_secs()) })),
                     Err(end) => Err(end),
                 },
-                Some(written) = self.writes.join_next(), if !self.writes.is_empty() => self.take_written(&member, written).await,
-                () = sleep_until(next.unwrap_or(listed_by)), if next.is_some() => self.work_off(&member).await,
-                () = sleep_until(look.unwrap_or(listed_by)), if look.is_some() => self.look_again(&member).await,
+                Some(written) = self.writes.join_next(), if !self.writes.is_empty() => Box::pin(self.take_written(&member, written)).await,
+                () = sleep_until(next.unwrap_or(listed_by)), if next.is_some() => Box::pin(self.work_off(&member)).await,
+                () = sleep_until(look.unwrap_or(listed_by)), if look.is_some() => Box::pin(self.look_again(&member)).await,
             };
             if let Err(end) = step {
                 return end;
             }
             if listing && self.is_listed() {
-                if let Err(end) = self.recognise(&member).await {
+                if let Err(end) = Box::pin(self.recognise(&member)).await {
                     return end;
                 }
-                self.listed = true;
-                permit = None;
+                self.listing = None;
             }
         }
     }
@@ -237,7 +239,6 @@ impl Worker {
         let (sender, events) = mpsc::channel(EVENTS);
         let pods = (String::new(), String::new());
         self.world = World::default();
-        self.listed = false;
         self.watches.insert(pods, watch::pods(&member, self.app.hub, sender.clone()));
         self.events = Some(sender);
         self.watch_all(&member, kinds).await?;
@@ -253,7 +254,7 @@ impl Worker {
             .into_iter()
             .map(|row| {
                 let id = row.desired.id;
-                (id, Bound::new(row, inventories.remove(&id).unwrap_or_default()))
+                (id, Box::new(Bound::new(self.app.shared.row(row), inventories.remove(&id).unwrap_or_default())))
             })
             .collect();
         Ok(())
@@ -264,14 +265,15 @@ impl Worker {
         if self.lost.take().is_some() {
             tracing::info!(cluster.id = %self.key, "the member can be worked with again");
         }
-        let unknown: Vec<Uuid> = self.bindings.values().filter(|bound| bound.present() && bound.wanted.is_none()).map(Bound::id).collect();
+        let unknown: Vec<Uuid> =
+            self.bindings.values().filter(|bound| bound.present() && bound.wanted.is_none()).map(|bound| bound.id()).collect();
         for some in unknown.chunks(BUNDLES) {
-            let digests: BTreeSet<&str> = some.iter().map(|id| self.bindings[id].row.desired.digest.as_str()).collect();
+            let digests: BTreeSet<&str> = some.iter().map(|id| &*self.bindings[id].row.desired.digest).collect();
             let stored = |error: drover_store::StoreError| End::Lost(Failure { code: "store_unavailable", reason: error.to_string() });
             let bundles = store::bundles::get_all(&self.app.store, digests).await.map_err(stored)?;
             for id in some {
                 // Whoever cannot be prepared has a pass, which says why.
-                let Some(bundle) = bundles.get(&self.bindings[id].row.desired.digest) else { continue };
+                let Some(bundle) = bundles.get(&*self.bindings[id].row.desired.digest) else { continue };
                 if let Ok(Ok(objects)) = self.prepared(member, &self.bindings[id], bundle).await {
                     self.bound(*id).wants(&objects);
                 }
@@ -314,10 +316,15 @@ impl Worker {
         Ok(())
     }
 
-    fn see(&mut self, event: Event) {
+    fn see(&mut self, mut event: Event) {
+        if let Event::Object(id, seen) = &mut event
+            && let Some(bound) = self.bindings.get(&seen.binding)
+        {
+            bound.share(id, seen);
+        }
         let touched = self.world.take(event);
         // Half a list proves nothing; when it is whole everybody is judged.
-        if !self.listed {
+        if self.listing.is_some() {
             return;
         }
         for id in touched {
@@ -422,7 +429,7 @@ impl Worker {
         let Some(bound) = self.bindings.get_mut(&id) else { return };
         tracing::warn!(cluster.id = %self.key, binding.id = %id, attempts = bound.attempts, %error, "the member does not answer for the binding");
         let code = if bound.present() { "apply_failed" } else { "delete_failed" };
-        let failure = Failure { code, reason: error.to_string() };
+        let failure = Box::new(Failure { code, reason: error.to_string() });
         if bound.attempts >= HINDRANCES {
             bound.failure = Some(failure.clone());
         }
@@ -468,7 +475,8 @@ impl Worker {
         for id in ids {
             match store::bindings::get(&self.app.store, id).await {
                 Ok(Some(row)) => {
-                    let bound = self.bindings.entry(id).or_insert_with(|| Bound::new(row.clone(), Default::default()));
+                    let row = self.app.shared.row(row);
+                    let bound = self.bindings.entry(id).or_insert_with(|| Box::new(Bound::new(row.clone(), Default::default())));
                     bound.row = row;
                     self.publish(id);
                 }

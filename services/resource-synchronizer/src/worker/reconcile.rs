@@ -52,7 +52,8 @@ impl Worker {
             self.bindings.remove(&id);
             return Ok(false);
         };
-        let bound = self.bindings.entry(id).or_insert_with(|| Bound::new(row.clone(), Default::default()));
+        let row = self.app.shared.row(row);
+        let bound = self.bindings.entry(id).or_insert_with(|| Box::new(Bound::new(row.clone(), Default::default())));
         if bound.row != row {
             let same_objects = bound.row.desired.digest == row.desired.digest && bound.row.desired.namespace == row.desired.namespace;
             if !same_objects {
@@ -80,7 +81,7 @@ impl Worker {
         };
         self.bound(id).wants(&objects);
         let drifted: BTreeSet<ObjectId> = self.bindings[&id].drifted(&self.world).into_iter().collect();
-        let due: Vec<Object> = objects.into_iter().filter(|object| drifted.contains(&object.id)).collect();
+        let due: Vec<Object> = objects.into_iter().filter(|object| drifted.contains(&*object.id)).collect();
         if due.is_empty() {
             let bound = self.bound(id);
             (bound.failure, bound.hindrance) = (None, None);
@@ -106,7 +107,7 @@ impl Worker {
 
     /// Writes beside other bindings, unless one of them is about an object of the same name: whose it is would not be certain.
     fn begin(&mut self, id: Uuid, write: Write) -> Outcome {
-        let objects: BTreeSet<ObjectId> = write.due.iter().map(|object| object.id.clone()).collect();
+        let objects: BTreeSet<Arc<ObjectId>> = write.due.iter().map(|object| Arc::clone(&object.id)).collect();
         if self.writing.values().any(|others| !others.objects.is_disjoint(&objects)) {
             return Outcome::Again;
         }
@@ -122,13 +123,14 @@ impl Worker {
         let mut kinds = BTreeSet::new();
         if intended {
             for object in &due {
-                self.bound(id).inventory.insert(object.id.clone(), Item { digest: object.digest.clone(), applied: None });
+                let item = Item { digest: Arc::clone(&object.digest), applied: None };
+                self.bound(id).inventory.insert(Arc::clone(&object.id), Box::new(item));
                 kinds.insert((object.id.api_version.clone(), object.id.kind.clone()));
             }
         }
         for (object, answer) in due.iter().zip(applied) {
-            self.world.put_applied(object.id.clone(), just_applied(object, &answer, id));
-            self.bound(id).inventory.entry(object.id.clone()).or_default().applied = Some(answer);
+            self.world.put_applied(Arc::clone(&object.id), Box::new(just_applied(object, &answer, id)));
+            self.bound(id).inventory.entry(Arc::clone(&object.id)).or_default().applied = Some(answer);
         }
         seen.into_iter().for_each(|event| self.see(event));
         for kind in kinds {
@@ -264,14 +266,14 @@ impl Worker {
     }
 
     /// Uid of the object that was applied, as far as it is known.
-    fn uid(&self, binding: Uuid, id: &ObjectId) -> Option<String> {
+    fn uid(&self, binding: Uuid, id: &ObjectId) -> Option<Arc<str>> {
         let item = self.bindings.get(&binding)?.inventory.get(id)?;
         item.applied.as_ref().map(|applied| applied.uid.clone())
     }
 
     fn fail(&mut self, id: Uuid, failure: Failure) -> Outcome {
         tracing::warn!(cluster.id = %self.key, binding.id = %id, code = failure.code, reason = %failure.reason, "the binding cannot be made so");
-        self.bound(id).failure = Some(failure);
+        self.bound(id).failure = Some(Box::new(failure));
         Outcome::Again
     }
 
@@ -287,10 +289,10 @@ fn just_applied(object: &Object, applied: &Applied, binding: Uuid) -> Seen {
         false => Readiness::Ready,
     };
     Seen {
-        uid: applied.uid.clone(),
+        uid: Arc::clone(&applied.uid),
         generation: applied.generation,
         version: applied.resource_version.clone(),
-        digest: object.digest.clone(),
+        digest: Arc::clone(&object.digest),
         binding,
         dependent: false,
         deleting: false,

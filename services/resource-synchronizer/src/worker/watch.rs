@@ -3,6 +3,7 @@
 //! Kinds without a readiness of their own are watched by metadata alone. Objects are judged here and dropped: nothing
 //! larger than a [`Seen`] leaves this file.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use drover_members::readiness::{self, has_status};
@@ -91,10 +92,10 @@ fn seen<K: ResourceExt>(mapping: &Mapping, object: &K, readiness: Readiness) -> 
     let metadata = object.meta();
     let deleting = metadata.deletion_timestamp.is_some();
     let seen = Seen {
-        uid: metadata.uid.clone().unwrap_or_default(),
+        uid: metadata.uid.as_deref().unwrap_or_default().into(),
         generation: metadata.generation,
         version: metadata.resource_version.clone().unwrap_or_default(),
-        digest: object.annotations().get(labels::DIGEST).cloned().unwrap_or_default(),
+        digest: object.annotations().get(labels::DIGEST).map_or("", String::as_str).into(),
         binding: labels::binding(metadata)?,
         dependent: object.owner_references().iter().any(|owner| owner.controller == Some(true)),
         deleting,
@@ -105,14 +106,14 @@ fn seen<K: ResourceExt>(mapping: &Mapping, object: &K, readiness: Readiness) -> 
 }
 
 fn vanished<K: ResourceExt>(mapping: &Mapping, object: &K) -> Option<Event> {
-    Some(Event::Vanished(address(mapping, object), object.uid().unwrap_or_default()))
+    Some(Event::Vanished(address(mapping, object), object.uid().unwrap_or_default().into()))
 }
 
-fn address<K: ResourceExt>(mapping: &Mapping, object: &K) -> ObjectId {
-    ObjectId {
+fn address<K: ResourceExt>(mapping: &Mapping, object: &K) -> Arc<ObjectId> {
+    Arc::new(ObjectId {
         api_version: mapping.resource.api_version.clone(),
         kind: mapping.resource.kind.clone(),
         namespace: object.namespace().unwrap_or_default(),
         name: object.name_any(),
-    }
+    })
 }

@@ -3,9 +3,7 @@
 //! Pure: watch events in, the bindings they touch out. Keeps of each object what a judgement needs and nothing else.
 //! Invariant: a picture is never replaced by an older one, so an event that was on its way while Drover applied is no drift.
 
-use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,13 +17,13 @@ pub type Kind = (String, String);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     /// Uid.
-    pub uid: String,
+    pub uid: Arc<str>,
     /// Generation, where the kind counts one.
     pub generation: Option<i64>,
     /// Resource version.
     pub version: String,
     /// Digest that its annotation tells.
-    pub digest: String,
+    pub digest: Arc<str>,
     /// Binding that its label names.
     pub binding: Uuid,
     /// Made by a controller from another object: whose deletion takes it along.
@@ -56,9 +54,9 @@ pub enum Event {
     /// A list of a kind begins at this time; `None`: of pods.
     Begin(Option<Kind>, Instant),
     /// An object is there.
-    Object(ObjectId, Box<Seen>),
+    Object(Arc<ObjectId>, Box<Seen>),
     /// An object is not there any more.
-    Vanished(ObjectId, String),
+    Vanished(Arc<ObjectId>, Arc<str>),
     /// A pod is there.
     Pod(Box<trimmed::Pod>),
     /// A pod is not there any more.
@@ -82,10 +80,10 @@ impl Event {
 /// The picture.
 #[derive(Debug, Default)]
 pub struct World {
-    objects: HashMap<Arc<ObjectId>, Seen>,
-    by_binding: HashMap<Uuid, HashSet<Arc<ObjectId>>>,
+    objects: HashMap<Arc<ObjectId>, Box<Seen>>,
+    by_binding: Index<Arc<ObjectId>>,
     pods: HashMap<PodKey, PodSeen>,
-    pods_by_binding: HashMap<Uuid, HashSet<PodKey>>,
+    pods_by_binding: Index<PodKey>,
     listing: HashMap<Option<Kind>, Instant>,
     complete: HashSet<Option<Kind>>,
 }
@@ -93,18 +91,18 @@ pub struct World {
 impl World {
     /// An object.
     pub fn object(&self, id: &ObjectId) -> Option<&Seen> {
-        self.objects.get(id)
+        self.objects.get(id).map(Box::as_ref)
     }
 
     /// Objects that carry a binding's label, dependants left out.
     pub fn of_binding(&self, binding: Uuid) -> impl Iterator<Item = (&ObjectId, &Seen)> {
-        let ids = self.by_binding.get(&binding).into_iter().flatten();
-        ids.filter_map(|id| Some((&**id, self.objects.get(id)?))).filter(|(_, seen)| !seen.dependent)
+        let ids = self.by_binding.of(binding);
+        ids.filter_map(|id| Some((&**id, self.object(id)?))).filter(|(_, seen)| !seen.dependent)
     }
 
     /// Every binding that something seen belongs to.
     pub fn bindings(&self) -> BTreeSet<Uuid> {
-        self.by_binding.keys().chain(self.pods_by_binding.keys()).copied().collect()
+        self.by_binding.bindings().chain(self.pods_by_binding.bindings()).collect()
     }
 
     /// Kinds of which something is seen.
@@ -133,19 +131,18 @@ impl World {
     }
 
     /// Takes in what was applied, before any watch tells.
-    pub fn put(&mut self, id: ObjectId, seen: Seen) {
+    pub fn put(&mut self, id: Arc<ObjectId>, seen: Box<Seen>) {
         if let Some(old) = self.objects.get(&id).filter(|old| old.binding != seen.binding) {
-            let binding = old.binding;
-            self.unlink(binding, &id);
+            self.by_binding.remove(old.binding, &id);
         }
-        let id = self.objects.get_key_value(&id).map_or_else(|| Arc::new(id), |(known, _)| Arc::clone(known));
-        self.by_binding.entry(seen.binding).or_default().insert(Arc::clone(&id));
+        let id = self.objects.get_key_value(&id).map_or(id, |(known, _)| Arc::clone(known));
+        self.by_binding.insert(seen.binding, Arc::clone(&id));
         self.objects.insert(id, seen);
     }
 
     /// Notes what a member answered to an apply. Where that changed nothing no watch will tell of it: what was seen of this very
     /// version, its readiness above all, stays the last word.
-    pub fn put_applied(&mut self, id: ObjectId, seen: Seen) {
+    pub fn put_applied(&mut self, id: Arc<ObjectId>, seen: Box<Seen>) {
         if self.objects.get(&id).is_none_or(|old| (&old.uid, &old.version) != (&seen.uid, &seen.version)) {
             self.put(id, seen);
         }
@@ -160,14 +157,14 @@ impl World {
             }
             Event::Object(id, seen) => {
                 let before = self.objects.get(&id).map(|old| old.binding);
-                let newer = |old: &&mut Seen| old.uid == seen.uid && older(&seen.version, &old.version);
+                let newer = |old: &&mut Box<Seen>| old.uid == seen.uid && older(&seen.version, &old.version);
                 if let Some(old) = self.objects.get_mut(&id).filter(newer) {
                     // Seen again is seen, or the end of a list would take it for gone.
                     old.at = seen.at;
                     return BTreeSet::new();
                 }
                 let touched = before.into_iter().chain([seen.binding]).collect();
-                self.put(id, *seen);
+                self.put(id, seen);
                 touched
             }
             Event::Vanished(id, uid) => match self.objects.get(&id).filter(|seen| seen.uid == uid) {
@@ -176,10 +173,10 @@ impl World {
             },
             Event::Pod(pod) => {
                 let Some(binding) = pod.binding() else { return BTreeSet::new() };
-                let trimmed::Pod { unschedulable, trouble, .. } = *pod.clone();
                 let key = pod_key(&pod);
+                let trimmed::Pod { unschedulable, trouble, .. } = *pod;
                 let before = self.remove_pod(&key);
-                self.pods_by_binding.entry(binding).or_default().insert(key.clone());
+                self.pods_by_binding.insert(binding, key.clone());
                 self.pods.insert(key, PodSeen { binding, unschedulable, trouble, at: Instant::now() });
                 before.into_iter().chain([binding]).collect()
             }
@@ -206,33 +203,49 @@ impl World {
 
     /// Takes an object out; returns its binding.
     pub fn remove(&mut self, id: &ObjectId) -> Option<Uuid> {
-        let seen = self.objects.remove(id)?;
-        self.unlink(seen.binding, id);
+        let (id, seen) = self.objects.remove_entry(id)?;
+        self.by_binding.remove(seen.binding, &id);
         Some(seen.binding)
-    }
-
-    fn unlink(&mut self, binding: Uuid, id: &ObjectId) {
-        take_from(&mut self.by_binding, binding, id);
     }
 
     /// Takes a pod out; returns its binding.
     fn remove_pod(&mut self, key: &PodKey) -> Option<Uuid> {
         let binding = self.pods.remove(key)?.binding;
-        take_from(&mut self.pods_by_binding, binding, key);
+        self.pods_by_binding.remove(binding, key);
         Some(binding)
     }
 
     fn pods_of(&self, binding: Uuid) -> impl Iterator<Item = &PodSeen> {
-        self.pods_by_binding.get(&binding).into_iter().flatten().filter_map(|key| self.pods.get(key))
+        self.pods_by_binding.of(binding).filter_map(|key| self.pods.get(key))
     }
 }
 
-fn take_from<T: Eq + Hash + Borrow<Q>, Q: Eq + Hash>(index: &mut HashMap<Uuid, HashSet<T>>, binding: Uuid, what: &Q) {
-    if let Some(of_binding) = index.get_mut(&binding) {
-        of_binding.remove(what);
-        if of_binding.is_empty() {
-            index.remove(&binding);
-        }
+/// What belongs to each binding. Most have one of it, for which a set in a map would take four times the room.
+#[derive(Debug)]
+struct Index<T>(BTreeSet<(Uuid, Option<T>)>);
+
+impl<T> Default for Index<T> {
+    fn default() -> Self {
+        Self(BTreeSet::new())
+    }
+}
+
+impl<T: Ord + Clone> Index<T> {
+    fn insert(&mut self, binding: Uuid, what: T) {
+        self.0.insert((binding, Some(what)));
+    }
+
+    fn remove(&mut self, binding: Uuid, what: &T) {
+        self.0.remove(&(binding, Some(what.clone())));
+    }
+
+    fn of(&self, binding: Uuid) -> impl Iterator<Item = &T> {
+        // None is less than all that there is.
+        self.0.range((binding, None)..).take_while(move |(of, _)| *of == binding).filter_map(|(_, what)| what.as_ref())
+    }
+
+    fn bindings(&self) -> impl Iterator<Item = Uuid> {
+        self.0.iter().map(|(binding, _)| *binding)
     }
 }
 
@@ -252,13 +265,14 @@ pub mod tests {
 
     use super::*;
 
-    pub fn id(kind: &str, name: &str) -> ObjectId {
-        ObjectId { api_version: "v1".into(), kind: kind.into(), namespace: "n".into(), name: name.into() }
+    pub fn id(kind: &str, name: &str) -> Arc<ObjectId> {
+        Arc::new(ObjectId { api_version: "v1".into(), kind: kind.into(), namespace: "n".into(), name: name.into() })
     }
-    pub fn seen(binding: Uuid, version: &str) -> Seen {
+    pub fn seen(binding: Uuid, version: &str) -> Box<Seen> {
         let readiness = Readiness::Ready;
         let (uid, version, digest) = ("u".into(), version.into(), "d".into());
-        Seen { uid, generation: Some(1), version, digest, binding, dependent: false, deleting: false, readiness, at: Instant::now() }
+        let (generation, at) = (Some(1), Instant::now());
+        Box::new(Seen { uid, generation, version, digest, binding, dependent: false, deleting: false, readiness, at })
     }
     fn kind() -> Option<Kind> {
         Some(("v1".into(), "Secret".into()))
@@ -268,17 +282,17 @@ pub mod tests {
     fn a_complete_list_retires_what_it_did_not_hold() {
         let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let mut world = World::default();
-        world.take(Event::Object(id("Secret", "a"), Box::new(seen(a, "1"))));
-        world.take(Event::Object(id("Secret", "b"), Box::new(seen(b, "2"))));
+        world.take(Event::Object(id("Secret", "a"), seen(a, "1")));
+        world.take(Event::Object(id("Secret", "b"), seen(b, "2")));
         world.take(Event::Begin(kind(), Instant::now()));
-        world.take(Event::Object(id("Secret", "a"), Box::new(seen(a, "1"))));
+        world.take(Event::Object(id("Secret", "a"), seen(a, "1")));
         assert!(!world.is_complete(&kind()));
         assert_eq!(world.take(Event::Done(kind())), BTreeSet::from([b]));
         assert!(world.is_complete(&kind()) && world.object(&id("Secret", "a")).is_some() && world.object(&id("Secret", "b")).is_none());
         // What was applied while the list was on its way is not retired by it.
         world.take(Event::Begin(kind(), Instant::now()));
         world.put(id("Secret", "c"), seen(b, "9"));
-        world.take(Event::Object(id("Secret", "a"), Box::new(seen(a, "1"))));
+        world.take(Event::Object(id("Secret", "a"), seen(a, "1")));
         assert_eq!(world.take(Event::Done(kind())), BTreeSet::new());
         assert!(world.object(&id("Secret", "c")).is_some());
     }
@@ -288,13 +302,14 @@ pub mod tests {
         let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let mut world = World::default();
         world.put(id("Secret", "a"), seen(a, "10"));
-        assert_eq!(world.take(Event::Object(id("Secret", "a"), Box::new(seen(a, "9")))), BTreeSet::new());
+        assert_eq!(world.take(Event::Object(id("Secret", "a"), seen(a, "9"))), BTreeSet::new());
         assert_eq!(world.object(&id("Secret", "a")).map(|seen| seen.version.as_str()), Some("10"));
         // A later binding took the object over: both are touched.
-        assert_eq!(world.take(Event::Object(id("Secret", "a"), Box::new(seen(b, "11")))), BTreeSet::from([a, b]));
+        assert_eq!(world.take(Event::Object(id("Secret", "a"), seen(b, "11"))), BTreeSet::from([a, b]));
         assert_eq!((world.of_binding(a).count(), world.of_binding(b).count()), (0, 1));
-        assert_eq!(world.take(Event::Vanished(id("Secret", "a"), "another uid".into())), BTreeSet::new());
-        assert_eq!(world.take(Event::Vanished(id("Secret", "a"), "u".into())), BTreeSet::from([b]));
+        let vanished = id("Secret", "a");
+        assert_eq!(world.take(Event::Vanished(vanished.clone(), "another uid".into())), BTreeSet::new());
+        assert_eq!(world.take(Event::Vanished(vanished, "u".into())), BTreeSet::from([b]));
     }
 
     #[test]

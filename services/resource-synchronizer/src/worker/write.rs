@@ -27,7 +27,7 @@ pub struct Write {
     /// All objects to apply, in their order.
     pub due: Vec<Object>,
     /// Uid of each, where it is known.
-    pub uids: Vec<Option<String>>,
+    pub uids: Vec<Option<Arc<str>>>,
     /// Those to ask about first.
     pub new: Vec<Object>,
 }

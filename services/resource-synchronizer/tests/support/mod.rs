@@ -251,7 +251,7 @@ pub fn dig(name: &str) -> DigRef {
 pub fn binding(dig_name: &str, digest: &str) -> DesiredBinding {
     DesiredBinding {
         id: Uuid::new_v4(),
-        dig: dig(dig_name),
+        dig: dig(dig_name).into(),
         app: "web".into(),
         member: MemberKey(MEMBER.into()),
         namespace: "default".into(),

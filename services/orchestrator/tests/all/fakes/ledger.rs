@@ -37,7 +37,7 @@ impl FakeLedger {
     pub fn foreign(&self, key: &MemberKey, cpu: i64) {
         let mut inner = self.0.lock().unwrap();
         let mut capacity = Capacity::clone(inner.ledger.room(key).unwrap().capacity.as_ref().unwrap());
-        capacity.nodes[0].foreign.cpu = cpu;
+        Arc::make_mut(&mut capacity.nodes)[0].foreign.cpu = cpu;
         inner.ledger.set_capacity(key, Some(Arc::new(capacity)));
     }
 

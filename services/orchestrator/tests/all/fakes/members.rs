@@ -76,7 +76,7 @@ impl FakeMembers {
             .desired
             .values()
             .find(|desired| desired.app == app && desired.member.cluster() == cluster && desired.state == DesiredState::Present)
-            .map(|desired| desired.digest.clone())
+            .map(|desired| desired.digest.to_string())
     }
 
     pub fn history(&self) -> Vec<String> {
@@ -89,7 +89,7 @@ impl FakeMembers {
 
     pub fn seed(&self, desired: DesiredBinding) {
         let mut inner = self.inner.lock().unwrap();
-        inner.bundles.insert(desired.digest.clone());
+        inner.bundles.insert(desired.digest.to_string());
         inner.desired.insert(desired.id, desired.clone());
         self.say(&mut inner, &desired);
     }
@@ -143,7 +143,7 @@ impl Synchronizer for FakeMembers {
     async fn put_binding(&self, binding: &DesiredBinding) -> Result<(), PeerError> {
         let mut inner = self.inner.lock().unwrap();
         assert!(
-            binding.state == DesiredState::Absent || inner.bundles.contains(&binding.digest),
+            binding.state == DesiredState::Absent || inner.bundles.contains(&*binding.digest),
             "a binding before its bundle: {binding:?}"
         );
         let before = inner.desired.get(&binding.id);

@@ -32,7 +32,7 @@ impl Fakes {
             let member = FleetMember { key: key.clone(), priority: *priority, state: MemberState::Ready, ..FleetMember::default() };
             let allocatable = Amounts { cpu: *cpu, memory: 1 << 40, pods: 100, ..Amounts::default() };
             let node = Node { name: format!("{cluster}-1"), allocatable, ..Node::default() };
-            fakes.ledger.add_member(member, Capacity { nodes: vec![node], ..Capacity::default() });
+            fakes.ledger.add_member(member, Capacity { nodes: Arc::new(vec![node]), ..Capacity::default() });
         }
         fakes
     }
