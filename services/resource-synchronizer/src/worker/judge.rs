@@ -22,6 +22,9 @@ pub struct Failure {
     pub reason: String,
 }
 
+/// Address and digest of a desired object.
+pub type Wanted = (Arc<ObjectId>, Arc<str>);
+
 /// One binding as a worker knows it.
 #[derive(Clone, Debug)]
 pub struct Bound {
@@ -30,7 +33,7 @@ pub struct Bound {
     /// What was applied.
     pub inventory: Inventory,
     /// Address and digest of each desired object, once its bundle has been prepared for this member.
-    pub wanted: Option<Box<[(Arc<ObjectId>, Arc<str>)]>>,
+    pub wanted: Option<Box<[Wanted]>>,
     /// What stands in the way.
     pub failure: Option<Box<Failure>>,
     /// What the member did not answer for at the last attempt, while that may still pass.
@@ -59,7 +62,7 @@ impl Bound {
             Some((id, digest)) if digest == object.digest => (id, digest),
             _ => (Arc::clone(&object.id), Arc::clone(&object.digest)),
         });
-        let mut wanted: Box<[_]> = wanted.collect();
+        let mut wanted: Box<[Wanted]> = wanted.collect();
         wanted.sort();
         self.wanted = Some(wanted);
     }
