@@ -222,7 +222,8 @@ impl Inventory {
                 }
                 kept
             });
-            if let (Some((base, most)), Reading::Seen { value, .. }) = (&mut known.leak, memory) {
+            // What it takes once it may is no leak, though the runtime may still have to be told.
+            if let (Some((base, most)), Reading::Seen { value, .. }, false) = (&mut known.leak, memory, holds.is_empty()) {
                 *most = (*most).max(value.saturating_sub(*base));
             }
             let verdict = known.verdict(cluster, self.levers, &holds);

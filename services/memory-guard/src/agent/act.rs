@@ -4,23 +4,32 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover_memguard::{Action, ContainerId, Decision, Lever};
-use futures::future::join_all;
 
 use super::Agent;
+use super::underway::Landed;
 use crate::api::Say;
 use crate::cgroup::CpuQuota;
 use crate::clock;
 use crate::config::FreezeBy;
 use crate::failpoint;
 use crate::journal::{Entry, Hold, Key, Kind};
-use crate::levers::{self, Released, crawl};
+use crate::levers::{self, LeverError, Released, crawl};
 use crate::runtime::RuntimeError;
 use crate::wire::Mode;
 
 /// A sacrificed container gets this long to end by itself.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// So long a round waits for what it began: enough for files, too little for a runtime.
+const PROMPT: Duration = Duration::from_millis(5);
 /// On the way out the runtime gets this many chances to be told.
 const LAST_TRIES: usize = 5;
+
+/// By which a container is stopped.
+const STOPS: &[Kind] = &[Kind::Freeze, Kind::Quota];
+
+fn keys(id: &ContainerId, kinds: &[Kind]) -> Vec<Key> {
+    kinds.iter().map(|kind| (id.to_string(), *kind)).collect()
+}
 
 impl Agent {
     /// Does what was decided, or only notes it. Holds go before releases, as they were ordered; all holds of a round share one journal write.
@@ -43,10 +52,13 @@ impl Agent {
                     self.note(container, Some(decision.action.clone()), &decision.reason, false);
                 }
                 Action::Pause { container, lever, until } => match self.pause_entry(container, *lever, *until) {
+                    // Its release is not wholly done: asked for again at the next look.
+                    Ok(entry) if self.underway.keys().contains(&entry.key()) => self.note_decision(&decision, false),
                     Ok(entry) => begun.push((entry, decision)),
                     Err(error) => self.failed(container, &error),
                 },
                 Action::Lease { container, high, until } => match self.lease_entry(container, *until) {
+                    Ok(Some(entry)) if self.underway.keys().contains(&entry.key()) => self.note_decision(&decision, false),
                     Ok(Some(entry)) => {
                         raised.push((entry.clone(), *high));
                         begun.push((entry, decision));
@@ -58,8 +70,10 @@ impl Agent {
             }
         }
         self.begin(begun, &raised).await;
-        for decision in rest {
-            let done = self.carry_out_one(&decision).await;
+        let ordered: Vec<(Decision, bool)> = rest.into_iter().map(|decision| (decision.clone(), self.carry_out_one(&decision))).collect();
+        self.land_for(PROMPT).await;
+        for (decision, ordered) in ordered {
+            let done = ordered && self.let_go(&decision.action);
             self.note_decision(&decision, done);
         }
         self.forget_unstarted();
@@ -76,58 +90,84 @@ impl Agent {
             return;
         }
         failpoint::hit("after_begin");
-        let runtime = self.runtime.clone();
-        let held = join_all(begun.iter().map(|(entry, _)| {
+        for (entry, decision) in begun {
+            self.watch_leak(&entry);
             let high = leases.iter().find(|(lease, _)| lease.key() == entry.key()).map(|(_, high)| *high);
-            let runtime = &runtime;
-            async move {
-                match (&entry.hold, high) {
-                    (Hold::High { file, .. }, Some(high)) => Ok(std::fs::write(file, high.to_string())?),
-                    _ => levers::hold(entry, runtime).await,
-                }
-            }
-        }));
-        let results = self.beating(held).await;
-        failpoint::hit("after_hold");
-        let reaction = self.looked.elapsed().as_secs_f64();
+            let (runtime, looked) = (self.runtime.clone(), self.looked);
+            self.underway.start(entry.key(), async move {
+                let result = match (&entry.hold, high) {
+                    (Hold::High { file, .. }, Some(high)) => std::fs::write(file, high.to_string()).map_err(LeverError::from),
+                    _ => levers::hold(&entry, &runtime).await,
+                };
+                Landed::Held { entry, decision, looked, result }
+            });
+        }
         self.begin_episode();
-        for ((entry, decision), result) in begun.into_iter().zip(results) {
-            match result {
-                Ok(()) => {
-                    let metrics = &self.shared.metrics;
-                    metrics.reaction.observe(reaction);
-                    if entry.hold.kind() == Kind::High {
-                        metrics.leases.inc()
-                    } else {
-                        metrics.pauses.inc()
-                    };
-                    self.watch_leak(&entry);
-                    self.note_decision(&decision, true);
-                    self.tell(&entry.container, "MemoryGuardPaused", &format!("held: {}", decision.reason));
+        self.land_for(PROMPT).await;
+    }
+
+    /// Takes in what lands within that time; the rest lands later.
+    async fn land_for(&mut self, patience: Duration) {
+        let end = tokio::time::Instant::now() + patience;
+        while !self.underway.keys().is_empty() {
+            let Ok(landed) = tokio::time::timeout_at(end, self.underway.next()).await else { return };
+            self.land(landed);
+        }
+    }
+
+    /// Takes in what came of a hold or a release.
+    pub(super) fn land(&mut self, landed: Landed) {
+        match landed {
+            // The container ended meanwhile, and its entry with it.
+            Landed::Held { entry, .. } if !self.journal.open_entries().contains_key(&entry.key()) => {}
+            Landed::Held { entry, decision, looked, result: Ok(()) } => {
+                failpoint::hit("after_hold");
+                let metrics = &self.shared.metrics;
+                metrics.reaction.observe(looked.elapsed().as_secs_f64());
+                if entry.hold.kind() == Kind::High {
+                    metrics.leases.inc()
+                } else {
+                    metrics.pauses.inc()
+                };
+                self.note_decision(&decision, true);
+                self.tell(&entry.container, "MemoryGuardPaused", &format!("held: {}", decision.reason));
+            }
+            Landed::Held { entry, decision, result: Err(error), .. } => {
+                failpoint::hit("after_hold");
+                self.shared.metrics.failures.inc();
+                tracing::warn!(container.name = %entry.name, %error, "could not be held");
+                self.note_decision(&decision, false);
+                // Perhaps it is held after all.
+                self.releasing.insert(entry.key());
+            }
+            Landed::Released { entry, result: Ok(released) } => {
+                failpoint::hit("after_release");
+                if released == Released::Foreign {
+                    tracing::info!(container.name = %entry.name, "somebody else has changed it meanwhile; theirs stays");
                 }
-                Err(error) => {
-                    self.shared.metrics.failures.inc();
-                    tracing::warn!(container.name = %entry.name, %error, "could not be held");
-                    self.note_decision(&decision, false);
-                    // Perhaps it is held after all.
-                    self.releasing.insert(entry.key());
-                }
+                self.finish(&entry.key());
+                failpoint::hit("after_end");
+            }
+            Landed::Released { entry, result: Err(error) } => {
+                tracing::debug!(container.name = %entry.name, %error, "not wholly let go yet");
             }
         }
     }
 
-    async fn carry_out_one(&mut self, decision: &Decision) -> bool {
+    fn carry_out_one(&mut self, decision: &Decision) -> bool {
         match &decision.action {
             Action::Resume { container } | Action::Admit { container } => {
                 self.armed.remove(&*container.0);
-                let held = [Kind::Freeze, Kind::Quota].map(|kind| (container.to_string(), kind));
-                let done = self.release(held.to_vec()).await;
+                self.release(&keys(container, STOPS));
                 self.tell(&container.0, "MemoryGuardResumed", &format!("goes on: {}", decision.reason));
-                done
+                true
             }
-            Action::EndLease { container } => self.release(vec![(container.to_string(), Kind::High)]).await,
+            Action::EndLease { container } => {
+                self.release(&keys(container, &[Kind::High]));
+                true
+            }
             Action::Lease { container, high, .. } => self.raise(container, *high),
-            Action::Sacrifice { container } => self.sacrifice(container, &decision.reason.to_string()).await,
+            Action::Sacrifice { container } => self.sacrifice(container, &decision.reason.to_string()),
             Action::Gate { open } => {
                 if self.run.taint
                     && let Some(say) = &self.say
@@ -138,6 +178,17 @@ impl Agent {
             }
             Action::Pause { .. } => false,
         }
+    }
+
+    /// Whether whom this lets go is held no more, or is on its way; true of all that lets nobody go.
+    fn let_go(&self, action: &Action) -> bool {
+        let keys = match action {
+            Action::Resume { container } | Action::Admit { container } => keys(container, STOPS),
+            Action::EndLease { container } => keys(container, &[Kind::High]),
+            _ => Vec::new(),
+        };
+        let held = |key: &Key| self.journal.open_entries().get(key).is_some_and(levers::in_effect);
+        keys.iter().all(|key| self.underway.keys().contains(key) || !held(key))
     }
 
     fn pause_entry(&self, id: &ContainerId, lever: Lever, until: drover_memguard::Moment) -> Result<Entry, String> {
@@ -178,32 +229,22 @@ impl Agent {
     }
 
     /// Lets go; what cannot be finished now is tried again at every look.
-    pub(super) async fn release(&mut self, keys: Vec<Key>) -> bool {
+    fn release(&mut self, keys: &[Key]) {
         let entries: Vec<Entry> = keys.iter().filter_map(|key| self.journal.open_entries().get(key).cloned()).collect();
         self.releasing.extend(entries.iter().map(Entry::key));
         if !entries.is_empty() {
             failpoint::hit("before_release");
         }
-        let runtime = self.runtime.clone();
-        let results = self.beating(join_all(entries.iter().map(|entry| levers::release(entry, Some(&runtime))))).await;
-        let mut all = true;
-        for (entry, result) in entries.iter().zip(results) {
-            match result {
-                Ok(released) => {
-                    failpoint::hit("after_release");
-                    if released == Released::Foreign {
-                        tracing::info!(container.name = %entry.name, "somebody else has changed it meanwhile; theirs stays");
-                    }
-                    self.finish(&entry.key());
-                    failpoint::hit("after_end");
-                }
-                Err(error) => {
-                    all = false;
-                    tracing::debug!(container.name = %entry.name, %error, "not wholly let go yet");
-                }
+        for entry in entries {
+            if self.underway.keys().contains(&entry.key()) {
+                continue;
             }
+            let runtime = self.runtime.clone();
+            self.underway.start(entry.key(), async move {
+                let result = levers::release(&entry, Some(&runtime)).await;
+                Landed::Released { entry, result }
+            });
         }
-        all
     }
 
     /// Books the end of a hold.
@@ -225,8 +266,9 @@ impl Agent {
         let unlisted = |key: &&Key| !self.inventory.known().contains_key(&key.0) && !self.armed.contains_key(&key.0);
         self.releasing.extend(self.journal.open_entries().keys().filter(unlisted).cloned());
         if !self.releasing.is_empty() {
-            let keys = self.releasing.iter().cloned().collect();
-            self.release(keys).await;
+            let keys: Vec<Key> = self.releasing.iter().cloned().collect();
+            self.release(&keys);
+            self.land_for(PROMPT).await;
         }
     }
 
@@ -239,6 +281,10 @@ impl Agent {
         for _ in 0..LAST_TRIES {
             self.release_all();
             self.let_go_of_leftovers().await;
+            while !self.underway.keys().is_empty() {
+                self.land_for(self.run.common.poll).await;
+                self.sign_of_life();
+            }
             if self.journal.open_entries().is_empty() {
                 return;
             }
@@ -266,7 +312,7 @@ impl Agent {
         }
     }
 
-    async fn sacrifice(&mut self, id: &ContainerId, reason: &str) -> bool {
+    fn sacrifice(&mut self, id: &ContainerId, reason: &str) -> bool {
         let Some(known) = self.inventory.known().get(&*id.0) else { return false };
         let (pod, uid) = (known.pod.clone(), known.uid.clone());
         if let Some(say) = &self.say {
@@ -278,7 +324,7 @@ impl Agent {
         }
         tracing::warn!(container.name = %known.name, reason, "is sacrificed");
         self.stopped.insert(id.to_string());
-        self.release([Kind::Freeze, Kind::Quota, Kind::High].map(|kind| (id.to_string(), kind)).to_vec()).await;
+        self.release(&keys(id, &[Kind::Freeze, Kind::Quota, Kind::High]));
         self.shared.metrics.sacrifices.inc();
         let (runtime, id) = (self.runtime.clone(), id.to_string());
         tokio::spawn(async move {

@@ -8,6 +8,7 @@ mod gate;
 mod newcomers;
 mod policy;
 mod report;
+mod underway;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
@@ -38,6 +39,7 @@ use crate::wire::Mode;
 use gate::Events;
 use newcomers::Waiting;
 use report::{Memory, Said};
+use underway::Underway;
 
 /// The list of containers is read anew this often, besides whenever a task begins or ends.
 const REFRESH: Duration = Duration::from_secs(5);
@@ -71,6 +73,8 @@ pub struct Agent {
     child: Option<Child>,
     /// Entries on their way out: let go as far as possible, to be repeated until the runtime has been told too.
     releasing: BTreeSet<Key>,
+    /// Holds and releases of which the runtime is being told.
+    underway: Underway,
     /// To be held when they start.
     armed: BTreeMap<String, (Entry, Instant)>,
     /// Refused at their creation; the kubelet will ask again.
@@ -177,6 +181,7 @@ impl Agent {
             cluster,
             say,
             releasing,
+            underway: Underway::default(),
         };
         agent.choose_policy().await;
         Ok(agent)
@@ -195,6 +200,7 @@ impl Agent {
                 _ = stop.1.recv() => break,
                 event = self.events.next() => self.on_event(event).await,
                 question = self.plugin.next() => self.on_question(question),
+                landed = self.underway.next() => self.land(landed),
                 listing = finished(&mut self.listing) => self.on_listing(listing).await,
                 _ = tick.tick() => self.look_and_act().await,
             }
@@ -288,6 +294,7 @@ impl Agent {
             }
         };
         let mut undecided = self.releasing.clone();
+        undecided.extend(self.underway.keys().iter().cloned());
         undecided.extend(self.armed.values().map(|(entry, _)| entry.key()));
         let view = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
         let (containers, findings) = self.inventory.look(&self.journal, &undecided, &view, now);

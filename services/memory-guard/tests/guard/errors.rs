@@ -136,6 +136,23 @@ async fn quotas_go_through_the_runtime_and_come_back_as_they_were() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_to_be_held_does_not_wait_until_the_runtime_has_been_told_of_another() {
+    let world = World::new();
+    world.add("a");
+    world.fake.fault("UpdateContainerResources", Some(Fault::Silent));
+    let (state, socket) = (world.dir.path().join("state"), world.socket());
+    let mut start = world.start(&state, &socket).settings(pause_every(Lever::Quota, 1.0));
+    // An agent that waited for an answer would do so for longer than this test is patient.
+    start.args.iter_mut().filter(|arg| *arg == "500ms").for_each(|arg| *arg = "600000ms".to_owned());
+    let agent = start.start().unwrap();
+    until("the first crawls", || world.read("a", "cpu.max") == "11111 1000000").await;
+    world.add("b");
+    until("and the second", || world.read("b", "cpu.max") == "11111 1000000").await;
+    // Not stopped: it would wait for an answer, so that the runtime forgets the quota.
+    drop(agent);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_of_memory_high_is_given_and_taken_back() {
     let world = World::new();
     world.add("a");
