@@ -87,8 +87,10 @@ pub struct Spec {
     pub args: Vec<String>,
     /// Limit in bytes; 0 is none.
     pub memory: i64,
-    /// CPU in microseconds per 100 ms; 0 is no limit.
+    /// CPU in microseconds per period; 0 is no limit.
     pub quota: i64,
+    /// Microseconds.
+    pub period: i64,
     /// Of the pod.
     pub labels: HashMap<String, String>,
 }
@@ -97,7 +99,8 @@ impl Spec {
     /// One that may be paused, with a fifth of a CPU and no limit of memory.
     pub fn new(name: &str, args: &[&str]) -> Self {
         let labels = HashMap::from([("memguard/pausable".to_owned(), "true".to_owned())]);
-        Self { name: name.to_owned(), args: args.iter().map(|arg| (*arg).to_owned()).collect(), memory: 0, quota: 20_000, labels }
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Self { name: name.to_owned(), args, memory: 0, quota: 20_000, period: 100_000, labels }
     }
 }
 
@@ -228,7 +231,7 @@ impl Containerd {
     /// The runtime's own, as it says it.
     pub async fn create(&self, pod: &Pod, spec: &Spec, attempt: u32) -> Result<String, tonic::Status> {
         let resources = cri::LinuxContainerResources {
-            cpu_period: if spec.quota > 0 { 100_000 } else { 0 },
+            cpu_period: if spec.quota > 0 { spec.period } else { 0 },
             cpu_quota: spec.quota,
             memory_limit_in_bytes: spec.memory,
             oom_score_adj: 1000,

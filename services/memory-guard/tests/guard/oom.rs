@@ -5,13 +5,21 @@ use drover_memory_guard::lab::{POLICIES, Trial, trial};
 
 use crate::support::{ALONE, missing, program, say};
 
-/// Cycles of a job on a machine so starved that all shorter ones pass.
-const LONGEST: u32 = 160;
+/// So many kills without a guard tell something of those with one.
+const ENOUGH: usize = 12;
+/// Cycles of a job on a machine so starved that fewer are killed of shorter ones.
+const LONGEST: u32 = 80;
 
 async fn run(policy: &'static str, seed: u64, cycles: u32) -> Trial {
     let trial = trial(program(), policy, seed, cycles).await.unwrap();
     say(&format!("{trial:?}"));
     trial
+}
+
+/// All policies at once: whatever else the machine does, it does to all of them.
+async fn run_all(seed: u64, cycles: u32) -> [Trial; 4] {
+    let [none, paper, bank, gate_bank] = POLICIES;
+    tokio::join!(run(none, seed, cycles), run(paper, seed, cycles), run(bank, seed, cycles), run(gate_bank, seed, cycles)).into()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -20,26 +28,31 @@ async fn fewer_containers_are_killed_with_a_guard_than_without() {
         return;
     }
     let _alone = ALONE.lock().await;
-    // A starved machine starts containers so slowly that few run at once, and nobody is killed: longer jobs then.
+    // A starved machine starts containers so slowly that few run at once, and hardly anybody is killed: longer jobs then.
     let mut cycles = 20;
-    let (none, paper) = loop {
-        let (none, paper) = tokio::join!(run("none", 1, cycles), run("paper", 1, cycles));
-        if none.outcome.restarts > 0 || cycles >= LONGEST {
-            break (none, paper);
+    let [none, guarded @ ..] = loop {
+        let trials = run_all(1, cycles).await;
+        if trials[0].outcome.restarts >= ENOUGH || cycles >= LONGEST {
+            break trials;
         }
         cycles *= 2;
     };
-    let (bank, gate_bank) = tokio::join!(run("bank", 1, cycles), run("gate-bank", 1, cycles));
     assert!(none.outcome.restarts > 0, "without a guard the kernel kills: else this proves nothing");
-    // Over several runs the paper's rule spares a quarter; in one of this length chance is as large (34 restarts, 26 without).
-    assert!(paper.totals.is_some_and(|totals| totals.pauses > 0), "{paper:?}");
-    for trial in [bank, gate_bank] {
+    let [paper, ours @ ..] = guarded;
+    // The paper's rule halves what is killed, and one run in some twenty does not show that: a second seed counts with the first then.
+    let mut both = [none.outcome.restarts, paper.outcome.restarts];
+    if both[1] >= both[0] {
+        let (none, paper) = tokio::join!(run("none", 2, cycles), run("paper", 2, cycles));
+        both = [both[0] + none.outcome.restarts, both[1] + paper.outcome.restarts];
+    }
+    assert!(both[1] < both[0], "without a guard and with the paper's rule: {both:?}");
+    for trial in ours {
         assert!(trial.outcome.restarts < none.outcome.restarts, "{trial:?}, without a guard: {none:?}");
     }
 }
 
-#[tokio::test]
-#[ignore = "long: five seeds of four workflows, about half an hour"]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: five seeds of four workflows at once, about a quarter of an hour"]
 async fn over_five_seeds_the_bank_and_the_gate_spare_nine_of_ten() {
     if missing("over_five_seeds_the_bank_and_the_gate_spare_nine_of_ten") {
         return;
@@ -47,8 +60,8 @@ async fn over_five_seeds_the_bank_and_the_gate_spare_nine_of_ten() {
     let _alone = ALONE.lock().await;
     let mut sums = [0; 4];
     for seed in 1..=5 {
-        for (sum, policy) in sums.iter_mut().zip(POLICIES) {
-            *sum += run(policy, seed, 40).await.outcome.restarts;
+        for (sum, trial) in sums.iter_mut().zip(run_all(seed, 40).await) {
+            *sum += trial.outcome.restarts;
         }
     }
     let [none, paper, bank, gate_bank] = sums;

@@ -13,9 +13,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Seeds, unless it is told another number.
 pub const SEEDS: u64 = 5;
-/// Each takes a GiB and somewhat more than a core: so many cores for one, or it is the machine's load that is measured.
-const CORES_EACH: usize = 2;
-const MOST_AT_ONCE: usize = 4;
+/// Each takes a GiB and less than half a core; those that run at once meet the same machine.
+const PER_CORE: usize = 2;
+const MOST_AT_ONCE: usize = POLICIES.len();
 
 /// How many workflows it is.
 pub fn runs(seeds: u64) -> u64 {
@@ -32,7 +32,7 @@ pub async fn carry_out(first: u64, seeds: u64, cycles: u32, bar: &ProgressBar) -
     );
     let program = std::env::current_exe()?.with_file_name("drover-memory-guard");
     ensure!(program.exists(), "{} is not there: build it as this program was (cargo build … --bins)", program.display());
-    let at_once = (available_parallelism().map_or(1, NonZero::get) / CORES_EACH).clamp(1, MOST_AT_ONCE);
+    let at_once = (available_parallelism().map_or(1, NonZero::get) * PER_CORE).min(MOST_AT_ONCE);
     let all = (first..first + seeds).flat_map(|seed| POLICIES.map(|policy| (policy, seed)));
     let one = async |(policy, seed)| {
         let trial = trial(&program, policy, seed, cycles).await.with_context(|| format!("{policy}, seed {seed}"))?;
@@ -69,10 +69,9 @@ pub fn report(trials: &[Trial]) -> Report {
             continue;
         }
         report.finding(format!("{policy}: restarts {restarts:+.1} %, workflow time {time:+.1} % against no guard"));
-        // The paper's rule is shown: where memory grows as fast as here it does next to nothing.
-        if policy != "paper" {
-            report.checks.push(Check::at_most(format!("{policy}, real containers: restarts"), -90.0, restarts, "%"));
-        }
+        // The paper's rule spares a third over five seeds of forty cycles, and one of them may show nothing.
+        let spared = if policy == "paper" { 0.0 } else { -90.0 };
+        report.checks.push(Check::at_most(format!("{policy}, real containers: restarts"), spared, restarts, "%"));
     }
     report.tables = vec![summary, each(trials)];
     report
@@ -145,8 +144,9 @@ mod tests {
         assert_eq!(good.tables[0].rows.len(), 4);
         assert_eq!(good.tables[1].rows.len(), 8);
         let failed = |restarts| report(&trials(restarts)).checks.iter().filter(|check| !check.ok).count();
-        assert_eq!(failed([20, 21, 3, 0]), 1, "bank spares too few; the paper's rule is shown, not judged");
-        assert_eq!(failed([20, 21, 3, 3]), 2);
+        assert_eq!(failed([20, 19, 3, 0]), 1, "bank spares too few");
+        assert_eq!(failed([20, 21, 0, 0]), 1, "the paper's rule spares none");
+        assert_eq!(failed([20, 21, 3, 3]), 3);
         assert!(!report(&trials([0, 0, 0, 0])).ok(), "where nobody is killed nothing is shown");
     }
 }
