@@ -191,11 +191,13 @@ impl Inventory {
         })
     }
 
-    /// Looks at everybody. Reads only files. `undecided` are entries on their way in or out, of which the files say nothing yet.
+    /// Looks at everybody. Reads only files. `undecided` are entries on their way in or out, of which the files say nothing yet; those
+    /// on their way in, `holding`, count as held.
     pub fn look(
         &mut self,
         journal: &Journal,
         undecided: &BTreeSet<Key>,
+        holding: &BTreeSet<Key>,
         cluster: &ClusterView,
         now: Moment,
     ) -> (Vec<Container>, Vec<Finding>) {
@@ -216,8 +218,9 @@ impl Inventory {
             let entry = |kind| journal.open_entries().get(&(id.clone(), kind));
             let mut holds: Vec<&Entry> = [Kind::Freeze, Kind::Quota, Kind::High].into_iter().filter_map(entry).collect();
             holds.retain(|entry| {
-                let kept = entry.at_gate && undecided.contains(&entry.key()) || in_effect(entry);
-                if !kept && !undecided.contains(&entry.key()) {
+                let key = entry.key();
+                let kept = entry.at_gate && undecided.contains(&key) || holding.contains(&key) || in_effect(entry);
+                if !kept && !undecided.contains(&key) {
                     findings.push(Finding::LetGoByOthers((*entry).clone()));
                 }
                 kept

@@ -94,7 +94,7 @@ impl Agent {
             self.watch_leak(&entry);
             let high = leases.iter().find(|(lease, _)| lease.key() == entry.key()).map(|(_, high)| *high);
             let (runtime, looked) = (self.runtime.clone(), self.looked);
-            self.underway.start(entry.key(), async move {
+            self.underway.hold(entry.key(), async move {
                 let result = match (&entry.hold, high) {
                     (Hold::High { file, .. }, Some(high)) => std::fs::write(file, high.to_string()).map_err(LeverError::from),
                     _ => levers::hold(&entry, &runtime).await,
@@ -240,7 +240,7 @@ impl Agent {
                 continue;
             }
             let runtime = self.runtime.clone();
-            self.underway.start(entry.key(), async move {
+            self.underway.release(entry.key(), async move {
                 let result = levers::release(&entry, Some(&runtime)).await;
                 Landed::Released { entry, result }
             });

@@ -297,7 +297,7 @@ impl Agent {
         undecided.extend(self.underway.keys().iter().cloned());
         undecided.extend(self.armed.values().map(|(entry, _)| entry.key()));
         let view = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
-        let (containers, findings) = self.inventory.look(&self.journal, &undecided, &view, now);
+        let (containers, findings) = self.inventory.look(&self.journal, &undecided, self.underway.holds(), &view, now);
         self.seen = Observation { node, containers, budgets: view.allowances() };
         drop(view);
         self.see_waiting(now);

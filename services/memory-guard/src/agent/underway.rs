@@ -31,6 +31,7 @@ impl Landed {
 pub(super) struct Underway {
     tasks: JoinSet<Landed>,
     keys: BTreeSet<Key>,
+    holds: BTreeSet<Key>,
 }
 
 impl Underway {
@@ -39,8 +40,19 @@ impl Underway {
         &self.keys
     }
 
-    /// Sets one on its way.
-    pub fn start(&mut self, key: Key, work: impl Future<Output = Landed> + Send + 'static) {
+    /// Those that hold: they count as held, or others would be held too and nobody be left to run.
+    pub fn holds(&self) -> &BTreeSet<Key> {
+        &self.holds
+    }
+
+    /// Sets a hold on its way.
+    pub fn hold(&mut self, key: Key, work: impl Future<Output = Landed> + Send + 'static) {
+        self.holds.insert(key.clone());
+        self.release(key, work);
+    }
+
+    /// Sets a release on its way.
+    pub fn release(&mut self, key: Key, work: impl Future<Output = Landed> + Send + 'static) {
         self.keys.insert(key);
         self.tasks.spawn(work);
     }
@@ -50,7 +62,9 @@ impl Underway {
         let Some(landed) = self.tasks.join_next().await else { return std::future::pending().await };
         // Only a panic is no result: then the agent dies of it, and the dead man's switch lets everything go.
         let landed = landed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
-        self.keys.remove(&landed.key());
+        let key = landed.key();
+        self.keys.remove(&key);
+        self.holds.remove(&key);
         landed
     }
 }
