@@ -52,13 +52,10 @@ impl Agent {
                     self.note(container, Some(decision.action.clone()), &decision.reason, false);
                 }
                 Action::Pause { container, lever, until } => match self.pause_entry(container, *lever, *until) {
-                    // Its release is not wholly done: asked for again at the next look.
-                    Ok(entry) if self.underway.keys().contains(&entry.key()) => self.note_decision(&decision, false),
                     Ok(entry) => begun.push((entry, decision)),
                     Err(error) => self.failed(container, &error),
                 },
                 Action::Lease { container, high, until } => match self.lease_entry(container, *until) {
-                    Ok(Some(entry)) if self.underway.keys().contains(&entry.key()) => self.note_decision(&decision, false),
                     Ok(Some(entry)) => {
                         raised.push((entry.clone(), *high));
                         begun.push((entry, decision));
@@ -80,6 +77,11 @@ impl Agent {
     }
 
     async fn begin(&mut self, begun: Vec<(Entry, Decision)>, leases: &[(Entry, u64)]) {
+        // Whose release is not wholly done is asked for again at the next look.
+        let (busy, begun): (Vec<_>, Vec<_>) = begun.into_iter().partition(|(entry, _)| self.underway.keys().contains(&entry.key()));
+        for (_, decision) in busy {
+            self.note_decision(&decision, false);
+        }
         if begun.is_empty() {
             return;
         }

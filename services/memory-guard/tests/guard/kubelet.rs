@@ -96,7 +96,11 @@ async fn crashing_backs_off(node: &Node) {
     let backs_off = |event: &Value| {
         event["reason"] == "BackOff" && event["involvedObject"]["name"].as_str().is_some_and(|name| name.starts_with("crashing"))
     };
-    node.eventually("the crashing one backs off", || node.list("events").iter().any(backs_off).then_some(())).await;
+    node.eventually("the crashing one backs off", || {
+        let again = of(&node.list("pods"), "crashing").any(|pod| restarts(pod) >= 1);
+        (again && node.list("events").iter().any(backs_off)).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

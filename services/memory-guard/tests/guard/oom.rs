@@ -39,6 +39,7 @@ async fn fewer_containers_are_killed_with_a_guard_than_without() {
     };
     assert!(none.outcome.restarts > 0, "without a guard the kernel kills: else this proves nothing");
     let [paper, ours @ ..] = guarded;
+    assert!(paper.totals.is_some_and(|totals| totals.pauses > 0), "{paper:?}");
     // The paper's rule halves what is killed, and one run in some twenty does not show that: a second seed counts with the first then.
     let mut both = [none.outcome.restarts, paper.outcome.restarts];
     if both[1] >= both[0] {
@@ -52,7 +53,7 @@ async fn fewer_containers_are_killed_with_a_guard_than_without() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "long: five seeds of four workflows at once, about a quarter of an hour"]
+#[ignore = "long: five seeds of four workflows at once, about twenty minutes"]
 async fn over_five_seeds_the_bank_and_the_gate_spare_nine_of_ten() {
     if missing("over_five_seeds_the_bank_and_the_gate_spare_nine_of_ten") {
         return;
