@@ -8,6 +8,7 @@
 pub mod app;
 mod config;
 pub mod demand;
+pub mod environment;
 mod http;
 pub mod peers;
 pub mod render;
@@ -15,8 +16,8 @@ pub mod resources;
 mod routes;
 pub mod store;
 pub mod tasks;
+mod wake_signal;
 pub mod workflows;
-pub mod world;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +29,11 @@ use drover_workflow::{Engine, Settings};
 
 use app::{App, Parts};
 pub use config::{Config, Deadlines};
+use environment::{Environment, Statuses};
 use peers::Services;
 use render::{Helm, Renderer};
 pub use routes::{openapi, routes};
-use world::{Statuses, World};
+use wake_signal::WakeSignal;
 
 /// The tables of orchestrator, documents first.
 pub fn migrations() -> [MigrationSet; 3] {
@@ -80,17 +82,21 @@ pub async fn work(
 }
 
 async fn parts(store: Store, services: Services, renderer: Arc<dyn Renderer>, config: &Config, engine: Settings) -> anyhow::Result<Parts> {
-    let world =
-        Arc::new(World { store: store.clone(), services: services.clone(), statuses: Statuses::default(), deadlines: config.deadlines() });
-    let engine = Engine::start(store.clone(), workflows::registry(&world), engine).await?;
+    let environment = Arc::new(Environment {
+        store: store.clone(),
+        services: services.clone(),
+        statuses: Statuses::default(),
+        deadlines: config.deadlines(),
+    });
+    let engine = Engine::start(store.clone(), workflows::registry(&environment), engine).await?;
     Ok(Parts {
         documents: Documents::new(store.clone(), app::guard::Guards { migration: services.migration.clone() }),
         store,
         services,
         renderer,
-        world,
+        environment,
         engine,
-        retire: tasks::Bell::default(),
+        retire: WakeSignal::default(),
         measured: app::measured::Measured::default(),
     })
 }

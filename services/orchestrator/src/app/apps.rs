@@ -28,7 +28,7 @@ impl App {
         }
         let mut copies: HashMap<(Uuid, String), Vec<AppBinding>> = HashMap::new();
         for copy in overview::copies(&mut tx, &ids).await? {
-            let status = self.world.statuses.get(copy.id);
+            let status = self.environment.statuses.get(copy.id);
             copies.entry((copy.dig_id, copy.app.clone())).or_default().push(binding(copy, status.as_deref()));
         }
         tx.rollback().await?;

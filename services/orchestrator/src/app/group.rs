@@ -54,13 +54,8 @@ pub struct Group {
 impl Group {
     /// For people: `project/app/version/group`.
     pub fn subject(&self) -> String {
-        subject(&self.dig)
+        crate::workflows::subject(&self.dig)
     }
-}
-
-/// A group for people.
-pub fn subject(dig: &DigRef) -> String {
-    format!("{}/{}/{}/{}", dig.project, dig.composite_app, dig.version, dig.name)
 }
 
 /// The group at this path.

@@ -25,10 +25,10 @@ use drover_resources::Documents;
 use drover_store::Store;
 use drover_workflow::Engine;
 
+use crate::environment::Environment;
 use crate::peers::Services;
 use crate::render::Renderer;
-use crate::tasks::Bell;
-use crate::world::World;
+use crate::wake_signal::WakeSignal;
 
 pub use error::Error;
 pub use group::{Group, GroupPath};
@@ -48,11 +48,11 @@ pub struct Parts {
     /// Renders charts.
     pub renderer: Arc<dyn Renderer>,
     /// What workflows and tasks reach.
-    pub world: Arc<World>,
+    pub environment: Arc<Environment>,
     /// Runs the workflows.
     pub engine: Engine,
-    /// Calls task `retire`.
-    pub retire: Bell,
+    /// Wakes task `retire`.
+    pub retire: WakeSignal,
     /// Spans as they are counted.
     pub measured: measured::Measured,
 }

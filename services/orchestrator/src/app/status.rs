@@ -80,7 +80,7 @@ impl App {
             if binding.role == Role::Retiring && stands(&binding.app, &binding.member) {
                 continue;
             }
-            let status = self.world.statuses.get(binding.id);
+            let status = self.environment.statuses.get(binding.id);
             let objects = match status.as_ref().map(|status| status.objects.clone()).filter(|objects| !objects.is_empty()) {
                 Some(objects) => objects,
                 None => bundle::objects(&mut *tx, &binding.digest).await?.iter().map(|object| unseen(object, &binding.namespace)).collect(),

@@ -13,7 +13,7 @@ use drover_service::FeedReader;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::world::binding_key;
+use crate::environment::binding_key;
 
 /// How long news that matter to a wait are gathered.
 const GATHER: Duration = Duration::from_millis(200);
@@ -28,7 +28,7 @@ pub async fn run(app: App, mut reader: FeedReader<BindingStatus>) {
     loop {
         let batch = reader.next().await;
         // After a reset everything is told anew; who is no longer told of may have changed too.
-        let forgotten = if batch.reset { app.world.statuses.reset() } else { Vec::new() };
+        let forgotten = if batch.reset { app.environment.statuses.reset() } else { Vec::new() };
         take(&app, &bell, batch.items);
         for id in forgotten {
             app.engine.wake(&binding_key(id));
@@ -42,10 +42,10 @@ fn take(app: &App, bell: &Bell, items: Vec<(String, Option<BindingStatus>)>) {
         let Ok(id) = key.parse::<Uuid>() else { continue };
         let phase = status.as_ref().map_or(Phase::Gone, |status| status.phase);
         let in_trouble = phase == Phase::Unreachable || status.as_ref().is_some_and(|status| status.unschedulable.is_some());
-        app.world.statuses.set(id, status);
+        app.environment.statuses.set(id, status);
         bell.ring(app, id, in_trouble || matches!(phase, Phase::Ready | Phase::Failed | Phase::Gone));
         if phase == Phase::Gone {
-            app.retire.ring();
+            app.retire.send();
         }
     }
 }

@@ -6,16 +6,10 @@ pub mod observe;
 pub mod retire;
 pub mod sweep;
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use drover_service::{Common, FeedReader};
 
 use crate::Config;
 use crate::app::App;
-
-/// How often a task looks when nobody calls it.
-const PERIOD: Duration = Duration::from_secs(10);
 
 /// Starts all tasks.
 pub fn spawn(app: &App, common: &Common, config: &Config) {
@@ -27,20 +21,4 @@ pub fn spawn(app: &App, common: &Common, config: &Config) {
     common.spawn(observe::run(app.clone(), config.prometheus.clone()));
     common.spawn(retire::run(app.clone()));
     common.spawn(sweep::run(app.clone()));
-}
-
-/// A call that is never lost and never queues.
-#[derive(Clone, Default)]
-pub struct Bell(Arc<tokio::sync::Notify>);
-
-impl Bell {
-    /// Look now.
-    pub fn ring(&self) {
-        self.0.notify_one();
-    }
-
-    /// Until rung, or until the period has passed.
-    pub async fn wait(&self) {
-        let _ = tokio::time::timeout(PERIOD, self.0.notified()).await;
-    }
 }

@@ -2,6 +2,7 @@
 //! never told to go (its operation could not any more) is told so here.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use drover_api::bindings::{DesiredState, Phase};
 use uuid::Uuid;
@@ -11,11 +12,14 @@ use crate::store::binding::{self, Binding};
 use crate::store::next_fence;
 use crate::workflows::{SettleError, settle};
 
+/// How often it looks without a signal.
+const PERIOD: Duration = Duration::from_secs(10);
+
 /// Runs for ever.
 pub async fn run(app: App) {
     let mut failing = false;
     loop {
-        app.retire.wait().await;
+        app.retire.wait(PERIOD).await;
         let outcome = once(&app).await;
         if let (Err(error), false) = (&outcome, failing) {
             tracing::warn!(error = %drover_service::problem::chain(error), "bindings that shall go are not being settled, trying on");
@@ -37,8 +41,8 @@ pub async fn once(app: &App) -> Result<(), SettleError> {
         .collect();
     drop(connection);
     for binding in &retiring {
-        match app.world.statuses.get(binding.id).map(|status| status.phase) {
-            Some(Phase::Gone) => settle(&app.world, binding).await?,
+        match app.environment.statuses.get(binding.id).map(|status| status.phase) {
+            Some(Phase::Gone) => settle(&app.environment, binding).await?,
             Some(Phase::Deleting | Phase::Unreachable) => {}
             // Its operation sees to it.
             _ if running.contains(&binding.operation) => {}

@@ -12,10 +12,10 @@ use uuid::Uuid;
 use super::judge::{self, Sent, Verdict};
 use super::{After, now};
 use crate::config::Deadlines;
+use crate::environment::{Environment, binding_key};
 use crate::peers::PeerError;
 use crate::store::binding::Binding;
 use crate::store::bundle;
-use crate::world::{World, binding_key};
 
 /// How far a set of bindings is; part of a workflow's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,17 +65,17 @@ pub enum Brought {
 }
 
 /// Tells the synchronizer that a binding shall be present; its bundle first.
-pub async fn send(world: &World, binding: &Binding, fence: i64) -> Result<(), StepError> {
+pub async fn send(world: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
     store(world, binding).await?;
     order(world, binding, fence).await
 }
 
-async fn store(world: &World, binding: &Binding) -> Result<(), StepError> {
+async fn store(world: &Environment, binding: &Binding) -> Result<(), StepError> {
     let objects = bundle::objects(&mut *world.store.pool().acquire().await?, &binding.digest).await?;
     world.services.synchronizer.put_bundle(&binding.digest, &Bundle { objects }).await.map_err(refused)
 }
 
-async fn order(world: &World, binding: &Binding, fence: i64) -> Result<(), StepError> {
+async fn order(world: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
     world.services.synchronizer.put_binding(&binding.desired(DesiredState::Present, fence)).await.map_err(refused)
 }
 
@@ -93,7 +93,7 @@ impl Progress {
     /// Sends what may be sent, looks at what was, with so much patience.
     pub async fn bring(
         &mut self,
-        world: &World,
+        world: &Environment,
         fence: i64,
         bindings: &[Binding],
         after: &BTreeMap<String, Vec<After>>,
@@ -113,7 +113,7 @@ impl Progress {
         Ok(self.look(world, bindings, after, patience))
     }
 
-    fn look(&mut self, world: &World, bindings: &[Binding], after: &BTreeMap<String, Vec<After>>, patience: Deadlines) -> Brought {
+    fn look(&mut self, world: &Environment, bindings: &[Binding], after: &BTreeMap<String, Vec<After>>, patience: Deadlines) -> Brought {
         let now = now();
         let (mut keys, mut until, mut notes, mut ready) = (Vec::new(), None::<Timestamp>, Vec::new(), 0);
         let mut apps: BTreeMap<&str, (bool, bool)> = BTreeMap::new();

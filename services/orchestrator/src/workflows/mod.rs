@@ -13,13 +13,13 @@ pub mod update;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::scheduling::AppRequest;
+use drover_api::scheduling::{AppRequest, DigRef};
 use drover_store::Timestamp;
 use drover_workflow::{Ctx, Failpoint, Outcome, Registry, StepError, StepResult, Workflow};
 use serde::{Deserialize, Serialize};
 
+use crate::environment::Environment;
 use crate::peers::PeerError;
-use crate::world::World;
 
 pub use instantiate::Instantiate;
 pub use relocate::Relocate;
@@ -32,19 +32,24 @@ const PLACEMENT: &str = "placement";
 const MIGRATION: &str = "migration";
 const SYNCHRONIZER: &str = "resource-synchronizer";
 
-/// All kinds, at work in this world.
-pub fn registry(world: &Arc<World>) -> Registry {
+/// All kinds of workflow, working in `environment`.
+pub fn registry(environment: &Arc<Environment>) -> Registry {
     Registry::new()
-        .with::<Instantiate>(world.clone())
-        .with::<Terminate>(world.clone())
-        .with::<Relocate>(world.clone())
-        .with::<Update>(world.clone())
+        .with::<Instantiate>(environment.clone())
+        .with::<Terminate>(environment.clone())
+        .with::<Relocate>(environment.clone())
+        .with::<Update>(environment.clone())
 }
 
 /// Where the workflows of this service can be stopped: all kinds, in the order of their tables.
 pub fn failpoints() -> Vec<Failpoint> {
     use drover_workflow::failpoints as of;
     [of::<Instantiate>(), of::<Relocate>(), of::<Update>(), of::<Terminate>()].concat()
+}
+
+/// How a group is named to people: `project/composite app/version/group`.
+pub fn subject(dig: &DigRef) -> String {
+    format!("{}/{}/{}/{}", dig.project, dig.composite_app, dig.version, dig.name)
 }
 
 /// An app to be run somewhere.
@@ -86,7 +91,7 @@ pub(crate) fn reasons(error: &PeerError) -> Vec<String> {
 
 /// Room was asked for where nothing is known at the moment, though that may soon change (placement has just been started): the
 /// step is to look again, for as long as room is waited for. Other errors come back.
-fn unheard<W: Workflow<World = World>>(ctx: &mut Ctx<W>, error: PeerError) -> StepResult {
+fn unheard<W: Workflow<World = Environment>>(ctx: &mut Ctx<W>, error: PeerError) -> StepResult {
     if error.code() != Some("capacity_unknown") {
         return Err(error.into());
     }

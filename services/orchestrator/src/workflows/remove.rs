@@ -13,10 +13,10 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{judge, now};
+use crate::environment::{Environment, binding_key};
 use crate::peers::PeerError;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::next_fence;
-use crate::world::{World, binding_key};
 
 /// How far a removal is; part of a workflow's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,7 +60,13 @@ pub fn leftover(binding: &Binding) -> String {
 
 impl Removal {
     /// Tells `bindings` (rows in role retiring) to go, settles those that are gone, waits at most `patience` for the others.
-    pub async fn remove(&mut self, world: &World, fence: i64, bindings: &[Binding], patience: Duration) -> Result<Removed, StepError> {
+    pub async fn remove(
+        &mut self,
+        world: &Environment,
+        fence: i64,
+        bindings: &[Binding],
+        patience: Duration,
+    ) -> Result<Removed, StepError> {
         for binding in bindings.iter().filter(|binding| binding.role != Role::Gone) {
             if let std::collections::btree_map::Entry::Vacant(unsent) = self.sent.entry(binding.id) {
                 world.services.synchronizer.put_binding(&binding.desired(DesiredState::Absent, fence)).await?;
@@ -91,7 +97,7 @@ impl Removal {
 }
 
 /// A binding that is gone gives its room back. Also called by the task `retire`, also twice.
-pub async fn settle(world: &World, binding: &Binding) -> Result<(), SettleError> {
+pub async fn settle(world: &Environment, binding: &Binding) -> Result<(), SettleError> {
     let mut tx = world.store.begin().await?;
     let fence = next_fence(&mut tx).await?;
     tx.commit().await.map_err(drover_store::StoreError::from)?;

@@ -15,10 +15,9 @@ use uuid::Uuid;
 
 use super::relocate::{self, Newcomer, Relocate};
 use super::{Delivery, judge, now, release};
-use crate::app::group::subject;
+use crate::environment::Environment;
 use crate::store::binding::{Binding, Role};
 use crate::store::hold;
-use crate::world::World;
 
 /// How often a plan is made anew because the world was faster.
 pub const REPLANS: i32 = 3;
@@ -28,7 +27,7 @@ const HEARD: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A workflow that looks for room.
-pub trait Seeks: Workflow<World = World> {
+pub trait Seeks: Workflow<World = Environment> {
     /// The step that a new round begins with.
     const DECIDE: &'static str;
     /// The group.
@@ -357,7 +356,7 @@ pub(super) async fn start_moving<W: Seeks>(ctx: &mut Ctx<W>, _: &mut PgConnectio
         .iter()
         .map(|(app, member)| Placed { app: app.clone(), member: member.clone(), binding: relocate::binding_id(id, app, member) })
         .collect();
-    let order = relocate::Order { plan: plan.id, subject: subject(W::dig(&ctx.input)), moves: plan.moves, newcomer: Some(newcomer) };
+    let order = relocate::Order { plan: plan.id, subject: super::subject(W::dig(&ctx.input)), moves: plan.moves, newcomer: Some(newcomer) };
     Ok(vec![Child::new::<Relocate>(id, &order)?])
 }
 

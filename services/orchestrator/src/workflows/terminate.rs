@@ -11,11 +11,10 @@ use uuid::Uuid;
 
 use super::remove::Removal;
 use super::{After, SYNCHRONIZER};
-use crate::app::group::subject;
+use crate::environment::Environment;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, State as Lifecycle};
 use crate::store::hold;
-use crate::world::World;
 
 /// What to terminate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,12 +47,12 @@ pub struct Terminate;
 impl Workflow for Terminate {
     const KIND: &'static str = "terminate";
     const VERSION: i32 = 1;
-    type World = World;
+    type World = Environment;
     type Input = Order;
     type State = State;
 
     fn subject(order: &Order) -> String {
-        subject(&order.dig)
+        super::subject(&order.dig)
     }
 
     fn steps() -> Steps<Self> {

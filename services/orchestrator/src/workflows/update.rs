@@ -16,12 +16,11 @@ use super::bring::{Brought, Progress};
 use super::remove::{self, Removal};
 use super::room::{self, Search, Seeks, targets};
 use super::{After, Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER, reasons, unheard};
-use crate::app::group::subject;
+use crate::environment::Environment;
 use crate::peers::PeerError;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, State as Lifecycle};
 use crate::store::hold;
-use crate::world::World;
 
 /// What to update to what.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -122,12 +121,12 @@ impl Seeks for Update {
 impl Workflow for Update {
     const KIND: &'static str = "update";
     const VERSION: i32 = 2;
-    type World = World;
+    type World = Environment;
     type Input = Order;
     type State = State;
 
     fn subject(order: &Order) -> String {
-        subject(&order.dig)
+        super::subject(&order.dig)
     }
 
     fn steps() -> Steps<Self> {

@@ -6,12 +6,12 @@ use drover_api::bindings::{DesiredBinding, DesiredState};
 use drover_api::scheduling::{
     Amounts, AppRequest, Claim, ClaimState, Demand, DigRef, Element, Intent, MemberKey, PlacementTerms, PodGroup, PodsOnNode,
 };
+use drover_orchestrator::environment::{Environment, Statuses, binding_key};
 use drover_orchestrator::render::Rendered;
 use drover_orchestrator::store::binding::{self, Binding, Role};
 use drover_orchestrator::store::deployment::{self, State};
 use drover_orchestrator::store::{bundle, hold};
 use drover_orchestrator::workflows::{Instantiate, Relocate, Terminate, Update};
-use drover_orchestrator::world::{Statuses, World, binding_key};
 use drover_orchestrator::{Config, migrations};
 use drover_store::{Store, StoreConfig};
 use drover_testkit::{TestDb, prepared_db};
@@ -24,7 +24,7 @@ use crate::fakes::Fakes;
 /// Members a, b (onprem) and c (aws), of 1000m each.
 pub struct Base {
     pub fakes: Fakes,
-    pub world: Arc<World>,
+    pub environment: Arc<Environment>,
     _db: TestDb,
 }
 
@@ -70,14 +70,14 @@ impl Base {
         let store = Store::connect(&StoreConfig::new("orchestrator", db.url.clone()), &migrations()).await.unwrap();
         let fakes = Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000)]);
         let config = Config { ready_seconds: 20, gone_seconds: 20, room_seconds: 20, ..Config::default() };
-        let world = World { store, services: fakes.services(), statuses: Statuses::default(), deadlines: config.deadlines() };
-        Self { fakes, world: Arc::new(world), _db: db }
+        let environment = Environment { store, services: fakes.services(), statuses: Statuses::default(), deadlines: config.deadlines() };
+        Self { fakes, environment: Arc::new(environment), _db: db }
     }
 
     /// A group in this state, with its document.
     pub async fn group(&self, name: &str, state: State) -> DigRef {
         let dig = DigRef { id: Uuid::now_v7(), project: "p".into(), composite_app: name.into(), version: "v1".into(), name: name.into() };
-        let mut tx = self.world.store.begin().await.unwrap();
+        let mut tx = self.environment.store.begin().await.unwrap();
         sqlx::query(
             "insert into resource (id, kind, path, name, metadata, spec) values ($1, 'deployment-intent-group', $2, $3, '{}', '{}')",
         )
@@ -108,7 +108,7 @@ impl Base {
             role: Role::Current,
             operation: Uuid::now_v7(),
         };
-        let mut tx = self.world.store.begin().await.unwrap();
+        let mut tx = self.environment.store.begin().await.unwrap();
         binding::put(&mut tx, &binding).await.unwrap();
         tx.commit().await.unwrap();
         self.fakes.ledger.put(Claim {
@@ -128,17 +128,17 @@ impl Base {
 
     pub fn registry(&self) -> Registry {
         Registry::new()
-            .with::<Instantiate>(self.world.clone())
-            .with::<Relocate>(self.world.clone())
-            .with::<Terminate>(self.world.clone())
-            .with::<Update>(self.world.clone())
+            .with::<Instantiate>(self.environment.clone())
+            .with::<Relocate>(self.environment.clone())
+            .with::<Terminate>(self.environment.clone())
+            .with::<Update>(self.environment.clone())
     }
 
     pub fn outside(&self, engine: &Engine) {
         for status in self.fakes.members.statuses() {
-            if self.world.statuses.get(status.id).as_deref() != Some(&status) {
+            if self.environment.statuses.get(status.id).as_deref() != Some(&status) {
                 let key = binding_key(status.id);
-                self.world.statuses.set(status.id, Some(status));
+                self.environment.statuses.set(status.id, Some(status));
                 engine.wake(&key);
             }
         }
@@ -146,7 +146,7 @@ impl Base {
 
     /// `app@cluster role`, sorted, of all bindings that are not gone.
     pub async fn bindings(&self, digs: &[&DigRef]) -> Vec<String> {
-        let mut tx = self.world.store.begin().await.unwrap();
+        let mut tx = self.environment.store.begin().await.unwrap();
         let mut all = Vec::new();
         for dig in digs {
             for row in binding::of_dig(&mut tx, dig.id).await.unwrap() {
@@ -158,7 +158,7 @@ impl Base {
     }
 
     pub async fn state(&self, dig: &DigRef) -> (State, bool) {
-        let mut tx = self.world.store.begin().await.unwrap();
+        let mut tx = self.environment.store.begin().await.unwrap();
         let state = deployment::load(&mut tx, dig.id, false).await.unwrap().state;
         (state, hold::holder(&mut tx, dig.id).await.unwrap().is_some())
     }

@@ -39,7 +39,7 @@ impl<C: Case> Fixture for Of<C> {
         Self(C::fresh().await)
     }
     fn store(&self) -> Store {
-        self.0.base().world.store.clone()
+        self.0.base().environment.store.clone()
     }
     fn registry(&self) -> Registry {
         self.0.base().registry()

@@ -14,8 +14,7 @@ use super::bring::Progress;
 use super::remove::Removal;
 use super::room::{self, Search, Seeks};
 use super::{Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER};
-use crate::app::group::subject;
-use crate::world::World;
+use crate::environment::Environment;
 
 /// What to instantiate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,12 +73,12 @@ pub struct Instantiate;
 impl Workflow for Instantiate {
     const KIND: &'static str = "instantiate";
     const VERSION: i32 = 2;
-    type World = World;
+    type World = Environment;
     type Input = Order;
     type State = State;
 
     fn subject(order: &Order) -> String {
-        subject(&order.dig)
+        super::subject(&order.dig)
     }
 
     fn steps() -> Steps<Self> {

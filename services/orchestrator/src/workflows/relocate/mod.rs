@@ -18,8 +18,8 @@ use uuid::Uuid;
 use super::judge::Sent;
 use super::remove::Removal;
 use super::{MIGRATION, PLACEMENT, SYNCHRONIZER};
+use crate::environment::Environment;
 use crate::store::binding::Binding;
-use crate::world::World;
 
 /// Who moves, and for whom.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -148,7 +148,7 @@ pub struct Relocate;
 impl Workflow for Relocate {
     const KIND: &'static str = "relocate";
     const VERSION: i32 = 1;
-    type World = World;
+    type World = Environment;
     type Input = Order;
     type State = State;
 

@@ -13,8 +13,8 @@ use sqlx::PgConnection;
 use super::super::judge::{self, Sent, Verdict};
 use super::super::{bring, now, reasons, remove};
 use super::{Moving, Relocate, Stage, binding_id};
+use crate::environment::binding_key;
 use crate::store::binding::{self, Binding, Role};
-use crate::world::binding_key;
 
 pub(super) async fn bind(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> StepResult {
     for moving in &ctx.state.moves {

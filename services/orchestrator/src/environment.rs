@@ -1,5 +1,5 @@
-//! What workflow steps and tasks reach: own tables, the other services, what is known of bindings, and how long things may
-//! take. Not written anywhere.
+//! What workflow steps and tasks work with: own tables, the other services, the reported status of bindings, and deadlines.
+//! None of it is persisted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,30 +13,39 @@ use uuid::Uuid;
 use crate::config::Deadlines;
 use crate::peers::Services;
 
-/// The world of every workflow here.
-pub struct World {
+/// The environment of every workflow of this service.
+pub struct Environment {
     /// Own tables.
     pub store: Store,
-    /// Those it writes into.
+    /// Clients of the other services.
     pub services: Services,
-    /// What the synchronizer says of bindings.
+    /// Latest status of each binding, as resource-synchronizer reports it.
     pub statuses: Statuses,
-    /// How long things may take.
+    /// Maximum waiting times.
     pub deadlines: Deadlines,
 }
 
-impl World {
-    /// A new fence for writes of the hand that holds `workflow` with `fence`: higher than that of every write so far.
+impl Environment {
+    /// Draws a new fence for writes of the engine that runs `workflow` with `fence`: higher than the fence of every write so far.
     ///
-    /// The engine's own fence does not do: a parent that wakes up after its child, or an undo after a write that is still on
-    /// its way, must come with a higher one although the hand is the same.
+    /// The engine's own fence is not enough: a parent that continues after its child, or an undo after a write that is still in
+    /// flight, must use a higher one although the engine is the same.
+    ///
+    /// # Errors
+    ///
+    /// Retry if another engine took over the workflow, or the database cannot be reached.
     pub async fn fence(&self, workflow: Uuid, fence: i64) -> Result<i64, StepError> {
         let sql = "select nextval('workflow_fence') from workflow where id = $1 and fence = $2";
         let drawn: Option<i64> = sqlx::query_scalar(sql).bind(workflow).bind(fence).fetch_optional(self.store.pool()).await?;
-        drawn.ok_or_else(|| StepError::retry("another hand has this workflow now"))
+        drawn.ok_or_else(lease_lost)
     }
 
-    /// A transaction of the hand that holds `workflow` with `fence`; nobody takes the workflow over while it is open.
+    /// Opens a transaction for the engine that runs `workflow` with `fence`. No other engine can take over the workflow while the
+    /// transaction is open.
+    ///
+    /// # Errors
+    ///
+    /// Retry if another engine took over the workflow, or the database cannot be reached.
     pub async fn transaction(&self, workflow: Uuid, fence: i64) -> Result<Tx, StepError> {
         let mut tx = self.store.begin().await?;
         let held: Option<Uuid> = sqlx::query_scalar("select id from workflow where id = $1 and fence = $2 for share")
@@ -44,34 +53,38 @@ impl World {
             .bind(fence)
             .fetch_optional(&mut *tx)
             .await?;
-        held.map(|_| tx).ok_or_else(|| StepError::retry("another hand has this workflow now"))
+        held.map(|_| tx).ok_or_else(lease_lost)
     }
 }
 
-/// The last word of the synchronizer on each binding, as its feed has it. In memory only: after a restart the feed tells
-/// everything again.
+fn lease_lost() -> StepError {
+    StepError::retry("lease lost: another engine took over this workflow")
+}
+
+/// The latest status of each binding, from the feed of resource-synchronizer. In memory only: after a restart the feed sends
+/// all of them again.
 #[derive(Clone, Default)]
 pub struct Statuses(Arc<RwLock<Known>>);
 
 #[derive(Default)]
 struct Known {
     statuses: HashMap<Uuid, Arc<BindingStatus>>,
-    /// An app's is the same on all its members.
+    /// Shared by all bindings of an app.
     digests: Interner<str>,
 }
 
 impl Statuses {
-    /// What is known of a binding.
+    /// The latest status of a binding, if one was reported.
     pub fn get(&self, binding: Uuid) -> Option<Arc<BindingStatus>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).statuses.get(&binding).cloned()
     }
 
-    /// A new word; none: the binding is forgotten there.
+    /// Replaces the status of a binding; `None` means that resource-synchronizer no longer has the binding.
     pub fn set(&self, binding: Uuid, status: Option<BindingStatus>) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match status {
             Some(mut status) => {
-                // Read from JSON it has room for four, and most have one.
+                // serde_json allocates room for four elements; most bindings have one object.
                 status.objects.shrink_to_fit();
                 status.digest = known.digests.intern(status.digest);
                 known.statuses.insert(binding, Arc::new(status));
@@ -82,14 +95,14 @@ impl Statuses {
         }
     }
 
-    /// Forgets everything: the feed begins anew. Returns what was known.
+    /// Forgets all statuses, because the feed starts over. Returns the bindings that had one.
     pub fn reset(&self) -> Vec<Uuid> {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.statuses.drain().map(|(id, _)| id).collect()
     }
 }
 
-/// The key that parks on a binding.
+/// The key on which a workflow parks to be woken when the status of `binding` changes.
 pub fn binding_key(binding: Uuid) -> String {
     format!("binding:{binding}")
 }
