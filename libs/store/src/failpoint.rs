@@ -33,6 +33,8 @@ pub enum Action {
     Error,
     /// Fail the next time only.
     ErrorOnce,
+    /// Fail once, on this pass, counted from 1 when it is set.
+    ErrorOnPass(usize),
     /// Fail for good, once: what asked should give up and unwind.
     Fatal,
     /// Stop the caller dead without ending the process: a crash as a test in the same process can have it. Once.
@@ -148,7 +150,7 @@ impl Failpoints {
         };
         match action {
             None => Ok(()),
-            Some(Action::Error | Action::ErrorOnce) => Err(Injected::Error),
+            Some(Action::Error | Action::ErrorOnce | Action::ErrorOnPass(_)) => Err(Injected::Error),
             Some(Action::Fatal) => Err(Injected::Fatal),
             Some(Action::Halt) => Err(Injected::Halt),
             Some(Action::Crash) => {
@@ -170,8 +172,13 @@ impl Failpoints {
             record.push(name.to_owned());
         }
         if let Some((setting, action)) = names.iter().find_map(|name| Some((name, *state.actions.get(name)?))) {
-            if matches!(action, Action::ErrorOnce | Action::Fatal | Action::Halt) {
-                state.actions.remove(setting);
+            match action {
+                Action::ErrorOnPass(pass) if pass > 1 => {
+                    state.actions.insert(setting.clone(), Action::ErrorOnPass(pass - 1));
+                    return None;
+                }
+                Action::ErrorOnce | Action::ErrorOnPass(_) | Action::Fatal | Action::Halt => drop(state.actions.remove(setting)),
+                Action::Pause | Action::Crash | Action::Error => {}
             }
             return Some((setting.clone(), action));
         }

@@ -1,4 +1,4 @@
-//! Tests that every workflow gets for nothing: give a [`Fixture`], get the five properties.
+//! Tests that every workflow gets for nothing: give a [`Fixture`], get the six properties.
 //!
 //! ```ignore
 //! struct Small { … }
@@ -9,7 +9,7 @@
 //! The failpoints that a plain run passes are recorded first; each property then visits all of them, a fresh world for each.
 //! A property that does not hold panics and names the failpoint.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::time::Duration;
 
@@ -57,6 +57,10 @@ macro_rules! generic_tests {
             $crate::testing::steps_succeed_when_repeated::<$fixture>().await;
         }
         #[tokio::test(flavor = "multi_thread")]
+        async fn every_pass_succeeds_when_repeated() {
+            $crate::testing::every_pass_succeeds_when_repeated::<$fixture>().await;
+        }
+        #[tokio::test(flavor = "multi_thread")]
         async fn crash_between_any_two_effects() {
             $crate::testing::crash_between_any_two_effects::<$fixture>().await;
         }
@@ -98,6 +102,24 @@ pub async fn steps_succeed_when_repeated<F: Fixture>() {
     }
     let view = world.run().await;
     world.expect_done(&view, "every effect repeated").await;
+}
+
+/// A wait step is called several times and may have effects each time. One pass of one step is repeated: the state that it wrote is
+/// lost, its effects are not, and the outside may answer differently the second time. Every pass after the first is visited; all
+/// first ones are repeated by [`steps_succeed_when_repeated`].
+pub async fn every_pass_succeeds_when_repeated<F: Fixture>() {
+    let mut passes: BTreeMap<String, usize> = BTreeMap::new();
+    for point in record_passes::<F>().await.into_iter().filter(|point| point.ends_with("/do/after_effect")) {
+        *passes.entry(point).or_default() += 1;
+    }
+    let later = passes.into_iter().flat_map(|(point, count)| (2..=count).map(move |pass| (point.clone(), pass)));
+    let visit = |(point, pass): (String, usize)| async move {
+        let world = World::<F>::fresh().await;
+        world.failpoints.set(&point, Action::ErrorOnPass(pass));
+        let view = world.run().await;
+        world.expect_done(&view, &format!("{point}, pass {pass}")).await;
+    };
+    futures::stream::iter(later).map(visit).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
 }
 
 /// The process dies at every point, before and after each effect and each journal write; its successor finishes.
@@ -190,6 +212,11 @@ fn before_pivot<F: Fixture>() -> Vec<&'static str> {
 
 /// The failpoints of a plain run, which must end well.
 async fn record<F: Fixture>() -> BTreeSet<String> {
+    record_passes::<F>().await.into_iter().collect()
+}
+
+/// The same, each as often as it was passed, in order.
+async fn record_passes<F: Fixture>() -> Vec<String> {
     let world = World::<F>::fresh().await;
     world.failpoints.record();
     let view = world.run().await;

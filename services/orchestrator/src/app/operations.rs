@@ -327,7 +327,7 @@ fn moves(kind: &str, state: &Value, ended: Option<Timestamp>, now: Timestamp) ->
                 to: moving.to.0,
                 stage: stage.as_str().to_owned(),
                 seconds: (end.duration_since(moving.since.0).as_millis() as f64 / 1000.0).max(0.0),
-                reason: moving.reason,
+                reason: (!moving.refusals.is_empty()).then(|| moving.refusals.join("; ")),
             }
         })
         .collect()

@@ -121,6 +121,15 @@ pub enum SettleError {
     Peer(#[from] PeerError),
 }
 
+/// A copy that is given up becomes retiring. False: it is gone already, or its row was never written.
+pub async fn retire(tx: &mut PgConnection, binding: Uuid) -> StoreResult<bool> {
+    let retired = sqlx::query("update binding set role = 'retiring', changed_at = now() where id = $1 and role in ('target', 'retiring')")
+        .bind(binding)
+        .execute(tx)
+        .await?;
+    Ok(retired.rows_affected() > 0)
+}
+
 /// The targets of an operation become retiring; returns all of its bindings that shall go or are gone.
 pub async fn retire_targets(tx: &mut PgConnection, operation: Uuid) -> StoreResult<Vec<Binding>> {
     sqlx::query("update binding set role = 'retiring', changed_at = now() where operation = $1 and role = 'target'")

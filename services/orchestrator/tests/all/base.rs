@@ -1,4 +1,4 @@
-//! A world for workflows: own tables, peers in memory, three members of 1000m each.
+//! A world for workflows: own tables, peers in memory, four members of 1000m each.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::fakes::Fakes;
 
-/// Members a, b (onprem) and c (aws), of 1000m each.
+/// Members a, b, d (onprem) and c (aws), of 1000m each.
 pub struct Base {
     pub fakes: Fakes,
     pub environment: Arc<Environment>,
@@ -44,7 +44,7 @@ pub fn request(app: &str, cpu: i64, on: &[&str]) -> AppRequest {
         demand: Demand { groups: vec![group], ..Demand::default() },
         terms: PlacementTerms {
             intent: Intent { all_of: vec![], any_of: on.iter().map(element).collect() },
-            logical_cloud: ["a", "b", "c"].iter().map(|cluster| member(cluster)).collect(),
+            logical_cloud: ["a", "b", "c", "d"].iter().map(|cluster| member(cluster)).collect(),
             ..PlacementTerms::default()
         },
     }
@@ -68,7 +68,7 @@ impl Base {
             tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN).with_writer(std::io::stderr).try_init();
         let db = migrated_db().await;
         let store = Store::connect(&StoreConfig::new("orchestrator", db.url.clone()), &migrations()).await.unwrap();
-        let fakes = Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000)]);
+        let fakes = Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000), ("onprem", "d", 1, 1000)]);
         let config = Config { ready_seconds: 20, gone_seconds: 20, room_seconds: 20, ..Config::default() };
         let environment = Environment { store, services: fakes.services(), statuses: Statuses::default(), deadlines: config.deadlines() };
         Self { fakes, environment: Arc::new(environment), _db: db }

@@ -8,7 +8,7 @@ use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::super::{judge, now, reasons, release};
+use super::super::{judge, now, reasons, release, remove};
 use super::prepare::summary;
 use super::start::newcomers;
 use super::{Relocate, Stage};
@@ -23,6 +23,8 @@ pub(super) async fn cut_over(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> 
     let old: Vec<Uuid> = ctx.state.moves.iter().map(|moving| moving.old.id).collect();
     binding::set_role(&mut *tx, &old, Role::Retiring, ctx.id).await?;
     binding::set_role(&mut *tx, &new, Role::Current, ctx.id).await?;
+    // A target that the state does not name must not outlive the operation; task `retire` removes it.
+    remove::retire_targets(&mut *tx, ctx.id).await?;
     for moving in &mut ctx.state.moves {
         moving.reach(Stage::CutOver);
     }

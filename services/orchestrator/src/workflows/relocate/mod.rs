@@ -7,6 +7,7 @@
 
 mod cut;
 mod prepare;
+mod replace;
 mod start;
 
 use drover_api::scheduling::{AppRequest, DigRef, MemberKey, Move};
@@ -85,9 +86,12 @@ pub struct Moving {
     /// When it ended.
     #[serde(default)]
     pub ended: Option<Timestamp>,
-    /// Why the last destination did not do.
+    /// The destinations that were given up, each with the reason, in order.
     #[serde(default)]
-    pub reason: Option<String>,
+    pub refusals: Vec<String>,
+    /// The destination that replaces `to`, to be claimed by the next pass of `prepare`.
+    #[serde(default)]
+    next: Option<MemberKey>,
     /// What the synchronizer was told of the new copy.
     #[serde(default)]
     sent: Option<Sent>,

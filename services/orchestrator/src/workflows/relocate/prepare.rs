@@ -1,18 +1,18 @@
-//! New copies: started, watched, replaced by others where a destination does not do.
+//! New copies: applied, waited for until they are ready, and removed on undo.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::bindings::Phase;
-use drover_api::ledger::{LedgerChange, LedgerTransaction};
-use drover_api::scheduling::{ClaimState, MemberKey};
+use drover_api::scheduling::MemberKey;
 use drover_store::Timestamp;
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 
 use super::super::judge::{self, Sent, Verdict};
-use super::super::{bring, now, reasons, remove};
-use super::{Moving, Relocate, Stage, binding_id};
+use super::super::{bring, now, remove};
+use super::replace::{self, NextClaim};
+use super::{Moving, Relocate, Stage};
 use crate::environment::binding_key;
 use crate::store::binding::{self, Binding, Role};
 
@@ -23,115 +23,83 @@ pub(super) async fn bind(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> Step
     Ok(Outcome::next())
 }
 
-fn new_copy(moving: &Moving, operation: uuid::Uuid) -> Binding {
+pub(super) fn new_copy(moving: &Moving, operation: uuid::Uuid) -> Binding {
     Binding { id: moving.new, member: moving.to.clone(), role: Role::Target, operation, ..moving.old.clone() }
+}
+
+/// What one pass of `prepare` found of a move.
+enum Preparation {
+    Ready,
+    Waiting {
+        until: Timestamp,
+        note: Option<String>,
+    },
+    /// Another destination was chosen; the choice must be journaled before it has an effect.
+    Replaced,
 }
 
 pub(super) async fn prepare(ctx: &mut Ctx<Relocate>) -> StepResult {
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let given_up = given_up(ctx).await?;
-    let (mut keys, mut until, mut notes) = (Vec::new(), None::<Timestamp>, Vec::new());
+    let (mut keys, mut until, mut notes, mut replaced) = (Vec::new(), None::<Timestamp>, Vec::new(), false);
     for index in 0..ctx.state.moves.len() {
-        let world = ctx.world.clone();
-        loop {
-            let operation = ctx.id;
-            let moving = &mut ctx.state.moves[index];
-            if given_up.contains(&moving.new) {
-                let reason = moving.reason.clone().unwrap_or_else(|| "it did not do before this was interrupted".to_owned());
-                next_destination(ctx, index, fence, &reason).await?;
-                continue;
+        let preparation = prepare_move(ctx, index, fence).await?;
+        let moving = &mut ctx.state.moves[index];
+        match preparation {
+            Preparation::Ready => moving.reach(Stage::Ready),
+            Preparation::Waiting { until: look, note } => {
+                keys.push(binding_key(moving.new));
+                until = Some(until.map_or(look, |until| Timestamp(until.0.min(look.0))));
+                notes.extend(note.map(|note| format!("{} on {}: {note}", moving.name(), moving.to)));
             }
-            if moving.sent.is_none() {
-                bring::send(&world, &new_copy(moving, operation), fence).await?;
-                moving.sent = Some(Sent { fence, digest: moving.old.digest.clone(), at: now(), trouble: None });
-                moving.reach(Stage::Starting);
-            }
-            let Some(sent) = moving.sent.as_mut() else { continue };
-            let reason = match judge::judge(sent, world.statuses.get(moving.new).as_deref(), now(), &world.deadlines) {
-                Verdict::Ready => {
-                    moving.reach(Stage::Ready);
-                    break;
-                }
-                Verdict::Waiting { until: look, note, .. } => {
-                    moving.reach(Stage::Starting);
-                    keys.push(binding_key(moving.new));
-                    until = Some(until.map_or(look, |until| Timestamp(until.0.min(look.0))));
-                    notes.extend(note.map(|note| format!("{} on {}: {note}", moving.name(), moving.to)));
-                    break;
-                }
-                Verdict::Failed { reason, .. } | Verdict::Unschedulable(reason) => reason,
-            };
-            next_destination(ctx, index, fence, &reason).await?;
+            Preparation::Replaced => replaced = true,
         }
     }
     let ready = ctx.state.moves.iter().filter(|moving| moving.stage == Stage::Ready).count();
     notes.insert(0, format!("{ready} of {} new copies ready", ctx.state.moves.len()));
     ctx.progress(notes.join("; "));
+    if replaced {
+        until = Some(now());
+    }
     match until {
         None => Ok(Outcome::next()),
         Some(until) => Ok(Outcome::park(keys).until(until)),
     }
 }
 
-/// Copies that this step gave up before it was interrupted: they must never be told to be present again.
-async fn given_up(ctx: &Ctx<Relocate>) -> Result<Vec<uuid::Uuid>, StepError> {
-    let new: Vec<_> = ctx.state.moves.iter().map(|moving| moving.new).collect();
-    let rows = binding::find(&mut *ctx.world.store.pool().acquire().await?, &new).await?;
-    Ok(rows.into_iter().filter(|row| row.role != Role::Target).map(|row| row.id).collect())
-}
-
-/// Gives up a destination and claims the next one that has room. The failed copy's row goes on as retiring: it keeps its
-/// room until it is gone.
-async fn next_destination(ctx: &mut Ctx<Relocate>, index: usize, fence: i64, reason: &str) -> Result<(), StepError> {
-    let world = ctx.world.clone();
-    let failed = new_copy(&ctx.state.moves[index], ctx.id);
-    tracing::info!(workflow.id = %ctx.id, app = %failed.app, member = %failed.member, reason, "a destination does not do");
-    let mut tx = world.transaction(ctx.id, ctx.fence).await?;
-    binding::set_role(&mut tx, &[failed.id], Role::Retiring, ctx.id).await?;
-    tx.commit().await?;
-    let absent = world.fence(ctx.id, ctx.fence).await?;
-    world.services.synchronizer.put_binding(&failed.desired(drover_api::bindings::DesiredState::Absent, absent)).await?;
-
-    let mut refused = vec![format!("{}: {reason}", failed.member)];
-    while !ctx.state.moves[index].others.is_empty() {
-        let to = ctx.state.moves[index].others.remove(0);
-        let new = binding_id(ctx.id, &format!("{}/{}", failed.dig.id, failed.app), &to);
-        let take = LedgerChange::Take {
-            claim: new,
-            dig: failed.dig.clone(),
-            request: Arc::new(failed.request.clone()),
-            member: to.clone(),
-            state: Some(ClaimState::Held),
-        };
-        // The row first: whatever is claimed or applied is explained by one.
-        let copy = Binding { id: new, member: to.clone(), ..failed.clone() };
-        let mut tx = world.transaction(ctx.id, ctx.fence).await?;
-        binding::put(&mut tx, &copy).await?;
-        tx.commit().await?;
-        let transaction = LedgerTransaction { operation: ctx.id, fence, changes: vec![take] };
-        match world.services.placement.transact(ctx.derived_id(&format!("take/{new}")), &transaction).await {
-            Ok(_) => {
-                let moving = &mut ctx.state.moves[index];
-                (moving.new, moving.to, moving.sent, moving.reason) = (new, to, None, Some(refused.join("; ")));
-                moving.reach(Stage::Claimed);
-                return Ok(());
+/// Effects are only those of the destination that the journal knew when this pass began. A pass that is repeated has the same
+/// effects again.
+async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Result<Preparation, StepError> {
+    if let Some(next) = ctx.state.moves[index].next.clone() {
+        match replace::claim_next(ctx, index, next.clone(), fence).await? {
+            NextClaim::Held => {}
+            NextClaim::Refused(reason) => {
+                replace::choose_next(&mut ctx.state.moves[index], &next, &reason)?;
+                return Ok(Preparation::Replaced);
             }
-            // Of that destination nothing is known, and has not been for long: not now.
-            Err(error)
-                if error.code() == Some("ledger_conflict")
-                    || (error.code() == Some("capacity_unknown") && ctx.waited() >= world.deadlines.ready) =>
-            {
-                refused.push(format!("{to}: {}", reasons(&error).join("; ")));
-                let mut tx = world.transaction(ctx.id, ctx.fence).await?;
-                binding::delete(&mut tx, &[new]).await?;
-                tx.commit().await?;
+            NextClaim::Unknown => {
+                let note = Some(format!("waiting to hear from {next}, its next destination"));
+                return Ok(Preparation::Waiting { until: judge::after(now(), Duration::from_secs(1)), note });
             }
-            Err(error) => return Err(error.into()),
         }
     }
-    let name = ctx.state.moves[index].name();
-    Err(StepError::fail("destination_not_ready", format!("{name} did not become ready anywhere it could move to; everything is as before"))
-        .reasons(refused))
+    let (world, operation) = (ctx.world.clone(), ctx.id);
+    let moving = &mut ctx.state.moves[index];
+    if moving.sent.is_none() {
+        bring::send(&world, &new_copy(moving, operation), fence).await?;
+        moving.reach(Stage::Starting);
+    }
+    let sent = moving.sent.get_or_insert_with(|| Sent { fence, digest: moving.old.digest.clone(), at: now(), trouble: None });
+    let reason = match judge::judge(sent, world.statuses.get(moving.new).as_deref(), now(), &world.deadlines) {
+        Verdict::Ready => return Ok(Preparation::Ready),
+        Verdict::Waiting { until, note, .. } => {
+            moving.reach(Stage::Starting);
+            return Ok(Preparation::Waiting { until, note });
+        }
+        Verdict::Failed { reason, .. } | Verdict::Unschedulable(reason) => reason,
+    };
+    let failed = moving.to.clone();
+    replace::choose_next(moving, &failed, &reason)?;
+    Ok(Preparation::Replaced)
 }
 
 /// Undo: new copies go, wherever they were tried; the old ones have served all the time.

@@ -20,6 +20,23 @@ struct Inner {
     decisions: HashMap<Uuid, Decision>,
     receipts: HashMap<Uuid, LedgerReceipt>,
     released: HashMap<Uuid, i64>,
+    full_until_refused: Option<MemberKey>,
+}
+
+impl Inner {
+    fn foreign(&mut self, key: &MemberKey, cpu: i64) {
+        let mut capacity = Capacity::clone(self.ledger.room(key).unwrap().capacity.as_ref().unwrap());
+        Arc::make_mut(&mut capacity.nodes)[0].foreign.cpu = cpu;
+        self.ledger.set_capacity(key, Some(Arc::new(capacity)));
+    }
+
+    fn refused(&mut self, transaction: &LedgerTransaction) {
+        let taken =
+            |key: &MemberKey| transaction.changes.iter().any(|change| matches!(change, LedgerChange::Take { member, .. } if member == key));
+        if let Some(key) = self.full_until_refused.take_if(|key| taken(key)) {
+            self.foreign(&key, 0);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -35,10 +52,14 @@ impl FakeLedger {
 
     /// Somebody else's pods take this much CPU of a member's node.
     pub fn foreign(&self, key: &MemberKey, cpu: i64) {
+        self.0.lock().unwrap().foreign(key, cpu);
+    }
+
+    /// A member has no room until a claim on it is refused.
+    pub fn full_until_refused(&self, key: &MemberKey) {
         let mut inner = self.0.lock().unwrap();
-        let mut capacity = Capacity::clone(inner.ledger.room(key).unwrap().capacity.as_ref().unwrap());
-        Arc::make_mut(&mut capacity.nodes)[0].foreign.cpu = cpu;
-        inner.ledger.set_capacity(key, Some(Arc::new(capacity)));
+        inner.foreign(key, 1000);
+        inner.full_until_refused = Some(key.clone());
     }
 
     /// Nothing is known of a member any more, or again as much as before.
@@ -109,7 +130,10 @@ impl Placement for FakeLedger {
                 inner.receipts.insert(id, receipt.clone());
                 Ok(receipt)
             }
-            Err(differences) => Err(conflict(differences)),
+            Err(differences) => {
+                inner.refused(transaction);
+                Err(conflict(differences))
+            }
         }
     }
 
