@@ -20,11 +20,9 @@ mod record;
 mod spec;
 mod state;
 
-pub mod experiment;
 pub mod kpa;
 pub mod offline;
 pub mod qlearning;
-pub mod sim;
 pub mod threshold;
 
 pub use decide::{decide, limit_only};

@@ -136,8 +136,11 @@ impl SpecError {
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { field: field.into(), problem: problem.into() }
     }
-    /// Fails unless `holds`.
-    pub(crate) fn unless(holds: bool, field: &str, problem: &str) -> Result<(), Self> {
+    /// Checks one field.
+    ///
+    /// # Errors
+    /// `field` and `problem`, unless `holds`.
+    pub fn unless(holds: bool, field: &str, problem: &str) -> Result<(), Self> {
         if holds { Ok(()) } else { Err(Self::new(field, problem)) }
     }
 }

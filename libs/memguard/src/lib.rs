@@ -1,7 +1,7 @@
 //! The memory guard: on a node that runs out of memory, pause the containers that are about to allocate, so that none is OOM-killed.
 //!
 //! Pure: an [`Observation`] and a [`State`] go in, [`Decision`]s come out. No clock, no I/O. The agent of the node
-//! (services/memory-guard) and the simulator run the same [`Guard::step`].
+//! (services/memory-guard) and the simulator (lab/memguard) run the same [`Guard::step`].
 //!
 //! ```text
 //! facts about a pod ── eligibility::judge ──▶ Permission ┐
@@ -11,14 +11,12 @@
 
 mod action;
 pub mod eligibility;
-pub mod experiment;
 mod governor;
 mod guard;
 mod observation;
 mod policy;
 mod pressure;
 mod settings;
-pub mod simulate;
 mod state;
 mod time;
 

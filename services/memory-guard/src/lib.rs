@@ -22,7 +22,6 @@ pub mod heartbeat;
 pub mod http;
 pub mod inventory;
 pub mod journal;
-pub mod lab;
 pub mod levers;
 pub mod metrics;
 pub mod nri;

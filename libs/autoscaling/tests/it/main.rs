@@ -7,7 +7,6 @@ mod limits;
 mod primitives;
 mod properties;
 mod qlearning;
-mod simulation;
 mod zero;
 
 use drover_autoscaling::offline::{Config, Decider, LineDecision};

@@ -229,10 +229,11 @@ impl Instance {
         self.group_of[container as usize] as usize
     }
     /// Copies of whole applications: what is connected by calls, copy by copy.
-    pub(super) fn copies(&self) -> &[Vec<u32>] {
+    pub fn copies(&self) -> &[Vec<u32>] {
         &self.copies
     }
-    pub(super) fn copy_of(&self, container: u32) -> usize {
+    /// The copy of the application that a container is in.
+    pub fn copy_of(&self, container: u32) -> usize {
         self.copy_of[container as usize] as usize
     }
     /// Who a container calls or is called by, and how often, both directions added up.
@@ -242,6 +243,10 @@ impl Instance {
     /// All calls.
     pub fn total_calls(&self) -> f64 {
         self.total
+    }
+    /// What must hold for every placement.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
     /// Where containers run now.
     pub fn now(&self) -> &[Option<usize>] {
@@ -255,11 +260,12 @@ impl Instance {
             Some(d) => d[a * self.places.len() + b] / self.farthest,
         }
     }
-    pub(super) fn has_distances(&self) -> bool {
+    /// Whether calls cost by distance; without distances every call between two places costs 1.
+    pub fn has_distances(&self) -> bool {
         self.distance.is_some()
     }
     /// Whether two containers must not share a place.
-    pub(super) fn repel(&self, a: u32, b: u32) -> bool {
+    pub fn repel(&self, a: u32, b: u32) -> bool {
         let (s, t) = (self.containers[a as usize].service, self.containers[b as usize].service);
         a != b && self.rules.apart.contains(&(s.min(t), s.max(t)))
     }

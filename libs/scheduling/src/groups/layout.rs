@@ -10,7 +10,7 @@ use super::objective::{Terms, Weights};
 /// Not placed (yet).
 const NOWHERE: u32 = u32::MAX;
 /// Rounding that is forgiven when capacities are compared, as a share of the capacity.
-pub(super) const SLACK: f64 = 1e-9;
+pub const SLACK: f64 = 1e-9;
 
 /// One place's part of the sums.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +45,7 @@ pub struct Change {
 
 impl Change {
     /// By how much places would be over their capacity.
-    pub(super) fn over(&self) -> f64 {
+    pub fn over(&self) -> f64 {
         self.sums.over
     }
 }
@@ -156,10 +156,11 @@ impl<'i> Layout<'i> {
         self.sums.cut
     }
     /// By how much places are over their capacity, in capacities; 0 unless a search is repairing.
-    pub(super) fn over(&self) -> f64 {
+    pub fn over(&self) -> f64 {
         self.sums.over
     }
-    pub(super) fn over_at(&self, place: usize) -> f64 {
+    /// By how much a place is over its capacity, in capacities.
+    pub fn over_at(&self, place: usize) -> f64 {
         self.share[place].over
     }
     /// The terms, from the sums.
@@ -173,7 +174,7 @@ impl<'i> Layout<'i> {
     }
 
     /// Whether rules let an unplaced unit come to a place, room or not.
-    pub(super) fn allows(&self, unit: &[u32], place: usize) -> bool {
+    pub fn allows(&self, unit: &[u32], place: usize) -> bool {
         if !self.has_rules {
             return true;
         }
@@ -242,7 +243,7 @@ impl<'i> Layout<'i> {
 
     /// What an exchange would give: `xs` (on `from`) go to `to`, `ys` (on `to`) to `from`. None: a rule is against it.
     /// Capacity is not asked here: see [`Change::over`].
-    pub(super) fn probe(&mut self, from: usize, xs: &[u32], to: usize, ys: &[u32]) -> Option<Change> {
+    pub fn probe(&mut self, from: usize, xs: &[u32], to: usize, ys: &[u32]) -> Option<Change> {
         let (mut a, mut b) = (self.used[from], self.used[to]);
         for (unit, sign) in [(xs, 1.0), (ys, -1.0)] {
             for x in unit {
@@ -274,7 +275,7 @@ impl<'i> Layout<'i> {
     }
 
     /// Carries out what was probed with the same containers.
-    pub(super) fn commit(&mut self, change: &Change, xs: &[u32], ys: &[u32]) {
+    pub fn commit(&mut self, change: &Change, xs: &[u32], ys: &[u32]) {
         for (unit, place) in [(xs, change.to), (ys, change.from)] {
             for x in unit {
                 self.unlink(*x);
@@ -290,7 +291,7 @@ impl<'i> Layout<'i> {
     }
 
     /// Everything anew from `at`: forgets what rounding has added up.
-    pub(super) fn resync(&mut self) {
+    pub fn resync(&mut self) {
         self.used = super::objective::used(self.instance, &self.placement());
         self.sums = Sums::default();
         for place in 0..self.used.len() {

@@ -115,7 +115,7 @@ fn mean(of: &[f64]) -> f64 {
 }
 
 /// The standard deviation of a population.
-pub(super) fn deviation(of: &[f64]) -> f64 {
+pub fn deviation(of: &[f64]) -> f64 {
     let m = mean(of);
     mean(&of.iter().map(|x| (x - m) * (x - m)).collect::<Vec<_>>()).sqrt()
 }

@@ -9,6 +9,7 @@ mod exhaustive;
 mod fitting;
 mod instance;
 mod ledger_model;
+mod observe;
 mod placing;
 mod plans;
 mod policies;

@@ -8,8 +8,8 @@ use anyhow::{Result, ensure};
 use drover_autoscaling::kpa::{KpaObservation, KpaSpec};
 use drover_autoscaling::offline::{Config, Decider};
 use drover_autoscaling::qlearning::QLearningSpec;
-use drover_autoscaling::sim::{Arrivals, Schedule, Shape, SimSpec, Trace, train};
 use drover_autoscaling::{Limits, Observation, Policy, Reading, State, decide};
+use drover_lab_autoscaling::sim::{Arrivals, Schedule, Shape, SimSpec, Trace, train};
 use drover_report::{Check, Report, Table};
 
 use super::{Size, cell};

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use drover_autoscaling::experiment::{Comparison, Outcome, Plan, compare};
-use drover_autoscaling::sim::{Shape, Trace};
+use drover_lab_autoscaling::experiment::{Comparison, Outcome, Plan, compare};
+use drover_lab_autoscaling::sim::{Shape, Trace};
 use drover_report::{Chart, Check, Interval, Report, Table};
 use indicatif::ProgressBar;
 

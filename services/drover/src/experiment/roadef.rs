@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use drover_lab_groups::Budget;
+use drover_lab_groups::roadef::{File, Reassignment, improve};
 use drover_report::{Check, Report, Table};
-use drover_scheduling::groups::Budget;
-use drover_scheduling::groups::roadef::{File, Reassignment, improve};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::groups::cpu;

@@ -1,11 +1,11 @@
 //! The agent is killed at every point of a pause and its end, on a real containerd: everything goes on, and the quotas are what they were,
 //! for the kernel and for the runtime.
 
+use drover_lab_node::{Containerd, Spec, Version};
 use drover_memguard::Lever;
 use drover_memory_guard::cgroup::{CpuQuota, Group};
 use drover_memory_guard::failpoint::POINTS;
 use drover_memory_guard::journal;
-use drover_memory_guard::lab::{Containerd, Spec, Version};
 use drover_memory_guard::proto::runtime::v1 as cri;
 use drover_memory_guard::watchdog::Files;
 use nix::sys::signal::{Signal, kill};

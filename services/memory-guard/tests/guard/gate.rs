@@ -1,7 +1,7 @@
 //! The start gate by events, on a real containerd: what a container takes between its start and the freeze, and that `runc start` returns.
 
+use drover_lab_node::{Containerd, Spec, Version};
 use drover_memguard::Activity;
-use drover_memory_guard::lab::{Containerd, Spec, Version};
 use drover_memory_guard::wire::Status;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use drover_memory_guard::lab::{Agent, IMAGE, Version};
+use drover_lab_node::{Agent, IMAGE, Version};
 use serde_json::{Value, json};
 
 use crate::support::node::{Node, missing};

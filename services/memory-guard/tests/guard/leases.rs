@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use drover_lab_node::{Containerd, Spec, Version};
 use drover_memguard::Activity;
 use drover_memory_guard::cgroup::Hierarchy;
-use drover_memory_guard::lab::{Containerd, Spec, Version};
 use drover_memory_guard::wire::{ContainerStatus, Status};
 use serde_json::json;
 

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use drover_lab_node::{Agent, Containerd, Pod, Spec};
 use drover_memguard::Activity;
-use drover_memory_guard::lab::{Agent, Containerd, Pod, Spec};
 use drover_memory_guard::wire::Status;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -1,7 +1,7 @@
 //! The whole mechanism: real containers on a memory-limited cgroup, the real OOM killer, each policy; half of the cycles of the long run,
 //! which is also `drover experiment memory-guard --real`.
 
-use drover_memory_guard::lab::{POLICIES, Trial, trial};
+use drover_lab_node::{POLICIES, Trial, trial};
 
 use crate::support::{ALONE, missing, program, say};
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use drover_autoscaler::policy::Plan;
 use drover_autoscaling::qlearning::{Capacity, QTable};
-use drover_autoscaling::sim::{Arrivals, Driver, Run, Shape, SimSpec, Trace, drive};
 use drover_autoscaling::{DecisionRecord, Observation, Policy, Steps};
+use drover_lab_autoscaling::sim::{Arrivals, Driver, Run, Shape, SimSpec, Trace, drive};
 use drover_testkit::{eventually, needs};
 use serde_json::{Value, json};
 use tokio::process::Command;

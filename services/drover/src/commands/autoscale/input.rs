@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use drover_autoscaling::qlearning::{Capacity, QTable};
-use drover_autoscaling::sim::{Shape, SimSpec, Trace};
+use drover_lab_autoscaling::sim::{Shape, SimSpec, Trace};
 
 /// The load: from a file, or generated.
 #[derive(Debug, Args)]

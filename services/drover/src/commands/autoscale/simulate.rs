@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use drover_autoscaling::kpa::{KpaMetric, KpaSpec};
-use drover_autoscaling::sim::{Arrivals, Driver, PRICE, Run, SimSpec, drive};
 use drover_autoscaling::threshold::{MetricSpec, ThresholdSpec};
 use drover_autoscaling::{Limits, Policy};
+use drover_lab_autoscaling::sim::{Arrivals, Driver, PRICE, Run, SimSpec, drive};
 use drover_report::{Chart, Report, Table};
 
 use super::input::read_table;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::Args;
 use drover_autoscaling::qlearning::{QLearningSpec, QTable};
-use drover_autoscaling::sim::{Arrivals, Schedule, SimSpec, Trace, train};
+use drover_lab_autoscaling::sim::{Arrivals, Schedule, SimSpec, Trace, train};
 
 use super::{LoadArgs, SimArgs};
 

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use drover_memguard::experiment::{Sample, Task, published, run as run_tasks, safety};
-use drover_memguard::simulate::World;
+use drover_lab_memguard::experiment::{Sample, Task, published, run as run_tasks, safety};
+use drover_lab_memguard::simulate::World;
 use drover_memguard::{Guard, Policy};
 use drover_report::{Interval, Report, Table};
 use serde::de::DeserializeOwned;
@@ -150,7 +150,7 @@ fn table(guards: &[(String, Option<Guard>)], samples: &[Sample]) -> Table {
     ];
     let mut table = Table::new("policies", heads);
     for ((name, _), sample) in guards.iter().zip(samples) {
-        let seconds = |measure: fn(&drover_memguard::simulate::Outcome) -> f64| format!("{:.0}", sample.mean(measure));
+        let seconds = |measure: fn(&drover_lab_memguard::simulate::Outcome) -> f64| format!("{:.0}", sample.mean(measure));
         let restarts = Interval::of(&sample.each(|outcome| outcome.restart_ratio()));
         table.row([
             name.clone(),

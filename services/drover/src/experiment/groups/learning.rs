@@ -1,10 +1,10 @@
 //! CGS-DDPG: trained, beside its untrained weights, constant orders, greedy and search; the paper's orderings.
 
 use anyhow::{Context, Result};
+use drover_lab_groups::ddpg::Training;
+use drover_lab_groups::experiment::{self, Row, Run, SCALES, Test, curve};
+use drover_lab_groups::{RHO, Weights};
 use drover_report::{Chart, Check, Interval, Table};
-use drover_scheduling::groups::ddpg::Training;
-use drover_scheduling::groups::experiment::{self, Row, Run, SCALES, Test, curve};
-use drover_scheduling::groups::{RHO, Weights};
 
 use super::{Collected, GroupsArgs, cpu};
 
@@ -56,12 +56,12 @@ fn name(rho: Option<usize>) -> String {
 
 /// Every seed, with untrained weights and the best constant order beside it.
 fn rows(runs: &[Run], label: &str, collected: &mut Collected) {
-    let cases = experiment::scales(drover_scheduling::groups::Setting::default());
+    let cases = experiment::scales(drover_lab_groups::Setting::default());
     for (i, case) in cases.iter().enumerate() {
         for run in runs {
             let test = &run.tests[i];
             let began = cpu();
-            let _ = drover_scheduling::groups::Policy::place(&run.trained.best, &test.instance, &Weights::default());
+            let _ = drover_lab_groups::Policy::place(&run.trained.best, &test.instance, &Weights::default());
             let seconds = cpu() - began;
             let kinds = [("", &test.trained, seconds), (" untrained", &test.untrained, seconds), (" + search", &test.polished, f64::NAN)];
             for (what, placed, seconds) in kinds {
@@ -82,7 +82,7 @@ fn acceptance(runs: &[Run], label: &str, collected: &mut Collected) -> Vec<Strin
     let mut lines = Vec::new();
     for (i, scale) in SCALES.into_iter().enumerate() {
         let tests: Vec<&Test> = runs.iter().map(|r| &r.tests[i]).collect();
-        let wins = |rival: fn(&Test) -> &drover_scheduling::groups::Placed| tests.iter().filter(|t| t.beats(rival(t))).count();
+        let wins = |rival: fn(&Test) -> &drover_lab_groups::Placed| tests.iter().filter(|t| t.beats(rival(t))).count();
         let against = [
             ("untrained weights", wins(|t| &t.untrained)),
             ("the best constant order", wins(|t| &t.constant)),

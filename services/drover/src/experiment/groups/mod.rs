@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use drover_lab_groups::experiment::{Best, Case, Row};
 use drover_report::{Report, Table};
-use drover_scheduling::groups::experiment::{Best, Case, Row};
 use indicatif::ProgressBar;
 use nix::time::{ClockId, clock_gettime};
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use drover_lab_groups::experiment::{Case, Row, TIGHT_AT_MOST, large, scales, tight, uniform};
+use drover_lab_groups::{Aco, Budget, Exact, Greedy, Placed, Policy, Search, Setting, Weights};
 use drover_report::{Chart, Check};
-use drover_scheduling::groups::experiment::{Case, Row, TIGHT_AT_MOST, large, scales, tight, uniform};
-use drover_scheduling::groups::{Aco, Budget, Exact, Greedy, Placed, Policy, Search, Setting, Weights};
 
 use super::{Collected, GroupsArgs, cpu};
 

@@ -1,6 +1,6 @@
 //! What was to be reached (issue 6, point 2; the bands of the specification) and what was got.
 
-use drover_memguard::experiment::{FOUR, SIZES, Sample};
+use drover_lab_memguard::experiment::{FOUR, SIZES, Sample};
 use drover_report::{Check, Interval};
 
 use super::plan::{CALM, Compared, Results, Tuned};

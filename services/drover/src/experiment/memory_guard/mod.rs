@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use drover_memguard::experiment::{Sample, Task, run as run_tasks};
+use drover_lab_memguard::experiment::{Sample, Task, run as run_tasks};
 use drover_report::Report;
 use indicatif::{ProgressBar, ProgressStyle};
 

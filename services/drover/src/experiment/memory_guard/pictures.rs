@@ -1,7 +1,7 @@
 //! The results as pictures: restarts, workflow time, execution and waiting over the oversubscription, and the paper's figure 5.
 
-use drover_memguard::experiment::{SIZES, Sample};
-use drover_memguard::simulate::Outcome;
+use drover_lab_memguard::experiment::{SIZES, Sample};
+use drover_lab_memguard::simulate::Outcome;
 use drover_report::Chart;
 
 use super::plan::Results;

@@ -1,10 +1,10 @@
 //! What is run, in which order, and where its results go.
 
-use drover_memguard::experiment::{
+use drover_lab_memguard::experiment::{
     Arm, FOUR, OVERSUBSCRIPTIONS, SIZES, Sample, Task, arms, assumptions, best, governed, grid, mistuned, mixes, paper_in_rules,
     paused_all_its_life, published,
 };
-use drover_memguard::simulate::World;
+use drover_lab_memguard::simulate::World;
 use drover_memguard::{Guard, PaperSettings, Safety};
 use indicatif::ProgressBar;
 

@@ -1,11 +1,11 @@
 //! `drover experiment memory-guard --real`: the paper's jobs as real processes on a real containerd, with the real OOM killer and the agent
-//! as it is; the paper's 4 GB jobs at 140 %, scaled to a node of 1 GiB (drover_memory_guard::lab).
+//! as it is; the paper's 4 GB jobs at 140 %, scaled to a node of 1 GiB (drover_lab_node).
 
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail, ensure};
-use drover_memory_guard::lab::{JOBS, POLICIES, Trial, lacking, trial};
+use drover_lab_node::{JOBS, POLICIES, Trial, lacking, trial};
 use drover_report::{Check, Interval, Report, Table};
 use futures::{StreamExt, TryStreamExt, stream};
 use indicatif::ProgressBar;
@@ -126,7 +126,7 @@ fn each(trials: &[Trial]) -> Table {
 mod tests {
     use std::time::Duration;
 
-    use drover_memory_guard::lab::Outcome;
+    use drover_lab_node::Outcome;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! The results in rows, and the first lines.
 
-use drover_memguard::experiment::{FOUR, Sample};
-use drover_memguard::simulate::Outcome;
+use drover_lab_memguard::experiment::{FOUR, Sample};
+use drover_lab_memguard::simulate::Outcome;
 use drover_report::{Interval, Table};
 
 use super::plan::{Compared, Results};

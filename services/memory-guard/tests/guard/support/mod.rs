@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use drover_memory_guard::lab::{Start, Version, lacking};
+use drover_lab_node::{Start, Version, lacking};
 
-pub use drover_memory_guard::lab::PATIENCE;
+pub use drover_lab_node::PATIENCE;
 
 /// Held by who starves everybody beside it and compares: one after the other.
 pub static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use drover_lab_node::{Version, image, thaw_below};
 use drover_memory_guard::cgroup::{Group, Hierarchy};
-use drover_memory_guard::lab::{Version, image, thaw_below};
 use serde_json::Value;
 
 use super::say;

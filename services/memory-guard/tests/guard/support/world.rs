@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use drover_lab_node::Start;
 use drover_memory_guard::fake::{Fake, FakeContainer};
-use drover_memory_guard::lab::Start;
 
 use super::guard;
 
