@@ -10,6 +10,7 @@ mod config;
 pub mod demand;
 pub mod environment;
 mod http;
+mod operation_metrics;
 pub mod peers;
 pub mod render;
 pub mod resources;
@@ -30,6 +31,7 @@ use drover_workflow::{Engine, Settings};
 use app::{App, Parts};
 pub use config::{Config, Deadlines};
 use environment::{Environment, Statuses};
+use operation_metrics::OperationMetrics;
 use peers::Services;
 use render::{Helm, Renderer};
 pub use routes::{openapi, routes};
@@ -75,20 +77,28 @@ pub async fn work(
             async move { store.check().await.map_err(|error| error.to_string()) }
         }
     });
-    let app = App::new(parts(store, services, renderer, config, engine).await?);
+    let app = App::new(parts(store, services, renderer, config, engine, OperationMetrics::register(&common.metrics)).await?);
     tasks::spawn(&app, common, config);
     stop_with(common, app.engine.clone());
     Ok(app)
 }
 
-async fn parts(store: Store, services: Services, renderer: Arc<dyn Renderer>, config: &Config, engine: Settings) -> anyhow::Result<Parts> {
+async fn parts(
+    store: Store,
+    services: Services,
+    renderer: Arc<dyn Renderer>,
+    config: &Config,
+    engine: Settings,
+    metrics: OperationMetrics,
+) -> anyhow::Result<Parts> {
     let environment = Arc::new(Environment {
         store: store.clone(),
         services: services.clone(),
         statuses: Statuses::default(),
         deadlines: config.deadlines(),
     });
-    let engine = Engine::start(store.clone(), workflows::registry(&environment), engine).await?;
+    let registry = workflows::registry(&environment).on_end(move |ended| metrics.count(ended));
+    let engine = Engine::start(store.clone(), registry, engine).await?;
     Ok(Parts {
         documents: Documents::new(store.clone(), app::guard::Guards { migration: services.migration.clone() }),
         store,

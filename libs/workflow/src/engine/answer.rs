@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::EndedWorkflow;
 use super::drive::{Drive, Then, failure};
 use crate::journal::{self, Guard, Lost};
 use crate::outcome::Park;
@@ -148,12 +149,20 @@ impl Drive {
         if ended {
             // Nobody waiting is fine.
             let _ = self.engine.ended.send(self.row.id);
+            if let Some(observe) = &self.engine.registry.on_end {
+                observe(&self.end());
+            }
             if let Some(parent) = self.row.parent_id {
                 self.engine.changed(parent);
             }
             self.engine.due.notify_one();
         }
         if ended { Then::LetGo } else { Then::GoOn }
+    }
+
+    fn end(&self) -> EndedWorkflow {
+        let took = Duration::try_from(drover_store::now().duration_since(*self.row.created_at)).unwrap_or_default();
+        EndedWorkflow { id: self.row.id, kind: self.row.kind.clone(), status: self.row.status.clone(), took }
     }
 
     /// Until woken, at the slow poll at the latest.

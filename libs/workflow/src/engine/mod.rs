@@ -71,6 +71,20 @@ impl Settings {
 #[derive(Clone, Default)]
 pub struct Registry {
     runners: BTreeMap<(&'static str, i32), Arc<dyn Runner>>,
+    pub(crate) on_end: Option<Arc<EndObserver>>,
+}
+
+pub(crate) type EndObserver = dyn Fn(&EndedWorkflow) + Send + Sync;
+
+/// A workflow that has ended, as told to the observer of [`Registry::on_end`].
+#[derive(Clone, Debug)]
+pub struct EndedWorkflow {
+    pub id: Uuid,
+    pub kind: String,
+    /// `done`, `failed` or `cancelled`.
+    pub status: String,
+    /// From its creation to its end.
+    pub took: Duration,
 }
 
 impl Registry {
@@ -82,6 +96,13 @@ impl Registry {
     /// One kind (in one version) and the world its steps work in.
     pub fn with<W: Workflow>(mut self, world: Arc<W::World>) -> Self {
         self.runners.insert((W::KIND, W::VERSION), Arc::new(Typed::<W>::new(world)));
+        self
+    }
+
+    /// Calls `observe` after each end that an engine of this registry has journaled, once per workflow. It runs in the engine's
+    /// task, so it must not block. Not called when the process dies, or the answer to the commit is lost, right after the commit.
+    pub fn on_end(mut self, observe: impl Fn(&EndedWorkflow) + Send + Sync + 'static) -> Self {
+        self.on_end = Some(Arc::new(observe));
         self
     }
 

@@ -1,7 +1,7 @@
-//! What goes on beside requests and operations: level-triggered, without input, woken by signal and period.
+//! Background tasks: level-triggered, without input, woken by a signal or a period.
 
+mod batch;
 pub mod follow;
-pub mod measure;
 pub mod observe;
 pub mod retire;
 pub mod sweep;
@@ -17,7 +17,6 @@ pub fn spawn(app: &App, common: &Common, config: &Config) {
     let bindings = FeedReader::new(synchronizer, "/internal/feeds/bindings");
     common.readiness.heard("resource-synchronizer", bindings.contact());
     common.spawn(follow::run(app.clone(), bindings));
-    common.spawn(measure::run(app.clone(), common.metrics.clone()));
     common.spawn(observe::run(app.clone(), config.prometheus.clone()));
     common.spawn(retire::run(app.clone()));
     common.spawn(sweep::run(app.clone()));

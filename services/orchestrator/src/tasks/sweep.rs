@@ -1,5 +1,5 @@
-//! Looks for room that nobody explains: claims whose operation has ended and that no binding stands for. There should be
-//! none; each one found is said and given back.
+//! Releases stray claims: those whose operation has ended and that no binding explains. There should be none; each one found
+//! is a warning in the log.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -8,26 +8,30 @@ use drover_api::ledger::{ClaimHead, LedgerChange, LedgerTransaction};
 use drover_store::StoreError;
 use uuid::Uuid;
 
+use super::batch::each;
 use crate::app::App;
 use crate::store::{binding, hold, next_fence};
 use crate::workflows::SettleError;
 
-/// How often it looks.
+/// Time between two passes.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Runs for ever.
+/// Makes a pass every [`PERIOD`]; never returns.
 pub async fn run(app: App) {
     loop {
         tokio::time::sleep(PERIOD).await;
         if let Err(error) = once(&app).await {
-            tracing::debug!(error = %drover_service::problem::chain(&error), "claims could not be swept");
+            tracing::debug!(error = %drover_service::problem::chain(&error), "stray claims could not be looked for, will retry");
         }
     }
 }
 
-/// One look; returns the claims that were given back.
+/// One pass over all claims. Returns those that were released; one that fails is logged and does not hold up the others.
+///
+/// # Errors
+/// Placement did not list its claims, or the database could not be read.
 pub async fn once(app: &App) -> Result<Vec<Uuid>, SettleError> {
-    // Claims first: whatever explains one was written before it ended its operation.
+    // Claims are read first: whatever explains a claim is written before its operation ends.
     let claims = app.services.placement.claims().await?;
     let ids: Vec<Uuid> = claims.iter().map(|claim| claim.id).collect();
     let operations: Vec<Uuid> = claims.iter().map(|claim| claim.operation).collect();
@@ -39,23 +43,35 @@ pub async fn once(app: &App) -> Result<Vec<Uuid>, SettleError> {
         .map_err(StoreError::from)?
         .into_iter()
         .collect();
-    // A move that has ended may have claimed for a newcomer whose own operation still runs.
+    // A relocation that has ended may have claimed room for a newcomer whose own operation still runs.
     let held: HashSet<Uuid> = hold::all(&mut connection).await?.into_iter().map(|(dig, _)| dig).collect();
     let explained: HashSet<Uuid> = binding::explained(&mut connection, &ids).await?.into_iter().collect();
     drop(connection);
 
-    let stray: Vec<&ClaimHead> = claims
-        .iter()
+    let stray = claims
+        .into_iter()
         .filter(|claim| ended.contains(&claim.operation) && !held.contains(&claim.dig) && !explained.contains(&claim.id))
+        .map(|claim| (claim.id, claim))
         .collect();
-    for claim in &stray {
-        tracing::warn!(claim.id = %claim.id, cluster.id = %claim.member, app = %claim.app, operation.id = %claim.operation,
-            "a claim that nothing explains is given back");
-        let mut tx = app.store.begin().await?;
-        let fence = next_fence(&mut tx).await?;
-        tx.commit().await.map_err(StoreError::from)?;
-        let release = LedgerTransaction { operation: claim.operation, fence, changes: vec![LedgerChange::Release { claim: claim.id }] };
-        app.services.placement.transact(Uuid::new_v5(&claim.id, b"release"), &release).await?;
+    let mut released = Vec::new();
+    for (id, outcome) in each(stray, |claim| release(app, claim)).await {
+        match outcome {
+            Ok(()) => released.push(id),
+            Err(error) => {
+                tracing::warn!(claim.id = %id, error = %drover_service::problem::chain(&error), "a stray claim could not be released, will retry");
+            }
+        }
     }
-    Ok(stray.iter().map(|claim| claim.id).collect())
+    Ok(released)
+}
+
+async fn release(app: &App, claim: ClaimHead) -> Result<(), SettleError> {
+    tracing::warn!(claim.id = %claim.id, cluster.id = %claim.member, app = %claim.app, operation.id = %claim.operation,
+        "releasing a stray claim: its operation has ended and no binding has its id");
+    let mut tx = app.store.begin().await?;
+    let fence = next_fence(&mut tx).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    let release = LedgerTransaction { operation: claim.operation, fence, changes: vec![LedgerChange::Release { claim: claim.id }] };
+    app.services.placement.transact(Uuid::new_v5(&claim.id, b"release"), &release).await?;
+    Ok(())
 }

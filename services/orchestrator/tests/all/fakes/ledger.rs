@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::ledger::{ClaimHead, LedgerChange, LedgerReceipt, LedgerTransaction};
@@ -21,6 +22,14 @@ struct Inner {
     receipts: HashMap<Uuid, LedgerReceipt>,
     released: HashMap<Uuid, i64>,
     full_until_refused: Option<MemberKey>,
+    troubles: HashMap<Uuid, Trouble>,
+}
+
+/// What happens to releases of a claim until [`FakeLedger::heal`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    Fails,
+    Hangs,
 }
 
 impl Inner {
@@ -86,6 +95,24 @@ impl FakeLedger {
             .collect()
     }
 
+    /// Releases of this claim get into trouble from now on.
+    pub fn trouble(&self, claim: Uuid, trouble: Trouble) {
+        self.0.lock().unwrap().troubles.insert(claim, trouble);
+    }
+
+    /// Ends all troubles; releases that hang go on.
+    pub fn heal(&self) {
+        self.0.lock().unwrap().troubles.clear();
+    }
+
+    fn trouble_of(&self, transaction: &LedgerTransaction) -> Option<Trouble> {
+        let inner = self.0.lock().unwrap();
+        transaction.changes.iter().find_map(|change| match change {
+            LedgerChange::Release { claim } => inner.troubles.get(claim).copied(),
+            _ => None,
+        })
+    }
+
     pub fn put(&self, claim: Claim) {
         self.0.lock().unwrap().ledger.put_claim(claim.id, Some(Arc::new(claim)));
     }
@@ -109,6 +136,12 @@ impl Placement for FakeLedger {
     }
 
     async fn transact(&self, id: Uuid, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
+        while let Some(trouble) = self.trouble_of(transaction) {
+            match trouble {
+                Trouble::Fails => return Err(PeerError::Unavailable { peer: "placement", detail: "the test says so".into() }),
+                Trouble::Hangs => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
         let mut inner = self.0.lock().unwrap();
         if let Some(known) = inner.receipts.get(&id) {
             return Ok(known.clone());
