@@ -75,8 +75,8 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// The same for those who have nowhere else to go: pods without a node and clusters out of reach get as long as a start.
-    pub fn without_haste(self) -> Self {
+    /// The deadlines of bindings without an alternative: pods without a node and unreachable clusters get the full `ready` timeout.
+    pub fn with_full_ready_timeout(self) -> Self {
         Self { unschedulable: self.ready, unreachable: self.ready, ..self }
     }
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{App, Error};
 use crate::store::binding::Role;
 use crate::store::overview::{self, Copy};
-use crate::workflows::judge::why_not;
+use crate::workflows::readiness::describe;
 use crate::workflows::{Instantiate, Relocate, Terminate, Update};
 
 impl App {
@@ -82,7 +82,7 @@ fn names(path: &str) -> Option<[&str; 4]> {
 fn binding(copy: Copy, status: Option<&BindingStatus>) -> AppBinding {
     let phase = phase(copy.role, status);
     let reason =
-        status.filter(|_| !["Ready", "Deleting"].contains(&phase.as_str())).map(why_not).filter(|words| *words != phase.to_lowercase());
+        status.filter(|_| !["Ready", "Deleting"].contains(&phase.as_str())).map(describe).filter(|words| *words != phase.to_lowercase());
     AppBinding { binding: copy.id, member: MemberKey(copy.member), phase, reason }
 }
 

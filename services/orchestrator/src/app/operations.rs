@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::{App, Error, group};
 use crate::store::overview::{self, Child};
-use crate::workflows::relocate::Stage;
+use crate::workflows::relocate::MoveStage;
 use crate::workflows::{Instantiate, Relocate, Update, instantiate, relocate, update};
 
 /// How many a page has when nobody says.
@@ -167,10 +167,10 @@ pub fn operation(view: &WorkflowView, children: &[Child], now: Timestamp) -> Ope
     let plan = match view.kind.as_str() {
         Relocate::KIND => relocate::Order::deserialize(&view.input).ok().map(|order| order.plan),
         Instantiate::KIND => {
-            let made = instantiate::State::deserialize(&view.state).ok().and_then(|state| state.search.plan).map(|plan| plan.id);
+            let made = instantiate::InstantiateState::deserialize(&view.state).ok().and_then(|state| state.search.plan).map(|plan| plan.id);
             made.or_else(|| instantiate::Order::deserialize(&view.input).ok().and_then(|order| order.plan))
         }
-        Update::KIND => update::State::deserialize(&view.state).ok().and_then(|state| state.search.plan).map(|plan| plan.id),
+        Update::KIND => update::UpdateState::deserialize(&view.state).ok().and_then(|state| state.search.plan).map(|plan| plan.id),
         _ => None,
     };
     let mut moves = moves(&view.kind, &view.state, view.ended_at, now);
@@ -198,14 +198,9 @@ pub fn operation(view: &WorkflowView, children: &[Child], now: Timestamp) -> Ope
     }
 }
 
-/// Every kind that can leave something behind says so under this name.
+/// Copies that an operation of any kind left to task `retire`.
 fn leftovers_of(state: &Value) -> Vec<String> {
-    #[derive(Deserialize)]
-    struct Left {
-        #[serde(default)]
-        leftovers: Vec<String>,
-    }
-    Left::deserialize(state).map(|left| left.leftovers).unwrap_or_default()
+    state.pointer("/removal/leftovers").and_then(|left| Vec::deserialize(left).ok()).unwrap_or_default()
 }
 
 fn state(status: &str) -> OperationState {
@@ -312,14 +307,14 @@ fn moves(kind: &str, state: &Value, ended: Option<Timestamp>, now: Timestamp) ->
     if kind != Relocate::KIND {
         return Vec::new();
     }
-    let Ok(state) = relocate::State::deserialize(state) else { return Vec::new() };
+    let Ok(state) = relocate::RelocateState::deserialize(state) else { return Vec::new() };
     state
         .moves
         .into_iter()
         .map(|moving| {
             // Whoever ended before the pivot without a claim to give back has no undo that says so.
-            let undone = ended.is_some() && matches!(moving.stage, Stage::Claimed | Stage::Starting | Stage::Ready);
-            let stage = if undone { Stage::Undone } else { moving.stage };
+            let undone = ended.is_some() && matches!(moving.stage, MoveStage::Claimed | MoveStage::Starting | MoveStage::Ready);
+            let stage = if undone { MoveStage::Undone } else { moving.stage };
             let end = moving.ended.or(ended).unwrap_or(now);
             MoveView {
                 app: format!("{}/{}", moving.old.dig.composite_app, moving.old.app),

@@ -68,7 +68,7 @@ fn child(parent: u128, stage: &str) -> Child {
         id: Uuid::from_u128(2),
         parent_id: Uuid::from_u128(parent),
         kind: "relocate".into(),
-        state: json!({"moves": [moving(stage, None)], "leftovers": ["shop/cart on onprem+a"]}),
+        state: json!({"moves": [moving(stage, None)], "removal": {"sent": {}, "since": null, "leftovers": ["shop/cart on onprem+a"]}}),
         past_pivot: true,
         revision: 3,
         ended_at: None,

@@ -1,6 +1,7 @@
 //! Applying a plan: instantiate of its newcomer with that plan, or a relocation for a drain.
 
 use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
+use drover_api::scheduling::{Move, Plan};
 use drover_service::{Problem, codes};
 use uuid::Uuid;
 
@@ -19,8 +20,8 @@ impl App {
                 None => problem,
             });
         }
-        if document.plan.as_ref().is_some_and(|plan| plan.waves.len() > 1) {
-            return Err(Error::NotYet("carrying out a plan of several waves").into());
+        if let Some(plan) = &document.plan {
+            one_wave(plan)?;
         }
         Ok(document)
     }
@@ -38,7 +39,7 @@ impl App {
                 Ok(operation)
             }
             PlanSubject::Drain(member) => {
-                let moves = document.plan.iter().flat_map(|plan| plan.waves.iter().flatten().cloned()).collect();
+                let moves = document.plan.as_ref().map(one_wave).transpose()?.unwrap_or_default();
                 let order = relocate::Order { plan: id, subject: format!("drain {member}"), moves, newcomer: None };
                 let operation = Uuid::now_v7();
                 let mut tx = self.store.begin().await?;
@@ -49,4 +50,8 @@ impl App {
             }
         }
     }
+}
+
+fn one_wave(plan: &Plan) -> Result<Vec<Move>, Error> {
+    relocate::single_wave(plan).map_err(|_| Error::NotYet("carrying out a plan of several waves"))
 }

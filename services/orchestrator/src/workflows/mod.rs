@@ -1,8 +1,8 @@
-//! What takes longer than a request: durable workflows, a file each. The order of steps is explained where they are listed.
+//! Everything that takes longer than a request: durable workflows. Each table of steps explains the order of its steps.
 
-mod bring;
+mod apply;
 pub mod instantiate;
-pub mod judge;
+pub mod readiness;
 mod release;
 pub mod relocate;
 mod remove;
@@ -27,7 +27,7 @@ pub use remove::{SettleError, settle};
 pub use terminate::Terminate;
 pub use update::Update;
 
-/// Services that steps have their effects in, as they call themselves.
+/// Names of the services in which steps have effects.
 const PLACEMENT: &str = "placement";
 const MIGRATION: &str = "migration";
 const SYNCHRONIZER: &str = "resource-synchronizer";
@@ -41,7 +41,7 @@ pub fn registry(environment: &Arc<Environment>) -> Registry {
         .with::<Update>(environment.clone())
 }
 
-/// Where the workflows of this service can be stopped: all kinds, in the order of their tables.
+/// The failpoints of all kinds, in the order of their tables.
 pub fn failpoints() -> Vec<Failpoint> {
     use drover_workflow::failpoints as of;
     [of::<Instantiate>(), of::<Relocate>(), of::<Update>(), of::<Terminate>()].concat()
@@ -52,16 +52,16 @@ pub fn subject(dig: &DigRef) -> String {
     format!("{}/{}/{}/{}", dig.project, dig.composite_app, dig.version, dig.name)
 }
 
-/// An app to be run somewhere.
+/// An app that is to run somewhere.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// What it needs and where it may go.
+    /// What it needs and where it is allowed.
     pub request: AppRequest,
-    /// Its bundle.
+    /// Digest of its bundle.
     pub digest: String,
-    /// Namespace of objects that name none.
+    /// Namespace of the objects that name none.
     pub namespace: String,
-    /// Apps of its group that must be there first.
+    /// Apps of its group that must be applied or ready first.
     #[serde(default)]
     pub after: Vec<After>,
 }
@@ -73,37 +73,38 @@ impl Delivery {
     }
 }
 
-/// One dependency.
+/// A dependency on another app of the group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct After {
-    /// The app that must be there first.
     pub app: String,
-    /// It must be Ready, not only applied.
+    /// The app must be ready, not only applied.
     pub ready: bool,
-    /// Seconds to wait after that.
+    /// Seconds to wait after it is.
     pub wait_s: u32,
 }
 
-/// What another service says against what it was asked.
+/// The reasons for which another service refused a request.
 pub(crate) fn reasons(error: &PeerError) -> Vec<String> {
     error.problem().map(|problem| problem.reasons.clone()).unwrap_or_default()
 }
 
-/// Room was asked for where nothing is known at the moment, though that may soon change (placement has just been started): the
-/// step is to look again, for as long as room is waited for. Other errors come back.
-fn unheard<W: Workflow<World = Environment>>(ctx: &mut Ctx<W>, error: PeerError) -> StepResult {
+/// Waits if `error` says that nothing is known of a cluster at the moment, as after a restart of placement, until the deadline
+/// `room`. Other errors are returned.
+fn wait_for_capacity<W: Workflow<World = Environment>>(ctx: &mut Ctx<W>, error: PeerError) -> StepResult {
     if error.code() != Some("capacity_unknown") {
         return Err(error.into());
     }
     let reasons = reasons(&error);
     if ctx.waited() >= ctx.world.deadlines.room {
-        return Err(StepError::fail("capacity_unknown", "clusters that room is needed on have not been heard of").reasons(reasons));
+        return Err(
+            StepError::fail("capacity_unknown", "nothing is known of the capacity of clusters on which room is needed").reasons(reasons)
+        );
     }
     ctx.progress(format!("waiting to hear from clusters: {}", reasons.join("; ")));
-    Ok(Outcome::park::<String>([]).until(judge::after(now(), Duration::from_secs(1))))
+    Ok(Outcome::park::<String>([]).until(readiness::after(now(), Duration::from_secs(1))))
 }
 
-/// The time now, as the journal writes it.
+/// The time now, with the precision of the journal.
 fn now() -> Timestamp {
     drover_store::now()
 }

@@ -1,127 +1,169 @@
-//! Taking bindings away: absent for the synchronizer, and when it says Gone, their room is given back. What is out of reach
-//! is left to the task `retire`.
+//! Removing copies: bindings are told to be absent, and when they are gone their room is released. What cannot be reached is left
+//! to the task `retire`.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drover_api::bindings::{DesiredState, Phase};
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
-use drover_store::{StoreResult, Timestamp};
-use drover_workflow::{Outcome, StepError};
+use drover_store::{StoreError, StoreResult, Timestamp};
+use drover_workflow::{Ctx, Outcome, StepError, StepResult, Workflow};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{judge, now};
+use super::{now, readiness};
 use crate::environment::{Environment, binding_key};
 use crate::peers::PeerError;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::next_fence;
 
-/// How far a removal is; part of a workflow's state.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Removal {
-    /// Bindings that were told to go, with the fence of that word.
-    sent: std::collections::BTreeMap<Uuid, i64>,
-    /// When the first was.
-    since: Option<Timestamp>,
+/// A workflow that removes copies.
+pub trait RemovesCopies: Workflow<World = Environment> {
+    /// Borrows how far the removal is.
+    fn removal(state: &mut Self::State) -> &mut Removal;
 }
 
-/// How far it is.
+/// How far a removal is. Part of a workflow's state.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Removal {
+    /// Bindings that were told to be absent, with the fence of the request.
+    sent: BTreeMap<Uuid, i64>,
+    /// When the first one was told.
+    since: Option<Timestamp>,
+    /// Copies that were left to task `retire`, for people.
+    #[serde(default)]
+    leftovers: Vec<String>,
+}
+
+/// How far each binding is after a pass.
 #[derive(Clone, Debug, Default)]
 pub struct Removed {
-    /// Gone, room given back.
+    /// Gone, with their room released.
     pub gone: BTreeSet<Uuid>,
-    /// Out of reach, or slow beyond patience: left to `retire`.
+    /// Unreachable, or not gone at the deadline: left to task `retire`.
     pub left: Vec<Binding>,
-    /// Still being waited for.
+    /// Not gone yet.
     pub waiting: Vec<Uuid>,
-    /// When patience ends.
+    /// The deadline.
     pub until: Option<Timestamp>,
 }
 
 impl Removed {
-    /// Parks on what is waited for; none: nothing is.
+    /// Parks until the status of a waiting binding changes; `None` if there are none.
     pub fn park(&self) -> Option<Outcome> {
         let until = self.until.filter(|_| !self.waiting.is_empty())?;
         Some(Outcome::park(self.waiting.iter().map(|id| binding_key(*id))).until(until))
     }
-
-    /// For people.
-    pub fn leftovers(&self) -> Vec<String> {
-        self.left.iter().map(leftover).collect()
-    }
 }
 
-/// A binding that was left, for people.
-pub fn leftover(binding: &Binding) -> String {
-    format!("{}/{} on {}", binding.dig.name, binding.app, binding.member)
+/// Tells these bindings (rows in role retiring or gone) to be absent, and waits for them until the deadline `gone`.
+///
+/// # Errors
+///
+/// Retry if another engine took over, or a service or the database does not answer.
+pub async fn remove<W: RemovesCopies>(ctx: &mut Ctx<W>, bindings: &[Binding]) -> Result<Removed, StepError> {
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let environment = ctx.world.clone();
+    W::removal(&mut ctx.state).advance(&environment, fence, bindings, environment.deadlines.gone).await
+}
+
+/// Undo: removes the new copies. Those that cannot be reached are left.
+///
+/// # Errors
+///
+/// See [`remove`].
+pub async fn take_away<W: RemovesCopies>(ctx: &mut Ctx<W>) -> StepResult {
+    ctx.progress("removing the new copies");
+    Ok(remove_targets(ctx).await?.unwrap_or_else(Outcome::next))
+}
+
+/// Removes all copies that this operation made and that are not current, those of earlier rounds included. `None`: there is nothing
+/// to wait for.
+///
+/// # Errors
+///
+/// See [`remove`].
+pub async fn remove_targets<W: RemovesCopies>(ctx: &mut Ctx<W>) -> Result<Option<Outcome>, StepError> {
+    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
+    let bindings = retire_targets(&mut tx, ctx.id).await?;
+    tx.commit().await?;
+    Ok(remove(ctx, &bindings).await?.park())
 }
 
 impl Removal {
-    /// Tells `bindings` (rows in role retiring) to go, settles those that are gone, waits at most `patience` for the others.
-    pub async fn remove(
+    async fn advance(
         &mut self,
-        world: &Environment,
+        environment: &Environment,
         fence: i64,
         bindings: &[Binding],
-        patience: Duration,
+        limit: Duration,
     ) -> Result<Removed, StepError> {
         for binding in bindings.iter().filter(|binding| binding.role != Role::Gone) {
-            if let std::collections::btree_map::Entry::Vacant(unsent) = self.sent.entry(binding.id) {
-                world.services.synchronizer.put_binding(&binding.desired(DesiredState::Absent, fence)).await?;
+            if let Entry::Vacant(unsent) = self.sent.entry(binding.id) {
+                environment.services.synchronizer.put_binding(&binding.desired(DesiredState::Absent, fence)).await?;
                 unsent.insert(fence);
             }
         }
-        let until = judge::after(*self.since.get_or_insert_with(now), patience);
+        let until = readiness::after(*self.since.get_or_insert_with(now), limit);
         let mut removed = Removed { until: Some(until), ..Removed::default() };
         for binding in bindings {
             if binding.role == Role::Gone {
                 removed.gone.insert(binding.id);
                 continue;
             }
-            let status = world.statuses.get(binding.id);
-            let told = self.sent.get(&binding.id).copied().unwrap_or(i64::MAX);
+            let status = environment.statuses.get(binding.id);
+            let sent = self.sent.get(&binding.id).copied().unwrap_or(i64::MAX);
             match status.as_ref().map(|status| status.phase) {
                 Some(Phase::Gone) => {
-                    settle(world, binding).await?;
+                    settle(environment, binding).await?;
                     removed.gone.insert(binding.id);
                 }
-                Some(Phase::Unreachable) if status.is_some_and(|status| status.fence >= told) => removed.left.push(binding.clone()),
+                Some(Phase::Unreachable) if status.is_some_and(|status| status.fence >= sent) => removed.left.push(binding.clone()),
                 _ if now() >= until => removed.left.push(binding.clone()),
                 _ => removed.waiting.push(binding.id),
             }
         }
+        self.leftovers = removed.left.iter().map(|left| format!("{}/{} on {}", left.dig.name, left.app, left.member)).collect();
         Ok(removed)
     }
 }
 
-/// A binding that is gone gives its room back. Also called by the task `retire`, also twice.
-pub async fn settle(world: &Environment, binding: &Binding) -> Result<(), SettleError> {
-    let mut tx = world.store.begin().await?;
+/// Releases the room of a binding that is gone. Idempotent; also called by task `retire`.
+///
+/// # Errors
+///
+/// If the database or placement does not answer, or placement refuses the release.
+pub async fn settle(environment: &Environment, binding: &Binding) -> Result<(), SettleError> {
+    let mut tx = environment.store.begin().await?;
     let fence = next_fence(&mut tx).await?;
-    tx.commit().await.map_err(drover_store::StoreError::from)?;
+    tx.commit().await.map_err(StoreError::from)?;
     let release = LedgerTransaction { operation: binding.operation, fence, changes: vec![LedgerChange::Release { claim: binding.id }] };
-    // One id for ever: this claim is released once, whoever does it.
-    world.services.placement.transact(Uuid::new_v5(&binding.id, b"release"), &release).await?;
-    let mut tx = world.store.begin().await?;
+    // The id depends on the claim only, so the claim is released once however many callers there are.
+    environment.services.placement.transact(Uuid::new_v5(&binding.id, b"release"), &release).await?;
+    let mut tx = environment.store.begin().await?;
     binding::set_role(&mut tx, &[binding.id], Role::Gone, binding.operation).await?;
-    tx.commit().await.map_err(drover_store::StoreError::from)?;
+    tx.commit().await.map_err(StoreError::from)?;
     Ok(())
 }
 
-/// Why a binding's room was not given back yet.
+/// Why the room of a binding was not released.
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
     /// Own tables.
     #[error(transparent)]
-    Store(#[from] drover_store::StoreError),
-    /// Placement.
+    Store(#[from] StoreError),
+    /// Placement or resource-synchronizer.
     #[error(transparent)]
     Peer(#[from] PeerError),
 }
 
-/// A copy that is given up becomes retiring. False: it is gone already, or its row was never written.
+/// Makes a target retiring. False if it is gone already or its row was never written.
+///
+/// # Errors
+///
+/// If the database does not answer.
 pub async fn retire(tx: &mut PgConnection, binding: Uuid) -> StoreResult<bool> {
     let retired = sqlx::query("update binding set role = 'retiring', changed_at = now() where id = $1 and role in ('target', 'retiring')")
         .bind(binding)
@@ -130,7 +172,11 @@ pub async fn retire(tx: &mut PgConnection, binding: Uuid) -> StoreResult<bool> {
     Ok(retired.rows_affected() > 0)
 }
 
-/// The targets of an operation become retiring; returns all of its bindings that shall go or are gone.
+/// Makes the targets of an operation retiring. Returns all its bindings that are retiring or gone.
+///
+/// # Errors
+///
+/// If the database does not answer.
 pub async fn retire_targets(tx: &mut PgConnection, operation: Uuid) -> StoreResult<Vec<Binding>> {
     sqlx::query("update binding set role = 'retiring', changed_at = now() where operation = $1 and role = 'target'")
         .bind(operation)

@@ -1,7 +1,7 @@
-//! Terminating a deployment intent group: it is terminated at once, what is left of it goes afterwards. Clusters out of reach
-//! hold up nobody; what is left there is found and removed when they come back (task `retire`).
+//! Terminating a deployment intent group: its state is Terminated at once, its copies are removed afterwards. Unreachable clusters
+//! do not delay the end; task `retire` removes what is left there when they answer again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::scheduling::DigRef;
 use drover_workflow::{Ctx, Outcome, Step, StepResult, Steps, Workflow};
@@ -9,47 +9,48 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::remove::Removal;
+use super::remove::{self, Removal, RemovesCopies};
 use super::{After, SYNCHRONIZER};
 use crate::environment::Environment;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, State as Lifecycle};
 use crate::store::hold;
 
-/// What to terminate.
+/// The input of a termination.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// The group.
     pub dig: DigRef,
-    /// Its revision.
     pub revision: i64,
-    /// Who depends on whom, by app.
+    /// Dependencies, by app.
     #[serde(default)]
-    pub after: std::collections::BTreeMap<String, Vec<After>>,
+    pub after: BTreeMap<String, Vec<After>>,
 }
 
-/// What its steps know together.
+/// The state of a termination.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct State {
-    /// Bindings that go.
+pub struct TerminateState {
+    /// Bindings that are being removed.
     #[serde(default)]
     going: Vec<Uuid>,
     #[serde(default)]
     removal: Removal,
-    /// Bindings that were left behind, for people.
-    #[serde(default)]
-    pub leftovers: Vec<String>,
 }
 
-/// The workflow.
+/// The workflow that terminates a group.
 pub struct Terminate;
+
+impl RemovesCopies for Terminate {
+    fn removal(state: &mut TerminateState) -> &mut Removal {
+        &mut state.removal
+    }
+}
 
 impl Workflow for Terminate {
     const KIND: &'static str = "terminate";
     const VERSION: i32 = 1;
     type World = Environment;
     type Input = Order;
-    type State = State;
+    type State = TerminateState;
 
     fn subject(order: &Order) -> String {
         super::subject(&order.dig)
@@ -57,10 +58,10 @@ impl Workflow for Terminate {
 
     fn steps() -> Steps<Self> {
         Steps::new()
-            // There is nothing to prepare: the wish itself is the point of no return.
+            // There is nothing to prepare or to undo: the workflow only goes forward from its first step.
             .pivot(Step::local("let_go", let_go))
-            // Those that others depend on go last.
-            .step(Step::wait("remove", remove).at(SYNCHRONIZER))
+            // Apps that others depend on are removed last.
+            .step(Step::wait("remove", remove_all).at(SYNCHRONIZER))
             .finally(Step::local("drop_hold", drop_hold))
     }
 }
@@ -74,19 +75,16 @@ async fn let_go(ctx: &mut Ctx<Terminate>, tx: &mut PgConnection) -> StepResult {
     Ok(Outcome::next())
 }
 
-async fn remove(ctx: &mut Ctx<Terminate>) -> StepResult {
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let world = ctx.world.clone();
-    let rows = binding::find(&mut *world.store.pool().acquire().await?, &ctx.state.going).await?;
+async fn remove_all(ctx: &mut Ctx<Terminate>) -> StepResult {
+    let rows = binding::find(&mut *ctx.world.store.pool().acquire().await?, &ctx.state.going).await?;
     let (free, later) = in_order(&rows, &ctx.input.after);
-    let removed = ctx.state.removal.remove(&world, fence, &free, world.deadlines.gone).await?;
+    let removed = remove::remove(ctx, &free).await?;
     if let Some(park) = removed.park() {
         ctx.progress(format!("{} of {} gone", removed.gone.len(), rows.len()));
         return Ok(park);
     }
-    // The first of them are gone or given up; nobody is waited for twice.
-    let removed = if later.is_empty() { removed } else { ctx.state.removal.remove(&world, fence, &rows, world.deadlines.gone).await? };
-    ctx.state.leftovers = removed.leftovers();
+    // The others are gone or left: now those that they depended on. The deadline is the same for all.
+    let removed = if later.is_empty() { removed } else { remove::remove(ctx, &rows).await? };
     if let Some(park) = removed.park() {
         ctx.progress(format!("{} of {} gone", removed.gone.len(), rows.len()));
         return Ok(park);
@@ -99,8 +97,8 @@ async fn remove(ctx: &mut Ctx<Terminate>) -> StepResult {
     Ok(Outcome::next())
 }
 
-/// Bindings on which no other app depends any more, and the rest.
-fn in_order(rows: &[Binding], after: &std::collections::BTreeMap<String, Vec<After>>) -> (Vec<Binding>, Vec<Binding>) {
+/// Bindings on which no other app depends any more, and the others.
+fn in_order(rows: &[Binding], after: &BTreeMap<String, Vec<After>>) -> (Vec<Binding>, Vec<Binding>) {
     let needed: BTreeSet<&str> = rows
         .iter()
         .filter(|row| row.role != Role::Gone)
@@ -120,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_others_need_go_last() {
+    fn apps_that_others_depend_on_are_removed_last() {
         let row = |app: &str, role| Binding {
             id: Uuid::now_v7(),
             dig: DigRef::default(),

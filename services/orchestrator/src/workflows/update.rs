@@ -1,6 +1,6 @@
-//! Updating a deployment intent group in place: room for the larger of old and new, new objects, and when these serve, the
-//! new revision is current. An app never changes its cluster here. Before the pivot everything can be put back: the old
-//! bundles are applied again and the claims are as before.
+//! Updating a deployment intent group in place: room for the larger of old and new, new objects, and when these
+//! are ready, the new revision becomes current. An update never changes the cluster of an app. Before the pivot, undo applies the
+//! old bundles again and restores the claims.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,46 +12,43 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::bring::{Brought, Progress};
-use super::remove::{self, Removal};
-use super::room::{self, Search, Seeks, targets};
-use super::{After, Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER, reasons, unheard};
+use super::apply::{Applied, ApplyProgress};
+use super::remove::{self, Removal, RemovesCopies};
+use super::room::{self, Search, SearchState, SeeksRoom, targets};
+use super::{After, Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER, reasons, wait_for_capacity};
 use crate::environment::Environment;
 use crate::peers::PeerError;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, State as Lifecycle};
 use crate::store::hold;
 
-/// What to update to what.
+/// The input of an update.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// The group.
     pub dig: DigRef,
-    /// Revision before.
     pub from_revision: i64,
-    /// Revision that this makes.
+    /// Revision that the group gets.
     pub revision: i64,
-    /// Bindings that stay where they are.
+    /// Bindings that stay on their members.
     pub kept: Vec<Kept>,
-    /// Apps that the group did not have.
+    /// Apps that are new in the group.
     pub added: Vec<Delivery>,
     /// Bindings of apps that the group no longer has.
     pub dropped: Vec<Uuid>,
-    /// What the new revision is made of; what instantiate would use after a terminate.
+    /// The apps of the new revision, as a later instantiate would use them.
     pub approved: Vec<ApprovedApp>,
-    /// Who waits for whom, by app.
+    /// Dependencies, by app.
     #[serde(default)]
     pub after: BTreeMap<String, Vec<After>>,
 }
 
-/// A binding that is updated where it is.
+/// A binding that is updated on its member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept {
-    /// As it is.
     pub old: Binding,
-    /// Its new bundle.
+    /// Digest of its new bundle.
     pub digest: String,
-    /// What it will need.
+    /// What it needs from now on.
     pub request: AppRequest,
 }
 
@@ -60,61 +57,52 @@ impl Kept {
         Binding { digest: self.digest.clone(), request: self.request.clone(), ..self.old.clone() }
     }
 
-    /// What its claim is to hold from now on; `during`: the larger of old and new, and the surge of the change itself.
+    /// Resizes the claim to `request`. `during` the update: to the larger of old and new, with the surge of the rollout.
     fn resize(&self, request: &AppRequest, during: bool) -> LedgerChange {
         LedgerChange::Resize {
             claim: self.old.id,
             request: Arc::new(request.clone()),
-            // Where only the terms are new, no pod is replaced.
+            // If only the terms changed, no pod is replaced.
             surge: during && self.digest != self.old.digest,
         }
     }
 }
 
 impl Order {
-    /// What has to fit before any object changes.
+    /// The claims that must fit before any object changes.
     pub fn raise(&self) -> Vec<LedgerChange> {
         self.kept.iter().map(|kept| kept.resize(&kept.request, true)).collect()
     }
 }
 
-/// What its steps know together.
+/// The state of an update.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct State {
-    /// How far the search for room is, for apps that are new.
+pub struct UpdateState {
+    /// The search for room for the apps that are new.
     #[serde(default)]
-    pub search: Search,
+    pub search: SearchState,
     #[serde(default)]
-    progress: Progress,
-    /// Of putting the old bundles back.
+    progress: ApplyProgress,
+    /// Of applying the old bundles again.
     #[serde(default)]
-    back: Progress,
+    back: ApplyProgress,
     #[serde(default)]
     removal: Removal,
-    /// Bindings that were left behind, for people.
-    #[serde(default)]
-    pub leftovers: Vec<String>,
 }
 
-/// The workflow.
+/// The workflow that updates a group in place.
 pub struct Update;
 
-impl Seeks for Update {
+impl SeeksRoom for Update {
     const DECIDE: &'static str = "decide_added";
-    fn dig(order: &Order) -> &DigRef {
-        &order.dig
+    fn search<'a>(order: &'a Order, state: &'a mut UpdateState) -> Search<'a> {
+        Search { dig: &order.dig, apps: &order.added, chosen: None, state: &mut state.search }
     }
-    fn apps(order: &Order) -> &[Delivery] {
-        &order.added
-    }
-    fn chosen(_: &Order) -> Option<Uuid> {
-        None
-    }
-    fn search(state: &mut State) -> &mut Search {
-        &mut state.search
-    }
-    fn round(search: Search) -> State {
-        State { search, ..State::default() }
+}
+
+impl RemovesCopies for Update {
+    fn removal(state: &mut UpdateState) -> &mut Removal {
+        &mut state.removal
     }
 }
 
@@ -123,7 +111,7 @@ impl Workflow for Update {
     const VERSION: i32 = 2;
     type World = Environment;
     type Input = Order;
-    type State = State;
+    type State = UpdateState;
 
     fn subject(order: &Order) -> String {
         super::subject(&order.dig)
@@ -131,23 +119,23 @@ impl Workflow for Update {
 
     fn steps() -> Steps<Self> {
         Steps::new()
-            // The larger of old and new, plus surge, where each app stands: room for both at once, before any object changes.
+            // On each app's member, the larger of old and new plus the surge: room for both at once before any object changes.
             .step(Step::remote("raise", raise).at(PLACEMENT).undo(lower_back))
-            // Apps that are new are a newcomer's: decided, planned for and given room as in `instantiate`.
-            .step(Step::remote("decide_added", room::decide).at(PLACEMENT).undo(room::give_back_decision))
+            // Apps that are new get room as in `instantiate`: a decision, else a plan.
+            .step(Step::remote("decide_added", room::decide).at(PLACEMENT).undo(room::release_decision))
             .step(
                 Step::remote("plan_added", room::plan)
                     .at(MIGRATION)
-                    .when(|order: &Order, state: &State| state.search.is_open(&order.added)),
+                    .when(|order: &Order, state: &UpdateState| state.search.is_open(&order.added)),
             )
-            .step(Step::remote("overflow_added", room::overflow).at(PLACEMENT).undo(room::give_back_overflow))
-            // Once others have moved for us they stay where they are, whatever becomes of us.
-            .step(Step::children("make_room", room::start_moving, room::moved).undo(room::give_back_room))
-            .step(Step::local("bind", bind).undo(take_away).undo_at(SYNCHRONIZER))
-            // The new bundles. What goes wrong is put back by applying the old ones; what was pruned comes with them.
+            .step(Step::remote("overflow_added", room::overflow).at(PLACEMENT).undo(room::release_overflow))
+            // Apps that were moved stay where they are even if this workflow is undone.
+            .step(Step::children("make_room", room::make_room, room::room_made).undo(room::release_room))
+            .step(Step::local("bind", bind).undo(remove::take_away).undo_at(SYNCHRONIZER))
+            // The new bundles. Undo applies the old ones again, which also restores objects that were pruned.
             .step(Step::wait("deliver", deliver).at(SYNCHRONIZER).undo(put_back))
             .pivot(Step::local("become_current", become_current))
-            // The surge is over, and what the new revision needs less is free for others.
+            // Releases the surge, and what the new revision needs less than the old one.
             .step(Step::remote("lower", lower).at(PLACEMENT))
             .step(Step::wait("remove_dropped", remove_dropped).at(SYNCHRONIZER))
             .finally(Step::local("drop_hold", drop_hold))
@@ -163,11 +151,11 @@ async fn resize(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> Re
     Ok(ctx.world.services.placement.transact(ctx.derived_id(name), &transaction).await.map(drop))
 }
 
-/// As [`resize`], of claims that need no more than they have: it is tried until it is so.
+/// As [`resize`], for claims that get smaller. Refusals are retried: they are temporary.
 async fn shrink(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> StepResult {
     match resize(ctx, name, changes).await? {
         Ok(()) => Ok(Outcome::next()),
-        Err(error) => Err(StepError::retry(format!("the claims are not as they should be yet: {error}: {}", reasons(&error).join("; ")))),
+        Err(error) => Err(StepError::retry(format!("the claims are not resized yet: {error}: {}", reasons(&error).join("; ")))),
     }
 }
 
@@ -179,7 +167,7 @@ async fn raise(ctx: &mut Ctx<Update>) -> StepResult {
             Err(StepError::fail("no_room", "the new revision does not fit where the application runs; nothing was changed")
                 .reasons(reasons(&error)))
         }
-        Err(error) => unheard(ctx, error),
+        Err(error) => wait_for_capacity(ctx, error),
     }
 }
 
@@ -194,43 +182,32 @@ async fn bind(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepResult {
     Ok(Outcome::next())
 }
 
-async fn take_away(ctx: &mut Ctx<Update>) -> StepResult {
-    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
-    let bindings = remove::retire_targets(&mut tx, ctx.id).await?;
-    tx.commit().await?;
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let world = ctx.world.clone();
-    let removed = ctx.state.removal.remove(&world, fence, &bindings, world.deadlines.gone).await?;
-    ctx.state.leftovers = removed.leftovers();
-    Ok(removed.park().unwrap_or_else(Outcome::next))
-}
-
 async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
     let mut bindings: Vec<_> = ctx.input.kept.iter().map(Kept::updated).collect();
     bindings.extend(targets(ctx)?);
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
     let (world, after) = (ctx.world.clone(), ctx.input.after.clone());
-    match ctx.state.progress.bring(&world, fence, &bindings, &after, world.deadlines.without_haste()).await? {
-        Brought::All => Ok(Outcome::next()),
-        Brought::Waiting { keys, until, note } => {
+    match ctx.state.progress.advance(&world, fence, &bindings, &after, world.deadlines.with_full_ready_timeout()).await? {
+        Applied::All => Ok(Outcome::next()),
+        Applied::Waiting { keys, until, note } => {
             ctx.progress(note);
             Ok(Outcome::park(keys).until(until))
         }
-        Brought::Failed { code, reason, .. } => Err(StepError::fail(&code, format!("{reason}; the old revision is applied again"))),
-        Brought::Unschedulable { reason, .. } => Err(StepError::fail("not_ready", format!("{reason}; the old revision is applied again"))),
+        Applied::Failed { code, reason, .. } => Err(StepError::fail(&code, format!("{reason}; the old revision is applied again"))),
+        Applied::Unschedulable { reason, .. } => Err(StepError::fail("not_ready", format!("{reason}; the old revision is applied again"))),
     }
 }
 
-/// The old bundles again; waited for as long as a start may take, for a cluster out of reach not at all.
+/// Undo: applies the old bundles again and waits until they are ready or have failed.
 async fn put_back(ctx: &mut Ctx<Update>) -> StepResult {
     ctx.progress("applying the old revision again");
     let bindings: Vec<_> = ctx.input.kept.iter().map(|kept| kept.old.clone()).collect();
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
     let world = ctx.world.clone();
-    match ctx.state.back.bring(&world, fence, &bindings, &BTreeMap::new(), world.deadlines.without_haste()).await? {
-        Brought::Waiting { keys, until, .. } => Ok(Outcome::park(keys).until(until)),
-        // The old revision is what is desired; the synchronizer goes on trying.
-        Brought::All | Brought::Failed { .. } | Brought::Unschedulable { .. } => Ok(Outcome::next()),
+    match ctx.state.back.advance(&world, fence, &bindings, &BTreeMap::new(), world.deadlines.with_full_ready_timeout()).await? {
+        Applied::Waiting { keys, until, .. } => Ok(Outcome::park(keys).until(until)),
+        // The old revision is desired now; resource-synchronizer keeps applying it.
+        Applied::All | Applied::Failed { .. } | Applied::Unschedulable { .. } => Ok(Outcome::next()),
     }
 }
 
@@ -252,12 +229,8 @@ async fn lower(ctx: &mut Ctx<Update>) -> StepResult {
 }
 
 async fn remove_dropped(ctx: &mut Ctx<Update>) -> StepResult {
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let world = ctx.world.clone();
-    let rows = binding::find(&mut *world.store.pool().acquire().await?, &ctx.input.dropped).await?;
-    let removed = ctx.state.removal.remove(&world, fence, &rows, world.deadlines.gone).await?;
-    ctx.state.leftovers = removed.leftovers();
-    if let Some(park) = removed.park() {
+    let rows = binding::find(&mut *ctx.world.store.pool().acquire().await?, &ctx.input.dropped).await?;
+    if let Some(park) = remove::remove(ctx, &rows).await?.park() {
         return Ok(park);
     }
     ctx.progress("updated");

@@ -277,6 +277,10 @@ mod terminate_is {
         testing::steps_succeed_when_repeated::<Termination>().await;
     }
     #[tokio::test(flavor = "multi_thread")]
+    async fn every_pass_succeeds_when_repeated() {
+        testing::every_pass_succeeds_when_repeated::<Termination>().await;
+    }
+    #[tokio::test(flavor = "multi_thread")]
     async fn crash_between_any_two_effects() {
         testing::crash_between_any_two_effects::<Termination>().await;
     }

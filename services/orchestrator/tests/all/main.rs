@@ -10,6 +10,7 @@ mod measured;
 mod metrics;
 mod outward;
 mod readside;
+mod replanning;
 mod scenarios;
 mod support;
 mod tasks;

@@ -1,7 +1,7 @@
 //! Instantiating a deployment intent group: room, then objects, then the state. All apps or none.
 //!
-//! The handler has taken the group's hold and counted its revision in the transaction that started this; a hold counts only
-//! as long as its workflow runs, so nothing has to be given back when it ends early.
+//! The handler took the group's hold and counted its revision in the transaction that started the workflow. A hold is valid only
+//! while its workflow runs, so an early end needs no release.
 
 mod objects;
 
@@ -10,64 +10,52 @@ use drover_workflow::{Step, Steps, Workflow};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::bring::Progress;
-use super::remove::Removal;
-use super::room::{self, Search, Seeks};
+use super::apply::ApplyProgress;
+use super::remove::{self, Removal, RemovesCopies};
+use super::room::{self, Search, SearchState, SeeksRoom};
 use super::{Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER};
 use crate::environment::Environment;
 
 /// What to instantiate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// The group.
     pub dig: DigRef,
-    /// Revision that this makes.
+    /// Revision that the group gets.
     pub revision: i64,
-    /// Its apps.
     pub apps: Vec<Delivery>,
-    /// A plan that a user chose; none: one is made if it is needed.
+    /// A plan that a user chose. Without one, a plan is made if it is needed.
     #[serde(default)]
     pub plan: Option<Uuid>,
 }
 
-/// What its steps know together, of the current round.
+/// The state of an instantiation in its current round.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct State {
-    /// How far the search for room is.
+pub struct InstantiateState {
     #[serde(default)]
-    pub search: Search,
+    pub search: SearchState,
     #[serde(default)]
-    progress: Progress,
-    /// Somebody took the room.
+    progress: ApplyProgress,
+    /// Why the room that was made is lost.
     #[serde(default)]
     lost: Option<String>,
     #[serde(default)]
     removal: Removal,
-    /// Bindings that were left behind, for people.
-    #[serde(default)]
-    pub leftovers: Vec<String>,
 }
 
-impl Seeks for Instantiate {
+impl SeeksRoom for Instantiate {
     const DECIDE: &'static str = "decide";
-    fn dig(order: &Order) -> &DigRef {
-        &order.dig
-    }
-    fn apps(order: &Order) -> &[Delivery] {
-        &order.apps
-    }
-    fn chosen(order: &Order) -> Option<Uuid> {
-        order.plan
-    }
-    fn search(state: &mut State) -> &mut Search {
-        &mut state.search
-    }
-    fn round(search: Search) -> State {
-        State { search, ..State::default() }
+    fn search<'a>(order: &'a Order, state: &'a mut InstantiateState) -> Search<'a> {
+        Search { dig: &order.dig, apps: &order.apps, chosen: order.plan, state: &mut state.search }
     }
 }
 
-/// The workflow.
+impl RemovesCopies for Instantiate {
+    fn removal(state: &mut InstantiateState) -> &mut Removal {
+        &mut state.removal
+    }
+}
+
+/// The workflow that instantiates a group.
 pub struct Instantiate;
 
 impl Workflow for Instantiate {
@@ -75,7 +63,7 @@ impl Workflow for Instantiate {
     const VERSION: i32 = 2;
     type World = Environment;
     type Input = Order;
-    type State = State;
+    type State = InstantiateState;
 
     fn subject(order: &Order) -> String {
         super::subject(&order.dig)
@@ -83,26 +71,30 @@ impl Workflow for Instantiate {
 
     fn steps() -> Steps<Self> {
         Steps::new()
-            // Room first: nothing is written anywhere for a group that does not fit. All apps are decided in one decision,
-            // which claims the room in the same transaction, so that two newcomers never get the same.
-            .step(Step::remote("decide", room::decide).at(PLACEMENT).undo(room::give_back_decision))
-            // It does not fit: who would have to move? A plan claims nothing; `make_room` does.
-            .step(Step::remote("plan", room::plan).at(MIGRATION).when(|order: &Order, state: &State| state.search.is_open(&order.apps)))
-            // `whenFull: preferred` has insisted on the best provider so far. Only now, without a feasible plan, others do.
-            .step(Step::remote("overflow", room::overflow).at(PLACEMENT).undo(room::give_back_overflow))
-            // The moves are a workflow of their own with its own pivot: once others have moved for us, they stay where they
-            // are, whatever becomes of us. It ends when our apps' claims are held.
+            // Room first: nothing is written anywhere for a group that does not fit. One decision for all apps claims their room in
+            // the same transaction, so that two newcomers never get the same room.
+            .step(Step::remote("decide", room::decide).at(PLACEMENT).undo(room::release_decision))
+            // Without room: which apps would have to move? A plan claims nothing; `make_room` does.
             .step(
-                Step::children("make_room", room::start_moving, room::moved)
-                    .when(|_, state: &State| state.search.plan.is_some())
-                    .undo(room::give_back_room)
+                Step::remote("plan", room::plan)
+                    .at(MIGRATION)
+                    .when(|order: &Order, state: &InstantiateState| state.search.is_open(&order.apps)),
+            )
+            // Apps with `whenFull: preferred` insist on the best provider until here, where there is no plan either.
+            .step(Step::remote("overflow", room::overflow).at(PLACEMENT).undo(room::release_overflow))
+            // The moves are a workflow with a pivot of its own: apps that were moved stay where they are even if this workflow is
+            // undone. It ends when the claims of the new apps are held.
+            .step(
+                Step::children("make_room", room::make_room, room::room_made)
+                    .when(|_, state: &InstantiateState| state.search.plan.is_some())
+                    .undo(room::release_room)
                     .undo_at(PLACEMENT),
             )
-            // From here on a row explains every claim; the undo of this step is the undo of everything in the members.
-            .step(Step::local("bind", objects::bind).undo(objects::take_away).undo_at(SYNCHRONIZER))
+            // From here on a row explains every claim. Undo of this step removes everything from the members.
+            .step(Step::local("bind", objects::bind).undo(remove::take_away).undo_at(SYNCHRONIZER))
             .step(Step::wait("deliver", objects::deliver).at(SYNCHRONIZER))
-            // Somebody else in the member has taken the room that was made: give up these copies and plan anew.
-            .step(Step::wait("replan", objects::replan).at(SYNCHRONIZER).when(|_, state: &State| state.lost.is_some()))
+            // Pods that Drover does not manage took the room that was made: remove these copies and plan again.
+            .step(Step::wait("replan", objects::replan).at(SYNCHRONIZER).when(|_, state: &InstantiateState| state.lost.is_some()))
             .pivot(Step::local("become_current", objects::become_current))
     }
 }

@@ -1,4 +1,4 @@
-//! The pivot, and what is done after it: old copies go, the newcomer is admitted. Only forward from here.
+//! The pivot and the steps after it: the old copies are removed and the newcomer is admitted.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::super::{judge, now, reasons, release, remove};
+use super::super::{now, readiness, reasons, release, remove};
 use super::prepare::summary;
 use super::start::newcomers;
-use super::{Relocate, Stage};
+use super::{MoveStage, Relocate};
 use crate::store::binding::{self, Role};
 use crate::store::hold;
 
-/// How often an admission is asked for while room is becoming free.
+/// Interval of admission requests while room is becoming free.
 const ADMIT_EVERY: Duration = Duration::from_millis(500);
 
 pub(super) async fn cut_over(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> StepResult {
@@ -26,7 +26,7 @@ pub(super) async fn cut_over(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> 
     // A target that the state does not name must not outlive the operation; task `retire` removes it.
     remove::retire_targets(&mut *tx, ctx.id).await?;
     for moving in &mut ctx.state.moves {
-        moving.reach(Stage::CutOver);
+        moving.reach(MoveStage::CutOver);
     }
     ctx.progress(format!("cut over: {}", summary(&ctx.state.moves)));
     Ok(Outcome::next())
@@ -36,25 +36,22 @@ pub(super) async fn remove_old(ctx: &mut Ctx<Relocate>) -> StepResult {
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
     for moving in &mut ctx.state.moves {
         ctx.world.services.synchronizer.put_binding(&moving.old.desired(DesiredState::Absent, fence)).await?;
-        moving.reach(Stage::Removing);
+        moving.reach(MoveStage::Removing);
     }
     Ok(Outcome::next())
 }
 
 pub(super) async fn old_gone(ctx: &mut Ctx<Relocate>) -> StepResult {
-    ctx.progress("old copies are going");
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let world = ctx.world.clone();
+    ctx.progress("removing the old copies");
     let ids: Vec<Uuid> = ctx.state.moves.iter().map(|moving| moving.old.id).collect();
-    let rows = binding::find(&mut *world.store.pool().acquire().await?, &ids).await?;
-    let removed = ctx.state.removal.remove(&world, fence, &rows, world.deadlines.gone).await?;
+    let rows = binding::find(&mut *ctx.world.store.pool().acquire().await?, &ids).await?;
+    let removed = remove::remove(ctx, &rows).await?;
     for moving in &mut ctx.state.moves {
-        // A row that is no longer there was forgotten after it had gone.
+        // A missing row was deleted after its copy was gone.
         if removed.gone.contains(&moving.old.id) || !rows.iter().any(|row| row.id == moving.old.id) {
-            moving.reach(Stage::Done);
+            moving.reach(MoveStage::Done);
         }
     }
-    ctx.state.leftovers = removed.leftovers();
     Ok(removed.park().unwrap_or_else(Outcome::next))
 }
 
@@ -65,7 +62,7 @@ pub(super) async fn admit(ctx: &mut Ctx<Relocate>) -> StepResult {
         return Ok(Outcome::next());
     }
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    // Each look is a transaction of its own: a refusal must not be the answer for ever.
+    // Each try has an id of its own, so that it is decided anew.
     let id = ctx.derived_id(&format!("admit/{}", ctx.state.admit_tries));
     let changes = claims.iter().map(|claim| LedgerChange::Admit { claim: *claim }).collect();
     let refused = match ctx.world.services.placement.transact(id, &LedgerTransaction { operation: ctx.id, fence, changes }).await {
@@ -78,11 +75,11 @@ pub(super) async fn admit(ctx: &mut Ctx<Relocate>) -> StepResult {
     };
     if ctx.waited() < ctx.world.deadlines.room {
         ctx.state.admit_tries += 1;
-        ctx.progress("waiting until the room is really free");
-        return Ok(Outcome::park::<String>([]).until(judge::after(now(), ADMIT_EVERY)));
+        ctx.progress("waiting until the room is free");
+        return Ok(Outcome::park::<String>([]).until(readiness::after(now(), ADMIT_EVERY)));
     }
     release::release_unexplained(&ctx.world, ctx.derived_id("admit/release"), ctx.id, fence, &claims).await?;
-    Err(StepError::fail("room_lost", "somebody else has the room that was made; the moves stand").reasons(refused))
+    Err(StepError::fail("room_lost", "other pods took the room that was made; the moves stand").reasons(refused))
 }
 
 pub(super) async fn drop_holds(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> StepResult {

@@ -1,89 +1,101 @@
-//! Relocation: victims get new copies elsewhere, and only when all of these serve, the old ones go. Make before break.
+//! Relocation: victims get new copies on other members, and only when all of these are ready the old copies are removed (make
+//! before break).
 //!
-//! A plan holds no room. What it assumed is checked in one place, the ledger transaction of `claim`; whatever differs is said
-//! and nothing is written. One wave: all victims are prepared together and cut over together (plans of several waves are
-//! refused before they get here). For a newcomer this is the child of its `instantiate`, and ends when the newcomer's claims
-//! are held; a drain has no newcomer.
+//! A plan claims no room. Its assumptions are checked in one place, the ledger transaction of `claim`; if one no longer holds, the
+//! relocation fails with the differences and nothing is written. A relocation is one wave: all victims are prepared together and cut
+//! over together ([`single_wave`]). For a newcomer the relocation is a child of `instantiate` or `update` and ends when the
+//! newcomer's claims are held; a drain has no newcomer.
 
 mod cut;
 mod prepare;
 mod replace;
 mod start;
 
-use drover_api::scheduling::{AppRequest, DigRef, MemberKey, Move};
+use drover_api::scheduling::{AppRequest, DigRef, MemberKey, Move, Plan};
 use drover_store::Timestamp;
 use drover_workflow::{Step, Steps, Workflow};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::judge::Sent;
-use super::remove::Removal;
+use super::readiness::Sent;
+use super::remove::{self, Removal, RemovesCopies};
 use super::{MIGRATION, PLACEMENT, SYNCHRONIZER};
 use crate::environment::Environment;
 use crate::store::binding::Binding;
 
-/// Who moves, and for whom.
+/// The input of a relocation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// The plan that says so.
+    /// The plan that is carried out.
     pub plan: Uuid,
-    /// For people: the newcomer, or the cluster to be emptied.
+    /// The newcomer or the cluster to be drained, for people.
     pub subject: String,
-    /// The moves.
     pub moves: Vec<Move>,
-    /// Whom room is made for; its group is held by the parent.
+    /// The app for which room is made. The parent holds its group.
     #[serde(default)]
     pub newcomer: Option<Newcomer>,
 }
 
-/// Whom room is made for.
+/// The apps for which room is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Newcomer {
-    /// Its group.
     pub dig: DigRef,
-    /// Its apps.
     pub apps: Vec<AppRequest>,
-    /// Where they go.
+    /// The member of each app.
     pub places: Vec<(String, MemberKey)>,
 }
 
-/// The binding of an app at a member that an operation makes room for.
+/// Id of the binding, and of the claim, that an operation makes for an app at a member.
 pub fn binding_id(operation: Uuid, app: &str, member: &MemberKey) -> Uuid {
     Uuid::new_v5(&operation, format!("{app}/{member}").as_bytes())
 }
 
-/// What its steps know together.
+/// A plan that cannot be carried out yet.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("this version carries out plans of one wave only")]
+pub struct SeveralWaves;
+
+/// The moves of a plan, which must be of one wave.
+///
+/// # Errors
+///
+/// If the plan has several waves.
+pub fn single_wave(plan: &Plan) -> Result<Vec<Move>, SeveralWaves> {
+    match plan.waves.as_slice() {
+        [] => Ok(Vec::new()),
+        [wave] => Ok(wave.clone()),
+        _ => Err(SeveralWaves),
+    }
+}
+
+/// The state of a relocation.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct State {
-    /// The moves, in the plan's order.
+pub struct RelocateState {
+    /// In the plan's order.
     #[serde(default)]
-    pub moves: Vec<Moving>,
-    /// How often the newcomer was asked to be admitted.
+    pub moves: Vec<MoveProgress>,
+    /// How often admission of the newcomer was refused.
     #[serde(default)]
     admit_tries: u32,
     #[serde(default)]
     removal: Removal,
-    /// Old or new copies that were left behind, for people.
-    #[serde(default)]
-    pub leftovers: Vec<String>,
 }
 
-/// One move.
+/// How far one victim's move is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Moving {
+pub struct MoveProgress {
     /// The old copy.
     pub old: Binding,
-    /// The new copy.
+    /// Binding id of the new copy.
     pub new: Uuid,
-    /// Where to.
+    /// Destination.
     pub to: MemberKey,
-    /// Where else, if that does not do.
+    /// Further destinations, the best first.
     pub others: Vec<MemberKey>,
-    /// How far it is.
-    pub stage: Stage,
-    /// Since when.
+    pub stage: MoveStage,
+    /// When the move began.
     pub since: Timestamp,
-    /// When it ended.
+    /// When it was done or undone.
     #[serde(default)]
     pub ended: Option<Timestamp>,
     /// The destinations that were given up, each with the reason, in order.
@@ -92,33 +104,33 @@ pub struct Moving {
     /// The destination that replaces `to`, to be claimed by the next pass of `prepare`.
     #[serde(default)]
     next: Option<MemberKey>,
-    /// What the synchronizer was told of the new copy.
+    /// What was sent for the new copy.
     #[serde(default)]
     sent: Option<Sent>,
 }
 
-/// How far a move is.
+/// The stages of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum MoveStage {
     /// Room at the destination is held.
     Claimed,
     /// The new copy is being applied.
     Starting,
-    /// The new copy serves.
+    /// The new copy is ready.
     Ready,
-    /// The new copy is the one that counts.
+    /// The new copy is current.
     CutOver,
-    /// The old copy is going.
+    /// The old copy is being removed.
     Removing,
     /// The old copy is gone.
     Done,
-    /// Taken back: as before.
+    /// The new copy was removed; the old one stays.
     Undone,
 }
 
-impl Stage {
-    /// As operations show it.
+impl MoveStage {
+    /// The name that operations show.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Claimed => "claimed",
@@ -132,29 +144,35 @@ impl Stage {
     }
 }
 
-impl Moving {
-    /// For people.
+impl MoveProgress {
+    /// Name of the app, for people.
     fn name(&self) -> String {
         format!("{}/{}", self.old.dig.composite_app, self.old.app)
     }
 
-    fn reach(&mut self, stage: Stage) {
+    fn reach(&mut self, stage: MoveStage) {
         self.stage = stage;
-        if matches!(stage, Stage::Done | Stage::Undone) {
+        if matches!(stage, MoveStage::Done | MoveStage::Undone) {
             self.ended.get_or_insert_with(super::now);
         }
     }
 }
 
-/// The workflow.
+/// The workflow that carries out a plan.
 pub struct Relocate;
+
+impl RemovesCopies for Relocate {
+    fn removal(state: &mut RelocateState) -> &mut Removal {
+        &mut state.removal
+    }
+}
 
 impl Workflow for Relocate {
     const KIND: &'static str = "relocate";
     const VERSION: i32 = 1;
     type World = Environment;
     type Input = Order;
-    type State = State;
+    type State = RelocateState;
 
     fn subject(order: &Order) -> String {
         order.subject.clone()
@@ -162,28 +180,28 @@ impl Workflow for Relocate {
 
     fn steps() -> Steps<Self> {
         Steps::new()
-            // One writer per group, before anything is looked at: what is read from here on does not change under us. All
-            // victims' groups or none; a busy one fails the move and the parent plans anew without it.
+            // One workflow per group, before anything is read: what is read from here on does not change during the relocation.
+            // Either the groups of all victims are held or none; a busy one fails the relocation, and the parent plans without it.
             .step(Step::local("hold_victims", start::hold_victims))
-            // proposed -> accepted, compare-and-swap: no plan is ever carried out twice, not even by two operations at once.
+            // proposed -> accepted, by compare-and-swap: a plan is carried out once, even if two operations start it.
             .step(Step::remote("accept_plan", start::accept_plan).at(MIGRATION))
-            // Are the victims as the plan saw them, do the destinations fit, will the newcomer fit when they have gone? In one
-            // transaction with the claims themselves, so that nobody slips in between the answer and the deed.
-            .step(Step::remote("claim", start::claim).at(PLACEMENT).undo(start::give_back))
-            // A row for each new copy, before the first word to a member: whatever is there is explained by a row.
-            .step(Step::local("bind", prepare::bind).undo(prepare::take_away).undo_at(SYNCHRONIZER))
-            // All victims at once. Nothing of the old copies is touched before every new one serves. A destination that does
-            // not do is replaced by the next one; when a victim has none left, the whole wave is undone.
+            // Are the victims as the plan saw them, do the copies fit at the destinations, will the newcomer fit when the victims
+            // have left? Checked in one transaction with the claims, so that no other claim comes between.
+            .step(Step::remote("claim", start::claim).at(PLACEMENT).undo(start::release_claims))
+            // A row for each new copy, before anything is sent to a member: every copy in a member is explained by a row.
+            .step(Step::local("bind", prepare::bind).undo(remove::take_away).undo_at(SYNCHRONIZER))
+            // All victims at once. The old copies stay untouched until every new copy is ready. A destination at which a copy does
+            // not become ready is replaced by the next one; if a victim has none left, the whole wave is undone.
             .step(Step::wait("prepare", prepare::prepare).at(SYNCHRONIZER))
-            // Users' traffic moves here, between Ready and the pivot; so far members' Services do that by themselves.
+            // Users' traffic moves here, between ready and the pivot; for now the members' Services do that.
             .step(Step::wait("shift_traffic", prepare::shift_traffic).at(SYNCHRONIZER))
-            // The whole wave in one transaction: before it undo means removing new copies, after it there is no way back.
+            // The whole wave in one transaction: until here undo removes the new copies, from here on the workflow only goes forward.
             .pivot(Step::local("cut_over", cut::cut_over))
             .step(Step::remote("remove_old", cut::remove_old).at(SYNCHRONIZER))
-            // An old copy keeps its room until it is gone: the newcomer must not be admitted on room that is still used.
+            // An old copy keeps its room until it is gone: the newcomer must not be admitted to room that is still used.
             .step(Step::wait("old_gone", cut::old_gone).at(SYNCHRONIZER))
-            // promised -> held, as soon as it fits now. Somebody else in the member may have taken the room: then the newcomer
-            // gives up its claims and the parent plans anew. The moves stand.
+            // promised -> held, as soon as it fits. If other pods in the member took the room, the newcomer's claims are released and
+            // the parent plans again. The moves stand.
             .step(Step::wait("admit", cut::admit).at(PLACEMENT))
             .finally(Step::local("drop_holds", cut::drop_holds))
     }

@@ -9,10 +9,10 @@ use drover_store::Timestamp;
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 
-use super::super::judge::{self, Sent, Verdict};
-use super::super::{bring, now, remove};
+use super::super::readiness::{self, Readiness, Sent};
+use super::super::{apply, now};
 use super::replace::{self, NextClaim};
-use super::{Moving, Relocate, Stage};
+use super::{MoveProgress, MoveStage, Relocate};
 use crate::environment::binding_key;
 use crate::store::binding::{self, Binding, Role};
 
@@ -23,7 +23,7 @@ pub(super) async fn bind(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> Step
     Ok(Outcome::next())
 }
 
-pub(super) fn new_copy(moving: &Moving, operation: uuid::Uuid) -> Binding {
+pub(super) fn new_copy(moving: &MoveProgress, operation: uuid::Uuid) -> Binding {
     Binding { id: moving.new, member: moving.to.clone(), role: Role::Target, operation, ..moving.old.clone() }
 }
 
@@ -45,16 +45,16 @@ pub(super) async fn prepare(ctx: &mut Ctx<Relocate>) -> StepResult {
         let preparation = prepare_move(ctx, index, fence).await?;
         let moving = &mut ctx.state.moves[index];
         match preparation {
-            Preparation::Ready => moving.reach(Stage::Ready),
-            Preparation::Waiting { until: look, note } => {
+            Preparation::Ready => moving.reach(MoveStage::Ready),
+            Preparation::Waiting { until: deadline, note } => {
                 keys.push(binding_key(moving.new));
-                until = Some(until.map_or(look, |until| Timestamp(until.0.min(look.0))));
+                until = Some(until.map_or(deadline, |until| Timestamp(until.0.min(deadline.0))));
                 notes.extend(note.map(|note| format!("{} on {}: {note}", moving.name(), moving.to)));
             }
             Preparation::Replaced => replaced = true,
         }
     }
-    let ready = ctx.state.moves.iter().filter(|moving| moving.stage == Stage::Ready).count();
+    let ready = ctx.state.moves.iter().filter(|moving| moving.stage == MoveStage::Ready).count();
     notes.insert(0, format!("{ready} of {} new copies ready", ctx.state.moves.len()));
     ctx.progress(notes.join("; "));
     if replaced {
@@ -78,62 +78,49 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
             }
             NextClaim::Unknown => {
                 let note = Some(format!("waiting to hear from {next}, its next destination"));
-                return Ok(Preparation::Waiting { until: judge::after(now(), Duration::from_secs(1)), note });
+                return Ok(Preparation::Waiting { until: readiness::after(now(), Duration::from_secs(1)), note });
             }
         }
     }
     let (world, operation) = (ctx.world.clone(), ctx.id);
     let moving = &mut ctx.state.moves[index];
     if moving.sent.is_none() {
-        bring::send(&world, &new_copy(moving, operation), fence).await?;
-        moving.reach(Stage::Starting);
+        apply::send(&world, &new_copy(moving, operation), fence).await?;
+        moving.reach(MoveStage::Starting);
     }
     let sent = moving.sent.get_or_insert_with(|| Sent { fence, digest: moving.old.digest.clone(), at: now(), trouble: None });
-    let reason = match judge::judge(sent, world.statuses.get(moving.new).as_deref(), now(), &world.deadlines) {
-        Verdict::Ready => return Ok(Preparation::Ready),
-        Verdict::Waiting { until, note, .. } => {
-            moving.reach(Stage::Starting);
+    let reason = match readiness::assess(sent, world.statuses.get(moving.new).as_deref(), now(), &world.deadlines) {
+        Readiness::Ready => return Ok(Preparation::Ready),
+        Readiness::Waiting { until, note, .. } => {
+            moving.reach(MoveStage::Starting);
             return Ok(Preparation::Waiting { until, note });
         }
-        Verdict::Failed { reason, .. } | Verdict::Unschedulable(reason) => reason,
+        Readiness::Failed { reason, .. } | Readiness::Unschedulable(reason) => reason,
     };
     let failed = moving.to.clone();
     replace::choose_next(moving, &failed, &reason)?;
     Ok(Preparation::Replaced)
 }
 
-/// Undo: new copies go, wherever they were tried; the old ones have served all the time.
-pub(super) async fn take_away(ctx: &mut Ctx<Relocate>) -> StepResult {
-    ctx.progress("taking new copies away");
-    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
-    let bindings = remove::retire_targets(&mut tx, ctx.id).await?;
-    tx.commit().await?;
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let world = ctx.world.clone();
-    let removed = ctx.state.removal.remove(&world, fence, &bindings, world.deadlines.gone).await?;
-    ctx.state.leftovers = removed.leftovers();
-    Ok(removed.park().unwrap_or_else(Outcome::next))
-}
-
-/// The place where traffic will be shifted. Until then it looks once more that every new copy serves *now*: what was Ready when
-/// the journal last said so may have died while this service was down, and the old copy is the only one left.
+/// Waits until every new copy is ready at the same time. A copy that the journal has as ready may have failed while this service was
+/// down, and only the old copy would be left. Users' traffic will be shifted here.
 pub(super) async fn shift_traffic(ctx: &mut Ctx<Relocate>) -> StepResult {
-    let serves = |moving: &&Moving| ctx.world.statuses.get(moving.new).is_some_and(|status| status.phase == Phase::Ready);
-    let waiting: Vec<String> = ctx.state.moves.iter().filter(|moving| !serves(moving)).map(|moving| binding_key(moving.new)).collect();
+    let ready = |moving: &&MoveProgress| ctx.world.statuses.get(moving.new).is_some_and(|status| status.phase == Phase::Ready);
+    let waiting: Vec<String> = ctx.state.moves.iter().filter(|moving| !ready(moving)).map(|moving| binding_key(moving.new)).collect();
     if waiting.is_empty() {
         return Ok(Outcome::next());
     }
-    let patience = ctx.world.deadlines.ready;
-    if ctx.waited() >= patience {
-        return Err(StepError::fail("destination_not_ready", "a new copy stopped serving before the cut"));
+    let limit = ctx.world.deadlines.ready;
+    if ctx.waited() >= limit {
+        return Err(StepError::fail("destination_not_ready", "a new copy stopped being ready before the cut-over"));
     }
-    Ok(Outcome::park(waiting).until(ctx.deadline(patience)))
+    Ok(Outcome::park(waiting).until(ctx.deadline(limit)))
 }
 
-/// Where each victim goes, for messages.
-pub(super) fn summary(moves: &[Moving]) -> String {
+/// How many victims go to each member, for messages.
+pub(super) fn summary(moves: &[MoveProgress]) -> String {
     if moves.is_empty() {
-        return "nobody".to_owned();
+        return "no app".to_owned();
     }
     let mut by_member: BTreeMap<&MemberKey, usize> = BTreeMap::new();
     for moving in moves {

@@ -13,7 +13,7 @@ use drover_workflow::{Ctx, StepError};
 
 use super::super::{reasons, release, remove};
 use super::prepare::new_copy;
-use super::{Moving, Relocate, Stage, binding_id};
+use super::{MoveProgress, MoveStage, Relocate, binding_id};
 use crate::store::binding::{self, Binding};
 
 /// How a claim on the next destination ended.
@@ -27,7 +27,7 @@ pub(super) enum NextClaim {
 }
 
 /// Chooses the destination after `failed`, to be claimed once the choice is journaled.
-pub(super) fn choose_next(moving: &mut Moving, failed: &MemberKey, reason: &str) -> Result<(), StepError> {
+pub(super) fn choose_next(moving: &mut MoveProgress, failed: &MemberKey, reason: &str) -> Result<(), StepError> {
     moving.refusals.push(format!("{failed}: {reason}"));
     if moving.others.is_empty() {
         let message = format!("{} did not become ready at any destination; everything is as before", moving.name());
@@ -61,7 +61,7 @@ pub(super) async fn claim_next(ctx: &mut Ctx<Relocate>, index: usize, to: Member
         Ok(_) => {
             let moving = &mut ctx.state.moves[index];
             (moving.new, moving.to, moving.sent, moving.next) = (new, to, None, None);
-            moving.reach(Stage::Claimed);
+            moving.reach(MoveStage::Claimed);
             Ok(NextClaim::Held)
         }
         Err(error) if error.code() == Some("capacity_unknown") && ctx.waited() < world.deadlines.ready => Ok(NextClaim::Unknown),

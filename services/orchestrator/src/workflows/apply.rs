@@ -1,5 +1,5 @@
-//! Bringing bindings up: bundles and bindings to the synchronizer in the order of their dependencies, then waiting for its
-//! word on each. Called again and again; sends each binding once per journaled state.
+//! Applying bindings: sends bundles and bindings to resource-synchronizer in the order of their dependencies, then checks the
+//! status of each. Called in every pass of a waiting step; each binding is sent once per journaled state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use drover_workflow::StepError;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::judge::{self, Sent, Verdict};
+use super::readiness::{self, Readiness, Sent};
 use super::{After, now};
 use crate::config::Deadlines;
 use crate::environment::{Environment, binding_key};
@@ -17,12 +17,11 @@ use crate::peers::PeerError;
 use crate::store::binding::Binding;
 use crate::store::bundle;
 
-/// How far a set of bindings is; part of a workflow's state.
+/// How far a set of bindings is. Part of a workflow's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
-    /// Bindings that were sent.
+pub struct ApplyProgress {
     sent: BTreeMap<Uuid, Sent>,
-    /// When all bindings of an app were first seen applied, and ready.
+    /// When all bindings of an app were first seen applied, and first seen ready.
     reached: BTreeMap<String, Reached>,
 }
 
@@ -32,54 +31,56 @@ struct Reached {
     ready: Option<Timestamp>,
 }
 
-/// What to do next.
+/// How far a set of bindings is after a pass.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Brought {
-    /// All of them serve.
+pub enum Applied {
+    /// All are ready.
     All,
-    /// Wait for these.
+    /// Some are not ready yet.
     Waiting {
-        /// Keys to be woken by.
+        /// Keys to park on.
         keys: Vec<String>,
-        /// When to look at the latest.
+        /// The next deadline: check again by then.
         until: Timestamp,
         /// For people.
         note: String,
     },
-    /// One will not do.
+    /// Terminal failure of one binding.
     Failed {
-        /// Which.
         binding: Uuid,
-        /// Stable code.
+        /// Stable error code.
         code: String,
         /// For people.
         reason: String,
     },
-    /// The pods of one find no node.
+    /// The pods of one binding found no node until the deadline.
     Unschedulable {
-        /// Which.
         binding: Uuid,
-        /// The scheduler's words.
+        /// The scheduler's message.
         reason: String,
     },
 }
 
-/// Tells the synchronizer that a binding shall be present; its bundle first.
-pub async fn send(world: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
-    store(world, binding).await?;
-    order(world, binding, fence).await
+/// Sends a binding that is to be present, after its bundle.
+///
+/// # Errors
+///
+/// Fails for good if the request itself is refused; every other error, a stale fence included, is a retry.
+pub async fn send(environment: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
+    put_bundle(environment, binding).await?;
+    put_binding(environment, binding, fence).await
 }
 
-async fn store(world: &Environment, binding: &Binding) -> Result<(), StepError> {
-    let objects = bundle::objects(&mut *world.store.pool().acquire().await?, &binding.digest).await?;
-    world.services.synchronizer.put_bundle(&binding.digest, &Bundle { objects }).await.map_err(refused)
+async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), StepError> {
+    let objects = bundle::objects(&mut *environment.store.pool().acquire().await?, &binding.digest).await?;
+    environment.services.synchronizer.put_bundle(&binding.digest, &Bundle { objects }).await.map_err(refused)
 }
 
-async fn order(world: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
-    world.services.synchronizer.put_binding(&binding.desired(DesiredState::Present, fence)).await.map_err(refused)
+async fn put_binding(environment: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
+    environment.services.synchronizer.put_binding(&binding.desired(DesiredState::Present, fence)).await.map_err(refused)
 }
 
-/// What is wrong with the request itself is as wrong when it is repeated; a stale fence only says that another hand is at work.
+/// A request that is wrong stays wrong when it is repeated. A stale fence only means that another engine took over.
 fn refused(error: PeerError) -> StepError {
     match &error {
         PeerError::Refused { .. } if !error.is_retryable() && error.code() != Some("stale_fence") => {
@@ -89,31 +90,41 @@ fn refused(error: PeerError) -> StepError {
     }
 }
 
-impl Progress {
-    /// Sends what may be sent, looks at what was, with so much patience.
-    pub async fn bring(
+impl ApplyProgress {
+    /// Sends the bindings whose dependencies are fulfilled and assesses all of them by `deadlines`.
+    ///
+    /// # Errors
+    ///
+    /// See [`send`].
+    pub async fn advance(
         &mut self,
-        world: &Environment,
+        environment: &Environment,
         fence: i64,
         bindings: &[Binding],
         after: &BTreeMap<String, Vec<After>>,
-        patience: Deadlines,
-    ) -> Result<Brought, StepError> {
+        deadlines: Deadlines,
+    ) -> Result<Applied, StepError> {
         let mut stored = BTreeSet::new();
         for binding in bindings {
             let due = self.may_start(after.get(&binding.app).map_or(&[], Vec::as_slice), bindings);
             if !self.sent.contains_key(&binding.id) && due.is_ok() {
                 if stored.insert(&binding.digest) {
-                    store(world, binding).await?;
+                    put_bundle(environment, binding).await?;
                 }
-                order(world, binding, fence).await?;
+                put_binding(environment, binding, fence).await?;
                 self.sent.insert(binding.id, Sent { fence, digest: binding.digest.clone(), at: now(), trouble: None });
             }
         }
-        Ok(self.look(world, bindings, after, patience))
+        Ok(self.assess(environment, bindings, after, deadlines))
     }
 
-    fn look(&mut self, world: &Environment, bindings: &[Binding], after: &BTreeMap<String, Vec<After>>, patience: Deadlines) -> Brought {
+    fn assess(
+        &mut self,
+        environment: &Environment,
+        bindings: &[Binding],
+        after: &BTreeMap<String, Vec<After>>,
+        deadlines: Deadlines,
+    ) -> Applied {
         let now = now();
         let (mut keys, mut until, mut notes, mut ready) = (Vec::new(), None::<Timestamp>, Vec::new(), 0);
         let mut apps: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
@@ -123,23 +134,23 @@ impl Progress {
                 (*all_applied, *all_ready) = (false, false);
                 continue;
             };
-            match judge::judge(sent, world.statuses.get(binding.id).as_deref(), now, &patience) {
-                Verdict::Ready => ready += 1,
-                Verdict::Waiting { until: look, applied, note } => {
+            match readiness::assess(sent, environment.statuses.get(binding.id).as_deref(), now, &deadlines) {
+                Readiness::Ready => ready += 1,
+                Readiness::Waiting { until: deadline, applied, note } => {
                     (*all_applied, *all_ready) = (*all_applied && applied, false);
                     keys.push(binding_key(binding.id));
-                    until = Some(until.map_or(look, |until| Timestamp(until.0.min(look.0))));
+                    until = Some(until.map_or(deadline, |until| Timestamp(until.0.min(deadline.0))));
                     notes.extend(note.map(|note| format!("{} on {}: {note}", binding.app, binding.member)));
                 }
-                Verdict::Failed { code, reason } => {
-                    return Brought::Failed {
+                Readiness::Failed { code, reason } => {
+                    return Applied::Failed {
                         binding: binding.id,
                         code,
                         reason: format!("{} on {}: {reason}", binding.app, binding.member),
                     };
                 }
-                Verdict::Unschedulable(reason) => {
-                    return Brought::Unschedulable {
+                Readiness::Unschedulable(reason) => {
+                    return Applied::Unschedulable {
                         binding: binding.id,
                         reason: format!("{} on {}: {reason}", binding.app, binding.member),
                     };
@@ -152,29 +163,29 @@ impl Progress {
             reached.ready = reached.ready.or(all_ready.then_some(now));
         }
         if ready == bindings.len() {
-            return Brought::All;
+            return Applied::All;
         }
-        // Some wait for a dependency's moment rather than for the synchronizer.
+        // Those not sent yet wait for the end of a dependency's delay, not for a status.
         for binding in bindings.iter().filter(|binding| !self.sent.contains_key(&binding.id)) {
             let when = self
                 .may_start(after.get(&binding.app).map_or(&[], Vec::as_slice), bindings)
                 .err()
                 .flatten()
-                .unwrap_or(judge::after(now, std::time::Duration::from_secs(1)));
+                .unwrap_or(readiness::after(now, std::time::Duration::from_secs(1)));
             until = Some(until.map_or(when, |until| Timestamp(until.0.min(when.0))));
         }
         notes.insert(0, format!("{ready} of {} ready", bindings.len()));
-        Brought::Waiting { keys, until: until.unwrap_or_else(|| judge::after(now, patience.ready)), note: notes.join("; ") }
+        Applied::Waiting { keys, until: until.unwrap_or_else(|| readiness::after(now, deadlines.ready)), note: notes.join("; ") }
     }
 
-    /// Whether every dependency is fulfilled; if not, when it will be, where that is known.
+    /// Whether every dependency is fulfilled. If not, the error is the time at which it will be, where that is known.
     fn may_start(&self, after: &[After], bindings: &[Binding]) -> Result<(), Option<Timestamp>> {
         let now = now();
         let (mut open, mut when) = (false, None::<Timestamp>);
         for dependency in after.iter().filter(|dependency| bindings.iter().any(|binding| binding.app == dependency.app)) {
             let reached = self.reached.get(&dependency.app);
             let since = reached.and_then(|reached| if dependency.ready { reached.ready } else { reached.applied.or(reached.ready) });
-            let due = since.map(|since| judge::after(since, std::time::Duration::from_secs(dependency.wait_s.into())));
+            let due = since.map(|since| readiness::after(since, std::time::Duration::from_secs(dependency.wait_s.into())));
             match due {
                 Some(due) if due <= now => {}
                 Some(due) => (open, when) = (true, Some(when.map_or(due, |when| Timestamp(when.0.max(due.0))))),

@@ -1,4 +1,4 @@
-//! What the synchronizer's word on a binding means for whoever waits for it. Pure.
+//! What the reported status of a binding means for a workflow that waits for it. Pure functions.
 
 use std::time::Duration;
 
@@ -8,56 +8,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Deadlines;
 
-/// A binding that was told to be present, and since when.
+/// What was sent for a binding that is to be present.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sent {
-    /// With which fence: an older word does not speak of it.
+    /// Fence of the request; a status with a lower one is about an earlier request.
     pub fence: i64,
-    /// Bundle.
+    /// Digest of the bundle.
     pub digest: String,
-    /// When it was sent first; its patience counts from here.
+    /// When it was first sent; the deadlines count from here.
     pub at: Timestamp,
-    /// Since when its pods find no node, or its member does not answer.
+    /// Since when its pods find no node or its member does not answer.
     #[serde(default)]
     pub trouble: Option<Timestamp>,
 }
 
-/// What to make of a word.
+/// Whether a binding is ready, and what to do if it is not.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// Look again, at this time at the latest.
+pub enum Readiness {
+    /// Not ready yet.
     Waiting {
-        /// When patience ends.
+        /// The next deadline: check again by then.
         until: Timestamp,
-        /// Its objects are there, not all ready.
+        /// All objects are applied; some are not ready.
         applied: bool,
-        /// How far it is, for people.
+        /// What is missing, for people.
         note: Option<String>,
     },
-    /// It serves.
+    /// All objects are ready.
     Ready,
-    /// Its pods have found no node for too long.
+    /// Its pods found no node until the deadline. The text is the scheduler's.
     Unschedulable(String),
-    /// It will not do.
+    /// Terminal failure.
     Failed {
-        /// Stable code.
+        /// Stable error code.
         code: String,
         /// For people.
         reason: String,
     },
 }
 
-/// Judges a binding. Notes in `sent` since when it is in trouble.
-pub fn judge(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, deadlines: &Deadlines) -> Verdict {
+/// Assesses a binding by its latest status. Records in `sent` since when it is in trouble.
+pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, deadlines: &Deadlines) -> Readiness {
     let status = status.filter(|status| status.fence >= sent.fence && *status.digest == *sent.digest);
     let phase = status.map(|status| status.phase);
     match (phase, status) {
         (Some(Phase::Ready), _) => {
             sent.trouble = None;
-            return Verdict::Ready;
+            return Readiness::Ready;
         }
         (Some(Phase::Failed), Some(status)) => {
-            return Verdict::Failed {
+            return Readiness::Failed {
                 code: status.code.clone().unwrap_or_else(|| "apply_failed".to_owned()),
                 reason: status.reason.clone().unwrap_or_else(|| "the member refused it".to_owned()),
             };
@@ -68,37 +68,37 @@ pub fn judge(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, de
     let unreachable = phase == Some(Phase::Unreachable);
     sent.trouble = if unschedulable.is_some() || unreachable { Some(sent.trouble.unwrap_or(now)) } else { None };
 
-    let late = after(sent.at, deadlines.ready);
-    if now >= late {
-        return Verdict::Failed {
+    let deadline = after(sent.at, deadlines.ready);
+    if now >= deadline {
+        return Readiness::Failed {
             code: "not_ready".to_owned(),
             reason: format!(
                 "not ready after {} s: {}",
                 deadlines.ready.as_secs(),
-                status.map_or_else(|| "nothing was heard of it".to_owned(), why_not)
+                status.map_or_else(|| "no status was reported".to_owned(), describe)
             ),
         };
     }
-    let mut until = late;
+    let mut until = deadline;
     if let Some(since) = sent.trouble {
-        let patience = if unreachable { deadlines.unreachable } else { deadlines.unschedulable };
-        let ends = after(since, patience);
+        let limit = if unreachable { deadlines.unreachable } else { deadlines.unschedulable };
+        let ends = after(since, limit);
         if now >= ends {
             return match unschedulable {
-                Some(words) => Verdict::Unschedulable(words),
-                None => Verdict::Failed {
+                Some(reason) => Readiness::Unschedulable(reason),
+                None => Readiness::Failed {
                     code: "cluster_unreachable".to_owned(),
-                    reason: format!("its cluster has not answered for {} s", patience.as_secs()),
+                    reason: format!("its cluster has not answered for {} s", limit.as_secs()),
                 },
             };
         }
         until = Timestamp(until.0.min(ends.0));
     }
-    Verdict::Waiting { until, applied: phase == Some(Phase::Applied), note: status.map(why_not) }
+    Readiness::Waiting { until, applied: phase == Some(Phase::Applied), note: status.map(describe) }
 }
 
-/// Why it is not ready, in a few words.
-pub fn why_not(status: &BindingStatus) -> String {
+/// Why a binding is not ready, in a few words.
+pub fn describe(status: &BindingStatus) -> String {
     if let Some(reason) = status.unschedulable.clone().or_else(|| status.reason.clone()) {
         return reason;
     }
@@ -113,9 +113,9 @@ pub fn why_not(status: &BindingStatus) -> String {
     if waiting.is_empty() { format!("{:?}", status.phase).to_lowercase() } else { waiting.join("; ") }
 }
 
-/// `time` plus `patience`.
-pub fn after(time: Timestamp, patience: Duration) -> Timestamp {
-    Timestamp(time.0.saturating_add(patience).unwrap_or(time.0))
+/// `time` plus `duration`.
+pub fn after(time: Timestamp, duration: Duration) -> Timestamp {
+    Timestamp(time.0.saturating_add(duration).unwrap_or(time.0))
 }
 
 #[cfg(test)]
@@ -153,37 +153,37 @@ mod tests {
     }
 
     #[test]
-    fn only_a_word_on_what_was_sent_counts() {
+    fn status_of_earlier_request_is_ignored() {
         let old_fence = BindingStatus { fence: 4, ..status(Phase::Ready) };
         let old_digest = BindingStatus { digest: "c".into(), ..status(Phase::Ready) };
         for status in [None, Some(&old_fence), Some(&old_digest)] {
-            assert!(matches!(judge(&mut sent(), status, at(1), &deadlines()), Verdict::Waiting { .. }), "{status:?}");
+            assert!(matches!(assess(&mut sent(), status, at(1), &deadlines()), Readiness::Waiting { .. }), "{status:?}");
         }
-        assert_eq!(judge(&mut sent(), Some(&status(Phase::Ready)), at(1), &deadlines()), Verdict::Ready);
+        assert_eq!(assess(&mut sent(), Some(&status(Phase::Ready)), at(1), &deadlines()), Readiness::Ready);
     }
 
     #[test]
-    fn patience_ends() {
-        assert!(matches!(judge(&mut sent(), None, at(99), &deadlines()), Verdict::Waiting { .. }));
-        let verdict = judge(&mut sent(), Some(&status(Phase::Applied)), at(100), &deadlines());
-        assert!(matches!(&verdict, Verdict::Failed { code, .. } if code == "not_ready"), "{verdict:?}");
+    fn not_ready_at_deadline_fails() {
+        assert!(matches!(assess(&mut sent(), None, at(99), &deadlines()), Readiness::Waiting { .. }));
+        let readiness = assess(&mut sent(), Some(&status(Phase::Applied)), at(100), &deadlines());
+        assert!(matches!(&readiness, Readiness::Failed { code, .. } if code == "not_ready"), "{readiness:?}");
     }
 
     #[test]
-    fn trouble_counts_from_when_it_began_and_ends_when_it_does() {
+    fn trouble_deadline_counts_from_its_start_and_resets_when_it_ends() {
         let stuck = BindingStatus { unschedulable: Some("0/3 nodes".into()), ..status(Phase::Applied) };
         let mut sent = sent();
-        assert!(matches!(judge(&mut sent, Some(&stuck), at(5), &deadlines()), Verdict::Waiting { until, .. } if until == at(15)));
-        judge(&mut sent, Some(&status(Phase::Applied)), at(6), &deadlines());
+        assert!(matches!(assess(&mut sent, Some(&stuck), at(5), &deadlines()), Readiness::Waiting { until, .. } if until == at(15)));
+        assess(&mut sent, Some(&status(Phase::Applied)), at(6), &deadlines());
         assert_eq!(sent.trouble, None);
-        judge(&mut sent, Some(&stuck), at(20), &deadlines());
-        assert_eq!(judge(&mut sent, Some(&stuck), at(30), &deadlines()), Verdict::Unschedulable("0/3 nodes".into()));
+        assess(&mut sent, Some(&stuck), at(20), &deadlines());
+        assert_eq!(assess(&mut sent, Some(&stuck), at(30), &deadlines()), Readiness::Unschedulable("0/3 nodes".into()));
 
         let dead = status(Phase::Unreachable);
         let mut sent = super::Sent { trouble: Some(at(0)), ..sent };
-        assert!(matches!(judge(&mut sent, Some(&dead), at(19), &deadlines()), Verdict::Waiting { .. }));
+        assert!(matches!(assess(&mut sent, Some(&dead), at(19), &deadlines()), Readiness::Waiting { .. }));
         assert!(
-            matches!(judge(&mut sent, Some(&dead), at(20), &deadlines()), Verdict::Failed { code, .. } if code == "cluster_unreachable")
+            matches!(assess(&mut sent, Some(&dead), at(20), &deadlines()), Readiness::Failed { code, .. } if code == "cluster_unreachable")
         );
     }
 }

@@ -1,0 +1,61 @@
+//! The moves that make room: a relocation as a child workflow. It ends when the claims of the apps that need room are held.
+
+use drover_workflow::{Child, Ctx, Failure, Outcome, StepError, StepResult};
+use sqlx::PgConnection;
+
+use super::super::relocate::{self, Newcomer, Relocate};
+use super::super::{release, subject};
+use super::{PlacedApp, REPLANS, SeeksRoom, search};
+
+pub(in super::super) async fn make_room<W: SeeksRoom>(ctx: &mut Ctx<W>, _: &mut PgConnection) -> Result<Vec<Child>, StepError> {
+    let id = ctx.derived_id("relocate");
+    let search = search(ctx);
+    let Some(plan) = search.state.plan.clone().filter(|_| search.state.placed.is_empty()) else { return Ok(Vec::new()) };
+    let newcomer = Newcomer { dig: search.dig.clone(), apps: search.requests(), places: plan.newcomer };
+    search.state.waiting_for_room = true;
+    search.state.placed = newcomer
+        .places
+        .iter()
+        .map(|(app, member)| PlacedApp { app: app.clone(), member: member.clone(), binding: relocate::binding_id(id, app, member) })
+        .collect();
+    let order = relocate::Order { plan: plan.id, subject: subject(search.dig), moves: plan.moves, newcomer: Some(newcomer) };
+    ctx.progress(format!("waiting for room: {} to move", order.moves.len()));
+    Ok(vec![Child::new::<Relocate>(id, &order)?])
+}
+
+pub(in super::super) async fn room_made<W: SeeksRoom>(ctx: &mut Ctx<W>, _: &mut PgConnection) -> StepResult {
+    let round = ctx.round;
+    search(ctx).state.waiting_for_room = false;
+    let Some(child) = ctx.children.first() else { return Ok(Outcome::next()) };
+    if child.done {
+        search(ctx).state.relocated = true;
+        return Ok(Outcome::next());
+    }
+    let failure = child.failure.clone().unwrap_or_else(|| Failure {
+        code: "internal".into(),
+        message: "the relocation ended without a result".into(),
+        reasons: vec![],
+    });
+    let by_user = search(ctx).chosen_by_user(round).is_some();
+    let replan = match failure.code.as_str() {
+        "room_lost" => true,
+        // A plan that a user chose is carried out as it is or not at all.
+        "victim_busy" | "world_changed" | "plan_not_proposed" => !by_user,
+        _ => false,
+    };
+    if replan && round <= REPLANS {
+        ctx.progress(format!("planning again: {}", failure.message));
+        return Ok(Outcome::Repeat(W::DECIDE));
+    }
+    Err(StepError::Fail(failure))
+}
+
+/// Releases what the child claimed for the apps of this workflow. A child that failed has released it itself.
+pub(in super::super) async fn release_room<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult {
+    let claims = ctx.world.services.placement.claims_of(ctx.derived_id("relocate")).await?;
+    let dig = search(ctx).dig.id;
+    let own: Vec<_> = claims.iter().filter(|claim| claim.dig.id == dig).map(|claim| claim.id).collect();
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    release::release_unexplained(&ctx.world, ctx.derived_id("room/release"), ctx.id, fence, &own).await?;
+    Ok(Outcome::next())
+}

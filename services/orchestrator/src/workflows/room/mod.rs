@@ -1,0 +1,202 @@
+//! Room for apps that have none yet: a decision of placement, else a plan and the moves that it needs. For a group that is
+//! instantiated, and for the apps that are new in an update.
+//!
+//! A search may take several rounds: when the moves of a plan fail because something changed meanwhile, the next round decides and
+//! plans again.
+
+mod decide;
+mod make_room;
+mod overflow;
+mod plan;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drover_api::scheduling::{AppDecision, AppRequest, Decision, DecisionRequest, DigRef, MemberKey, Move, WhenFull};
+use drover_workflow::{Ctx, Outcome, StepError, Workflow};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Delivery, now, readiness, release};
+use crate::environment::Environment;
+use crate::store::binding::{Binding, Role};
+
+pub(super) use decide::{decide, release_decision};
+pub(super) use make_room::{make_room, release_room, room_made};
+pub(super) use overflow::{overflow, release_overflow};
+pub(super) use plan::plan;
+
+/// Maximum replans after conflicts.
+pub const REPLANS: i32 = 3;
+/// Time in which placement hears of all members again after its restart. Until then no app overflows and none is moved.
+const RESTART_GRACE: Duration = Duration::from_secs(5);
+/// Interval of decisions while clusters are silent.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A workflow that searches for room.
+pub trait SeeksRoom: Workflow<World = Environment> {
+    /// The step that a new round begins with.
+    const DECIDE: &'static str;
+    /// Borrows what room is needed for and how far the search is.
+    fn search<'a>(order: &'a Self::Input, state: &'a mut Self::State) -> Search<'a>;
+}
+
+/// A search for room, borrowed from the input and the state of its workflow.
+pub struct Search<'a> {
+    pub dig: &'a DigRef,
+    /// Apps that have no room yet. If there are none, every step of the search has nothing to do.
+    pub apps: &'a [Delivery],
+    /// A plan that a user chose.
+    pub chosen: Option<Uuid>,
+    pub state: &'a mut SearchState,
+}
+
+/// How far a search for room is. The two counts are of all rounds, the rest is of the current one.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SearchState {
+    /// How many decisions each round repeated because clusters were silent. Undo finds the last decision by it.
+    #[serde(default)]
+    tries: BTreeMap<i32, u32>,
+    /// The same of decisions that allow less preferred members. A round that has no entry has made none.
+    #[serde(default)]
+    overflow_tries: BTreeMap<i32, u32>,
+    #[serde(default)]
+    pub(super) placed: Vec<PlacedApp>,
+    /// Ledger sequence of the decision that found no room.
+    #[serde(default)]
+    seq: i64,
+    /// An allowed cluster was silent when a decision was asked for.
+    #[serde(default)]
+    silent: bool,
+    /// Why there was no room, for people.
+    #[serde(default)]
+    reasons: Vec<String>,
+    /// The plan that makes room.
+    #[serde(default)]
+    pub plan: Option<ChosenPlan>,
+    /// Other apps are being moved to make room.
+    #[serde(default)]
+    pub waiting_for_room: bool,
+    /// Other apps were moved to make room.
+    #[serde(default)]
+    pub(super) relocated: bool,
+}
+
+impl SearchState {
+    /// Whether the decision found no room for `apps`.
+    pub fn is_open(&self, apps: &[Delivery]) -> bool {
+        !apps.is_empty() && self.placed.is_empty()
+    }
+}
+
+/// Room of one app at one member. The id of its claim is the id of its binding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct PlacedApp {
+    app: String,
+    member: MemberKey,
+    pub(super) binding: Uuid,
+}
+
+/// A plan, without what only people read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ChosenPlan {
+    pub id: Uuid,
+    moves: Vec<Move>,
+    newcomer: Vec<(String, MemberKey)>,
+}
+
+impl Search<'_> {
+    fn requests(&self) -> Vec<AppRequest> {
+        self.apps.iter().map(|app| app.request.clone()).collect()
+    }
+
+    /// A plan that a user chose is carried out as it is in the first round; there is nothing to decide.
+    fn chosen_by_user(&self, round: i32) -> Option<Uuid> {
+        self.chosen.filter(|_| round == 1)
+    }
+
+    /// Whether an app insists on its best provider.
+    fn insists(&self) -> bool {
+        self.apps.iter().any(|app| app.request.terms.when_full == WhenFull::Preferred)
+    }
+
+    fn decision_request(&self, operation: Uuid, fence: i64, overflow: bool) -> DecisionRequest {
+        DecisionRequest { dig: self.dig.clone(), apps: self.requests(), overflow, operation, fence }
+    }
+}
+
+fn search<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Search<'_> {
+    W::search(&ctx.input, &mut ctx.state)
+}
+
+/// The bindings that have room in this round.
+pub(super) fn targets<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Vec<Binding>, StepError> {
+    let operation = ctx.id;
+    let search = search(ctx);
+    let target = |placed: &PlacedApp| {
+        let app =
+            search.apps.iter().find(|app| app.app() == placed.app).ok_or_else(|| {
+                StepError::fail("internal", format!("the decision names the app {}, which was not asked for", placed.app))
+            })?;
+        Ok(Binding {
+            id: placed.binding,
+            dig: search.dig.clone(),
+            app: placed.app.clone(),
+            member: placed.member.clone(),
+            namespace: app.namespace.clone(),
+            digest: app.digest.clone(),
+            request: app.request.clone(),
+            role: Role::Target,
+            operation,
+        })
+    };
+    search.state.placed.iter().map(target).collect()
+}
+
+/// Asks placement for a decision and its claims. The same name in the same round returns the decision that was made.
+async fn ask<W: SeeksRoom>(ctx: &mut Ctx<W>, name: &str, overflow: bool) -> Result<Decision, StepError> {
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let (operation, id) = (ctx.id, ctx.derived_id(name));
+    let request = search(ctx).decision_request(operation, fence, overflow);
+    Ok(ctx.world.services.placement.decide(id, &request).await?)
+}
+
+/// Releases what the decision of this name claimed. The request may still be in flight: asking again under the same id makes sure
+/// that it is decided before its claims are released.
+async fn release_decided<W: SeeksRoom>(ctx: &mut Ctx<W>, name: &str, overflow: bool) -> Result<(), StepError> {
+    let decision = ask(ctx, name, overflow).await?;
+    let claims: Vec<_> = placed(&decision.apps).into_iter().map(|placed| placed.binding).collect();
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    release::release_unexplained(&ctx.world, ctx.derived_id(&format!("{name}/release")), ctx.id, fence, &claims).await
+}
+
+fn wait_for_clusters<W: SeeksRoom>(ctx: &mut Ctx<W>, pause: Duration) -> Outcome {
+    ctx.progress("waiting to hear from the clusters that it may run on");
+    Outcome::park::<String>([]).until(readiness::after(now(), pause))
+}
+
+fn placed(apps: &[AppDecision]) -> Vec<PlacedApp> {
+    let placement = |app: &AppDecision| {
+        let name = app.app.clone();
+        app.groups
+            .iter()
+            .filter_map(|group| group.placement.clone())
+            .map(move |place| PlacedApp { app: name.clone(), member: place.member, binding: place.binding })
+            .collect::<Vec<_>>()
+    };
+    apps.iter().flat_map(placement).collect()
+}
+
+/// Why the apps that were not placed fit nowhere.
+fn reasons(decision: &Decision) -> Vec<String> {
+    let of_app = |app: &AppDecision| {
+        let name = app.app.clone();
+        app.groups
+            .iter()
+            .filter(|group| group.placement.is_none())
+            .flat_map(|group| group.considered.clone())
+            .map(move |considered| format!("{name}: {}: {}", considered.member, considered.reason))
+            .collect::<Vec<_>>()
+    };
+    decision.apps.iter().flat_map(of_app).collect()
+}
