@@ -1,4 +1,4 @@
-//! Settings of orchestrator.
+//! Settings of orchestrator, as flags and environment variables.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,25 +19,25 @@ pub struct Config {
     /// Seconds that a chart may take to render
     #[arg(long, env = "DROVER_HELM_SECONDS", default_value_t = 30)]
     pub helm_seconds: u64,
-    /// Seconds that an app may take to become ready; too low undoes slow starts, too high keeps hopeless ones waiting
+    /// Seconds that an app may take to become ready; too low undoes slow starts, too high delays the undo of failed ones
     #[arg(long, env = "DROVER_READY_SECONDS", default_value_t = 120)]
     pub ready_seconds: u64,
-    /// Seconds that room may take to become free after the old copies were told to go
+    /// Seconds that room may take to become free after the removal of the old copies was requested
     #[arg(long, env = "DROVER_ROOM_SECONDS", default_value_t = 120)]
     pub room_seconds: u64,
-    /// Seconds that pods may find no node before the room counts as lost; too low mistakes a slow scheduler for a thief
+    /// Seconds that pods may find no node before the room counts as lost; too low takes a slow scheduler for lost room
     #[arg(long, env = "DROVER_UNSCHEDULABLE_SECONDS", default_value_t = 10)]
     pub unschedulable_seconds: u64,
-    /// Seconds that a destination may be out of reach before another one is taken
+    /// Seconds that a destination may be unreachable before another one is tried
     #[arg(long, env = "DROVER_UNREACHABLE_SECONDS", default_value_t = 20)]
     pub unreachable_seconds: u64,
-    /// Seconds to wait for old objects to be gone before a member out of reach is left for later
+    /// Seconds to wait for old objects to be gone before the objects on an unreachable member are left for later
     #[arg(long, env = "DROVER_GONE_SECONDS", default_value_t = 60)]
     pub gone_seconds: u64,
-    /// Prometheus that call graphs with a query are asked of; without it only spans and declarations count
+    /// Base URL of the Prometheus that is queried for call graphs; without it only spans and declarations count
     #[arg(long = "prometheus-url", env = "DROVER_PROMETHEUS_URL")]
     pub prometheus: Option<Url>,
-    /// Stable name of this instance: after a restart it takes its own work back at once
+    /// Stable name of this instance: after a restart under the same name it resumes its own workflows at once
     #[arg(long, env = "DROVER_INSTANCE", default_value = "orchestrator-0")]
     pub instance: String,
 }
@@ -59,18 +59,13 @@ impl Default for Config {
     }
 }
 
-/// How long things may take.
+/// Maximum waiting times of workflows.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
-    /// See [`Config::ready_seconds`].
     pub ready: Duration,
-    /// See [`Config::room_seconds`].
     pub room: Duration,
-    /// See [`Config::unschedulable_seconds`].
     pub unschedulable: Duration,
-    /// See [`Config::unreachable_seconds`].
     pub unreachable: Duration,
-    /// See [`Config::gone_seconds`].
     pub gone: Duration,
 }
 
@@ -82,7 +77,7 @@ impl Deadlines {
 }
 
 impl Config {
-    /// Its deadlines.
+    /// The deadlines as durations.
     pub fn deadlines(&self) -> Deadlines {
         let seconds = Duration::from_secs;
         Deadlines {

@@ -37,7 +37,7 @@ use render::{Helm, Renderer};
 pub use routes::{openapi, routes};
 use wake_signal::WakeSignal;
 
-/// The tables of orchestrator, documents first.
+/// Migrations of orchestrator's tables, those of documents first.
 pub fn migrations() -> [MigrationSet; 3] {
     [
         drover_resources::migrations(),
@@ -47,6 +47,9 @@ pub fn migrations() -> [MigrationSet; 3] {
 }
 
 /// Starts the service against the real other services.
+///
+/// # Errors
+/// The database cannot be reached or migrated, or the address cannot be bound.
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let common = common.scoped("orchestrator");
     let services = Services::over_rest(&common);
@@ -54,14 +57,20 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     start_with(config, common, services, Arc::new(helm)).await
 }
 
-/// Starts the service with these peers and this renderer.
+/// Starts the service with these peers and this renderer: for tests and for `drover up`.
+///
+/// # Errors
+/// The database cannot be reached or migrated, or the address cannot be bound.
 pub async fn start_with(config: Config, common: Common, services: Services, renderer: Arc<dyn Renderer>) -> anyhow::Result<Running> {
     let app = work(&config, &common, services, renderer, Settings::new(config.instance.clone())).await?;
     let listener = drover_service::bind(config.listen, &common).await?;
     Ok(drover_service::serve(listener, drover_service::router(routes().with_state(app), &common), &common))
 }
 
-/// Everything but listening: the store, the engine at work, the tasks. They end with `common`.
+/// Starts the store, the engine and the tasks, without listening. They end with `common`.
+///
+/// # Errors
+/// The database cannot be reached or migrated.
 pub async fn work(
     config: &Config,
     common: &Common,
@@ -111,7 +120,7 @@ async fn parts(
     })
 }
 
-/// The engine ends with the service: running steps finish, the rest is taken up at the next start.
+/// Stops the engine with the service: running steps finish, everything else is resumed at the next start.
 fn stop_with(common: &Common, engine: Engine) {
     let shutdown = common.shutdown.clone();
     common.tracker.spawn(async move {

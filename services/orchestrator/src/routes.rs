@@ -1,4 +1,4 @@
-//! The table of contents. The OpenAPI document falls out of it.
+//! All routes. The OpenAPI document is generated from them.
 
 use axum::Extension;
 use axum::routing::get;
@@ -15,7 +15,7 @@ pub fn routes() -> OpenApiRouter<App> {
     drover_resources::mount_all(OpenApiRouter::new(), &KINDS)
         .routes(routes!(intents::group_intents))
         .routes(routes!(intents::app_intents))
-        // EMCO's clients ask with a slash at the end.
+        // EMCO's clients request these with a trailing slash.
         .route(&format!("{}/", GROUP_INTENT.collection_path()), get(intents::group_intents))
         .route(&format!("{}/", APP_INTENT.collection_path()), get(intents::app_intents))
         .routes(routes!(logical_clouds::instantiate))

@@ -15,7 +15,7 @@ use crate::render::{self, Rendered, Source};
 use crate::resources::app::AppSpec;
 use crate::resources::profile::ProfileSpec;
 use crate::resources::{APP, COMPOSITE_PROFILE, PROFILE};
-use crate::store::deployment::{self, ApprovedApp, State};
+use crate::store::deployment::{self, ApprovedApp, DeploymentState};
 use crate::store::{bundle, hold};
 
 /// What rendering a group gave, not yet written.
@@ -61,7 +61,9 @@ impl App {
     pub async fn approve(&self, path: &GroupPath, dry: bool) -> Result<Prepared, Error> {
         let prepared = self
             .prepare(path, |state| match state {
-                State::Instantiated => Err(Error::WrongState { verb: "approve", state, allowed: &["Created", "Approved", "Terminated"] }),
+                DeploymentState::Instantiated => {
+                    Err(Error::WrongState { verb: "approve", state, allowed: &["Created", "Approved", "Terminated"] })
+                }
                 _ => Ok(()),
             })
             .await?;
@@ -75,12 +77,12 @@ impl App {
         if let Some(holder) = hold::holder(&mut tx, dig).await? {
             return Err(Error::Busy { holder });
         }
-        if before.state == State::Instantiated {
+        if before.state == DeploymentState::Instantiated {
             return Err(Error::WrongState { verb: "approve", state: before.state, allowed: &["Created", "Approved", "Terminated"] });
         }
         prepared.keep_bundles(&mut tx).await?;
-        if before.state != State::Approved {
-            deployment::reach(&mut tx, dig, State::Approved, before.revision, None).await?;
+        if before.state != DeploymentState::Approved {
+            deployment::reach(&mut tx, dig, DeploymentState::Approved, before.revision, None).await?;
         }
         deployment::approve_apps(&mut tx, dig, &prepared.apps).await?;
         tx.commit().await?;
@@ -88,7 +90,7 @@ impl App {
     }
 
     /// Reads and renders a group that `may` be worked on in its state. Writes nothing.
-    pub async fn prepare(&self, path: &GroupPath, may: impl FnOnce(State) -> Result<(), Error>) -> Result<Prepared, Error> {
+    pub async fn prepare(&self, path: &GroupPath, may: impl FnOnce(DeploymentState) -> Result<(), Error>) -> Result<Prepared, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
         may(deployment::load(&mut tx, group.dig.id, false).await?.state)?;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{App, Error};
 use crate::store::binding::Role;
-use crate::store::overview::{self, Copy};
+use crate::store::overview::{self, BindingRow};
 use crate::workflows::readiness::describe;
 use crate::workflows::{Instantiate, Relocate, Terminate, Update};
 
@@ -79,7 +79,7 @@ fn names(path: &str) -> Option<[&str; 4]> {
     }
 }
 
-fn binding(copy: Copy, status: Option<&BindingStatus>) -> AppBinding {
+fn binding(copy: BindingRow, status: Option<&BindingStatus>) -> AppBinding {
     let phase = phase(copy.role, status);
     let reason =
         status.filter(|_| !["Ready", "Deleting"].contains(&phase.as_str())).map(describe).filter(|words| *words != phase.to_lowercase());
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_given_only_where_something_is_missing() {
-        let copy = |role| Copy { id: Uuid::nil(), dig_id: Uuid::nil(), app: "cart".into(), member: "a+b".into(), role };
+        let copy = |role| BindingRow { id: Uuid::nil(), dig_id: Uuid::nil(), app: "cart".into(), member: "a+b".into(), role };
         assert_eq!(binding(copy(Role::Current), Some(&status(Phase::Failed))).reason.as_deref(), Some("because"));
         assert_eq!(binding(copy(Role::Current), Some(&status(Phase::Ready))).reason, None);
         let silent = BindingStatus { reason: None, ..status(Phase::Applying) };

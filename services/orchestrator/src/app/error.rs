@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::demand::DemandError;
 use crate::render::RenderError;
-use crate::store::deployment::State;
+use crate::store::deployment::DeploymentState;
 use crate::store::hold::Busy;
 
 /// Why a use case did not happen.
@@ -25,7 +25,7 @@ pub enum Error {
         /// What was asked for.
         verb: &'static str,
         /// State now.
-        state: State,
+        state: DeploymentState,
         /// States it is possible in.
         allowed: &'static [&'static str],
     },

@@ -13,7 +13,7 @@ use super::Error;
 use crate::peers::Migration;
 use crate::resources::profile::ProfileSpec;
 use crate::resources::{APP, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, LOGICAL_CLOUD, PROFILE, PROJECT};
-use crate::store::deployment::{self, State};
+use crate::store::deployment::{self, DeploymentState};
 
 /// Orchestrator's guards.
 pub struct Guards {
@@ -76,8 +76,10 @@ async fn holder(tx: &mut PgConnection, change: &Change<'_>) -> Result<Option<Uui
 async fn group(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
     let state = deployment::load(&mut *tx, change.id(), true).await.map_err(Error::from)?.state;
     match change.verb {
-        Verb::Replace if state != State::Created => Err(Error::WrongState { verb: "a change", state, allowed: &["Created"] }.into()),
-        Verb::Delete if state == State::Instantiated => {
+        Verb::Replace if state != DeploymentState::Created => {
+            Err(Error::WrongState { verb: "a change", state, allowed: &["Created"] }.into())
+        }
+        Verb::Delete if state == DeploymentState::Instantiated => {
             Err(Error::WrongState { verb: "deletion", state, allowed: &["Created", "Approved", "Terminated"] }.into())
         }
         _ => Ok(()),

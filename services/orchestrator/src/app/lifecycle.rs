@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{App, Error, Group, GroupPath, approve, dependencies, group};
 use crate::store::binding::{self, Role};
-use crate::store::deployment::{self, State};
+use crate::store::deployment::{self, DeploymentState};
 use crate::store::hold;
 use crate::workflows::{After, Delivery, Instantiate, Terminate, Update, instantiate, terminate, update};
 
@@ -37,7 +37,7 @@ impl App {
         let before = deployment::load(&mut *tx, group.dig.id, true).await?;
         hold::take(&mut *tx, id, &[group.dig.id]).await??;
         let apps = match before.state {
-            State::Approved | State::Terminated => self.deliveries(&mut *tx, group).await?,
+            DeploymentState::Approved | DeploymentState::Terminated => self.deliveries(&mut *tx, group).await?,
             state => return Err(Error::WrongState { verb: "instantiate", state, allowed: &["Approved", "Terminated"] }),
         };
         if binding::of_dig(&mut *tx, group.dig.id).await?.iter().any(|binding| binding.role == Role::Current) {
@@ -56,7 +56,7 @@ impl App {
         let group = group::at(&mut tx, path).await?;
         let before = deployment::load(&mut tx, group.dig.id, true).await?;
         hold::take(&mut tx, id, &[group.dig.id]).await??;
-        if before.state != State::Instantiated {
+        if before.state != DeploymentState::Instantiated {
             return Err(Error::WrongState { verb: "terminate", state: before.state, allowed: &["Instantiated"] });
         }
         // Documents that have become inconsistent must not keep anything running.
@@ -76,7 +76,7 @@ impl App {
     pub async fn update(&self, path: &GroupPath) -> Result<(Uuid, i64), Error> {
         let prepared = self
             .prepare(path, |state| match state {
-                State::Instantiated => Ok(()),
+                DeploymentState::Instantiated => Ok(()),
                 state => Err(Error::WrongState { verb: "update", state, allowed: &["Instantiated"] }),
             })
             .await?;
@@ -84,7 +84,7 @@ impl App {
         let mut tx = self.store.begin().await?;
         let before = deployment::load(&mut tx, group.dig.id, true).await?;
         hold::take(&mut tx, id, &[group.dig.id]).await??;
-        if before.state != State::Instantiated {
+        if before.state != DeploymentState::Instantiated {
             return Err(Error::WrongState { verb: "update", state: before.state, allowed: &["Instantiated"] });
         }
         prepared.keep_bundles(&mut tx).await?;

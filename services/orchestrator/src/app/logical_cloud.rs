@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::Error;
 use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::{DIG, LOGICAL_CLOUD};
-use crate::store::deployment::State;
+use crate::store::deployment::DeploymentState;
 
 /// A line of a logical cloud's history.
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -29,15 +29,15 @@ pub async fn actions(tx: &mut PgConnection, cloud: Uuid) -> StoreResult<Vec<Acti
     Ok(sqlx::query_as("select state, at from logical_cloud_action where cloud_id = $1 order by seq").bind(cloud).fetch_all(tx).await?)
 }
 
-async fn record(tx: &mut PgConnection, cloud: Uuid, state: State) -> StoreResult<()> {
+async fn record(tx: &mut PgConnection, cloud: Uuid, state: DeploymentState) -> StoreResult<()> {
     sqlx::query("insert into logical_cloud_action (cloud_id, state) values ($1, $2)").bind(cloud).bind(state.as_str()).execute(tx).await?;
     Ok(())
 }
 
 /// Says that it is instantiated.
 pub async fn instantiate(tx: &mut PgConnection, cloud: Uuid) -> Result<(), Error> {
-    if state(&mut *tx, cloud).await? != State::Instantiated {
-        record(tx, cloud, State::Instantiated).await?;
+    if state(&mut *tx, cloud).await? != DeploymentState::Instantiated {
+        record(tx, cloud, DeploymentState::Instantiated).await?;
     }
     Ok(())
 }
@@ -52,16 +52,16 @@ pub async fn terminate(tx: &mut PgConnection, cloud: Uuid) -> Result<(), Error> 
     if let Some(used) = used {
         return Err(Error::NotNow(format!("{used} runs in the logical cloud {path}; terminate it first")));
     }
-    if state(&mut *tx, cloud).await? == State::Instantiated {
-        record(tx, cloud, State::Terminated).await?;
+    if state(&mut *tx, cloud).await? == DeploymentState::Instantiated {
+        record(tx, cloud, DeploymentState::Terminated).await?;
     }
     Ok(())
 }
 
 /// Its state: the last line of its history.
-pub async fn state(tx: &mut PgConnection, cloud: Uuid) -> Result<State, Error> {
+pub async fn state(tx: &mut PgConnection, cloud: Uuid) -> Result<DeploymentState, Error> {
     let last = actions(tx, cloud).await?.pop();
-    last.map_or(Ok(State::Created), |action| action.state.parse().map_err(Error::Internal))
+    last.map_or(Ok(DeploymentState::Created), |action| action.state.parse().map_err(Error::Internal))
 }
 
 /// Drops its history.

@@ -4,7 +4,7 @@ use drover_api::digs::{DigTerms, DocumentRef};
 use sqlx::PgConnection;
 
 use super::{App, Error, GroupPath, approve, group};
-use crate::store::deployment::{self, State};
+use crate::store::deployment::{self, DeploymentState};
 
 /// The document at a path, of whatever kind.
 pub async fn document(tx: &mut PgConnection, path: &str) -> Result<Option<DocumentRef>, Error> {
@@ -19,7 +19,7 @@ impl App {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
         let deployment = deployment::load(&mut tx, group.dig.id, false).await?;
-        if deployment.state == State::Created {
+        if deployment.state == DeploymentState::Created {
             return Err(Error::WrongState {
                 verb: "a plan",
                 state: deployment.state,

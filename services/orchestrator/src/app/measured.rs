@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::{App, Error};
 use crate::resources::CALL_GRAPH;
 use crate::resources::call_graph::{CallGraphSpec, CallSource, CallSpec};
-use crate::store::call_edge::{self, CallEdge, Seen, Source};
+use crate::store::call_edge::{self, CallEdge, Measurement, MeasurementSource};
 
 /// Composite apps whose spans are counted at once; others' are refused until one has been silent.
 const MOST: usize = 50;
@@ -99,7 +99,7 @@ impl App {
     /// Writes down what was counted.
     pub async fn write_measured(&self) -> Result<(), StoreError> {
         for (id, edges) in self.measured.take(seconds()) {
-            if let Err(error) = self.keep(id, Source::Traces, &edges).await {
+            if let Err(error) = self.keep(id, MeasurementSource::Traces, &edges).await {
                 self.measured.again(id);
                 return Err(error);
             }
@@ -108,8 +108,8 @@ impl App {
     }
 
     /// Writes down edges that were measured just now.
-    pub async fn keep(&self, composite_app: Uuid, source: Source, edges: &[Edge]) -> Result<(), StoreError> {
-        let seen = edges.iter().map(|edge| Seen {
+    pub async fn keep(&self, composite_app: Uuid, source: MeasurementSource, edges: &[Edge]) -> Result<(), StoreError> {
+        let seen = edges.iter().map(|edge| Measurement {
             caller: edge.from.clone(),
             called: edge.to.clone(),
             rate: edge.rate,

@@ -14,7 +14,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use uuid::Uuid;
 
 use super::{App, Error, group};
-use crate::store::overview::{self, Child};
+use crate::store::overview::{self, ChildOperation};
 use crate::workflows::relocate::MoveStage;
 use crate::workflows::{Instantiate, Relocate, Update, instantiate, relocate, update};
 
@@ -106,7 +106,7 @@ impl App {
         Ok(stream::unfold(watch, |mut watch| async move { watch.next().await.map(|operation| (operation, watch)) }))
     }
 
-    async fn family(&self, id: Uuid) -> Result<Option<(WorkflowView, Vec<Child>)>, Error> {
+    async fn family(&self, id: Uuid) -> Result<Option<(WorkflowView, Vec<ChildOperation>)>, Error> {
         let Some(view) = self.engine.get(id).await? else { return Ok(None) };
         let children = overview::children(&mut *self.store.pool().acquire().await?, &[id]).await?;
         Ok(Some((view, children)))
@@ -162,8 +162,8 @@ impl Watch {
 }
 
 /// A workflow as an operation. `children` may hold those of others too.
-pub fn operation(view: &WorkflowView, children: &[Child], now: Timestamp) -> Operation {
-    let mine: Vec<&Child> = children.iter().filter(|child| child.parent_id == view.id).collect();
+pub fn operation(view: &WorkflowView, children: &[ChildOperation], now: Timestamp) -> Operation {
+    let mine: Vec<&ChildOperation> = children.iter().filter(|child| child.parent_id == view.id).collect();
     let plan = match view.kind.as_str() {
         Relocate::KIND => relocate::Order::deserialize(&view.input).ok().map(|order| order.plan),
         Instantiate::KIND => {
@@ -225,7 +225,7 @@ fn status(state: OperationState) -> &'static str {
     }
 }
 
-fn message(view: &WorkflowView, children: &[&Child]) -> String {
+fn message(view: &WorkflowView, children: &[&ChildOperation]) -> String {
     let now = view.message.clone();
     let why = view.failure.as_ref().map(|failure| failure.message.clone());
     let what_is_left = if view.past_pivot {

@@ -63,8 +63,8 @@ fn moving(stage: &str, ended: Option<Timestamp>) -> Value {
     json!({"old": old, "new": Uuid::from_u128(8), "to": "aws+b", "others": [], "stage": stage, "since": at(10), "ended": ended})
 }
 
-fn child(parent: u128, stage: &str) -> Child {
-    Child {
+fn child(parent: u128, stage: &str) -> ChildOperation {
+    ChildOperation {
         id: Uuid::from_u128(2),
         parent_id: Uuid::from_u128(parent),
         kind: "relocate".into(),

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{App, Error, GroupPath, approve, group};
 use crate::store::binding::{self, Role};
-use crate::store::deployment::{self, State};
+use crate::store::deployment::{self, DeploymentState};
 use crate::store::hold;
 use crate::workflows;
 
@@ -64,7 +64,7 @@ impl App {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
         let state = deployment::load(&mut tx, group.dig.id, false).await?.state;
-        if !matches!(state, State::Approved | State::Terminated) {
+        if !matches!(state, DeploymentState::Approved | DeploymentState::Terminated) {
             return Err(Error::WrongState { verb: "instantiate", state, allowed: &["Approved", "Terminated"] });
         }
         let apps = approve::approved_requests(&mut tx, &group).await?;
@@ -97,7 +97,7 @@ impl App {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
         let state = deployment::load(&mut tx, group.dig.id, false).await?.state;
-        if state != State::Instantiated {
+        if state != DeploymentState::Instantiated {
             return Err(Error::WrongState { verb: "terminate", state, allowed: &["Instantiated"] });
         }
         let bindings = binding::of_dig(&mut tx, group.dig.id).await?;
@@ -111,7 +111,7 @@ impl App {
     pub async fn preview_update(&self, path: &GroupPath) -> Result<Change, Error> {
         let prepared = self
             .prepare(path, |state| match state {
-                State::Instantiated => Ok(()),
+                DeploymentState::Instantiated => Ok(()),
                 state => Err(Error::WrongState { verb: "update", state, allowed: &["Instantiated"] }),
             })
             .await?;

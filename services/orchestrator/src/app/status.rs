@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::status_view::{Copy, Wanted};
 use super::{App, Error, Group, GroupPath, apps, group};
 use crate::store::binding::{self, Role};
-use crate::store::deployment::{self, Action, State};
+use crate::store::deployment::{self, DeploymentAction, DeploymentState};
 use crate::store::{bundle, overview};
 use crate::workflows::{Instantiate, Terminate};
 
@@ -49,12 +49,12 @@ impl App {
     }
 
     /// What became of a group that nothing works on; none: it was never instantiated.
-    async fn settled(&self, group: &Group, state: State) -> Result<Option<String>, Error> {
+    async fn settled(&self, group: &Group, state: DeploymentState) -> Result<Option<String>, Error> {
         Ok(match state {
-            State::Created => None,
-            State::Instantiated | State::Terminated => Some(state.to_string()),
+            DeploymentState::Created => None,
+            DeploymentState::Instantiated | DeploymentState::Terminated => Some(state.to_string()),
             // Its state does not tell an instantiation that failed from one that was never asked for; its last operation does.
-            State::Approved => {
+            DeploymentState::Approved => {
                 let last = self
                     .engine
                     .list(&ListFilter { subject: Some(group.subject()), roots: true, limit: 1, ..ListFilter::default() })
@@ -120,9 +120,9 @@ async fn created_at(tx: &mut PgConnection, dig: Uuid) -> Result<Timestamp, Error
 }
 
 /// The history, with the creation that no row tells of.
-fn states(created: Timestamp, actions: Vec<Action>) -> DigStates {
+fn states(created: Timestamp, actions: Vec<DeploymentAction>) -> DigStates {
     let instance = actions.iter().rev().find_map(|action| action.instance).map(|id| id.to_string()).unwrap_or_default();
-    let first = DigAction { state: State::Created.to_string(), instance: String::new(), time: created.to_string(), revision: 0 };
+    let first = DigAction { state: DeploymentState::Created.to_string(), instance: String::new(), time: created.to_string(), revision: 0 };
     let later = actions.into_iter().map(|action| DigAction {
         state: action.state,
         instance: action.instance.map(|id| id.to_string()).unwrap_or_default(),

@@ -1,7 +1,7 @@
-//! From rendered manifests to what an app needs of a member. Pure.
+//! Derives from rendered manifests what an app needs of a member. Pure.
 //!
-//! Only built-in workloads are counted; what an operator makes of a custom resource is seen later, as observed pods of
-//! the binding. The invariant: an app that owns data, or is tied to a node, is never reported as movable.
+//! Only built-in workloads are counted. Pods that an operator creates from a custom resource are counted later, when they are
+//! observed. Invariant: an app that owns data or is tied to a node is never reported as movable.
 
 mod pod;
 mod workload;
@@ -15,7 +15,10 @@ use serde_json::Value;
 pub use workload::DemandError;
 use workload::Workload;
 
-/// What the objects of one app need. `namespace` is where objects without one will live.
+/// What the objects of one app need. `namespace` is that of objects that name none.
+///
+/// # Errors
+/// A pod template cannot be read, or a request in it is not a quantity.
 pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
     let mut demand = Demand::default();
     let mut images = BTreeSet::new();
@@ -35,7 +38,7 @@ pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
         }
         if let Some(workload) = Workload::of(object)? {
             workload.count_volumes(&mut demand, &mut claims);
-            workload.say_what_binds_it(&mut demand);
+            workload.add_immovable_reasons(&mut demand);
             images.extend(pod::images(&workload.pod).map(image_name));
             demand.groups.push(workload.pods());
         }

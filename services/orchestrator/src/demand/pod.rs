@@ -1,4 +1,4 @@
-//! One pod: where it may run, and what ties it to a place. What it asks of a node is counted by libs/quantity.
+//! Where a pod may run, and what ties it to a node. Its requests are counted by libs/quantity.
 
 use drover_api::scheduling::{NodeRequirement, Operator, Toleration};
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, PodSpec, Volume};
@@ -14,8 +14,8 @@ pub fn tolerations(pod: &PodSpec) -> Vec<Toleration> {
     pod.tolerations.iter().flatten().map(toleration).collect()
 }
 
-/// Required node affinity: terms or-ed, requirements and-ed. A term without requirements matches nothing and is left out,
-/// as in Kubernetes; when only such terms are there, one impossible term remains.
+/// Required node affinity: any of the terms, all requirements of a term. A term without requirements matches nothing and is
+/// left out, as in Kubernetes; if there are only such terms, one that matches nothing is returned.
 pub fn node_affinity(pod: &PodSpec) -> Vec<Vec<NodeRequirement>> {
     let Some(selector) = pod
         .affinity
@@ -64,18 +64,18 @@ pub fn bound_to_node(pod: &PodSpec) -> bool {
         || (!affinity.is_empty() && affinity.iter().all(|term| term.iter().any(names_node)))
 }
 
-/// What a volume of a pod is to a move.
+/// What a move does to the data of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VolumeKind {
-    /// Made anew with each pod.
+    /// Created anew with each pod: nothing is lost.
     Scratch,
-    /// A directory of the node.
+    /// A directory of the node: the pod depends on that node.
     HostPath,
-    /// Data that outlives the pod.
+    /// Data that outlives the pod and would be left behind.
     Persistent,
 }
 
-/// Which kind of volume it is. What is not known to be scratch is data.
+/// Classifies a volume. A source that is not known to be scratch counts as persistent.
 pub fn volume_kind(volume: &Volume) -> VolumeKind {
     let scratch = volume.empty_dir.is_some()
         || volume.config_map.is_some()

@@ -1,4 +1,4 @@
-//! The built-in workloads: whose pods they make, how many, and how many more during an update.
+//! The built-in workloads: the pods that they create, how many, and how many more during an update.
 
 use std::collections::BTreeSet;
 
@@ -14,37 +14,28 @@ use super::pod::{self, VolumeKind};
 /// A manifest whose pods cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DemandError {
-    /// The pod template is not one.
+    /// The pod template does not match the schema.
     #[error("{workload}: its pod template cannot be read: {reason}")]
-    Template {
-        /// `Kind/name`.
-        workload: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A request is no quantity.
+    Template { workload: String, reason: String },
+    /// A request is not a Kubernetes quantity.
     #[error("{workload}: {source}")]
-    Quantity {
-        /// `Kind/name`.
-        workload: String,
-        /// Which.
-        source: NotAQuantity,
-    },
+    Quantity { workload: String, source: NotAQuantity },
 }
 
-/// A manifest that makes pods.
+/// A manifest that creates pods.
 pub struct Workload<'a> {
     object: &'a Value,
-    /// `Kind/name`.
     pub name: String,
     kind: &'a str,
-    /// Its pods.
     pub pod: PodSpec,
     requests: Amounts,
 }
 
 impl<'a> Workload<'a> {
-    /// The workload that `object` is, if it is one.
+    /// Reads a manifest; none if its kind is not a built-in workload.
+    ///
+    /// # Errors
+    /// A pod template cannot be read, or a request in it is not a quantity.
     pub fn of(object: &'a Value) -> Result<Option<Self>, DemandError> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let kind = text("/kind");
@@ -66,7 +57,7 @@ impl<'a> Workload<'a> {
         Ok(Some(Self { object, name, kind, pod, requests }))
     }
 
-    /// Its pods as the ledger counts them.
+    /// The pods as the ledger counts them.
     pub fn pods(&self) -> PodGroup {
         let replicas = self.replicas();
         PodGroup {
@@ -81,7 +72,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// Counts its volumes, each claim once.
+    /// Counts persistent volumes (a claim that several pods use only once) and why they keep the app in its place.
     pub fn count_volumes(&self, demand: &mut Demand, claims: &mut BTreeSet<String>) {
         for template in self.array("/spec/volumeClaimTemplates") {
             let name = template.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
@@ -109,8 +100,8 @@ impl<'a> Workload<'a> {
         demand.immovable.push(format!("volume: {} keeps data in the {what}", self.name));
     }
 
-    /// Says what else ties it to a place.
-    pub fn say_what_binds_it(&self, demand: &mut Demand) {
+    /// Adds the other reasons why the app cannot be moved.
+    pub fn add_immovable_reasons(&self, demand: &mut Demand) {
         if self.kind == "DaemonSet" {
             demand.immovable.push(format!("daemon_set: {} belongs to every node of its member", self.name));
         }
@@ -119,7 +110,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// The DaemonSet controller adds these to its pods.
+    /// Tolerations of the pods, with those that the DaemonSet controller adds.
     fn tolerations(&self) -> Vec<drover_api::scheduling::Toleration> {
         let mut tolerations = pod::tolerations(&self.pod);
         if self.kind == "DaemonSet" {
@@ -144,13 +135,13 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// Pods of a job at once: no more than it wants to complete.
+    /// Pods of a job that run at once: its parallelism, at most its completions.
     fn parallel(&self, spec: &str) -> u32 {
         let parallelism = self.number(&format!("{spec}/parallelism")).unwrap_or(1);
         self.number(&format!("{spec}/completions")).map_or(parallelism, |completions| parallelism.min(completions))
     }
 
-    /// `maxSurge` of a Deployment; percentages are rounded up; the default is 25 %.
+    /// `maxSurge` of a Deployment. Percentages are rounded up; the default is 25 %.
     fn surge(&self, replicas: u32) -> u32 {
         let strategy = self.object.pointer("/spec/strategy/type").and_then(Value::as_str);
         if self.kind != "Deployment" || strategy == Some("Recreate") {
@@ -175,7 +166,7 @@ impl<'a> Workload<'a> {
     }
 }
 
-/// `cpu: 1` is fine in a manifest, but the typed reader takes texts only.
+/// Turns numbers such as `cpu: 1` into strings: manifests may have both, the typed reader takes only strings.
 fn quantities_as_text(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -1,4 +1,4 @@
-//! Migration: plans.
+//! Client of migration: plans.
 
 use async_trait::async_trait;
 use drover_api::clients::migration::Client;
@@ -6,34 +6,34 @@ use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
 use drover_service::{Answer, Peer, PeerError};
 use uuid::Uuid;
 
-/// What orchestrator asks of migration.
+/// The operations of migration that orchestrator uses. A method fails when migration is unavailable or refuses the request.
 #[async_trait]
 pub trait Migration: Send + Sync {
-    /// Makes a plan, or gives the stored one of that id.
+    /// Makes a plan, or returns the stored one of that id.
     async fn plan(&self, id: Uuid, order: &PlanOrder) -> Result<PlanDocument, PeerError>;
-    /// A stored plan.
+    /// The stored plan of that id, if there is one.
     async fn plan_read(&self, id: Uuid) -> Result<Option<PlanDocument>, PeerError>;
-    /// proposed -> accepted for this operation; again for the same one is fine.
+    /// Changes a plan from proposed to accepted for an operation. Repeating it for the same operation has no effect.
     async fn plan_accept(&self, id: Uuid, acceptance: &PlanAcceptance) -> Result<PlanDocument, PeerError>;
-    /// Whether it has documents in this collection (`/v2/projects/p/migration-policies`).
+    /// Whether migration has documents in this collection (`/v2/projects/p/migration-policies`).
     async fn has_documents(&self, collection: &str) -> Result<bool, PeerError>;
 }
 
-/// The real one: its client, and the bare way to it for documents, where the path is a value.
-pub struct OverRest {
+/// Migration over REST: the generated client, and the peer itself for documents, whose path is a parameter.
+pub struct RestMigration {
     client: Client,
     documents: Peer,
 }
 
-impl OverRest {
-    /// Both by the same way.
+impl RestMigration {
+    /// Uses this peer for both.
     pub fn new(peer: Peer) -> Self {
         Self { client: peer.clone().client(), documents: peer }
     }
 }
 
 #[async_trait]
-impl Migration for OverRest {
+impl Migration for RestMigration {
     async fn plan(&self, id: Uuid, order: &PlanOrder) -> Result<PlanDocument, PeerError> {
         self.client.plan_put(&id, order).await.answer(&self.client)
     }

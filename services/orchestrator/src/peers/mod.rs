@@ -1,7 +1,8 @@
-//! The services that orchestrator writes into, a trait each: the generated clients, in-memory ones in tests.
+//! The services that orchestrator writes into, with one trait each. The generated clients implement them; tests have
+//! implementations in memory.
 //!
-//! A method per operation that workflows need, in their words. Nothing here decides or repeats on its own beyond
-//! what [`Peer`] does: workflow steps repeat themselves.
+//! There is one method per operation that workflows need. Nothing here retries beyond what [`Peer`] does, because workflow
+//! steps are retried themselves.
 
 mod migration;
 mod placement;
@@ -18,28 +19,25 @@ pub use migration::Migration;
 pub use placement::Placement;
 pub use synchronizer::Synchronizer;
 
-/// All of them.
+/// The services that orchestrator writes into.
 #[derive(Clone)]
 pub struct Services {
-    /// The ledger.
     pub placement: Arc<dyn Placement>,
-    /// Plans.
     pub migration: Arc<dyn Migration>,
-    /// Bindings.
     pub synchronizer: Arc<dyn Synchronizer>,
 }
 
 impl Services {
-    /// The real ones.
+    /// Clients over REST. Each request is tried at most twice.
     pub fn over_rest(common: &Common) -> Self {
         let peer = |name, url| -> Peer { common.peer(name, url).attempts(2) };
-        // A thorough search for a plan takes its time, a large bundle too.
+        // A thorough search for a plan and a large bundle take longer than the default timeout.
         let migration = peer("migration", &common.peers.migration).timeout_of("plan_put", Duration::from_secs(30));
         let synchronizer =
             peer("resource-synchronizer", &common.peers.resource_synchronizer).timeout_of("bundle_put", Duration::from_secs(30));
         Self {
             placement: Arc::new(peer("placement", &common.peers.placement).client::<clients::placement::Client>()),
-            migration: Arc::new(migration::OverRest::new(migration)),
+            migration: Arc::new(migration::RestMigration::new(migration)),
             synchronizer: Arc::new(synchronizer.client::<clients::resource_synchronizer::Client>()),
         }
     }

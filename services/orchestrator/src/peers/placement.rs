@@ -1,4 +1,4 @@
-//! Placement: decisions and the ledger.
+//! Client of placement: decisions and the ledger.
 
 use async_trait::async_trait;
 use drover_api::clients::placement::Client;
@@ -7,20 +7,20 @@ use drover_api::scheduling::{Claim, Decision, DecisionRequest};
 use drover_service::{Answer, PeerError};
 use uuid::Uuid;
 
-/// What orchestrator asks of placement.
+/// The operations of placement that orchestrator uses. A method fails when placement is unavailable or refuses the request.
 #[async_trait]
 pub trait Placement: Send + Sync {
-    /// Decides and claims, or gives the stored answer of that id.
+    /// Decides and claims the room, or returns the stored decision of that id.
     async fn decide(&self, id: Uuid, request: &DecisionRequest) -> Result<Decision, PeerError>;
-    /// Decides without writing.
+    /// What [`Placement::decide`] would decide now; nothing is written.
     async fn decide_dry(&self, request: &DecisionRequest) -> Result<Decision, PeerError>;
-    /// Changes the ledger, or gives the stored receipt of that id.
+    /// Changes the ledger, or returns the stored receipt of that id.
     async fn transact(&self, id: Uuid, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError>;
-    /// What [`Placement::transact`] would answer now; nothing is written.
+    /// What [`Placement::transact`] would return now; nothing is written.
     async fn transact_dry(&self, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError>;
     /// Claims last written by an operation.
     async fn claims_of(&self, operation: Uuid) -> Result<Vec<Claim>, PeerError>;
-    /// All claims, without what their apps ask for.
+    /// All claims, without the requests of their apps.
     async fn claims(&self) -> Result<Vec<ClaimHead>, PeerError>;
 }
 

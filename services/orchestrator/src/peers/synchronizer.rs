@@ -1,4 +1,4 @@
-//! Resource-synchronizer: what shall be in the members. What is there comes by feed (`tasks::follow`).
+//! Client of resource-synchronizer: desired state of the members. Their actual state comes by feed (`tasks::follow`).
 
 use async_trait::async_trait;
 use drover_api::bindings::{Bundle, DesiredBinding};
@@ -6,14 +6,15 @@ use drover_api::clients::resource_synchronizer::Client;
 use drover_service::{Answer, PeerError};
 use uuid::Uuid;
 
-/// What orchestrator asks of resource-synchronizer.
+/// The operations of resource-synchronizer that orchestrator uses. A method fails when the service is unavailable or refuses the
+/// request.
 #[async_trait]
 pub trait Synchronizer: Send + Sync {
     /// Stores rendered objects under their digest.
     async fn put_bundle(&self, digest: &str, bundle: &Bundle) -> Result<(), PeerError>;
-    /// Says what shall be true of a binding.
+    /// Sets the desired state of a binding.
     async fn put_binding(&self, binding: &DesiredBinding) -> Result<(), PeerError>;
-    /// Forgets a binding that is gone.
+    /// Deletes the desired state of a binding that is gone. Repeating it has no effect.
     async fn forget_binding(&self, binding: Uuid) -> Result<(), PeerError>;
 }
 

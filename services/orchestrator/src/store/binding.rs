@@ -1,4 +1,4 @@
-//! Bindings: one app on one member, and the part it plays now.
+//! Bindings: one app on one member, with its role.
 
 use std::sync::Arc;
 
@@ -10,46 +10,42 @@ use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-/// The part a binding plays.
+/// The role of a binding for its app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Being brought up by its operation.
+    /// Its operation is starting it; it does not serve yet.
     Target,
-    /// Serves.
+    /// It serves.
     Current,
-    /// Shall go.
+    /// It is to be removed.
     Retiring,
-    /// Is gone and has no room any more; kept for a while, so that a late write still meets its fence.
+    /// Removed, and its claim is released. The row is kept for a minute, so that a late write is still refused by its fence.
     Gone,
 }
 
 /// A binding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Binding {
-    /// Its id = claim id = desired-state id.
+    /// Also the id of its claim and of its desired state at the synchronizer.
     pub id: Uuid,
-    /// Whose.
     pub dig: DigRef,
-    /// App.
     pub app: String,
-    /// Member.
     pub member: MemberKey,
-    /// Namespace of objects that name none.
+    /// For objects that name none.
     pub namespace: String,
-    /// Its bundle.
+    /// Digest of its bundle.
     pub digest: String,
-    /// What its claim asks for.
+    /// What its claim in the ledger asks for.
     pub request: AppRequest,
-    /// Its part.
     pub role: Role,
     /// Operation that changed it last.
     pub operation: Uuid,
 }
 
 impl Binding {
-    /// What the synchronizer is told.
+    /// What the synchronizer is asked to make true.
     pub fn desired(&self, state: DesiredState, fence: i64) -> DesiredBinding {
         DesiredBinding {
             id: self.id,
@@ -101,7 +97,10 @@ fn all(rows: Vec<Row>) -> Vec<Binding> {
     rows.into_iter().map(Binding::from).collect()
 }
 
-/// Writes a binding, new or known.
+/// Inserts a binding or replaces the one of that id.
+///
+/// # Errors
+/// The query failed.
 pub async fn put(tx: &mut PgConnection, binding: &Binding) -> StoreResult<()> {
     sqlx::query("insert into binding (id, dig_id, project, composite_app, version, dig, app, member, namespace, digest, request, role, operation)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
@@ -113,7 +112,10 @@ pub async fn put(tx: &mut PgConnection, binding: &Binding) -> StoreResult<()> {
     Ok(())
 }
 
-/// Gives bindings another part.
+/// Changes the role of bindings.
+///
+/// # Errors
+/// The query failed.
 pub async fn set_role(tx: &mut PgConnection, ids: &[Uuid], role: Role, operation: Uuid) -> StoreResult<()> {
     sqlx::query("update binding set role = $2, operation = $3, changed_at = now() where id = any($1)")
         .bind(ids)
@@ -124,7 +126,10 @@ pub async fn set_role(tx: &mut PgConnection, ids: &[Uuid], role: Role, operation
     Ok(())
 }
 
-/// What these bindings run now.
+/// Changes the bundle and the request of a binding.
+///
+/// # Errors
+/// The query failed.
 pub async fn set_content(tx: &mut PgConnection, id: Uuid, digest: &str, request: &AppRequest, operation: Uuid) -> StoreResult<()> {
     sqlx::query("update binding set digest = $2, request = $3, operation = $4, changed_at = now() where id = $1")
         .bind(id)
@@ -136,23 +141,35 @@ pub async fn set_content(tx: &mut PgConnection, id: Uuid, digest: &str, request:
     Ok(())
 }
 
-/// Bindings that have been gone for a minute.
+/// Bindings that have been [`Role::Gone`] for a minute: their rows may be deleted.
+///
+/// # Errors
+/// The query failed.
 pub async fn forgettable(tx: &mut PgConnection) -> StoreResult<Vec<Uuid>> {
     Ok(sqlx::query_scalar("select id from binding where role = 'gone' and changed_at < now() - interval '1 minute'").fetch_all(tx).await?)
 }
 
 /// Deletes bindings.
+///
+/// # Errors
+/// The query failed.
 pub async fn delete(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResult<()> {
     sqlx::query("delete from binding where id = any($1)").bind(ids).execute(tx).await?;
     Ok(())
 }
 
 /// Bindings by id.
+///
+/// # Errors
+/// The query failed.
 pub async fn find(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResult<Vec<Binding>> {
     Ok(all(sqlx::query_as("select * from binding where id = any($1) order by app, member").bind(ids).fetch_all(tx).await?))
 }
 
-/// Bindings of a group.
+/// Bindings of a deployment intent group that are not gone.
+///
+/// # Errors
+/// The query failed.
 pub async fn of_dig(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<Binding>> {
     Ok(all(sqlx::query_as("select * from binding where dig_id = $1 and role <> 'gone' order by app, member, created_at")
         .bind(dig)
@@ -161,16 +178,25 @@ pub async fn of_dig(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<Binding
 }
 
 /// Bindings that an operation changed last.
+///
+/// # Errors
+/// The query failed.
 pub async fn of_operation(tx: &mut PgConnection, operation: Uuid) -> StoreResult<Vec<Binding>> {
     Ok(all(sqlx::query_as("select * from binding where operation = $1 order by app, member").bind(operation).fetch_all(tx).await?))
 }
 
-/// Bindings that shall go.
+/// Bindings that are to be removed, those that have waited longest first.
+///
+/// # Errors
+/// The query failed.
 pub async fn retiring(tx: &mut PgConnection) -> StoreResult<Vec<Binding>> {
     Ok(all(sqlx::query_as("select * from binding where role = 'retiring' order by changed_at").fetch_all(tx).await?))
 }
 
-/// Which of these ids are bindings that are not gone: their claims are explained.
+/// Those of these ids that are bindings and not gone: their claims are in use.
+///
+/// # Errors
+/// The query failed.
 pub async fn explained(tx: &mut PgConnection, ids: &[Uuid]) -> StoreResult<Vec<Uuid>> {
     Ok(sqlx::query_scalar("select id from binding where id = any($1) and role <> 'gone'").bind(ids).fetch_all(tx).await?)
 }

@@ -10,18 +10,17 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-/// EMCO's states that Drover uses.
+/// States of a deployment intent group: those of EMCO that Drover uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum State {
+pub enum DeploymentState {
     Created,
     Approved,
     Instantiated,
     Terminated,
 }
 
-impl State {
-    /// EMCO's word.
+impl DeploymentState {
+    /// The state's name in EMCO.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "Created",
@@ -32,71 +31,71 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for DeploymentState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl FromStr for State {
+impl FromStr for DeploymentState {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         [Self::Created, Self::Approved, Self::Instantiated, Self::Terminated]
             .into_iter()
             .find(|state| state.as_str() == text)
-            .ok_or_else(|| format!("{text:?} is no state of this version"))
+            .ok_or_else(|| format!("{text:?} is not a state that this version knows"))
     }
 }
 
-/// State and revision.
+/// Where a deployment intent group is in its lifecycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deployment {
-    /// State.
-    pub state: State,
-    /// Revision; 0 before the first instantiation.
+    pub state: DeploymentState,
+    /// 0 before the first instantiation.
     pub revision: i64,
 }
 
-/// One line of the history.
+/// One entry of the history of a group.
 #[derive(Clone, Debug, sqlx::FromRow)]
-pub struct Action {
-    /// State that was reached.
+pub struct DeploymentAction {
+    /// State that was reached, or the word for what was done.
     pub state: String,
-    /// Operation that reached it.
     pub instance: Option<Uuid>,
-    /// Revision.
     pub revision: i64,
-    /// When.
     pub at: Timestamp,
 }
 
-/// An app as it was approved.
+/// An app as approved: what instantiate will deploy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ApprovedApp {
-    /// App.
     pub app: String,
-    /// Its bundle.
+    /// Digest of its bundle.
     pub digest: String,
-    /// Namespace of objects that name none.
+    /// For objects that name none.
     pub namespace: String,
-    /// What it needs.
     pub demand: Demand,
 }
 
-/// State and revision; `lock` keeps others from changing them until the transaction ends.
+/// State and revision of a group. With `lock` nobody else can change them until the transaction ends.
+///
+/// # Errors
+/// The query failed, or the stored state is unknown.
 pub async fn load(tx: &mut PgConnection, dig: Uuid, lock: bool) -> StoreResult<Deployment> {
     let row: Option<(String, i64)> = if lock {
         sqlx::query_as("select state, revision from deployment where dig_id = $1 for update").bind(dig).fetch_optional(tx).await?
     } else {
         sqlx::query_as("select state, revision from deployment where dig_id = $1").bind(dig).fetch_optional(tx).await?
     };
-    let Some((state, revision)) = row else { return Ok(Deployment { state: State::Created, revision: 0 }) };
+    let Some((state, revision)) = row else { return Ok(Deployment { state: DeploymentState::Created, revision: 0 }) };
     let state = state.parse().map_err(|error: String| sqlx::Error::Decode(error.into()))?;
     Ok(Deployment { state, revision })
 }
 
-/// Reaches a state.
-pub async fn reach(tx: &mut PgConnection, dig: Uuid, state: State, revision: i64, instance: Option<Uuid>) -> StoreResult<()> {
+/// Sets state and revision of a group and adds both to its history.
+///
+/// # Errors
+/// The query failed.
+pub async fn reach(tx: &mut PgConnection, dig: Uuid, state: DeploymentState, revision: i64, instance: Option<Uuid>) -> StoreResult<()> {
     sqlx::query(
         "insert into deployment (dig_id, state, revision) values ($1, $2, $3)
         on conflict (dig_id) do update set state = excluded.state, revision = excluded.revision, changed_at = now()",
@@ -109,7 +108,10 @@ pub async fn reach(tx: &mut PgConnection, dig: Uuid, state: State, revision: i64
     record(tx, dig, state.as_str(), revision, instance).await
 }
 
-/// Adds a line to the history.
+/// Adds an entry to the history of a group.
+///
+/// # Errors
+/// The query failed.
 pub async fn record(tx: &mut PgConnection, dig: Uuid, state: &str, revision: i64, instance: Option<Uuid>) -> StoreResult<()> {
     sqlx::query("insert into deployment_action (dig_id, state, instance, revision) values ($1, $2, $3, $4)")
         .bind(dig)
@@ -121,7 +123,10 @@ pub async fn record(tx: &mut PgConnection, dig: Uuid, state: &str, revision: i64
     Ok(())
 }
 
-/// Counts one revision on; the number is the operation's, whether it succeeds or not.
+/// Draws the next revision. It belongs to the operation that drew it, even if that fails.
+///
+/// # Errors
+/// The query failed, or the group was never approved.
 pub async fn next_revision(tx: &mut PgConnection, dig: Uuid) -> StoreResult<i64> {
     Ok(sqlx::query_scalar("update deployment set revision = revision + 1 where dig_id = $1 returning revision")
         .bind(dig)
@@ -129,15 +134,21 @@ pub async fn next_revision(tx: &mut PgConnection, dig: Uuid) -> StoreResult<i64>
         .await?)
 }
 
-/// The history, oldest first.
-pub async fn actions(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<Action>> {
+/// The history of a group, oldest first.
+///
+/// # Errors
+/// The query failed.
+pub async fn actions(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<DeploymentAction>> {
     Ok(sqlx::query_as("select state, instance, revision, at from deployment_action where dig_id = $1 order by seq")
         .bind(dig)
         .fetch_all(tx)
         .await?)
 }
 
-/// Replaces the approved apps.
+/// Replaces the approved apps of a group.
+///
+/// # Errors
+/// The query failed.
 pub async fn approve_apps(tx: &mut PgConnection, dig: Uuid, apps: &[ApprovedApp]) -> StoreResult<()> {
     sqlx::query("delete from deployment_app where dig_id = $1").bind(dig).execute(&mut *tx).await?;
     for app in apps {
@@ -153,7 +164,10 @@ pub async fn approve_apps(tx: &mut PgConnection, dig: Uuid, apps: &[ApprovedApp]
     Ok(())
 }
 
-/// The approved apps by name.
+/// The approved apps of a group, ordered by name.
+///
+/// # Errors
+/// The query failed.
 pub async fn approved_apps(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<ApprovedApp>> {
     let rows: Vec<(String, String, String, Json<Demand>)> =
         sqlx::query_as("select app, digest, namespace, demand from deployment_app where dig_id = $1 order by app")

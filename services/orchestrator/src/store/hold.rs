@@ -1,7 +1,8 @@
-//! One writer per deployment intent group: taken for all groups of a workflow or none, never waited for.
+//! Holds: which workflow is changing a deployment intent group now. A workflow takes the holds of all its groups or of none,
+//! and never waits for one.
 //!
-//! A hold counts as long as its workflow runs. One that ended before it could let go (cancelled before its first step)
-//! holds nobody up.
+//! A hold is valid only while its workflow runs. A workflow that ended without dropping it (cancelled before its first step)
+//! blocks nobody.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +10,13 @@ use drover_store::StoreResult;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-/// Takes the groups for a workflow. A busy one: nothing is taken, and its holder is the answer.
+/// Takes the holds of these groups for a workflow. If another workflow has one of them, nothing is taken and the inner error
+/// names that workflow.
+///
+/// # Errors
+/// The query failed. That a group is busy is the inner result.
 pub async fn take(tx: &mut PgConnection, workflow: Uuid, digs: &[Uuid]) -> StoreResult<Result<(), Busy>> {
-    // In one order, so that two workflows never wait for each other crosswise.
+    // Always in the same order: two workflows that insert the same rows must not deadlock.
     let mut digs = digs.to_vec();
     digs.sort_unstable();
     digs.dedup();
@@ -37,29 +42,37 @@ pub async fn take(tx: &mut PgConnection, workflow: Uuid, digs: &[Uuid]) -> Store
     Ok(Err(Busy { dig, holder }))
 }
 
-/// A group that somebody else works on.
+/// A group that another operation is changing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the deployment intent group is held by operation {holder}")]
 pub struct Busy {
-    /// The group.
     pub dig: Uuid,
     /// The operation to watch or cancel.
     pub holder: Uuid,
 }
 
-/// Drops a workflow's hold of these groups.
+/// Drops the holds that a workflow has of these groups.
+///
+/// # Errors
+/// The query failed.
 pub async fn drop_some(tx: &mut PgConnection, workflow: Uuid, digs: &[Uuid]) -> StoreResult<()> {
     sqlx::query("delete from hold where workflow_id = $1 and dig_id = any($2)").bind(workflow).bind(digs).execute(tx).await?;
     Ok(())
 }
 
-/// Drops every hold of a workflow.
+/// Drops all holds of a workflow.
+///
+/// # Errors
+/// The query failed.
 pub async fn drop_all(tx: &mut PgConnection, workflow: Uuid) -> StoreResult<()> {
     sqlx::query("delete from hold where workflow_id = $1").bind(workflow).execute(tx).await?;
     Ok(())
 }
 
-/// Who holds a group.
+/// The running workflow that holds a group.
+///
+/// # Errors
+/// The query failed.
 pub async fn holder(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Option<Uuid>> {
     Ok(sqlx::query_scalar(
         "select workflow_id from hold left join workflow on workflow.id = workflow_id where dig_id = $1 and ended_at is null",
@@ -69,19 +82,28 @@ pub async fn holder(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Option<Uuid
     .await?)
 }
 
-/// All groups that running workflows hold, with these.
+/// All valid holds: group and workflow.
+///
+/// # Errors
+/// The query failed.
 pub async fn all(tx: &mut PgConnection) -> StoreResult<Vec<(Uuid, Uuid)>> {
     Ok(sqlx::query_as("select dig_id, workflow_id from hold left join workflow on workflow.id = workflow_id where ended_at is null")
         .fetch_all(tx)
         .await?)
 }
 
-/// Groups that somebody works on, whoever asks among them, and the words for it: no use to plan with them.
+/// Groups that a plan must leave out because an operation is changing them (also the one that asks), each with the reason.
+///
+/// # Errors
+/// The query failed.
 pub async fn busy(tx: &mut PgConnection) -> StoreResult<BTreeMap<Uuid, String>> {
     Ok(all(tx).await?.into_iter().map(|(dig, holder)| (dig, format!("operation {holder} works on it"))).collect())
 }
 
-/// The same with the groups' paths.
+/// All valid holds with the paths of their groups: group, path, workflow; ordered by path.
+///
+/// # Errors
+/// The query failed.
 pub async fn all_named(tx: &mut PgConnection) -> StoreResult<Vec<(Uuid, String, Uuid)>> {
     Ok(sqlx::query_as(
         "select dig_id, path, workflow_id from hold join resource on resource.id = dig_id left join workflow on workflow.id = workflow_id

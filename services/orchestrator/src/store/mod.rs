@@ -1,4 +1,5 @@
-//! SQL of what Drover writes about deployment intent groups. Documents are libs/resources', journals libs/workflow's.
+//! Tables of what Drover writes about deployment intent groups. Documents are stored by libs/resources, the journal of
+//! workflows by libs/workflow.
 
 pub mod binding;
 pub mod bundle;
@@ -10,7 +11,10 @@ pub mod overview;
 use drover_store::StoreResult;
 use sqlx::PgConnection;
 
-/// The next fence: higher than that of every write so far. Draw it in the transaction that proves the right to write.
+/// The next fence: higher than that of every write so far. Draw it in the transaction that checks that the caller may write.
+///
+/// # Errors
+/// The query failed.
 pub async fn next_fence(tx: &mut PgConnection) -> StoreResult<i64> {
     Ok(sqlx::query_scalar("select nextval('workflow_fence')").fetch_one(tx).await?)
 }

@@ -1,4 +1,4 @@
-//! What lists show of many groups and operations at once: a query per list, never one per row. Only reads.
+//! Reads for lists over many groups and operations: one query per list, never one per row.
 
 use drover_store::{StoreResult, Timestamp};
 use serde_json::Value;
@@ -7,68 +7,66 @@ use uuid::Uuid;
 
 use super::binding::Role;
 
-/// An operation that another one started.
+/// An operation that another operation started.
 #[derive(Clone, Debug, FromRow)]
-pub struct Child {
-    /// Its id.
+pub struct ChildOperation {
     pub id: Uuid,
-    /// Who started it.
     pub parent_id: Uuid,
-    /// Its kind.
     pub kind: String,
-    /// What its steps know.
+    /// The state that its steps share.
     pub state: Value,
-    /// Whether it has cut over.
     pub past_pivot: bool,
-    /// Grows with every visible change.
+    /// Increases with every visible change.
     pub revision: i64,
-    /// When it ended.
     pub ended_at: Option<Timestamp>,
 }
 
-/// What these operations started, oldest first.
-pub async fn children(db: &mut PgConnection, parents: &[Uuid]) -> StoreResult<Vec<Child>> {
+/// The operations that these operations started, oldest first.
+///
+/// # Errors
+/// The query failed.
+pub async fn children(db: &mut PgConnection, parents: &[Uuid]) -> StoreResult<Vec<ChildOperation>> {
     let sql =
         "select id, parent_id, kind, state, past_pivot, revision, ended_at from workflow where parent_id = any($1) order by created_at, id";
     Ok(sqlx::query_as(sql).bind(parents).fetch_all(db).await?)
 }
 
-/// What works on a group.
+/// The operation that is changing a group.
 #[derive(Clone, Debug, PartialEq, FromRow)]
-pub struct Running {
-    /// The operation.
+pub struct RunningOperation {
     pub operation: Uuid,
-    /// Its kind.
     pub kind: String,
-    /// Others are moving away for it.
+    /// Other apps are being moved away to make room for it.
     pub waiting: bool,
 }
 
-/// The running operation that holds a group.
-pub async fn running(db: &mut PgConnection, dig: Uuid) -> StoreResult<Option<Running>> {
+/// The running operation that holds this group.
+///
+/// # Errors
+/// The query failed.
+pub async fn running(db: &mut PgConnection, dig: Uuid) -> StoreResult<Option<RunningOperation>> {
     let sql = "select workflow.id as operation, kind, coalesce((state -> 'search' ->> 'waiting_for_room')::boolean, false) as waiting
         from hold join workflow on workflow.id = workflow_id where dig_id = $1 and ended_at is null";
     Ok(sqlx::query_as(sql).bind(dig).fetch_optional(db).await?)
 }
 
-/// A group that is approved or more.
+/// A group that was approved at least once.
 #[derive(Clone, Debug, FromRow)]
 pub struct GroupRow {
-    /// Its document.
     pub dig_id: Uuid,
-    /// Path of the document.
     pub path: String,
-    /// State.
     pub state: String,
-    /// The operation that works on it.
+    /// The operation that is changing it now.
     pub operation: Option<Uuid>,
-    /// Kind of that.
     pub kind: Option<String>,
-    /// Others are moving away for it.
+    /// Other apps are being moved away to make room for it.
     pub waiting: bool,
 }
 
-/// Groups that are approved or more, by path; of one project if it is named.
+/// Groups that were approved at least once (of one project if it is named), ordered by path.
+///
+/// # Errors
+/// The query failed.
 pub async fn groups(db: &mut PgConnection, project: Option<&str>) -> StoreResult<Vec<GroupRow>> {
     let sql = "select dig_id, path, deployment.state, workflow.id as operation, workflow.kind,
             coalesce((workflow.state -> 'search' ->> 'waiting_for_room')::boolean, false) as waiting
@@ -78,30 +76,31 @@ pub async fn groups(db: &mut PgConnection, project: Option<&str>) -> StoreResult
     Ok(sqlx::query_as(sql).bind(project).fetch_all(db).await?)
 }
 
-/// Apps of these groups, approved or still running, by name.
+/// Apps of these groups that are approved or still running, ordered by name.
+///
+/// # Errors
+/// The query failed.
 pub async fn apps(db: &mut PgConnection, digs: &[Uuid]) -> StoreResult<Vec<(Uuid, String)>> {
     let sql = "select dig_id, app from deployment_app where dig_id = any($1)
         union select dig_id, app from binding where dig_id = any($1) and role <> 'gone' order by 2, 1";
     Ok(sqlx::query_as(sql).bind(digs).fetch_all(db).await?)
 }
 
-/// A binding, as lists show it.
+/// The parts of a binding that lists show.
 #[derive(Clone, Debug, FromRow)]
-pub struct Copy {
-    /// Binding id.
+pub struct BindingRow {
     pub id: Uuid,
-    /// Group.
     pub dig_id: Uuid,
-    /// App.
     pub app: String,
-    /// Member.
     pub member: String,
-    /// Its part.
     pub role: Role,
 }
 
-/// Bindings of these groups, oldest first.
-pub async fn copies(db: &mut PgConnection, digs: &[Uuid]) -> StoreResult<Vec<Copy>> {
+/// Bindings of these groups that are not gone, oldest first.
+///
+/// # Errors
+/// The query failed.
+pub async fn copies(db: &mut PgConnection, digs: &[Uuid]) -> StoreResult<Vec<BindingRow>> {
     let sql = "select id, dig_id, app, member, role from binding where dig_id = any($1) and role <> 'gone' order by created_at, member";
     Ok(sqlx::query_as(sql).bind(digs).fetch_all(db).await?)
 }

@@ -1,8 +1,8 @@
-//! Follows the synchronizer's feed `bindings`: keeps its last word on each binding and wakes whoever is parked on it.
+//! Follows the synchronizer's feed `bindings`: keeps the latest status of each binding and wakes the workflows parked on it.
 //!
-//! A look of a workflow at its bindings costs several statements. So only what may end its wait, or begin the time after which it is
-//! over, wakes it at once, and of that only the first few; the others, and what only says how far a binding is (most of what a
-//! cluster tells), are gathered.
+//! A workflow that is woken runs several SQL statements. So a status wakes its workflow at once only if it may end the wait or start
+//! a deadline, and only the first few do within a short time. The others are delivered together, and so are mere progress
+//! reports, which are most of what a cluster sends.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,66 +15,66 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::environment::binding_key;
 
-/// How long news that matter to a wait are gathered.
-const GATHER: Duration = Duration::from_millis(200);
-/// Of these so many are told at once within that time.
+/// For how long wakes that may end a wait are collected.
+const DECISIVE_PERIOD: Duration = Duration::from_millis(200);
+/// How many of them are delivered at once within that time.
 const AT_ONCE: usize = 3;
-/// How long news of how far a binding is are gathered: they are for people.
-const PROGRESS: Duration = Duration::from_secs(1);
+/// For how long wakes about mere progress are collected. Progress is only shown to users.
+const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 
-/// Runs for ever; the reader repeats itself.
+/// Reads the feed; never returns. The reader retries by itself.
 pub async fn run(app: App, mut reader: FeedReader<BindingStatus>) {
-    let bell = Bell::default();
+    let wakes = BindingWakes::default();
     loop {
         let batch = reader.next().await;
-        // After a reset everything is told anew; who is no longer told of may have changed too.
+        // After a reset the feed sends everything again. A binding that it no longer mentions may have changed too.
         let forgotten = if batch.reset { app.environment.statuses.reset() } else { Vec::new() };
-        take(&app, &bell, batch.items);
+        store(&app, &wakes, batch.items);
         for id in forgotten {
             app.engine.wake(&binding_key(id));
         }
     }
 }
 
-/// Takes in what the synchronizer says.
-fn take(app: &App, bell: &Bell, items: Vec<(String, Option<BindingStatus>)>) {
+/// Stores the statuses of a batch and wakes the workflows that wait for them.
+fn store(app: &App, wakes: &BindingWakes, items: Vec<(String, Option<BindingStatus>)>) {
     for (key, status) in items {
         let Ok(id) = key.parse::<Uuid>() else { continue };
         let phase = status.as_ref().map_or(Phase::Gone, |status| status.phase);
         let in_trouble = phase == Phase::Unreachable || status.as_ref().is_some_and(|status| status.unschedulable.is_some());
         app.environment.statuses.set(id, status);
-        bell.ring(app, id, in_trouble || matches!(phase, Phase::Ready | Phase::Failed | Phase::Gone));
+        wakes.wake(app, id, in_trouble || matches!(phase, Phase::Ready | Phase::Failed | Phase::Gone));
         if phase == Phase::Gone {
             app.retire.send();
         }
     }
 }
 
-/// Wakes now or a little later. What a crash makes it forget is no loss: the feed begins anew.
-struct Bell {
-    matters: Arc<Gather>,
-    progress: Arc<Gather>,
+/// Wakes workflows by binding, at once or a little later. A crash loses nothing: after it the feed starts again.
+struct BindingWakes {
+    decisive: Arc<WakeBatch>,
+    progress: Arc<WakeBatch>,
 }
 
-/// News that are told together, this time after the first of them, but for so many that are told at once.
-struct Gather {
-    time: Duration,
+/// Delivers the first `at_once` wakes at once and the others together, `period` after the first.
+struct WakeBatch {
+    period: Duration,
     at_once: usize,
-    news: Mutex<News>,
+    pending: Mutex<PendingWakes>,
 }
 
 #[derive(Default)]
-struct News {
-    told: usize,
+struct PendingWakes {
+    delivered: usize,
     waiting: HashSet<Uuid>,
 }
 
-impl News {
-    /// News of a binding; true: wake now.
+impl PendingWakes {
+    /// Adds a wake. Returns true if it is to be delivered now.
     fn add(&mut self, id: Uuid, at_once: usize) -> bool {
-        let now = self.told < at_once;
+        let now = self.delivered < at_once;
         if now {
-            self.told += 1;
+            self.delivered += 1;
             self.waiting.remove(&id);
         } else {
             self.waiting.insert(id);
@@ -83,47 +83,47 @@ impl News {
     }
 }
 
-impl Gather {
-    fn new(time: Duration, at_once: usize) -> Arc<Self> {
-        Arc::new(Self { time, at_once, news: Mutex::default() })
+impl WakeBatch {
+    fn new(period: Duration, at_once: usize) -> Arc<Self> {
+        Arc::new(Self { period, at_once, pending: Mutex::default() })
     }
 
-    fn ring(self: &Arc<Self>, app: &App, id: Uuid) {
-        let mut news = self.news();
-        let first = news.told == 0 && news.waiting.is_empty();
-        if news.add(id, self.at_once) {
+    fn wake(self: &Arc<Self>, app: &App, id: Uuid) {
+        let mut pending = self.pending();
+        let first = pending.delivered == 0 && pending.waiting.is_empty();
+        if pending.add(id, self.at_once) {
             app.engine.wake(&binding_key(id));
         }
         if first {
-            let (gather, app) = (self.clone(), app.clone());
+            let (batch, app) = (self.clone(), app.clone());
             tokio::spawn(async move {
-                tokio::time::sleep(gather.time).await;
-                let news = std::mem::take(&mut *gather.news());
-                for id in news.waiting {
+                tokio::time::sleep(batch.period).await;
+                let pending = std::mem::take(&mut *batch.pending());
+                for id in pending.waiting {
                     app.engine.wake(&binding_key(id));
                 }
             });
         }
     }
 
-    fn news(&self) -> MutexGuard<'_, News> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, PendingWakes> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Default for Bell {
+impl Default for BindingWakes {
     fn default() -> Self {
-        Self { matters: Gather::new(GATHER, AT_ONCE), progress: Gather::new(PROGRESS, 0) }
+        Self { decisive: WakeBatch::new(DECISIVE_PERIOD, AT_ONCE), progress: WakeBatch::new(PROGRESS_PERIOD, 0) }
     }
 }
 
-impl Bell {
-    fn ring(&self, app: &App, id: Uuid, matters: bool) {
-        if matters {
-            self.progress.news().waiting.remove(&id);
-            self.matters.ring(app, id);
+impl BindingWakes {
+    fn wake(&self, app: &App, id: Uuid, decisive: bool) {
+        if decisive {
+            self.progress.pending().waiting.remove(&id);
+            self.decisive.wake(app, id);
         } else {
-            self.progress.ring(app, id);
+            self.progress.wake(app, id);
         }
     }
 }
@@ -133,12 +133,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_are_told_at_once_and_the_others_together() {
-        let mut news = News::default();
+    fn wakes_beyond_the_first_few_are_collected() {
+        let mut pending = PendingWakes::default();
         let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
-        assert!(news.add(a, 2) && news.add(b, 2) && news.waiting.is_empty(), "told now, they need not be told again");
-        assert!(!news.add(c, 2) && !news.add(a, 2));
-        assert_eq!(news.waiting, HashSet::from([a, c]));
-        assert!(!News::default().add(a, 0));
+        assert!(pending.add(a, 2) && pending.add(b, 2) && pending.waiting.is_empty(), "what was delivered is not collected");
+        assert!(!pending.add(c, 2) && !pending.add(a, 2));
+        assert_eq!(pending.waiting, HashSet::from([a, c]));
+        assert!(!PendingWakes::default().add(a, 0));
     }
 }

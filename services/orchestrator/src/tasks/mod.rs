@@ -11,7 +11,7 @@ use drover_service::{Common, FeedReader};
 use crate::Config;
 use crate::app::App;
 
-/// Starts all tasks.
+/// Starts all tasks; they run until the service ends.
 pub fn spawn(app: &App, common: &Common, config: &Config) {
     let synchronizer = common.peer("resource-synchronizer", &common.peers.resource_synchronizer);
     let bindings = FeedReader::new(synchronizer, "/internal/feeds/bindings");

@@ -1,5 +1,5 @@
-//! Keeps the measured call graphs: writes down what spans came to, and asks Prometheus where a call graph says so. What fails
-//! is tried again at the next look; measured calls only get older meanwhile.
+//! Keeps measured call graphs up to date: stores what was counted from spans, and queries Prometheus where a call graph has a
+//! query. A failed pass is repeated at the next one; until then the stored calls only lose confidence.
 
 use std::time::Duration;
 
@@ -12,50 +12,53 @@ use uuid::Uuid;
 use crate::app::{App, Error, measured};
 use crate::resources::CALL_GRAPH;
 use crate::resources::call_graph::{CallGraphSpec, PrometheusSpec};
-use crate::store::call_edge::Source;
+use crate::store::call_edge::MeasurementSource;
 
-/// How often it looks.
+/// Time between two passes.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Time for one query.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// No answer is larger.
-const MOST_BYTES: usize = 4 << 20;
+/// Timeout of one query.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest answer that is read.
+const MAX_BYTES: usize = 4 << 20;
 
-/// Runs for ever.
+/// Makes a pass every [`PERIOD`]; never returns.
 pub async fn run(app: App, prometheus: Option<Url>) {
     loop {
         tokio::time::sleep(PERIOD).await;
         if let Err(error) = once(&app, prometheus.as_ref()).await {
-            tracing::debug!(error = %drover_service::problem::chain(&error), "measured calls could not be written down");
+            tracing::debug!(error = %drover_service::problem::chain(&error), "measured calls could not be stored, will retry");
         }
     }
 }
 
-/// One look.
+/// One pass. A query that fails is logged and does not hold up the others.
+///
+/// # Errors
+/// The database could not be read or written.
 pub async fn once(app: &App, prometheus: Option<&Url>) -> Result<(), Error> {
     app.write_measured().await?;
     let Some(base) = prometheus else { return Ok(()) };
-    for (composite_app, spec) in asking(app).await? {
-        match ask(base, &spec).await {
-            Ok(edges) => app.keep(composite_app, Source::Prometheus, &edges).await?,
-            Err(error) => tracing::debug!(%error, query = %spec.query, "Prometheus does not tell who calls whom"),
+    for (composite_app, spec) in graphs_with_query(app).await? {
+        match query(base, &spec).await {
+            Ok(edges) => app.keep(composite_app, MeasurementSource::Prometheus, &edges).await?,
+            Err(error) => tracing::debug!(%error, query = %spec.query, "a call graph's Prometheus query failed"),
         }
     }
     Ok(())
 }
 
-/// Call graphs with a query, by composite app.
-async fn asking(app: &App) -> Result<Vec<(Uuid, PrometheusSpec)>, Error> {
+/// Call graphs that have a query, each with its composite app.
+async fn graphs_with_query(app: &App) -> Result<Vec<(Uuid, PrometheusSpec)>, Error> {
     let mut connection = app.store.pool().acquire().await?;
     let graphs = of_kind::<CallGraphSpec>(&mut connection, &CALL_GRAPH).await?;
     Ok(graphs.into_iter().filter_map(|graph| Some((graph.parent_id?, graph.spec.prometheus?))).collect())
 }
 
-async fn ask(base: &Url, spec: &PrometheusSpec) -> anyhow::Result<Vec<Edge>> {
-    let request = prometheus::query(base, &spec.query, PATIENCE);
-    // An error has a body that says why; it is read like an answer.
+async fn query(base: &Url, spec: &PrometheusSpec) -> anyhow::Result<Vec<Edge>> {
+    let request = prometheus::query(base, &spec.query, TIMEOUT);
+    // The body of an error says why; it is read like that of an answer.
     let answer = request.send().await.map_err(reqwest::Error::without_url)?.bytes().await.map_err(reqwest::Error::without_url)?;
-    anyhow::ensure!(answer.len() <= MOST_BYTES, "the answer has {} bytes", answer.len());
+    anyhow::ensure!(answer.len() <= MAX_BYTES, "the answer has {} bytes; at most {MAX_BYTES} are read", answer.len());
     let labels = Labels { from: spec.from_label().to_owned(), to: spec.to_label().to_owned() };
     Ok(rates(std::str::from_utf8(&answer)?, &labels, Rate { window: spec.window_seconds(), now: measured::seconds() })?)
 }

@@ -13,7 +13,7 @@ use super::remove::{self, Removal, RemovesCopies};
 use super::{After, SYNCHRONIZER};
 use crate::environment::Environment;
 use crate::store::binding::{self, Binding, Role};
-use crate::store::deployment::{self, State as Lifecycle};
+use crate::store::deployment::{self, DeploymentState as Lifecycle};
 use crate::store::hold;
 
 /// The input of a termination.

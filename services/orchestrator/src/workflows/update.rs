@@ -19,7 +19,7 @@ use super::{After, Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER, reasons, wait_f
 use crate::environment::Environment;
 use crate::peers::PeerError;
 use crate::store::binding::{self, Binding, Role};
-use crate::store::deployment::{self, ApprovedApp, State as Lifecycle};
+use crate::store::deployment::{self, ApprovedApp, DeploymentState as Lifecycle};
 use crate::store::hold;
 
 /// The input of an update.

@@ -9,7 +9,7 @@ use drover_api::scheduling::{
 use drover_orchestrator::environment::{Environment, Statuses, binding_key};
 use drover_orchestrator::render::Rendered;
 use drover_orchestrator::store::binding::{self, Binding, Role};
-use drover_orchestrator::store::deployment::{self, State};
+use drover_orchestrator::store::deployment::{self, DeploymentState};
 use drover_orchestrator::store::{bundle, hold};
 use drover_orchestrator::workflows::{Instantiate, Relocate, Terminate, Update};
 use drover_orchestrator::{Config, migrations};
@@ -75,7 +75,7 @@ impl Base {
     }
 
     /// A group in this state, with its document.
-    pub async fn group(&self, name: &str, state: State) -> DigRef {
+    pub async fn group(&self, name: &str, state: DeploymentState) -> DigRef {
         let dig = DigRef { id: Uuid::now_v7(), project: "p".into(), composite_app: name.into(), version: "v1".into(), name: name.into() };
         let mut tx = self.environment.store.begin().await.unwrap();
         sqlx::query(
@@ -157,7 +157,7 @@ impl Base {
         all
     }
 
-    pub async fn state(&self, dig: &DigRef) -> (State, bool) {
+    pub async fn state(&self, dig: &DigRef) -> (DeploymentState, bool) {
         let mut tx = self.environment.store.begin().await.unwrap();
         let state = deployment::load(&mut tx, dig.id, false).await.unwrap().state;
         (state, hold::holder(&mut tx, dig.id).await.unwrap().is_some())

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use drover_api::plans::PlanSubject;
 use drover_api::scheduling::{Amounts, AppRequest, Claim, DigRef, Move, Plan};
 use drover_orchestrator::store::binding::Binding;
-use drover_orchestrator::store::deployment::State;
+use drover_orchestrator::store::deployment::DeploymentState;
 use drover_orchestrator::workflows::{Delivery, Instantiate, Relocate, Terminate, Update, instantiate, relocate, terminate, update};
 use drover_store::Store;
 use drover_workflow::testing::Fixture;
@@ -71,8 +71,8 @@ struct Moves {
 impl Moves {
     async fn new() -> Self {
         let base = Base::fresh().await;
-        let victim = base.group("victim", State::Instantiated).await;
-        let newcomer = base.group("newcomer", State::Approved).await;
+        let victim = base.group("victim", DeploymentState::Instantiated).await;
+        let newcomer = base.group("newcomer", DeploymentState::Approved).await;
         let old = base.serving(&victim, request("v", 600, &["a", "b", "c", "d"]), "a").await;
         let plan = base.fakes.plans.propose(PlanSubject::Newcomer(newcomer.clone()), the_plan(&old));
         let again = old.clone();
@@ -212,14 +212,14 @@ impl Case for Instantiation {
     }
     async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {
         let Moves { base, victim, newcomer, .. } = &self.0;
-        if base.state(newcomer).await.0 != State::Instantiated {
+        if base.state(newcomer).await.0 != DeploymentState::Instantiated {
             return Err("not instantiated".into());
         }
         base.expect(&[victim, newcomer], &["n@a held", "v@b held"], &["n@a current", "v@b current"], &["n@a", "v@b"]).await
     }
     async fn check_undone(&self) -> Result<(), String> {
         let Moves { base, victim, newcomer, .. } = &self.0;
-        if base.state(newcomer).await.0 != State::Approved {
+        if base.state(newcomer).await.0 != DeploymentState::Approved {
             return Err("no longer approved".into());
         }
         // Whether the victim has moved depends on when it turned back: past the child's pivot the move stands.
@@ -244,7 +244,7 @@ impl Case for Termination {
 
     async fn fresh() -> Self {
         let base = Base::fresh().await;
-        let dig = base.group("shop", State::Instantiated).await;
+        let dig = base.group("shop", DeploymentState::Instantiated).await;
         base.serving(&dig, request("web", 300, &["a"]), "a").await;
         base.serving(&dig, request("db", 300, &["b"]), "b").await;
         Self { base, dig }
@@ -256,7 +256,7 @@ impl Case for Termination {
         terminate::Order { dig: self.dig.clone(), revision: 1, after: BTreeMap::new() }
     }
     async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {
-        if self.base.state(&self.dig).await.0 != State::Terminated {
+        if self.base.state(&self.dig).await.0 != DeploymentState::Terminated {
             return Err("not terminated".into());
         }
         self.base.expect(&[&self.dig], &[], &[], &[]).await
@@ -320,7 +320,7 @@ impl Case for Updating {
 
     async fn fresh() -> Self {
         let base = Base::fresh().await;
-        let dig = base.group("shop", State::Instantiated).await;
+        let dig = base.group("shop", DeploymentState::Instantiated).await;
         let web = base.serving(&dig, request("web", 300, &["a"]), "a").await;
         let old = base.serving(&dig, request("old", 300, &["b"]), "b").await;
         Self { base, dig, web, old }

@@ -8,7 +8,7 @@ use super::super::remove::remove_targets;
 use super::super::room::{REPLANS, targets};
 use super::Instantiate;
 use crate::store::binding::{self, Role};
-use crate::store::deployment::{self, State as Lifecycle};
+use crate::store::deployment::{self, DeploymentState as Lifecycle};
 use crate::store::hold;
 
 pub(super) async fn bind(ctx: &mut Ctx<Instantiate>, tx: &mut PgConnection) -> StepResult {
