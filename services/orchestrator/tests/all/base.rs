@@ -1,4 +1,4 @@
-//! A world for workflows: own tables, peers in memory, four members of 1000m each.
+//! An environment for workflows: own tables, peers in memory, four members of 1000m each.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Base {
         Self { fakes, environment: Arc::new(environment), _db: db }
     }
 
-    /// A group in this state, with its document.
+    /// A group in this state, with its document and two bundles.
     pub async fn group(&self, name: &str, state: DeploymentState) -> DigRef {
         let dig = DigRef { id: Uuid::now_v7(), project: "p".into(), composite_app: name.into(), version: "v1".into(), name: name.into() };
         let mut tx = self.environment.store.begin().await.unwrap();
@@ -95,7 +95,7 @@ impl Base {
         dig
     }
 
-    /// An app of a group that serves on a cluster.
+    /// A current binding of an app on a cluster, with its claim and its copy.
     pub async fn serving(&self, dig: &DigRef, request: AppRequest, cluster: &str) -> Binding {
         let binding = Binding {
             id: Uuid::now_v7(),
@@ -144,7 +144,7 @@ impl Base {
         }
     }
 
-    /// `app@cluster role`, sorted, of all bindings that are not gone.
+    /// `app@cluster role` of all bindings that are not gone, sorted.
     pub async fn bindings(&self, digs: &[&DigRef]) -> Vec<String> {
         let mut tx = self.environment.store.begin().await.unwrap();
         let mut all = Vec::new();
@@ -163,7 +163,7 @@ impl Base {
         (state, hold::holder(&mut tx, dig.id).await.unwrap().is_some())
     }
 
-    /// An error unless claims, bindings and what is present in the members are exactly these.
+    /// An error unless no group is held and claims, bindings and the copies in the members are exactly these.
     pub async fn expect(&self, digs: &[&DigRef], claims: &[&str], bindings: &[&str], present: &[&str]) -> Result<(), String> {
         let is = (self.fakes.ledger.summary(), self.bindings(digs).await, self.fakes.members.present());
         let wanted = [claims, bindings, present].map(|list| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());

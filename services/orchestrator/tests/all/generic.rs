@@ -1,5 +1,4 @@
-//! The properties of every workflow (libs/workflow), for each of the four: steps repeated, crashes between any two effects,
-//! failure at any step unwinds, undo repeated, nothing leaks.
+//! The generic properties of `drover_workflow::testing` for each workflow of this service.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ use uuid::Uuid;
 use crate::base::{Base, member, rendered, request};
 use crate::fakes::Behaviour;
 
-/// What is particular to a workflow; stores, registries and the outside are all the same.
+/// The part of a fixture that differs between workflows.
 #[async_trait]
 trait Case: Send + Sync + Sized + 'static {
     type Workflow: Workflow;
@@ -30,10 +29,10 @@ trait Case: Send + Sync + Sized + 'static {
     async fn check_undone(&self) -> Result<(), String>;
 }
 
-struct Of<C>(C);
+struct CaseFixture<C>(C);
 
 #[async_trait]
-impl<C: Case> Fixture for Of<C> {
+impl<C: Case> Fixture for CaseFixture<C> {
     type Workflow = C::Workflow;
 
     async fn fresh() -> Self {
@@ -59,7 +58,7 @@ impl<C: Case> Fixture for Of<C> {
     }
 }
 
-/// A newcomer on `a`, which a victim leaves for `b`.
+/// A newcomer for `a`, and a victim that moves from `a` to `b` for it.
 struct Moves {
     base: Base,
     victim: DigRef,
@@ -135,7 +134,7 @@ impl Case for Relocation {
         let Moves { base, victim, newcomer, .. } = &self.0;
         let claim = claim_of(base, "n")?;
         if claim.id != relocate::binding_id(view.id, "n", &member("a")) {
-            return Err("the newcomer's claim has another id than its binding will have".into());
+            return Err("the newcomer's claim and its binding have different ids".into());
         }
         base.expect(&[victim, newcomer], &["n@a held", "v@b held"], &["v@b current"], &["v@b"]).await?;
         let history = base.fakes.members.history();
@@ -147,8 +146,8 @@ impl Case for Relocation {
     }
 }
 
-mod relocate_is {
-    drover_workflow::generic_tests!(super::Of<super::Relocation>);
+mod relocation {
+    drover_workflow::generic_tests!(super::CaseFixture<super::Relocation>);
 }
 
 /// The victim never starts on `b`. Of the alternatives, `c` is full when it is first asked for and has room after that.
@@ -189,8 +188,8 @@ impl Case for Replacement {
     }
 }
 
-mod replacement_is {
-    drover_workflow::generic_tests!(super::Of<super::Replacement>);
+mod replacement {
+    drover_workflow::generic_tests!(super::CaseFixture<super::Replacement>);
 }
 
 struct Instantiation(Moves);
@@ -222,15 +221,15 @@ impl Case for Instantiation {
         if base.state(newcomer).await.0 != DeploymentState::Approved {
             return Err("no longer approved".into());
         }
-        // Whether the victim has moved depends on when it turned back: past the child's pivot the move stands.
+        // Whether the victim was moved depends on the failed step: past the child's pivot the move stands.
         let stays = base.expect(&[victim, newcomer], &["v@a held"], &["v@a current"], &["v@a"]).await;
         let moved = base.expect(&[victim, newcomer], &["v@b held"], &["v@b current"], &["v@b"]).await;
         stays.or(moved)
     }
 }
 
-mod instantiate_is {
-    drover_workflow::generic_tests!(super::Of<super::Instantiation>);
+mod instantiation {
+    drover_workflow::generic_tests!(super::CaseFixture<super::Instantiation>);
 }
 
 struct Termination {
@@ -266,11 +265,11 @@ impl Case for Termination {
     }
 }
 
-/// Its first step is its pivot: there is no way back that could be repeated or leak.
-mod terminate_is {
+/// Its first step is its pivot, so there is no undo to test.
+mod termination {
     use drover_workflow::testing;
 
-    type Termination = super::Of<super::Termination>;
+    type Termination = super::CaseFixture<super::Termination>;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn steps_succeed_when_repeated() {
@@ -352,12 +351,12 @@ impl Case for Updating {
     }
 }
 
-mod update_is {
-    drover_workflow::generic_tests!(super::Of<super::Updating>);
+mod updating {
+    drover_workflow::generic_tests!(super::CaseFixture<super::Updating>);
 }
 
-/// The kinds are the words that operations show.
+/// Operations show the kinds.
 #[test]
-fn kinds_are_as_documented() {
+fn workflow_kinds_are_stable() {
     assert_eq!([Instantiate::KIND, Relocate::KIND, Terminate::KIND, Update::KIND], ["instantiate", "relocate", "terminate", "update"]);
 }

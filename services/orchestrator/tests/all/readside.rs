@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::fakes::Behaviour;
-use crate::scenarios::{approved, done, full, full_and, is, plan, stack};
+use crate::scenarios::{approved, expect_state, full, full_and, plan, run, stack};
 use crate::support::{Patience, Stack};
 
 fn ids(list: &Value) -> Vec<&str> {
@@ -39,7 +39,7 @@ async fn a_group_tells_what_became_of_it() {
     let waiting = app(&stack, "shop").await;
     assert_eq!((&waiting["state"], &waiting["bindings"]), (&json!("Approved"), &json!([])));
 
-    let operation = done(&stack, &format!("{dig}/instantiate")).await;
+    let operation = run(&stack, &format!("{dig}/instantiate")).await;
     let status = stack.get(&format!("{dig}/status?output=detail")).await;
     assert_eq!((&status["deployedStatus"], &status["readyStatus"]), (&json!("Instantiated"), &json!("Ready")), "{status:#}");
     assert_eq!((&status["deployedCounts"], &status["readyCounts"]), (&json!({"Applied": 1}), &json!({"Ready": 1})));
@@ -71,7 +71,7 @@ async fn a_group_tells_what_became_of_it() {
     assert_eq!(stack.call("GET", &format!("{dig}/status?output=everything"), None).await.status, 400);
     assert_eq!(stack.call("GET", &format!("{dig}x/status"), None).await.status, 404);
 
-    is(&done(&stack, &format!("{dig}/terminate")).await, "succeeded");
+    expect_state(&run(&stack, &format!("{dig}/terminate")).await, "succeeded");
     let after = stack.get(&format!("{dig}/status")).await;
     assert_eq!((&after["deployedStatus"], &after["readyStatus"]), (&json!("Terminated"), &json!("NotReady")), "{after:#}");
     let states: Vec<_> = after["states"]["actions"].as_array().unwrap().iter().map(|action| action["state"].clone()).collect();
@@ -84,8 +84,8 @@ async fn one_failed_is_told_from_one_never_asked_for() {
     let dig = approved(&stack, "shop", "500m", &["a"], None).await;
     assert!(stack.get(&format!("{dig}/status")).await.get("deployedStatus").is_none());
     fakes.members.behave("shop", "a", Behaviour::Refused);
-    let failed = done(&stack, &format!("{dig}/instantiate")).await;
-    is(&failed, "failed");
+    let failed = run(&stack, &format!("{dig}/instantiate")).await;
+    expect_state(&failed, "failed");
     assert!(failed["message"].as_str().unwrap().ends_with("(undone)"), "{failed:#}");
     let undone: Vec<_> =
         failed["steps"].as_array().unwrap().iter().filter(|step| step["direction"] == "undo").map(|step| step["name"].clone()).collect();
@@ -136,7 +136,7 @@ async fn while_room_is_made_everybody_can_see_it_and_watch() {
     assert_eq!(ids(&stack.get("/v2/operations?dig=p/victim/v1/victim").await).len(), 1);
 
     assert_eq!(stack.call("POST", &format!("/v2/operations/{id}/cancel"), None).await.status, 202);
-    is(&stack.ended(&format!("/v2/operations/{id}")).await, "cancelled");
+    expect_state(&stack.ended(&format!("/v2/operations/{id}")).await, "cancelled");
     let late = stack.call("POST", &format!("/v2/operations/{id}/cancel"), None).await;
     assert_eq!((late.status, late.body["code"].as_str()), (409, Some("wrong_state")), "{}", late.body);
 

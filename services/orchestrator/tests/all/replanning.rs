@@ -1,7 +1,7 @@
 //! Operations that search for room in several rounds.
 
 use crate::base::member;
-use crate::scenarios::{approved, done, full, plan};
+use crate::scenarios::{approved, full, plan, run};
 
 /// Round 1 has a plan, which fails, so it never overflows. Round 2 has none and overflows, which fails too. Undo releases what the
 /// decisions claimed, and asks for no decision that was never made.
@@ -14,7 +14,7 @@ async fn undo_of_a_round_that_never_overflowed_asks_for_no_decision() {
     fakes.ledger.foreign(&member("b"), 900);
     let before = fakes.ledger.decisions();
 
-    let failed = done(&stack, &format!("{newcomer}/instantiate")).await;
+    let failed = run(&stack, &format!("{newcomer}/instantiate")).await;
 
     assert_eq!((failed["state"].as_str(), failed["code"].as_str()), (Some("failed"), Some("plan_infeasible")), "{failed:#}");
     assert_eq!(fakes.plans.count(), 2, "a second round planned again");

@@ -8,8 +8,9 @@ use drover_orchestrator::tasks::sweep;
 use drover_testkit::eventually;
 use uuid::Uuid;
 
+use crate::base::member;
 use crate::fakes::{Fakes, Trouble};
-use crate::scenarios::{approved, done, is, stack};
+use crate::scenarios::{approved, expect_state, run, stack};
 
 /// The apps that have a claim, by name, when they are these.
 async fn claims_become(fakes: &Fakes, apps: &[&str]) {
@@ -25,7 +26,7 @@ async fn retire_settles_other_bindings_while_one_fails_and_one_hangs() {
     let (fakes, stack) = stack().await;
     for app in ["a-fails", "b-hangs", "c", "d"] {
         let dig = approved(&stack, app, "100m", &["a"], None).await;
-        is(&done(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+        expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
     }
     let claims = fakes.ledger.all();
     fakes.ledger.trouble(claims[0].id, Trouble::Fails);
@@ -46,7 +47,7 @@ async fn retire_settles_other_bindings_while_one_fails_and_one_hangs() {
 async fn sweep_releases_other_claims_while_one_fails_and_one_hangs() {
     let (fakes, stack) = stack().await;
     let dig = approved(&stack, "shop", "100m", &["a"], None).await;
-    is(&done(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
     let serving = fakes.ledger.all().remove(0);
     let stray = |app: &str| {
         let dig = Arc::new(DigRef { id: Uuid::now_v7(), ..DigRef::clone(&serving.dig) });
@@ -69,4 +70,21 @@ async fn sweep_releases_other_claims_while_one_fails_and_one_hangs() {
     expected.sort();
     assert_eq!(released, expected, "only claims that were released are reported");
     assert_eq!(sweep::once(&stack.app).await.unwrap(), [strays[0].id], "the failed one is released in the next pass");
+}
+
+#[tokio::test]
+async fn sweep_releases_only_unexplained_claims() {
+    let (fakes, stack) = stack().await;
+    let dig = approved(&stack, "shop", "500m", &["a"], None).await;
+    let operation = run(&stack, &format!("{dig}/instantiate")).await;
+    let serving = fakes.ledger.all().remove(0);
+    let strange = Arc::new(DigRef { id: Uuid::now_v7(), ..DigRef::clone(&serving.dig) });
+    let stray = Claim { id: Uuid::now_v7(), member: member("b"), dig: strange, ..serving.clone() };
+    let unknown = Claim { id: Uuid::now_v7(), member: member("c"), operation: Uuid::now_v7(), ..stray.clone() };
+    assert_eq!(stray.operation.to_string(), operation["id"].as_str().unwrap());
+    fakes.ledger.put(stray.clone());
+    fakes.ledger.put(unknown);
+    assert_eq!(sweep::once(&stack.app).await.unwrap(), [stray.id]);
+    assert_eq!(fakes.ledger.summary(), ["shop@c held", "shop@a held"], "a claim with a binding, and one of an unknown operation, stay");
+    assert!(sweep::once(&stack.app).await.unwrap().is_empty());
 }

@@ -1,4 +1,4 @@
-//! Placement in memory, on the real ledger's core, with the real one's answers to repeats and late writers.
+//! Placement in memory: the ledger code of production, with its behaviour for repeated requests and stale fences.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -59,7 +59,7 @@ impl FakeLedger {
         inner.ledger.set_capacity(&key, Some(Arc::new(capacity)));
     }
 
-    /// Somebody else's pods take this much CPU of a member's node.
+    /// Other pods use this much CPU (millicores) of a member's node.
     pub fn foreign(&self, key: &MemberKey, cpu: i64) {
         self.0.lock().unwrap().foreign(key, cpu);
     }
@@ -71,7 +71,7 @@ impl FakeLedger {
         inner.full_until_refused = Some(key.clone());
     }
 
-    /// Nothing is known of a member any more, or again as much as before.
+    /// Whether a member is silent: nothing is known of its capacity.
     pub fn silent(&self, key: &MemberKey, silent: bool) {
         self.0.lock().unwrap().ledger.set_ages(|member| if member == key && silent { None } else { Some(0) });
     }
@@ -82,7 +82,7 @@ impl FakeLedger {
         claims
     }
 
-    /// How many were asked for, without repeats and dry runs.
+    /// Number of decisions, without repeats and dry runs.
     pub fn decisions(&self) -> usize {
         self.0.lock().unwrap().decisions.len()
     }

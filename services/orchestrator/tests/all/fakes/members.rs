@@ -1,4 +1,4 @@
-//! Resource-synchronizer and members in memory: what is desired is so at once, unless the test says otherwise.
+//! Resource-synchronizer and members in memory: a desired state is reached at once, unless the test sets another behaviour.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use drover_orchestrator::peers::{PeerError, Synchronizer};
 use drover_service::FeedHub;
 use uuid::Uuid;
 
-/// What becomes of an app at a member.
+/// How an app behaves on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     Ready,
@@ -29,7 +29,7 @@ struct Inner {
     desired: BTreeMap<Uuid, DesiredBinding>,
     behaviour: HashMap<(String, String), Behaviour>,
     statuses: BTreeMap<Uuid, BindingStatus>,
-    /// `present app@member` and `absent app@member`, as they came, each change once.
+    /// `present app@member` and `absent app@member`, each change once, in order.
     history: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl Default for FakeMembers {
 }
 
 impl FakeMembers {
-    /// From now on, also for what is there already.
+    /// Sets the behaviour of an app on a cluster, also of a copy that is there already.
     pub fn behave(&self, app: &str, cluster: &str, behaviour: Behaviour) {
         let mut inner = self.inner.lock().unwrap();
         inner.behaviour.insert((app.to_owned(), cluster.to_owned()), behaviour);
@@ -56,7 +56,7 @@ impl FakeMembers {
         }
     }
 
-    /// `app@cluster` of everything that shall be present, sorted.
+    /// `app@cluster` of every binding that is desired to be present, sorted.
     pub fn present(&self) -> Vec<String> {
         let inner = self.inner.lock().unwrap();
         let mut present: Vec<_> = inner
@@ -69,7 +69,7 @@ impl FakeMembers {
         present
     }
 
-    /// Digest that an app has at a member.
+    /// Digest of the bundle of an app on a cluster.
     pub fn digest(&self, app: &str, cluster: &str) -> Option<String> {
         let inner = self.inner.lock().unwrap();
         inner

@@ -1,5 +1,5 @@
-//! The services that orchestrator writes into, in memory: the ledger is the real one's core, plans are given, members do what
-//! the test says.
+//! The services that orchestrator writes into, in memory: placement with the ledger code of production, migration with the plans of
+//! the test, members with the behaviour that the test sets.
 
 mod ledger;
 mod members;
@@ -15,7 +15,6 @@ pub use ledger::{FakeLedger, Trouble};
 pub use members::{Behaviour, FakeMembers};
 pub use plans::FakePlans;
 
-/// All of them.
 #[derive(Clone, Default)]
 pub struct Fakes {
     pub ledger: Arc<FakeLedger>,
@@ -42,7 +41,7 @@ impl Fakes {
     }
 }
 
-/// An answer of a peer that says no.
+/// A refusal by a peer.
 pub fn refused(peer: &'static str, status: u16, code: &str, reasons: Vec<String>) -> PeerError {
     let problem = ProblemDocument { status, code: code.to_owned(), detail: code.to_owned(), reasons, ..ProblemDocument::default() };
     PeerError::Refused { peer, status: http::StatusCode::from_u16(status).unwrap(), problem: Box::new(problem) }

@@ -1,4 +1,4 @@
-//! Migration in memory: the next plan is whatever the test has put there; without one there is none.
+//! Migration in memory: returns the plans that the test queued; without one, the order is infeasible.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -15,19 +15,19 @@ type Planner = Box<dyn Fn() -> Plan + Send>;
 pub struct FakePlans {
     next: Mutex<VecDeque<Planner>>,
     stored: Mutex<HashMap<Uuid, PlanDocument>>,
-    /// What it says instead of a plan to those who want one on full knowledge; so often.
+    /// How many patient orders are refused with `capacity_unknown`.
     pub unheard: Mutex<usize>,
-    /// Paths of documents that hang below orchestrator's.
+    /// Paths of documents below orchestrator's.
     pub below: Mutex<Vec<String>>,
 }
 
 impl FakePlans {
-    /// The plan after those that are there already, made when it is asked for.
+    /// Queues a plan, which is made when it is asked for.
     pub fn then(&self, plan: impl Fn() -> Plan + Send + 'static) {
         self.next.lock().unwrap().push_back(Box::new(plan));
     }
 
-    /// Stores a plan as a user would have it made.
+    /// Stores a proposed plan, as if a user had ordered it.
     pub fn propose(&self, kind: PlanSubject, plan: Plan) -> Uuid {
         let document = document(Uuid::now_v7(), kind, Some(plan));
         let id = document.id;
@@ -42,7 +42,7 @@ impl FakePlans {
 
 fn document(id: Uuid, kind: PlanSubject, plan: Option<Plan>) -> PlanDocument {
     let infeasible = plan.is_none().then(|| Infeasible {
-        members: vec![WhyNot { member: MemberKey::new("onprem", "a"), reason: "nobody there may move".into() }],
+        members: vec![WhyNot { member: MemberKey::new("onprem", "a"), reason: "no app there may be moved".into() }],
         ..Infeasible::default()
     });
     let state = if plan.is_some() { PlanState::Proposed } else { PlanState::Infeasible };
@@ -76,7 +76,7 @@ impl Migration for FakePlans {
             PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
         };
         let mut next = self.next.lock().unwrap();
-        // Looking at it does not use it up.
+        // A dry run leaves the plan in the queue.
         let plan = if order.dry_run { next.front().map(|planner| planner()) } else { next.pop_front().map(|planner| planner()) };
         let document = document(id, kind, plan);
         if !order.dry_run {
