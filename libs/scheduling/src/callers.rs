@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::calls::MICRO;
 use crate::groups::{Call, CallGraph, Grouping, Limits, Service, Variant};
-use crate::place::Slot;
+use crate::slot::Slot;
 use crate::trial::total_on;
 use crate::{CallTerms, Claim, DigRef, Ledger, MemberRoom};
 

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AppRequest, MemberKey};
+use crate::MemberKey;
 
 /// Calls are told in millionths.
 pub(crate) const MICRO: f64 = 1e-6;
@@ -39,15 +39,6 @@ impl CallTerms {
     pub(crate) fn distance(&self, a: &MemberKey, b: &MemberKey) -> f64 {
         if self.latencies.is_empty() { f64::from(u8::from(a != b)) } else { f64::from(self.latency(a, b)) }
     }
-}
-
-/// How often two apps call each other, both directions added up, in millionths of a call.
-pub(crate) fn between(a: &AppRequest, b: &AppRequest) -> u64 {
-    let said = |from: &AppRequest, to: &AppRequest| -> u64 {
-        let calls = from.terms.calls.iter().flat_map(|calls| &calls.to);
-        calls.filter(|call| call.app == to.app).map(|call| call.micro_calls).sum()
-    };
-    said(a, b) + said(b, a)
 }
 
 /// One app calls another.

@@ -3,7 +3,7 @@
 use crate::expand::Standing;
 use crate::fit::Ask;
 use crate::misfit::Misfit;
-use crate::place::{Slot, equals};
+use crate::slot::{Slot, equals};
 use crate::together::Together;
 use crate::trial::{Tenant, Trial};
 use crate::{Considered, MemberKey, MemberRoom, Packing, PodsOnNode, Verdict};

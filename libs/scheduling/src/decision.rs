@@ -3,30 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{AppRequest, CallStory, MemberKey, PodsOnNode};
-
-/// Which deployment intent group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct DigRef {
-    /// Its document's uuid.
-    pub id: Uuid,
-    /// Project.
-    pub project: String,
-    /// Composite app.
-    pub composite_app: String,
-    /// Version of the composite app.
-    pub version: String,
-    /// Name.
-    pub name: String,
-}
-
-/// So that [`crate::Interner`] keeps each once.
-impl AsRef<Self> for DigRef {
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
+use crate::{AppRequest, CallStory, DigRef, MemberKey, PodsOnNode};
 
 /// Asks for room for apps of one deployment intent group: all or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

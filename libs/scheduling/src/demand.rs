@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Amounts, NodeRequirement};
+use crate::Amounts;
 
 /// What one app needs wherever it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,4 +70,43 @@ pub struct Toleration {
     /// Effect; empty: every effect.
     #[serde(default)]
     pub effect: String,
+}
+
+/// One requirement on a node's labels (node affinity `matchExpressions`; `matchFields` on `metadata.name` uses the key
+/// `metadata.name`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct NodeRequirement {
+    /// Label key.
+    pub key: String,
+    /// Operator.
+    pub operator: Operator,
+    /// Values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
+/// Kubernetes' node selector operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[allow(missing_docs)]
+pub enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt,
+    Lt,
+}
+
+/// Some pods of a group on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PodsOnNode {
+    /// Node name.
+    pub node: String,
+    /// Index into [`crate::Demand::groups`].
+    pub group: usize,
+    /// How many.
+    pub count: u32,
 }

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::fit::Free;
 use crate::matching::admits;
-use crate::room::usage;
-use crate::{Amounts, Claim, ClaimState, MemberRoom, PodGroup};
+use crate::usage::{Remaining, usage};
+use crate::{Amounts, Claim, ClaimState, Observed, PodGroup};
 
 /// What a claim counts: amounts by index of a node.
 type Counted = Vec<(usize, Amounts)>;
@@ -29,48 +30,37 @@ struct Unseen<'a> {
     group: Option<&'a PodGroup>,
 }
 
-/// What is left of the nodes while pods are given theirs.
-struct Left {
-    now: Vec<Amounts>,
-    later: Vec<Amounts>,
-}
-
-impl Left {
-    fn has_room(&self, node: usize, unseen: &Unseen<'_>) -> bool {
-        (unseen.claim.state == ClaimState::Promised || self.now[node].fits(&unseen.requests))
-            && (unseen.claim.state == ClaimState::Leaving || self.later[node].fits(&unseen.requests))
-    }
-    fn add(&mut self, claim: &Claim, node: usize, amounts: &Amounts, times: i64) {
-        if claim.state != ClaimState::Promised {
-            self.now[node].add(amounts, times);
-        }
-        if claim.state != ClaimState::Leaving {
-            self.later[node].add(amounts, times);
-        }
+impl Unseen<'_> {
+    fn has_room(&self, left: &Remaining, node: usize) -> bool {
+        (self.claim.state == ClaimState::Promised || left.now[node].fits(&self.requests))
+            && (self.claim.state == ClaimState::Leaving || left.later[node].fits(&self.requests))
     }
 }
 
 impl Displaced {
     /// Those of `claims` (all of `room`, which has counted them where they say).
-    pub fn of<'c>(room: &MemberRoom, claims: impl Iterator<Item = &'c Arc<Claim>>) -> Self {
-        let free = room.free();
-        let mut left = Left { now: free.now.to_vec(), later: free.later.to_vec() };
+    pub fn of<'c, 'o>(
+        free: Free<'_>,
+        observed: impl Fn(&Claim) -> Option<&'o Observed>,
+        claims: impl Iterator<Item = &'c Arc<Claim>>,
+    ) -> Self {
+        let mut left = Remaining::of(free);
         let (mut unseen, mut counted) = (Vec::new(), BTreeMap::<Uuid, Counted>::new());
         for claim in claims {
-            usage(room.nodes(), claim, room.observed(claim), |node, amounts, times, seen| {
+            usage(free.nodes, claim, observed(claim), |node, amounts, times, seen| {
                 if seen {
                     counted.entry(claim.id).or_default().push((node, amounts.times(times)));
                 } else {
-                    left.add(claim, node, amounts, times);
+                    left.add(claim.state, node, amounts, times);
                     unseen.extend(pods(claim, node, amounts, times));
                 }
             });
         }
         let mut homeless = Vec::new();
         for pod in unseen {
-            match left.has_room(pod.node, &pod) {
+            match pod.has_room(&left, pod.node) {
                 true => {
-                    left.add(pod.claim, pod.node, &pod.requests, -1);
+                    left.add(pod.claim.state, pod.node, &pod.requests, -1);
                     counted.entry(pod.claim.id).or_default().push((pod.node, pod.requests));
                 }
                 false => homeless.push(pod),
@@ -79,12 +69,12 @@ impl Displaced {
         let mut displaced = Self::default();
         for pod in &homeless {
             let takes = |node: &usize| {
-                let there = &room.nodes()[*node];
-                !there.unschedulable && pod.group.is_some_and(|group| admits(there, group).is_ok()) && left.has_room(*node, pod)
+                let there = &free.nodes[*node];
+                !there.unschedulable && pod.group.is_some_and(|group| admits(there, group).is_ok()) && pod.has_room(&left, *node)
             };
-            let elsewhere = (0..room.nodes().len()).find(takes);
+            let elsewhere = (0..free.nodes.len()).find(takes);
             let node = elsewhere.unwrap_or(pod.node);
-            left.add(pod.claim, node, &pod.requests, -1);
+            left.add(pod.claim.state, node, &pod.requests, -1);
             counted.entry(pod.claim.id).or_default().push((node, pod.requests.clone()));
             if elsewhere.is_some() {
                 displaced.0.insert(pod.claim.id, Counted::new());

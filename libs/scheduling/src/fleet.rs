@@ -7,49 +7,13 @@
 //! ```
 //! A claim counts the larger of what it claims and what is observed of its binding; observed nodes replace assumed ones.
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
-use crate::{Amounts, AppRequest, ByNode, DigRef, Images, Labels};
-
-/// `<provider>+<cluster>`, EMCO's cluster id.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(transparent)]
-pub struct MemberKey(pub String);
-
-impl MemberKey {
-    /// The key of `cluster` of `provider`.
-    pub fn new(provider: &str, cluster: &str) -> Self {
-        Self(format!("{provider}+{cluster}"))
-    }
-    /// The provider's name.
-    pub fn provider(&self) -> &str {
-        self.0.split_once('+').map_or("", |(provider, _)| provider)
-    }
-    /// The cluster's name.
-    pub fn cluster(&self) -> &str {
-        self.0.split_once('+').map_or(&self.0, |(_, cluster)| cluster)
-    }
-}
-
-/// So that maps can be asked with a borrowed key; a transparent string compares and hashes as the string does.
-impl Borrow<str> for MemberKey {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for MemberKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+use crate::{Amounts, AppRequest, ByNode, DigRef, Labels, MemberKey, PodsOnNode};
 
 /// Everything a decision looks at.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -135,6 +99,10 @@ impl Capacity {
     /// Older knowledge than this is no knowledge.
     pub const FRESH_MS: u64 = 30_000;
 }
+
+/// Images of a member by their one name (`drover_quantity::image_name`), with their sizes in bytes. 0: it is there, and nobody says
+/// how large it is.
+pub type Images = BTreeMap<Arc<str>, u64>;
 
 /// A node of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,16 +206,4 @@ pub enum ClaimState {
     Promised,
     /// The room is taken now and will be free.
     Leaving,
-}
-
-/// Some pods of a group on a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct PodsOnNode {
-    /// Node name.
-    pub node: String,
-    /// Index into [`crate::Demand::groups`].
-    pub group: usize,
-    /// How many.
-    pub count: u32,
 }

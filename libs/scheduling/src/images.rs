@@ -1,13 +1,8 @@
 //! The images that a member's nodes have.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{Capacity, Interner};
-
-/// Images of a member by their one name (`drover_quantity::image_name`), with their sizes in bytes. 0: it is there, and nobody says
-/// how large it is.
-pub type Images = BTreeMap<Arc<str>, u64>;
 
 /// Names that are kept once, however many members and nodes have the image.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +30,10 @@ impl ImageNames {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::Node;
+    use crate::{Images, Node};
 
     #[test]
     fn a_member_shares_names_and_what_it_told_before() {

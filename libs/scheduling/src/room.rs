@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::displaced::Displaced;
 use crate::fit::Free;
-use crate::matching::admits;
+use crate::usage::{Remaining, find, usage};
 use crate::{Amounts, Capacity, Claim, ClaimState, FleetMember, MemberKey, Node, Observed};
 
 /// A member with its room.
@@ -30,8 +30,7 @@ pub struct MemberRoom {
     /// Age of that; absent: unknown.
     pub age_ms: Option<u64>,
     nodes: Arc<Vec<Node>>,
-    now: Vec<Amounts>,
-    later: Vec<Amounts>,
+    remaining: Remaining,
     /// Claims that count elsewhere than they say, because their nodes are taken.
     displaced: Displaced,
     /// More is counted on some node than it has.
@@ -50,7 +49,7 @@ impl MemberRoom {
 
     /// Its free room, node by node.
     pub fn free(&self) -> Free<'_> {
-        Free { nodes: &self.nodes, now: &self.now, later: &self.later }
+        self.remaining.free(&self.nodes)
     }
 
     /// Its nodes, by name.
@@ -116,7 +115,7 @@ impl MemberRoom {
         self.displaced = Displaced::default();
         self.count_all(claims.clone());
         if self.overdrawn {
-            self.displaced = Displaced::of(self, claims.clone());
+            self.displaced = Displaced::of(self.free(), |claim| self.observed(claim), claims.clone());
             if !self.displaced.is_empty() {
                 self.count_all(claims);
             }
@@ -124,8 +123,8 @@ impl MemberRoom {
     }
 
     fn count_all<'c>(&mut self, claims: impl Iterator<Item = &'c Arc<Claim>>) {
-        self.now = self.nodes.iter().map(|n| n.allocatable.minus(&n.foreign)).collect();
-        self.later = self.now.clone();
+        let free: Vec<Amounts> = self.nodes.iter().map(|n| n.allocatable.minus(&n.foreign)).collect();
+        self.remaining = Remaining { now: free.clone(), later: free };
         let capacity = self.capacity.clone();
         let mut leftovers: BTreeMap<_, _> = capacity.as_ref().map_or_else(BTreeMap::new, |c| c.observed.iter().collect());
         for claim in claims {
@@ -157,16 +156,9 @@ impl MemberRoom {
     }
 
     fn count(&mut self, claim: &Claim, sign: i64) {
-        let (mut now, mut later) = (std::mem::take(&mut self.now), std::mem::take(&mut self.later));
-        self.usage(claim, |n, amounts, times| {
-            if claim.state != ClaimState::Promised {
-                now[n].add(amounts, sign * times);
-            }
-            if claim.state != ClaimState::Leaving {
-                later[n].add(amounts, sign * times);
-            }
-        });
-        (self.now, self.later) = (now, later);
+        let mut remaining = std::mem::take(&mut self.remaining);
+        self.usage(claim, |n, amounts, times| remaining.add(claim.state, n, amounts, sign * times));
+        self.remaining = remaining;
     }
 
     /// What a claim of this member counts on each node, as (node, amounts, times).
@@ -185,8 +177,7 @@ impl MemberRoom {
     fn count_leftover(&mut self, observed: &Observed, sign: i64) {
         for (node, requests) in observed.requests.iter() {
             if let Some(n) = find(&self.nodes, node) {
-                self.now[n].add(requests, sign);
-                self.later[n].add(requests, sign);
+                self.remaining.add(ClaimState::Held, n, requests, sign);
             }
         }
     }
@@ -196,65 +187,15 @@ impl MemberRoom {
         self.allocatable = Amounts::default();
         self.free = Amounts::default();
         let short = |amounts: &Amounts| amounts.cpu < 0 || amounts.memory < 0 || amounts.pods < 0 || amounts.extra.values().any(|n| *n < 0);
-        self.overdrawn = self.now.iter().chain(&self.later).any(short);
+        self.overdrawn = self.remaining.now.iter().chain(&self.remaining.later).any(short);
         for (n, node) in self.nodes.iter().enumerate() {
             if node.unschedulable {
                 continue;
             }
-            let free = self.now[n].min(&self.later[n]);
+            let free = self.remaining.now[n].min(&self.remaining.later[n]);
             self.largest = self.largest.max(&free);
             self.allocatable.add(&node.allocatable, 1);
             self.free.add(&free, 1);
-        }
-    }
-}
-
-/// Index of a node by name.
-pub(crate) fn find(nodes: &[Node], name: &str) -> Option<usize> {
-    nodes.binary_search_by(|n| n.name.as_str().cmp(name)).ok()
-}
-
-/// What a claim counts on each node by itself, as (node, amounts, times, whether it is seen there).
-pub(crate) fn usage(nodes: &[Node], claim: &Claim, observed: Option<&Observed>, mut each: impl FnMut(usize, &Amounts, i64, bool)) {
-    let claimed = |each: &mut dyn FnMut(usize, &Amounts, i64)| {
-        for pods in &claim.pods {
-            let Some(group) = claim.request.demand.groups.get(pods.group) else { continue };
-            // A node that is gone: its pods will run elsewhere, and until they are seen there they count where they may.
-            let home = || (0..nodes.len()).find(|n| admits(&nodes[*n], group).is_ok());
-            if let Some(n) = find(nodes, &pods.node).or_else(home) {
-                each(n, &group.requests, i64::from(pods.count));
-            }
-        }
-    };
-    let Some(observed) = observed.filter(|o| !o.requests.is_empty()) else {
-        return claimed(&mut |n, amounts, times| each(n, amounts, times, false));
-    };
-    let mut assumed: BTreeMap<usize, Amounts> = BTreeMap::new();
-    let mut rest = Amounts::default();
-    claimed(&mut |n, amounts, times| {
-        assumed.entry(n).or_default().add(amounts, times);
-        rest.add(amounts, times);
-    });
-    for (name, requests) in observed.requests.iter() {
-        rest.add(requests, -1);
-        if let Some(n) = find(nodes, name) {
-            each(n, requests, 1, true);
-            if let Some(there) = assumed.get_mut(&n) {
-                there.add(requests, -1);
-            }
-        }
-    }
-    // What is claimed beyond what is seen stays on assumed nodes, where less is seen than assumed.
-    for (n, unseen) in assumed {
-        let mut kept = Amounts::default();
-        let resources: Vec<String> = unseen.asked().map(str::to_owned).collect();
-        for resource in resources {
-            let amount = unseen.get(&resource).min(rest.get(&resource)).max(0);
-            *kept.get_mut(&resource) = amount;
-            *rest.get_mut(&resource) -= amount;
-        }
-        if !kept.is_zero() {
-            each(n, &kept, 1, false);
         }
     }
 }

@@ -97,29 +97,11 @@ pub enum Packing {
     Tight,
 }
 
-/// One requirement on a node's labels (node affinity `matchExpressions`; `matchFields` on `metadata.name` uses the key
-/// `metadata.name`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct NodeRequirement {
-    /// Label key.
-    pub key: String,
-    /// Operator.
-    pub operator: Operator,
-    /// Values.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub values: Vec<String>,
-}
-
-/// Kubernetes' node selector operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[allow(missing_docs)]
-pub enum Operator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-    Gt,
-    Lt,
+/// Calls between two apps, both directions added up, in millionths of a call.
+pub(crate) fn calls_between(a: &AppRequest, b: &AppRequest) -> u64 {
+    let declared = |from: &AppRequest, to: &AppRequest| -> u64 {
+        let calls = from.terms.calls.iter().flat_map(|calls| &calls.to);
+        calls.filter(|call| call.app == to.app).map(|call| call.micro_calls).sum()
+    };
+    declared(a, b) + declared(b, a)
 }

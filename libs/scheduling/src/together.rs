@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::callers::{Callers, MIB};
 use crate::fit::Ask;
 use crate::groups::{Instance, Layout, Place, Rules, Traffic, Weights};
-use crate::place::{Slot, equals};
+use crate::slot::{Slot, equals};
 use crate::trial::{Tenant, Trial};
 use crate::{CallGroup, CallStory, CallTerms, DigRef, Ledger, MemberKey, MemberRoom, Packing};
 

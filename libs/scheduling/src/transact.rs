@@ -8,14 +8,12 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::fit::{Ask, Free, pack};
-use crate::misfit::explain;
+use crate::grant::{Pending, Purpose, grant};
 use crate::permits::{forbids, lacks};
 use crate::resize::{Resized, resize};
-use crate::room::usage;
 use crate::{
-    Amounts, AppRequest, Claim, ClaimReceipt, ClaimState, Difference, Ledger, LedgerChange, LedgerReceipt, LedgerTransaction, MemberKey,
-    MemberRoom, PodsOnNode, Undo,
+    AppRequest, Claim, ClaimReceipt, ClaimState, Difference, Ledger, LedgerChange, LedgerReceipt, LedgerTransaction, MemberKey, MemberRoom,
+    Undo,
 };
 
 impl Ledger {
@@ -40,7 +38,7 @@ impl Ledger {
 
     fn attempt(&mut self, transaction: &LedgerTransaction, undo: &mut Undo) -> Vec<Difference> {
         let mut differences = Vec::new();
-        let mut wishes: BTreeMap<MemberKey, Vec<Wish>> = BTreeMap::new();
+        let mut pending: BTreeMap<MemberKey, Vec<Pending>> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         for change in &transaction.changes {
             // Changes are judged together, so a claim that changes twice would have no meaning of its own.
@@ -50,7 +48,7 @@ impl Ledger {
                 continue;
             }
             match self.prepare(transaction, change, undo) {
-                Ok(Some(wish)) => wishes.entry(wish.claim.member.clone()).or_default().push(wish),
+                Ok(Some(one)) => pending.entry(one.claim.member.clone()).or_default().push(one),
                 Ok(None) => {}
                 Err(difference) => differences.push(difference),
             }
@@ -59,19 +57,19 @@ impl Ledger {
         if !differences.is_empty() {
             return differences;
         }
-        for (member, wishes) in wishes {
+        for (member, pending) in pending {
             let Some(room) = self.room(&member) else {
-                differences.extend(wishes.iter().map(|w| w.differs("member_unknown", format!("{member} is not registered"))));
+                differences.extend(pending.iter().map(|w| w.differs("member_unknown", format!("{member} is not registered"))));
                 continue;
             };
             // Pods that stay where they are need no room that would have to be known; these do.
             if room.capacity.is_none() && room.is_awaited() {
                 let unheard =
-                    |wish: &Wish| wish.differs(Difference::AWAITED, format!("{}: {member} is not heard of yet", wish.claim.request.app));
-                differences.extend(wishes.iter().map(unheard));
+                    |one: &Pending| one.differs(Difference::AWAITED, format!("{}: {member} is not heard of yet", one.claim.request.app));
+                differences.extend(pending.iter().map(unheard));
                 continue;
             }
-            match grant(room, wishes) {
+            match grant(room, pending) {
                 Ok(claims) => {
                     for claim in claims {
                         self.put(undo, claim.id, Some(Arc::new(claim)));
@@ -103,7 +101,7 @@ impl Ledger {
     }
 
     /// Applies a change that needs no room, or says what room it wants.
-    fn prepare(&mut self, tx: &LedgerTransaction, change: &LedgerChange, undo: &mut Undo) -> Result<Option<Wish>, Difference> {
+    fn prepare(&mut self, tx: &LedgerTransaction, change: &LedgerChange, undo: &mut Undo) -> Result<Option<Pending>, Difference> {
         let id = *change.claim();
         let differs = |code: &str, detail: String| Difference { code: code.into(), claim: id, detail };
         let existing = self.claim(&id).cloned();
@@ -172,11 +170,11 @@ impl Ledger {
                     fence: tx.fence,
                     operation: tx.operation,
                 };
-                let kind = match wanted {
-                    None => Kind::TakeWhatFits,
-                    Some(_) => Kind::Take,
+                let purpose = match wanted {
+                    None => Purpose::TakeWhatFits,
+                    Some(_) => Purpose::Take,
                 };
-                Ok(Some(Wish { claim, kind, old: None }))
+                Ok(Some(Pending { claim, purpose, old: None }))
             }
             LedgerChange::Admit { .. } => {
                 let claim = present()?;
@@ -184,7 +182,7 @@ impl Ledger {
                     ClaimState::Held => Ok(None),
                     ClaimState::Leaving => Err(differs("not_promised", format!("{} is leaving, not promised", name(&claim)))),
                     ClaimState::Promised => {
-                        Ok(Some(Wish { claim: written(&claim, ClaimState::Held), kind: Kind::Admit, old: Some(claim) }))
+                        Ok(Some(Pending { claim: written(&claim, ClaimState::Held), purpose: Purpose::Admit, old: Some(claim) }))
                     }
                 }
             }
@@ -196,7 +194,7 @@ impl Ledger {
                         Ok(None)
                     }
                     Resized::Grows { claim: grown, kept } => {
-                        Ok(Some(Wish { claim: written(&grown, claim.state), kind: Kind::Grow { kept }, old: Some(claim) }))
+                        Ok(Some(Pending { claim: written(&grown, claim.state), purpose: Purpose::Grow { kept }, old: Some(claim) }))
                     }
                 }
             }
@@ -216,173 +214,6 @@ impl LedgerChange {
             | Self::Release { claim } => claim,
         }
     }
-}
-
-/// A claim that wants room at its member.
-struct Wish {
-    claim: Claim,
-    kind: Kind,
-    /// As it counts until now.
-    old: Option<Arc<Claim>>,
-}
-
-#[derive(PartialEq)]
-enum Kind {
-    Take,
-    TakeWhatFits,
-    Admit,
-    /// Pods that may stay where they are.
-    Grow {
-        kept: Vec<PodsOnNode>,
-    },
-}
-
-impl Wish {
-    fn ask(&self) -> Ask<'_> {
-        Ask { demand: &self.claim.request.demand, surge: self.claim.surging, now: self.claim.state != ClaimState::Promised }
-    }
-    fn differs(&self, code: &str, detail: String) -> Difference {
-        Difference { code: code.into(), claim: self.claim.id, detail }
-    }
-}
-
-/// Finds nodes for all wishes at one member.
-fn grant(room: &MemberRoom, mut wishes: Vec<Wish>) -> Result<Vec<Claim>, Vec<Difference>> {
-    let mut left = Left::of(room);
-    for wish in &wishes {
-        left.count_old(wish, 1);
-    }
-    choose_states(left.free(), &mut wishes);
-    let asks: Vec<Ask<'_>> = wishes.iter().map(Wish::ask).collect();
-    if let Some(packing) = pack(left.free(), &asks) {
-        return Ok(wishes.into_iter().zip(packing).map(|(wish, pods)| Claim { pods, ..wish.claim }).collect());
-    }
-    one_by_one(room, wishes)
-}
-
-/// What is left of a member while wishes are granted.
-struct Left<'a> {
-    room: &'a MemberRoom,
-    now: Vec<Amounts>,
-    later: Vec<Amounts>,
-}
-
-impl<'a> Left<'a> {
-    fn of(room: &'a MemberRoom) -> Self {
-        let free = room.free();
-        Self { room, now: free.now.to_vec(), later: free.later.to_vec() }
-    }
-    fn free(&self) -> Free<'_> {
-        Free { nodes: self.room.nodes(), now: &self.now, later: &self.later }
-    }
-    /// The room of a wish's claim as it counts until now: with 1 it is free, with -1 taken.
-    fn count_old(&mut self, wish: &Wish, sign: i64) {
-        let Some(claim) = &wish.old else { return };
-        self.room.usage(claim, |n, amounts, times| self.add(claim, n, amounts, sign * times));
-    }
-    /// Takes the nodes that a claim was just given.
-    fn take(&mut self, claim: &Claim) {
-        let nodes = self.room.nodes();
-        usage(nodes, claim, None, |n, amounts, times, _| self.add(claim, n, amounts, -times));
-    }
-    fn add(&mut self, claim: &Claim, n: usize, amounts: &Amounts, times: i64) {
-        if claim.state != ClaimState::Promised {
-            self.now[n].add(amounts, times);
-        }
-        if claim.state != ClaimState::Leaving {
-            self.later[n].add(amounts, times);
-        }
-    }
-}
-
-/// Those that may be either are held where they fit now beside all others, else promised.
-fn choose_states(free: Free<'_>, wishes: &mut [Wish]) {
-    let open: Vec<usize> = (0..wishes.len()).filter(|i| wishes[*i].kind == Kind::TakeWhatFits).collect();
-    if open.is_empty() || pack(free, &wishes.iter().map(Wish::ask).collect::<Vec<_>>()).is_some() {
-        return;
-    }
-    for i in &open {
-        wishes[*i].claim.state = ClaimState::Promised;
-    }
-    for i in &open {
-        wishes[*i].claim.state = ClaimState::Held;
-        if pack(free, &wishes.iter().map(Wish::ask).collect::<Vec<_>>()).is_none() {
-            wishes[*i].claim.state = ClaimState::Promised;
-        }
-    }
-}
-
-/// The second try, where not all fit at once afresh: what is admitted or grows may keep its pods where they are, even on
-/// nodes that others over-committed meanwhile.
-fn one_by_one(room: &MemberRoom, wishes: Vec<Wish>) -> Result<Vec<Claim>, Vec<Difference>> {
-    let mut left = Left::of(room);
-    let mut granted = Vec::new();
-    let mut refused = Vec::new();
-    for wish in wishes {
-        left.count_old(&wish, 1);
-        let ask = wish.ask();
-        let afresh = pack(left.free(), &[ask]).and_then(|mut all| all.pop());
-        let pods = afresh.or_else(|| match &wish.kind {
-            Kind::Admit => in_place(left.free(), &wish),
-            Kind::Grow { kept } => keep_and_add(left.free(), &wish.claim, kept),
-            Kind::Take | Kind::TakeWhatFits => None,
-        });
-        let Some(pods) = pods else {
-            let why = explain(left.free(), ask);
-            refused.push(wish.differs("no_room", format!("{} on {}: {}", wish.claim.request.app, room.key, why.reason())));
-            left.count_old(&wish, -1);
-            continue;
-        };
-        let claim = Claim { pods, ..wish.claim };
-        left.take(&claim);
-        granted.push(claim);
-    }
-    if refused.is_empty() { Ok(granted) } else { Err(refused) }
-}
-
-/// The nodes that were promised, if they have room at present. Their future was promised already.
-fn in_place(free: Free<'_>, wish: &Wish) -> Option<Vec<PodsOnNode>> {
-    let old = wish.old.as_deref()?;
-    let mut now = free.now.to_vec();
-    for pods in &old.pods {
-        let n = crate::room::find(free.nodes, &pods.node)?;
-        let requests = &old.request.demand.groups.get(pods.group)?.requests;
-        for _ in 0..pods.count {
-            if !now[n].fits(requests) {
-                return None;
-            }
-            now[n].add(requests, -1);
-        }
-    }
-    Some(old.pods.clone())
-}
-
-/// Leaves `kept` where they are, unjudged, and finds nodes for the rest.
-fn keep_and_add(free: Free<'_>, claim: &Claim, kept: &[PodsOnNode]) -> Option<Vec<PodsOnNode>> {
-    let mut now = free.now.to_vec();
-    let mut later = free.later.to_vec();
-    let mut rest = claim.request.demand.clone();
-    for group in rest.groups.iter_mut().filter(|g| !g.per_node) {
-        group.replicas += if claim.surging { group.surge } else { 0 };
-    }
-    for pods in kept {
-        let group = &mut rest.groups[pods.group];
-        group.replicas = group.replicas.saturating_sub(pods.count);
-        if let Some(n) = crate::room::find(free.nodes, &pods.node) {
-            now[n].add(&group.requests, -i64::from(pods.count));
-            later[n].add(&group.requests, -i64::from(pods.count));
-        }
-    }
-    let ask = Ask { demand: &rest, surge: false, now: claim.state != ClaimState::Promised };
-    let mut pods = pack(Free { now: &now, later: &later, ..free }, &[ask])?.pop()?;
-    for keep in kept {
-        match pods.iter_mut().find(|p| p.group == keep.group && p.node == keep.node) {
-            Some(there) => there.count += keep.count,
-            None => pods.push(keep.clone()),
-        }
-    }
-    pods.sort_by(|a, b| (a.group, &a.node).cmp(&(b.group, &b.node)));
-    Some(pods)
 }
 
 fn name(claim: &Claim) -> String {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::fit::{Ask, Free, pack};
 use crate::matching::admits;
 use crate::misfit::{Misfit, explain};
+use crate::usage::{Remaining, find};
 use crate::{Amounts, Claim, ClaimState, Demand, MemberKey, MemberRoom, PodsOnNode};
 
 /// Names one added app.
@@ -45,47 +46,37 @@ pub(crate) struct TakenOut<'a> {
 struct Touched<'a> {
     room: &'a MemberRoom,
     /// Without the tenants.
-    base: Arrays,
+    base: Remaining,
     /// With them.
-    current: Arrays,
+    current: Remaining,
     tenants: Vec<(Tenant, Ask<'a>, Vec<PodsOnNode>)>,
     /// What was added (and left, negative), in all.
     added: Amounts,
 }
 
-#[derive(Clone)]
-struct Arrays {
-    now: Vec<Amounts>,
-    later: Vec<Amounts>,
-}
-
-impl Arrays {
-    fn take(&mut self, room: &MemberRoom, ask: &Ask<'_>, pods: &[PodsOnNode], sign: i64) -> Amounts {
-        let mut sum = Amounts::default();
-        for p in pods {
-            let (Some(n), Some(group)) = (crate::room::find(room.nodes(), &p.node), ask.demand.groups.get(p.group)) else { continue };
-            let times = i64::from(p.count);
-            self.later[n].add(&group.requests, -sign * times);
-            if ask.now {
-                self.now[n].add(&group.requests, -sign * times);
-            }
-            sum.add(&group.requests, times);
-        }
-        sum
+/// Takes `pods` (`sign` 1) or gives them back (-1); their requests in all.
+fn take(left: &mut Remaining, room: &MemberRoom, ask: &Ask<'_>, pods: &[PodsOnNode], sign: i64) -> Amounts {
+    let state = if ask.now { ClaimState::Held } else { ClaimState::Promised };
+    let mut sum = Amounts::default();
+    for p in pods {
+        let (Some(n), Some(group)) = (find(room.nodes(), &p.node), ask.demand.groups.get(p.group)) else { continue };
+        let times = i64::from(p.count);
+        left.add(state, n, &group.requests, -sign * times);
+        sum.add(&group.requests, times);
     }
+    sum
 }
 
 impl<'a> Touched<'a> {
     fn new(room: &'a MemberRoom) -> Self {
-        let free = room.free();
-        let base = Arrays { now: free.now.to_vec(), later: free.later.to_vec() };
+        let base = Remaining::of(room.free());
         Self { room, current: base.clone(), base, tenants: Vec::new(), added: Amounts::default() }
     }
     fn free(&self) -> Free<'_> {
-        Free { nodes: self.room.nodes(), now: &self.current.now, later: &self.current.later }
+        self.current.free(self.room.nodes())
     }
     fn base(&self) -> Free<'_> {
-        Free { nodes: self.room.nodes(), now: &self.base.now, later: &self.base.later }
+        self.base.free(self.room.nodes())
     }
 }
 
@@ -115,7 +106,7 @@ impl<'a> Trial<'a> {
         let added = match self.fit(room, ask) {
             Some(pods) => {
                 let touched = self.touch(room);
-                let sum = touched.current.take(room, &ask, &pods, 1);
+                let sum = take(&mut touched.current, room, &ask, &pods, 1);
                 touched.added.add(&sum, 1);
                 touched.tenants.push((tenant, ask, pods));
                 true
@@ -133,7 +124,7 @@ impl<'a> Trial<'a> {
         let touched = self.touched.get_mut(&place(room))?;
         let at = touched.tenants.iter().position(|(t, ..)| *t == tenant)?;
         let (_, ask, pods) = touched.tenants.swap_remove(at);
-        let sum = touched.current.take(room, &ask, &pods, -1);
+        let sum = take(&mut touched.current, room, &ask, &pods, -1);
         touched.added.add(&sum, -1);
         self.goes(tenant, None);
         Some(TakenOut { tenant, ask, pods })
@@ -142,7 +133,7 @@ impl<'a> Trial<'a> {
     /// Puts a tenant back where it was. Nothing has taken its room meanwhile.
     pub fn put_back(&mut self, room: &'a MemberRoom, out: TakenOut<'a>) {
         let touched = self.touch(room);
-        let sum = touched.current.take(room, &out.ask, &out.pods, 1);
+        let sum = take(&mut touched.current, room, &out.ask, &out.pods, 1);
         touched.added.add(&sum, 1);
         touched.tenants.push((out.tenant, out.ask, out.pods));
         self.goes(out.tenant, Some(room));
@@ -223,7 +214,7 @@ fn repack<'a>(touched: &mut Touched<'a>, tenant: Tenant, ask: Ask<'a>) -> bool {
     let room = touched.room;
     for ((_, ask, pods), new) in touched.tenants.iter_mut().zip(packing) {
         *pods = new;
-        touched.current.take(room, ask, pods, 1);
+        take(&mut touched.current, room, ask, pods, 1);
     }
     // The sum of the others is what it was; only the new one is added.
     if let Some((_, ask, pods)) = touched.tenants.last() {

@@ -61,7 +61,8 @@ impl Grouping {
         match variant {
             Variant::Merge => Ok(joined(graph, may, true)),
             Variant::Attach => Ok(joined(graph, may, false)),
-            Variant::Exact => super::partition::best(graph, rho, may),
+            Variant::Exact if graph.services().len() > EXACT_SERVICES => Err(GroupingError::TooMany(graph.services().len())),
+            Variant::Exact => Ok(Self::ordered(super::partition::best(graph, rho, may))),
         }
     }
 
@@ -88,7 +89,7 @@ impl Grouping {
         if total == 0.0 { 0.0 } else { between / total }
     }
 
-    pub(super) fn ordered(mut groups: Vec<Vec<usize>>) -> Self {
+    fn ordered(mut groups: Vec<Vec<usize>>) -> Self {
         groups.iter_mut().for_each(|g| g.sort_unstable());
         groups.retain(|g| !g.is_empty());
         groups.sort_unstable();

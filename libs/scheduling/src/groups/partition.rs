@@ -4,7 +4,6 @@
 //! (size, room, anti-affinity) a part of it obeys too.
 
 use super::graph::CallGraph;
-use super::grouping::{EXACT_SERVICES, Grouping, GroupingError};
 
 struct Best<'g> {
     /// Neighbours of each service as a set.
@@ -17,11 +16,8 @@ struct Best<'g> {
 }
 
 /// At most `rho` services a group, the least weight between groups.
-pub(super) fn best(graph: &CallGraph, rho: usize, may: impl Fn(&[usize]) -> bool) -> Result<Grouping, GroupingError> {
+pub(super) fn best(graph: &CallGraph, rho: usize, may: impl Fn(&[usize]) -> bool) -> Vec<Vec<usize>> {
     let k = graph.services().len();
-    if k > EXACT_SERVICES {
-        return Err(GroupingError::TooMany(k));
-    }
     let edges = graph.weights();
     let mut near = vec![0_u32; k];
     for (i, j, _) in &edges {
@@ -36,7 +32,7 @@ pub(super) fn best(graph: &CallGraph, rho: usize, may: impl Fn(&[usize]) -> bool
         groups.push(members(search.first[left as usize]));
         left &= !search.first[left as usize];
     }
-    Ok(Grouping::ordered(groups))
+    groups
 }
 
 fn members(set: u32) -> Vec<usize> {

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::World;
 use super::candidate::may_move;
+use super::context::World;
 use super::search::Effort;
 use crate::callers::Callers;
 use crate::fit::Ask;
-use crate::place::{Slot, equals};
+use crate::slot::{Slot, equals};
 use crate::trial::{Tenant, Trial};
 use crate::{MemberKey, MemberRoom};
 

@@ -1,7 +1,7 @@
 //! A plan that empties a member: every app on it has a home elsewhere, or there is no plan.
 
-use super::World;
 use super::candidate::{Looked, look};
+use super::context::World;
 use super::report::{self, Found};
 use super::search::{Case, Effort, Moves};
 use crate::trial::Trial;

@@ -11,7 +11,9 @@
 
 mod candidate;
 mod choices;
+mod context;
 mod drain;
+mod movable;
 mod newcomer;
 mod parameters;
 mod peers;
@@ -19,12 +21,12 @@ mod rank;
 mod report;
 mod search;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use crate::cel::Expression;
-use crate::{Candidate, Claim, Ledger, MemberKey, Movability, PlanKind, PlanRequest, PlanResult, Policy};
+use self::context::World;
+use crate::{Candidate, Ledger, MemberKey, Movability, PlanKind, PlanRequest, PlanResult, Policy};
 
 /// Makes a plan. Changes nothing.
 pub fn plan(ledger: &Ledger, request: &PlanRequest) -> PlanResult {
@@ -50,49 +52,4 @@ pub fn policy_test(
     let looked = candidate::look(&world, &[room], None);
     let movable = looked.movable.iter().map(|m| report::candidate(m, false, None));
     movable.chain(looked.excluded).collect()
-}
-
-/// What planning looks at.
-struct World<'a> {
-    ledger: &'a Ledger,
-    policy: &'a Policy,
-    movability: HashMap<(Uuid, &'a str), &'a Movability>,
-    excluded: &'a BTreeMap<Uuid, String>,
-    external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
-    /// Claims by deployment intent group, in order of their ids.
-    digs: HashMap<Uuid, Vec<&'a Claim>>,
-    /// The policy's algorithms in the order in which they apply, compiled; none where a definition is missing or wrong.
-    algorithms: Vec<(&'a crate::AlgorithmUse, Option<(&'a crate::Algorithm, Expression)>)>,
-}
-
-impl<'a> World<'a> {
-    fn new(
-        ledger: &'a Ledger,
-        movability: &'a [Movability],
-        policy: &'a Policy,
-        excluded: &'a BTreeMap<Uuid, String>,
-        external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
-    ) -> Self {
-        let mut digs: HashMap<Uuid, Vec<&Claim>> = HashMap::new();
-        for claim in ledger.claims() {
-            digs.entry(claim.dig.id).or_default().push(claim);
-        }
-        for claims in digs.values_mut() {
-            claims.sort_by_key(|claim| claim.id);
-        }
-        // Two words on one app: the stricter one counts, whatever the order they come in.
-        let mut words: HashMap<(Uuid, &str), &Movability> = HashMap::new();
-        for word in movability {
-            let known = words.entry((word.dig, &word.app)).or_insert(word);
-            if (word.migration, std::cmp::Reverse(word.priority)) < (known.migration, std::cmp::Reverse(known.priority)) {
-                *known = word;
-            }
-        }
-        Self { ledger, policy, movability: words, excluded, external, digs, algorithms: rank::algorithms(policy) }
-    }
-
-    /// Claims of the same group.
-    fn siblings(&self, claim: &Claim) -> &[&'a Claim] {
-        self.digs.get(&claim.dig.id).map_or(&[], Vec::as_slice)
-    }
 }

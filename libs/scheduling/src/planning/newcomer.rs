@@ -5,15 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::World;
 use super::candidate::{Looked, look};
 use super::choices::{Choice, Choices};
+use super::context::World;
 use super::parameters::move_cost;
 use super::report::{self, Found};
 use super::search::{Case, Effort, Moves, Stuck};
 use crate::callers::Callers;
 use crate::considered::why_unknown;
-use crate::place::Slot;
+use crate::slot::Slot;
 use crate::{AppRequest, DigRef, Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
 
 pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> PlanResult {

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::World;
-use super::candidate::Movable;
-use crate::calls::{MICRO, between};
+use super::context::World;
+use super::movable::Movable;
+use crate::calls::MICRO;
+use crate::terms::calls_between;
 use crate::{Amounts, Claim, Ledger, MemberRoom, Observed, Parameter, ParameterScope, ParameterSource, Score};
 
 /// Seconds to Ready that are taken where none were observed.
@@ -77,7 +78,7 @@ fn call_dependency(claim: &Claim, siblings: &[&Claim]) -> Option<f64> {
     // While an app is moved it may be there twice.
     let here: BTreeMap<&str, &Claim> = siblings.iter().filter(|c| c.member == claim.member).map(|c| (c.request.app.as_str(), *c)).collect();
     let others = here.values().filter(|other| other.request.app != claim.request.app);
-    Some(others.map(|other| between(&claim.request, &other.request)).sum::<u64>() as f64 * MICRO)
+    Some(others.map(|other| calls_between(&claim.request, &other.request)).sum::<u64>() as f64 * MICRO)
 }
 
 fn metric(ledger: &Ledger, claim: &Claim, destination: Option<&MemberRoom>, metric: &str) -> Option<f64> {

@@ -1,7 +1,8 @@
 //! Whom an app that moves calls, and who calls it. Which homes come first is for provider priority to say; among those of equal
 //! priority the one where the fewest of its calls leave the cluster, each times its latency, then what holds without calls.
 
-use crate::calls::{MICRO, between};
+use crate::calls::MICRO;
+use crate::terms::calls_between;
 use crate::trial::Trial;
 use crate::{CallTerms, Claim, ClaimState, MemberKey, MemberRoom};
 
@@ -21,7 +22,7 @@ impl<'a> Peers<'a> {
         let stay: Vec<&Claim> =
             siblings.iter().copied().filter(|c| c.request.app != claim.request.app && c.state != ClaimState::Leaving).collect();
         let copies = |app: &str| stay.iter().filter(|c| c.request.app == app).count() as f64;
-        let calls = stay.iter().map(|c| (*c, between(&claim.request, &c.request) as f64 * MICRO / copies(&c.request.app)));
+        let calls = stay.iter().map(|c| (*c, calls_between(&claim.request, &c.request) as f64 * MICRO / copies(&c.request.app)));
         Self { terms: Some(terms), calls: calls.filter(|(_, calls)| *calls > 0.0).collect() }
     }
 

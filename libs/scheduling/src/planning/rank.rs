@@ -2,22 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::World;
-use super::candidate::Movable;
-use crate::cel::Expression;
-use crate::{Algorithm, AlgorithmUse, Missing, MissingPlace, Policy, PolicyMode, Prefer};
-
-/// The policy's algorithms in the order in which they apply, compiled.
-pub(crate) fn algorithms(policy: &Policy) -> Vec<(&AlgorithmUse, Option<(&Algorithm, Expression)>)> {
-    let mut uses: Vec<(u32, &AlgorithmUse)> =
-        policy.algorithms.iter().enumerate().map(|(i, u)| (u.priority.unwrap_or(i as u32 + 1), u)).collect();
-    uses.sort_by_key(|(priority, _)| *priority);
-    let compiled = |used: &AlgorithmUse| {
-        let definition = policy.definitions.get(&used.algorithm)?;
-        Some((definition, Expression::compile(&definition.expression).ok()?))
-    };
-    uses.into_iter().map(|(_, used)| (used, compiled(used))).collect()
-}
+use super::context::World;
+use super::movable::Movable;
+use crate::{Algorithm, Missing, MissingPlace, PolicyMode, Prefer};
 
 /// Puts candidates into the order in which they are taken, and fills in normalised scores and totals.
 pub(crate) fn sort(world: &World<'_>, movable: &mut [Movable<'_>]) {

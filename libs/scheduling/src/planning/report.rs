@@ -2,12 +2,13 @@
 
 use uuid::Uuid;
 
-use super::World;
-use super::candidate::{Looked, Movable, no};
+use super::candidate::{Looked, no};
+use super::context::World;
+use super::movable::Movable;
 use super::parameters::{move_cost, requested};
 use super::search::{Case, Effort, Moves};
 use crate::considered;
-use crate::place::Slot;
+use crate::slot::Slot;
 use crate::trial::{Tenant, Trial, total_on};
 use crate::{AppDecision, Candidate, Dependant, DigRef, Exclusion, GroupDecision, MemberRoom, Move, Placement, Plan, Verdict, WhyNot};
 

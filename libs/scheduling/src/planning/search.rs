@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::candidate::Movable;
+use super::movable::Movable;
 use crate::fit::Ask;
-use crate::place::Slot;
+use crate::slot::Slot;
 use crate::trial::{Tenant, Trial};
 use crate::{MemberKey, MemberRoom};
 

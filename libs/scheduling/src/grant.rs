@@ -1,0 +1,146 @@
+//! Finding nodes for claims that want room at one member.
+
+use std::sync::Arc;
+
+use crate::fit::{Ask, Free, pack};
+use crate::misfit::explain;
+use crate::usage::{Remaining, find, usage};
+use crate::{Claim, ClaimState, Difference, MemberRoom, PodsOnNode};
+
+/// A claim that wants room at its member.
+pub(crate) struct Pending {
+    pub claim: Claim,
+    pub purpose: Purpose,
+    /// As it counts until now.
+    pub old: Option<Arc<Claim>>,
+}
+
+#[derive(PartialEq)]
+pub(crate) enum Purpose {
+    Take,
+    TakeWhatFits,
+    Admit,
+    /// Pods that may stay where they are.
+    Grow {
+        kept: Vec<PodsOnNode>,
+    },
+}
+
+impl Pending {
+    fn ask(&self) -> Ask<'_> {
+        Ask { demand: &self.claim.request.demand, surge: self.claim.surging, now: self.claim.state != ClaimState::Promised }
+    }
+    pub fn differs(&self, code: &str, detail: String) -> Difference {
+        Difference { code: code.into(), claim: self.claim.id, detail }
+    }
+}
+
+/// Finds nodes for all pending at one member.
+pub(crate) fn grant(room: &MemberRoom, mut pending: Vec<Pending>) -> Result<Vec<Claim>, Vec<Difference>> {
+    let mut left = Remaining::of(room.free());
+    for one in &pending {
+        count_old(&mut left, room, one, 1);
+    }
+    choose_states(left.free(room.nodes()), &mut pending);
+    let asks: Vec<Ask<'_>> = pending.iter().map(Pending::ask).collect();
+    if let Some(packing) = pack(left.free(room.nodes()), &asks) {
+        return Ok(pending.into_iter().zip(packing).map(|(one, pods)| Claim { pods, ..one.claim }).collect());
+    }
+    one_by_one(room, pending)
+}
+
+/// Frees (`sign` 1) or takes (-1) the room that the claim counts until now.
+fn count_old(left: &mut Remaining, room: &MemberRoom, one: &Pending, sign: i64) {
+    let Some(claim) = &one.old else { return };
+    room.usage(claim, |n, amounts, times| left.add(claim.state, n, amounts, sign * times));
+}
+
+/// Those that may be either are held where they fit now beside all others, else promised.
+fn choose_states(free: Free<'_>, pending: &mut [Pending]) {
+    let open: Vec<usize> = (0..pending.len()).filter(|i| pending[*i].purpose == Purpose::TakeWhatFits).collect();
+    if open.is_empty() || pack(free, &pending.iter().map(Pending::ask).collect::<Vec<_>>()).is_some() {
+        return;
+    }
+    for i in &open {
+        pending[*i].claim.state = ClaimState::Promised;
+    }
+    for i in &open {
+        pending[*i].claim.state = ClaimState::Held;
+        if pack(free, &pending.iter().map(Pending::ask).collect::<Vec<_>>()).is_none() {
+            pending[*i].claim.state = ClaimState::Promised;
+        }
+    }
+}
+
+/// The second try, where not all fit at once afresh: what is admitted or grows may keep its pods where they are, even on
+/// nodes that others over-committed meanwhile.
+fn one_by_one(room: &MemberRoom, pending: Vec<Pending>) -> Result<Vec<Claim>, Vec<Difference>> {
+    let mut left = Remaining::of(room.free());
+    let mut granted = Vec::new();
+    let mut refused = Vec::new();
+    for one in pending {
+        count_old(&mut left, room, &one, 1);
+        let ask = one.ask();
+        let afresh = pack(left.free(room.nodes()), &[ask]).and_then(|mut all| all.pop());
+        let pods = afresh.or_else(|| match &one.purpose {
+            Purpose::Admit => in_place(left.free(room.nodes()), &one),
+            Purpose::Grow { kept } => keep_and_add(left.free(room.nodes()), &one.claim, kept),
+            Purpose::Take | Purpose::TakeWhatFits => None,
+        });
+        let Some(pods) = pods else {
+            let why = explain(left.free(room.nodes()), ask);
+            refused.push(one.differs("no_room", format!("{} on {}: {}", one.claim.request.app, room.key, why.reason())));
+            count_old(&mut left, room, &one, -1);
+            continue;
+        };
+        let claim = Claim { pods, ..one.claim };
+        usage(room.nodes(), &claim, None, |n, amounts, times, _| left.add(claim.state, n, amounts, -times));
+        granted.push(claim);
+    }
+    if refused.is_empty() { Ok(granted) } else { Err(refused) }
+}
+
+/// The nodes that were promised, if they have room at present. Their future was promised already.
+fn in_place(free: Free<'_>, one: &Pending) -> Option<Vec<PodsOnNode>> {
+    let old = one.old.as_deref()?;
+    let mut now = free.now.to_vec();
+    for pods in &old.pods {
+        let n = find(free.nodes, &pods.node)?;
+        let requests = &old.request.demand.groups.get(pods.group)?.requests;
+        for _ in 0..pods.count {
+            if !now[n].fits(requests) {
+                return None;
+            }
+            now[n].add(requests, -1);
+        }
+    }
+    Some(old.pods.clone())
+}
+
+/// Leaves `kept` where they are, unjudged, and finds nodes for the rest.
+fn keep_and_add(free: Free<'_>, claim: &Claim, kept: &[PodsOnNode]) -> Option<Vec<PodsOnNode>> {
+    let mut now = free.now.to_vec();
+    let mut later = free.later.to_vec();
+    let mut rest = claim.request.demand.clone();
+    for group in rest.groups.iter_mut().filter(|g| !g.per_node) {
+        group.replicas += if claim.surging { group.surge } else { 0 };
+    }
+    for pods in kept {
+        let group = &mut rest.groups[pods.group];
+        group.replicas = group.replicas.saturating_sub(pods.count);
+        if let Some(n) = find(free.nodes, &pods.node) {
+            now[n].add(&group.requests, -i64::from(pods.count));
+            later[n].add(&group.requests, -i64::from(pods.count));
+        }
+    }
+    let ask = Ask { demand: &rest, surge: false, now: claim.state != ClaimState::Promised };
+    let mut pods = pack(Free { now: &now, later: &later, ..free }, &[ask])?.pop()?;
+    for keep in kept {
+        match pods.iter_mut().find(|p| p.group == keep.group && p.node == keep.node) {
+            Some(there) => there.count += keep.count,
+            None => pods.push(keep.clone()),
+        }
+    }
+    pods.sort_by(|a, b| (a.group, &a.node).cmp(&(b.group, &b.node)));
+    Some(pods)
+}

@@ -1,0 +1,65 @@
+//! What planning looks at: the ledger, the owners' migration intents and the policy, indexed.
+
+use std::collections::{BTreeMap, HashMap};
+
+use uuid::Uuid;
+
+use crate::cel::Expression;
+use crate::{Algorithm, AlgorithmUse, Claim, Ledger, Movability, Policy};
+
+/// What planning looks at.
+pub(crate) struct World<'a> {
+    pub ledger: &'a Ledger,
+    pub policy: &'a Policy,
+    pub movability: HashMap<(Uuid, &'a str), &'a Movability>,
+    pub excluded: &'a BTreeMap<Uuid, String>,
+    pub external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
+    /// Claims by deployment intent group, in order of their ids.
+    digs: HashMap<Uuid, Vec<&'a Claim>>,
+    /// The policy's algorithms in the order in which they apply, compiled; none where a definition is missing or wrong.
+    pub algorithms: Vec<(&'a AlgorithmUse, Option<(&'a Algorithm, Expression)>)>,
+}
+
+impl<'a> World<'a> {
+    pub fn new(
+        ledger: &'a Ledger,
+        movability: &'a [Movability],
+        policy: &'a Policy,
+        excluded: &'a BTreeMap<Uuid, String>,
+        external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
+    ) -> Self {
+        let mut digs: HashMap<Uuid, Vec<&Claim>> = HashMap::new();
+        for claim in ledger.claims() {
+            digs.entry(claim.dig.id).or_default().push(claim);
+        }
+        for claims in digs.values_mut() {
+            claims.sort_by_key(|claim| claim.id);
+        }
+        // Two words on one app: the stricter one counts, whatever the order they come in.
+        let mut words: HashMap<(Uuid, &str), &Movability> = HashMap::new();
+        for word in movability {
+            let known = words.entry((word.dig, &word.app)).or_insert(word);
+            if (word.migration, std::cmp::Reverse(word.priority)) < (known.migration, std::cmp::Reverse(known.priority)) {
+                *known = word;
+            }
+        }
+        Self { ledger, policy, movability: words, excluded, external, digs, algorithms: algorithms(policy) }
+    }
+
+    /// Claims of the same group.
+    pub fn siblings(&self, claim: &Claim) -> &[&'a Claim] {
+        self.digs.get(&claim.dig.id).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The policy's algorithms in the order in which they apply, compiled.
+fn algorithms(policy: &Policy) -> Vec<(&AlgorithmUse, Option<(&Algorithm, Expression)>)> {
+    let mut uses: Vec<(u32, &AlgorithmUse)> =
+        policy.algorithms.iter().enumerate().map(|(i, u)| (u.priority.unwrap_or(i as u32 + 1), u)).collect();
+    uses.sort_by_key(|(priority, _)| *priority);
+    let compiled = |used: &AlgorithmUse| {
+        let definition = policy.definitions.get(&used.algorithm)?;
+        Some((definition, Expression::compile(&definition.expression).ok()?))
+    };
+    uses.into_iter().map(|(_, used)| (used, compiled(used))).collect()
+}

@@ -1,0 +1,58 @@
+//! An app that may move, with its destinations in order of preference.
+
+use super::peers::Peers;
+use crate::fit::Ask;
+use crate::slot::{equals, rank_equals};
+use crate::trial::{Tenant, Trial};
+use crate::{Claim, MemberRoom, Score};
+
+/// An app that may move.
+pub(crate) struct Movable<'a> {
+    pub claim: &'a Claim,
+    pub room: &'a MemberRoom,
+    pub priority: u8,
+    /// Known members that it may move to, by provider priority, then key.
+    pub destinations: Vec<&'a MemberRoom>,
+    /// The one it would go to if it were alone.
+    pub best: Option<&'a MemberRoom>,
+    pub scores: Vec<Score>,
+    pub total: Option<f64>,
+    /// Whom it calls and who calls it.
+    pub peers: Peers<'a>,
+}
+
+impl<'a> Movable<'a> {
+    pub fn tenant(&self) -> Tenant {
+        Tenant::Moved(self.claim.id)
+    }
+
+    pub fn ask(&self) -> Ask<'a> {
+        Ask::held(&self.claim.request.demand)
+    }
+
+    /// Its destinations in order of preference, as things stand in `trial`; full ones left out where that shows at once.
+    pub fn ranked(&self, trial: &Trial<'a>) -> Vec<&'a MemberRoom> {
+        equals(&self.destinations).flat_map(|equals| self.rank(equals, trial)).collect()
+    }
+
+    fn rank(&self, equals: &[&'a MemberRoom], trial: &Trial<'a>) -> Vec<&'a MemberRoom> {
+        let demand = &self.claim.request.demand;
+        let open: Vec<&MemberRoom> = equals.iter().copied().filter(|room| trial.may_fit(room, self.ask())).collect();
+        let ranked = rank_equals(&open, demand, self.claim.request.terms.packing, trial).into_iter().map(|(room, _)| room);
+        self.peers.fewest_calls_first(ranked.collect(), trial)
+    }
+
+    /// The first destination with room.
+    pub fn best_in(&self, trial: &Trial<'a>) -> Option<&'a MemberRoom> {
+        let fits = |room: &&'a MemberRoom| trial.fit(room, self.ask()).is_some();
+        equals(&self.destinations).find_map(|equals| self.rank(equals, trial).into_iter().find(fits))
+    }
+
+    /// Adds it to the first destination with room, apart from `except`.
+    pub fn settle(&self, trial: &mut Trial<'a>, except: &[&'a MemberRoom]) -> Option<&'a MemberRoom> {
+        equals(&self.destinations).find_map(|equals| {
+            let elsewhere = |to: &&'a MemberRoom| except.iter().all(|room| room.key != to.key);
+            self.rank(equals, trial).into_iter().filter(elsewhere).find(|to| trial.add(to, self.tenant(), self.ask()))
+        })
+    }
+}
