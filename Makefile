@@ -12,7 +12,7 @@ demo: ## tells the story on three clusters; MEMBERS=sim|local|real, ONCE=1 to ex
 	@case $(MEMBERS) in sim) needs=demo ;; local|real) needs=$(MEMBERS) ;; *) echo "MEMBERS is sim, local or real" >&2; exit 2 ;; esac
 	deploy/setup.sh $$needs
 	. deploy/env.sh
-	cargo build --locked --workspace --bin drover # --workspace: the features, and so the crates, of make test
+	cargo build --locked --workspace --bin drover --bin drover-lab # --workspace: the features, and so the crates, of make test
 	exec "$$CARGO_TARGET_DIR/debug/drover" demo --members $(MEMBERS) $(if $(ONCE),--once)
 
 build: ## all binaries, optimised
@@ -31,7 +31,7 @@ bench: ## what this build does a second, how long things take, what it needs; NA
 	@deploy/setup.sh test
 	. deploy/env.sh
 	export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
-	cargo build --locked --release --workspace --bin drover --bin drover-memory-guard
+	cargo build --locked --release --workspace --bins
 	exec "$$CARGO_TARGET_DIR/release/drover" bench $(NAMES)
 
 lint: ## format, clippy, licences and sources (the first time builds cargo-deny)

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base64::Engine;
-use drover::dev::kube as local;
-use drover::dev::sim::Simulated;
+use drover_lab::dev::kube as local;
+use drover_lab::dev::sim::Simulated;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};

@@ -5,12 +5,23 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use url::Url;
 
-use crate::dev::DevCommand;
+use crate::lab::LabArgs;
 
 /// Runs applications on many Kubernetes clusters, fills the preferred cloud first, and makes room by moving what may move.
 #[derive(Debug, Parser)]
 #[command(name = "drover", version, propagate_version = true, after_help = EXAMPLES)]
 pub struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub globals: Globals,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command; `drover-lab` takes them too.
+#[derive(Debug, Args)]
+pub struct Globals {
     /// Where Drover listens.
     #[arg(long, global = true, env = "DROVER_URL", default_value = "http://127.0.0.1:7070", value_name = "URL")]
     pub url: Url,
@@ -23,9 +34,6 @@ pub struct Cli {
     /// Output format.
     #[arg(long, short = 'o', global = true, value_enum, default_value_t = Format::Table)]
     pub output: Format,
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
 }
 
 const EXAMPLES: &str = "\
@@ -87,15 +95,13 @@ pub enum Command {
     #[command(subcommand)]
     Memguard(crate::commands::memguard::MemguardCommand),
     /// Clusters to try things on: simulated, or real control planes on this machine.
-    #[command(subcommand)]
-    Dev(DevCommand),
-    /// Tell the story: an application that fits nowhere gets its place because others move.
-    Demo(crate::commands::demo::DemoArgs),
-    /// Run a pure core over a paper's settings: what was to be reached, what was got.
-    #[command(subcommand)]
-    Experiment(crate::experiment::ExperimentCommand),
-    /// Measure this build on this machine: what it does a second, how long things take, what it needs.
-    Bench(crate::bench::BenchArgs),
+    Dev(LabArgs),
+    /// Show a relocation from end to end on three clusters: an application that fits nowhere gets room because others move.
+    Demo(LabArgs),
+    /// Run an algorithm over a paper's settings and compare the result with what was expected.
+    Experiment(LabArgs),
+    /// Measure this build on this machine: throughput, latency, memory and CPU.
+    Bench(LabArgs),
     /// Settings: what they are and where they come from.
     #[command(subcommand)]
     Config(crate::commands::config::ConfigCommand),
@@ -104,6 +110,21 @@ pub enum Command {
         /// Shell.
         shell: clap_complete::Shell,
     },
+}
+
+impl Command {
+    /// The command's name if `drover-lab` runs it.
+    pub fn of_lab(&self) -> Option<&'static str> {
+        match self {
+            Self::Dev(_) => Some("dev"),
+            Self::Demo(_) => Some("demo"),
+            Self::Experiment(_) => Some("experiment"),
+            Self::Bench(_) => Some("bench"),
+            Self::Autoscale(command) => command.of_lab(),
+            Self::Memguard(command) => command.of_lab(),
+            _ => None,
+        }
+    }
 }
 
 /// `drover cluster …`.

@@ -1,18 +1,17 @@
-//! The command line. Everything but `up` and `dev` speaks REST with a running Drover and nothing else:
-//! what it can do, a script with curl can do.
+//! The command line. Everything but `up` speaks REST with a running Drover and nothing else:
+//! what it can do, a script with curl can do. Benchmarks, experiments, simulators and the demo are in `drover-lab`
+//! (lab/cli), which this program runs when one of those commands is given.
 //!
 //! stdout is data, stderr is everything else; exit code 0 done, 1 refused or failed, 2 wrong usage.
 
-pub mod bench;
 pub mod cli;
 pub mod client;
-mod commands;
-pub mod dev;
-pub mod experiment;
+pub mod commands;
+mod lab;
 pub mod output;
 pub mod split;
 pub mod stack;
-mod watch;
+pub mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -29,6 +28,10 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(command) = cli.command.of_lab() {
+        eprintln!("error: {}", lab::exec(command));
+        return ExitCode::FAILURE;
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

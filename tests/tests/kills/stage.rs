@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover::client::Client;
-use drover::dev::sim::Simulated;
 use drover_e2e::members::{self, Members};
 use drover_e2e::processes::Processes;
 use drover_e2e::{Backend, Member, Witness};
 use drover_kubesim::{ReadyRecorder, Sim};
+use drover_lab::dev::sim::Simulated;
 use drover_testkit::eventually;
 use futures::StreamExt;
 use futures::future::join_all;

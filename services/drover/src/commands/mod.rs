@@ -3,16 +3,15 @@
 pub mod apply;
 pub mod autoscale;
 mod before;
-mod cluster;
+pub mod cluster;
 pub mod config;
-pub mod demo;
-mod deploy;
+pub mod deploy;
 mod explain;
 mod get;
-mod manifests;
+pub mod manifests;
 pub mod memguard;
 mod operation;
-mod plan;
+pub mod plan;
 mod policy;
 mod provider;
 pub mod up;
@@ -22,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 
-use crate::cli::{Cli, Command, Format};
+use crate::cli::{Cli, Command, Format, Globals};
 use crate::client::Client;
 
 /// What every command needs.
@@ -35,9 +34,9 @@ pub struct Session {
     pub format: Format,
 }
 
-/// Runs the command.
+/// Runs a command of this program; those of `drover-lab` are run by [`crate::main`].
 pub async fn run(cli: Cli) -> Result<ExitCode> {
-    let Cli { url, token_file, project, output: format, command } = cli;
+    let Cli { globals: Globals { url, token_file, project, output: format }, command } = cli;
     let session = || -> Result<Session> {
         let token = match &token_file {
             Some(file) => Some(std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?.trim().to_owned()),
@@ -59,10 +58,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Policy(command) => policy::run(&session()?, command).await?,
         Command::Autoscale(command) => autoscale::run(command, format).await?,
         Command::Memguard(command) => return memguard::run(command, format),
-        Command::Dev(command) => return crate::dev::run(command, format).await,
-        Command::Experiment(command) => return crate::experiment::run(command, format).await,
-        Command::Bench(args) => return crate::bench::run(args, format).await,
-        Command::Demo(args) => return demo::run(args).await,
+        Command::Dev(_) | Command::Demo(_) | Command::Experiment(_) | Command::Bench(_) => {}
         Command::Config(command) => config::run(command, format)?,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "drover", &mut std::io::stdout());

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use drover_autoscaling::offline::{Config, Decider, PRIMITIVES, primitive};
 
-use super::input::read_table;
+use super::file::read_table;
 
 /// `drover autoscale decide`.
 #[derive(Debug, Args)]

@@ -1,7 +1,6 @@
 //! `drover memguard …`: the memory guard of the nodes.
 
 mod agent;
-mod simulate;
 
 use std::process::ExitCode;
 
@@ -11,22 +10,30 @@ use clap::Subcommand;
 pub use agent::ask;
 
 use crate::cli::Format;
+use crate::lab::LabArgs;
 
 /// `drover memguard …`.
 #[derive(Debug, Subcommand)]
 pub enum MemguardCommand {
     /// Run jobs that allocate on simulated nodes, under one policy or all, and say what came of it.
-    Simulate(Box<simulate::SimulateArgs>),
+    Simulate(LabArgs),
     /// What the agent of this node sees, holds and why.
     Status(agent::AgentArgs),
     /// Why one container is held or left alone.
     Explain(agent::ExplainArgs),
 }
 
+impl MemguardCommand {
+    /// The command's name if `drover-lab` runs it.
+    pub fn of_lab(&self) -> Option<&'static str> {
+        matches!(self, Self::Simulate(_)).then_some("memguard simulate")
+    }
+}
+
 /// Runs it.
 pub fn run(command: MemguardCommand, format: Format) -> Result<ExitCode> {
     match command {
-        MemguardCommand::Simulate(args) => simulate::run(&args, format),
+        MemguardCommand::Simulate(_) => Ok(ExitCode::SUCCESS), // drover-lab has run
         MemguardCommand::Status(args) => agent::status(&args, format),
         MemguardCommand::Explain(args) => agent::explain(&args, format),
     }

@@ -1,0 +1,33 @@
+//! `drover autoscale simulate` and `train`: the queueing simulator over a load. Needs no running Drover.
+
+mod input;
+mod simulate;
+mod train;
+
+use anyhow::Result;
+use clap::Subcommand;
+use drover::cli::Format;
+
+pub use input::{LoadArgs, SimArgs, read_trace};
+pub use simulate::SimulateArgs;
+pub use train::TrainArgs;
+
+/// `drover autoscale …`, the commands that simulate.
+#[derive(Debug, Subcommand)]
+pub enum AutoscaleCommand {
+    /// Let every policy scale the same load in the queueing simulator.
+    Simulate(Box<SimulateArgs>),
+    /// Train a Q-table in the queueing simulator.
+    Train(Box<TrainArgs>),
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A file cannot be read or written, or an option contradicts another.
+pub fn run(command: AutoscaleCommand, format: Format) -> Result<()> {
+    match command {
+        AutoscaleCommand::Simulate(args) => simulate::run(&args, format),
+        AutoscaleCommand::Train(args) => train::run(&args),
+    }
+}

@@ -1,0 +1,150 @@
+//! `drover bench`: what Drover does a second, how long things take, what it needs; each beside what is to be reached.
+//!
+//! One file per measure. A measure starts real parts of its own (services, Postgres with fsync, members), each in a process
+//! of its own where its cost must be told apart, and takes them down again. [`Size::Small`] runs everything with next to
+//! nothing, to show that it runs; its figures mean nothing and its checks are left out.
+//!
+//! What only this machine can answer (speed of its disk, what else runs) is printed with the figures, and rates are compared
+//! with a baseline of the same run.
+
+mod agent;
+mod autoscale;
+mod burst;
+mod decisions;
+mod fleet;
+mod idle;
+mod load;
+mod machine;
+mod memory_guard;
+mod plan;
+mod process;
+mod real;
+mod restart;
+mod stack;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use drover_report::{Report, percentile};
+
+use drover::cli::Format;
+
+/// `drover bench`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drover bench\n  drover bench decisions plan --strict\n  drover bench --size small")]
+pub struct BenchArgs {
+    /// What to measure [default: everything].
+    #[arg(value_enum, value_name = "NAME")]
+    pub names: Vec<Measure>,
+    /// How much of everything.
+    #[arg(long, value_enum, default_value_t = Size::Full)]
+    pub size: Size,
+    /// Directory for a CSV per table and an SVG per chart.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Exit with 1 when a check falls short.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Measure {
+    /// Durable placement decisions a second over REST, beside single-row commits on the same Postgres.
+    Decisions,
+    /// A plan for a newcomer over 1,000 candidates.
+    Plan,
+    /// 1,000 apps at once, until all are Ready.
+    Burst,
+    /// Memory and CPU of `drover up` with nothing to do.
+    Idle,
+    /// One app to 100 of 1,000 members, before and after 1,000 apps are there; then what all that needs at rest.
+    Fleet,
+    /// A restart with 1,000 apps on each of 100 members.
+    Restart,
+    /// From instantiate to the objects in three real control planes, at a steady rate.
+    Latency,
+    /// 200 apps at once to three real control planes.
+    Rollout,
+    /// The autoscaler's pure core: KPA decisions a second, a training.
+    Autoscale,
+    /// The autoscaler's agent with 200 workloads on a real control plane: memory and CPU.
+    Autoscaler,
+    /// Memory and CPU of the memory guard's agent beside 100 containers.
+    MemoryGuard,
+}
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Size {
+    /// What the checks are about.
+    Full,
+    /// Next to nothing: shows that everything runs.
+    Small,
+}
+
+impl Size {
+    /// The one or the other.
+    pub fn of<T>(self, full: T, small: T) -> T {
+        match self {
+            Self::Full => full,
+            Self::Small => small,
+        }
+    }
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A part cannot be started, or what is measured fails.
+pub async fn run(args: BenchArgs, format: Format) -> Result<ExitCode> {
+    let names = if args.names.is_empty() { Measure::value_variants().to_vec() } else { args.names.clone() };
+    let mut report = Report::new("bench");
+    report.tables.push(machine::describe().await?);
+    for name in names {
+        let word = name.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        let (began, load) = (Instant::now(), machine::load());
+        eprintln!("{word} …");
+        let measured = match name {
+            Measure::Decisions => decisions::run(args.size, &mut report).await,
+            Measure::Plan => plan::run(args.size, &mut report).await,
+            Measure::Burst => burst::run(args.size, &mut report).await,
+            Measure::Idle => idle::run(args.size, &mut report).await,
+            Measure::Fleet => fleet::run(args.size, &mut report).await,
+            Measure::Restart => restart::run(args.size, &mut report).await,
+            Measure::Latency => real::latency(args.size, &mut report).await,
+            Measure::Rollout => real::rollout(args.size, &mut report).await,
+            Measure::Autoscale => autoscale::run(args.size, &mut report),
+            Measure::Autoscaler => agent::run(args.size, &mut report).await,
+            Measure::MemoryGuard => memory_guard::run(args.size, &mut report).await,
+        };
+        measured.with_context(|| format!("{word} could not be measured"))?;
+        let took = began.elapsed().as_secs_f64();
+        report.finding(format!("{word}: took {took:.0} s; load of the machine {load} before, {} after", machine::load()));
+    }
+    if args.size == Size::Small {
+        report.checks.clear();
+    }
+    let printed = if format == Format::Json { drover_report::Format::Json } else { drover_report::Format::Text };
+    report.deliver(args.out.as_deref(), printed)?;
+    Ok(if args.strict && !report.ok() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// p50, p90, p99 and the most of some durations, in milliseconds.
+fn spread(samples: &[Duration]) -> [f64; 4] {
+    let ms: Vec<f64> = samples.iter().map(|sample| sample.as_secs_f64() * 1e3).collect();
+    [0.5, 0.9, 0.99, 1.0].map(|share| percentile(&ms, share))
+}
+
+/// A cell.
+fn cell(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 1.0 => format!("{value:.1}"),
+        value => format!("{value:.3}"),
+    }
+}

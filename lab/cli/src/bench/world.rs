@@ -1,0 +1,212 @@
+//! What several measures need of a running Drover: members registered, something waited for. Through REST, as anybody would.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use drover_api::ledger::ClusterCapacity;
+use drover_api::operations::{Operation, OperationState};
+use futures::{StreamExt, TryStreamExt};
+use serde_json::{Value, json};
+
+use drover::client::{Client, segment};
+
+/// Requests at once while something is prepared.
+const AT_ONCE: usize = 16;
+
+/// The provider of the member with this number; the first is the most preferred.
+pub fn provider(at: usize) -> String {
+    format!("provider-{at}")
+}
+
+/// The member with this number, `<provider>+<cluster>`.
+pub fn key(at: usize, providers: usize) -> String {
+    format!("{}+{}", provider(at % providers), cluster(at))
+}
+
+/// The cluster with this number.
+pub fn cluster(at: usize) -> String {
+    format!("member-{at:04}")
+}
+
+/// Registers members, one per kubeconfig, in turn to so many providers, each with its labels.
+///
+/// # Errors
+/// Drover refuses one.
+pub async fn register(
+    client: &Client,
+    kubeconfigs: &[PathBuf],
+    providers: usize,
+    labels: impl Fn(usize) -> Vec<String> + Copy,
+) -> Result<()> {
+    for at in 0..providers {
+        let priority = 1 + at * 9 / providers;
+        let body = json!({"metadata": {"name": provider(at)}, "spec": {"priority": priority}});
+        client.ensure("/v2/cluster-providers", &body).await?;
+    }
+    each(kubeconfigs.len(), async |at| {
+        let clusters = format!("/v2/cluster-providers/{}/clusters", segment(&provider(at % providers)));
+        let file = tokio::fs::read(&kubeconfigs[at]).await.with_context(|| format!("cannot read {}", kubeconfigs[at].display()))?;
+        let file = base64::engine::general_purpose::STANDARD.encode(file);
+        client.post(&clusters, Some(&json!({"metadata": {"name": cluster(at)}, "file": file}))).await?;
+        for label in labels(at) {
+            client.ensure(&format!("{clusters}/{}/labels", cluster(at)), &json!({"clusterLabel": label})).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Does something for each number below `count`, several at once.
+///
+/// # Errors
+/// The first of any.
+pub async fn each(count: usize, one: impl AsyncFn(usize) -> Result<()>) -> Result<()> {
+    let one = &one;
+    futures::stream::iter(0..count).map(|at| Ok(async move { one(at).await })).try_buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// Asks until there is an answer.
+///
+/// # Errors
+/// That of the question, or the time is over.
+pub async fn until<T>(limit: Duration, ask: impl AsyncFn() -> Result<Option<T>>) -> Result<T> {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask().await? {
+            return Ok(answer);
+        }
+        if began.elapsed() > limit {
+            bail!("not seen within {limit:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+const PROJECT: &str = "/v2/projects/bench";
+
+/// Makes the project with a logical cloud of these members (`<provider>+<cluster>`).
+///
+/// # Errors
+/// Drover refuses a part.
+pub async fn project(client: &Client, members: &[String]) -> Result<()> {
+    client.ensure("/v2/projects", &json!({"metadata": {"name": "bench"}})).await?;
+    let clouds = format!("{PROJECT}/logical-clouds");
+    client.ensure(&clouds, &json!({"metadata": {"name": "all"}, "spec": {"namespace": "default", "level": "0"}})).await?;
+    each(members.len(), async |at| {
+        let (provider, cluster) = members[at].split_once('+').context("a member's key")?;
+        let reference = json!({"metadata": {"name": cluster}, "spec": {"clusterProvider": provider, "cluster": cluster}});
+        client.ensure(&format!("{clouds}/all/cluster-references"), &reference).await
+    })
+    .await?;
+    client.post(&format!("{clouds}/all/instantiate"), None).await?;
+    Ok(())
+}
+
+/// An app of one Deployment to be.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// Name, also of its Deployment.
+    pub name: String,
+    /// EMCO's placement intent.
+    pub intent: Value,
+    /// Pods in each member.
+    pub replicas: u32,
+}
+
+/// All members that have a label, of so many providers.
+pub fn all_with(label: &str, providers: usize) -> Value {
+    let element = |at| json!({"clusterProvider": provider(at), "clusterLabel": label});
+    json!({"allOf": (0..providers).map(element).collect::<Vec<_>>()})
+}
+
+impl App {
+    fn manifest(&self) -> Value {
+        let labels = json!({"app": self.name});
+        let requests = json!({"cpu": "10m", "memory": "16Mi"});
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": self.name},
+            "spec": {"replicas": self.replicas, "selector": {"matchLabels": labels}, "template": {
+                // Simulated pods start at once.
+                "metadata": {"labels": labels, "annotations": {"kit/start-delay": "0s"}},
+                "spec": {"containers": [{"name": "app", "image": "registry.example/app:1", "resources": {"requests": requests}}]}}},
+        })
+    }
+
+    fn group(&self) -> String {
+        let name = segment(&self.name);
+        format!("{PROJECT}/composite-apps/{name}/v1/deployment-intent-groups/{name}")
+    }
+
+    /// Makes every document of it, and approves.
+    ///
+    /// # Errors
+    /// Drover refuses a part.
+    pub async fn prepare(&self, client: &Client) -> Result<()> {
+        let composite = format!("{PROJECT}/composite-apps/{}/v1", segment(&self.name));
+        let named = |name: &str| json!({"metadata": {"name": name}});
+        let body = json!({"metadata": {"name": self.name}, "spec": {"compositeAppVersion": "v1"}});
+        client.post(&format!("{PROJECT}/composite-apps"), Some(&body)).await?;
+        let file = base64::engine::general_purpose::STANDARD.encode(self.manifest().to_string());
+        client.post(&format!("{composite}/apps"), Some(&json!({"metadata": {"name": self.name}, "file": file}))).await?;
+        client.post(&format!("{composite}/composite-profiles"), Some(&named("profile"))).await?;
+        let spec = json!({"compositeProfile": "profile", "version": self.name, "logicalCloud": "all", "overrideValues": []});
+        let body = json!({"metadata": {"name": self.name}, "spec": spec});
+        client.post(&format!("{composite}/deployment-intent-groups"), Some(&body)).await?;
+        let group = self.group();
+        client.post(&format!("{group}/generic-placement-intents"), Some(&named("placement"))).await?;
+        let body = json!({"metadata": {"name": self.name}, "spec": {"app": self.name, "intent": self.intent}});
+        client.post(&format!("{group}/generic-placement-intents/placement/app-intents"), Some(&body)).await?;
+        let body = json!({"metadata": {"name": "intents"}, "spec": {"intent": {"genericPlacementIntent": "placement"}}});
+        client.post(&format!("{group}/intents"), Some(&body)).await?;
+        client.post(&format!("{group}/approve"), None).await.map(drop)
+    }
+
+    /// Starts it; the operation.
+    ///
+    /// # Errors
+    /// Drover refuses.
+    pub async fn instantiate(&self, client: &Client) -> Result<String> {
+        let answer = client.post(&format!("{}/instantiate", self.group()), None).await?;
+        let location = answer.location.context("the answer names no operation")?;
+        Ok(location.rsplit('/').next().unwrap_or_default().to_owned())
+    }
+
+    /// Starts it and waits until it serves.
+    ///
+    /// # Errors
+    /// Drover refuses, or the operation fails.
+    pub async fn deploy(&self, client: &Client) -> Result<()> {
+        let operation = self.instantiate(client).await?;
+        succeeded(client, &operation).await
+    }
+}
+
+/// Waits until an operation has succeeded.
+///
+/// # Errors
+/// It failed.
+pub async fn succeeded(client: &Client, id: &str) -> Result<()> {
+    loop {
+        let operation: Operation = client.get(&format!("/v2/operations/{id}?wait=30s")).await?;
+        match operation.state {
+            OperationState::Succeeded => return Ok(()),
+            _ if operation.finished_at.is_none() => {}
+            _ => bail!("{} failed: {} {:?}", operation.subject, operation.message, operation.reasons),
+        }
+    }
+}
+
+/// Waits until so many members are Ready with so many nodes each.
+///
+/// # Errors
+/// They do not become so in time.
+pub async fn members_known(client: &Client, count: usize, nodes: usize) -> Result<()> {
+    let known = async || {
+        let clusters: Vec<ClusterCapacity> = client.get("/v2/clusters?view=capacity").await?;
+        let known = clusters.iter().filter(|cluster| cluster.age_ms.is_some() && cluster.nodes.len() == nodes).count();
+        Ok((known == count).then_some(()))
+    };
+    until(Duration::from_secs(300), known).await.with_context(|| format!("placement does not see {count} members of {nodes} nodes"))
+}

@@ -1,0 +1,180 @@
+//! The story itself: fill the preferred provider, bring a newcomer that fits nowhere, watch room being made.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use drover_api::ledger::ClusterCapacity;
+use drover_api::operations::{MoveView, Operation, OperationState};
+use drover_api::plans::PlanDocument;
+use drover_api::scheduling::MemberState;
+use drover_scheduling::Amounts;
+use serde_json::{Value, json};
+
+use super::apps::{APPLICATIONS, Application, NEWCOMER, Size, newcomer_needs};
+use super::members::Member;
+use drover::commands::deploy::{self, Wishes};
+use drover::commands::{Session, cluster, manifests, plan};
+use drover::{output, watch};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const POLICY: &str = "least-busy-first";
+
+/// Tells it; whether every step held.
+pub async fn tell(session: &Session, members: &[Member]) -> Result<bool> {
+    println!("Drover demo                                   web  {}", session.client.base());
+    println!("  members: {}", members.first().map(|m| m.what).unwrap_or_default());
+    for member in members {
+        cluster::add(session, &member.name, &member.provider, &member.kubeconfig, &[], Some(member.priority)).await?;
+    }
+    until("all members Ready", || async {
+        let clusters = cluster::all(session).await?;
+        let ready = clusters.iter().filter(|c| c.state == MemberState::Ready && c.age_ms.is_some()).count();
+        Ok((ready == members.len()).then_some(()))
+    })
+    .await?;
+    println!("✔ {} clusters of 2 providers     onprem (priority 1): private-a, private-b     aws (priority 5): public-c", members.len());
+    policy(session).await?;
+
+    let image = members.first().map(|m| m.image.clone()).unwrap_or_default();
+    let pods = Pods { image: &image, size: size(&cluster::all(session).await?) };
+    for application in &APPLICATIONS {
+        let operation = bring(session, application, &pods, &[]).await?;
+        quietly(session, &operation).await.with_context(|| format!("{} did not come up", application.name))?;
+    }
+    let count: usize = APPLICATIONS.iter().map(|a| a.apps.len()).sum();
+    println!("✔ {count} apps deployed               {}  of CPU requested", fill(&cluster::all(session).await?));
+    until("the members to report CPU use", || async {
+        let clusters = cluster::all(session).await?;
+        let silent = clusters.iter().flat_map(|c| &c.apps).filter(|a| a.used.is_none()).count();
+        Ok((silent == 0).then_some(()))
+    })
+    .await?;
+
+    let target = cluster::find(session, "private-a").await?;
+    println!(
+        "→ newcomer \"{}\" must run on private-a and needs {}; private-a has {} left",
+        NEWCOMER.name,
+        newcomer_needs(pods.size),
+        output::amounts(&target.total.free)
+    );
+    let began = Instant::now();
+    let id = bring(session, &NEWCOMER, &pods, &["private-a"]).await?;
+    let operation = watch::follow(&session.client, &id).await?;
+    let took = began.elapsed();
+    if let Some(id) = operation.plan {
+        let document: PlanDocument = session.client.get(&format!("/v2/plans/{id}")).await?;
+        let lines = document.plan.as_ref().map(|p| plan::lines(p, false)).unwrap_or_default();
+        println!("  plan {id}: {}", lines.join("\n  "));
+        println!("    drover plan show {id} --why-not");
+    }
+    let done: Vec<String> = operation.moves.iter().map(|m| format!("{} → {} {:.1} s", m.app, m.to, m.seconds)).collect();
+    if operation.state != OperationState::Succeeded {
+        println!("✘ {}: {}", operation.message, operation.reasons.join("; "));
+        return Ok(false);
+    }
+    println!("✔ moved {} · {} Ready after {:.1} s", done.join(", "), NEWCOMER.name, took.as_secs_f64());
+    verify(session, &operation.moves).await
+}
+
+/// Looks again at what the story claims.
+async fn verify(session: &Session, moves: &[MoveView]) -> Result<bool> {
+    let clusters = cluster::all(session).await?;
+    println!("  now: {}  of CPU requested", fill(&clusters));
+    let homes = |app: &str| clusters.iter().filter(|c| c.apps.iter().any(|a| a.app == app)).map(|c| c.cluster.clone()).collect::<Vec<_>>();
+    let mut held = true;
+    let mut check = |what: &str, ok: bool| {
+        if !ok {
+            println!("✘ {what}");
+        }
+        held &= ok;
+    };
+    check("something moved", !moves.is_empty());
+    check("the newcomer is on private-a and nowhere else", homes(NEWCOMER.name) == ["private-a"]);
+    for app in APPLICATIONS.iter().flat_map(|a| a.apps) {
+        check(&format!("{} runs in one place", app.name), homes(app.name).len() == 1);
+    }
+    let full = clusters.iter().find(|c| c.cluster == "private-a");
+    check("private-a is not over-committed", full.is_some_and(|c| c.total.requested.cpu <= c.total.allocatable.cpu));
+    let apps: Value = session.client.get("/v2/apps").await?;
+    let late = apps["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|a| a["bindings"].as_array().is_none_or(|b| b.is_empty() || b.iter().any(|b| b["phase"] != "Ready")));
+    check("every app is Ready", late.count() == 0);
+    if held {
+        println!("✔ every app is Ready in exactly one place");
+    }
+    Ok(held)
+}
+
+/// What the pods of the story run, and how large they are.
+struct Pods<'a> {
+    image: &'a str,
+    size: Size,
+}
+
+/// Members may be small, a real kubelet on a laptop is: the smallest one counts.
+fn size(clusters: &[ClusterCapacity]) -> Size {
+    let smallest = |of: fn(&Amounts) -> i64| clusters.iter().map(|c| of(&c.total.free)).min().unwrap_or_default();
+    Size::for_members(&Amounts { cpu: smallest(|free| free.cpu), memory: smallest(|free| free.memory), ..Amounts::default() })
+}
+
+async fn bring(session: &Session, application: &Application, pods: &Pods<'_>, only: &[&str]) -> Result<String> {
+    let uploads = manifests::from_text(&application.manifests(pods.image, pods.size))?;
+    let clusters = cluster::all(session).await?;
+    let wishes = Wishes {
+        any_of: deploy::elements(&clusters, &[], only.first().copied(), None)?,
+        when_full: None,
+        movable: Some(application.movable.map_or((false, 10), |priority| (true, priority))),
+    };
+    let group = deploy::Application::new(session, application.name);
+    deploy::prepare(session, &group, &uploads, &wishes, &clusters).await?;
+    let verb = deploy::verb(session, &group).await?;
+    deploy::operation_of(&session.client.post(&format!("{}/{verb}", group.group), None).await?)
+}
+
+/// The least busy moves first; others may call a victim's Services by name here, so that is allowed for the story.
+async fn policy(session: &Session) -> Result<()> {
+    let project = json!({"metadata": {"name": session.project}, "spec": {"allowDependants": true}});
+    session.client.upsert("/v2/projects", &session.project, &project).await?;
+    let spec = json!({"mode": "order", "active": true, "algorithms": [{"algorithm": "CPUUtilization"}]});
+    let body = json!({"metadata": {"name": POLICY, "description": "the least busy moves first"}, "spec": spec});
+    session.client.upsert(&format!("/v2/projects/{}/migration-policies", session.project), POLICY, &body).await
+}
+
+/// Waits for an operation without a line per change.
+async fn quietly(session: &Session, id: &str) -> Result<()> {
+    loop {
+        let operation: Operation = session.client.get(&format!("/v2/operations/{id}?wait=30s")).await?;
+        match operation.state {
+            OperationState::Succeeded => return Ok(()),
+            _ if watch::ended(&operation) => bail!("{}: {}", operation.message, operation.reasons.join("; ")),
+            _ => {}
+        }
+    }
+}
+
+fn fill(clusters: &[ClusterCapacity]) -> String {
+    let one = |c: &ClusterCapacity| format!("{} {}", c.cluster, output::percent(c.total.requested.cpu, c.total.allocatable.cpu));
+    clusters.iter().map(one).collect::<Vec<_>>().join("  ")
+}
+
+async fn until<F>(what: &str, mut ask: impl FnMut() -> F) -> Result<()>
+where
+    F: Future<Output = Result<Option<()>>>,
+{
+    let began = Instant::now();
+    let mut said = false;
+    while ask().await?.is_none() {
+        if began.elapsed() > PATIENCE {
+            bail!("waited {} s for {what} in vain", PATIENCE.as_secs());
+        }
+        if !said && began.elapsed() > Duration::from_secs(3) {
+            eprintln!("  waiting for {what}…");
+            said = true;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}

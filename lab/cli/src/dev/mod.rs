@@ -1,0 +1,29 @@
+//! `drover dev`: clusters to try things on.
+
+pub mod kube;
+mod scripts;
+pub mod sim;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use drover::cli::Format;
+
+/// `drover dev …`.
+#[derive(Debug, Subcommand)]
+pub enum DevCommand {
+    /// Real Kubernetes control planes on this machine, with simulated or real nodes.
+    #[command(subcommand)]
+    Kube(kube::KubeCommand),
+    /// Simulated clusters on loopback, as many as you like.
+    Sim(sim::SimArgs),
+}
+
+/// Runs it.
+pub async fn run(command: DevCommand, format: Format) -> anyhow::Result<ExitCode> {
+    match command {
+        DevCommand::Kube(command) => kube::run(command, format).await,
+        DevCommand::Sim(args) => sim::run(args).await,
+    }
+}

@@ -1,0 +1,200 @@
+//! `drover experiment autoscaling`: the RL-HPA paper's cases, and beside them what it lacks.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use drover_lab_autoscaling::experiment::{Comparison, Outcome, Plan, compare};
+use drover_lab_autoscaling::sim::{Shape, Trace};
+use drover_report::{Chart, Check, Interval, Report, Table};
+use indicatif::ProgressBar;
+
+use super::{Common, finish};
+use crate::autoscale::read_trace;
+use drover::cli::Format;
+
+/// `drover experiment autoscaling`.
+#[derive(Debug, Args)]
+pub struct AutoscalingArgs {
+    /// What every experiment takes.
+    #[command(flatten)]
+    pub common: Common,
+    /// Seeds.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=1_000))]
+    pub seeds: u64,
+    /// Directory with the traces nasa_paperlike_launch20k.csv and nasa_paperlike_rpm20k.csv.
+    #[arg(long, value_name = "DIR", default_value = "../shared/data")]
+    pub data: PathBuf,
+    /// Compare on these traces too; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Vec<PathBuf>,
+    /// Leave the generated traces out.
+    #[arg(long)]
+    pub no_generated: bool,
+}
+
+/// The paper's two traces, as the checks name them.
+const TRACES: [(&str, &str); 2] = [("launch", "nasa_paperlike_launch20k.csv"), ("rpm", "nasa_paperlike_rpm20k.csv")];
+/// Most that the guarded learner may cost and lose, beside the tuned HPA.
+const COST: f64 = 1.10;
+const EXPIRED: f64 = 1.02;
+
+/// Runs it.
+pub fn run(args: &AutoscalingArgs, format: Format) -> Result<ExitCode> {
+    let plan = Plan { first_seed: args.common.seed, seeds: args.seeds, ..Plan::default() };
+    let mut traces: Vec<(String, Option<Trace>)> = Vec::new();
+    for (name, file) in TRACES {
+        let path = args.data.join(file);
+        traces.push((name.to_owned(), if path.exists() { Some(read_trace(&path)?) } else { None }));
+    }
+    if !args.no_generated {
+        let peak = plan.simulated.capacity.of(plan.simulated.max_pods);
+        for (name, shape) in [("generated-launch", Shape::Launch), ("generated-idle", Shape::Idle)] {
+            traces.push((name.to_owned(), Some(Trace::generate(shape, plan.end, peak, args.common.seed))));
+        }
+    }
+    for path in &args.trace {
+        traces.push((path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), Some(read_trace(path)?)));
+    }
+    let bar = ProgressBar::new_spinner();
+    let mut compared = Vec::new();
+    for (name, trace) in &traces {
+        let result = trace.as_ref().map(|trace| {
+            compare(&plan, trace, &mut |what| {
+                bar.set_message(format!("{name}: {what}"));
+                bar.tick();
+            })
+        });
+        compared.push((name.clone(), result));
+    }
+    bar.finish_and_clear();
+    finish(&report(&plan, &compared, &args.data), &args.common, format)
+}
+
+/// Findings, tables, charts and checks.
+fn report(plan: &Plan, compared: &[(String, Option<Comparison>)], data: &Path) -> Report {
+    let mut report = Report::new("autoscaling");
+    for (name, comparison) in compared {
+        match comparison {
+            Some(comparison) => findings(&mut report, name, comparison),
+            None => {
+                report.finding(format!("{name}: no trace in {}", data.display()));
+            }
+        }
+    }
+    report.finding(format!(
+        "paper mode: alpha {}, gamma {}, guards off; guarded: alpha {}, gamma {}, noise fading by {} a decision; {} seeds, seconds {} to {}",
+        plan.alpha, plan.gamma, plan.guarded.alpha, plan.guarded.gamma, plan.guarded.noise_decay, plan.seeds, plan.training, plan.end
+    ));
+    for (name, comparison) in compared.iter().filter_map(|(name, comparison)| Some((name, comparison.as_ref()?))) {
+        report.tables.push(outcomes(name, comparison));
+        report.tables.push(tuning(name, comparison));
+        report.charts.extend(courses(name, comparison, plan.simulated.penalty));
+    }
+    for (trace, _) in TRACES {
+        let comparison = compared.iter().find(|(name, _)| name == trace).and_then(|(_, comparison)| comparison.as_ref());
+        report.checks.extend(checks(trace, comparison));
+    }
+    report
+}
+
+/// Who wins, who loses.
+fn findings(report: &mut Report, name: &str, comparison: &Comparison) {
+    let Some(cheapest) = comparison.outcomes.iter().min_by(|one, other| one.mean_cost().total_cmp(&other.mean_cost())) else { return };
+    report.finding(format!("{name}: the cheapest is {} ({:.0} pod-seconds)", cheapest.label, cheapest.mean_cost()));
+    let [a, b, c, d, hpa, guarded] = ["a", "b", "c", "d", "hpa", "guarded"].map(|case| comparison.get(case));
+    let (Some(a), Some(b), Some(c), Some(d), Some(hpa), Some(guarded)) = (a, b, c, d, hpa, guarded) else { return };
+    let saving = |better: &Outcome, worse: &Outcome| 100.0 * (1.0 - better.mean_cost() / worse.mean_cost());
+    report.finding(format!(
+        "{name}: 10 passes (d) cost {:.1} % less than none (a) [paper: 42.6 %]; a real pass (b) {:.1} % less than a simulated one (c) [paper: 11.2 %]",
+        saving(d, a),
+        saving(b, c)
+    ));
+    for (what, outcome) in [("RL as in the paper (d)", d), ("guarded RL", guarded)] {
+        let (wins, ratio) = (outcome.mean_cost() < hpa.mean_cost(), outcome.mean_cost() / hpa.mean_cost());
+        let verdict = if wins { "wins against" } else { "loses to" };
+        report.finding(format!(
+            "{name}: {what} {verdict} the tuned HPA: {ratio:.3} of its cost, {:.3} of its expired requests",
+            outcome.mean_expired() / hpa.mean_expired()
+        ));
+    }
+}
+
+fn outcomes(name: &str, comparison: &Comparison) -> Table {
+    let mut table = Table::new(format!("{name}-outcomes"), ["case", "what", "cost [pod-s]", "pods [pod-s]", "expired [requests]"]);
+    for outcome in &comparison.outcomes {
+        let interval = |samples: &[f64]| {
+            let Interval { mean, .. } = Interval::of(samples);
+            format!("{mean:.0} ± {:.0}", Interval::of(samples).half())
+        };
+        table.row([
+            outcome.name.clone(),
+            outcome.label.clone(),
+            interval(&outcome.cost),
+            interval(&outcome.pod_seconds),
+            interval(&outcome.expired),
+        ]);
+    }
+    table
+}
+
+fn tuning(name: &str, comparison: &Comparison) -> Table {
+    let mut table = Table::new(format!("{name}-hpa"), ["target [%]", "stabilised over [s]", "cost [pod-s]", "expired [requests]"]);
+    for (target, stabilisation, cost, expired) in &comparison.tuning {
+        table.row([target.to_string(), format!("{stabilisation:.0}"), format!("{cost:.0}"), format!("{expired:.0}")]);
+    }
+    table
+}
+
+fn courses(name: &str, comparison: &Comparison, penalty: f64) -> [Chart; 2] {
+    let mut pods = Chart::lines(format!("{name}-pods"), format!("{name}: pods asked for (first seed)"), "time [s]", "pods");
+    let mut cost = Chart::lines(format!("{name}-cost"), format!("{name}: cost so far (first seed)"), "time [s]", "pod-seconds");
+    for outcome in comparison.outcomes.iter().filter(|outcome| ["a", "d", "hpa", "kpa", "guarded"].contains(&outcome.name.as_str())) {
+        let mut spent = 0.0;
+        let so_far = outcome.course.iter().map(|sample| {
+            spent += sample.totals.cost(penalty);
+            (sample.at, spent)
+        });
+        cost = cost.series(&outcome.label, so_far.collect());
+        if ["d", "hpa", "guarded"].contains(&outcome.name.as_str()) {
+            pods = pods.series(&outcome.label, outcome.course.iter().map(|sample| (sample.at, f64::from(sample.pods))).collect());
+        }
+    }
+    [pods, cost]
+}
+
+/// What is to be reached on the paper's traces.
+fn checks(trace: &str, comparison: Option<&Comparison>) -> Vec<Check> {
+    let pair = |one: &str, other: &str| comparison.and_then(|comparison| Some((comparison.get(one)?, comparison.get(other)?)));
+    let named = |what: &str| format!("{trace}: {what}");
+    let mut checks = Vec::new();
+    let mut check = |name: String, reach: &str, got: Option<(String, bool)>| {
+        let (got, ok) = got.unwrap_or_else(|| ("no trace".to_owned(), false));
+        checks.push(Check::holds(name, reach, got, ok));
+    };
+    if trace == TRACES[0].0 {
+        let (d, a) = pair("d", "a").unzip();
+        let apart = d.zip(a).map(|(d, a)| {
+            let (d, a) = (Interval::of(&d.cost), Interval::of(&a.cost));
+            (format!("{:.0} ± {:.0} and {:.0} ± {:.0}", d.mean, d.half(), a.mean, a.half()), d.below(&a))
+        });
+        check(named("d costs less than a"), "95 % intervals apart, pod-seconds", apart);
+        let fewer = |of: fn(&Outcome) -> f64| d.zip(a).map(|(d, a)| (format!("{:.0} and {:.0}", of(d), of(a)), of(d) < of(a)));
+        check(named("d uses fewer pods than a"), "means, pod-seconds", fewer(Outcome::mean_pod_seconds));
+        check(named("d expires fewer requests than a"), "means, requests", fewer(Outcome::mean_expired));
+    }
+    let beside = |of: fn(&Outcome) -> f64, most: f64| {
+        pair("guarded", "hpa").map(|(guarded, hpa)| {
+            let ratio = of(guarded) / of(hpa).max(1.0);
+            (format!("{ratio:.3}"), ratio <= most)
+        })
+    };
+    check(named("guarded RL's cost beside the tuned HPA's"), &format!("at most {COST}"), beside(Outcome::mean_cost, COST));
+    check(
+        named("guarded RL's expired requests beside the tuned HPA's"),
+        &format!("at most {EXPIRED}"),
+        beside(Outcome::mean_expired, EXPIRED),
+    );
+    checks
+}

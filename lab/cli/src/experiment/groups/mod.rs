@@ -1,0 +1,142 @@
+//! `drover experiment groups`: every placement policy beside the optimum, and CGS-DDPG as its paper evaluates it.
+
+mod learning;
+mod search;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use drover_lab_groups::experiment::{Best, Case, Row};
+use drover_report::{Report, Table};
+use indicatif::ProgressBar;
+use nix::time::{ClockId, clock_gettime};
+
+use super::{Common, finish};
+use drover::cli::Format;
+
+/// `drover experiment groups`.
+#[derive(Debug, Args)]
+pub struct GroupsArgs {
+    /// What every experiment takes.
+    #[command(flatten)]
+    pub common: Common,
+    /// Seeds of the learned policies.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub seeds: u64,
+    /// Updates of each training; the paper's curve is stable after about 4,200.
+    #[arg(long, default_value_t = 6_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    pub updates: u64,
+    /// Search and baselines only, nothing is trained.
+    #[arg(long)]
+    pub no_training: bool,
+    /// Leave out the instances with 100 and 1,000 nodes.
+    #[arg(long)]
+    pub no_large: bool,
+    /// Save the trained policy of the first seed here.
+    #[arg(long, value_name = "FILE")]
+    pub save_policy: Option<std::path::PathBuf>,
+}
+
+/// CPU time of this thread in seconds: other programs on the machine do not count.
+pub fn cpu() -> f64 {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0.0, |t| Duration::from(t).as_secs_f64())
+}
+
+/// What is collected on the way.
+struct Collected {
+    report: Report,
+    rows: Vec<Row>,
+    /// The best value known for each case, now.
+    best: Vec<(String, Best)>,
+    bar: ProgressBar,
+}
+
+impl Collected {
+    fn say(&self, what: impl Into<String>) {
+        self.bar.set_message(what.into());
+        self.bar.tick();
+    }
+
+    /// Keeps a row; a new best value replaces the old.
+    fn add(&mut self, case: &Case, row: Row) {
+        if let (Some(known), true) = (case.best, row.unplaced == 0) {
+            let now = self.best.iter_mut().find(|(name, _)| name == case.name);
+            match now {
+                Some((_, best)) if row.value < best.value - 5e-6 => *best = Best { value: row.value, proven: false },
+                Some(_) => {}
+                None => self.best.push((case.name.to_owned(), Best { value: known.value.min(row.value), ..known })),
+            }
+        }
+        self.rows.push(row);
+    }
+
+    fn gap(&self, row: &Row) -> String {
+        match self.best.iter().find(|(name, _)| *name == row.case) {
+            Some((_, best)) if row.unplaced == 0 => format!("{:.1}", 100.0 * (row.value / best.value - 1.0).max(0.0)),
+            _ => "-".to_owned(),
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(args: &GroupsArgs, format: Format) -> Result<ExitCode> {
+    let mut collected = Collected { report: Report::new("groups"), rows: Vec::new(), best: Vec::new(), bar: ProgressBar::new_spinner() };
+    search::run(args, &mut collected);
+    if !args.no_training {
+        learning::run(args, &mut collected)?;
+    }
+    collected.bar.finish_and_clear();
+    tables(&mut collected);
+    finish(&collected.report, &args.common, format)
+}
+
+fn tables(collected: &mut Collected) {
+    let columns = [
+        "case",
+        "policy",
+        "seed",
+        "f",
+        "gap to best %",
+        "sigma_cluster",
+        "sigma_node",
+        "sigma_container",
+        "calls away",
+        "unplaced",
+        "small %",
+        "medium %",
+        "large %",
+        "entropy",
+        "response ms",
+        "CPU s",
+    ];
+    let mut table = Table::new("policies", columns);
+    for row in &collected.rows {
+        let percent = |x: f64| format!("{:.1}", 100.0 * x);
+        table.row([
+            row.case.clone(),
+            row.policy.clone(),
+            row.seed.map_or_else(String::new, |s| s.to_string()),
+            format!("{:.5}", row.value),
+            collected.gap(row),
+            format!("{:.4}", row.terms.cluster),
+            format!("{:.4}", row.terms.node),
+            format!("{:.4}", row.terms.container),
+            format!("{:.2}", row.terms.calls),
+            row.unplaced.to_string(),
+            percent(row.classes[0]),
+            percent(row.classes[1]),
+            percent(row.classes[2]),
+            format!("{:.2}", row.entropy),
+            format!("{:.1}", row.response),
+            format!("{:.4}", row.seconds),
+        ]);
+    }
+    let mut best = Table::new("best", ["case", "best f", "how"]);
+    for (case, value) in &collected.best {
+        best.row([case.clone(), format!("{:.5}", value.value), if value.proven { "proven optimum" } else { "best known" }.to_owned()]);
+    }
+    collected.report.tables.push(table);
+    collected.report.tables.push(best);
+}

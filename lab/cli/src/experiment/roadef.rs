@@ -1,0 +1,144 @@
+//! `drover experiment roadef`: the search of group placement on public instances of the ROADEF/EURO challenge 2012.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use drover_lab_groups::Budget;
+use drover_lab_groups::roadef::{File, Reassignment, improve};
+use drover_report::{Check, Report, Table};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::groups::cpu;
+use super::{Common, finish};
+use drover::cli::Format;
+
+/// Steps of the progress bar to a second.
+const TICKS: f64 = 10.0;
+
+/// `drover experiment roadef FILE…`.
+#[derive(Debug, Args)]
+pub struct RoadefArgs {
+    /// What every experiment takes.
+    #[command(flatten)]
+    pub common: Common,
+    /// Model files (model_a1_1.txt); the assignment beside each is read too (assignment_a1_1.txt).
+    #[arg(required = true, value_name = "FILE")]
+    pub models: Vec<PathBuf>,
+    /// CPU seconds for each; the challenge gave 300 seconds of two cores.
+    #[arg(long, default_value_t = 60.0, value_parser = positive)]
+    pub seconds: f64,
+    /// The best published cost of each file, in their order, to say the gap.
+    #[arg(long, value_name = "COST")]
+    pub best: Vec<i64>,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0).ok_or_else(|| "say a number of seconds above 0".to_owned())
+}
+
+/// Runs it.
+pub fn run(args: &RoadefArgs, format: Format) -> Result<ExitCode> {
+    if args.best.len() > args.models.len() {
+        bail!("--best is given {} times for {} files; give it at most once a file, in their order", args.best.len(), args.models.len());
+    }
+    let bar = ProgressBar::new((args.seconds * args.models.len() as f64 * TICKS) as u64);
+    bar.set_style(ProgressStyle::with_template("{wide_bar} {msg}, {eta} left").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut report = Report::new("roadef");
+    let mut table = Table::new(
+        "roadef",
+        [
+            "file",
+            "machines",
+            "processes",
+            "first",
+            "found",
+            "load",
+            "balance",
+            "moves",
+            "best published",
+            "gap %",
+            "moves looked at",
+            "CPU s",
+        ],
+    );
+    for (i, path) in args.models.iter().enumerate() {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        bar.set_message(name.clone());
+        let instance = read(path)?;
+        if let Some(fault) = instance.faults(&instance.initial).first() {
+            bail!("{}: the first assignment breaks a constraint: {fault}", path.display());
+        }
+        let began = cpu();
+        let found = improve(&instance, &Budget::Seconds(args.seconds, watched(&bar, began, i as f64 * args.seconds)), args.common.seed);
+        let seconds = cpu() - began;
+        let (first, cost, faults) = (instance.cost(&instance.initial), instance.cost(&found.at), instance.faults(&found.at));
+        let best = args.best.get(i).copied();
+        let gap = best.map_or_else(|| "-".to_owned(), |b| format!("{:.3}", 100.0 * (cost.total() - b) as f64 / b.max(1) as f64));
+        report.finding(format!(
+            "{name}: {} after {seconds:.0} s of CPU, from {}; gap to the best published: {gap} %",
+            cost.total(),
+            first.total()
+        ));
+        table.row([
+            name.clone(),
+            instance.machines.len().to_string(),
+            instance.processes.len().to_string(),
+            first.total().to_string(),
+            cost.total().to_string(),
+            cost.load.to_string(),
+            cost.balance.to_string(),
+            (cost.process_moves + cost.service_moves + cost.machine_moves).to_string(),
+            best.map_or_else(|| "-".to_owned(), |b| b.to_string()),
+            gap,
+            found.effort.to_string(),
+            format!("{seconds:.1}"),
+        ]);
+        let sound = faults.is_empty() && cost.total() == found.total;
+        let got = faults.first().map_or_else(|| format!("{} by both", cost.total()), ToString::to_string);
+        report.checks.push(Check::holds(format!("{name}: the checker agrees"), "no constraint broken, the same cost", got, sound));
+        if let Some(out) = &args.common.out {
+            std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+            let file = out.join(format!("{name}.assignment.txt"));
+            let line = found.at.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            std::fs::write(&file, line).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+    }
+    bar.finish_and_clear();
+    report.tables.push(table);
+    finish(&report, &args.common, format)
+}
+
+/// A model and its assignment; what is wrong is said with file and line.
+fn read(model: &Path) -> Result<Reassignment> {
+    let assignment = assignment(model)?;
+    Reassignment::read(&text(model)?, &text(&assignment)?).map_err(|wrong| {
+        let file = if wrong.file == File::Model { model } else { &assignment };
+        anyhow!("{}:{}: {}", file.display(), wrong.line, wrong.fault)
+    })
+}
+
+/// The clock of the search, which shows on the bar what it has told.
+fn watched(bar: &ProgressBar, began: f64, before: f64) -> Arc<dyn Fn() -> f64 + Send + Sync> {
+    let bar = bar.clone();
+    Arc::new(move || {
+        let now = cpu();
+        bar.set_position(((before + now - began) * TICKS) as u64);
+        now
+    })
+}
+
+fn text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// model_x.txt has its assignment_x.txt in the same directory.
+fn assignment(model: &Path) -> Result<PathBuf> {
+    let name = model.file_name().unwrap_or_default().to_string_lossy();
+    let Some((before, after)) = name.rsplit_once("model") else {
+        bail!("{}: the name of a model file has `model` in it (model_a1_1.txt); its assignment is found by that", model.display());
+    };
+    Ok(model.with_file_name(format!("{before}assignment{after}")))
+}

@@ -1,0 +1,12 @@
+//! `drover-lab`: benchmarks, experiments, simulators, clusters to try things on, and the demo. Not shipped with the product.
+//!
+//! `drover` runs it for these commands with the same arguments, so a person types `drover bench`. It uses the product's library
+//! (the stack, the REST client, output); the product uses nothing of it.
+
+pub mod autoscale;
+pub mod bench;
+pub mod cli;
+pub mod demo;
+pub mod dev;
+pub mod experiment;
+pub mod memguard;

@@ -1,0 +1,23 @@
+//! Files that the autoscaler's commands read, here and in `drover-lab`.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use drover_autoscaling::qlearning::QTable;
+
+/// A Q-table.
+pub fn read_table(path: &Path) -> Result<QTable> {
+    serde_json::from_str(&read(path)?).with_context(|| format!("{}: not a Q-table; make one with `drover autoscale train`", path.display()))
+}
+
+/// A text file; one that ends in `.gz` is unpacked.
+pub fn read(path: &Path) -> Result<String> {
+    let why = || format!("cannot read {}", path.display());
+    if path.extension().is_none_or(|extension| extension != "gz") {
+        return std::fs::read_to_string(path).with_context(why);
+    }
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(path).with_context(why)?).read_to_string(&mut text).with_context(why)?;
+    Ok(text)
+}

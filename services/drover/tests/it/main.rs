@@ -1,0 +1,7 @@
+//! The program `drover`, run as a process.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
+
+mod autoscale;
+mod cli;
+mod lab;
+mod memguard;
