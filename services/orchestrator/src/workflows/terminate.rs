@@ -13,7 +13,7 @@ use super::remove::{self, Removal, RemovesCopies};
 use super::{After, SYNCHRONIZER};
 use crate::environment::Environment;
 use crate::store::binding::{self, Binding, Role};
-use crate::store::deployment::{self, DeploymentState as Lifecycle};
+use crate::store::deployment::{self, DeploymentState};
 use crate::store::hold;
 
 /// The input of a termination.
@@ -70,7 +70,7 @@ async fn let_go(ctx: &mut Ctx<Terminate>, tx: &mut PgConnection) -> StepResult {
     let bindings = binding::of_dig(&mut *tx, ctx.input.dig.id).await?;
     let serving: Vec<Uuid> = bindings.iter().filter(|binding| binding.role == Role::Current).map(|binding| binding.id).collect();
     binding::set_role(&mut *tx, &serving, Role::Retiring, ctx.id).await?;
-    deployment::reach(tx, ctx.input.dig.id, Lifecycle::Terminated, ctx.input.revision, Some(ctx.id)).await?;
+    deployment::reach(tx, ctx.input.dig.id, DeploymentState::Terminated, ctx.input.revision, Some(ctx.id)).await?;
     ctx.state.going = bindings.iter().map(|binding| binding.id).collect();
     Ok(Outcome::next())
 }

@@ -19,7 +19,7 @@ use super::{After, Delivery, MIGRATION, PLACEMENT, SYNCHRONIZER, reasons, wait_f
 use crate::environment::Environment;
 use crate::peers::PeerError;
 use crate::store::binding::{self, Binding, Role};
-use crate::store::deployment::{self, ApprovedApp, DeploymentState as Lifecycle};
+use crate::store::deployment::{self, ApprovedApp, DeploymentState};
 use crate::store::hold;
 
 /// The input of an update.
@@ -220,7 +220,7 @@ async fn become_current(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepRes
     binding::set_role(&mut *tx, &ctx.input.dropped, Role::Retiring, ctx.id).await?;
     deployment::approve_apps(&mut *tx, ctx.input.dig.id, &ctx.input.approved).await?;
     deployment::record(&mut *tx, ctx.input.dig.id, "Updated", ctx.input.from_revision, Some(ctx.id)).await?;
-    deployment::reach(tx, ctx.input.dig.id, Lifecycle::Instantiated, ctx.input.revision, Some(ctx.id)).await?;
+    deployment::reach(tx, ctx.input.dig.id, DeploymentState::Instantiated, ctx.input.revision, Some(ctx.id)).await?;
     Ok(Outcome::next())
 }
 

@@ -6,10 +6,11 @@ use drover_api::plans::PlanSubject;
 use drover_api::scheduling::DigRef;
 use drover_testkit::eventually;
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::base::member;
 use crate::fakes::Behaviour;
-use crate::scenarios::{approved, expect_state, full, members, plan, run};
+use crate::scenarios::{approved, expect_state, full, full_and, members, plan, run};
 use crate::support::{Patience, Stack};
 
 #[tokio::test]
@@ -158,4 +159,34 @@ async fn silent_cluster_is_not_waited_for_if_others_can_make_room() {
     let operation = run(&stack, &format!("{late}/instantiate")).await;
     expect_state(&operation, "succeeded");
     assert_eq!(fakes.ledger.summary(), ["late@a held", "victim@c held"]);
+}
+
+/// A target that the state of the relocation does not name, as a defect or an older version may leave one.
+#[tokio::test]
+async fn cut_over_retires_targets_that_the_relocation_does_not_name() {
+    let (fakes, stack, _, newcomer) = full_and(Patience { ready: 60, room: 5 }).await;
+    fakes.members.behave("victim", "b", Behaviour::Stuck);
+    let again = fakes.clone();
+    fakes.plans.then(move || plan(&again, "victim", "b", &[], "newcomer"));
+    let answer = stack.call("POST", &format!("{newcomer}/instantiate"), None).await;
+    let operation = answer.headers["location"].to_str().unwrap().to_owned();
+    eventually(Duration::from_secs(60), async || fakes.members.present().contains(&"victim@b".to_owned()).then_some(())).await;
+
+    let stray = Uuid::now_v7();
+    let sql =
+        "insert into binding (id, dig_id, project, composite_app, version, dig, app, member, namespace, digest, request, role, operation)
+        select $1, dig_id, project, composite_app, version, dig, app, 'aws+c', namespace, digest, request, role, operation
+        from binding where role = 'target' and app = 'victim'";
+    let inserted = sqlx::query(sql).bind(stray).execute(stack.app.store.pool()).await.unwrap();
+    assert_eq!(inserted.rows_affected(), 1);
+    fakes.members.behave("victim", "b", Behaviour::Ready);
+
+    expect_state(&stack.ended(&operation).await, "succeeded");
+    eventually(Duration::from_secs(60), async || {
+        let role: String =
+            sqlx::query_scalar("select role from binding where id = $1").bind(stray).fetch_one(stack.app.store.pool()).await.unwrap();
+        (role == "gone").then_some(())
+    })
+    .await;
+    assert_eq!(fakes.members.present(), ["newcomer@a", "victim@b"]);
 }

@@ -8,7 +8,7 @@ use super::super::remove::remove_targets;
 use super::super::room::{REPLANS, targets};
 use super::Instantiate;
 use crate::store::binding::{self, Role};
-use crate::store::deployment::{self, DeploymentState as Lifecycle};
+use crate::store::deployment::{self, DeploymentState};
 use crate::store::hold;
 
 pub(super) async fn bind(ctx: &mut Ctx<Instantiate>, tx: &mut PgConnection) -> StepResult {
@@ -59,7 +59,7 @@ pub(super) async fn replan(ctx: &mut Ctx<Instantiate>) -> StepResult {
 pub(super) async fn become_current(ctx: &mut Ctx<Instantiate>, tx: &mut PgConnection) -> StepResult {
     let ids: Vec<_> = ctx.state.search.placed.iter().map(|placed| placed.binding).collect();
     binding::set_role(&mut *tx, &ids, Role::Current, ctx.id).await?;
-    deployment::reach(&mut *tx, ctx.input.dig.id, Lifecycle::Instantiated, ctx.input.revision, Some(ctx.id)).await?;
+    deployment::reach(&mut *tx, ctx.input.dig.id, DeploymentState::Instantiated, ctx.input.revision, Some(ctx.id)).await?;
     hold::drop_all(tx, ctx.id).await?;
     ctx.progress("instantiated");
     Ok(Outcome::next())

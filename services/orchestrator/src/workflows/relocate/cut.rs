@@ -62,7 +62,7 @@ pub(super) async fn admit(ctx: &mut Ctx<Relocate>) -> StepResult {
         return Ok(Outcome::next());
     }
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    // Each try has an id of its own, so that it is decided anew.
+    // Each try has an id of its own, so that it is decided again.
     let id = ctx.derived_id(&format!("admit/{}", ctx.state.admit_tries));
     let changes = claims.iter().map(|claim| LedgerChange::Admit { claim: *claim }).collect();
     let refused = match ctx.world.services.placement.transact(id, &LedgerTransaction { operation: ctx.id, fence, changes }).await {

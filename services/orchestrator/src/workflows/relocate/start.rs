@@ -111,7 +111,7 @@ pub(super) async fn release_claims(ctx: &mut Ctx<Relocate>) -> StepResult {
         ctx.state.moves.iter().map(|moving| moving.new).chain(newcomers(ctx).into_iter().map(|(claim, ..)| claim)).collect();
     let asked: Vec<Uuid> = new.iter().copied().collect();
     release::release_unexplained(&ctx.world, ctx.derived_id("claim/release"), ctx.id, fence, &asked).await?;
-    // Read after the release: a claim that arrived between a read and the release would leave its victims marked as leaving for ever.
+    // Read after the release: a claim that arrived between a read and the release would leave its victims marked as leaving forever.
     let held = ctx.world.services.placement.claims_of(ctx.id).await?;
     let others: Vec<Uuid> = held.iter().map(|claim| claim.id).filter(|id| !victims.contains(id) && !new.contains(id)).collect();
     release::release_unexplained(&ctx.world, ctx.derived_id("claim/release-others"), ctx.id, fence, &others).await?;
