@@ -30,6 +30,18 @@ pub struct Member {
     pub credential_version: i64,
 }
 
+/// Health of a member as cluster-manager last found it; part of `GET /v2/…/clusters?view=state` and of a cluster's status.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterState {
+    pub state: MemberState,
+    /// Time of the last change of `state`, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Explanation for people; absent when the member is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// A member's kubeconfig (only for resource-synchronizer).
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 pub struct MemberCredential {

@@ -291,7 +291,13 @@ async fn that_nothing_is_known_yet_is_not_that_nothing_fits() {
         full.world.fleet.publish("capacity/aws+c", None);
     };
     silent(MemberState::Ready);
-    migration.refused(Method::PUT, &format!("/internal/plans/{}", Uuid::now_v7()), &body, 503, "capacity_unknown").await;
+    // Until migration has followed the feed, a plan may still use the capacity it knew.
+    let refused = eventually(PATIENCE, async || {
+        let (status, answer) = migration.send(Method::PUT, &format!("/internal/plans/{}", Uuid::now_v7()), Some(&body)).await;
+        (!status.is_success()).then_some((status.as_u16(), answer))
+    })
+    .await;
+    assert_eq!((refused.0, refused.1["code"].as_str()), (503, Some("capacity_unknown")), "{:#}", refused.1);
     silent(MemberState::Unreachable);
     let refused = eventually(PATIENCE, async || {
         let (status, answer) = migration.send(Method::PUT, &format!("/internal/plans/{}", Uuid::now_v7()), Some(&body)).await;
@@ -302,6 +308,9 @@ async fn that_nothing_is_known_yet_is_not_that_nothing_fits() {
     // Who does not insist on full knowledge is told what is known.
     silent(MemberState::Ready);
     order.patient = false;
-    let told = migration.plan(&order).await;
-    assert_eq!(told.infeasible.map(|why| why.awaited), Some(vec![MemberKey("aws+c".into())]));
+    eventually(PATIENCE, async || {
+        let told = migration.plan(&order).await;
+        told.infeasible.is_some_and(|why| why.awaited == [MemberKey("aws+c".into())]).then_some(())
+    })
+    .await;
 }

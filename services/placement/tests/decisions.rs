@@ -185,7 +185,11 @@ async fn what_is_observed_counts() {
     manager.member("onprem+a", 1, full);
     manager.members.publish("aws+c", Some(member("aws+c", 5, MemberState::Unreachable)));
     let placement = Placement::start_cold(&db, &manager).await;
-    eventually(PATIENCE, async || (placement.clusters().await.len() == 2).then_some(())).await;
+    eventually(PATIENCE, async || {
+        let clusters = placement.clusters().await;
+        (clusters.len() == 2 && clusters.iter().any(|cluster| cluster.member.0 == "onprem+a" && cluster.age_ms.is_some())).then_some(())
+    })
+    .await;
     let decision = placement.decide(Uuid::now_v7(), &request(&dig("shop"), vec![app("cart", 1, 300, &["onprem+a"])])).await;
     assert_eq!(decision.outcome, Outcome::NoRoom, "somebody else's pods take room too");
     let decision = placement.decide(Uuid::now_v7(), &request(&dig("shop"), vec![app("cart", 1, 300, &BOTH)])).await;
@@ -213,12 +217,15 @@ async fn after_a_restart_nothing_is_said_before_it_is_known() {
     placement.ready().await;
     assert!(placement.fleet().await.contains_key("capacity/onprem+a"));
     assert_eq!(placement.try_transact(id, &asked).await.0, StatusCode::OK, "the same transaction, now that it can be judged");
-    // Known to be silent: a final word.
+    // A member that is known to be unreachable is not waited for: the refusal is final.
     manager.members.publish("onprem+a", Some(member("onprem+a", 1, MemberState::Unreachable)));
-    let refused = eventually(PATIENCE, async || {
-        let (status, problem) = placement.try_transact(Uuid::now_v7(), &transaction(2, vec![take(None)])).await;
-        (status != StatusCode::OK).then_some(problem)
+    manager.capacity.publish("onprem+a", None);
+    eventually(PATIENCE, async || {
+        let clusters = placement.clusters().await;
+        (clusters[0].state == MemberState::Unreachable && clusters[0].age_ms.is_none()).then_some(())
     })
     .await;
+    let (_, refused) = placement.try_transact(Uuid::now_v7(), &transaction(2, vec![take(None)])).await;
     assert_eq!(refused["code"], "ledger_conflict", "{refused:#}");
+    assert!(refused["reasons"].to_string().contains("member_unknown"), "{refused:#}");
 }

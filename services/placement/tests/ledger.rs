@@ -4,7 +4,6 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use drover_api::ledger::{FleetClaim, FleetItem};
 use drover_scheduling::{Amounts, Capacity, Claim, ClaimState, Decision, LedgerChange, LedgerReceipt, MemberKey, Observed, Outcome};
@@ -91,14 +90,16 @@ async fn a_transaction_is_all_or_none_and_names_every_difference() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn room_given_back_is_answered_for_when_its_pods_are_seen_gone() {
+async fn release_is_answered_only_after_its_pods_are_seen_gone() {
     let (db, manager) = (test_db().await, one_member(1, 1000).await);
     let placement = Arc::new(Placement::start(&db, &manager).await);
     let (claim, _) = place(&placement, "shop", 1000).await;
-    let seen = Observed { requests: BTreeMap::from([("n0".to_owned(), Amounts::pod(1000, 1000 << 20))]).into(), ..Observed::default() };
-    manager
-        .capacity
-        .publish("onprem+a", Some(Capacity { nodes: Arc::new(nodes(1, 1000)), observed: [(claim, seen)].into(), ..Capacity::default() }));
+    let observed = Observed { requests: BTreeMap::from([("n0".to_owned(), Amounts::pod(1000, 1000 << 20))]).into(), ..Observed::default() };
+    let publish_with_pods = |count: usize| {
+        let (nodes, observed) = (Arc::new(nodes(count, 1000)), [(claim, observed.clone())].into());
+        manager.capacity.publish("onprem+a", Some(Capacity { nodes, observed, ..Capacity::default() }));
+    };
+    publish_with_pods(1);
     eventually(PATIENCE, async || {
         let fleet = placement.fleet().await;
         let observed = |item: &FleetItem| matches!(item, FleetItem::Capacity(capacity) if !capacity.observed.is_empty());
@@ -108,10 +109,15 @@ async fn room_given_back_is_answered_for_when_its_pods_are_seen_gone() {
     let asked = placement.clone();
     let released = tokio::spawn(async move { asked.transact(&transaction(2, vec![LedgerChange::Release { claim }])).await });
     eventually(PATIENCE, async || placement.claims("").await.items.is_empty().then_some(())).await;
-    // It is given back and durable; whoever asked for it has not been told.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // The release is committed. Two barriers before it may be called unanswered: a capacity update that still shows the pods
+    // was processed, and a release without pods, which passed the same queue later, was answered.
+    publish_with_pods(2);
+    eventually(PATIENCE, async || (placement.clusters().await[0].nodes.len() == 2).then_some(())).await;
+    placement.transact(&transaction(2, vec![LedgerChange::Release { claim: Uuid::now_v7() }])).await;
+    assert!(!released.is_finished(), "answered although the pods are still observed");
     manager.member("onprem+a", 1, nodes(1, 1000));
     released.await.unwrap();
+    assert_eq!(placement.clusters().await[0].nodes.len(), 1, "answered before the update without the pods was processed");
     place(&placement, "next", 1000).await;
 }
 

@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use drover_api::members::Member;
+use drover_api::members::{ClusterState, Member};
 use drover_scheduling::{Capacity, MemberKey, MemberState};
 use drover_service::FeedHub;
 use uuid::Uuid;
 
-use crate::http::clusters::ClusterState;
 use crate::store::registered::Registered;
 
 /// The members; cheap to clone.

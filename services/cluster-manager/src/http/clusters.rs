@@ -2,8 +2,9 @@
 
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
+use drover_api::members::ClusterState;
 use drover_resources::{Metadata, PathParams};
-use drover_scheduling::{Capacity, MemberKey, MemberState};
+use drover_scheduling::{Capacity, MemberKey};
 use drover_service::{Json, Path, Problem, Query, codes};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -49,19 +50,6 @@ pub struct ListedCluster {
     labels: Option<Vec<Label>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<ClusterState>,
-}
-
-/// What is known of a member.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ClusterState {
-    /// State.
-    pub state: MemberState,
-    /// Since when, RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<String>,
-    /// Why, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
 }
 
 /// State and room of a member.

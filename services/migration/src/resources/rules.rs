@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use drover_api::clients::orchestrator;
 use drover_api::digs::DigHold;
 use drover_resources::{Change, Document, Foreign, Hooks, Verb, of_kind};
-use drover_scheduling::validate_expression;
+use drover_scheduling::{Movability, validate_expression};
 use drover_service::{Answer, PeerError, Problem, codes};
 use drover_store::Tx;
 use uuid::Uuid;
@@ -38,8 +38,8 @@ impl Hooks for Rules {
         // Side tables of deleted documents go with them.
         let Some(after) = change.after.filter(|_| change.verb != Verb::Delete) else { return Ok(()) };
         if change.kind.name == APP_INTENT.name {
-            let spec: AppIntentSpec = spec_of(after)?;
-            side::set_movability(tx, after.id, owner(after)?, &spec).await?;
+            let AppIntentSpec { app, migration, priority } = spec_of(after)?;
+            side::set_movability(tx, after.id, &Movability { dig: owner(after)?, app, migration, priority }).await?;
         } else if change.kind.name == POLICY.name {
             let spec: PolicySpec = spec_of(after)?;
             if !side::set_active(tx, owner(after)?, after.id, spec.active).await? {

@@ -5,19 +5,17 @@ use drover_store::{Store, StoreResult, Tx};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::resources::intent::AppIntentSpec;
-
-/// What an app intent says, in columns.
-pub async fn set_movability(tx: &mut Tx, intent: Uuid, dig: Uuid, spec: &AppIntentSpec) -> StoreResult<()> {
+/// Stores what an app intent says, in the columns that planning reads.
+pub async fn set_movability(tx: &mut Tx, intent: Uuid, movability: &Movability) -> StoreResult<()> {
     sqlx::query(
         "insert into movability (intent, dig, app, migration, priority) values ($1, $2, $3, $4, $5)
          on conflict (intent) do update set app = excluded.app, migration = excluded.migration, priority = excluded.priority",
     )
     .bind(intent)
-    .bind(dig)
-    .bind(&spec.app)
-    .bind(spec.migration)
-    .bind(i16::from(spec.priority))
+    .bind(movability.dig)
+    .bind(&movability.app)
+    .bind(movability.migration)
+    .bind(i16::from(movability.priority))
     .execute(&mut **tx)
     .await?;
     Ok(())

@@ -7,12 +7,12 @@ mod error;
 mod explain;
 mod fences;
 mod told;
+mod unseen;
 mod waiting;
 mod writer;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
 
 use drover_api::ledger::{ClaimHead, DecisionRecord, FleetItem, LedgerHead};
 use drover_api::members::Member;
@@ -27,14 +27,13 @@ pub use book::Book;
 pub use error::LedgerError;
 pub use fences::{Fences, KEPT};
 use told::Told;
+use unseen::wait_until_unobserved;
 use waiting::{Answer, Ask, Job};
 
 use crate::store::{self, Content, News};
 
 /// Requests that may wait for the writer; more wait in their connections.
 const QUEUE: usize = 4096;
-/// For pods that are gone to be seen gone: less than who asks waits for an answer.
-const SEEN_GONE: Duration = Duration::from_secs(8);
 
 /// What handlers and tasks work with; cheap to clone.
 #[derive(Clone)]
@@ -96,10 +95,8 @@ impl App {
         if bindings.is_empty() {
             return;
         }
-        let mut seen = self.seen.subscribe();
-        let unseen = seen.wait_for(|()| !self.read(|book| book.sees(bindings)));
-        if tokio::time::timeout(SEEN_GONE, unseen).await.is_err() {
-            tracing::debug!(?bindings, "room was given back where pods are still seen");
+        if !wait_until_unobserved(self.seen.subscribe(), || self.read(|book| book.sees(bindings))).await {
+            tracing::debug!(?bindings, "claims were released whose pods are still observed");
         }
     }
 
