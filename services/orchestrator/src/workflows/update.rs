@@ -186,8 +186,8 @@ async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
     let mut bindings: Vec<_> = ctx.input.kept.iter().map(Kept::updated).collect();
     bindings.extend(targets(ctx)?);
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let (world, after) = (ctx.world.clone(), ctx.input.after.clone());
-    match ctx.state.progress.advance(&world, fence, &bindings, &after, world.deadlines.with_full_ready_timeout()).await? {
+    let (environment, after) = (ctx.world.clone(), ctx.input.after.clone());
+    match ctx.state.progress.advance(&environment, fence, &bindings, &after, environment.deadlines.with_full_ready_timeout()).await? {
         Applied::All => Ok(Outcome::next()),
         Applied::Waiting { keys, until, note } => {
             ctx.progress(note);
@@ -203,8 +203,8 @@ async fn put_back(ctx: &mut Ctx<Update>) -> StepResult {
     ctx.progress("applying the old revision again");
     let bindings: Vec<_> = ctx.input.kept.iter().map(|kept| kept.old.clone()).collect();
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let world = ctx.world.clone();
-    match ctx.state.back.advance(&world, fence, &bindings, &BTreeMap::new(), world.deadlines.with_full_ready_timeout()).await? {
+    let environment = ctx.world.clone();
+    match ctx.state.back.advance(&environment, fence, &bindings, &BTreeMap::new(), environment.deadlines.with_full_ready_timeout()).await? {
         Applied::Waiting { keys, until, .. } => Ok(Outcome::park(keys).until(until)),
         // The old revision is desired now; resource-synchronizer keeps applying it.
         Applied::All | Applied::Failed { .. } | Applied::Unschedulable { .. } => Ok(Outcome::next()),

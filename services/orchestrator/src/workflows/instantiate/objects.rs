@@ -22,10 +22,10 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
     let targets = targets(ctx)?;
     let after = ctx.input.apps.iter().map(|app| (app.app().to_owned(), app.after.clone())).collect();
     let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let world = ctx.world.clone();
+    let environment = ctx.world.clone();
     // Where room was made, pods without a node mean that it was lost: plan again soon. Otherwise room may still come back.
-    let deadlines = if ctx.state.search.relocated { world.deadlines } else { world.deadlines.with_full_ready_timeout() };
-    match ctx.state.progress.advance(&world, fence, &targets, &after, deadlines).await? {
+    let deadlines = if ctx.state.search.relocated { environment.deadlines } else { environment.deadlines.with_full_ready_timeout() };
+    match ctx.state.progress.advance(&environment, fence, &targets, &after, deadlines).await? {
         Applied::All => {
             ctx.progress("ready");
             Ok(Outcome::next())

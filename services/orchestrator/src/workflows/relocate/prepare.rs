@@ -82,14 +82,14 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
             }
         }
     }
-    let (world, operation) = (ctx.world.clone(), ctx.id);
+    let (environment, operation) = (ctx.world.clone(), ctx.id);
     let moving = &mut ctx.state.moves[index];
     if moving.sent.is_none() {
-        apply::send(&world, &new_copy(moving, operation), fence).await?;
+        apply::send(&environment, &new_copy(moving, operation), fence).await?;
         moving.reach(MoveStage::Starting);
     }
     let sent = moving.sent.get_or_insert_with(|| Sent { fence, digest: moving.old.digest.clone(), at: now(), trouble: None });
-    let reason = match readiness::assess(sent, world.statuses.get(moving.new).as_deref(), now(), &world.deadlines) {
+    let reason = match readiness::assess(sent, environment.statuses.get(moving.new).as_deref(), now(), &environment.deadlines) {
         Readiness::Ready => return Ok(Preparation::Ready),
         Readiness::Waiting { until, note, .. } => {
             moving.reach(MoveStage::Starting);

@@ -40,13 +40,13 @@ pub(super) fn choose_next(moving: &mut MoveProgress, failed: &MemberKey, reason:
 /// Removes the copy that failed and claims room at `to`. The failed copy's row stays as retiring and keeps its room until the copy
 /// is gone.
 pub(super) async fn claim_next(ctx: &mut Ctx<Relocate>, index: usize, to: MemberKey, fence: i64) -> Result<NextClaim, StepError> {
-    let world = ctx.world.clone();
+    let environment = ctx.world.clone();
     let failed = new_copy(&ctx.state.moves[index], ctx.id);
     remove_failed(ctx, &failed).await?;
 
     let new = binding_id(ctx.id, &format!("{}/{}", failed.dig.id, failed.app), &to);
     // The row before the claim: every claim and every applied copy is explained by a row.
-    let mut tx = world.transaction(ctx.id, ctx.fence).await?;
+    let mut tx = environment.transaction(ctx.id, ctx.fence).await?;
     binding::put(&mut tx, &Binding { id: new, member: to.clone(), ..failed.clone() }).await?;
     tx.commit().await?;
     let take = LedgerChange::Take {
@@ -57,22 +57,23 @@ pub(super) async fn claim_next(ctx: &mut Ctx<Relocate>, index: usize, to: Member
         state: Some(ClaimState::Held),
     };
     let transaction = LedgerTransaction { operation: ctx.id, fence, changes: vec![take] };
-    match world.services.placement.transact(ctx.derived_id(&format!("take/{new}")), &transaction).await {
+    match environment.services.placement.transact(ctx.derived_id(&format!("take/{new}")), &transaction).await {
         Ok(_) => {
             let moving = &mut ctx.state.moves[index];
             (moving.new, moving.to, moving.sent, moving.next) = (new, to, None, None);
             moving.reach(MoveStage::Claimed);
             Ok(NextClaim::Held)
         }
-        Err(error) if error.code() == Some("capacity_unknown") && ctx.waited() < world.deadlines.ready => Ok(NextClaim::Unknown),
+        Err(error) if error.code() == Some("capacity_unknown") && ctx.waited() < environment.deadlines.ready => Ok(NextClaim::Unknown),
         Err(error) if matches!(error.code(), Some("ledger_conflict" | "capacity_unknown")) => {
-            let mut tx = world.transaction(ctx.id, ctx.fence).await?;
+            let mut tx = environment.transaction(ctx.id, ctx.fence).await?;
             binding::delete(&mut tx, &[new]).await?;
             tx.commit().await?;
             // The same claim may still be in flight from an engine that lost its lease: a release with a higher fence makes
             // the ledger refuse it.
-            let fence = world.fence(ctx.id, ctx.fence).await?;
-            release::release_unexplained(&world, ctx.derived_id(&format!("take/{new}/release/{fence}")), ctx.id, fence, &[new]).await?;
+            let fence = environment.fence(ctx.id, ctx.fence).await?;
+            release::release_unexplained(&environment, ctx.derived_id(&format!("take/{new}/release/{fence}")), ctx.id, fence, &[new])
+                .await?;
             Ok(NextClaim::Refused(reasons(&error).join("; ")))
         }
         Err(error) => Err(error.into()),
