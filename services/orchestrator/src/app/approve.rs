@@ -1,6 +1,6 @@
-//! `approve`: every app of the group is rendered into a bundle and its demand read from it; intents and profiles are
-//! checked against each other. All of it happens before anything is written, so that a chart that does not render leaves
-//! the group as it was. What is approved is what instantiate uses, even if documents change in between.
+//! `approve`: renders every app of the group into a bundle, reads the demand from the bundle, and checks intents and profiles
+//! against each other. Nothing is written before all of it has succeeded, so a chart that does not render leaves the group
+//! as it was. Instantiate uses what was approved, even if documents have changed since.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use drover_api::scheduling::{AppRequest, PlacementTerms};
 use drover_resources::{NoSpec, Typed};
 use sqlx::PgConnection;
 
-use super::terms::{self, Cloud};
+use super::terms::{self, CloudMembers};
 use super::{App, Error, Group, GroupPath, calls, group};
 use crate::demand;
 use crate::render::{self, Rendered, Source};
@@ -18,27 +18,27 @@ use crate::resources::{APP, COMPOSITE_PROFILE, PROFILE};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
 use crate::store::{bundle, hold};
 
-/// What rendering a group gave, not yet written.
+/// A rendered group, not yet stored.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// The group.
     pub group: Group,
-    /// Its apps.
     pub apps: Vec<ApprovedApp>,
-    /// Their bundles.
     pub bundles: Vec<Rendered>,
-    /// Their terms now.
+    /// Placement terms by app, from the documents as they are now.
     pub terms: BTreeMap<String, PlacementTerms>,
 }
 
 impl Prepared {
-    /// What placement would be asked.
+    /// The request to placement for each app.
     pub fn requests(&self) -> Vec<AppRequest> {
         requests(&self.apps, &self.terms)
     }
 
-    /// Keeps the bundles.
-    pub async fn keep_bundles(&self, tx: &mut PgConnection) -> Result<(), Error> {
+    /// Stores the bundles.
+    ///
+    /// # Errors
+    /// A query failed.
+    pub async fn store_bundles(&self, tx: &mut PgConnection) -> Result<(), Error> {
         for rendered in &self.bundles {
             bundle::put(tx, rendered).await?;
         }
@@ -46,7 +46,7 @@ impl Prepared {
     }
 }
 
-/// Apps with their terms.
+/// The request to placement for each of these apps.
 pub fn requests(apps: &[ApprovedApp], terms: &BTreeMap<String, PlacementTerms>) -> Vec<AppRequest> {
     let request = |app: &ApprovedApp| AppRequest {
         app: app.app.clone(),
@@ -57,7 +57,11 @@ pub fn requests(apps: &[ApprovedApp], terms: &BTreeMap<String, PlacementTerms>) 
 }
 
 impl App {
-    /// Approves a group; approving an approved one renders it again. `dry` writes nothing.
+    /// Approves a group. One that is approved already is rendered again. With `dry` nothing is written.
+    ///
+    /// # Errors
+    /// The group does not exist, is in another state or is being changed by an operation; its documents are inconsistent; an app
+    /// cannot be rendered.
     pub async fn approve(&self, path: &GroupPath, dry: bool) -> Result<Prepared, Error> {
         let prepared = self
             .prepare(path, |state| match state {
@@ -72,7 +76,7 @@ impl App {
         }
         let dig = prepared.group.dig.id;
         let mut tx = self.store.begin().await?;
-        // Meanwhile somebody may have begun to work on it.
+        // Its state may have changed while it was rendered.
         let before = deployment::load(&mut tx, dig, true).await?;
         if let Some(holder) = hold::holder(&mut tx, dig).await? {
             return Err(Error::Busy { holder });
@@ -80,7 +84,7 @@ impl App {
         if before.state == DeploymentState::Instantiated {
             return Err(Error::WrongState { verb: "approve", state: before.state, allowed: &["Created", "Approved", "Terminated"] });
         }
-        prepared.keep_bundles(&mut tx).await?;
+        prepared.store_bundles(&mut tx).await?;
         if before.state != DeploymentState::Approved {
             deployment::reach(&mut tx, dig, DeploymentState::Approved, before.revision, None).await?;
         }
@@ -89,11 +93,14 @@ impl App {
         Ok(prepared)
     }
 
-    /// Reads and renders a group that `may` be worked on in its state. Writes nothing.
-    pub async fn prepare(&self, path: &GroupPath, may: impl FnOnce(DeploymentState) -> Result<(), Error>) -> Result<Prepared, Error> {
+    /// Reads and renders a group, if `allowed` accepts its state. Writes nothing.
+    ///
+    /// # Errors
+    /// As for [`App::approve`].
+    pub async fn prepare(&self, path: &GroupPath, allowed: impl FnOnce(DeploymentState) -> Result<(), Error>) -> Result<Prepared, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
-        may(deployment::load(&mut tx, group.dig.id, false).await?.state)?;
+        allowed(deployment::load(&mut tx, group.dig.id, false).await?.state)?;
         if let Some(holder) = hold::holder(&mut tx, group.dig.id).await? {
             return Err(Error::Busy { holder });
         }
@@ -102,7 +109,7 @@ impl App {
         let names: Vec<_> = sources.iter().map(|source| source.app.clone()).collect();
         let terms = terms::of(&mut tx, &group, &cloud, &names).await?;
         let prefer = calls::preferences(calls::of(&mut tx, &group).await?.as_ref(), &names);
-        // Helm takes its time; no connection is held meanwhile.
+        // Rendering takes seconds, so the connection is returned to the pool before it.
         tx.rollback().await?;
 
         let (mut apps, mut bundles) = (Vec::new(), Vec::new());
@@ -125,15 +132,15 @@ impl App {
     }
 }
 
-/// What there is to render, by app.
-async fn sources(tx: &mut PgConnection, group: &Group, cloud: &Cloud) -> Result<Vec<Source>, Error> {
+/// What is to be rendered, by app.
+async fn sources(tx: &mut PgConnection, group: &Group, cloud: &CloudMembers) -> Result<Vec<Source>, Error> {
     let apps = drover_resources::children::<AppSpec>(&mut *tx, &APP, group.composite_app.id).await?;
     if apps.is_empty() {
         return Err(Error::Inconsistent(vec![format!("the composite app {} has no apps", group.composite_app.name)]));
     }
     let spec = &group.document.spec;
     let unknown = spec.override_values.iter().filter(|values| !apps.iter().any(|app| app.name == values.app));
-    let broken: Vec<_> = unknown.map(|values| format!("overrideValues speak of the app {}, which does not exist", values.app)).collect();
+    let broken: Vec<_> = unknown.map(|values| format!("overrideValues names the app {}, which does not exist", values.app)).collect();
     if !broken.is_empty() {
         return Err(Error::Inconsistent(broken));
     }
@@ -175,6 +182,9 @@ async fn file(tx: &mut PgConnection, digest: Option<&[u8]>) -> Result<Option<Vec
 }
 
 /// The approved apps of a group with their terms as they are now.
+///
+/// # Errors
+/// The documents are inconsistent, or a query failed.
 pub async fn approved_requests(tx: &mut PgConnection, group: &Group) -> Result<Vec<AppRequest>, Error> {
     let apps = deployment::approved_apps(&mut *tx, group.dig.id).await?;
     let cloud = terms::cloud(&mut *tx, group).await?;

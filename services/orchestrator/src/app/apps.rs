@@ -1,4 +1,4 @@
-//! What runs where, over all groups.
+//! The list of all apps with their copies on clusters.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,13 @@ use crate::workflows::readiness::describe;
 use crate::workflows::{Instantiate, Relocate, Terminate, Update};
 
 impl App {
-    /// Apps of every group that is approved or more; of one project if it is named.
+    /// Apps of every group that was approved at least once; of one project if it is named.
+    ///
+    /// # Errors
+    /// A query failed.
     pub async fn apps(&self, project: Option<&str>) -> Result<AppList, Error> {
         let mut tx = self.store.begin().await?;
-        // One moment for all three lists: an app moves between them otherwise.
+        // One snapshot for all three lists: an app may move between two queries.
         sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *tx).await?;
         let groups = overview::groups(&mut tx, project).await?;
         let ids: Vec<Uuid> = groups.iter().map(|group| group.dig_id).collect();
@@ -38,7 +41,7 @@ impl App {
             let Some([project, composite_app, version, dig]) = names(&group.path) else {
                 return Err(Error::Internal(format!("{} is not the path of a deployment intent group", group.path)));
             };
-            let state = group.kind.as_deref().map_or(group.state.clone(), |kind| at_work(kind, group.waiting));
+            let state = group.kind.as_deref().map_or(group.state.clone(), |kind| state_during(kind, group.waiting));
             for app in apps.remove(&group.dig_id).unwrap_or_default() {
                 items.push(AppView {
                     project: project.to_owned(),
@@ -56,8 +59,8 @@ impl App {
     }
 }
 
-/// The state of a group that an operation works on.
-pub(super) fn at_work(kind: &str, waiting_for_room: bool) -> String {
+/// The state to show for a group that an operation is changing.
+pub(super) fn state_during(kind: &str, waiting_for_room: bool) -> String {
     match kind {
         Instantiate::KIND | Update::KIND if waiting_for_room => "WaitingForRoom",
         Instantiate::KIND => "Instantiating",
@@ -69,7 +72,7 @@ pub(super) fn at_work(kind: &str, waiting_for_room: bool) -> String {
     .to_owned()
 }
 
-/// Names on the path of a group.
+/// The names in the path of a group.
 fn names(path: &str) -> Option<[&str; 4]> {
     match path.split('/').collect::<Vec<_>>()[..] {
         ["", "v2", "projects", project, "composite-apps", composite_app, version, "deployment-intent-groups", dig] => {
@@ -86,16 +89,16 @@ fn binding(copy: BindingRow, status: Option<&BindingStatus>) -> AppBinding {
     AppBinding { binding: copy.id, member: MemberKey(copy.member), phase, reason }
 }
 
-/// How far a copy is: the synchronizer's word, if it speaks of what the copy is now for.
+/// The phase to show for a copy: the synchronizer's, unless that is older than the copy's role.
 pub(super) fn phase(role: Role, status: Option<&BindingStatus>) -> String {
     let phase = match (role, status.map(|status| status.phase)) {
         (Role::Gone, _) | (Role::Retiring, Some(Phase::Gone)) => Phase::Gone,
         (Role::Retiring, Some(Phase::Unreachable)) => Phase::Unreachable,
-        // It may not have been told yet, and speak of what was.
+        // The synchronizer's status may still be from before it was to be removed.
         (Role::Retiring, _) => Phase::Deleting,
         (_, Some(phase)) => phase,
         (Role::Target, None) => Phase::Pending,
-        // It serves, and nobody has said so since this process began.
+        // It serves, but the synchronizer has not reported it since this process started.
         (Role::Current, None) => return "Unknown".to_owned(),
     };
     format!("{phase:?}")
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_shall_go_is_not_shown_ready() {
+    fn phase_of_a_retiring_copy_is_deleting() {
         let shown = |role, phase: Option<Phase>| super::phase(role, phase.map(status).as_ref());
         assert_eq!(shown(Role::Current, Some(Phase::Ready)), "Ready");
         assert_eq!(shown(Role::Retiring, Some(Phase::Ready)), "Deleting");
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_given_only_where_something_is_missing() {
+    fn binding_has_a_reason_only_if_not_ready() {
         let copy = |role| BindingRow { id: Uuid::nil(), dig_id: Uuid::nil(), app: "cart".into(), member: "a+b".into(), role };
         assert_eq!(binding(copy(Role::Current), Some(&status(Phase::Failed))).reason.as_deref(), Some("because"));
         assert_eq!(binding(copy(Role::Current), Some(&status(Phase::Ready))).reason, None);
@@ -139,10 +142,10 @@ mod tests {
     }
 
     #[test]
-    fn the_verb_at_work_is_the_state() {
-        assert_eq!(at_work("instantiate", false), "Instantiating");
-        assert_eq!(at_work("instantiate", true), "WaitingForRoom");
-        assert_eq!(at_work("relocate", false), "Relocating");
+    fn state_during_names_the_running_verb() {
+        assert_eq!(state_during("instantiate", false), "Instantiating");
+        assert_eq!(state_during("instantiate", true), "WaitingForRoom");
+        assert_eq!(state_during("relocate", false), "Relocating");
         assert_eq!(names("/v2/projects/p/composite-apps/ca/v1/deployment-intent-groups/g"), Some(["p", "ca", "v1", "g"]));
         assert_eq!(names("/v2/projects/p"), None);
     }

@@ -1,4 +1,4 @@
-//! The call graph of a group's composite app: what placement is told of each app's calls, and who would like whose node.
+//! The call graph of a group's composite app: the calls that placement takes into account, and node preferences between apps.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,14 @@ use drover_api::scheduling::groups::{CallGraph, Grouping, Limits, Service, Varia
 use sqlx::PgConnection;
 
 use super::{Error, Group, measured};
-use crate::render::prefer::Peers;
+use crate::render::prefer::PreferredPeers;
 use crate::resources::CALL_GRAPH;
 use crate::resources::call_graph::{CallGraphSpec, CallSource};
 
-/// The call graph, if there is one. Several are an error: nobody could say which counts.
+/// The call graph with its measured calls, if there is one.
+///
+/// # Errors
+/// There are several call graphs, or a query failed.
 pub async fn of(tx: &mut PgConnection, group: &Group) -> Result<Option<CallGraphSpec>, Error> {
     let mut graphs = drover_resources::children::<CallGraphSpec>(&mut *tx, &CALL_GRAPH, group.composite_app.id).await?;
     match graphs.len() {
@@ -31,19 +34,20 @@ pub async fn of(tx: &mut PgConnection, group: &Group) -> Result<Option<CallGraph
     }
 }
 
-/// Whose node each app's pods would like: the others of its group, by their calls with it as a share of the heaviest pair's (a
-/// scheduler adds up what both sides wish for, so the scale must be one for all). Empty unless the graph allows it.
-pub fn preferences(graph: Option<&CallGraphSpec>, apps: &[String]) -> BTreeMap<String, Peers> {
+/// For each app the apps whose nodes its pods prefer: those of its call group. The weight, 1 to 100, is the pair's calls as a
+/// share of the heaviest pair's, one scale for all pairs because a scheduler adds the weights of both sides. Empty unless the
+/// graph allows it.
+pub fn preferences(graph: Option<&CallGraphSpec>, apps: &[String]) -> BTreeMap<String, PreferredPeers> {
     let Some(spec) = graph.filter(|graph| graph.node_preferences) else { return BTreeMap::new() };
     let services = apps.iter().map(|app| Service { name: app.clone(), request: [0.0; 2], replicas: 1 });
     let known = |app: &String| apps.contains(app);
     let calls = spec.calls.iter().filter(|call| known(&call.from) && known(&call.to)).map(|call| (&*call.from, &*call.to, call.weight()));
-    // What is wrong with a graph was said when it was declared.
+    // An invalid graph was refused when it was declared.
     let Ok(graph) = CallGraph::named(services.collect(), calls) else { return BTreeMap::new() };
     let Ok(groups) = Grouping::of(&graph, Some(spec.rho() as usize), Variant::Merge, &Limits::default()) else { return BTreeMap::new() };
     let group = groups.index();
     let heaviest = graph.weights().iter().map(|(_, _, calls)| *calls).fold(f64::MIN_POSITIVE, f64::max);
-    let mut peers: BTreeMap<String, Peers> = BTreeMap::new();
+    let mut peers: BTreeMap<String, PreferredPeers> = BTreeMap::new();
     for (a, b, calls) in graph.weights().into_iter().filter(|(a, b, _)| group[*a] == group[*b]) {
         let weight = ((calls / heaviest * 100.0).round() as u32).clamp(1, 100);
         peers.entry(apps[a].clone()).or_default().push((apps[b].clone(), weight));
@@ -57,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_are_those_of_the_group_by_their_calls_and_only_where_allowed() {
+    fn preferences_weigh_calls_within_the_group_and_need_permission() {
         let mut spec: CallGraphSpec = serde_json::from_value(serde_json::json!({
             "rho": 3,
             "nodePreferences": true,
@@ -72,7 +76,7 @@ mod tests {
         let of = |app: &str| peers.get(app).cloned().unwrap_or_default();
         assert_eq!(of("web"), [("cart".to_owned(), 100)]);
         assert_eq!(of("cart"), [("web".to_owned(), 100), ("db".to_owned(), 50)]);
-        assert!(of("mail").is_empty(), "it is in no group with others");
+        assert!(of("mail").is_empty(), "no other app is in its group");
         spec.node_preferences = false;
         assert!(preferences(Some(&spec), &apps).is_empty());
         assert!(preferences(None, &apps).is_empty());

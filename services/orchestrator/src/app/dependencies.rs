@@ -1,4 +1,4 @@
-//! Who waits for whom among the apps of a composite app.
+//! Start dependencies between the apps of a composite app.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,10 @@ use crate::resources::dependency::DependencySpec;
 use crate::resources::{APP, DEPENDENCY};
 use crate::workflows::After;
 
-/// Dependencies by app. A circle is an error: nobody in it could ever start.
+/// Dependencies by app.
+///
+/// # Errors
+/// An app depends on itself and could never start, or a query failed.
 pub async fn of(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<String, Vec<After>>, Error> {
     let mut after = BTreeMap::new();
     for app in drover_resources::children::<AppSpec>(&mut *tx, &APP, group.composite_app.id).await? {
@@ -23,14 +26,14 @@ pub async fn of(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<String,
             after.insert(app.name, list);
         }
     }
-    match circle(&after) {
-        Some(app) => Err(Error::Inconsistent(vec![format!("the app {app} waits for itself by way of its dependencies")])),
+    match app_in_cycle(&after) {
+        Some(app) => Err(Error::Inconsistent(vec![format!("the app {app} depends on itself through its dependencies")])),
         None => Ok(after),
     }
 }
 
-/// An app that waits for itself.
-fn circle(after: &BTreeMap<String, Vec<After>>) -> Option<&str> {
+/// An app that depends on itself.
+fn app_in_cycle(after: &BTreeMap<String, Vec<After>>) -> Option<&str> {
     after.keys().map(String::as_str).find(|start| {
         let (mut seen, mut next) = (BTreeSet::new(), vec![*start]);
         while let Some(app) = next.pop() {
@@ -52,14 +55,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn circles_are_found_and_diamonds_are_none() {
+    fn cycles_are_found_and_diamonds_are_not_cycles() {
         let after = |list: &[(&str, &[&str])]| -> BTreeMap<String, Vec<After>> {
             list.iter()
                 .map(|(app, on)| ((*app).to_owned(), on.iter().map(|on| After { app: (*on).to_owned(), ready: true, wait_s: 0 }).collect()))
                 .collect()
         };
-        assert_eq!(circle(&after(&[("a", &["b", "c"]), ("b", &["d"]), ("c", &["d"])])), None);
-        assert_eq!(circle(&after(&[("a", &["b"]), ("b", &["c"]), ("c", &["a"])])), Some("a"));
-        assert_eq!(circle(&after(&[("x", &["a"]), ("a", &["a"])])), Some("a"));
+        assert_eq!(app_in_cycle(&after(&[("a", &["b", "c"]), ("b", &["d"]), ("c", &["d"])])), None);
+        assert_eq!(app_in_cycle(&after(&[("a", &["b"]), ("b", &["c"]), ("c", &["a"])])), Some("a"));
+        assert_eq!(app_in_cycle(&after(&[("x", &["a"]), ("a", &["a"])])), Some("a"));
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong in the use cases, and its one conversion to problem+json.
+//! The errors of use cases and their conversion to problem+json.
 
 use drover_resources::ResourceError;
 use drover_service::{PeerError, Problem, codes};
@@ -10,67 +10,55 @@ use crate::render::RenderError;
 use crate::store::deployment::DeploymentState;
 use crate::store::hold::Busy;
 
-/// Why a use case did not happen.
+/// Why a use case failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such thing.
+    /// The thing that was named does not exist.
     #[error("{what} not found")]
-    NotFound {
-        /// What.
-        what: String,
-    },
-    /// Not from this state.
+    NotFound { what: String },
+    /// The verb is not possible in the state of the group.
     #[error("{verb} is not possible in state {state}; it is in {}", allowed.join(", "))]
     WrongState {
-        /// What was asked for.
+        /// What was requested, as used in the message.
         verb: &'static str,
-        /// State now.
         state: DeploymentState,
-        /// States it is possible in.
+        /// States in which it is possible.
         allowed: &'static [&'static str],
     },
-    /// Something else stands in the way of it.
+    /// Not possible at the moment, for the reason given.
     #[error("{0}")]
     NotNow(String),
-    /// Another operation holds the group.
-    #[error("operation {} works on this deployment intent group", holder)]
-    Busy {
-        /// It.
-        holder: Uuid,
-    },
-    /// The documents do not make sense together.
+    /// Another operation is changing the group.
+    #[error("operation {} is changing this deployment intent group", holder)]
+    Busy { holder: Uuid },
+    /// The documents contradict each other.
     #[error("{}", .0.join("; "))]
     Inconsistent(Vec<String>),
-    /// An app does not render.
+    /// An app cannot be rendered.
     #[error(transparent)]
     Render(#[from] RenderError),
-    /// An app's pods cannot be read.
+    /// The demand of an app cannot be read from its manifests.
     #[error("{app}: {source}")]
-    Demand {
-        /// App.
-        app: String,
-        /// Why.
-        source: DemandError,
-    },
-    /// The operation is past its pivot.
-    #[error("the operation is past its pivot and only goes forward")]
+    Demand { app: String, source: DemandError },
+    /// The operation is past its pivot and cannot be cancelled.
+    #[error("the operation is past its pivot and can no longer be undone")]
     PastThePivot,
-    /// Comes later.
+    /// Not implemented in this version.
     #[error("{0} comes with a later version")]
     NotYet(&'static str),
-    /// Documents.
+    /// Reading or writing a document failed.
     #[error(transparent)]
     Resource(#[from] ResourceError),
-    /// Another service.
+    /// Another service is unavailable or refused the request.
     #[error(transparent)]
     Peer(#[from] PeerError),
-    /// The database.
+    /// A query failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Spans of too many composite apps at once.
+    /// Spans of too many composite apps are being counted.
     #[error("spans of too many composite apps arrive; measure fewer at a time")]
     TooManyMeasured,
-    /// A defect of ours.
+    /// A defect in Drover.
     #[error("{0}")]
     Internal(String),
 }

@@ -1,4 +1,4 @@
-//! A deployment intent group with everything around it, read in one transaction.
+//! A deployment intent group with the documents above it, read in one transaction.
 
 use drover_api::scheduling::DigRef;
 use drover_resources::Typed;
@@ -11,7 +11,7 @@ use crate::resources::deployment_intent_group::DeploymentIntentGroupSpec;
 use crate::resources::project::ProjectSpec;
 use crate::resources::{COMPOSITE_APP, DIG, PROJECT};
 
-/// Names on the way to a deployment intent group.
+/// The names in the path of a deployment intent group.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Path)]
 pub struct GroupPath {
@@ -41,24 +41,24 @@ impl GroupPath {
 /// A group and the documents above it.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// As the other services know it.
+    /// Its id and names, as sent to other services.
     pub dig: DigRef,
-    /// Its document.
     pub document: Typed<DeploymentIntentGroupSpec>,
-    /// Its composite app.
     pub composite_app: Typed<CompositeAppSpec>,
-    /// Its project.
     pub project: Typed<ProjectSpec>,
 }
 
 impl Group {
-    /// For people: `project/app/version/group`.
+    /// The group as shown to users: `project/app/version/group`.
     pub fn subject(&self) -> String {
         crate::workflows::subject(&self.dig)
     }
 }
 
 /// The group at this path.
+///
+/// # Errors
+/// The group does not exist, or a query failed.
 pub async fn at(tx: &mut PgConnection, path: &GroupPath) -> Result<Group, Error> {
     let document = drover_resources::get(&mut *tx, &DIG, &path.path())
         .await?
@@ -67,6 +67,9 @@ pub async fn at(tx: &mut PgConnection, path: &GroupPath) -> Result<Group, Error>
 }
 
 /// The group of this id.
+///
+/// # Errors
+/// The group does not exist, or a query failed.
 pub async fn by_id(tx: &mut PgConnection, id: Uuid) -> Result<Group, Error> {
     let document = drover_resources::by_id(&mut *tx, &DIG, id)
         .await?
@@ -75,7 +78,7 @@ pub async fn by_id(tx: &mut PgConnection, id: Uuid) -> Result<Group, Error> {
 }
 
 async fn around(tx: &mut PgConnection, document: Typed<DeploymentIntentGroupSpec>) -> Result<Group, Error> {
-    let gone = || Error::Internal(format!("{} has lost its parents", document.path));
+    let gone = || Error::Internal(format!("{} has no parent documents", document.path));
     let composite_app_path = COMPOSITE_APP.within(&document.path).ok_or_else(gone)?;
     let project_path = PROJECT.within(&document.path).ok_or_else(gone)?;
     let composite_app: Typed<CompositeAppSpec> =

@@ -1,4 +1,4 @@
-//! What documents may not do: change under a running operation, or contradict what is deployed.
+//! Refuses changes of documents while an operation uses them, and changes that contradict what is deployed.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::resources::profile::ProfileSpec;
 use crate::resources::{APP, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, LOGICAL_CLOUD, PROFILE, PROJECT};
 use crate::store::deployment::{self, DeploymentState};
 
-/// Orchestrator's guards.
+/// The checks of orchestrator before a document is written or deleted.
 pub struct Guards {
-    /// Its documents hang below projects and groups: it is asked before these are deleted.
+    /// Its documents are below projects and groups, so it is asked before one of these is deleted.
     pub migration: Arc<dyn Migration>,
 }
 
@@ -28,14 +28,14 @@ impl Hooks for Guards {
             return Err(Error::Busy { holder }.into());
         }
         if change.verb == Verb::Delete {
-            self.nothing_below(change).await?;
+            self.no_migration_documents_below(change).await?;
         }
         if change.kind.name == DIG.name {
             group(tx, change).await?;
         } else if change.kind.name == PROFILE.name {
             one_profile_per_app(tx, change).await?;
         } else if change.kind.name == LOGICAL_CLOUD.name && change.verb == Verb::Delete {
-            // References already keep it while groups name it.
+            // As long as a group names it, its reference prevents this.
             super::logical_cloud::forget(tx, change.id()).await.map_err(Error::from)?;
         }
         Ok(())
@@ -43,7 +43,7 @@ impl Hooks for Guards {
 }
 
 impl Guards {
-    async fn nothing_below(&self, change: &Change<'_>) -> Result<(), Problem> {
+    async fn no_migration_documents_below(&self, change: &Change<'_>) -> Result<(), Problem> {
         let collection = match change.kind.name {
             name if name == DIG.name => "migration-intents",
             name if name == PROJECT.name => "migration-policies",
@@ -56,7 +56,7 @@ impl Guards {
     }
 }
 
-/// The operation that a change would get in the way of.
+/// The running operation that uses the document.
 async fn holder(tx: &mut PgConnection, change: &Change<'_>) -> Result<Option<Uuid>, Error> {
     let below_app = [APP.name, DEPENDENCY.name, COMPOSITE_PROFILE.name, PROFILE.name].contains(&change.kind.name);
     let groups = if let Some(group) = DIG.within(change.path) {
@@ -66,13 +66,13 @@ async fn holder(tx: &mut PgConnection, change: &Change<'_>) -> Result<Option<Uui
     } else {
         return Ok(None);
     };
-    // A trailing slash means every group below, none means that very one.
+    // With a trailing slash: all groups below; without: the group itself.
     let sql = "select workflow_id from hold join resource on resource.id = hold.dig_id left join workflow on workflow.id = workflow_id
         where ended_at is null and (resource.path = $1 or (right($1, 1) = '/' and starts_with(resource.path, $1))) limit 1";
     Ok(sqlx::query_scalar(sql).bind(groups).fetch_optional(tx).await?)
 }
 
-/// A group is changed only while it is Created, and deleted only when nothing of it runs.
+/// A group can be replaced only while it is Created, and deleted only while none of its apps runs.
 async fn group(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
     let state = deployment::load(&mut *tx, change.id(), true).await.map_err(Error::from)?.state;
     match change.verb {

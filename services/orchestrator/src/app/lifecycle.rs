@@ -1,4 +1,4 @@
-//! Starting operations: the check of the state, the hold and the workflow's row in one transaction, or nothing.
+//! Starts operations. The check of the state, the hold and the row of the workflow are written in one transaction.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,11 @@ impl From<StartError> for Error {
 }
 
 impl App {
-    /// Starts to instantiate a group, by this plan if one is named; the operation's id.
+    /// Starts to instantiate a group, with this plan if one is given. Returns the id of the operation.
+    ///
+    /// # Errors
+    /// The group does not exist, is in another state or is being changed by an operation, or a query failed. Also:
+    /// its documents are inconsistent.
     pub async fn instantiate(&self, path: &GroupPath, plan: Option<Uuid>) -> Result<Uuid, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
@@ -41,7 +45,7 @@ impl App {
             state => return Err(Error::WrongState { verb: "instantiate", state, allowed: &["Approved", "Terminated"] }),
         };
         if binding::of_dig(&mut *tx, group.dig.id).await?.iter().any(|binding| binding.role == Role::Current) {
-            return Err(Error::Internal(format!("{} is {} but something of it serves", group.subject(), before.state)));
+            return Err(Error::Internal(format!("{} is {} but some of its apps are running", group.subject(), before.state)));
         }
         let revision = deployment::next_revision(&mut *tx, group.dig.id).await?;
         let order = instantiate::Order { dig: group.dig.clone(), revision, apps, plan };
@@ -49,7 +53,10 @@ impl App {
         Ok(id)
     }
 
-    /// Starts to terminate a group.
+    /// Starts to terminate a group. Returns the id of the operation.
+    ///
+    /// # Errors
+    /// The group does not exist, is in another state or is being changed by an operation, or a query failed.
     pub async fn terminate(&self, path: &GroupPath) -> Result<Uuid, Error> {
         let id = Uuid::now_v7();
         let mut tx = self.store.begin().await?;
@@ -59,7 +66,7 @@ impl App {
         if before.state != DeploymentState::Instantiated {
             return Err(Error::WrongState { verb: "terminate", state: before.state, allowed: &["Instantiated"] });
         }
-        // Documents that have become inconsistent must not keep anything running.
+        // Inconsistent documents must not prevent termination.
         let after = match dependencies::of(&mut tx, &group).await {
             Err(Error::Inconsistent(_)) => BTreeMap::new(),
             other => other?,
@@ -71,8 +78,12 @@ impl App {
         Ok(id)
     }
 
-    /// Starts to update a group in place: what its documents say now, rendered before anything is held. The operation's id and
-    /// the revision that it makes.
+    /// Starts to update a group in place to what its documents say now. They are rendered before the hold is taken. Returns the id
+    /// of the operation and the new revision.
+    ///
+    /// # Errors
+    /// The group does not exist, is in another state or is being changed by an operation, or a query failed. Also:
+    /// its documents are inconsistent, or an app cannot be rendered.
     pub async fn update(&self, path: &GroupPath) -> Result<(Uuid, i64), Error> {
         let prepared = self
             .prepare(path, |state| match state {
@@ -87,7 +98,7 @@ impl App {
         if before.state != DeploymentState::Instantiated {
             return Err(Error::WrongState { verb: "update", state: before.state, allowed: &["Instantiated"] });
         }
-        prepared.keep_bundles(&mut tx).await?;
+        prepared.store_bundles(&mut tx).await?;
         let order = update_order(&mut tx, &prepared, before.revision).await?;
         let revision = order.revision;
         self.engine.start_in_tx::<Update>(&mut tx, id, &order).await?;
@@ -113,7 +124,7 @@ impl App {
     }
 }
 
-/// What changes where: bindings whose app is there before and after stay where they are.
+/// The changes of an update. Bindings whose app exists before and after stay on their members.
 pub(super) async fn update_order(tx: &mut PgConnection, prepared: &approve::Prepared, from_revision: i64) -> Result<update::Order, Error> {
     let group = &prepared.group;
     let requests: BTreeMap<String, _> = prepared.requests().into_iter().map(|request| (request.app.clone(), request)).collect();
@@ -124,7 +135,7 @@ pub(super) async fn update_order(tx: &mut PgConnection, prepared: &approve::Prep
     for old in &running {
         match prepared.apps.iter().find(|app| app.app == old.app) {
             None => dropped.push(old.id),
-            // The namespace of what runs does not change under it.
+            // The namespace of a running app does not change.
             Some(app) => {
                 let request = requests[&app.app].clone();
                 if app.digest != old.digest || request != old.request {

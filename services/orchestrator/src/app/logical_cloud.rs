@@ -1,4 +1,4 @@
-//! Logical clouds at level 0: there is nothing to make in the clusters, so instantiating one only says so.
+//! Logical clouds at level 0. Nothing has to be created in the clusters, so instantiating one only changes its state.
 
 use drover_resources::{Typed, by_id, get};
 use drover_store::{StoreResult, Timestamp};
@@ -10,22 +10,26 @@ use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::{DIG, LOGICAL_CLOUD};
 use crate::store::deployment::DeploymentState;
 
-/// A line of a logical cloud's history.
+/// An entry in the history of a logical cloud.
 #[derive(Clone, Debug, sqlx::FromRow)]
-pub struct Action {
-    /// State that was reached.
+pub struct LogicalCloudAction {
     pub state: String,
-    /// When.
     pub at: Timestamp,
 }
 
 /// The logical cloud at this path.
+///
+/// # Errors
+/// There is no such logical cloud, or a query failed.
 pub async fn at(tx: &mut PgConnection, path: &str) -> Result<Typed<LogicalCloudSpec>, Error> {
     get(tx, &LOGICAL_CLOUD, path).await?.ok_or_else(|| Error::NotFound { what: format!("logical cloud {path}") })
 }
 
-/// Its history, oldest first.
-pub async fn actions(tx: &mut PgConnection, cloud: Uuid) -> StoreResult<Vec<Action>> {
+/// The history of a logical cloud, oldest first.
+///
+/// # Errors
+/// The query failed.
+pub async fn actions(tx: &mut PgConnection, cloud: Uuid) -> StoreResult<Vec<LogicalCloudAction>> {
     Ok(sqlx::query_as("select state, at from logical_cloud_action where cloud_id = $1 order by seq").bind(cloud).fetch_all(tx).await?)
 }
 
@@ -34,7 +38,10 @@ async fn record(tx: &mut PgConnection, cloud: Uuid, state: DeploymentState) -> S
     Ok(())
 }
 
-/// Says that it is instantiated.
+/// Marks a logical cloud as instantiated.
+///
+/// # Errors
+/// A query failed.
 pub async fn instantiate(tx: &mut PgConnection, cloud: Uuid) -> Result<(), Error> {
     if state(&mut *tx, cloud).await? != DeploymentState::Instantiated {
         record(tx, cloud, DeploymentState::Instantiated).await?;
@@ -42,7 +49,10 @@ pub async fn instantiate(tx: &mut PgConnection, cloud: Uuid) -> Result<(), Error
     Ok(())
 }
 
-/// Says that it is terminated; not while a group of it runs.
+/// Marks a logical cloud as terminated.
+///
+/// # Errors
+/// A deployment intent group runs in it, or a query failed.
 pub async fn terminate(tx: &mut PgConnection, cloud: Uuid) -> Result<(), Error> {
     let found: Option<Typed<LogicalCloudSpec>> = by_id(&mut *tx, &LOGICAL_CLOUD, cloud).await?;
     let path = found.map(|cloud| cloud.path).unwrap_or_default();
@@ -58,13 +68,19 @@ pub async fn terminate(tx: &mut PgConnection, cloud: Uuid) -> Result<(), Error> 
     Ok(())
 }
 
-/// Its state: the last line of its history.
+/// The state of a logical cloud: that of the latest entry in its history.
+///
+/// # Errors
+/// The query failed, or the stored state is unknown.
 pub async fn state(tx: &mut PgConnection, cloud: Uuid) -> Result<DeploymentState, Error> {
     let last = actions(tx, cloud).await?.pop();
     last.map_or(Ok(DeploymentState::Created), |action| action.state.parse().map_err(Error::Internal))
 }
 
-/// Drops its history.
+/// Deletes the history of a logical cloud.
+///
+/// # Errors
+/// The query failed.
 pub async fn forget(tx: &mut PgConnection, cloud: Uuid) -> StoreResult<()> {
     sqlx::query("delete from logical_cloud_action where cloud_id = $1").bind(cloud).execute(tx).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! What other services read here.
+//! Lookups for other services.
 
 use drover_api::digs::{DigTerms, DocumentRef};
 use sqlx::PgConnection;
@@ -6,7 +6,10 @@ use sqlx::PgConnection;
 use super::{App, Error, GroupPath, approve, group};
 use crate::store::deployment::{self, DeploymentState};
 
-/// The document at a path, of whatever kind.
+/// The document at a path, of any kind.
+///
+/// # Errors
+/// The query failed.
 pub async fn document(tx: &mut PgConnection, path: &str) -> Result<Option<DocumentRef>, Error> {
     let row: Option<(uuid::Uuid, String)> =
         sqlx::query_as("select id, kind from resource where path = $1").bind(path).fetch_optional(tx).await?;
@@ -14,7 +17,10 @@ pub async fn document(tx: &mut PgConnection, path: &str) -> Result<Option<Docume
 }
 
 impl App {
-    /// An approved group: its apps with their demands and their terms as they are now.
+    /// The apps of an approved group with their demands, and with their terms as the documents are now.
+    ///
+    /// # Errors
+    /// The group does not exist or was never approved, its documents are inconsistent, or a query failed.
     pub async fn dig_terms(&self, path: &GroupPath) -> Result<DigTerms, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;

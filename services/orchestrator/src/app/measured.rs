@@ -1,7 +1,7 @@
-//! The call graph as measured: spans that are sent here, and a mesh's metrics that are asked for.
+//! Measured call graphs: from spans that are sent to orchestrator, and from a service mesh's metrics.
 //!
-//! Spans are counted in memory and written down by task `observe`: a process that dies loses the spans since then, which
-//! costs confidence and nothing else. What is known of a pair fades; nobody has to delete it.
+//! Spans are counted in memory and stored by the task `observe`. A process that dies loses the spans since the last time, which
+//! only costs confidence. The confidence in a pair decreases with time, so nothing has to be deleted.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,47 +16,48 @@ use crate::resources::CALL_GRAPH;
 use crate::resources::call_graph::{CallGraphSpec, CallSource, CallSpec};
 use crate::store::call_edge::{self, CallEdge, Measurement, MeasurementSource};
 
-/// Composite apps whose spans are counted at once; others' are refused until one has been silent.
-const MOST: usize = 50;
+/// Composite apps whose spans are counted at the same time. Spans of others are refused until one has sent none for
+/// [`DROP_AFTER`] seconds.
+const MAX_COMPOSITE_APPS: usize = 50;
 /// Bounds of one collector: small, because there are many.
-const SETTINGS: Settings = Settings { half_life: HALF_LIFE, edges: 1_000, spans: 5_000 };
-/// Seconds after which a call counts half.
+const COLLECTOR: Settings = Settings { half_life: HALF_LIFE, edges: 1_000, spans: 5_000 };
+/// Seconds after which a call counts only half.
 const HALF_LIFE: f64 = 600.0;
-/// Seconds of silence after which a collector is dropped; what it saw is written down.
-const SILENT: f64 = 3_600.0;
+/// Seconds without spans after which a collector is dropped; what it counted is stored by then.
+const DROP_AFTER: f64 = 3_600.0;
 
 /// Collectors by composite app.
 #[derive(Default)]
-pub struct Measured(Mutex<HashMap<Uuid, Counting>>);
+pub struct Measured(Mutex<HashMap<Uuid, AppSpans>>);
 
-struct Counting {
+struct AppSpans {
     collector: Collector,
     last: f64,
     written: bool,
 }
 
-/// Too many composite apps send spans.
+/// Spans of [`MAX_COMPOSITE_APPS`] other composite apps are being counted.
 #[derive(Debug, PartialEq, Eq)]
-pub struct TooMany;
+pub struct TooManyApps;
 
 impl Measured {
     /// Counts spans.
     ///
     /// # Errors
-    /// [`TooMany`]: nothing was counted.
-    pub fn add(&self, composite_app: Uuid, spans: &[Span], at: f64) -> Result<(), TooMany> {
+    /// Too many composite apps send spans; nothing was counted.
+    pub fn add(&self, composite_app: Uuid, spans: &[Span], at: f64) -> Result<(), TooManyApps> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST && !all.contains_key(&composite_app) {
-            return Err(TooMany);
+        if all.len() >= MAX_COMPOSITE_APPS && !all.contains_key(&composite_app) {
+            return Err(TooManyApps);
         }
         let counting =
-            all.entry(composite_app).or_insert_with(|| Counting { collector: Collector::new(SETTINGS), last: at, written: true });
+            all.entry(composite_app).or_insert_with(|| AppSpans { collector: Collector::new(COLLECTOR), last: at, written: true });
         spans.iter().for_each(|span| counting.collector.add(span));
         (counting.last, counting.written) = (at, false);
         Ok(())
     }
 
-    /// What has changed since it was taken last.
+    /// The edges of composite apps that received spans since the last call.
     fn take(&self, at: f64) -> Vec<(Uuid, Vec<Edge>)> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open = all.iter_mut().filter(|(_, counting)| !counting.written);
@@ -66,12 +67,12 @@ impl Measured {
                 (*id, counting.collector.edges(at))
             })
             .collect();
-        all.retain(|_, counting| at - counting.last < SILENT);
+        all.retain(|_, counting| at - counting.last < DROP_AFTER);
         edges
     }
 
-    /// It was not written after all.
-    fn again(&self, composite_app: Uuid) {
+    /// Makes the next [`Measured::take`] return this composite app again, because it could not be stored.
+    fn unwritten(&self, composite_app: Uuid) {
         if let Some(counting) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&composite_app) {
             counting.written = false;
         }
@@ -80,34 +81,46 @@ impl Measured {
 
 impl App {
     /// Counts the spans of a composite app's call graph, by the graph's path.
+    ///
+    /// # Errors
+    /// The call graph does not exist, too many composite apps send spans, or a query failed.
     pub async fn measure(&self, path: &str, spans: &[Span]) -> Result<(), Error> {
         let mut connection = self.store.pool().acquire().await.map_err(StoreError::from)?;
         let graph = drover_resources::get::<CallGraphSpec>(&mut connection, &CALL_GRAPH, path).await?;
         let id = graph.and_then(|graph| graph.parent_id).ok_or_else(|| Error::NotFound { what: path.to_owned() })?;
         drop(connection);
-        self.measured.add(id, spans, seconds()).map_err(|TooMany| Error::TooManyMeasured)
+        self.measured.add(id, spans, seconds()).map_err(|TooManyApps| Error::TooManyMeasured)
     }
 
-    /// What was measured for the call graph at this path.
-    pub async fn measured_of(&self, path: &str) -> Result<Vec<Known>, Error> {
+    /// The measured calls of the call graph at this path.
+    ///
+    /// # Errors
+    /// The call graph does not exist, or a query failed.
+    pub async fn measured_of(&self, path: &str) -> Result<Vec<MeasuredCall>, Error> {
         let mut connection = self.store.pool().acquire().await.map_err(StoreError::from)?;
         let graph = drover_resources::get::<CallGraphSpec>(&mut connection, &CALL_GRAPH, path).await?;
         let id = graph.and_then(|graph| graph.parent_id).ok_or_else(|| Error::NotFound { what: path.to_owned() })?;
         known(&mut connection, id).await
     }
 
-    /// Writes down what was counted.
+    /// Stores what was counted since the last call.
+    ///
+    /// # Errors
+    /// A query failed; what was not stored is stored by the next call.
     pub async fn write_measured(&self) -> Result<(), StoreError> {
         for (id, edges) in self.measured.take(seconds()) {
             if let Err(error) = self.keep(id, MeasurementSource::Traces, &edges).await {
-                self.measured.again(id);
+                self.measured.unwritten(id);
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    /// Writes down edges that were measured just now.
+    /// Stores edges that were measured just now.
+    ///
+    /// # Errors
+    /// The query failed.
     pub async fn keep(&self, composite_app: Uuid, source: MeasurementSource, edges: &[Edge]) -> Result<(), StoreError> {
         let seen = edges.iter().map(|edge| Measurement {
             caller: edge.from.clone(),
@@ -121,25 +134,28 @@ impl App {
     }
 }
 
-/// A pair that was measured, as of now.
+/// A measured pair of apps, as of now.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
-    /// As it was written down.
+pub struct MeasuredCall {
+    /// As stored.
     pub edge: CallEdge,
-    /// Seconds since it was seen.
+    /// Seconds since the pair was last seen.
     pub age: f64,
-    /// What its confidence has faded to.
+    /// The stored confidence, reduced by age.
     pub confidence: f64,
 }
 
-/// What is known of a composite app's calls. Of two sources the surer one counts.
-pub async fn known(tx: &mut PgConnection, composite_app: Uuid) -> Result<Vec<Known>, Error> {
+/// The measured calls of a composite app. If both sources have a pair, the one with higher confidence counts.
+///
+/// # Errors
+/// The query failed.
+pub async fn known(tx: &mut PgConnection, composite_app: Uuid) -> Result<Vec<MeasuredCall>, Error> {
     let now = now();
     let known = call_edge::of(tx, composite_app).await?.into_iter().map(|edge| {
         let age = now.duration_since(*edge.seen_at).as_secs_f64().max(0.0);
-        Known { confidence: faded(edge.confidence, age), age, edge }
+        MeasuredCall { confidence: faded(edge.confidence, age), age, edge }
     });
-    let mut pairs: Vec<Known> = Vec::new();
+    let mut pairs: Vec<MeasuredCall> = Vec::new();
     for new in known {
         match pairs.last_mut().filter(|last| (&last.edge.caller, &last.edge.called) == (&new.edge.caller, &new.edge.called)) {
             Some(last) if new.confidence > last.confidence => *last = new,
@@ -150,14 +166,14 @@ pub async fn known(tx: &mut PgConnection, composite_app: Uuid) -> Result<Vec<Kno
     Ok(pairs)
 }
 
-/// 1 - 1/sqrt(1 + n) calls stood behind the confidence; half as many do after each half-life.
+/// The confidence of n calls is 1 - 1/sqrt(1 + n); after each half-life n is halved.
 fn faded(confidence: f64, age: f64) -> f64 {
     let calls = (1.0 - confidence.clamp(0.0, 0.999_999)).powi(-2) - 1.0;
     1.0 - 1.0 / (1.0 + calls * 0.5_f64.powf(age / HALF_LIFE)).sqrt()
 }
 
-/// The declared graph with what was measured in its place or beside it, as it says.
-pub fn merged(mut spec: CallGraphSpec, known: &[Known]) -> CallGraphSpec {
+/// The call graph with measured calls instead of or beside the declared ones, as its `source` says.
+pub fn merged(mut spec: CallGraphSpec, known: &[MeasuredCall]) -> CallGraphSpec {
     let sure = known.iter().filter(|known| known.confidence >= spec.confidence());
     let measured: Vec<CallSpec> = sure
         .map(|known| CallSpec { from: known.edge.caller.clone(), to: known.edge.called.clone(), calls: known.edge.rate, bytes: 0.0 })
@@ -170,8 +186,8 @@ pub fn merged(mut spec: CallGraphSpec, known: &[Known]) -> CallGraphSpec {
     spec
 }
 
-/// Measured pairs, and declared ones that were not measured. Declared calls are per request and measured ones per second: where
-/// both are known their sums say how many requests a second there are. Sizes are only ever declared.
+/// Measured pairs and those declared pairs that were not measured. Declared calls are per request and measured ones per second;
+/// the pairs that are both give the number of requests per second. Sizes are always the declared ones.
 fn beside(declared: &[CallSpec], mut measured: Vec<CallSpec>) -> Vec<CallSpec> {
     let (mut per_second, mut per_request) = (0.0, 0.0);
     for call in &mut measured {
@@ -200,13 +216,13 @@ mod tests {
         CallSpec { from: from.into(), to: to.into(), calls, bytes: 0.0 }
     }
 
-    fn seen(caller: &str, called: &str, rate: f64, confidence: f64) -> Known {
+    fn seen(caller: &str, called: &str, rate: f64, confidence: f64) -> MeasuredCall {
         let edge = CallEdge { caller: caller.into(), called: called.into(), source: "traces".into(), rate, confidence, seen_at: now() };
-        Known { edge, age: 0.0, confidence }
+        MeasuredCall { edge, age: 0.0, confidence }
     }
 
     #[test]
-    fn confidence_fades_with_the_calls_behind_it() {
+    fn confidence_decreases_with_age() {
         let of = |calls: f64| 1.0 - 1.0 / (1.0 + calls).sqrt();
         assert!((faded(of(8.0), 0.0) - of(8.0)).abs() < 1e-9);
         assert!((faded(of(8.0), HALF_LIFE) - of(4.0)).abs() < 1e-9);
@@ -214,12 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn measured_calls_stand_in_for_declared_ones_or_beside_them() {
+    fn measured_calls_replace_or_complete_declared_ones() {
         let spec: CallGraphSpec = serde_json::from_value(serde_json::json!({
             "calls": [{"from": "web", "to": "cart", "calls": 2}, {"from": "cart", "to": "db", "calls": 6, "bytes": 9}, {"from": "web", "to": "mail", "calls": 1}],
         }))
         .unwrap();
-        // Ten requests a second, and one pair that was hardly seen.
+        // Ten requests per second, and one pair with low confidence.
         let known = [seen("web", "cart", 20.0, 0.9), seen("cart", "db", 60.0, 0.8), seen("db", "web", 5.0, 0.1)];
         let with = |source| merged(CallGraphSpec { source, ..spec.clone() }, &known).calls;
         assert_eq!(with(CallSource::Declared), spec.calls);
@@ -230,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_not_written_again_until_there_is_news() {
+    fn take_returns_a_composite_app_once_per_change() {
         let measured = Measured::default();
         let id = Uuid::now_v7();
         let span = |at: f64| Span {
@@ -245,12 +261,12 @@ mod tests {
         measured.add(id, &[span(1.0)], 1.0).unwrap();
         assert_eq!(measured.take(2.0).len(), 1);
         assert!(measured.take(3.0).is_empty());
-        measured.again(id);
+        measured.unwritten(id);
         assert_eq!(measured.take(4.0)[0].1[0].to, "db");
-        assert!(measured.take(2.0 * SILENT).is_empty());
-        for _ in 0..MOST {
+        assert!(measured.take(2.0 * DROP_AFTER).is_empty());
+        for _ in 0..MAX_COMPOSITE_APPS {
             measured.add(Uuid::now_v7(), &[span(1.0)], 1.0).unwrap();
         }
-        assert_eq!(measured.add(id, &[span(1.0)], 1.0), Err(TooMany), "it was dropped when it was silent");
+        assert_eq!(measured.add(id, &[span(1.0)], 1.0), Err(TooManyApps), "it was dropped after sending nothing");
     }
 }

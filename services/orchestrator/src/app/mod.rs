@@ -1,4 +1,4 @@
-//! Use cases, transport-free: handlers call them, workflows do what takes longer than a request.
+//! Use cases, independent of the transport. Handlers call them; what takes longer than a request is left to workflows.
 
 pub mod approve;
 mod apps;
@@ -33,32 +33,27 @@ use crate::wake_signal::WakeSignal;
 pub use error::Error;
 pub use group::{Group, GroupPath};
 
-/// What handlers, workflows and tasks work with. Cheap to clone.
+/// What handlers and tasks work with. Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
 
 /// The parts of [`App`].
 pub struct Parts {
-    /// Database.
     pub store: Store,
-    /// Documents over HTTP.
+    /// Reads and writes documents for HTTP.
     pub documents: Documents,
-    /// Those it writes into.
     pub services: Services,
-    /// Renders charts.
     pub renderer: Arc<dyn Renderer>,
-    /// What workflows and tasks reach.
     pub environment: Arc<Environment>,
-    /// Runs the workflows.
     pub engine: Engine,
-    /// Wakes task `retire`.
+    /// Wakes the task `retire`.
     pub retire: WakeSignal,
-    /// Spans as they are counted.
+    /// Spans that were counted but not stored yet.
     pub measured: measured::Measured,
 }
 
 impl App {
-    /// From its parts.
+    /// Builds the app from its parts.
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
     }

@@ -1,6 +1,6 @@
-//! Operations as users see them: workflows in words. A pure mapping, and the reads and the cancel around it.
+//! Operations: the view of workflows for users. A pure mapping, with the reads and the cancel around it.
 //!
-//! Moves of a child (the `relocate` of an `instantiate`) are shown with its parent too, so that a user needs one call.
+//! Moves of a child (the `relocate` of an `instantiate`) are shown with its parent too, so that one request is enough.
 
 use std::time::Duration;
 
@@ -18,23 +18,21 @@ use crate::store::overview::{self, ChildOperation};
 use crate::workflows::relocate::MoveStage;
 use crate::workflows::{Instantiate, Relocate, Update, instantiate, relocate, update};
 
-/// How many a page has when nobody says.
-const PAGE: i64 = 100;
-/// How often a watched operation is read when no hint comes: another instance may be working on it.
-const LOOK: Duration = Duration::from_secs(1);
+/// Default number of operations per page.
+const DEFAULT_PAGE: i64 = 100;
+/// How often a watched operation is read without a notification: another instance may be running it.
+const POLL: Duration = Duration::from_secs(1);
 
-/// What to list.
+/// Which operations to list.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// At most so many.
+pub struct OperationFilter {
+    /// Maximum number of operations; default 100.
     pub limit: Option<i64>,
-    /// Those older than this one.
+    /// Only operations older than this one.
     pub after: Option<Uuid>,
-    /// Only in this state.
     pub state: Option<OperationState>,
-    /// Only of this kind.
     pub kind: Option<String>,
-    /// Only about this group: its uuid or `project/app/version/group`.
+    /// Only those of this group: its uuid or `project/app/version/group`.
     pub dig: Option<String>,
 }
 
@@ -51,7 +49,10 @@ impl From<CancelError> for Error {
 
 impl App {
     /// A page of operations, newest first, without their steps.
-    pub async fn operations(&self, filter: &Filter) -> Result<OperationList, Error> {
+    ///
+    /// # Errors
+    /// A query failed, or `after` or the group does not exist.
+    pub async fn operations(&self, filter: &OperationFilter) -> Result<OperationList, Error> {
         let mut db = self.store.pool().acquire().await?;
         let subject = match filter.dig.as_deref().map(|dig| (dig, dig.parse::<Uuid>())) {
             None => None,
@@ -73,7 +74,7 @@ impl App {
                 status: filter.state.map(|state| status(state).to_owned()),
                 subject,
                 after,
-                limit: filter.limit.unwrap_or(PAGE),
+                limit: filter.limit.unwrap_or(DEFAULT_PAGE),
                 ..ListFilter::default()
             })
             .await?;
@@ -82,7 +83,10 @@ impl App {
         Ok(OperationList { items: views.iter().map(|view| operation(view, &children, now())).collect() })
     }
 
-    /// An operation: as it is, or when it has ended, if that is within `wait`.
+    /// An operation: as it ended if that happens within `wait`, else as it is then.
+    ///
+    /// # Errors
+    /// The operation does not exist, or a query failed.
     pub async fn operation(&self, id: Uuid, wait: Duration) -> Result<Operation, Error> {
         if !wait.is_zero() {
             self.engine.until_ended(id, wait).await?;
@@ -91,7 +95,10 @@ impl App {
         Ok(operation(&view, &children, now()))
     }
 
-    /// Asks for the undoing of an operation.
+    /// Requests that an operation be undone.
+    ///
+    /// # Errors
+    /// The operation does not exist, has ended or is past its pivot.
     pub async fn cancel(&self, id: Uuid) -> Result<(), Error> {
         self.engine.cancel(id).await.map_err(|error| match error {
             CancelError::NotFound => not_found(id),
@@ -99,9 +106,12 @@ impl App {
         })
     }
 
-    /// An operation now, again when it or one that it started has changed, and finally as it ended.
+    /// Streams an operation: as it is now, after each change of it or of one that it started, and as it ended.
+    ///
+    /// # Errors
+    /// The operation does not exist, or a query failed.
     pub async fn watch(&self, id: Uuid) -> Result<impl Stream<Item = Operation> + use<>, Error> {
-        let watch = Watch { events: self.engine.events(), app: self.clone(), id, seen: Vec::new(), ended: false };
+        let watch = OperationWatch { events: self.engine.events(), app: self.clone(), id, seen: Vec::new(), ended: false };
         self.family(id).await?.ok_or_else(|| not_found(id))?;
         Ok(stream::unfold(watch, |mut watch| async move { watch.next().await.map(|operation| (operation, watch)) }))
     }
@@ -117,22 +127,22 @@ fn not_found(id: Uuid) -> Error {
     Error::NotFound { what: format!("operation {id}") }
 }
 
-struct Watch {
+struct OperationWatch {
     app: App,
     events: broadcast::Receiver<Uuid>,
     id: Uuid,
-    /// The family with its revisions, as told last.
+    /// The operation and its children with their revisions, as last sent.
     seen: Vec<(Uuid, i64)>,
     ended: bool,
 }
 
-impl Watch {
+impl OperationWatch {
     async fn next(&mut self) -> Option<Operation> {
         while !self.ended {
             let (view, children) = match self.app.family(self.id).await {
                 Ok(found) => found?,
                 Err(error) => {
-                    tracing::warn!(error = %drover_service::problem::chain(&error), operation.id = %self.id, "an operation cannot be watched any longer");
+                    tracing::warn!(error = %drover_service::problem::chain(&error), operation.id = %self.id, "an operation can no longer be watched");
                     return None;
                 }
             };
@@ -143,7 +153,7 @@ impl Watch {
                 self.ended = view.ended();
                 return Some(operation(&view, &children, now()));
             }
-            let _ = tokio::time::timeout(LOOK, self.until_changed()).await;
+            let _ = tokio::time::timeout(POLL, self.until_changed()).await;
         }
         None
     }
@@ -153,7 +163,7 @@ impl Watch {
             match self.events.recv().await {
                 Ok(changed) if self.seen.iter().any(|(id, _)| *id == changed) => return,
                 Ok(_) => {}
-                // Some were missed; one may have been ours.
+                // Missed events may include one of this family.
                 Err(RecvError::Lagged(_)) => return,
                 Err(RecvError::Closed) => std::future::pending().await,
             }
@@ -161,7 +171,7 @@ impl Watch {
     }
 }
 
-/// A workflow as an operation. `children` may hold those of others too.
+/// Maps a workflow to an operation. `children` may include those of other workflows.
 pub fn operation(view: &WorkflowView, children: &[ChildOperation], now: Timestamp) -> Operation {
     let mine: Vec<&ChildOperation> = children.iter().filter(|child| child.parent_id == view.id).collect();
     let plan = match view.kind.as_str() {
@@ -229,9 +239,9 @@ fn message(view: &WorkflowView, children: &[&ChildOperation]) -> String {
     let now = view.message.clone();
     let why = view.failure.as_ref().map(|failure| failure.message.clone());
     let what_is_left = if view.past_pivot {
-        "what was done stands"
+        "what was done is kept"
     } else if children.iter().any(|child| child.past_pivot) {
-        "undone; the moves that were made for it stand"
+        "undone; the moves made for it are kept"
     } else {
         "undone"
     };
@@ -244,19 +254,19 @@ fn message(view: &WorkflowView, children: &[&ChildOperation]) -> String {
             if view.cancel_requested { format!("being cancelled; {words}") } else { words }
         }
         OperationState::Undoing => {
-            let words = now.unwrap_or_else(|| "taking back what was done".to_owned());
+            let words = now.unwrap_or_else(|| "undoing".to_owned());
             why.map_or(words.clone(), |why| format!("{why}; now: {words}"))
         }
         OperationState::Succeeded => now.unwrap_or_else(|| "done".to_owned()),
         OperationState::Failed => format!("{} ({what_is_left})", why.unwrap_or_else(|| "failed".to_owned())),
         OperationState::Cancelled => format!("cancelled ({what_is_left})"),
         OperationState::Refused => {
-            format!("written by another version of Drover (workflow version {}); nobody here goes on with it", view.version)
+            format!("written by another version of Drover (workflow version {}); no running engine can continue it", view.version)
         }
     }
 }
 
-/// A reason or an error of the journal, in words.
+/// A reason or an error of the journal as text.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -265,12 +275,12 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// What was started, forward and back, in the order of time. What is still to come is left out.
+/// Steps that were started, in both directions, ordered by time. Pending steps are left out.
 fn steps(steps: &[StepView]) -> Vec<OperationStep> {
     let mut all = Vec::new();
     for step in steps {
         let Some(started) = step.started_at else { continue };
-        // The journal counts attempts and keeps the last error of one direction: of the undo, once that has begun to repeat.
+        // The journal has one count of attempts and one error per step: those of the undo once the undo has been retried.
         let back = step.undo_started_at.is_some();
         let repeated = back && step.attempt > 1;
         let error = |mine: bool| step.error.as_ref().filter(|_| mine).map(words);
@@ -312,7 +322,7 @@ fn moves(kind: &str, state: &Value, ended: Option<Timestamp>, now: Timestamp) ->
         .moves
         .into_iter()
         .map(|moving| {
-            // Whoever ended before the pivot without a claim to give back has no undo that says so.
+            // A move without a claim to release has no undo step that would record this stage.
             let undone = ended.is_some() && matches!(moving.stage, MoveStage::Claimed | MoveStage::Starting | MoveStage::Ready);
             let stage = if undone { MoveStage::Undone } else { moving.stage };
             let end = moving.ended.or(ended).unwrap_or(now);

@@ -114,9 +114,9 @@ fn a_failure_says_why_and_what_is_left() {
     let shown = operation(&failed, &[], at(0));
     assert_eq!((shown.code.as_deref(), shown.message.as_str()), (Some("no_room"), "nothing has room (undone)"));
     assert_eq!(shown.reasons, ["a: full", "b: full"]);
-    assert_eq!(operation(&failed, &[child(1, "done")], at(0)).message, "nothing has room (undone; the moves that were made for it stand)");
+    assert_eq!(operation(&failed, &[child(1, "done")], at(0)).message, "nothing has room (undone; the moves made for it are kept)");
     failed.past_pivot = true;
-    assert_eq!(operation(&failed, &[], at(0)).message, "nothing has room (what was done stands)");
+    assert_eq!(operation(&failed, &[], at(0)).message, "nothing has room (what was done is kept)");
     assert_eq!(operation(&view("instantiate", "refused"), &[], at(0)).state, OperationState::Refused);
 }
 

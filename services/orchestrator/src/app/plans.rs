@@ -1,4 +1,4 @@
-//! Applying a plan: instantiate of its newcomer with that plan, or a relocation for a drain.
+//! Applies plans: by instantiating the newcomer with the plan, or by relocating the apps of a drained member.
 
 use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
 use drover_api::scheduling::{Move, Plan};
@@ -9,7 +9,10 @@ use super::{App, Error, group};
 use crate::workflows::{Relocate, relocate};
 
 impl App {
-    /// A plan that may be applied.
+    /// Reads a plan that can be applied.
+    ///
+    /// # Errors
+    /// The plan does not exist, is no longer proposed or has several waves, or migration is unavailable.
     pub async fn open_plan(&self, id: Uuid) -> Result<PlanDocument, Problem> {
         let document = self.services.migration.plan_read(id).await?.ok_or_else(|| Error::NotFound { what: format!("plan {id}") })?;
         if document.state != PlanState::Proposed {
@@ -26,7 +29,11 @@ impl App {
         Ok(document)
     }
 
-    /// Starts to carry out a plan; the operation's id. What the plan assumed is checked again by the ledger, in the operation.
+    /// Starts to carry out a plan and returns the id of the operation. The operation has the ledger check again what the plan
+    /// assumed.
+    ///
+    /// # Errors
+    /// As for [`App::open_plan`]; also: its group is in another state or is being changed by an operation.
     pub async fn apply_plan(&self, id: Uuid) -> Result<Uuid, Problem> {
         let document = self.open_plan(id).await?;
         match &document.kind {

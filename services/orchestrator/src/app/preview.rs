@@ -1,4 +1,4 @@
-//! Dry runs: what a verb would do now. Nothing is written, anywhere.
+//! Dry runs: what a verb would do now. No service writes anything.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ use crate::workflows;
 /// What instantiate would do.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Preview {
-    /// What would be decided.
+    /// The decision of placement.
     pub decision: Decision,
-    /// What would be moved, where nothing has room.
+    /// The moves that would make room, if no allowed cluster has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanDocument>,
-    /// What would be decided with less preferred clusters too, where no plan is feasible (`whenFull: preferred`).
+    /// The decision if less preferred clusters are allowed too, where no plan is feasible (`whenFull: preferred`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overflow: Option<Decision>,
 }
@@ -31,16 +31,16 @@ pub struct Preview {
 /// What terminate or update would change.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub struct Change {
-    /// Apps that would be applied anew where they are.
+    /// Apps that would be changed on the cluster where they run.
     pub applied: Vec<AppOnMember>,
-    /// Apps that would be placed as new ones.
+    /// Apps that would be added.
     pub added: Vec<String>,
-    /// Apps that would go.
+    /// Apps that would be removed.
     pub removed: Vec<AppOnMember>,
-    /// Why the new revision does not fit where the application runs, an update never moves it; none: it fits.
+    /// Why the new revision does not fit on the clusters where the application runs (an update does not move apps). Absent if it fits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub misfits: Vec<String>,
-    /// Where the added apps would go, with the room as it is before the update.
+    /// Where the added apps would be placed, with the room as it is before the update.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newcomer: Option<Preview>,
 }
@@ -48,9 +48,7 @@ pub struct Change {
 /// An app on a cluster.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AppOnMember {
-    /// App.
     pub app: String,
-    /// Cluster.
     pub member: MemberKey,
 }
 
@@ -59,7 +57,10 @@ fn on_member(binding: &binding::Binding) -> AppOnMember {
 }
 
 impl App {
-    /// Instantiate, as it would be decided now.
+    /// What instantiate would do now.
+    ///
+    /// # Errors
+    /// The group does not exist or is in another state, its documents are inconsistent, or another service is unavailable.
     pub async fn preview(&self, path: &GroupPath) -> Result<Preview, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
@@ -73,13 +74,13 @@ impl App {
         self.newcomer(group.dig, apps, excluded).await
     }
 
-    /// Where apps that are nowhere yet would go, and what would have to move for them.
+    /// Where new apps would be placed, and what would have to be moved for them.
     async fn newcomer(&self, dig: DigRef, apps: Vec<AppRequest>, excluded: BTreeMap<Uuid, String>) -> Result<Preview, Error> {
         let mut request = DecisionRequest { dig: dig.clone(), apps: apps.clone(), overflow: false, operation: Uuid::nil(), fence: 0 };
         let decision = self.services.placement.decide_dry(&request).await?;
         let mut preview = Preview { plan: None, overflow: None, decision };
         let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
-        // Who insists on a provider that is silent does not wait while others have room.
+        // An app with `whenFull: preferred` gets a plan also while the capacity of its preferred clusters is unknown.
         if preview.decision.outcome == Outcome::NoRoom || (preview.decision.outcome == Outcome::Unknown && insists) {
             let order = PlanOrder { kind: PlanKind::Newcomer { dig, apps }, excluded, dry_run: true, patient: false, after_seq: None };
             let plan = self.services.migration.plan(Uuid::now_v7(), &order).await?;
@@ -92,7 +93,10 @@ impl App {
         Ok(preview)
     }
 
-    /// Terminate.
+    /// What terminate would remove now.
+    ///
+    /// # Errors
+    /// The group does not exist or is in another state, or a query failed.
     pub async fn preview_terminate(&self, path: &GroupPath) -> Result<Change, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
@@ -107,7 +111,11 @@ impl App {
         })
     }
 
-    /// Update.
+    /// What update would change now.
+    ///
+    /// # Errors
+    /// The group does not exist or is in another state, its documents are inconsistent, or another service is unavailable.
+    /// Also: an app cannot be rendered.
     pub async fn preview_update(&self, path: &GroupPath) -> Result<Change, Error> {
         let prepared = self
             .prepare(path, |state| match state {
@@ -134,9 +142,10 @@ impl App {
             removed: running.iter().filter(|binding| order.dropped.contains(&binding.id)).map(on_member).collect(),
         })
     }
-    /// What stands against these changes of the ledger.
+
+    /// The reasons why the ledger would refuse these changes.
     async fn misfits(&self, changes: Vec<LedgerChange>) -> Result<Vec<String>, Error> {
-        // As late as any operation that would write it.
+        // The highest fence: the check must not fail as a late write.
         let transaction = LedgerTransaction { operation: Uuid::nil(), fence: i64::MAX, changes };
         match self.services.placement.transact_dry(&transaction).await {
             Ok(_) => Ok(Vec::new()),

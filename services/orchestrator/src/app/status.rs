@@ -1,5 +1,5 @@
-//! Status of a group, in EMCO's words: what its documents and bindings say, and what the synchronizer says of its objects.
-//! Read in one transaction; nothing is asked of other services or members.
+//! Status of a group in EMCO's format: from its documents and bindings, read in one transaction, and from the synchronizer's
+//! latest statuses. No other service and no member is called.
 
 use drover_api::bindings::ObjectStatus;
 use drover_api::status::{DigAction, DigStates, DigStatus};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::status_view::{Copy, Wanted};
+use super::status_view::{AppCopy, StatusQuery};
 use super::{App, Error, Group, GroupPath, apps, group};
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentAction, DeploymentState};
@@ -18,7 +18,10 @@ use crate::workflows::{Instantiate, Terminate};
 
 impl App {
     /// Status of a group.
-    pub async fn status(&self, path: &GroupPath, wanted: &Wanted) -> Result<DigStatus, Error> {
+    ///
+    /// # Errors
+    /// The group or something that a filter names does not exist, or a query failed.
+    pub async fn status(&self, path: &GroupPath, wanted: &StatusQuery) -> Result<DigStatus, Error> {
         let mut tx = self.store.begin().await?;
         sqlx::query("set transaction isolation level repeatable read, read only").execute(&mut *tx).await?;
         let group = group::at(&mut tx, path).await?;
@@ -31,7 +34,7 @@ impl App {
 
         wanted.check(&states.statusctxid, &apps, &copies)?;
         let deployed = match &running {
-            Some(running) => Some(apps::at_work(&running.kind, running.waiting)),
+            Some(running) => Some(apps::state_during(&running.kind, running.waiting)),
             None => self.settled(&group, deployment.state).await?,
         };
         let status = DigStatus {
@@ -48,12 +51,12 @@ impl App {
         Ok(wanted.show(status, &apps, &copies))
     }
 
-    /// What became of a group that nothing works on; none: it was never instantiated.
+    /// The deployed status of a group that no operation is changing; none if it was never instantiated.
     async fn settled(&self, group: &Group, state: DeploymentState) -> Result<Option<String>, Error> {
         Ok(match state {
             DeploymentState::Created => None,
             DeploymentState::Instantiated | DeploymentState::Terminated => Some(state.to_string()),
-            // Its state does not tell an instantiation that failed from one that was never asked for; its last operation does.
+            // This state is the same before and after a failed instantiation; the last operation tells which.
             DeploymentState::Approved => {
                 let last = self
                     .engine
@@ -69,14 +72,14 @@ impl App {
         })
     }
 
-    async fn copies(&self, tx: &mut PgConnection, group: &Group) -> Result<Vec<Copy>, Error> {
+    async fn copies(&self, tx: &mut PgConnection, group: &Group) -> Result<Vec<AppCopy>, Error> {
         let bindings = binding::of_dig(&mut *tx, group.dig.id).await?;
         let stands = |app: &str, member: &drover_api::scheduling::MemberKey| {
             bindings.iter().any(|other| other.role != Role::Retiring && other.app == app && other.member == *member)
         };
         let mut copies = Vec::new();
         for binding in &bindings {
-            // The last copy is still going while a new one comes to the same cluster: one entry per cluster.
+            // One entry per cluster: a copy that is being removed is left out if the cluster has a newer one.
             if binding.role == Role::Retiring && stands(&binding.app, &binding.member) {
                 continue;
             }
@@ -85,7 +88,7 @@ impl App {
                 Some(objects) => objects,
                 None => bundle::objects(&mut *tx, &binding.digest).await?.iter().map(|object| unseen(object, &binding.namespace)).collect(),
             };
-            copies.push(Copy {
+            copies.push(AppCopy {
                 binding: binding.id,
                 app: binding.app.clone(),
                 member: binding.member.clone(),
@@ -98,7 +101,7 @@ impl App {
     }
 }
 
-/// An object that nothing is known of but that it shall be.
+/// An object of a bundle that the synchronizer has not reported yet.
 fn unseen(object: &Value, namespace: &str) -> ObjectStatus {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let api = text(&object["apiVersion"]);
@@ -119,7 +122,7 @@ async fn created_at(tx: &mut PgConnection, dig: Uuid) -> Result<Timestamp, Error
     Ok(sqlx::query_scalar("select created_at from resource where id = $1").bind(dig).fetch_one(tx).await?)
 }
 
-/// The history, with the creation that no row tells of.
+/// The history, beginning with the creation, which has no row.
 fn states(created: Timestamp, actions: Vec<DeploymentAction>) -> DigStates {
     let instance = actions.iter().rev().find_map(|action| action.instance).map(|id| id.to_string()).unwrap_or_default();
     let first = DigAction { state: DeploymentState::Created.to_string(), instance: String::new(), time: created.to_string(), revision: 0 };

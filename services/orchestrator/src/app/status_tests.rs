@@ -15,7 +15,7 @@ fn object(kind: &str, name: &str, applied: bool, ready: bool) -> ObjectStatus {
     }
 }
 
-fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<ObjectStatus>) -> Copy {
+fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<ObjectStatus>) -> AppCopy {
     let status = phase.map(|phase| {
         let member = MemberKey(member.into());
         Arc::new(BindingStatus {
@@ -30,18 +30,18 @@ fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<
             objects: vec![],
         })
     });
-    Copy { binding: Uuid::nil(), app: app.into(), member: MemberKey(member.into()), role, status, objects }
+    AppCopy { binding: Uuid::nil(), app: app.into(), member: MemberKey(member.into()), role, status, objects }
 }
 
-fn wanted(query: &[(&str, &str)]) -> Wanted {
-    Wanted::parse(&query.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<Vec<_>>()).unwrap()
+fn wanted(query: &[(&str, &str)]) -> StatusQuery {
+    StatusQuery::parse(&query.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<Vec<_>>()).unwrap()
 }
 
 fn deployed_group() -> DigStatus {
     DigStatus { deployed_status: Some("Instantiated".into()), ..DigStatus::default() }
 }
 
-fn shop() -> (Vec<String>, Vec<Copy>) {
+fn shop() -> (Vec<String>, Vec<AppCopy>) {
     let copies = vec![
         copy(
             "cart",
@@ -137,6 +137,6 @@ fn switches_give_names_in_emcos_order_of_precedence() {
 #[test]
 fn words_that_mean_nothing_are_refused() {
     for (key, value) in [("output", "everything"), ("status", "fine"), ("type", "rsync")] {
-        assert!(matches!(Wanted::parse(&[(key.into(), value.into())]), Err(Error::Inconsistent(_))), "{key}={value}");
+        assert!(matches!(StatusQuery::parse(&[(key.into(), value.into())]), Err(Error::Inconsistent(_))), "{key}={value}");
     }
 }

@@ -1,4 +1,4 @@
-//! What of a group's status was asked for, and how it is shown. Pure.
+//! The query of a group's status and the view for it. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,63 +14,62 @@ use uuid::Uuid;
 use super::{Error, apps};
 use crate::store::binding::Role;
 
-/// Kinds whose absence EMCO counts.
+/// Kinds that EMCO counts as `NotPresent` while they are absent.
 const COUNTED_ABSENT: [&str; 8] =
     ["ConfigMap", "Service", "DaemonSet", "Deployment", "Job", "Pod", "StatefulSet", "CertificateSigningRequest"];
 
-/// A binding with its objects.
+/// A binding with the status of its objects.
 #[derive(Clone, Debug)]
-pub struct Copy {
-    /// Binding.
+pub struct AppCopy {
     pub binding: Uuid,
-    /// App.
     pub app: String,
-    /// Member.
     pub member: MemberKey,
-    /// Its part.
     pub role: Role,
-    /// The synchronizer's word.
+    /// None until the synchronizer has reported it.
     pub status: Option<Arc<BindingStatus>>,
-    /// Its objects; those of its bundle, until the synchronizer speaks of them.
+    /// The objects of its bundle until the synchronizer reports theirs.
     pub objects: Vec<ObjectStatus>,
 }
 
-/// How much.
+/// How much detail is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Output {
-    /// No apps.
+pub enum OutputLevel {
+    /// Totals without apps.
     Summary,
-    /// Everything but details.
+    /// Apps, clusters and objects.
     #[default]
     All,
-    /// Everything.
+    /// Also bindings, phases and reasons.
     Detail,
 }
 
-/// Names only.
+/// Lists of names instead of the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Names {
-    /// Of apps.
+pub enum NamesOf {
+    /// Apps.
     Apps,
-    /// And of their clusters.
+    /// Clusters by app.
     Clusters,
-    /// And of the resources there.
+    /// Resources by app and cluster.
     Resources,
 }
 
-/// What was asked for.
+/// A parsed status query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct StatusQuery {
     instance: Option<String>,
-    output: Output,
-    names: Option<Names>,
+    output: OutputLevel,
+    names: Option<NamesOf>,
     apps: Vec<String>,
     clusters: Vec<MemberKey>,
     resources: Vec<String>,
 }
 
-impl Wanted {
-    /// From a query string; filters may repeat, of the switches the first in EMCO's order counts.
+impl StatusQuery {
+    /// Parses a query string. Filters may repeat; of the switches `apps`, `clusters` and `resources` the first in this order counts.
+    ///
+    /// # Errors
+    /// A filter has an invalid value.
     pub fn parse(query: &[(String, String)]) -> Result<Self, Error> {
         let mut wanted = Self::default();
         let mut wrong = Vec::new();
@@ -78,28 +77,31 @@ impl Wanted {
             let switch = |names| (value != "false").then_some(names);
             match (key.as_str(), value.as_str()) {
                 ("instance", id) => wanted.instance = Some(id.to_owned()).filter(|id| !id.is_empty()),
-                ("output", "summary") => wanted.output = Output::Summary,
-                ("output", "all" | "") => wanted.output = Output::All,
-                ("output", "detail") => wanted.output = Output::Detail,
+                ("output", "summary") => wanted.output = OutputLevel::Summary,
+                ("output", "all" | "") => wanted.output = OutputLevel::All,
+                ("output", "detail") => wanted.output = OutputLevel::Detail,
                 ("output", other) => wrong.push(format!("output is summary, all or detail, not {other}")),
                 ("status", "deployed" | "ready" | "") => {}
                 ("status", other) => wrong.push(format!("status is deployed or ready, not {other}; both are always shown")),
-                ("type", _) => wrong.push("type has been given up; deployedStatus and readyStatus are always shown".to_owned()),
+                ("type", _) => wrong.push("type is no longer supported; deployedStatus and readyStatus are always shown".to_owned()),
                 ("app", app) => wanted.apps.push(app.to_owned()),
                 // A plus that was not escaped arrives as a space.
                 ("cluster", cluster) => wanted.clusters.push(MemberKey(cluster.replace(' ', "+"))),
                 ("resource", resource) => wanted.resources.push(resource.to_owned()),
-                ("apps", _) => wanted.names = wanted.names.into_iter().chain(switch(Names::Apps)).min(),
-                ("clusters", _) => wanted.names = wanted.names.into_iter().chain(switch(Names::Clusters)).min(),
-                ("resources", _) => wanted.names = wanted.names.into_iter().chain(switch(Names::Resources)).min(),
+                ("apps", _) => wanted.names = wanted.names.into_iter().chain(switch(NamesOf::Apps)).min(),
+                ("clusters", _) => wanted.names = wanted.names.into_iter().chain(switch(NamesOf::Clusters)).min(),
+                ("resources", _) => wanted.names = wanted.names.into_iter().chain(switch(NamesOf::Resources)).min(),
                 _ => {}
             }
         }
         if wrong.is_empty() { Ok(wanted) } else { Err(Error::Inconsistent(wrong)) }
     }
 
-    /// Whether everything that it names exists.
-    pub fn check(&self, instance: &str, apps: &[String], copies: &[Copy]) -> Result<(), Error> {
+    /// Checks that everything that the filters name exists.
+    ///
+    /// # Errors
+    /// Something that a filter names does not exist.
+    pub fn check(&self, instance: &str, apps: &[String], copies: &[AppCopy]) -> Result<(), Error> {
         let not_found = |what: String| Err(Error::NotFound { what });
         if let Some(other) = self.instance.as_deref().filter(|asked| *asked != instance) {
             return not_found(format!("status of instance {other} (only the latest is kept)"));
@@ -117,13 +119,13 @@ impl Wanted {
         Ok(())
     }
 
-    /// Fills in what was asked for. Without a deployed status there is nothing to fill in.
-    pub fn show(&self, mut status: DigStatus, apps: &[String], copies: &[Copy]) -> DigStatus {
+    /// Adds what the query asks for. A group without deployed status has nothing to add.
+    pub fn show(&self, mut status: DigStatus, apps: &[String], copies: &[AppCopy]) -> DigStatus {
         if status.deployed_status.is_none() {
             return status;
         }
         let apps: Vec<&String> = apps.iter().filter(|app| self.apps.is_empty() || self.apps.contains(app)).collect();
-        let copies: Vec<&Copy> = copies
+        let copies: Vec<&AppCopy> = copies
             .iter()
             .filter(|copy| {
                 apps.contains(&&copy.app)
@@ -132,15 +134,15 @@ impl Wanted {
             })
             .collect();
         let of = |app: &str| copies.iter().copied().filter(|copy| copy.app == app).collect::<Vec<_>>();
-        // With a filter on where or what, apps without any of it are left out.
+        // With a filter on clusters or resources, apps without a match are left out.
         let narrowed = !self.clusters.is_empty() || !self.resources.is_empty();
         let shown = apps.into_iter().filter(|app| !narrowed || !of(app).is_empty());
         match self.names {
-            Some(Names::Apps) => {
+            Some(NamesOf::Apps) => {
                 status.deployed_status = None;
                 status.apps = Some(shown.map(|app| AppEntry::Name(app.clone())).collect());
             }
-            Some(Names::Clusters) => {
+            Some(NamesOf::Clusters) => {
                 status.deployed_status = None;
                 status.clusters_by_app = Some(
                     shown
@@ -157,7 +159,7 @@ impl Wanted {
                         .collect(),
                 );
             }
-            Some(Names::Resources) => {
+            Some(NamesOf::Resources) => {
                 status.deployed_status = None;
                 status.resources_by_app = Some(
                     copies
@@ -184,7 +186,7 @@ impl Wanted {
                     }
                 }
                 (status.deployed_counts, status.ready_counts) = (Some(deployed_counts), Some(ready_counts));
-                if self.output != Output::Summary {
+                if self.output != OutputLevel::Summary {
                     status.apps = Some(
                         shown
                             .map(|app| {
@@ -201,11 +203,11 @@ impl Wanted {
         status
     }
 
-    fn objects<'a>(&'a self, copy: &'a Copy) -> impl Iterator<Item = &'a ObjectStatus> {
+    fn objects<'a>(&'a self, copy: &'a AppCopy) -> impl Iterator<Item = &'a ObjectStatus> {
         copy.objects.iter().filter(|object| self.resources.is_empty() || self.resources.contains(&object.name))
     }
 
-    fn cluster(&self, copy: &Copy) -> ClusterStatus {
+    fn cluster(&self, copy: &AppCopy) -> ClusterStatus {
         let connectivity = match copy.status.as_ref().map(|status| status.phase) {
             None => "Unknown",
             Some(Phase::Unreachable) => "Retrying",
@@ -219,7 +221,7 @@ impl Wanted {
         }
     }
 
-    fn resource(&self, copy: &Copy, object: &ObjectStatus) -> ResourceStatus {
+    fn resource(&self, copy: &AppCopy, object: &ObjectStatus) -> ResourceStatus {
         let reason = || {
             object.reason.clone().or_else(|| {
                 copy.status
@@ -233,7 +235,7 @@ impl Wanted {
             name: object.name.clone(),
             deployed_status: deployed(copy, object).to_owned(),
             ready_status: readiness(object).to_owned(),
-            detail: (self.output == Output::Detail).then(|| ResourceDetail {
+            detail: (self.output == OutputLevel::Detail).then(|| ResourceDetail {
                 binding: copy.binding,
                 phase: apps::phase(copy.role, copy.status.as_deref()),
                 namespace: object.namespace.clone(),
@@ -247,7 +249,7 @@ fn gvk(object: &ObjectStatus) -> Gvk {
     Gvk { group: object.group.clone(), version: object.version.clone(), kind: object.kind.clone() }
 }
 
-fn deployed(copy: &Copy, object: &ObjectStatus) -> &'static str {
+fn deployed(copy: &AppCopy, object: &ObjectStatus) -> &'static str {
     match (copy.role, copy.status.as_ref().map(|status| status.phase)) {
         (Role::Retiring | Role::Gone, Some(Phase::Gone)) => "Deleted",
         (Role::Retiring | Role::Gone, _) => "Pending",
@@ -265,9 +267,9 @@ fn readiness(object: &ObjectStatus) -> &'static str {
     }
 }
 
-/// Whether every copy that serves is ready; before any does, those that shall are looked at. A copy that comes or goes
-/// beside one that serves (a move) changes nothing for users.
-fn ready(copies: &[&Copy]) -> bool {
+/// Whether all serving copies are ready, or all starting ones if none serves yet. During a move, copies that start or go
+/// beside a serving one do not count.
+fn ready(copies: &[&AppCopy]) -> bool {
     let of = |role| copies.iter().filter(move |copy| copy.role == role).collect::<Vec<_>>();
     let serving = Some(of(Role::Current)).filter(|current| !current.is_empty()).unwrap_or_else(|| of(Role::Target));
     !serving.is_empty() && serving.iter().all(|copy| copy.status.as_ref().is_some_and(|status| status.phase == Phase::Ready))

@@ -1,4 +1,4 @@
-//! From intents to placement terms, with every default filled in: the app's intent, else the project's, else Drover's.
+//! Turns intents into placement terms with all defaults filled in: the app intent's, else the project's, else Drover's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,17 +14,19 @@ use crate::resources::group_intent::GroupIntentSpec;
 use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::{APP_INTENT, CLUSTER_REFERENCE, GENERIC_PLACEMENT_INTENT, GROUP_INTENT, LOGICAL_CLOUD, PROJECT};
 
-/// The logical cloud of a group.
+/// The logical cloud of a group with its clusters.
 #[derive(Clone, Debug)]
-pub struct Cloud {
-    /// Its document.
+pub struct CloudMembers {
     pub document: Typed<LogicalCloudSpec>,
-    /// Its members.
+    /// In order, without duplicates.
     pub members: Arc<[MemberKey]>,
 }
 
-/// The logical cloud of a group, with its members in order.
-pub async fn cloud(tx: &mut PgConnection, group: &Group) -> Result<Cloud, Error> {
+/// Reads the logical cloud of a group.
+///
+/// # Errors
+/// The logical cloud does not exist, or a query failed.
+pub async fn cloud(tx: &mut PgConnection, group: &Group) -> Result<CloudMembers, Error> {
     let name = &group.document.spec.logical_cloud;
     let path = format!("{}/{}/{name}", group.project.path, LOGICAL_CLOUD.segment);
     debug_assert!(PROJECT.within(&path).is_some());
@@ -35,16 +37,24 @@ pub async fn cloud(tx: &mut PgConnection, group: &Group) -> Result<Cloud, Error>
     let mut members: Vec<_> = references.iter().map(|reference| reference.spec.member()).collect();
     members.sort();
     members.dedup();
-    Ok(Cloud { document, members: members.into() })
+    Ok(CloudMembers { document, members: members.into() })
 }
 
-/// Terms of each of these apps.
-pub async fn of(tx: &mut PgConnection, group: &Group, cloud: &Cloud, apps: &[String]) -> Result<BTreeMap<String, PlacementTerms>, Error> {
+/// The placement terms of each of these apps.
+///
+/// # Errors
+/// The documents are inconsistent, or a query failed.
+pub async fn of(
+    tx: &mut PgConnection,
+    group: &Group,
+    cloud: &CloudMembers,
+    apps: &[String],
+) -> Result<BTreeMap<String, PlacementTerms>, Error> {
     let intents = app_intents(&mut *tx, group).await?;
     let graph = calls::of(tx, group).await?;
     let mut broken = Vec::new();
     for intent in intents.keys().filter(|app| !apps.contains(app)) {
-        broken.push(format!("an app intent speaks of the app {intent}, which does not exist"));
+        broken.push(format!("an app intent names the app {intent}, which does not exist"));
     }
     if cloud.members.is_empty() {
         broken.push(format!("the logical cloud {} has no clusters", cloud.document.name));
@@ -71,7 +81,7 @@ pub async fn of(tx: &mut PgConnection, group: &Group, cloud: &Cloud, apps: &[Str
     Ok(apps.iter().map(|app| (app.clone(), terms(app))).collect())
 }
 
-/// The app intents that count, by app: those of the chosen generic placement intent.
+/// The app intents of the generic placement intent that the group uses, by app.
 async fn app_intents(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<String, AppIntentSpec>, Error> {
     let sets = drover_resources::children::<NoSpec>(&mut *tx, &GENERIC_PLACEMENT_INTENT, group.document.id).await?;
     let chosen = drover_resources::children::<GroupIntentSpec>(&mut *tx, &GROUP_INTENT, group.document.id).await?;
@@ -105,7 +115,7 @@ fn anywhere(members: &[MemberKey]) -> Intent {
     Intent { all_of: Vec::new(), any_of: members.iter().map(element).collect() }
 }
 
-/// EMCO's clients send `""` for what they leave out.
+/// Drops empty strings, which EMCO's clients send for fields that they leave out.
 fn tidy(intent: &Intent) -> Intent {
     let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
     fn elements(list: &[Element], text: &dyn Fn(&Option<String>) -> Option<String>) -> Vec<Element> {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{VerbQuery, accepted};
 use crate::app::App;
-use crate::app::operations::Filter;
+use crate::app::operations::OperationFilter;
 
 /// Which operations.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -50,7 +50,7 @@ pub async fn list(State(app): State<App>, Query(query): Query<OperationsQuery>) 
     if limit.is_some_and(|limit| limit < 1) {
         return Err(codes::INVALID.problem("limit is at least 1"));
     }
-    Ok(Json(app.operations(&Filter { limit, after, state, kind, dig }).await?))
+    Ok(Json(app.operations(&OperationFilter { limit, after, state, kind, dig }).await?))
 }
 
 /// One operation. Its moves include those of the operations that it started.

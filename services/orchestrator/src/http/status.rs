@@ -4,7 +4,7 @@ use axum::extract::State;
 use drover_api::status::DigStatus;
 use drover_service::{Json, Path, Problem, Query};
 
-use crate::app::status_view::Wanted;
+use crate::app::status_view::StatusQuery;
 use crate::app::{App, GroupPath};
 
 /// Status of a group. Filters that name nothing that exists are 404; `WaitingForRoom` while others move away for it.
@@ -26,5 +26,5 @@ pub async fn status(
     Path(path): Path<GroupPath>,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Json<DigStatus>, Problem> {
-    Ok(Json(app.status(&path, &Wanted::parse(&query)?).await?))
+    Ok(Json(app.status(&path, &StatusQuery::parse(&query)?).await?))
 }

@@ -47,9 +47,9 @@ pub struct MeasuredCalls {
     pub items: Vec<MeasuredCall>,
 }
 
-impl From<measured::Known> for MeasuredCall {
-    fn from(known: measured::Known) -> Self {
-        let measured::Known { edge: CallEdge { caller, called, source, rate, .. }, age, confidence } = known;
+impl From<measured::MeasuredCall> for MeasuredCall {
+    fn from(known: measured::MeasuredCall) -> Self {
+        let measured::MeasuredCall { edge: CallEdge { caller, called, source, rate, .. }, age, confidence } = known;
         Self { from: caller, to: called, source, rate, age, confidence }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::prefer::{self, Peers};
+use super::prefer::{self, PreferredPeers};
 
 /// What an app renders to.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +36,7 @@ impl Rendered {
     }
 
     /// The same with pods that would like to be on the node of `peers`.
-    pub fn preferring(mut self, peers: &Peers) -> Self {
+    pub fn preferring(mut self, peers: &PreferredPeers) -> Self {
         prefer::nodes(&mut self.objects, peers);
         Self { digest: digest(&self.objects), objects: self.objects }
     }

@@ -7,10 +7,10 @@ use drover_members::labels;
 use serde_json::{Value, json};
 
 /// Whom an app's pods would like to have on their node: app and weight, 1 to 100.
-pub type Peers = Vec<(String, u32)>;
+pub type PreferredPeers = Vec<(String, u32)>;
 
 /// Adds the terms to every workload but DaemonSets, whose pods choose no node.
-pub fn nodes(objects: &mut [Value], peers: &Peers) {
+pub fn nodes(objects: &mut [Value], peers: &PreferredPeers) {
     for object in objects {
         let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
         let pod = match kind {
