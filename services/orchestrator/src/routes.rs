@@ -33,7 +33,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::get))
         .routes(routes!(operations::cancel))
         .routes(routes!(operations::events))
-        .routes(routes!(traces::take).layer(Extension(BodyLimit(traces::MOST_BYTES))))
+        .routes(routes!(traces::take).layer(Extension(BodyLimit(traces::MAX_BYTES))))
         .routes(routes!(traces::measured))
         .routes(routes!(apps::list))
         .routes(routes!(plans::apply))

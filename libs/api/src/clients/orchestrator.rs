@@ -186,7 +186,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Operations, newest first, without their steps. Those that another one started are here too, with `parent`; their moves are\nshown with the parent as well\n\nSends a `GET` request to `/v2/operations`\n\nArguments:\n- `after`: Those older than this one: the last id of the page before.\n- `dig`: Only about this deployment intent group: its uuid, or `project/app/version/group`.\n- `kind`: Only of this kind: `instantiate`, `terminate`, `update`, `relocate`.\n- `limit`: At most so many (100; never more than 500).\n- `state`: Only in this state.\n"]
+    #[doc = "Operations, newest first, without their steps. Operations that were started by another one are listed too, with `parent`;\ntheir moves are also shown with the parent\n\nSends a `GET` request to `/v2/operations`\n\nArguments:\n- `after`: Only operations older than this one: the last id of the previous page.\n- `dig`: Only operations of this deployment intent group: its uuid, or `project/app/version/group`.\n- `kind`: Only operations of this kind: `instantiate`, `terminate`, `update`, `relocate`.\n- `limit`: Maximum number of operations; default 100.\n- `state`: Only operations in this state.\n"]
     pub async fn operations_list<'a>(
         &'a self,
         after: Option<&'a ::uuid::Uuid>,

@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 use super::terms::{self, CloudMembers};
 use super::{App, Error, Group, GroupPath, calls, group};
 use crate::demand;
-use crate::render::{self, Rendered, Source};
+use crate::render::{self, AppSource, Rendered};
 use crate::resources::app::AppSpec;
 use crate::resources::profile::ProfileSpec;
 use crate::resources::{APP, COMPOSITE_PROFILE, PROFILE};
@@ -133,7 +133,7 @@ impl App {
 }
 
 /// What is to be rendered, by app.
-async fn sources(tx: &mut PgConnection, group: &Group, cloud: &CloudMembers) -> Result<Vec<Source>, Error> {
+async fn sources(tx: &mut PgConnection, group: &Group, cloud: &CloudMembers) -> Result<Vec<AppSource>, Error> {
     let apps = drover_resources::children::<AppSpec>(&mut *tx, &APP, group.composite_app.id).await?;
     if apps.is_empty() {
         return Err(Error::Inconsistent(vec![format!("the composite app {} has no apps", group.composite_app.name)]));
@@ -153,7 +153,7 @@ async fn sources(tx: &mut PgConnection, group: &Group, cloud: &CloudMembers) -> 
         };
         let overrides =
             spec.override_values.iter().filter(|values| values.app == app.name).flat_map(|values| values.values.clone()).collect();
-        sources.push(Source {
+        sources.push(AppSource {
             file: file(&mut *tx, app.file_digest.as_deref()).await?.unwrap_or_default(),
             app: app.name,
             profile,

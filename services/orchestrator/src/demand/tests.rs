@@ -15,7 +15,7 @@ fn container(requests: Value) -> Value {
 }
 
 #[test]
-fn a_deployment_counts_its_replicas_and_surge() {
+fn deployment_counts_replicas_and_surge() {
     let pod = template(json!({"containers": [container(json!({"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 1}))]}));
     let demand = of(&[deployment(json!({"replicas": 5, "template": pod}))], "default").unwrap();
     let group = &demand.groups[0];
@@ -65,7 +65,7 @@ fn pod_level_requests_replace_the_sum() {
 }
 
 #[test]
-fn what_keeps_data_or_is_tied_to_a_node_never_moves() {
+fn apps_with_data_or_bound_to_a_node_are_immovable() {
     let pod = |extra: Value| {
         let mut spec = json!({"containers": [container(json!({}))]});
         spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
@@ -114,7 +114,7 @@ fn volumes_are_counted_once() {
 }
 
 #[test]
-fn jobs_services_and_foreign_kinds() {
+fn jobs_and_services_count_and_other_kinds_do_not() {
     let pod = template(json!({"containers": [container(json!({"cpu": 1}))], "restartPolicy": "Never"}));
     let objects = [
         json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 5, "completions": 2, "template": pod}}),
@@ -130,7 +130,7 @@ fn jobs_services_and_foreign_kinds() {
 }
 
 #[test]
-fn selectors_and_tolerations_travel() {
+fn selectors_and_tolerations_are_copied() {
     let spec = json!({
         "containers": [container(json!({}))],
         "nodeSelector": {"disk": "ssd"},
@@ -146,7 +146,7 @@ fn selectors_and_tolerations_travel() {
 }
 
 #[test]
-fn nonsense_is_an_error_that_names_the_workload() {
+fn invalid_templates_are_errors_that_name_the_workload() {
     let bad_quantity = deployment(json!({"template": template(json!({"containers": [container(json!({"cpu": "lots"}))]}))}));
     let no_template = deployment(json!({"replicas": 1}));
     for object in [bad_quantity, no_template] {

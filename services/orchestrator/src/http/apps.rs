@@ -1,4 +1,4 @@
-//! What runs where.
+//! The list of apps.
 
 use axum::extract::State;
 use drover_api::apps::AppList;
@@ -8,15 +8,15 @@ use utoipa::IntoParams;
 
 use crate::app::App;
 
-/// Which apps.
+/// Query of the list of apps.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct AppsQuery {
-    /// Only of this project.
+    /// Only apps of this project.
     pub project: Option<String>,
 }
 
-/// Apps of every deployment intent group that is approved or more, with their copies.
+/// Apps of every deployment intent group that was approved at least once, with their copies.
 #[utoipa::path(get, path = "/v2/apps", operation_id = "apps_list", tag = "apps", params(AppsQuery),
     responses((status = 200, description = "The apps", body = AppList)))]
 pub async fn list(State(app): State<App>, Query(query): Query<AppsQuery>) -> Result<Json<AppList>, Problem> {

@@ -1,4 +1,4 @@
-//! Two lists with a shape of their own: group intents, and app intents when asked for one app.
+//! Two lists whose shape is EMCO's: group intents, and app intents filtered by app.
 
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
@@ -13,18 +13,18 @@ use crate::resources::app_intent::AppIntentSpec;
 use crate::resources::group_intent::GroupIntentSpec;
 use crate::resources::{APP_INTENT, DIG, GENERIC_PLACEMENT_INTENT, GROUP_INTENT};
 
-/// `?intent=`
+/// Query of the list of group intents.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct GroupIntentQuery {
-    /// Only this group intent.
+    /// Only the group intent of this name.
     pub intent: Option<String>,
 }
 
 /// EMCO's list of group intents.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct GroupIntents {
-    /// What each says.
+    /// The map of each group intent.
     pub intent: Vec<std::collections::BTreeMap<String, String>>,
 }
 
@@ -46,16 +46,16 @@ pub async fn group_intents(State(app): State<App>, raw: RawPathParams, Query(que
     }
 }
 
-/// `?app=`
+/// Query of the list of app intents.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct AppIntentQuery {
-    /// Answer with the spec of this app's intent.
-    #[allow(dead_code, reason = "it is there for the document; the handler reads the raw query, which may hold the list's keys too")]
+    /// Return only the spec of this app's intent.
+    #[allow(dead_code, reason = "for the OpenAPI document; the handler reads the raw query, which may also have the keys of the list")]
     pub app: Option<String>,
 }
 
-/// App intents of a generic placement intent; with `?app=` the spec of that app's.
+/// App intents of a generic placement intent; with `?app=` only the spec of that app's intent.
 #[utoipa::path(get, operation_id = "app-intent_list", tag = "intents",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/generic-placement-intents/{genericPlacementIntent}/app-intents",
     params(crate::app::GroupPath, ("genericPlacementIntent" = String, Path), AppIntentQuery),

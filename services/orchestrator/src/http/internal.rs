@@ -1,4 +1,4 @@
-//! Leaf reads for other services: answered from own tables.
+//! Reads for other services, answered from own tables without calling another service.
 
 use axum::extract::State;
 use drover_api::digs::{DigHold, DigHolds, DigTerms, DocumentRef};
@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use crate::app::{App, Error, GroupPath, lookup};
 use crate::store::hold;
 
-/// Which deployment intent group.
+/// Names of a deployment intent group.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct DigQuery {
@@ -33,7 +33,7 @@ pub async fn dig(State(app): State<App>, Query(query): Query<DigQuery>) -> Resul
     Ok(Json(app.dig_terms(&path).await?))
 }
 
-/// Which document.
+/// Path of a document.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct DocumentQuery {

@@ -11,7 +11,7 @@ use super::{VerbQuery, accepted};
 use crate::app::preview::Preview;
 use crate::app::{App, Error, GroupPath};
 
-/// Renders and checks everything; finished when it answers.
+/// Renders and checks all apps of the group. Approval is complete with the response.
 #[utoipa::path(post, operation_id = "approve", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/approve",
     params(GroupPath, VerbQuery),
@@ -26,7 +26,7 @@ pub async fn approve(State(app): State<App>, Path(path): Path<GroupPath>, Query(
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-/// Finds room, makes room if it must, and runs it.
+/// Places the apps of the group, moving others if that is needed for room, and runs them.
 #[utoipa::path(post, operation_id = "instantiate", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/instantiate",
     params(GroupPath, VerbQuery),
@@ -41,12 +41,12 @@ pub async fn instantiate(State(app): State<App>, Path(path): Path<GroupPath>, Qu
     accepted(&app, id, wait).await
 }
 
-/// Takes everything of it away.
+/// Removes all apps of the group from their clusters.
 #[utoipa::path(post, operation_id = "terminate", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/terminate",
     params(GroupPath, VerbQuery),
     responses((status = 202, description = "Being done: the operation, also in Location", body = Operation),
-        (status = 200, description = "What would go (dry run)", body = crate::app::preview::Change)))]
+        (status = 200, description = "What would be removed (dry run)", body = crate::app::preview::Change)))]
 pub async fn terminate(State(app): State<App>, Path(path): Path<GroupPath>, Query(query): Query<VerbQuery>) -> Result<Response, Problem> {
     let wait = query.wait()?;
     if query.dry()? {
@@ -56,7 +56,8 @@ pub async fn terminate(State(app): State<App>, Path(path): Path<GroupPath>, Quer
     accepted(&app, id, wait).await
 }
 
-/// Applies what the documents say now, where it runs. The body is EMCO's: the bare revision; the operation is in Location.
+/// Applies what the documents say now, on the clusters where the group runs. The body is EMCO's: only the new revision; the
+/// operation is in Location.
 #[utoipa::path(post, operation_id = "update", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/update",
     params(GroupPath, VerbQuery),
@@ -74,7 +75,7 @@ pub async fn update(State(app): State<App>, Path(path): Path<GroupPath>, Query(q
     Ok(response)
 }
 
-/// Comes with a later version.
+/// Not implemented yet; answers 501.
 #[utoipa::path(post, operation_id = "rollback", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/rollback",
     params(GroupPath), responses((status = 202, description = "Comes with a later version")))]
@@ -82,7 +83,7 @@ pub async fn rollback() -> Result<StatusCode, Problem> {
     Err(Error::NotYet("rollback").into())
 }
 
-/// Comes with a later version.
+/// Not implemented yet; answers 501.
 #[utoipa::path(post, operation_id = "stop", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/stop",
     params(GroupPath), responses((status = 202, description = "Comes with a later version")))]
@@ -90,7 +91,7 @@ pub async fn stop() -> Result<StatusCode, Problem> {
     Err(Error::NotYet("stop").into())
 }
 
-/// Comes with a later version: EMCO's move to another version or group of the same composite app.
+/// Not implemented yet, answers 501: EMCO's move to another version or group of the same composite app.
 #[utoipa::path(post, operation_id = "migrate", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/migrate",
     params(GroupPath), responses((status = 202, description = "Comes with a later version")))]

@@ -1,4 +1,4 @@
-//! Lifecycle of logical clouds. At level 0 all of it is immediate.
+//! Lifecycle of logical clouds. At level 0 every change takes effect immediately.
 
 use axum::extract::{RawPathParams, State};
 use drover_resources::PathParams;
@@ -13,13 +13,13 @@ use crate::resources::LOGICAL_CLOUD;
 /// State of a logical cloud.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LogicalCloudStatus {
-    /// Project.
+    /// Name of its project.
     pub project: String,
-    /// Name.
+    /// Name of the logical cloud.
     pub name: String,
-    /// History.
+    /// Its history.
     pub states: LogicalCloudStates,
-    /// State now.
+    /// Its current state.
     #[serde(rename = "deployedStatus")]
     pub deployed_status: String,
     /// `Ready` once instantiated.
@@ -34,16 +34,16 @@ pub struct LogicalCloudStates {
     pub actions: Vec<LogicalCloudAction>,
 }
 
-/// One line of it.
+/// An entry in the history of a logical cloud.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LogicalCloudAction {
-    /// State.
+    /// State that was reached.
     pub state: String,
-    /// RFC 3339.
+    /// When it was reached, RFC 3339.
     pub time: String,
 }
 
-/// Says that the logical cloud is in use.
+/// Marks the logical cloud as instantiated.
 #[utoipa::path(post, operation_id = "logical-cloud_instantiate", tag = "logical-clouds",
     path = "/v2/projects/{project}/logical-clouds/{logicalCloud}/instantiate", params(("project" = String, Path), ("logicalCloud" = String, Path)),
     responses((status = 202, description = "Instantiated")))]
@@ -55,7 +55,7 @@ pub async fn instantiate(State(app): State<App>, raw: RawPathParams) -> Result<S
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Says that the logical cloud is no longer in use; not while a group of it runs.
+/// Marks the logical cloud as terminated. Refused while a deployment intent group runs in it.
 #[utoipa::path(post, operation_id = "logical-cloud_terminate", tag = "logical-clouds",
     path = "/v2/projects/{project}/logical-clouds/{logicalCloud}/terminate", params(("project" = String, Path), ("logicalCloud" = String, Path)),
     responses((status = 202, description = "Terminated")))]
@@ -67,7 +67,7 @@ pub async fn terminate(State(app): State<App>, raw: RawPathParams) -> Result<Sta
     Ok(StatusCode::ACCEPTED)
 }
 
-/// State and history.
+/// State and history of a logical cloud.
 #[utoipa::path(get, operation_id = "logical-cloud_status", tag = "logical-clouds",
     path = "/v2/projects/{project}/logical-clouds/{logicalCloud}/status", params(("project" = String, Path), ("logicalCloud" = String, Path)),
     responses((status = 200, description = "State and history", body = LogicalCloudStatus)))]

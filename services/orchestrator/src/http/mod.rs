@@ -1,4 +1,4 @@
-//! Verbs that are not documents. A handler extracts, calls `app`, converts.
+//! Handlers of everything that is not a document. A handler extracts its parameters, calls `app` and converts the result.
 
 pub mod apps;
 pub mod intents;
@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 
-/// 202 with the operation (after waiting for its end as long as asked) and where to watch it.
+/// 202 with the operation, after waiting for its end for up to `wait`, and its address in Location.
 async fn accepted(app: &App, id: Uuid, wait: Duration) -> Result<Response, Problem> {
     let operation = app.operation(id, wait).await?;
     let mut response = (StatusCode::ACCEPTED, Json(operation)).into_response();
@@ -30,31 +30,31 @@ async fn accepted(app: &App, id: Uuid, wait: Duration) -> Result<Response, Probl
     Ok(response)
 }
 
-/// Query of every verb.
+/// Query of all verbs.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct VerbQuery {
-    /// `All`: say what would be done, write nothing.
+    /// `All`: return what would be done and write nothing.
     #[serde(rename = "dryRun")]
     pub dry_run: Option<String>,
-    /// Wait this long for the end, as `30s`.
+    /// Wait this long for the end of the operation, such as `30s`; at most a minute.
     pub wait: Option<String>,
 }
 
 impl VerbQuery {
-    /// Whether it is a dry run.
+    /// Whether a dry run is requested.
     pub fn dry(&self) -> Result<bool, Problem> {
         match self.dry_run.as_deref() {
             None | Some("") => Ok(false),
             Some(word) if word.eq_ignore_ascii_case("all") => Ok(true),
-            Some(other) => Err(codes::INVALID.problem(format!("dryRun is All or absent, not {other:?}"))),
+            Some(other) => Err(codes::INVALID.problem(format!("dryRun must be All or absent, not {other:?}"))),
         }
     }
 
-    /// How long to wait; at most a minute, below the time limit of a request.
+    /// How long to wait for the end of the operation: at most a minute, which is below the time limit of a request.
     pub fn wait(&self) -> Result<Duration, Problem> {
         let Some(text) = self.wait.as_deref().filter(|text| !text.is_empty()) else { return Ok(Duration::ZERO) };
-        let wrong = || codes::INVALID.problem(format!("wait is a number of seconds as 30s, not {text:?}"));
+        let wrong = || codes::INVALID.problem(format!("wait must be a number of seconds such as 30s, not {text:?}"));
         let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
         let number: f64 = number.parse().map_err(|_| wrong())?;
         let factor = match unit {

@@ -1,4 +1,4 @@
-//! Operations: list, look, wait, cancel, watch.
+//! Operations: list, read, wait, cancel, watch.
 
 use axum::Extension;
 use axum::extract::State;
@@ -16,39 +16,39 @@ use super::{VerbQuery, accepted};
 use crate::app::App;
 use crate::app::operations::OperationFilter;
 
-/// Which operations.
+/// Query of the list of operations.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct OperationsQuery {
-    /// At most so many (100; never more than 500).
+    /// Maximum number of operations; default 100.
     #[param(minimum = 1, maximum = 500)]
     pub limit: Option<i64>,
-    /// Those older than this one: the last id of the page before.
+    /// Only operations older than this one: the last id of the previous page.
     pub after: Option<Uuid>,
-    /// Only in this state.
+    /// Only operations in this state.
     pub state: Option<OperationState>,
-    /// Only of this kind: `instantiate`, `terminate`, `update`, `relocate`.
+    /// Only operations of this kind: `instantiate`, `terminate`, `update`, `relocate`.
     pub kind: Option<String>,
-    /// Only about this deployment intent group: its uuid, or `project/app/version/group`.
+    /// Only operations of this deployment intent group: its uuid, or `project/app/version/group`.
     pub dig: Option<String>,
 }
 
-/// How long to wait.
+/// Query with a time to wait.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct WaitQuery {
-    /// Wait this long for the end, as `30s`; at most a minute.
+    /// Wait this long for the end of the operation, such as `30s`; at most a minute.
     pub wait: Option<String>,
 }
 
-/// Operations, newest first, without their steps. Those that another one started are here too, with `parent`; their moves are
-/// shown with the parent as well.
+/// Operations, newest first, without their steps. Operations that were started by another one are listed too, with `parent`;
+/// their moves are also shown with the parent.
 #[utoipa::path(get, path = "/v2/operations", operation_id = "operations_list", tags = ["operations", "peer"], params(OperationsQuery),
     responses((status = 200, description = "A page of operations", body = OperationList)))]
 pub async fn list(State(app): State<App>, Query(query): Query<OperationsQuery>) -> Result<Json<OperationList>, Problem> {
     let OperationsQuery { limit, after, state, kind, dig } = query;
     if limit.is_some_and(|limit| limit < 1) {
-        return Err(codes::INVALID.problem("limit is at least 1"));
+        return Err(codes::INVALID.problem("limit must be at least 1"));
     }
     Ok(Json(app.operations(&OperationFilter { limit, after, state, kind, dig }).await?))
 }
@@ -61,7 +61,7 @@ pub async fn get(State(app): State<App>, Path(id): Path<Uuid>, Query(query): Que
     Ok(Json(app.operation(id, wait).await?))
 }
 
-/// Asks for the undoing of an operation; before its pivot only.
+/// Requests that an operation be undone; possible only before its pivot.
 #[utoipa::path(post, path = "/v2/operations/{id}/cancel", operation_id = "operation_cancel", tag = "operations", params(("id" = Uuid, Path), WaitQuery),
     responses((status = 202, description = "Being undone", body = Operation)))]
 pub async fn cancel(State(app): State<App>, Path(id): Path<Uuid>, Query(query): Query<WaitQuery>) -> Result<Response, Problem> {
@@ -70,7 +70,8 @@ pub async fn cancel(State(app): State<App>, Path(id): Path<Uuid>, Query(query): 
     accepted(&app, id, wait).await
 }
 
-/// The operation as server-sent events: now, whenever it or one that it started has changed, and as it ended; then the stream ends.
+/// The operation as server-sent events: as it is now, after each change of it or of one that it started, and as it ended; then
+/// the stream ends.
 #[utoipa::path(get, path = "/v2/operations/{id}/events", operation_id = "operation_events", tag = "operations", params(("id" = Uuid, Path)),
     responses((status = 200, description = "Each event's data is the operation", body = Operation, content_type = "text/event-stream")))]
 pub async fn events(

@@ -1,4 +1,4 @@
-//! Applying a plan (the plans themselves are migration's).
+//! Applies plans. The plans themselves belong to migration.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{VerbQuery, accepted};
 use crate::app::App;
 
-/// Carries out a plan if the world still matches; if not, the operation fails with `world_changed` and says what differs.
+/// Carries out a plan if what it assumed is still true. If not, the operation fails with `world_changed` and lists the differences.
 #[utoipa::path(post, path = "/v2/plans/{id}/apply", operation_id = "plan_apply", tag = "plans", params(("id" = Uuid, Path), VerbQuery),
     responses((status = 202, description = "Being done: the operation, also in Location", body = Operation),
         (status = 200, description = "The plan (dry run)", body = PlanDocument)))]

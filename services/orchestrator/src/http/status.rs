@@ -1,4 +1,4 @@
-//! Status of a deployment intent group, as EMCO's clients read it.
+//! Status of a deployment intent group, in EMCO's format.
 
 use axum::extract::State;
 use drover_api::status::DigStatus;
@@ -7,7 +7,8 @@ use drover_service::{Json, Path, Problem, Query};
 use crate::app::status_view::StatusQuery;
 use crate::app::{App, GroupPath};
 
-/// Status of a group. Filters that name nothing that exists are 404; `WaitingForRoom` while others move away for it.
+/// Status of a group. A filter that names something that does not exist is answered with 404. The deployed status is
+/// `WaitingForRoom` while other apps are being moved to make room for the group.
 #[utoipa::path(get, operation_id = "deployment-intent-group_status", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/status",
     params(GroupPath,

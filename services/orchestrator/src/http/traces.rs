@@ -1,5 +1,5 @@
-//! Where OpenTelemetry sends spans of a composite app: OTLP over HTTP, protobuf or JSON. Whoever exports sets
-//! `OTEL_EXPORTER_OTLP_ENDPOINT` to the call graph's address; exporters add `/v1/traces` to it.
+//! Receives OpenTelemetry spans of a composite app: OTLP over HTTP, protobuf or JSON. Set `OTEL_EXPORTER_OTLP_ENDPOINT` of the
+//! apps to the call graph's address; exporters append `/v1/traces`.
 
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
@@ -20,30 +20,30 @@ use crate::resources::CALL_GRAPH;
 use crate::store::call_edge::CallEdge;
 
 const PROTOBUF: &str = "application/x-protobuf";
-/// The largest request; exporters send some hundred spans at a time, a tenth of this.
-pub const MOST_BYTES: usize = 4 << 20;
+/// Largest accepted request. Exporters send some hundred spans at a time, about a tenth of this.
+pub const MAX_BYTES: usize = 4 << 20;
 
-/// A pair of apps that was measured.
+/// Measured calls of one app to another.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MeasuredCall {
-    /// Who calls.
+    /// The calling app.
     pub from: String,
-    /// Who is called.
+    /// The called app.
     pub to: String,
     /// `traces` or `prometheus`.
     pub source: String,
     /// Calls per second.
     pub rate: f64,
-    /// Seconds since it was seen.
+    /// Seconds since the last call was measured.
     pub age: f64,
-    /// 0 to 1, as it is now: 1 - 1/sqrt(1 + n) for about n recent calls.
+    /// Current confidence, 0 to 1: 1 - 1/sqrt(1 + n) for about n recent calls.
     pub confidence: f64,
 }
 
-/// Pairs of apps that were measured.
+/// Measured calls of a composite app.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MeasuredCalls {
-    /// By caller, then called.
+    /// Ordered by calling app, then called app.
     pub items: Vec<MeasuredCall>,
 }
 
@@ -54,7 +54,7 @@ impl From<measured::MeasuredCall> for MeasuredCall {
     }
 }
 
-/// Takes spans (OTLP over HTTP). `service.name` is the app's name.
+/// Accepts spans (OTLP over HTTP). `service.name` is the app's name.
 #[utoipa::path(post, operation_id = "call-graph_traces", tag = "call-graphs",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/call-graphs/{callGraph}/v1/traces",
     params(("project" = String, Path), ("compositeApp" = String, Path), ("compositeAppVersion" = String, Path), ("callGraph" = String, Path)),
@@ -64,17 +64,17 @@ pub async fn take(State(app): State<App>, raw: RawPathParams, headers: HeaderMap
     let path = PathParams::from(&raw).fill(&CALL_GRAPH.item_path())?;
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if headers.contains_key(header::CONTENT_ENCODING) {
-        return Err(codes::UNSUPPORTED_MEDIA_TYPE.problem("Compressed spans are not taken; unset OTEL_EXPORTER_OTLP_COMPRESSION"));
+        return Err(codes::UNSUPPORTED_MEDIA_TYPE.problem("Compressed spans are not accepted; unset OTEL_EXPORTER_OTLP_COMPRESSION"));
     }
     if kind.starts_with(PROTOBUF) {
         let request = ExportTraceServiceRequest::decode(body)
-            .map_err(|error| codes::MALFORMED_UPLOAD.problem(format!("This is no OTLP: {error}")))?;
+            .map_err(|error| codes::MALFORMED_UPLOAD.problem(format!("The body is not an OTLP trace request: {error}")))?;
         app.measure(&path, &spans(request)).await?;
         // An empty ExportTraceServiceResponse: nothing was rejected.
         return Ok(([(header::CONTENT_TYPE, PROTOBUF)], Vec::new()).into_response());
     }
     if kind.starts_with("application/json") {
-        let text = std::str::from_utf8(&body).map_err(|_| codes::MALFORMED_JSON.problem("This is no UTF-8"))?;
+        let text = std::str::from_utf8(&body).map_err(|_| codes::MALFORMED_JSON.problem("The body is not UTF-8"))?;
         let spans = observe::spans(text).map_err(|error| codes::MALFORMED_JSON.problem(error.to_string()))?;
         app.measure(&path, &spans).await?;
         return Ok(Json(json!({})).into_response());
@@ -82,7 +82,7 @@ pub async fn take(State(app): State<App>, raw: RawPathParams, headers: HeaderMap
     Err(codes::UNSUPPORTED_MEDIA_TYPE.problem(format!("Spans come as {PROTOBUF} or application/json (OTLP over HTTP)")))
 }
 
-/// What was measured of the calls of a composite app.
+/// The measured calls of a composite app.
 #[utoipa::path(get, operation_id = "call-graph_measured", tag = "call-graphs",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/call-graphs/{callGraph}/measured",
     params(("project" = String, Path), ("compositeApp" = String, Path), ("compositeAppVersion" = String, Path), ("callGraph" = String, Path)),
@@ -93,7 +93,7 @@ pub async fn measured(State(app): State<App>, raw: RawPathParams) -> Result<Json
     Ok(Json(MeasuredCalls { items: known.into_iter().map(MeasuredCall::from).collect() }))
 }
 
-/// Spans as the collector takes them. Those without a service, an id or a time say nothing and are left out.
+/// Converts spans for the collector. Those without a service, an id or a time are left out.
 fn spans(request: ExportTraceServiceRequest) -> Vec<Span> {
     let mut found = Vec::new();
     for resource in request.resource_spans {

@@ -1,5 +1,5 @@
-//! Uploaded tar.gz archives, read into memory within limits and never trusted: no links, no absolute or climbing paths,
-//! no bombs. Nothing is written to disk here except by [`Archive::unpack`], whose paths have been checked.
+//! Reads uploaded tar.gz archives into memory. They are not trusted: links, absolute paths, paths with `..` and archives above the
+//! size limits are refused. Only [`Archive::unpack`] writes to disk, to paths that have been checked.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -7,28 +7,28 @@ use std::path::{Component, Path};
 
 use flate2::read::MultiGzDecoder;
 
-/// The most bytes an archive may unpack to.
+/// Maximum number of bytes an archive may unpack to.
 const MAX_BYTES: u64 = 64 << 20;
-/// The most files an archive may hold.
+/// Maximum number of files in an archive.
 const MAX_FILES: usize = 4096;
 
-/// An archive that is not read.
+/// Why an archive was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// Not a tar.gz, or cut off.
+    /// It is not a tar.gz, or incomplete.
     #[error("not a tar.gz: {0}")]
     Unreadable(#[from] std::io::Error),
-    /// A path that leaves the archive.
+    /// A path points outside the archive.
     #[error("the path {0:?} leaves the archive")]
     Path(String),
-    /// A link or device.
+    /// An entry is a link or a device.
     #[error("{0:?} is neither a file nor a directory")]
     Kind(String),
-    /// Too much.
+    /// It exceeds the limit of bytes or files.
     #[error("it unpacks to more than {} MiB or {MAX_FILES} files", MAX_BYTES >> 20)]
     TooLarge,
-    /// Nothing.
-    #[error("it holds no files")]
+    /// It has no files.
+    #[error("it has no files")]
     Empty,
 }
 
@@ -38,13 +38,16 @@ pub struct Archive {
     files: BTreeMap<String, Vec<u8>>,
 }
 
-/// Whether the bytes begin as gzip does.
+/// Whether the bytes begin with the magic number of gzip.
 pub fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b])
 }
 
 impl Archive {
     /// Reads a tar.gz.
+    ///
+    /// # Errors
+    /// The archive is not a tar.gz, is too large, is empty, or has an entry that is refused.
     pub fn read(bytes: &[u8]) -> Result<Self, ArchiveError> {
         let mut tar = tar::Archive::new(MultiGzDecoder::new(bytes).take(MAX_BYTES + 1));
         let (mut files, mut total) = (BTreeMap::new(), 0_u64);
@@ -65,7 +68,7 @@ impl Archive {
             let path = clean(&shown).ok_or(ArchiveError::Path(shown))?;
             let mut content = Vec::new();
             entry.read_to_end(&mut content)?;
-            // macOS' tar adds these; they are no manifests.
+            // Metadata files that tar of macOS adds.
             if !path.rsplit('/').next().is_some_and(|name| name.starts_with("._")) {
                 files.insert(path, content);
             }
@@ -73,17 +76,17 @@ impl Archive {
         if files.is_empty() { Err(ArchiveError::Empty) } else { Ok(Self { files }) }
     }
 
-    /// Its files, in order of their paths.
+    /// The files, ordered by path.
     pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.files.iter().map(|(path, content)| (path.as_str(), content.as_slice()))
     }
 
-    /// One file.
+    /// The content of the file at this path.
     pub fn file(&self, path: &str) -> Option<&[u8]> {
         self.files.get(&clean(path)?).map(Vec::as_slice)
     }
 
-    /// The folder of the outermost `Chart.yaml` (empty: the archive itself), if it is a chart.
+    /// The directory of the outermost `Chart.yaml` (empty: the root of the archive), if the archive is a chart.
     pub fn chart_root(&self) -> Option<&str> {
         self.files
             .keys()
@@ -93,7 +96,10 @@ impl Archive {
             .map(|folder| folder.trim_end_matches('/'))
     }
 
-    /// Writes its files below `folder`.
+    /// Writes the files below `folder`.
+    ///
+    /// # Errors
+    /// A file cannot be written.
     pub fn unpack(&self, folder: &Path) -> std::io::Result<()> {
         for (path, content) in &self.files {
             let target = folder.join(path);
@@ -106,7 +112,7 @@ impl Archive {
     }
 }
 
-/// The path without `.`; none if it is absolute, climbs or is empty.
+/// The path without `.` parts; none if it is empty or absolute or has `..`.
 pub(super) fn clean(path: &str) -> Option<String> {
     let mut parts = Vec::new();
     for component in Path::new(path).components() {

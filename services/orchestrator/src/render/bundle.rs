@@ -1,4 +1,4 @@
-//! The rendered objects of an app: in one order, each once, named by the digest of what they say.
+//! The rendered objects of an app, in canonical order and without duplicates, with a digest of their content.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::prefer::{self, PreferredPeers};
 
-/// What an app renders to.
+/// A rendered app.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rendered {
     /// The objects, in canonical order.
@@ -18,7 +18,10 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// Puts them in order; the same object twice, or none at all, is an error.
+    /// Sorts the objects and computes their digest.
+    ///
+    /// # Errors
+    /// There are no objects, or one is there twice.
     pub fn of(mut objects: Vec<Value>) -> Result<Self, String> {
         if objects.is_empty() {
             return Err("it renders to no objects".to_owned());
@@ -35,7 +38,7 @@ impl Rendered {
         Ok(Self { digest: digest(&objects), objects })
     }
 
-    /// The same with pods that would like to be on the node of `peers`.
+    /// Adds preferences of the pods for the nodes of `peers`.
     pub fn preferring(mut self, peers: &PreferredPeers) -> Self {
         prefer::nodes(&mut self.objects, peers);
         Self { digest: digest(&self.objects), objects: self.objects }
@@ -52,14 +55,14 @@ fn digest(objects: &[Value]) -> String {
     digest
 }
 
-/// Group, kind, namespace, name: what makes an object that object (its version does not).
+/// What identifies an object: group, kind, namespace and name, but not the version.
 fn identity(object: &Value) -> [String; 4] {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let group = text("/apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
     [group, text("/kind"), text("/metadata/namespace"), text("/metadata/name")].map(str::to_owned)
 }
 
-/// JSON with sorted keys, whatever order the map keeps.
+/// JSON with sorted keys.
 fn canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {

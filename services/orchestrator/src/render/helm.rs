@@ -1,4 +1,5 @@
-//! Helm as a process: no network, no cluster, a folder of its own, a time limit, and its words without secrets.
+//! Runs helm as a process: without network or cluster, in a temporary directory, with a time limit. Secrets are removed from its
+//! error output.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -10,9 +11,9 @@ use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
-use super::{Archive, Profile, RenderError, Renderer, Source};
+use super::{AppSource, Archive, Profile, RenderError, Renderer};
 
-/// The most bytes that a chart may render to.
+/// Maximum number of bytes that a chart may render to.
 const MAX_OUTPUT: u64 = 32 << 20;
 
 /// The helm binary.
@@ -34,7 +35,7 @@ impl Helm {
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
-        // No repositories, plugins or kubeconfig of whoever runs Drover.
+        // Repositories, plugins and kubeconfig of the user that runs Drover must have no effect.
         for (name, folder) in [("HOME", ""), ("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")] {
             command.env(name, home.join(folder));
         }
@@ -45,16 +46,16 @@ impl Helm {
 
 #[async_trait]
 impl Renderer for Helm {
-    async fn chart(&self, source: &Source, chart: &Archive, profile: &Profile) -> Result<String, RenderError> {
+    async fn chart(&self, source: &AppSource, chart: &Archive, profile: &Profile) -> Result<String, RenderError> {
         let unavailable = |reason: String| RenderError::Unavailable { app: source.app.clone(), reason };
-        let refused = |words: String| RenderError::Helm { app: source.app.clone(), words };
-        let home = tempfile::tempdir().map_err(|error| unavailable(format!("no folder for helm: {error}")))?;
+        let refused = |output: String| RenderError::Helm { app: source.app.clone(), output };
+        let home = tempfile::tempdir().map_err(|error| unavailable(format!("no temporary directory for helm: {error}")))?;
         let folder = lay_out(home.path(), chart, profile).map_err(|error| match error.kind() {
-            // The archive's own fault: a file where another one needs a folder, a name that is too long.
+            // Caused by the archive: a file where another one needs a directory, or a name that is too long.
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::InvalidFilename => {
                 refused(format!("the chart cannot be unpacked: {error}"))
             }
-            _ => unavailable(format!("no room for helm: {error}")),
+            _ => unavailable(format!("the chart cannot be written for helm: {error}")),
         })?;
 
         let mut command = self.command(home.path());
@@ -70,15 +71,15 @@ impl Renderer for Helm {
 
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let work = async {
-            let (out, words) = tokio::try_join!(drain(stdout), drain(stderr))?;
-            Ok::<_, std::io::Error>((child.wait().await?, out, words))
+            let (out, output) = tokio::try_join!(drain(stdout), drain(stderr))?;
+            Ok::<_, std::io::Error>((child.wait().await?, out, output))
         };
-        let (status, out, words) = tokio::time::timeout(self.limit, work)
+        let (status, out, output) = tokio::time::timeout(self.limit, work)
             .await
-            .map_err(|_| refused(format!("it did not end within {} s", self.limit.as_secs())))?
+            .map_err(|_| refused(format!("it did not finish within {} s", self.limit.as_secs())))?
             .map_err(|error| unavailable(format!("helm: {error}")))?;
         if !status.success() {
-            return Err(refused(harmless(&words, &folder, source, profile)));
+            return Err(refused(sanitized(&output, &folder, source, profile)));
         }
         if out.len() as u64 >= MAX_OUTPUT {
             return Err(refused(format!("the chart renders to more than {} MiB", MAX_OUTPUT >> 20)));
@@ -87,7 +88,7 @@ impl Renderer for Helm {
     }
 }
 
-/// Chart and values on disk; the chart's own folder.
+/// Writes chart and values to disk. Returns the directory of the chart.
 fn lay_out(home: &Path, chart: &Archive, profile: &Profile) -> std::io::Result<PathBuf> {
     let root = home.join("chart");
     chart.unpack(&root)?;
@@ -113,47 +114,47 @@ async fn drain(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::Resu
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Helm's words, without our paths, without values that look like secrets, and not too many.
-fn harmless(words: &str, folder: &Path, source: &Source, profile: &Profile) -> String {
-    let mut text = words.trim().trim_start_matches("Error: ").replace(&format!("{}/", folder.display()), "");
+/// Helm's error output without temporary paths and secret values, at most 2000 characters.
+fn sanitized(output: &str, folder: &Path, source: &AppSource, profile: &Profile) -> String {
+    let mut text = output.trim().trim_start_matches("Error: ").replace(&format!("{}/", folder.display()), "");
     for value in secrets(source, profile) {
         text = text.replace(&value, "…");
     }
-    const MOST: usize = 2000;
-    if let Some((cut, _)) = text.char_indices().nth(MOST) {
+    const MAX_CHARS: usize = 2000;
+    if let Some((cut, _)) = text.char_indices().nth(MAX_CHARS) {
         text.truncate(cut);
         text.push('…');
     }
     text
 }
 
-/// Values whose key says that they are secret.
-fn secrets(source: &Source, profile: &Profile) -> Vec<String> {
-    let telling = |key: &str| {
+/// Values whose key looks like that of a secret.
+fn secrets(source: &AppSource, profile: &Profile) -> Vec<String> {
+    let is_secret = |key: &str| {
         let key = key.to_ascii_lowercase();
         ["password", "passwd", "secret", "token", "credential", "apikey", "api_key", "privatekey", "private_key"]
             .iter()
             .any(|word| key.contains(word))
     };
-    fn collect(value: &Value, secret: bool, telling: &dyn Fn(&str) -> bool, found: &mut Vec<String>) {
+    fn collect(value: &Value, secret: bool, is_secret: &dyn Fn(&str) -> bool, found: &mut Vec<String>) {
         match value {
-            Value::Object(map) => map.iter().for_each(|(key, value)| collect(value, secret || telling(key), telling, found)),
-            Value::Array(list) => list.iter().for_each(|value| collect(value, secret, telling, found)),
+            Value::Object(map) => map.iter().for_each(|(key, value)| collect(value, secret || is_secret(key), is_secret, found)),
+            Value::Array(list) => list.iter().for_each(|value| collect(value, secret, is_secret, found)),
             Value::String(text) if secret => found.push(text.clone()),
             Value::Number(number) if secret => found.push(number.to_string()),
             _ => {}
         }
     }
-    let mut found: Vec<String> = source.overrides.iter().filter(|(key, _)| telling(key)).map(|(_, value)| value.clone()).collect();
+    let mut found: Vec<String> = source.overrides.iter().filter(|(key, _)| is_secret(key)).map(|(_, value)| value.clone()).collect();
     if let Some(values) = profile.values.as_deref().and_then(|text| serde_yaml::from_str::<Value>(text).ok()) {
-        collect(&values, false, &telling, &mut found);
+        collect(&values, false, &is_secret, &mut found);
     }
-    // Replacing very short texts would garble the message and hides nothing.
+    // Replacing very short values would make the message unreadable and hide nothing.
     found.retain(|value| value.len() >= 3);
     found
 }
 
-/// Whether an object belongs to an installation. Hooks of deletion, upgrade, rollback and tests do not: nobody here runs hooks.
+/// Whether an object belongs to an installation. Hooks of deletion, upgrade, rollback and tests do not, because Drover runs no hooks.
 pub fn runs_at_install(object: &Value) -> bool {
     let hooks = object.pointer("/metadata/annotations").and_then(|annotations| annotations.get("helm.sh/hook")).and_then(Value::as_str);
     hooks.is_none_or(|hooks| hooks.split(',').any(|hook| matches!(hook.trim(), "pre-install" | "post-install" | "crd-install")))

@@ -1,9 +1,12 @@
-//! YAML text with any number of documents, to objects. Lists are flattened; what is no object is an error that says where.
+//! Parses YAML text with any number of documents into objects. Lists are flattened.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// All objects of `text`; `from` names it in messages.
+/// All objects of `text`. `from` is the name of the text in messages.
+///
+/// # Errors
+/// A document is not a Kubernetes object; the message says which.
 pub fn parse(from: &str, text: &str) -> Result<Vec<Value>, String> {
     let mut objects = Vec::new();
     for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {

@@ -1,7 +1,7 @@
-//! From what a user uploaded to the objects that are applied: charts through helm, manifests as they are.
+//! Renders uploads into the objects that are applied: charts with helm, manifests as they are.
 //!
-//! It happens once, at `approve` (or `update`); workflows carry digests only and never need helm again. What comes out
-//! depends on nothing but what goes in, so that equal input is the same bundle, stored once.
+//! This happens once, at `approve` or `update`; workflows only carry digests and do not need helm. The result depends only on the
+//! input, so equal input gives the same bundle, which is stored once.
 
 pub mod archive;
 mod bundle;
@@ -18,69 +18,56 @@ pub use bundle::Rendered;
 pub use helm::Helm;
 pub use profile::Profile;
 
-/// One app to render.
+/// An app to be rendered.
 #[derive(Debug, Clone, Default)]
-pub struct Source {
-    /// App, for messages.
+pub struct AppSource {
+    /// Name of the app, for messages.
     pub app: String,
-    /// What was uploaded: a chart (tar.gz), a bundle of manifests (tar.gz) or YAML text.
+    /// The upload: a chart (tar.gz), a bundle of manifests (tar.gz) or YAML text.
     pub file: Vec<u8>,
-    /// Its profile's archive.
+    /// The archive of its profile.
     pub profile: Option<Vec<u8>>,
     /// Override values (`key.path`, value), applied last.
     pub overrides: Vec<(String, String)>,
-    /// Helm release.
+    /// Name of the Helm release.
     pub release: String,
-    /// Namespace of objects that name none.
+    /// For objects that name none.
     pub namespace: String,
 }
 
-/// An app that does not render.
+/// Why an app could not be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The upload cannot be read.
     #[error("{app}: {source}")]
-    Archive {
-        /// App.
-        app: String,
-        /// Why.
-        source: ArchiveError,
-    },
-    /// A manifest is none.
+    Archive { app: String, source: ArchiveError },
+    /// A manifest is invalid.
     #[error("{app}: {reason}")]
-    Manifest {
-        /// App.
-        app: String,
-        /// Why.
-        reason: String,
-    },
-    /// Helm said no; in its own words.
-    #[error("{app}: helm: {words}")]
+    Manifest { app: String, reason: String },
+    /// Helm refused the chart.
+    #[error("{app}: helm: {output}")]
     Helm {
-        /// App.
         app: String,
-        /// Helm's words without secrets.
-        words: String,
+        /// Helm's error output, without secrets.
+        output: String,
     },
-    /// Helm cannot be run here; the application has no part in that.
+    /// Helm cannot be run; the chart is not the cause.
     #[error("{app}: {reason}")]
-    Unavailable {
-        /// App.
-        app: String,
-        /// Why.
-        reason: String,
-    },
+    Unavailable { app: String, reason: String },
 }
 
-/// Renders charts. The one thing here that needs the world outside.
+/// Renders charts; the only part of this module that does I/O.
 #[async_trait]
 pub trait Renderer: Send + Sync {
-    /// The YAML that the chart makes.
-    async fn chart(&self, source: &Source, chart: &Archive, profile: &Profile) -> Result<String, RenderError>;
+    /// Renders a chart to YAML. Fails when helm refuses the chart or cannot be run.
+    async fn chart(&self, source: &AppSource, chart: &Archive, profile: &Profile) -> Result<String, RenderError>;
 }
 
-/// What the app's objects are.
-pub async fn render(renderer: &dyn Renderer, source: &Source) -> Result<Rendered, RenderError> {
+/// Renders an app.
+///
+/// # Errors
+/// The upload, the profile or a manifest is invalid, or helm failed.
+pub async fn render(renderer: &dyn Renderer, source: &AppSource) -> Result<Rendered, RenderError> {
     let app = || source.app.clone();
     let archive_error = |error| RenderError::Archive { app: source.app.clone(), source: error };
     let manifest_error = |reason: String| RenderError::Manifest { app: source.app.clone(), reason };
@@ -102,7 +89,7 @@ pub async fn render(renderer: &dyn Renderer, source: &Source) -> Result<Rendered
     Rendered::of(objects).map_err(|reason| RenderError::Manifest { app: app(), reason })
 }
 
-/// All manifests of a bundle, file by file in order of their paths.
+/// All manifests of an archive, ordered by path.
 fn plain(archive: &Archive) -> Result<Vec<Value>, String> {
     let mut objects = Vec::new();
     for (path, content) in archive.files() {
@@ -114,14 +101,17 @@ fn plain(archive: &Archive) -> Result<Vec<Value>, String> {
     Ok(objects)
 }
 
-/// Whether an upload can be an app at all; checked when it arrives. EMCO's words where it is not.
+/// Checks an upload when it arrives. The messages of errors are EMCO's.
+///
+/// # Errors
+/// It is neither a readable tar.gz nor YAML with manifests.
 pub fn check_upload(file: &[u8]) -> Result<(), String> {
     if archive::is_gzip(file) {
         return Archive::read(file).map(drop).map_err(|error| format!("Error in file format: {error}"));
     }
     let text = std::str::from_utf8(file).map_err(|_| "Error in file format: neither a tar.gz nor YAML text".to_owned())?;
     let objects = manifests::parse("the file", text).map_err(|reason| format!("Error in file format: {reason}"))?;
-    if objects.is_empty() { Err("Error in file format: there is nothing in it".to_owned()) } else { Ok(()) }
+    if objects.is_empty() { Err("Error in file format: it is empty".to_owned()) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Preferred pod affinity between apps of a group, written into their manifests where the user allows it. Pure.
+//! Adds preferred pod affinity between the apps of a call group to their manifests, if the user allows it. Pure.
 //!
-//! Preferences only: a pod starts without its peers as it would have. What the manifests ask for themselves stays as it is. A
-//! peer is found by Drover's label on its pods, in the same namespace of the same member; on another member the term is void.
+//! They are only preferences: a pod also starts without its peers. Affinity that the manifests already have is kept. Peers are
+//! found by Drover's label on their pods, in the same namespace of the same member; on another member a term has no effect.
 
 use drover_members::labels;
 use serde_json::{Value, json};
 
-/// Whom an app's pods would like to have on their node: app and weight, 1 to 100.
+/// The apps that an app's pods prefer on their node, each with a weight from 1 to 100.
 pub type PreferredPeers = Vec<(String, u32)>;
 
-/// Adds the terms to every workload but DaemonSets, whose pods choose no node.
+/// Adds the terms to every workload except DaemonSets, whose pods run on every node.
 pub fn nodes(objects: &mut [Value], peers: &PreferredPeers) {
     for object in objects {
         let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -33,7 +33,7 @@ pub fn nodes(objects: &mut [Value], peers: &PreferredPeers) {
     }
 }
 
-/// A field that is a mapping, made if it is not there.
+/// A field that is a mapping; created if it does not exist.
 fn field<'v>(of: &'v mut Value, name: &str) -> &'v mut Value {
     let field = &mut of[name];
     if !field.is_object() {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn preferences_are_added_to_what_is_there_and_to_nothing_else() {
+    fn nodes_adds_terms_to_existing_affinity_and_skips_daemon_sets() {
         let own = json!({"weight": 7, "podAffinityTerm": {"topologyKey": "zone"}});
         let pod = json!({"containers": []});
         let affine = json!({"affinity": {

@@ -1,4 +1,4 @@
-//! EMCO's app profile: an archive of `manifest.yaml`, override values and, if named there, files put into the chart.
+//! EMCO's app profile: an archive with `manifest.yaml`, override values and files to be added to the chart.
 
 use serde::Deserialize;
 
@@ -7,9 +7,9 @@ use super::archive::{Archive, clean};
 /// What a profile adds to a chart.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
-    /// Override values (YAML text).
+    /// Override values as YAML text.
     pub values: Option<String>,
-    /// Files copied into the chart: path there, content.
+    /// Files that are copied into the chart: path in the chart, content.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
@@ -34,14 +34,17 @@ struct ConfigResource {
 }
 
 impl Profile {
-    /// Reads a profile's archive.
+    /// Reads the archive of a profile.
+    ///
+    /// # Errors
+    /// The archive cannot be read, or `manifest.yaml` is missing, invalid or names a file that is missing.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let archive = Archive::read(bytes).map_err(|error| format!("the profile: {error}"))?;
         let (path, text) = archive
             .files()
             .filter(|(path, _)| path.rsplit('/').next() == Some("manifest.yaml"))
             .min_by_key(|(path, _)| path.matches('/').count())
-            .ok_or("the profile holds no manifest.yaml")?;
+            .ok_or("the profile has no manifest.yaml")?;
         let folder = path.strip_suffix("manifest.yaml").unwrap_or_default();
         let manifest: Manifest = serde_yaml::from_slice(text).map_err(|error| format!("the profile's manifest.yaml: {error}"))?;
         let file = |name: &str| {

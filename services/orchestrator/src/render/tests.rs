@@ -12,7 +12,7 @@ pub(crate) fn tar_gz(files: &[(&str, &str)]) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_mode(0o644);
-        // Past the crate's own checks: an attacker does not use them.
+        // Bypasses the checks of the tar crate, as an attacker would.
         header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
         header.set_cksum();
         tar.append(&header, content.as_bytes()).unwrap();
@@ -24,20 +24,20 @@ struct NoHelm;
 
 #[async_trait]
 impl Renderer for NoHelm {
-    async fn chart(&self, source: &Source, _: &Archive, _: &Profile) -> Result<String, RenderError> {
+    async fn chart(&self, source: &AppSource, _: &Archive, _: &Profile) -> Result<String, RenderError> {
         Err(RenderError::Unavailable { app: source.app.clone(), reason: "no helm here".into() })
     }
 }
 
-fn source(file: Vec<u8>) -> Source {
-    Source { app: "web".into(), file, release: "r1".into(), namespace: "default".into(), ..Source::default() }
+fn source(file: Vec<u8>) -> AppSource {
+    AppSource { app: "web".into(), file, release: "r1".into(), namespace: "default".into(), ..AppSource::default() }
 }
 
 const CONFIG_MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {a: b}\n";
 const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: two}\n";
 
 #[tokio::test]
-async fn text_and_archive_of_the_same_manifests_are_the_same_bundle() {
+async fn text_and_archive_of_equal_manifests_give_equal_bundles() {
     let text = render(&NoHelm, &source(format!("---\n{CONFIG_MAP}---\n{SERVICE}---\n").into_bytes())).await.unwrap();
     let archive = tar_gz(&[("a/z.yaml", SERVICE), ("./b.yml", CONFIG_MAP), ("README.md", "not a manifest")]);
     let archived = render(&NoHelm, &source(archive)).await.unwrap();
@@ -50,7 +50,7 @@ async fn text_and_archive_of_the_same_manifests_are_the_same_bundle() {
 }
 
 #[tokio::test]
-async fn lists_are_flattened() {
+async fn render_flattens_lists() {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}},
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}},
@@ -59,7 +59,7 @@ async fn lists_are_flattened() {
 }
 
 #[tokio::test]
-async fn what_is_no_manifest_is_named() {
+async fn render_errors_name_the_invalid_manifest() {
     let cases = [
         ("just text", "has no kind"),
         ("kind: ConfigMap\nmetadata: {name: a}", "the ConfigMap has no apiVersion"),
@@ -74,13 +74,13 @@ async fn what_is_no_manifest_is_named() {
     let twice = render(&NoHelm, &source(format!("{SERVICE}---\n{SERVICE}").into_bytes())).await.unwrap_err().to_string();
     assert!(twice.contains("twice"), "{twice}");
     for nothing in ["", "---\n---\n"] {
-        assert!(check_upload(nothing.as_bytes()).unwrap_err().ends_with("there is nothing in it"));
+        assert!(check_upload(nothing.as_bytes()).unwrap_err().ends_with("it is empty"));
     }
     assert!(check_upload(&[0xff, 0xfe, 0x00]).unwrap_err().starts_with("Error in file format"));
 }
 
 #[test]
-fn archives_that_climb_link_or_explode_are_refused() {
+fn archive_refuses_parent_paths_links_and_bombs() {
     for path in ["../evil.yaml", "/etc/passwd", "a/../../b.yaml"] {
         assert!(matches!(Archive::read(&tar_gz(&[(path, "x")])), Err(ArchiveError::Path(_))), "{path}");
     }
@@ -99,7 +99,7 @@ fn archives_that_climb_link_or_explode_are_refused() {
 }
 
 #[test]
-fn a_profile_says_which_values_and_files() {
+fn profile_read_returns_values_and_files() {
     let profile = Profile::read(&tar_gz(&[
         ("p/manifest.yaml", "version: v1\ntype:\n  values: override_values.yaml\n  configresource:\n  - {filepath: extra.yaml, chartpath: templates/extra.yaml}\n"),
         ("p/override_values.yaml", "replicas: 3\n"),
@@ -114,7 +114,7 @@ fn a_profile_says_which_values_and_files() {
 }
 
 #[test]
-fn hooks_of_an_installation_stay_others_go() {
+fn runs_at_install_keeps_install_hooks_only() {
     let hook = |hook: &str| json!({"metadata": {"annotations": {"helm.sh/hook": hook}}});
     assert!(helm::runs_at_install(&json!({"metadata": {}})));
     assert!(helm::runs_at_install(&hook("post-install,post-upgrade")));
@@ -122,7 +122,7 @@ fn hooks_of_an_installation_stay_others_go() {
     assert!(!helm::runs_at_install(&hook("test")));
 }
 
-/// The real helm, where it is: `DROVER_HELM`, else on PATH.
+/// The helm binary at `DROVER_HELM`, else on PATH.
 fn helm() -> Option<Helm> {
     let path = std::env::var_os("DROVER_HELM").or_else(|| {
         let on_path = std::env::split_paths(&std::env::var_os("PATH")?).any(|folder| folder.join("helm").is_file());
@@ -143,10 +143,10 @@ fn chart(template: &str) -> Vec<u8> {
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-config\ndata:\n  replicas: {{ .Values.replicas | quote }}\n  tag: {{ .Values.image.tag }}\n  ns: {{ .Release.Namespace }}\n";
 
 #[tokio::test]
-async fn a_chart_gets_profile_then_override_values() {
+async fn chart_values_override_profile_values() {
     let Some(helm) = helm() else { return };
     let profile = tar_gz(&[("manifest.yaml", "version: v1\ntype: {values: v.yaml}"), ("v.yaml", "replicas: 3\nimage: {tag: b}")]);
-    let source = Source { profile: Some(profile), overrides: vec![("image.tag".into(), "c".into())], ..source(chart(TEMPLATE)) };
+    let source = AppSource { profile: Some(profile), overrides: vec![("image.tag".into(), "c".into())], ..source(chart(TEMPLATE)) };
     let rendered = render(&helm, &source).await.unwrap();
     let config = rendered.objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
     assert_eq!(config["metadata"]["name"], "r1-config");
@@ -155,17 +155,17 @@ async fn a_chart_gets_profile_then_override_values() {
 }
 
 #[tokio::test]
-async fn a_chart_that_does_not_render_says_helms_words_without_secrets() {
+async fn helm_errors_are_returned_without_secrets() {
     let Some(helm) = helm() else { return };
     let template = "{{ fail (printf \"no good: %s\" .Values.db.password) }}";
-    let source = Source { overrides: vec![("db.password".into(), "hunter22".into())], ..source(chart(template)) };
+    let source = AppSource { overrides: vec![("db.password".into(), "hunter22".into())], ..source(chart(template)) };
     let error = render(&helm, &source).await.unwrap_err().to_string();
     assert!(error.contains("no good"), "{error}");
     assert!(!error.contains("hunter22") && !error.contains("/tmp"), "{error}");
 }
 
 #[tokio::test]
-async fn helm_that_is_not_there_is_no_fault_of_the_chart() {
+async fn missing_helm_is_helm_unavailable() {
     let error = render(&Helm::new("/nowhere/helm", Duration::from_secs(30)), &source(chart(TEMPLATE))).await.unwrap_err();
     let problem = drover_service::Problem::from(crate::app::Error::from(error)).document();
     assert_eq!((problem.status, problem.code.as_str()), (503, "helm_unavailable"), "{problem:?}");
@@ -173,12 +173,12 @@ async fn helm_that_is_not_there_is_no_fault_of_the_chart() {
 }
 
 #[tokio::test]
-async fn helm_that_does_not_end_is_given_up() {
+async fn helm_is_stopped_at_the_time_limit() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("helm");
     std::fs::write(&script, "#!/bin/sh\nsleep 600\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let error = render(&Helm::new(script, Duration::from_millis(50)), &source(chart(TEMPLATE))).await.unwrap_err();
-    assert!(matches!(&error, RenderError::Helm { words, .. } if words.contains("did not end")), "{error}");
+    assert!(matches!(&error, RenderError::Helm { output, .. } if output.contains("did not finish")), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Apps: a Helm chart, or plain manifests, that is placed as one.
+//! Apps: a Helm chart or plain manifests, placed as a unit.
 
 use drover_resources::{Echo, File, Invalid, Keep, Kind, Spec};
 use drover_service::codes;
@@ -8,13 +8,13 @@ use utoipa::ToSchema;
 use super::COMPOSITE_APP;
 use crate::render;
 
-/// An app has no spec; its file says everything.
+/// An app has no spec; everything is in its file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppSpec {}
 
 impl Spec for AppSpec {
     fn validate(&self, name: &str) -> Result<(), Invalid> {
-        // It becomes the value of a label on every object.
+        // The name becomes a label value on every object.
         if name.len() > 63 {
             return Err(Invalid::rule("the name of an app has at most 63 characters, because Kubernetes' label values do"));
         }

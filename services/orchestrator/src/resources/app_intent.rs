@@ -1,4 +1,4 @@
-//! App intents: where one app may run, and what to do where that is full. What is edited counts from the next update on.
+//! App intents: where one app may run, and what to do when that is full.
 
 use drover_api::scheduling::{Element, Intent, Packing, WhenFull};
 use drover_resources::{Invalid, Kind, Place, Put, Reference, Spec};
@@ -7,20 +7,20 @@ use utoipa::ToSchema;
 
 use super::{APP, COMPOSITE_APP, GENERIC_PLACEMENT_INTENT};
 
-/// Where an app may run. An edit counts from the group's next approval or update on: until then moves and plans go by the intent
-/// that the running revision has.
+/// Where an app may run. A change takes effect with the group's next approval or update; until then moves and plans use the
+/// intent of the running revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppIntentSpec {
-    /// App.
+    /// The app that this intent is for.
     #[serde(alias = "app-name")]
     pub app: String,
-    /// Clusters or labels: all of these, any of those.
+    /// Clusters or cluster labels that the app must (`allOf`) or may (`anyOf`) run on.
     #[serde(default)]
     pub intent: Intent,
-    /// What to do when the best provider is full; default: the project's, else `overflow`.
+    /// What to do when the best provider is full; default: that of the project, else `overflow`.
     #[serde(default, rename = "whenFull", skip_serializing_if = "Option::is_none")]
     pub when_full: Option<WhenFull>,
-    /// Which of equally preferred clusters; default: the project's, else `spread`.
+    /// Which of equally preferred clusters to take; default: that of the project, else `spread`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packing: Option<Packing>,
 }
@@ -52,7 +52,7 @@ fn any_of(elements: &[Element], at: &str, reasons: &mut Vec<String>) {
     for (index, element) in elements.iter().enumerate() {
         let at = format!("{at}.anyOf[{index}]");
         if !element.any_of.is_empty() {
-            reasons.push(format!("{at} may not hold another anyOf"));
+            reasons.push(format!("{at} must not contain another anyOf"));
         }
         names_one(element, &at, reasons);
     }

@@ -1,5 +1,5 @@
-//! Call graphs: who calls whom among the apps of a composite app, and how often. A composite app without one is placed app by
-//! app; with one, group by group (docs/how-to/group-placement.md).
+//! Call graphs: which apps of a composite app call each other, and how often. Without a call graph apps are placed one by one,
+//! with one in groups (docs/how-to/group-placement.md).
 
 use std::collections::BTreeSet;
 
@@ -11,43 +11,43 @@ use utoipa::ToSchema;
 
 use super::{APP, COMPOSITE_APP};
 
-/// Apps of a group unless it says otherwise.
-const RHO: u32 = 4;
-const MOST_CALLS: usize = 1_000;
-/// They go with every app of the group; more say less.
-const MOST_LATENCIES: usize = 64;
-/// A call of more bytes waits for more round trips: one for each window of TCP without scaling.
+/// Default maximum number of apps in a group.
+const DEFAULT_RHO: u32 = 4;
+const MAX_CALLS: usize = 1_000;
+/// Latencies are sent with every app of the group, so their number is limited.
+const MAX_LATENCIES: usize = 64;
+/// Bytes per round trip: the TCP window without scaling. A larger call needs one more round trip for each further window.
 const WINDOW: f64 = 65_536.0;
-const MOST_NUMBER: f64 = 1e9;
+const MAX_NUMBER: f64 = 1e9;
 
-/// Who calls whom.
+/// The calls between the apps of a composite app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CallGraphSpec {
-    /// The calls.
+    /// Declared calls.
     #[serde(default)]
     pub calls: Vec<CallSpec>,
-    /// At most so many apps in a group, 1 to 20; default 4. 1: nobody belongs together, only the calls count.
+    /// Maximum number of apps in a group, 1 to 20; default 4. With 1 there are no groups; only the calls are taken into account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rho: Option<u32>,
-    /// A group that has no room together at the best provider goes together to the next one. Default: it is taken apart, so that an
-    /// app never runs at a worse provider because of whom it calls.
+    /// If a group does not fit together at the best provider, place it together at the next one. Default: split it, so that no app
+    /// runs at a worse provider because of the apps that it calls.
     #[serde(default, rename = "keepTogether")]
     pub keep_together: bool,
     /// Writes preferred pod affinity between the apps of a group into their manifests, so that the cluster's scheduler
-    /// puts them on the same node where it can. Default: manifests stay as they are.
+    /// places them on the same node if possible. Default: manifests are not changed.
     #[serde(default, rename = "nodePreferences")]
     pub node_preferences: bool,
-    /// Whether what is measured counts: `declared` (default: no), `measured` (nothing else), or `both` (measured where it is known
-    /// well enough, declared where not).
+    /// Which calls are used: `declared` (default), `measured`, or `both` (measured ones where their confidence is high enough,
+    /// declared ones elsewhere).
     #[serde(default)]
     pub source: CallSource,
-    /// From which confidence on a measured pair counts, 0 to 1; default 0.5 (about three calls in the last minutes).
+    /// Minimum confidence of a measured pair, 0 to 1; default 0.5 (about three calls in the last minutes).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// Asks a mesh's metrics, too, who calls whom.
+    /// Also measures calls by a query over a service mesh's metrics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<PrometheusSpec>,
-    /// What calls between clusters cost; a pair that is not named costs as much as the dearest that is. None: all the same.
+    /// Latencies between clusters. A pair that is not listed has the highest latency that is listed. None: all pairs are equal.
     #[serde(default)]
     pub latencies: Vec<LatencySpec>,
 }
@@ -59,41 +59,41 @@ pub struct CallSpec {
     pub from: String,
     /// The called app.
     pub to: String,
-    /// How often, for each request of a user or a second: any unit, the same for all.
+    /// Number of calls, per user request or per second: any unit, the same for all calls.
     pub calls: f64,
     /// Bytes of a call and its answer; a call of more than 64 KiB counts as several.
     #[serde(default)]
     pub bytes: f64,
 }
 
-/// How far two clusters are from each other.
+/// The latency between two clusters, in both directions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LatencySpec {
     /// `<provider>+<cluster>`.
     pub from: MemberKey,
     /// `<provider>+<cluster>`.
     pub to: MemberKey,
-    /// Milliseconds of a round trip.
+    /// Round trip time in milliseconds.
     pub ms: f64,
 }
 
-/// Which calls count.
+/// Which calls are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CallSource {
-    /// Those declared here.
+    /// Only declared ones.
     #[default]
     Declared,
-    /// Those measured.
+    /// Only measured ones.
     Measured,
-    /// Measured ones, and declared ones where nothing is measured.
+    /// Measured ones, and declared ones where none are measured.
     Both,
 }
 
-/// A query over a mesh's metrics. Which Prometheus it is asked of is a setting of Drover.
+/// A query over a service mesh's metrics. The address of Prometheus is a setting of orchestrator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PrometheusSpec {
-    /// An instant query for calls per second by caller and called, such as
+    /// An instant query for calls per second by calling and called app, such as
     /// `sum by (source_workload, destination_workload) (rate(istio_requests_total{reporter="source"}[10m]))`.
     pub query: String,
     /// Label with the calling app; default `source_workload`.
@@ -102,38 +102,38 @@ pub struct PrometheusSpec {
     /// Label with the called app; default `destination_workload`.
     #[serde(default, rename = "toLabel", skip_serializing_if = "Option::is_none")]
     pub to_label: Option<String>,
-    /// Seconds of the range in the query, for the confidence; default 600.
+    /// Range of the query in seconds, used for the confidence; default 600.
     #[serde(default, rename = "windowSeconds", skip_serializing_if = "Option::is_none")]
     pub window_seconds: Option<f64>,
 }
 
 impl PrometheusSpec {
-    /// Label of the caller.
+    /// The label with the calling app.
     pub fn from_label(&self) -> &str {
         self.from_label.as_deref().unwrap_or("source_workload")
     }
-    /// Label of the called.
+    /// The label with the called app.
     pub fn to_label(&self) -> &str {
         self.to_label.as_deref().unwrap_or("destination_workload")
     }
-    /// Seconds of the query's range.
+    /// The range of the query in seconds.
     pub fn window_seconds(&self) -> f64 {
         self.window_seconds.unwrap_or(600.0)
     }
 }
 
 impl CallGraphSpec {
-    /// From which confidence on a measured pair counts.
+    /// Minimum confidence of a measured pair.
     pub fn confidence(&self) -> f64 {
         self.confidence.unwrap_or(0.5)
     }
 
-    /// At most so many apps in a group.
+    /// Maximum number of apps in a group.
     pub fn rho(&self) -> u32 {
-        self.rho.unwrap_or(RHO)
+        self.rho.unwrap_or(DEFAULT_RHO)
     }
 
-    /// What placement is told of one app's calls; only `members` can be used.
+    /// The calls of one app as sent to placement, with the latencies between `members` only.
     pub fn terms(&self, app: &str, members: &[MemberKey]) -> CallTerms {
         let calls = self.calls.iter().filter(|call| call.from == app && call.calls > 0.0);
         let usable = |latency: &&LatencySpec| members.contains(&latency.from) && members.contains(&latency.to);
@@ -147,7 +147,7 @@ impl CallGraphSpec {
 }
 
 impl CallSpec {
-    /// Calls, counted in round trips.
+    /// The calls in round trips.
     pub fn weight(&self) -> f64 {
         self.calls * (1.0 + (self.bytes / WINDOW).floor())
     }
@@ -167,13 +167,13 @@ impl Spec for CallGraphSpec {
         for (n, call) in self.calls.iter().enumerate() {
             let at = format!("spec.calls[{n}]");
             if call.from == call.to {
-                reasons.push(format!("{at}: {} calls itself; such calls never leave it", call.from));
+                reasons.push(format!("{at}: {} calls itself; remove this call", call.from));
             }
             if !pairs.insert((&call.from, &call.to)) {
-                reasons.push(format!("{at}: {} calls {} is there twice; add them up", call.from, call.to));
+                reasons.push(format!("{at}: {} calls {} is listed twice; add the two up", call.from, call.to));
             }
-            if !number(call.calls, MOST_NUMBER) || !number(call.bytes, MOST_NUMBER) {
-                reasons.push(format!("{at}: calls and bytes are numbers from 0 to {MOST_NUMBER}"));
+            if !number(call.calls, MAX_NUMBER) || !number(call.bytes, MAX_NUMBER) {
+                reasons.push(format!("{at}: calls and bytes must be numbers from 0 to {MAX_NUMBER}"));
             }
         }
         let mut pairs = BTreeSet::new();
@@ -181,34 +181,34 @@ impl Spec for CallGraphSpec {
             let at = format!("spec.latencies[{n}]");
             let (a, b) = (&latency.from, &latency.to);
             if a == b {
-                reasons.push(format!("{at}: from {a} to itself is no distance"));
+                reasons.push(format!("{at}: {a} has no latency to itself"));
             }
             for key in [a, b].into_iter().filter(|key| !key.0.contains('+')) {
                 reasons.push(format!("{at}: {key} is not <provider>+<cluster>"));
             }
             if !pairs.insert((a.min(b), a.max(b))) {
-                reasons.push(format!("{at}: {a} and {b} are there twice; a latency holds in both directions"));
+                reasons.push(format!("{at}: {a} and {b} are listed twice; a latency applies in both directions"));
             }
             if !number(latency.ms, 60_000.0) {
-                reasons.push(format!("{at}: ms is a number from 0 to 60000"));
+                reasons.push(format!("{at}: ms must be a number from 0 to 60000"));
             }
         }
         if !(1..=20).contains(&self.rho()) {
-            reasons.push("spec.rho is 1 to 20".to_owned());
+            reasons.push("spec.rho must be from 1 to 20".to_owned());
         }
         if !number(self.confidence(), 1.0) {
-            reasons.push("spec.confidence is a number from 0 to 1".to_owned());
+            reasons.push("spec.confidence must be a number from 0 to 1".to_owned());
         }
         if let Some(prometheus) = &self.prometheus {
             if prometheus.query.trim().is_empty() {
                 reasons.push("spec.prometheus.query is empty".to_owned());
             }
             if !number(prometheus.window_seconds(), 1e6) {
-                reasons.push("spec.prometheus.windowSeconds is a number from 0 to 1000000".to_owned());
+                reasons.push("spec.prometheus.windowSeconds must be a number from 0 to 1000000".to_owned());
             }
         }
-        if self.calls.len() > MOST_CALLS || self.latencies.len() > MOST_LATENCIES {
-            reasons.push(format!("there may be {MOST_CALLS} calls and {MOST_LATENCIES} latencies; leave out those that matter least"));
+        if self.calls.len() > MAX_CALLS || self.latencies.len() > MAX_LATENCIES {
+            reasons.push(format!("there may be {MAX_CALLS} calls and {MAX_LATENCIES} latencies; leave out those that matter least"));
         }
         if reasons.is_empty() { Ok(()) } else { Err(Invalid { code: codes::CALL_GRAPH_INVALID, reasons }) }
     }
@@ -220,7 +220,7 @@ impl Spec for CallGraphSpec {
     }
 }
 
-/// Call graphs; a composite app has one.
+/// Call graphs. A composite app may have one.
 pub static CALL_GRAPH: Kind =
     Kind::of::<CallGraphSpec>("call-graph", "CallGraph", "call-graphs", &["callGraph"]).below(&COMPOSITE_APP).put(Put::Upsert);
 
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_graphs_get_every_reason_and_their_own_code() {
+    fn validate_returns_all_reasons_with_call_graph_invalid() {
         let bad = graph(serde_json::json!({
             "calls": [
                 {"from": "a", "to": "a", "calls": 1}, {"from": "a", "to": "b", "calls": -1}, {"from": "a", "to": "b", "calls": 2},
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_carries_its_own_calls_and_the_latencies_it_can_meet() {
+    fn terms_have_the_apps_own_calls_and_the_members_latencies() {
         let spec = graph(serde_json::json!({
             "calls": [{"from": "a", "to": "b", "calls": 1.5, "bytes": 140_000}, {"from": "b", "to": "a", "calls": 7}, {"from": "a", "to": "c", "calls": 0}],
             "latencies": [{"from": "x+a", "to": "x+b", "ms": 0.25}, {"from": "x+a", "to": "y+c", "ms": 9}],

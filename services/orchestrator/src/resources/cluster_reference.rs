@@ -7,24 +7,24 @@ use utoipa::ToSchema;
 
 use super::LOGICAL_CLOUD;
 
-/// Which cluster.
+/// A reference to a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterReferenceSpec {
-    /// Provider.
+    /// Provider of the cluster.
     #[serde(rename = "clusterProvider", alias = "clusterprovider")]
     pub cluster_provider: String,
-    /// Cluster.
+    /// Name of the cluster.
     pub cluster: String,
-    /// Kept for EMCO's clients.
+    /// Stored for EMCO's clients; has no effect.
     #[serde(default, rename = "loadBalancerIP", alias = "loadbalancerIp", alias = "loadBalancerIp")]
     pub load_balancer_ip: String,
-    /// Kept for EMCO's clients.
+    /// Stored for EMCO's clients; has no effect.
     #[serde(default)]
     pub certificate: String,
 }
 
 impl ClusterReferenceSpec {
-    /// The member it names.
+    /// The member that it refers to.
     pub fn member(&self) -> MemberKey {
         MemberKey::new(&self.cluster_provider, &self.cluster)
     }

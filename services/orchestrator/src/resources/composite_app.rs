@@ -1,4 +1,4 @@
-//! Composite apps: what belongs together. The version is part of the key.
+//! Composite apps: apps that belong together. The version is part of the key.
 
 use drover_resources::{Kind, Spec};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Composite profiles: one way of running a composite app; its profiles hold the values.
+//! Composite profiles: a configuration of a composite app. The values are in its profiles.
 
 use drover_resources::{Echo, Kind, NoSpec};
 

@@ -1,17 +1,17 @@
-//! EMCO's controllers: accepted and kept, because EMCO's scripts begin with them. Nothing here calls them.
+//! EMCO's controllers: accepted and stored because EMCO's scripts create them first. Drover never calls them.
 
 use drover_resources::{Invalid, Kind, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Where a controller would be.
+/// The address of a controller; has no effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ControllerSpec {
-    /// Host.
+    /// Host name or address.
     #[serde(default)]
     #[schema(max_length = 128)]
     pub host: String,
-    /// Port.
+    /// TCP port.
     #[serde(default)]
     #[schema(maximum = 50000)]
     pub port: u32,
@@ -19,7 +19,7 @@ pub struct ControllerSpec {
     #[serde(default, rename = "type")]
     #[schema(max_length = 48)]
     pub kind: String,
-    /// Lower runs first.
+    /// Order in EMCO: lower runs first.
     #[serde(default)]
     #[schema(maximum = 100)]
     pub priority: u32,

@@ -1,4 +1,4 @@
-//! Dependencies between the apps of a composite app: who waits for whom at the start.
+//! Dependencies between the apps of a composite app: in which order they are started.
 
 use drover_resources::{Invalid, Kind, Place, Reference, Spec};
 use serde::{Deserialize, Serialize};
@@ -6,22 +6,22 @@ use utoipa::ToSchema;
 
 use super::{APP, COMPOSITE_APP};
 
-/// What an app waits for.
+/// The app that another one waits for at the start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DependencySpec {
-    /// The app that must be there first.
+    /// The app that must be started first.
     pub app: String,
-    /// `Ready` or `Deployed`, in any letter case.
+    /// The state that it must have reached: `Ready` or `Deployed`, in any letter case.
     #[serde(rename = "opStatus", alias = "opstatus")]
     pub op_status: String,
-    /// Seconds to wait after that.
+    /// Seconds to wait after it has reached the state.
     #[serde(default)]
     #[schema(maximum = 4096)]
     pub wait: u32,
 }
 
 impl DependencySpec {
-    /// Whether the other app must be Ready (else: applied).
+    /// Whether the other app must be Ready; otherwise it must only be applied.
     pub fn wants_ready(&self) -> bool {
         self.op_status.eq_ignore_ascii_case("ready")
     }

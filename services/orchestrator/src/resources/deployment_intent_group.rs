@@ -1,5 +1,5 @@
-//! Deployment intent groups: a composite app with a profile, on a logical cloud, to be run. Its state is not here but in
-//! the table `deployment`.
+//! Deployment intent groups: a composite app that is to run with a profile on a logical cloud. The state of a group is in the
+//! table `deployment`.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use utoipa::ToSchema;
 
 use super::{COMPOSITE_APP, COMPOSITE_PROFILE, LOGICAL_CLOUD, PROJECT};
 
-/// What is to run.
+/// What is to run and where.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeploymentIntentGroupSpec {
-    /// Composite profile with the values.
+    /// Name of the composite profile with the values.
     #[serde(rename = "compositeProfile", alias = "profile")]
     pub composite_profile: String,
     /// Helm release name; a DNS label.
     pub version: String,
-    /// Values on top of the profile's.
+    /// Values that override those of the profile.
     #[serde(default, rename = "overrideValues", alias = "override-values")]
     pub override_values: Vec<OverrideValues>,
-    /// Logical cloud.
+    /// Name of the logical cloud that it runs on.
     #[serde(rename = "logicalCloud", alias = "logical-cloud")]
     pub logical_cloud: String,
 }
 
-/// Values of one app.
+/// Override values of one app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OverrideValues {
-    /// App.
+    /// Name of the app.
     #[serde(alias = "app-name")]
     pub app: String,
-    /// `key.path: value`, as helm's `--set`.
+    /// `key.path: value`, as for `--set` of helm.
     pub values: BTreeMap<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! Generic placement intents: a set of app intents. A group's only one counts; group intents choose among several.
+//! Generic placement intents: sets of app intents. If a group has several, a group intent chooses one.
 
 use drover_resources::{Echo, Kind, NoSpec, Put};
 

@@ -1,5 +1,5 @@
-//! Group intents: EMCO's map of controllers and their intents. Drover reads `genericPlacementIntent` from it, which
-//! chooses among several; the rest is kept. The list has a shape of its own (`http::intents`).
+//! Group intents: EMCO's map of controllers to intents. Drover reads only `genericPlacementIntent`, which chooses among several
+//! ones, and stores the rest. The list has EMCO's shape (`http::intents`).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct GroupIntentSpec {
 }
 
 impl GroupIntentSpec {
-    /// The generic placement intent it chooses.
+    /// The generic placement intent that is chosen.
     pub fn generic_placement_intent(&self) -> Option<&str> {
         self.intent.iter().find(|(key, _)| key.eq_ignore_ascii_case("genericPlacementIntent")).map(|(_, name)| name.as_str())
     }

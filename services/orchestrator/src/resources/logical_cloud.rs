@@ -1,5 +1,5 @@
-//! Logical clouds: which clusters a project's apps may use, and the namespace they live in. Level 0 (admin) only:
-//! nothing has to be made in the clusters, so instantiating one is immediate.
+//! Logical clouds: which clusters the apps of a project may use, and their namespace. Only level 0 (admin) is supported: nothing
+//! has to be created in the clusters, so instantiating one takes effect immediately.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use utoipa::ToSchema;
 
 use super::PROJECT;
 
-/// What a logical cloud is.
+/// Namespace and level of a logical cloud.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogicalCloudSpec {
     /// Namespace of objects that name none; empty: `default`.
     #[serde(default)]
     pub namespace: String,
-    /// Labels.
+    /// EMCO's labels; have no effect.
     #[serde(default)]
     pub labels: Option<BTreeMap<String, String>>,
-    /// `0` (admin); others come later.
+    /// Only `0` (admin) is supported.
     #[serde(default = "zero")]
     pub level: String,
-    /// EMCO's user; kept.
+    /// EMCO's user; has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<LogicalCloudUser>,
 }
@@ -30,10 +30,10 @@ pub struct LogicalCloudSpec {
 /// EMCO's user of a logical cloud.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogicalCloudUser {
-    /// Name.
+    /// Name of the user.
     #[serde(default, rename = "userName", alias = "username")]
     pub user_name: String,
-    /// Type.
+    /// Type of the user.
     #[serde(default, rename = "type")]
     pub kind: String,
 }

@@ -1,4 +1,5 @@
-//! The project tree, a file per document. What a document *is* stands here; what is done with it in `app` and `workflows`.
+//! The documents of the project tree, one file per kind: their fields and their validation. What is done with them is in `app`
+//! and `workflows`.
 
 pub mod app;
 pub mod app_intent;
@@ -32,7 +33,7 @@ pub use logical_cloud::LOGICAL_CLOUD;
 pub use profile::PROFILE;
 pub use project::PROJECT;
 
-/// Every kind of document here, parents first.
+/// All kinds of documents, parents first.
 pub static KINDS: [&Kind; 14] = [
     &PROJECT,
     &COMPOSITE_APP,

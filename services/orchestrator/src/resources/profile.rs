@@ -1,4 +1,4 @@
-//! Profiles: the override values of one app within a composite profile. One per app (kept by `app::guard`).
+//! Profiles: the override values of one app within a composite profile. One per app (ensured by `app::guard`).
 
 use drover_resources::{File, Invalid, Keep, Kind, Place, Reference, Spec};
 use drover_service::codes;
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::{APP, COMPOSITE_APP, COMPOSITE_PROFILE};
 use crate::render::Profile;
 
-/// Whose values.
+/// The app of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProfileSpec {
     /// App that these values are for.

@@ -1,17 +1,17 @@
-//! Projects; EMCO's have no spec, Drover's may carry defaults for placement.
+//! Projects. EMCO's have no spec; Drover's may have defaults for placement.
 
 use drover_api::scheduling::{Packing, WhenFull};
 use drover_resources::{Echo, Kind, Put, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Defaults of a project.
+/// Placement defaults of a project.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProjectSpec {
-    /// What to do when the best provider is full, where an app's intent does not say.
+    /// What to do when the best provider is full, for apps whose intent does not set it.
     #[serde(default, rename = "whenFull", skip_serializing_if = "Option::is_none")]
     pub when_full: Option<WhenFull>,
-    /// Which of equally preferred clusters, where an app's intent does not say.
+    /// Which of equally preferred clusters, for apps whose intent does not set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packing: Option<Packing>,
     /// Whether apps may be moved although others may call their Services by name; default false.

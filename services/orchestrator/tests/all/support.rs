@@ -10,7 +10,7 @@ use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest};
 use drover_orchestrator::app::App;
 use drover_orchestrator::peers::{Migration, PeerError, Placement, Services, Synchronizer};
-use drover_orchestrator::render::{Archive, Profile, RenderError, Renderer, Source};
+use drover_orchestrator::render::{AppSource, Archive, Profile, RenderError, Renderer};
 use drover_orchestrator::{Config, routes, work};
 use drover_service::{Common, Peers};
 use drover_testkit::{HttpServer, TestDb};
@@ -97,8 +97,8 @@ pub struct BrokenHelm;
 
 #[async_trait]
 impl Renderer for BrokenHelm {
-    async fn chart(&self, source: &Source, _: &Archive, _: &Profile) -> Result<String, RenderError> {
-        Err(RenderError::Helm { app: source.app.clone(), words: "parse error at (web/templates/x.yaml:1)".into() })
+    async fn chart(&self, source: &AppSource, _: &Archive, _: &Profile) -> Result<String, RenderError> {
+        Err(RenderError::Helm { app: source.app.clone(), output: "parse error at (web/templates/x.yaml:1)".into() })
     }
 }
 
