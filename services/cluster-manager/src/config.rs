@@ -8,19 +8,19 @@ use clap::Args;
 use drover_store::SealKey;
 use secrecy::SecretString;
 
-/// What cluster-manager can be told beside what every service is told.
+/// Settings of cluster-manager beside those that every service has.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
     /// Address to listen on
     #[arg(long, env = "DROVER_CLUSTER_MANAGER_LISTEN", default_value = "127.0.0.1:9061")]
     pub listen: SocketAddr,
-    /// Key that kubeconfigs are sealed with; without one the key file is used
+    /// Key that seals kubeconfigs; without it the key file is used
     #[arg(long, env = "DROVER_SEAL_KEY", hide_env_values = true)]
     pub seal_key: Option<SecretString>,
-    /// File that holds the key; made with a new one if it does not exist
+    /// File with the key; created with a new key if it does not exist
     #[arg(long, env = "DROVER_SEAL_KEY_FILE", default_value = "drover-seal.key")]
     pub seal_key_file: PathBuf,
-    /// Milliseconds between two signs of life asked of a member
+    /// Milliseconds between two probes of a member
     #[arg(long, env = "DROVER_MEMBER_HEARTBEAT_MS", default_value_t = 5_000)]
     pub heartbeat_ms: u64,
     /// Milliseconds between two readings of metrics.k8s.io

@@ -1,15 +1,15 @@
-//! Cluster-manager: the members. Who they are, how to reach them, whether they answer, and how much room they have.
+//! Cluster-manager: registers the members, stores how to reach them, and observes their health and capacity.
 //!
-//! It owns providers, clusters, labels, kv-pairs and the sealed kubeconfigs. Health and capacity are observed and told by
-//! feed; they are never stored and nothing is decided here.
+//! It owns providers, clusters, labels, kv-pairs and the sealed kubeconfigs. Health and capacity are observed and published by
+//! feed, never stored. It makes no placement decision.
 //!
 //! ```text
 //! REST ── documents, labels, credentials (Postgres) ──▶ task supervise ──▶ one worker per member
 //!                                                          │                  │ watches nodes and pods, heartbeat, metrics
 //!                                                    feed members ◀── Fleet ──┴──▶ feed capacity
 //! ```
-//! The invariant: a member whose API server is slow, dead or lying costs the other members nothing; each has a worker,
-//! a deadline on every request, and a back-off of its own.
+//! The invariant: a member whose API server is slow, unreachable or faulty does not affect other members; each has its own worker
+//! and back-off, and every request has a deadline.
 
 mod app;
 mod config;
@@ -25,11 +25,17 @@ pub use routes::openapi;
 use drover_service::{self as service, Common, Running};
 
 /// Starts the service.
+///
+/// # Errors
+/// The database is unavailable, the seal key cannot be read, or the address is taken.
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     start_with(config, common, drover_members::Clients::new()).await
 }
 
-/// As [`start`], with clients that may have members injected (simulated ones in the same process).
+/// As [`start`], with clients into which simulated members of the same process may be injected.
+///
+/// # Errors
+/// As [`start`].
 pub async fn start_with(config: Config, common: Common, clients: drover_members::Clients) -> anyhow::Result<Running> {
     let common = common.scoped("cluster-manager");
     let listen = config.listen;

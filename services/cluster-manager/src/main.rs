@@ -1,4 +1,4 @@
-//! The process of cluster-manager.
+//! The binary of cluster-manager.
 
 use std::process::ExitCode;
 

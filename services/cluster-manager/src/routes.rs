@@ -1,4 +1,4 @@
-//! The table of contents.
+//! All routes of the service; the OpenAPI document is generated from them.
 
 use axum::extract::FromRef;
 use drover_resources::{Documents, mount_all};

@@ -1,4 +1,4 @@
-//! Cluster-manager as its users and peers see it: over REST, with simulated members and a database of its own.
+//! Cluster-manager over REST, with simulated members and its own database.
 //! Every exchange is checked against the service's OpenAPI document.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -14,12 +14,12 @@ use stack::{Stack, named};
 use uuid::Uuid;
 
 #[test]
-fn the_document_is_the_golden_one() {
+fn openapi_document_matches_golden_file() {
     drover_testkit::openapi::assert_golden("cluster-manager", &stack::document());
 }
 
 #[tokio::test]
-async fn providers_have_emcos_shape() {
+async fn provider_documents_follow_emco() {
     let stack = Stack::start().await;
     let bare = json!({"metadata": {"name": "onprem", "description": "", "userData1": "", "userData2": ""}});
     assert_eq!(stack.post("/v2/cluster-providers", named("onprem")).await.is(201), bare);
@@ -45,7 +45,7 @@ async fn providers_have_emcos_shape() {
 }
 
 #[tokio::test]
-async fn clusters_labels_and_pairs_have_emcos_shape() {
+async fn cluster_label_and_kv_pair_documents_follow_emco() {
     let stack = Stack::start().await;
     stack.post("/v2/cluster-providers", named("p")).await.is(201);
     let clusters = "/v2/cluster-providers/p/clusters";
@@ -54,7 +54,7 @@ async fn clusters_labels_and_pairs_have_emcos_shape() {
     stack.register_json("p", "b").await;
     let secret = stack.sim.kubeconfig("a", &stack.sim_url);
     let shown = stack.get(&format!("{clusters}/a")).await;
-    assert!(!shown.text().contains("sim-") && secret.contains("sim-"), "the token is never given out");
+    assert!(!shown.text().contains("sim-") && secret.contains("sim-"), "the kubeconfig's token is never returned");
     stack
         .call(Method::GET, &format!("{clusters}/a"), |request| request.header("accept", "application/octet-stream"))
         .await
@@ -90,7 +90,7 @@ async fn clusters_labels_and_pairs_have_emcos_shape() {
 }
 
 #[tokio::test]
-async fn bad_kubeconfigs_are_refused_and_leave_nothing() {
+async fn invalid_kubeconfig_is_refused_and_nothing_is_stored() {
     let stack = Stack::start().await;
     stack.post("/v2/cluster-providers", named("p")).await.is(201);
     let good = stack.sim.kubeconfig("a", &stack.sim_url);
@@ -109,7 +109,7 @@ async fn bad_kubeconfigs_are_refused_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn kubeconfigs_are_sealed_and_only_peers_get_them() {
+async fn kubeconfig_is_sealed_and_returned_only_to_peers() {
     let stack = Stack::start().await;
     stack.post("/v2/cluster-providers", named("p")).await.is(201);
     stack.register("p", "a").await;
@@ -121,7 +121,7 @@ async fn kubeconfigs_are_sealed_and_only_peers_get_them() {
 }
 
 #[tokio::test]
-async fn members_and_their_room_are_told_by_feed() {
+async fn feeds_publish_members_and_their_capacity() {
     let stack = Stack::start().await;
     stack.post("/v2/cluster-providers", json!({"metadata": {"name": "p"}, "spec": {"priority": 3}})).await.is(201);
     stack.register("p", "a").await;
@@ -159,7 +159,7 @@ async fn members_and_their_room_are_told_by_feed() {
 }
 
 #[tokio::test]
-async fn a_broken_member_is_told_and_costs_others_nothing() {
+async fn faulty_member_is_unreachable_and_others_stay_ready() {
     let stack = Stack::start().await;
     stack.post("/v2/cluster-providers", named("p")).await.is(201);
     for cluster in ["a", "b"] {
@@ -187,7 +187,7 @@ async fn a_broken_member_is_told_and_costs_others_nothing() {
 }
 
 #[tokio::test]
-async fn a_rotated_kubeconfig_lets_in_again() {
+async fn new_kubeconfig_restores_access_after_token_rotation() {
     let stack = Stack::start().await;
     stack.post("/v2/cluster-providers", named("p")).await.is(201);
     stack.register("p", "a").await;
@@ -205,7 +205,7 @@ async fn a_rotated_kubeconfig_lets_in_again() {
 }
 
 #[tokio::test]
-async fn an_unreachable_cluster_is_accepted_and_shown() {
+async fn unreachable_cluster_is_registered_with_its_reason() {
     let stack = Stack::start().await;
     stack.post("/v2/cluster-providers", named("p")).await.is(201);
     let nobody = stack.sim.kubeconfig("a", "http://127.0.0.1:1");
@@ -215,7 +215,7 @@ async fn an_unreachable_cluster_is_accepted_and_shown() {
 }
 
 #[tokio::test]
-async fn a_member_in_use_is_not_deleted() {
+async fn cluster_with_claims_is_not_deleted() {
     let stack = Stack::start().await;
     stack.post("/v2/cluster-providers", named("p")).await.is(201);
     stack.register("p", "a").await;
@@ -224,24 +224,24 @@ async fn a_member_in_use_is_not_deleted() {
     stack.placement.claim("p+a");
     let refused = stack.delete(path).await.refused(409, "claims_left");
     assert_eq!(refused["reasons"][0], "cart of demo shop");
-    assert_eq!(stack.member("p+a", |_| true).await.state, MemberState::Ready, "it stays as it was");
+    assert_eq!(stack.member("p+a", |_| true).await.state, MemberState::Ready, "the refused deletion leaves the member ready");
     stack.placement.fail(true);
     stack.delete(path).await.refused(503, "peer_unavailable");
     stack.placement.fail(false);
     stack.placement.clear();
     stack.delete(&format!("{path}?dryRun=All")).await.is(204);
-    assert_eq!(stack.member("p+a", |_| true).await.state, MemberState::Ready, "a dry run leaves no trace");
+    assert_eq!(stack.member("p+a", |_| true).await.state, MemberState::Ready, "a dry run leaves the member ready");
     stack.placement.watch_state(stack.peer());
     stack.delete(path).await.is(204);
-    assert_eq!(stack.placement.state_seen().as_deref(), Some("Deregistering"), "told before placement was asked");
+    assert_eq!(stack.placement.state_seen().as_deref(), Some("Deregistering"), "published before placement was asked");
     stack.gone("p+a").await;
-    // The same name again is another member.
+    // A cluster registered again under the same name is another member.
     stack.register("p", "a").await;
     stack.member("p+a", |member| member.state == MemberState::Ready).await;
 }
 
 #[tokio::test]
-async fn a_restart_finds_everything_again() {
+async fn restart_keeps_members_and_credentials() {
     let mut stack = Stack::start().await;
     stack.post("/v2/cluster-providers", named("p")).await.is(201);
     stack.register("p", "a").await;

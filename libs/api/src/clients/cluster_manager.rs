@@ -91,7 +91,7 @@ const _: () = {
 };
 #[allow(clippy::all)]
 impl Client {
-    #[doc = "A member's kubeconfig, for resource-synchronizer\n\nSends a `GET` request to `/internal/members/{key}/kubeconfig`\n\n"]
+    #[doc = "Returns the kubeconfig of a member, for resource-synchronizer\n\nSends a `GET` request to `/internal/members/{key}/kubeconfig`\n\n"]
     pub async fn member_kubeconfig_get<'a>(
         &'a self,
         key: &'a str,

@@ -1,4 +1,4 @@
-//! What happens when documents change: kubeconfigs are sealed, members in use are not deleted.
+//! Hooks of document changes: kubeconfigs are sealed, and a cluster in use is not deleted.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ pub struct ClusterHooks {
 }
 
 impl ClusterHooks {
-    /// Hooks that tell `changed` and ask `placement`.
+    /// Hooks that notify `changed` and ask `placement` for claims.
     pub fn new(fleet: Fleet, key: Arc<SealKey>, changed: Arc<Notify>, placement: Peer) -> Self {
-        // A request waits for this inside its transaction: better a quick 503 than a long wait.
+        // A user's request waits for the answer inside its transaction: an early 503 is better than a long wait.
         let placement = placement.attempts(2).timeout(std::time::Duration::from_secs(3)).client();
         Self { fleet, key, changed, placement }
     }
 
-    /// EMCO's rule: without GitOps the kubeconfig is how the cluster is reached.
-    fn reachable(change: &Change<'_>, cluster: &Document) -> Result<(), Problem> {
+    /// EMCO's rule: a new cluster needs a kubeconfig unless it is reached by GitOps.
+    fn check_kubeconfig_present(change: &Change<'_>, cluster: &Document) -> Result<(), Problem> {
         let spec: ClusterSpec = cluster.spec().map_err(Problem::internal)?;
         if change.verb == Verb::Create && change.file.is_none() && spec.git_ops.kind.is_empty() {
             return Err(codes::MALFORMED_UPLOAD.problem("Unable to process file: the kubeconfig is missing"));
@@ -40,8 +40,9 @@ impl ClusterHooks {
         Ok(())
     }
 
-    /// Nothing new comes to the member from now on, and nothing may be left there.
-    async fn leaves_nothing(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
+    /// Refuses the deletion of a cluster with labels or claims. The member is published as `Deregistering` before placement is asked,
+    /// so that no new claim appears after the answer.
+    async fn check_unused(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         let labels = labels::of(tx, change.id()).await?;
         if !labels.is_empty() {
             let problem = codes::HAS_CHILDREN.problem("Cannot delete parent without deleting child references first");
@@ -53,25 +54,25 @@ impl ClusterHooks {
         let left = match claims {
             Ok(claims) if claims.items.is_empty() => {
                 if change.dry_run {
-                    self.fleet.stay(&key);
+                    self.fleet.cancel_deregistration(&key);
                 }
                 return Ok(());
             }
             Ok(claims) => claims.items,
             Err(error) => {
-                self.fleet.stay(&key);
+                self.fleet.cancel_deregistration(&key);
                 return Err(error.into());
             }
         };
-        self.fleet.stay(&key);
-        let whose = left.iter().map(|claim| format!("{} of {} {}", claim.request.app, claim.dig.project, claim.dig.name));
+        self.fleet.cancel_deregistration(&key);
+        let apps = left.iter().map(|claim| format!("{} of {} {}", claim.request.app, claim.dig.project, claim.dig.name));
         Err(codes::CLAIMS_LEFT
             .problem(format!("{} applications still have room in {key}; terminate them or drain the cluster first", left.len()))
-            .reasons(whose))
+            .reasons(apps))
     }
 }
 
-/// The member of a cluster's path.
+/// The member key of a cluster's path.
 pub(crate) fn member_key(path: &str) -> MemberKey {
     let mut parts = path.split('/').skip(3);
     let provider = parts.next().unwrap_or_default();
@@ -83,14 +84,14 @@ impl Hooks for ClusterHooks {
     async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         match (change.kind.name == CLUSTER.name, change.after) {
             (false, _) => Ok(()),
-            (true, Some(cluster)) => Self::reachable(change, cluster),
-            (true, None) => self.leaves_nothing(tx, change).await,
+            (true, Some(cluster)) => Self::check_kubeconfig_present(change, cluster),
+            (true, None) => self.check_unused(tx, change).await,
         }
     }
 
     async fn written(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         let Some(file) = change.file.filter(|_| change.kind.name == CLUSTER.name) else { return Ok(()) };
-        // Vetted before, when the body was read; what is kept is the reduced form.
+        // Checked before, when the body was read; vetted again for its reduced form, which is what is stored.
         let text = String::from_utf8_lossy(file);
         let vetted = vet(&text).map_err(|error| codes::KUBECONFIG_INVALID.problem(error.to_string()))?;
         credentials::put(tx, &self.key, change.id(), vetted.expose()).await?;
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_names_its_member() {
+    fn member_key_is_read_from_the_path() {
         assert_eq!(member_key("/v2/cluster-providers/aws/clusters/c1"), MemberKey::new("aws", "c1"));
     }
 }

@@ -1,7 +1,7 @@
-//! What is known of the members now, in memory only, and the two feeds that tell it.
+//! Health and capacity of the members, in memory only, and the two feeds that publish them.
 //!
-//! The supervisor says who is registered, the workers what they see, a deletion that a member is leaving. Each change is
-//! published at once; ages are computed when something is published or read.
+//! Input: the supervisor reports which members are registered, their workers report what they observe, and a deletion reports that
+//! a member is leaving. Each change is published at once; ages are computed when something is published or read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,102 +14,102 @@ use uuid::Uuid;
 
 use crate::store::registered::Registered;
 
-/// The members; cheap to clone.
+/// All members; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Fleet {
-    /// Feed of members.
+    /// Feed `members`.
     pub members: FeedHub<Member>,
-    /// Feed of their room.
+    /// Feed `capacity`.
     pub capacity: FeedHub<Capacity>,
     entries: Arc<Mutex<BTreeMap<MemberKey, Entry>>>,
 }
 
 struct Entry {
     registered: Registered,
-    seen: ClusterState,
-    /// Told to be leaving until then; a deletion that failed half way is forgotten by itself.
+    health: ClusterState,
+    /// Published as `Deregistering` until then; the limit ends the state of a deletion that failed half way.
     leaving: Option<Instant>,
-    room: Option<(Instant, Arc<Capacity>)>,
+    capacity: Option<(Instant, Arc<Capacity>)>,
 }
 
-/// A deletion takes less.
+/// Longer than a deletion takes.
 const LEAVING: Duration = Duration::from_secs(30);
-/// Room that was last seen so long ago is no use even for people.
+/// A capacity older than this is discarded.
 const FORGOTTEN: Duration = Duration::from_secs(300);
 
 impl Fleet {
-    /// A member is registered, like this.
+    /// Adds a member, or updates its registration.
     pub fn register(&self, registered: Registered) {
         let key = registered.key();
         let mut entries = self.entries();
         match entries.get_mut(&key) {
             Some(entry) if entry.registered.id == registered.id => entry.registered = registered,
             _ => {
-                let seen = ClusterState { state: MemberState::Unknown, since: Some(now()), reason: Some("not probed yet".to_owned()) };
-                entries.insert(key.clone(), Entry { registered, seen, leaving: None, room: None });
+                let health = ClusterState { state: MemberState::Unknown, since: Some(now()), reason: Some("not probed yet".to_owned()) };
+                entries.insert(key.clone(), Entry { registered, health, leaving: None, capacity: None });
             }
         }
-        self.tell(&key, entries.get(&key));
+        self.publish(&key, entries.get(&key));
     }
 
-    /// A member is no longer registered.
+    /// Removes a member that is no longer registered.
     pub fn forget(&self, key: &MemberKey) {
         let mut entries = self.entries();
         entries.remove(key);
-        self.tell(key, None);
+        self.publish(key, None);
         self.capacity.publish(key.0.clone(), None);
     }
 
-    /// A worker found the member in this state.
-    pub fn found(&self, key: &MemberKey, id: Uuid, state: MemberState, reason: Option<String>) {
+    /// Sets the state that a worker found. Ignored if the member was registered again under another id.
+    pub fn set_state(&self, key: &MemberKey, id: Uuid, state: MemberState, reason: Option<String>) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(key).filter(|entry| entry.registered.id == id) else { return };
-        let since = if entry.seen.state == state { entry.seen.since.take() } else { Some(now()) };
-        if entry.seen.state != state {
+        let since = if entry.health.state == state { entry.health.since.take() } else { Some(now()) };
+        if entry.health.state != state {
             tracing::info!(member = %key, ?state, reason = reason.as_deref().unwrap_or(""), "member is now {state:?}");
         }
-        entry.seen = ClusterState { state, since, reason };
-        self.tell(key, Some(entry));
+        entry.health = ClusterState { state, since, reason };
+        self.publish(key, Some(entry));
     }
 
-    /// A worker saw this room just now.
-    pub fn room(&self, key: &MemberKey, id: Uuid, capacity: Capacity) {
+    /// Sets the capacity that a worker has just observed. Ignored if the member was registered again under another id.
+    pub fn set_capacity(&self, key: &MemberKey, id: Uuid, capacity: Capacity) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(key).filter(|entry| entry.registered.id == id) else { return };
         let capacity = Arc::new(capacity);
-        entry.room = Some((Instant::now(), capacity.clone()));
+        entry.capacity = Some((Instant::now(), capacity.clone()));
         self.capacity.publish_shared(key.0.clone(), Some(capacity));
     }
 
-    /// Tells the room that was last seen with its present age; after a while, that it is not known.
-    pub fn age(&self, key: &MemberKey) {
+    /// Publishes the last capacity with its current age; once it is too old, that the capacity is unknown.
+    pub fn publish_aged(&self, key: &MemberKey) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(key) else { return };
-        if entry.room.as_ref().is_some_and(|(at, _)| at.elapsed() > FORGOTTEN) {
-            entry.room = None;
+        if entry.capacity.as_ref().is_some_and(|(at, _)| at.elapsed() > FORGOTTEN) {
+            entry.capacity = None;
         }
-        self.capacity.publish(key.0.clone(), entry.room.as_ref().map(aged));
+        self.capacity.publish(key.0.clone(), entry.capacity.as_ref().map(aged));
     }
 
-    /// The member is about to be deleted: nothing new goes there.
+    /// Marks the member as about to be deleted: it gets no new apps.
     pub fn deregister(&self, key: &MemberKey) {
-        self.leaving(key, Some(Instant::now() + LEAVING));
+        self.set_leaving(key, Some(Instant::now() + LEAVING));
     }
 
-    /// It is not deleted after all.
-    pub fn stay(&self, key: &MemberKey) {
-        self.leaving(key, None);
+    /// Takes [`Fleet::deregister`] back: the member is not deleted.
+    pub fn cancel_deregistration(&self, key: &MemberKey) {
+        self.set_leaving(key, None);
     }
 
-    fn leaving(&self, key: &MemberKey, until: Option<Instant>) {
+    fn set_leaving(&self, key: &MemberKey, until: Option<Instant>) {
         let mut entries = self.entries();
         if let Some(entry) = entries.get_mut(key) {
             entry.leaving = until;
         }
-        self.tell(key, entries.get(key));
+        self.publish(key, entries.get(key));
     }
 
-    /// What is known of a member.
+    /// The health of a member.
     pub fn state(&self, key: &MemberKey) -> ClusterState {
         self.entries().get(key).map_or_else(
             || ClusterState { state: MemberState::Unknown, since: None, reason: Some("not probed yet".to_owned()) },
@@ -117,12 +117,12 @@ impl Fleet {
         )
     }
 
-    /// The room last seen, with its age.
+    /// The capacity last observed, with its current age.
     pub fn capacity_now(&self, key: &MemberKey) -> Option<Capacity> {
-        self.entries().get(key).and_then(|entry| entry.room.as_ref()).map(aged)
+        self.entries().get(key).and_then(|entry| entry.capacity.as_ref()).map(aged)
     }
 
-    fn tell(&self, key: &MemberKey, entry: Option<&Entry>) {
+    fn publish(&self, key: &MemberKey, entry: Option<&Entry>) {
         self.members.publish_if_changed(key.0.clone(), entry.map(|entry| entry.member(key)));
     }
 
@@ -134,10 +134,10 @@ impl Fleet {
 impl Entry {
     fn state(&self) -> ClusterState {
         if self.leaving.is_some_and(|until| until > Instant::now()) {
-            let reason = Some("it is being deleted".to_owned());
-            return ClusterState { state: MemberState::Deregistering, since: self.seen.since.clone(), reason };
+            let reason = Some("the cluster is being deleted".to_owned());
+            return ClusterState { state: MemberState::Deregistering, since: self.health.since.clone(), reason };
         }
-        self.seen.clone()
+        self.health.clone()
     }
 
     fn member(&self, key: &MemberKey) -> Member {

@@ -26,41 +26,39 @@ use crate::resources::cluster::{CLUSTER, ClusterSpec};
 use crate::resources::provider::{PROVIDER, ProviderSpec};
 use crate::store::{credentials, labels, registered};
 
-/// What handlers and tasks work on; cheap to clone.
+/// What handlers and tasks work with; cheap to clone.
 #[derive(Clone)]
 pub struct App {
-    /// Tables.
     pub store: Store,
-    /// Documents.
     pub documents: Documents,
-    /// What is known of the members now.
     pub fleet: Fleet,
-    /// Clients of the members.
+    /// Kubernetes clients of the members.
     pub clients: Arc<Clients>,
-    /// Settings.
     pub config: Arc<Config>,
-    /// Rung when members, labels, priorities or credentials changed.
+    /// Notified when members, labels, priorities or credentials changed.
     pub changed: Arc<Notify>,
     key: Arc<SealKey>,
 }
 
 /// A cluster with its labels.
 pub struct LabelledCluster {
-    /// The document.
     pub document: Typed<ClusterSpec>,
-    /// Labels, sorted.
+    /// Sorted.
     pub labels: Vec<String>,
 }
 
 impl App {
-    /// Connects the store.
+    /// Connects the store and loads the registered members.
+    ///
+    /// # Errors
+    /// The seal key cannot be read, or the database is unavailable or its migration fails.
     pub async fn connect(config: Config, common: &Common, clients: Clients) -> anyhow::Result<Self> {
         let key = Arc::new(config.key()?);
         let sets =
             [drover_resources::migrations(), MigrationSet::new("cluster-manager", sqlx::migrate!("../../migrations/cluster-manager"))];
         let store = Store::connect(&StoreConfig::new("cluster-manager", common.database_url.clone()), &sets).await?;
         let (fleet, changed) = (Fleet::default(), Arc::new(Notify::new()));
-        // All of them before anybody can ask: a reader takes its first page for all there are.
+        // Before the feed is served: a reader takes its first page for the complete list of members.
         for member in registered::all(&mut *store.pool().acquire().await.map_err(StoreError::from)?).await? {
             fleet.register(member);
         }
@@ -69,24 +67,33 @@ impl App {
         Ok(Self { store, documents, fleet, clients: Arc::new(clients), config: Arc::new(config), changed, key })
     }
 
-    /// A document that must exist.
+    /// Reads a document that must exist.
+    ///
+    /// # Errors
+    /// `not_found`, or the store fails.
     pub async fn document<T: DeserializeOwned>(&self, kind: &Kind, path: &str) -> Result<Typed<T>, Problem> {
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         let found = drover_resources::get(&mut db, kind, path).await?;
         Ok(found.ok_or_else(|| ResourceError::NotFound { title: kind.title, path: path.to_owned() })?)
     }
 
-    /// Id of a cluster that must exist.
+    /// The id of a cluster that must exist.
+    ///
+    /// # Errors
+    /// `not_found`, or the store fails.
     pub async fn cluster_id(&self, provider: &str, cluster: &str) -> Result<Uuid, Problem> {
         let path = format!("/v2/cluster-providers/{provider}/clusters/{cluster}");
-        // What cannot be a name cannot exist (and the database would choke on some of it).
+        // An invalid name cannot exist, and Postgres would reject some of them (NUL).
         if !is_name(provider) || !is_name(cluster) {
             return Err(ResourceError::NotFound { title: CLUSTER.title, path }.into());
         }
         Ok(self.document::<ClusterSpec>(&CLUSTER, &path).await?.id)
     }
 
-    /// Clusters of a provider with their labels, by name.
+    /// The clusters of a provider with their labels, sorted by name.
+    ///
+    /// # Errors
+    /// `not_found` without such a provider, or the store fails.
     pub async fn clusters_of(&self, provider: &str) -> Result<Vec<LabelledCluster>, Problem> {
         let path = format!("/v2/cluster-providers/{provider}");
         if !is_name(provider) {
@@ -102,8 +109,8 @@ impl App {
         Ok(clusters)
     }
 
-    /// Id of the cluster that a label is below.
-    async fn labelled(&self, provider: &str, cluster: &str) -> Result<Uuid, Problem> {
+    /// The id of the cluster whose labels are meant; `parent_not_found` if there is none.
+    async fn parent_of_labels(&self, provider: &str, cluster: &str) -> Result<Uuid, Problem> {
         self.cluster_id(provider, cluster).await.map_err(|problem| match problem.code() {
             code if code == codes::NOT_FOUND => {
                 ResourceError::ParentNotFound { path: format!("/v2/cluster-providers/{provider}/clusters/{cluster}") }.into()
@@ -112,16 +119,22 @@ impl App {
         })
     }
 
-    /// Labels of a cluster.
+    /// The labels of a cluster, sorted.
+    ///
+    /// # Errors
+    /// `parent_not_found` without such a cluster, or the store fails.
     pub async fn labels(&self, provider: &str, cluster: &str) -> Result<Vec<String>, Problem> {
-        let id = self.labelled(provider, cluster).await?;
+        let id = self.parent_of_labels(provider, cluster).await?;
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         Ok(labels::of(&mut db, id).await?)
     }
 
-    /// Gives a cluster a label.
+    /// Adds a label to a cluster.
+    ///
+    /// # Errors
+    /// `already_exists`, `parent_not_found`, or the store fails.
     pub async fn add_label(&self, provider: &str, cluster: &str, label: &str) -> Result<(), Problem> {
-        let id = self.labelled(provider, cluster).await?;
+        let id = self.parent_of_labels(provider, cluster).await?;
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         labels::add(&mut db, id, label).await.map_constraint::<Problem>(|name| match name {
             "cluster_label_pkey" => Some(codes::ALREADY_EXISTS.problem("ClusterLabel already exists")),
@@ -132,16 +145,22 @@ impl App {
         Ok(())
     }
 
-    /// Takes a label from a cluster; false: it had no such label.
+    /// Removes a label from a cluster; false if the cluster had no such label.
+    ///
+    /// # Errors
+    /// `parent_not_found` without such a cluster, or the store fails.
     pub async fn remove_label(&self, provider: &str, cluster: &str, label: &str) -> Result<bool, Problem> {
-        let id = self.labelled(provider, cluster).await?;
+        let id = self.parent_of_labels(provider, cluster).await?;
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         let removed = labels::remove(&mut db, id, label).await?;
         self.changed.notify_one();
         Ok(removed)
     }
 
-    /// The kubeconfig of a member.
+    /// The kubeconfig of a member, unsealed.
+    ///
+    /// # Errors
+    /// `not_found` without such a cluster or without a kubeconfig; the store fails or the kubeconfig cannot be unsealed.
     pub async fn credential(&self, key: &MemberKey) -> Result<MemberCredential, Problem> {
         let id = self.cluster_id(key.provider(), key.cluster()).await?;
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;

@@ -1,6 +1,6 @@
-//! A member's nodes and pods as its watches tell them, and the sums that others need. Pure.
+//! Nodes and pods of one member as its watches report them, and the capacity computed from them. Pure.
 //!
-//! Kept of a pod is what the sums need and no more: a busy fleet has a hundred thousand of them.
+//! Only what the capacity needs is kept of a pod: a large fleet has a hundred thousand of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,36 +12,36 @@ use jiff::Timestamp;
 use kube::runtime::watcher::Event;
 use uuid::Uuid;
 
-/// Names of images that are told at most; of more, those of the largest images.
+/// The most image names that are published; the largest images are kept.
 const IMAGES: usize = 512;
 
 /// Nodes and pods of a member.
 #[derive(Debug, Default)]
 pub struct Model {
-    nodes: Listed<Node>,
-    pods: Listed<Pod>,
+    nodes: WatchedList<Node>,
+    pods: WatchedList<Pod>,
     names: ImageNames,
-    /// Of all nodes.
+    /// Images of all nodes.
     images: Arc<Images>,
 }
 
 #[derive(Debug)]
 struct Node {
-    /// As it is told, but for what pods and metrics say of it.
-    told: drover_scheduling::Node,
-    /// By one name each.
+    /// As published, without what pods and metrics add.
+    published: drover_scheduling::Node,
+    /// One canonical name per reported name, with the size in bytes.
     images: Vec<(Arc<str>, u64)>,
 }
 
-/// What a watch has told so far; a list that is not complete yet does not count.
+/// The objects of one watch. A list in progress (`next`) replaces `current` only when it is complete.
 #[derive(Debug)]
-struct Listed<T> {
+struct WatchedList<T> {
     current: HashMap<String, T>,
     next: Option<HashMap<String, T>>,
     complete: bool,
 }
 
-impl<T> Default for Listed<T> {
+impl<T> Default for WatchedList<T> {
     fn default() -> Self {
         Self { current: HashMap::new(), next: None, complete: false }
     }
@@ -56,20 +56,20 @@ struct Pod {
     ready: bool,
     created: Option<Timestamp>,
     ready_s: Option<f64>,
-    /// Only of Drover's own pods.
+    /// Only of Drover's own pods; empty for others.
     images: Vec<Arc<str>>,
 }
 
-/// What metrics.k8s.io says: use of nodes by name and of pods by `namespace/name`.
+/// Usage that metrics.k8s.io reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// By node.
+    /// By node name.
     pub nodes: HashMap<String, Amounts>,
-    /// By pod, Drover's own only.
+    /// By `namespace/name`, of Drover's own pods only.
     pub pods: HashMap<String, Amounts>,
 }
 
-impl<T> Listed<T> {
+impl<T> WatchedList<T> {
     fn apply<K>(&mut self, event: Event<K>, name: impl Fn(&K) -> String, mut keep: impl FnMut(K) -> T) {
         match event {
             Event::Init => self.next = Some(HashMap::new()),
@@ -93,11 +93,11 @@ impl<T> Listed<T> {
 }
 
 impl Model {
-    /// The watch of nodes says this.
+    /// Applies an event of the watch of nodes.
     pub fn node(&mut self, event: Event<trimmed::Node>) {
         let name = |node: &trimmed::Node| node.metadata.name.clone().unwrap_or_default();
-        let images = |nodes: &Listed<Node>, name: &str| nodes.current.get(name).map(|node| node.images.clone());
-        // Most of what nodes tell are signs of life.
+        let images = |nodes: &WatchedList<Node>, name: &str| nodes.current.get(name).map(|node| node.images.clone());
+        // Most events of nodes are heartbeats: the images of all nodes are summed up only when those of this node changed.
         let before = match &event {
             Event::Apply(node) => Some((name(node), images(&self.nodes, &name(node)))),
             _ => None,
@@ -107,7 +107,7 @@ impl Model {
         self.nodes.apply(event, name, |node| {
             let named = node.images.into_iter().flat_map(|image| image.names.into_iter().map(move |name| (name, image.size_bytes)));
             let images = named.map(|(name, bytes)| (names.share(&image_name(&name)), bytes)).collect();
-            let told = drover_scheduling::Node {
+            let published = drover_scheduling::Node {
                 name: node.metadata.name.unwrap_or_default(),
                 allocatable: node.allocatable,
                 labels: Arc::new(node.metadata.labels.unwrap_or_default().into()),
@@ -115,14 +115,14 @@ impl Model {
                 unschedulable: node.cordoned || !node.ready,
                 ..Default::default()
             };
-            Node { told, images }
+            Node { published, images }
         });
         if whole || before.is_some_and(|(name, before)| images(&self.nodes, &name) != before) {
             self.images = largest(self.nodes.current.values());
         }
     }
 
-    /// The watch of pods says this.
+    /// Applies an event of the watch of pods.
     pub fn pod(&mut self, event: Event<trimmed::Pod>) {
         let name = |pod: &trimmed::Pod| {
             format!("{}/{}", pod.metadata.namespace.as_deref().unwrap_or_default(), pod.metadata.name.as_deref().unwrap_or_default())
@@ -140,12 +140,12 @@ impl Model {
         });
     }
 
-    /// Both lists are there.
+    /// Whether both lists are complete.
     pub fn complete(&self) -> bool {
         self.nodes.complete && self.pods.complete
     }
 
-    /// The sums. `usage` is none where metrics.k8s.io does not answer.
+    /// The capacity at `now`. `usage` is `None` where metrics.k8s.io does not answer.
     pub fn capacity(&self, usage: Option<&Usage>, now: Timestamp) -> Capacity {
         let mut foreign: HashMap<&str, Amounts> = HashMap::new();
         let mut ours: BTreeMap<Uuid, Vec<(&String, &Pod)>> = BTreeMap::new();
@@ -156,14 +156,14 @@ impl Model {
                 _ => {}
             }
         }
-        let nodes = self.nodes.current.iter().map(|(name, Node { told, .. })| drover_scheduling::Node {
+        let nodes = self.nodes.current.iter().map(|(name, Node { published, .. })| drover_scheduling::Node {
             foreign: foreign.remove(name.as_str()).unwrap_or_default(),
             used: usage.and_then(|usage| usage.nodes.get(name).cloned()),
-            ..told.clone()
+            ..published.clone()
         });
         let mut nodes: Vec<drover_scheduling::Node> = nodes.collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        // A node reports its fifty largest images only: what runs there is there too.
+        // A node reports only its fifty largest images, but the images of running pods are on it too.
         let running = ours.values().flatten().filter(|(_, pod)| pod.ready).flat_map(|(_, pod)| &pod.images);
         let unreported: BTreeSet<&Arc<str>> = running.filter(|name| !self.images.contains_key(*name)).collect();
         let mut images = Arc::clone(&self.images);
@@ -199,7 +199,7 @@ fn observe(pods: &[(&String, &Pod)], usage: Option<&Usage>, now: Timestamp) -> O
         requests.entry(node.clone()).or_default().add(&pod.requests, 1);
         if pod.ready {
             oldest = [oldest, pod.created].into_iter().flatten().min();
-            // Half of an app's use over all of its requests would be a lie: all of its pods or nothing.
+            // Usage counts only if every running pod reports it: a partial sum would look like a low usage.
             match usage.and_then(|usage| usage.pods.get(*name)) {
                 Some(amounts) => used.add(amounts, 1),
                 None => reported = false,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_pods_count_for_nodes_and_ours_for_their_binding() {
+    fn capacity_counts_foreign_pods_per_node_and_own_pods_per_binding() {
         let binding = Uuid::new_v4();
         let model = model(vec![
             pod("foreign", Some("n1"), None, "Running"),
@@ -274,29 +274,29 @@ mod tests {
     }
 
     #[test]
-    fn images_have_one_name_and_only_the_largest_are_told() {
+    fn capacity_lists_the_largest_images_by_canonical_name() {
         let mut model = model(vec![pod("ours", Some("n1"), Some(Uuid::new_v4()), "Running"), pod("foreign", Some("n1"), None, "Running")]);
-        let told = |model: &Model| model.capacity(None, Timestamp::now()).images;
+        let images = |model: &Model| model.capacity(None, Timestamp::now()).images;
         let nginx: Arc<str> = "docker.io/library/nginx:1".into();
-        assert_eq!(*told(&model), Images::from([(nginx.clone(), 50)]));
+        assert_eq!(*images(&model), Images::from([(nginx.clone(), 50)]));
         let report = |name: &str, images: Value| {
             let mut node = node(name);
             node.images = serde_json::from_value(images).unwrap();
             Event::Apply(node)
         };
         model.node(report("n2", json!([{"names": ["quay.io/a/b@sha256:0f", "quay.io/a/b:2"], "sizeBytes": 70}])));
-        assert_eq!(told(&model).values().copied().collect::<Vec<_>>(), [50, 70, 70]);
-        // The node forgets the image, which still runs there.
+        assert_eq!(images(&model).values().copied().collect::<Vec<_>>(), [50, 70, 70]);
+        // The node no longer reports the image, but a pod still runs it.
         model.node(report("n1", json!([])));
-        assert_eq!(told(&model).get(&nginx), Some(&0));
+        assert_eq!(images(&model).get(&nginx), Some(&0));
         let many: Vec<Value> = (0..2 * IMAGES).map(|n| json!({"names": [format!("i:{n}")], "sizeBytes": n})).collect();
         model.node(report("n2", many.into()));
-        let images = told(&model);
+        let images = images(&model);
         assert!(images.len() == IMAGES + 1 && !images.contains_key("docker.io/library/i:511") && images["docker.io/library/i:512"] == 512);
     }
 
     #[test]
-    fn use_is_told_only_when_every_running_pod_reports() {
+    fn usage_is_published_only_if_every_running_pod_reports() {
         let binding = Uuid::new_v4();
         let model = model(vec![pod("a", Some("n1"), Some(binding), "Running"), pod("b", Some("n1"), Some(binding), "Running")]);
         let used = Amounts { cpu: 10, memory: 20, ..Amounts::default() };
@@ -309,10 +309,10 @@ mod tests {
     }
 
     #[test]
-    fn a_relist_replaces_everything_at_once() {
+    fn relist_replaces_pods_when_it_is_complete() {
         let mut model = model(vec![pod("a", Some("n1"), None, "Running")]);
         model.pod(Event::Init);
-        assert_eq!(model.capacity(None, Timestamp::now()).nodes[0].foreign.cpu, 500, "the old list counts until the new one is whole");
+        assert_eq!(model.capacity(None, Timestamp::now()).nodes[0].foreign.cpu, 500, "the old list counts until the new one is complete");
         model.pod(Event::InitDone);
         assert_eq!(model.capacity(None, Timestamp::now()).nodes[0].foreign.cpu, 0);
         model.pod(Event::Apply(pod("b", Some("n1"), None, "Running")));

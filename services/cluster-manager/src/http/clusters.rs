@@ -1,4 +1,4 @@
-//! The list of clusters with EMCO's two other shapes, and what is known of a member.
+//! The list of clusters, in EMCO's three shapes, and the status of a cluster.
 
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
@@ -13,30 +13,30 @@ use crate::app::App;
 use crate::http::labels::Label;
 use crate::resources::cluster::{CLUSTER, ClusterSpec};
 
-/// Which clusters, in which shape.
+/// Filter and shape of the list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Shape {
-    /// Only names of clusters that have this label.
+pub struct ClusterListQuery {
+    /// Return only the names of the clusters that have this label.
     pub label: Option<String>,
-    /// With their labels instead of their specs.
+    /// Return labels instead of specs.
     #[serde(rename = "withLabels")]
     pub with_labels: Option<bool>,
-    /// `state`: with what is known of each.
+    /// `state`: return the health of each cluster too.
     pub view: Option<String>,
-    /// At most this many (plain list only).
+    /// Maximum number of clusters (plain list only).
     pub limit: Option<u32>,
-    /// The page after this one (plain list only).
+    /// Name after which the page starts (plain list only).
     pub after: Option<String>,
 }
 
-/// A cluster as its lists show it: always `metadata`, the rest as asked for. `?label=` answers plain names.
+/// An entry of the list: a plain name with `?label=`, else `metadata` and what was asked for.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Listed {
-    /// `?label=`
+    /// With `?label=`.
     Name(String),
-    /// Else.
+    /// Otherwise.
     Cluster(Box<ListedCluster>),
 }
 
@@ -52,26 +52,25 @@ pub struct ListedCluster {
     state: Option<ClusterState>,
 }
 
-/// State and room of a member.
+/// Health and capacity of a cluster.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ClusterStatus {
-    /// State.
     #[serde(flatten)]
     pub state: ClusterState,
-    /// Its nodes as last seen; `age_ms` says how long ago.
+    /// Nodes and usage as last observed; `age_ms` says how long ago. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
 }
 
-/// Clusters of a provider.
+/// Lists the clusters of a provider.
 #[utoipa::path(get, path = "/v2/cluster-providers/{clusterProvider}/clusters", operation_id = "cluster_list", tag = "clusters",
-    params(("clusterProvider" = String, Path), Shape), responses((status = 200, description = "In the order of their names", body = Vec<Listed>)))]
-pub async fn list(state: State<App>, raw: RawPathParams, query: Query<Shape>) -> Result<Response, Problem> {
+    params(("clusterProvider" = String, Path), ClusterListQuery), responses((status = 200, description = "Sorted by name", body = Vec<Listed>)))]
+pub async fn list(state: State<App>, raw: RawPathParams, query: Query<ClusterListQuery>) -> Result<Response, Problem> {
     let (app, params, shape) = (state.0, PathParams::from(&raw), query.0);
     let view = match shape.view.as_deref() {
         None | Some("") => false,
         Some("state") => true,
-        Some(other) => return Err(codes::INVALID.problem(format!("view={other}: state is expected"))),
+        Some(other) => return Err(codes::INVALID.problem(format!("view={other} is unknown; the only view is state"))),
     };
     if shape.label.is_none() && shape.with_labels != Some(true) && !view {
         let page = [("limit", shape.limit.map(|limit| limit.to_string())), ("after", shape.after)];
@@ -101,9 +100,9 @@ pub async fn list(state: State<App>, raw: RawPathParams, query: Query<Shape>) ->
     Ok(Json(listed).into_response())
 }
 
-/// State and room of one cluster.
+/// Health and capacity of one cluster.
 #[utoipa::path(get, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/status", operation_id = "cluster_status", tag = "clusters",
-    params(("clusterProvider" = String, Path), ("cluster" = String, Path)), responses((status = 200, description = "As last seen", body = ClusterStatus)))]
+    params(("clusterProvider" = String, Path), ("cluster" = String, Path)), responses((status = 200, description = "As last observed", body = ClusterStatus)))]
 pub async fn status(state: State<App>, path: Path<(String, String)>) -> Result<Json<ClusterStatus>, Problem> {
     let (app, (provider, cluster)) = (state.0, path.0);
     app.cluster_id(&provider, &cluster).await?;

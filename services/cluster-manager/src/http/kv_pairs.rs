@@ -1,4 +1,4 @@
-//! One of a cluster's kv-pairs, or the value of one key of it (`?key=`).
+//! One kv-pair document of a cluster, or the value of one of its keys (`?key=`).
 
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
@@ -11,38 +11,30 @@ use utoipa::{IntoParams, ToSchema};
 use crate::app::App;
 use crate::resources::kv_pair::{KV_PAIR, KvPairSpec};
 
-/// Which key.
+/// Selects one key.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Which {
-    /// Only the value of this key.
+pub struct KvPairQuery {
+    /// Return only the value of this key.
     pub key: Option<String>,
 }
 
 /// The value of one key, or the whole document.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-#[allow(dead_code, reason = "the document is put together elsewhere, this describes it")]
+#[allow(dead_code, reason = "the document is built by libs/resources; this type only describes it")]
 pub enum Found {
-    /// `?key=`
-    Value {
-        /// The value.
-        value: String,
-    },
-    /// Else: the document.
-    Document {
-        /// Metadata.
-        metadata: Metadata,
-        /// The pairs.
-        spec: KvPairSpec,
-    },
+    /// With `?key=`.
+    Value { value: String },
+    /// Otherwise.
+    Document { metadata: Metadata, spec: KvPairSpec },
 }
 
-/// A cluster's kv-pairs.
+/// Returns a kv-pair document of a cluster, or the value of one key.
 #[utoipa::path(get, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/kv-pairs/{clusterKv}", operation_id = "cluster_kv_pair_get",
-    tag = "clusters", params(("clusterProvider" = String, Path), ("cluster" = String, Path), ("clusterKv" = String, Path), Which),
+    tag = "clusters", params(("clusterProvider" = String, Path), ("cluster" = String, Path), ("clusterKv" = String, Path), KvPairQuery),
     responses((status = 200, description = "The document, or the value", body = Found)))]
-pub async fn get(state: State<App>, raw: RawPathParams, query: Query<Which>, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn get(state: State<App>, raw: RawPathParams, query: Query<KvPairQuery>, headers: HeaderMap) -> Result<Response, Problem> {
     let (app, params) = (state.0, PathParams::from(&raw));
     let Some(key) = query.0.key else {
         return drover_resources::get_one(&app.documents, &KV_PAIR, &params, &headers).await;

@@ -1,4 +1,4 @@
-//! Labels of a cluster: `{"clusterLabel":"x"}`, without metadata, as EMCO has them.
+//! Labels of a cluster: `{"clusterLabel":"x"}`, without metadata, as in EMCO.
 
 use axum::extract::State;
 use drover_resources::is_name;
@@ -13,14 +13,14 @@ use crate::app::App;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ClusterLabel)]
 pub struct Label {
-    /// The word.
+    /// A name, or a pair `key=value` of names.
     #[serde(rename = "clusterLabel")]
     pub label: String,
 }
 
 type OneLabel = (String, String, String);
 
-/// All labels of a cluster.
+/// Lists the labels of a cluster.
 #[utoipa::path(get, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/labels", operation_id = "cluster_label_list", tag = "clusters",
     params(("clusterProvider" = String, Path), ("cluster" = String, Path)), responses((status = 200, description = "Sorted", body = Vec<Label>)))]
 pub async fn list(state: State<App>, path: Path<(String, String)>) -> Result<Json<Vec<Label>>, Problem> {
@@ -28,10 +28,10 @@ pub async fn list(state: State<App>, path: Path<(String, String)>) -> Result<Jso
     Ok(Json(labels.into_iter().map(|label| Label { label }).collect()))
 }
 
-/// Gives a cluster a label.
+/// Adds a label to a cluster.
 #[utoipa::path(post, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/labels", operation_id = "cluster_label_create", tag = "clusters",
     params(("clusterProvider" = String, Path), ("cluster" = String, Path)), request_body = Label,
-    responses((status = 201, description = "It has the label", body = Label)))]
+    responses((status = 201, description = "The cluster has the label", body = Label)))]
 pub async fn create(state: State<App>, path: Path<(String, String)>, body: Json<Label>) -> Result<(StatusCode, Json<Label>), Problem> {
     let Json(label) = body;
     if !is_label(&label.label) {
@@ -42,20 +42,20 @@ pub async fn create(state: State<App>, path: Path<(String, String)>, body: Json<
     Ok((StatusCode::CREATED, Json(label)))
 }
 
-/// One label of a cluster.
+/// Returns one label of a cluster.
 #[utoipa::path(get, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/labels/{clusterLabel}", operation_id = "cluster_label_get", tag = "clusters",
     params(("clusterProvider" = String, Path), ("cluster" = String, Path), ("clusterLabel" = String, Path)),
-    responses((status = 200, description = "It has the label", body = Label)))]
+    responses((status = 200, description = "The cluster has the label", body = Label)))]
 pub async fn get(state: State<App>, path: Path<OneLabel>) -> Result<Json<Label>, Problem> {
     let (provider, cluster, label) = path.0;
     let found = state.labels(&provider, &cluster).await?.into_iter().find(|found| *found == label);
     found.map(|label| Json(Label { label })).ok_or_else(no_label)
 }
 
-/// Replaces a label by itself: EMCO has this, and 201 for it.
+/// Replaces a label by itself. EMCO offers this operation and answers 201.
 #[utoipa::path(put, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/labels/{clusterLabel}", operation_id = "cluster_label_put", tag = "clusters",
     params(("clusterProvider" = String, Path), ("cluster" = String, Path), ("clusterLabel" = String, Path)), request_body = Label,
-    responses((status = 201, description = "It has the label", body = Label)))]
+    responses((status = 201, description = "The cluster has the label", body = Label)))]
 pub async fn put(state: State<App>, path: Path<OneLabel>, body: Json<Label>) -> Result<(StatusCode, Json<Label>), Problem> {
     if body.0.label != path.0.2 {
         return Err(codes::MISMATCHED_NAME.problem("Mismatched name in PUT request"));
@@ -63,10 +63,10 @@ pub async fn put(state: State<App>, path: Path<OneLabel>, body: Json<Label>) -> 
     Ok((StatusCode::CREATED, get(state, path).await?))
 }
 
-/// Takes a label from a cluster.
+/// Removes a label from a cluster.
 #[utoipa::path(delete, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/labels/{clusterLabel}", operation_id = "cluster_label_delete", tag = "clusters",
     params(("clusterProvider" = String, Path), ("cluster" = String, Path), ("clusterLabel" = String, Path)),
-    responses((status = 204, description = "It has the label no more")))]
+    responses((status = 204, description = "The label is removed")))]
 pub async fn delete(state: State<App>, path: Path<OneLabel>) -> Result<StatusCode, Problem> {
     let (provider, cluster, label) = path.0;
     if state.remove_label(&provider, &cluster, &label).await? { Ok(StatusCode::NO_CONTENT) } else { Err(no_label()) }
@@ -76,7 +76,7 @@ fn no_label() -> Problem {
     codes::NOT_FOUND.problem("The requested resource not found")
 }
 
-/// EMCO's labels are names; `zone=kr-1` reads better and is allowed too.
+/// EMCO's labels are names; Drover also allows pairs such as `zone=kr-1`.
 fn is_label(label: &str) -> bool {
     match label.split_once('=') {
         Some((key, value)) => is_name(key) && is_name(value) && label.len() <= 128,

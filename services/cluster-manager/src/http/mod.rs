@@ -1,4 +1,4 @@
-//! What is not a document, or not quite one.
+//! Handlers of what is no plain document. Documents are served by libs/resources.
 
 pub mod clusters;
 pub mod kv_pairs;

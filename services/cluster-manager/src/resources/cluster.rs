@@ -1,4 +1,4 @@
-//! Clusters: the members. The kubeconfig that comes with one is vetted, sealed, and never given out again.
+//! Clusters: the members. The kubeconfig of a cluster is vetted, sealed and never returned to users.
 
 use drover_members::kubeconfig::vet;
 use drover_resources::{File, Invalid, Keep, Kind, Put, Spec};
@@ -11,7 +11,7 @@ use super::provider::PROVIDER;
 /// Spec of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterSpec {
-    /// How the cluster is reached if not by kubeconfig; accepted and kept, not acted on.
+    /// How the cluster is reached without a kubeconfig. Accepted and stored; Drover does not act on it.
     #[serde(default, rename = "gitOps")]
     pub git_ops: GitOps,
 }
@@ -22,10 +22,10 @@ pub struct GitOps {
     /// `fluxcd`, `azureArcV2`, `anthos` or empty.
     #[serde(default, rename = "gitOpsType")]
     pub kind: String,
-    /// Sync object that says where.
+    /// Name of the sync object that says where the repository is.
     #[serde(default, rename = "gitOpsReferenceObject")]
     pub reference_object: String,
-    /// Sync object with the credentials.
+    /// Name of the sync object with the credentials.
     #[serde(default, rename = "gitOpsResourceObject")]
     pub resource_object: String,
 }
@@ -37,9 +37,9 @@ pub static CLUSTER: Kind = Kind::of::<ClusterSpec>("cluster", "Cluster", "cluste
     .below(&PROVIDER)
     .put(Put::Ok200)
     .own_list()
-    .file(File { required: false, keep: Keep::Hook, max_bytes: 1 << 20, content_type: "application/yaml", check: usable });
+    .file(File { required: false, keep: Keep::Hook, max_bytes: 1 << 20, content_type: "application/yaml", check: check_kubeconfig });
 
-fn usable(bytes: &[u8]) -> Result<(), Invalid> {
+fn check_kubeconfig(bytes: &[u8]) -> Result<(), Invalid> {
     let text = std::str::from_utf8(bytes).map_err(|_| Invalid::with(codes::KUBECONFIG_INVALID, "kubeconfig: not UTF-8 text"))?;
     vet(text).map(drop).map_err(|error| {
         let code = codes::find(error.code()).unwrap_or(codes::KUBECONFIG_INVALID);

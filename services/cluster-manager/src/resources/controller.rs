@@ -1,4 +1,4 @@
-//! Controllers that EMCO's cluster manager would call. EMCO's scripts register them; they are accepted and kept.
+//! Controllers of EMCO's cluster manager. EMCO's scripts register them; Drover stores them and calls none.
 
 use drover_resources::{Kind, Put, Spec};
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,9 @@ use utoipa::ToSchema;
 /// Spec of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ControllerSpec {
-    /// Host name.
     pub host: String,
-    /// Port.
     pub port: u16,
-    /// Lower numbers are called first.
+    /// Lower numbers are called first in EMCO; Drover ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! Key-value pairs of a cluster, for whoever wants to keep some.
+//! Key-value pairs of a cluster. Stored for users; Drover does not read them.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use utoipa::ToSchema;
 
 use super::cluster::CLUSTER;
 
-/// Spec of kv-pairs: EMCO writes each pair as a map of its own.
+/// Spec of a kv-pair document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KvPairSpec {
-    /// The pairs.
+    /// Each pair is a map with one key, as in EMCO. Values have at most 128 characters.
     pub kv: Vec<BTreeMap<String, String>>,
 }
 

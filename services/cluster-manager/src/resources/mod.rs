@@ -1,4 +1,4 @@
-//! The documents of cluster-manager, declared.
+//! The kinds of documents that cluster-manager owns.
 
 pub mod cluster;
 pub mod controller;
@@ -7,5 +7,5 @@ pub mod provider;
 
 use drover_resources::Kind;
 
-/// All of them.
+/// All kinds.
 pub static KINDS: &[&Kind] = &[&provider::PROVIDER, &cluster::CLUSTER, &kv_pair::KV_PAIR, &controller::CONTROLLER];

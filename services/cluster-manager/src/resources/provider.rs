@@ -1,19 +1,19 @@
-//! Cluster providers: whose clusters these are, and how much they are preferred.
+//! Cluster providers: a cloud or a data centre, and how much its clusters are preferred.
 
 use drover_resources::{Echo, Invalid, Kind, Put, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Spec of a provider. In the output only if the client sent one, as EMCO's clients expect.
+/// Spec of a provider. Returned only if the client sent one, as EMCO's clients expect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProviderSpec {
-    /// 1 is preferred most, 10 least.
-    #[serde(default = "least")]
+    /// 1 (filled first) to 10 (filled last).
+    #[serde(default = "lowest_priority")]
     #[schema(minimum = 1, maximum = 10, default = 10)]
     pub priority: u8,
 }
 
-fn least() -> u8 {
+fn lowest_priority() -> u8 {
     10
 }
 

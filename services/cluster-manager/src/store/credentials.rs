@@ -5,12 +5,15 @@ use secrecy::SecretString;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-/// Where a cluster's kubeconfig is sealed for: it opens nowhere else.
+/// The table, column and row that a kubeconfig is sealed for; it cannot be unsealed for another.
 fn place(row: &str) -> Place<'_> {
     Place { table: "credential", column: "sealed", row }
 }
 
-/// Stores a kubeconfig, or replaces it; the version rises.
+/// Stores a kubeconfig, or replaces it and raises its version.
+///
+/// # Errors
+/// The store fails.
 pub async fn put(db: &mut PgConnection, key: &SealKey, cluster: Uuid, kubeconfig: &str) -> StoreResult<()> {
     let sealed = key.seal(place(&cluster.to_string()), kubeconfig.as_bytes());
     sqlx::query(
@@ -24,7 +27,10 @@ pub async fn put(db: &mut PgConnection, key: &SealKey, cluster: Uuid, kubeconfig
     Ok(())
 }
 
-/// Version and kubeconfig of a cluster.
+/// Version and kubeconfig of a cluster, if it has one.
+///
+/// # Errors
+/// The store fails, or the kubeconfig was sealed with another key.
 pub async fn get(db: &mut PgConnection, key: &SealKey, cluster: Uuid) -> StoreResult<Option<(i64, SecretString)>> {
     let row: Option<(i64, Sealed)> =
         sqlx::query_as("select version, sealed from credential where cluster_id = $1").bind(cluster).fetch_optional(db).await?;

@@ -1,4 +1,4 @@
-//! SQL on what cluster-manager keeps beside its documents.
+//! SQL of cluster-manager's own tables. Documents are stored by libs/resources.
 
 pub mod credentials;
 pub mod labels;

@@ -1,4 +1,4 @@
-//! All members in one look: what the supervisor compares its workers with.
+//! All registered members in one query; the supervisor compares its workers with them.
 
 use drover_scheduling::MemberKey;
 use drover_store::StoreResult;
@@ -8,15 +8,15 @@ use uuid::Uuid;
 /// A member as it is registered.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Registered {
-    /// Id of its document.
+    /// Id of the cluster's document.
     pub id: Uuid,
     provider: String,
     cluster: String,
-    /// Priority of its provider.
+    /// Priority of its provider, 1 (preferred) to 10.
     pub priority: i32,
-    /// Labels, sorted.
+    /// Sorted.
     pub labels: Vec<String>,
-    /// Version of its kubeconfig; none: it has none.
+    /// Version of its kubeconfig, if it has one.
     pub credential: Option<i64>,
 }
 
@@ -27,7 +27,10 @@ impl Registered {
     }
 }
 
-/// All members.
+/// All members, sorted by path.
+///
+/// # Errors
+/// The store fails.
 pub async fn all(db: &mut PgConnection) -> StoreResult<Vec<Registered>> {
     Ok(sqlx::query_as(
         "select cluster.id, provider.name as provider, cluster.name as cluster, credential.version as credential,

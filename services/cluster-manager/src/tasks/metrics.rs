@@ -1,4 +1,4 @@
-//! Reading metrics.k8s.io, where a member has it.
+//! Reads metrics.k8s.io of members that serve it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -41,10 +41,10 @@ struct ContainerMetrics {
     usage: BTreeMap<String, Quantity>,
 }
 
-/// Use of all nodes and of Drover's pods; none where nobody tells.
+/// Usage of all nodes and of Drover's pods; `None` where metrics.k8s.io does not answer.
 pub async fn read(client: &Client) -> Option<Usage> {
     let nodes: List<NodeMetrics> = get(client, "/apis/metrics.k8s.io/v1beta1/nodes").await?;
-    // Others' pods may be many and nobody asks for them.
+    // Only Drover's pods: the usage of others is not needed, and there may be many.
     let ours = format!("/apis/metrics.k8s.io/v1beta1/pods?labelSelector={}", labels::BINDING.replace('/', "%2F"));
     let pods: List<PodMetrics> = get(client, &ours).await?;
     let nodes = nodes.items.into_iter().filter_map(|node| Some((node.metadata.name, used(&node.usage)?))).collect();
@@ -58,7 +58,7 @@ pub async fn read(client: &Client) -> Option<Usage> {
     Some(Usage { nodes, pods: pods.collect::<HashMap<_, _>>() })
 }
 
-/// CPU and memory only: what else metrics-server may say is not used.
+/// CPU and memory; other resources that metrics-server may report are not used.
 fn used(usage: &BTreeMap<String, Quantity>) -> Option<Amounts> {
     let Amounts { cpu, memory, .. } = amounts::of_list(usage).ok()?;
     Some(Amounts { cpu, memory, ..Amounts::default() })
@@ -68,7 +68,7 @@ async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Option<T> {
     let request = http::Request::get(path).body(Vec::new()).ok()?;
     match tokio::time::timeout(DEADLINE, client.request(request)).await {
         Ok(Ok(found)) => Some(found),
-        // Most clusters without metrics-server answer 404, for ever: no news.
+        // Clusters without metrics-server always answer 404: not worth a warning.
         Ok(Err(error)) => {
             tracing::debug!(%error, path, "no metrics");
             None

@@ -1,4 +1,4 @@
-//! Tasks: level-triggered, without input, woken by signal and period.
+//! Background tasks. Level-triggered: each reads the current state when it is woken, by a signal or periodically.
 
 mod metrics;
 mod probe;
@@ -9,7 +9,7 @@ use drover_service::Common;
 
 use crate::app::App;
 
-/// Starts them.
+/// Starts the background tasks.
 pub fn spawn(app: &App, common: &Common) {
     common.spawn(supervise::run(app.clone(), common.clone()));
 }

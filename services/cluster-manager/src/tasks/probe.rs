@@ -1,4 +1,4 @@
-//! Does a member answer, and does it let us in? One request with a deadline, and errors in words for people.
+//! Checks that a member answers and accepts the credential: one request with a deadline, and errors as texts for users.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use kube::api::ListParams;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 
-/// No single answer may take longer.
+/// Time limit of one request to a member.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// What a member is taken to be after something failed.
+/// State and reason of a member after a request or a watch failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Unreachable or Unauthorized.
+    /// `Unreachable`, `Unauthorized`, or `Unknown` when the fault is in Drover.
     pub state: MemberState,
-    /// Why, for people.
+    /// Explanation for users.
     pub reason: String,
 }
 
 impl Failure {
-    /// It does not answer as it should.
+    /// The member does not answer, or answers wrongly.
     pub fn unreachable(reason: impl Into<String>) -> Self {
         Self { state: MemberState::Unreachable, reason: reason.into() }
     }
@@ -34,25 +34,30 @@ impl From<kube::Error> for Failure {
             kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
                 Self { state: MemberState::Unauthorized, reason: format!("{}: {}", status.code, status.message) }
             }
-            kube::Error::Api(status) => Self::unreachable(format!("it answers {}: {}", status.code, status.message)),
+            kube::Error::Api(status) => Self::unreachable(format!("the API server answers {}: {}", status.code, status.message)),
             other => Self::unreachable(chain(other)),
         }
     }
 }
 
-/// A watch that could not go on: `None` where it goes on by itself.
-pub fn broken(error: watcher::Error, what: &str) -> Option<Failure> {
+/// The failure of a member whose watch ended with this error; `None` where the watch recovers by itself.
+pub fn watch_failure(error: watcher::Error, what: &str) -> Option<Failure> {
     match error {
         watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
             let failure = Failure::from(error);
             Some(Failure { reason: format!("cannot watch {what}: {}", failure.reason), ..failure })
         }
         watcher::Error::WatchError(_) | watcher::Error::WatchFailed(_) => None,
-        watcher::Error::NoResourceVersion => Some(Failure::unreachable(format!("cannot watch {what}: its answers carry no version"))),
+        watcher::Error::NoResourceVersion => {
+            Some(Failure::unreachable(format!("cannot watch {what}: the answers carry no resourceVersion")))
+        }
     }
 }
 
-/// Asks for one node: proves the address, the credential and a right that is needed anyway.
+/// Lists one node. That proves the address, the credential and the right to list nodes, which the watches need.
+///
+/// # Errors
+/// The member does not answer within [`DEADLINE`], or refuses the request.
 pub async fn probe(client: &Client) -> Result<(), Failure> {
     let nodes = Api::<Node>::all(client.clone());
     let one = ListParams::default().limit(1);

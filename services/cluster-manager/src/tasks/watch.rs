@@ -1,12 +1,12 @@
-//! The worker of one member: watches nodes and pods, asks for signs of life, reads metrics, tells the fleet.
+//! The worker of one member: watches its nodes and pods, probes it, reads its metrics and reports all of it to [`Fleet`](crate::app::Fleet).
 //!
 //! ```text
-//! connect ─▶ probe ─▶ watch nodes, pods ─▶ Ready ─┬─ a change: sums, told after a short pause
-//!    ▲                                            ├─ a sign of life: age is zero again
+//! connect ─▶ probe ─▶ watch nodes, pods ─▶ Ready ─┬─ a change: capacity is computed and published after a short pause
+//!    ▲                                            ├─ a successful probe: published again with age zero
 //!    └────────── back-off with jitter ◀── failure ┘
 //! ```
-//! Knowledge is as old as the last sign of life. A watch that cannot go on ends the session, so a list is never shown
-//! younger than it is.
+//! The age of a capacity is the time since the last successful probe. A watch that cannot continue ends the session, so that an
+//! outdated list is never published as current.
 
 use std::time::Duration;
 
@@ -21,28 +21,28 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 
 use super::metrics;
-use super::probe::{Failure, broken, probe};
+use super::probe::{Failure, probe, watch_failure};
 use crate::app::{App, Model, Usage};
 use crate::store::registered::Registered;
 
-/// Changes come in bursts; the sums are made once for all of a burst.
+/// Changes come in bursts; capacity is computed once per burst.
 const GATHER: Duration = Duration::from_millis(100);
-/// So much longer per binding: the sums are told whole, and what that costs a second must not grow with the bindings.
+/// Added to [`GATHER`] per binding: capacity is published as a whole, and the cost per second must not grow with the number of bindings.
 const GATHER_EACH: Duration = Duration::from_millis(5);
-/// Told again without any change, so that its age is known.
+/// Capacity is published again after this time without a change, so that readers know its age.
 const RETELL: Duration = Duration::from_secs(9);
-/// Both lists, or the member is too slow to be of use.
+/// Time limit of the first lists of nodes and pods; a slower member counts as unreachable.
 const FIRST_LISTS: Duration = Duration::from_secs(30);
-/// A watch whose connection died silently is noticed by this at the latest: everything is listed again.
+/// Everything is listed again after this time, give or take 20 %, in case the connection of a watch died unnoticed.
 const RENEW: Duration = Duration::from_secs(900);
 /// The longest pause between two attempts.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
-/// Until the member is deregistered or its kubeconfig changes.
+/// Runs until the supervisor drops it: the member was deregistered or its kubeconfig changed.
 pub async fn run(app: App, member: Registered) {
     let key = member.key();
     if member.credential.is_none() {
-        app.fleet.found(&key, member.id, MemberState::Unknown, Some("it has no kubeconfig".to_owned()));
+        app.fleet.set_state(&key, member.id, MemberState::Unknown, Some("the cluster has no kubeconfig".to_owned()));
         return std::future::pending().await;
     }
     let mut failures = 0;
@@ -53,11 +53,11 @@ pub async fn run(app: App, member: Registered) {
             Err(failure) => Some(failure),
         };
         let Some(failure) = failure else { continue };
-        // A session that held for a while is no failed attempt.
+        // A session that lasted longer than this connected: the back-off starts again.
         failures = if started.elapsed() > FIRST_LISTS { 1 } else { failures + 1 };
-        app.fleet.found(&key, member.id, failure.state, Some(failure.reason));
-        app.fleet.age(&key);
-        tokio::time::sleep(backoff(failures + 1, PATIENCE)).await;
+        app.fleet.set_state(&key, member.id, failure.state, Some(failure.reason));
+        app.fleet.publish_aged(&key);
+        tokio::time::sleep(backoff(failures + 1, LONGEST_BACKOFF)).await;
     }
 }
 
@@ -66,11 +66,11 @@ async fn connect(app: &App, member: &Registered, key: &MemberKey) -> Result<Clie
     if let Some(client) = app.clients.cached(key, version).await {
         return Ok(client);
     }
-    let ours = |what: String| Failure { state: MemberState::Unknown, reason: what };
+    let unknown = |reason: String| Failure { state: MemberState::Unknown, reason };
     let credential =
-        app.credential(key).await.map_err(|problem| ours(format!("its kubeconfig cannot be read: {}", problem.document().detail)))?;
-    let vetted = vet(credential.kubeconfig.expose()).map_err(|error| ours(format!("its kubeconfig cannot be used: {error}")))?;
-    app.clients.get(key, credential.version, &vetted).await.map_err(|error| ours(format!("its kubeconfig cannot be used: {error}")))
+        app.credential(key).await.map_err(|problem| unknown(format!("the kubeconfig cannot be read: {}", problem.document().detail)))?;
+    let vetted = vet(credential.kubeconfig.expose()).map_err(|error| unknown(format!("the kubeconfig cannot be used: {error}")))?;
+    app.clients.get(key, credential.version, &vetted).await.map_err(|error| unknown(format!("the kubeconfig cannot be used: {error}")))
 }
 
 struct Session<'a> {
@@ -81,7 +81,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Follows the member until something fails, or (none) until it is time to list anew.
+    /// Follows the member until something fails; `None` after [`RENEW`], when everything is to be listed again.
     async fn run(&self) -> Option<Failure> {
         if let Err(failure) = probe(&self.client).await {
             return Some(failure);
@@ -90,18 +90,18 @@ impl Session<'_> {
         let (alive, beats) = watch::channel(());
         let (measured, usage) = watch::channel(None);
         tokio::select! {
-            failure = self.beat(&doubt, &alive) => Some(failure),
+            failure = self.probe_periodically(&doubt, &alive) => Some(failure),
             never = self.measure(&measured) => never,
             failure = self.follow(&doubt, beats, usage) => Some(failure),
             () = tokio::time::sleep(RENEW.mul_f64(rand::random_range(0.8..1.2))) => None,
         }
     }
 
-    /// A sign of life per period, and at once when a watch broke.
-    async fn beat(&self, doubt: &Notify, alive: &watch::Sender<()>) -> Failure {
+    /// Probes once per period, and at once when a watch was interrupted. Returns the failure of two probes in a row.
+    async fn probe_periodically(&self, doubt: &Notify, alive: &watch::Sender<()>) -> Failure {
         loop {
             let _ = tokio::time::timeout(self.app.config.heartbeat(), doubt.notified()).await;
-            // One lost packet is no outage: asked twice before the member counts as gone.
+            // The second probe tells an outage from a single lost packet.
             if probe(&self.client).await.is_err()
                 && let Err(failure) = probe(&self.client).await
             {
@@ -116,7 +116,7 @@ impl Session<'_> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // Boxed: between two ticks nobody keeps room for it.
+            // Boxed, so that the future takes no memory between two ticks.
             measured.send_replace(Box::pin(metrics::read(&self.client)).await);
         }
     }
@@ -126,40 +126,40 @@ impl Session<'_> {
         let nodes = watcher(Api::<Node>::all(self.client.clone()), watcher::Config::default()).default_backoff();
         let pods = watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default()).default_backoff();
         pin_mut!(nodes, pods);
-        let (mut model, mut told) = (Model::default(), None::<Instant>);
-        let (mut tell_at, mut gather) = (None::<Instant>, Duration::ZERO);
+        let (mut model, mut published) = (Model::default(), None::<Instant>);
+        let (mut publish_at, mut gather) = (None::<Instant>, Duration::ZERO);
         let give_up = Instant::now() + FIRST_LISTS;
         loop {
-            let wake = tell_at.unwrap_or(give_up);
+            let wake = publish_at.unwrap_or(give_up);
             tokio::select! {
                 event = nodes.next() => match event {
                     Some(Ok(event)) => model.node(event),
-                    Some(Err(error)) => match broken(error, "nodes") { Some(failure) => return failure, None => { doubt.notify_one(); continue } },
+                    Some(Err(error)) => match watch_failure(error, "nodes") { Some(failure) => return failure, None => { doubt.notify_one(); continue } },
                     None => return Failure::unreachable("the watch of nodes ended"),
                 },
                 event = pods.next() => match event {
                     Some(Ok(event)) => model.pod(event),
-                    Some(Err(error)) => match broken(error, "pods") { Some(failure) => return failure, None => { doubt.notify_one(); continue } },
+                    Some(Err(error)) => match watch_failure(error, "pods") { Some(failure) => return failure, None => { doubt.notify_one(); continue } },
                     None => return Failure::unreachable("the watch of pods ended"),
                 },
                 Ok(()) = usage.changed() => {}
-                Ok(()) = beats.changed() => if told.is_some_and(|told| told.elapsed() < RETELL.min(self.app.config.heartbeat() * 2)) { continue },
-                () = sleep_until(wake), if tell_at.is_some() || !model.complete() => {
+                Ok(()) = beats.changed() => if published.is_some_and(|at| at.elapsed() < RETELL.min(self.app.config.heartbeat() * 2)) { continue },
+                () = sleep_until(wake), if publish_at.is_some() || !model.complete() => {
                     if !model.complete() {
-                        return Failure::unreachable(format!("its nodes and pods could not be listed within {} s", FIRST_LISTS.as_secs()));
+                        return Failure::unreachable(format!("nodes and pods could not be listed within {} s", FIRST_LISTS.as_secs()));
                     }
                     let capacity = model.capacity(usage.borrow().as_ref(), jiff::Timestamp::now());
                     gather = GATHER + GATHER_EACH * u32::try_from(capacity.observed.len()).unwrap_or(u32::MAX);
-                    self.app.fleet.room(self.key, self.member.id, capacity);
-                    // Room first: who hears that the member is ready finds its room told.
-                    self.app.fleet.found(self.key, self.member.id, MemberState::Ready, None);
-                    (told, tell_at) = (Some(Instant::now()), None);
+                    self.app.fleet.set_capacity(self.key, self.member.id, capacity);
+                    // Capacity before the state: a reader that sees the member ready finds its capacity.
+                    self.app.fleet.set_state(self.key, self.member.id, MemberState::Ready, None);
+                    (published, publish_at) = (Some(Instant::now()), None);
                     continue;
                 }
             }
             if model.complete() {
                 drop(listing.take());
-                tell_at.get_or_insert_with(|| Instant::now() + gather);
+                publish_at.get_or_insert_with(|| Instant::now() + gather);
             }
         }
     }

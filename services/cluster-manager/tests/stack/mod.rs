@@ -1,4 +1,4 @@
-//! A cluster-manager with a database, two simulated clusters behind a real port, and a placement that says what it is told.
+//! A cluster-manager with its own database, two simulated clusters behind a real port, and a scripted placement.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 const TOKEN: &str = "peer-token";
 /// Longer than any of the service's own deadlines.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Stack {
     pub sim: Sim,
@@ -108,25 +108,30 @@ impl Stack {
         Peer::new("cluster-manager", self.proxy.url("/").parse().unwrap(), SecretString::from(TOKEN))
     }
 
-    pub async fn call(&self, method: Method, path: &str, shape: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder) -> Answer {
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        shape: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+    ) -> HttpAnswer {
         let response = shape(reqwest::Client::new().request(method, self.proxy.url(path))).send().await.unwrap();
-        Answer { status: response.status().as_u16(), body: response.text().await.unwrap() }
+        HttpAnswer { status: response.status().as_u16(), body: response.text().await.unwrap() }
     }
-    pub async fn post(&self, path: &str, body: Value) -> Answer {
+    pub async fn post(&self, path: &str, body: Value) -> HttpAnswer {
         self.call(Method::POST, path, |request| request.json(&body)).await
     }
-    pub async fn put(&self, path: &str, body: Value) -> Answer {
+    pub async fn put(&self, path: &str, body: Value) -> HttpAnswer {
         self.call(Method::PUT, path, |request| request.json(&body)).await
     }
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> HttpAnswer {
         self.call(Method::GET, path, |request| request).await
     }
-    pub async fn delete(&self, path: &str) -> Answer {
+    pub async fn delete(&self, path: &str) -> HttpAnswer {
         self.call(Method::DELETE, path, |request| request).await
     }
 
-    /// As EMCO's clients do it.
-    pub async fn upload(&self, method: Method, path: &str, name: &str, kubeconfig: &str) -> Answer {
+    /// Uploads a kubeconfig as a multipart form, as EMCO's clients do.
+    pub async fn upload(&self, method: Method, path: &str, name: &str, kubeconfig: &str) -> HttpAnswer {
         let file = multipart::Part::text(kubeconfig.to_owned()).file_name("kubeconfig");
         let form = multipart::Form::new().text("metadata", named(name).to_string()).part("file", file);
         self.call(method, path, |request| request.multipart(form)).await
@@ -169,7 +174,7 @@ impl Stack {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, gone).await.expect("the member is forgotten");
+        tokio::time::timeout(TIMEOUT, gone).await.expect("the member is removed from the feed");
     }
 
     #[track_caller]
@@ -190,17 +195,17 @@ impl Stack {
                     }
                 }
             };
-            tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("{caller}: last told was {:?}", last.lock().unwrap()))
+            tokio::time::timeout(TIMEOUT, found).await.unwrap_or_else(|_| panic!("{caller}: the last value was {:?}", last.lock().unwrap()))
         }
     }
 }
 
-pub struct Answer {
+pub struct HttpAnswer {
     status: u16,
     body: String,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub fn text(&self) -> &str {
         &self.body
     }
@@ -217,7 +222,7 @@ impl Answer {
     }
 }
 
-/// A placement that has the claims it is given.
+/// A placement that returns the claims that the test sets.
 #[derive(Clone, Default)]
 pub struct Placement(Arc<Mutex<Scripted>>);
 
@@ -241,7 +246,7 @@ impl Placement {
     pub fn fail(&self, failing: bool) {
         self.0.lock().unwrap().failing = failing;
     }
-    /// From now on it looks, when asked for claims, at what the feed says of the member.
+    /// From now on, each request for claims records the state that the feed has for the member.
     pub fn watch_state(&self, peer: Peer) {
         self.0.lock().unwrap().watching = Some(peer);
     }
