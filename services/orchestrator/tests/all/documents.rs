@@ -1,12 +1,12 @@
-//! EMCO's documents, approve, and what other services read.
+//! EMCO's documents, approve, and the lookups of other services.
 
 use serde_json::json;
 
-use crate::support::{Stack, deployment, doc, nobody_at_all};
+use crate::support::{Stack, deployment, doc, no_peers};
 
 #[tokio::test]
-async fn the_project_tree_is_made_read_and_approved() {
-    let stack = Stack::start(nobody_at_all()).await;
+async fn documents_are_created_read_and_approved() {
+    let stack = Stack::start(no_peers()).await;
     let dig = stack
         .group("shop", &[("web", &deployment("web", "500m", 2)), ("db", &deployment("db", "1", 1))], &[("onprem", "a"), ("aws", "c")])
         .await;
@@ -14,7 +14,7 @@ async fn the_project_tree_is_made_read_and_approved() {
     // Optional spec of a project: echoed only if sent.
     assert!(stack.get("/v2/projects/p").await.get("spec").is_none());
 
-    // Placement intents with Drover's words, and EMCO's lists.
+    // Placement intents with Drover's fields, and EMCO's lists.
     stack.post(&format!("{dig}/generic-placement-intents"), doc("gpi", None), 201).await;
     let intent = json!({"app": "web", "intent": {"anyOf": [{"clusterProvider": "onprem", "cluster": "a"}]}, "whenFull": "preferred"});
     stack.post(&format!("{dig}/generic-placement-intents/gpi/app-intents"), doc("web", Some(intent.clone())), 201).await;
@@ -24,7 +24,7 @@ async fn the_project_tree_is_made_read_and_approved() {
     assert_eq!(stack.get(&format!("{dig}/intents")).await, json!({"intent": [{"genericPlacementIntent": "gpi"}]}));
     assert_eq!(stack.get(&format!("{dig}/intents?intent=i")).await["intent"]["genericPlacementIntent"], "gpi");
 
-    // Nobody plans for what is not approved.
+    // A group that is not approved has no terms.
     let lookup = "/internal/digs/lookup?project=p&compositeApp=shop&version=v1&dig=shop";
     assert_eq!(stack.call("GET", lookup, None).await.body["code"], "wrong_state");
 
@@ -46,15 +46,15 @@ async fn the_project_tree_is_made_read_and_approved() {
     let found = stack.get(&format!("/internal/documents/lookup?path={dig}")).await;
     assert_eq!((&found["kind"], &found["path"]), (&json!("deployment-intent-group"), &json!(dig)));
 
-    // Approved: the group's document is closed, its deletion is not.
+    // An approved group cannot be changed but can be deleted.
     let spec = json!({"compositeProfile": "cp", "version": "r2", "logicalCloud": "lc"});
     let changed = stack.call("PUT", &dig, Some(doc("shop", Some(spec)))).await;
     assert_eq!((changed.status, &changed.body["code"]), (409, &json!("wrong_state")));
 }
 
 #[tokio::test]
-async fn what_does_not_make_sense_is_refused_and_nothing_is_half_written() {
-    let stack = Stack::start(nobody_at_all()).await;
+async fn invalid_documents_are_refused_and_nothing_is_written() {
+    let stack = Stack::start(no_peers()).await;
     let dig = stack.group("shop", &[("web", &deployment("web", "500m", 2))], &[("onprem", "a")]).await;
     let ca = "/v2/projects/p/composite-apps/shop/v1";
     let refused = async |method: &str, path: String, body: serde_json::Value, status: u16, code: &str| {
@@ -99,11 +99,11 @@ async fn what_does_not_make_sense_is_refused_and_nothing_is_half_written() {
 }
 
 #[tokio::test]
-async fn a_chart_that_does_not_render_leaves_the_group_as_it_was() {
-    let stack = Stack::start(nobody_at_all()).await;
+async fn approve_with_a_failing_chart_changes_nothing() {
+    let stack = Stack::start(no_peers()).await;
     let dig = stack.group("shop", &[("web", &deployment("web", "500m", 2))], &[("onprem", "a")]).await;
     let ca = "/v2/projects/p/composite-apps/shop/v1";
-    // A quantity that is none renders but cannot be counted.
+    // An invalid quantity renders but cannot be counted.
     use base64::Engine as _;
     let file = base64::engine::general_purpose::STANDARD.encode(deployment("bad", "lots", 1));
     stack.post(&format!("{ca}/apps"), json!({"metadata": {"name": "bad"}, "file": file}), 201).await;
@@ -115,8 +115,8 @@ async fn a_chart_that_does_not_render_leaves_the_group_as_it_was() {
 }
 
 #[tokio::test]
-async fn logical_clouds_of_level_0_are_immediate() {
-    let stack = Stack::start(nobody_at_all()).await;
+async fn logical_clouds_of_level_0_change_state_immediately() {
+    let stack = Stack::start(no_peers()).await;
     stack.group("shop", &[("web", &deployment("web", "1", 1))], &[("onprem", "a")]).await;
     let cloud = "/v2/projects/p/logical-clouds/lc";
     assert_eq!(stack.get(&format!("{cloud}/status")).await["deployedStatus"], "Created");
@@ -127,7 +127,7 @@ async fn logical_clouds_of_level_0_are_immediate() {
 }
 
 #[tokio::test]
-async fn the_document_describes_every_route() {
+async fn openapi_document_describes_every_route() {
     let document = serde_json::to_value(drover_orchestrator::openapi()).unwrap();
     for path in ["/v2/projects/{project}", "/internal/digs/lookup", "/v2/controllers"] {
         assert!(document["paths"].get(path).is_some(), "{path}");

@@ -19,7 +19,7 @@ use crate::fakes::Behaviour;
 
 /// The part of a fixture that differs between workflows.
 #[async_trait]
-trait Case: Send + Sync + Sized + 'static {
+trait WorkflowCase: Send + Sync + Sized + 'static {
     type Workflow: Workflow;
 
     async fn fresh() -> Self;
@@ -32,7 +32,7 @@ trait Case: Send + Sync + Sized + 'static {
 struct CaseFixture<C>(C);
 
 #[async_trait]
-impl<C: Case> Fixture for CaseFixture<C> {
+impl<C: WorkflowCase> Fixture for CaseFixture<C> {
     type Workflow = C::Workflow;
 
     async fn fresh() -> Self {
@@ -73,14 +73,14 @@ impl Moves {
         let victim = base.group("victim", DeploymentState::Instantiated).await;
         let newcomer = base.group("newcomer", DeploymentState::Approved).await;
         let old = base.serving(&victim, request("v", 600, &["a", "b", "c", "d"]), "a").await;
-        let plan = base.fakes.plans.propose(PlanSubject::Newcomer(newcomer.clone()), the_plan(&old));
+        let plan = base.fakes.plans.propose(PlanSubject::Newcomer(newcomer.clone()), plan_to_b(&old));
         let again = old.clone();
-        base.fakes.plans.then(move || the_plan(&again));
+        base.fakes.plans.then(move || plan_to_b(&again));
         Self { base, victim, newcomer, old, plan }
     }
 }
 
-pub fn the_move(old: &Binding) -> Move {
+pub fn move_to_b(old: &Binding) -> Move {
     Move {
         claim: old.id,
         dig: old.dig.clone(),
@@ -94,10 +94,10 @@ pub fn the_move(old: &Binding) -> Move {
     }
 }
 
-fn the_plan(old: &Binding) -> Plan {
+fn plan_to_b(old: &Binding) -> Plan {
     let newcomer =
         json!([{"app": "n", "groups": [{"placement": {"binding": Uuid::nil(), "member": "onprem+a", "pods": []}, "considered": []}]}]);
-    Plan { waves: vec![vec![the_move(old)]], newcomer: serde_json::from_value(newcomer).unwrap(), ..Plan::default() }
+    Plan { waves: vec![vec![move_to_b(old)]], newcomer: serde_json::from_value(newcomer).unwrap(), ..Plan::default() }
 }
 
 fn claim_of(base: &Base, app: &str) -> Result<Claim, String> {
@@ -113,12 +113,12 @@ impl Relocation {
             apps: vec![request("n", 900, &["a"])],
             places: vec![("n".into(), member("a"))],
         };
-        relocate::Order { plan: moves.plan, subject: "newcomer".into(), moves: vec![the_move(&moves.old)], newcomer: Some(newcomer) }
+        relocate::Order { plan: moves.plan, subject: "newcomer".into(), moves: vec![move_to_b(&moves.old)], newcomer: Some(newcomer) }
     }
 }
 
 #[async_trait]
-impl Case for Relocation {
+impl WorkflowCase for Relocation {
     type Workflow = Relocate;
 
     async fn fresh() -> Self {
@@ -154,7 +154,7 @@ mod relocation {
 struct Replacement(Moves);
 
 #[async_trait]
-impl Case for Replacement {
+impl WorkflowCase for Replacement {
     type Workflow = Relocate;
 
     async fn fresh() -> Self {
@@ -195,7 +195,7 @@ mod replacement {
 struct Instantiation(Moves);
 
 #[async_trait]
-impl Case for Instantiation {
+impl WorkflowCase for Instantiation {
     type Workflow = Instantiate;
 
     async fn fresh() -> Self {
@@ -238,7 +238,7 @@ struct Termination {
 }
 
 #[async_trait]
-impl Case for Termination {
+impl WorkflowCase for Termination {
     type Workflow = Terminate;
 
     async fn fresh() -> Self {
@@ -314,7 +314,7 @@ impl Updating {
 }
 
 #[async_trait]
-impl Case for Updating {
+impl WorkflowCase for Updating {
     type Workflow = Update;
 
     async fn fresh() -> Self {

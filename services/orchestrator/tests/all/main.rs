@@ -1,4 +1,4 @@
-//! Orchestrator over REST, with its own database and in-memory peers.
+//! Tests of orchestrator over REST, with a database of its own and peers in memory.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
 
 mod base;

@@ -12,7 +12,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use serde_json::{Value, json};
 
-use crate::support::{Stack, deployment, doc, nobody_at_all};
+use crate::support::{Stack, deployment, doc, no_peers};
 
 const GRAPH: &str = "/v2/projects/p/composite-apps/shop/v1/call-graphs/calls";
 
@@ -58,7 +58,7 @@ fn send(endpoint: &str, requests: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn spans_of_a_real_exporter_count_beside_what_is_declared() {
+async fn exported_spans_complete_declared_calls() {
     let stack = Stack::undocumented().await;
     let calls = json!([
         {"from": "web", "to": "cart", "calls": 2}, {"from": "cart", "to": "db", "calls": 6}, {"from": "web", "to": "db", "calls": 1},
@@ -90,7 +90,7 @@ async fn spans_of_a_real_exporter_count_beside_what_is_declared() {
 }
 
 #[tokio::test]
-async fn a_mesh_is_asked_by_way_of_prometheus() {
+async fn prometheus_query_measures_calls() {
     async fn answer(Query(query): Query<Vec<(String, String)>>) -> (http::StatusCode, Json<Value>) {
         if query != [("query".to_owned(), "calls by pair".to_owned())] {
             let error = json!({"status": "error", "errorType": "bad_data", "error": "parse error"});
@@ -102,7 +102,7 @@ async fn a_mesh_is_asked_by_way_of_prometheus() {
     }
     let prometheus = HttpServer::start(axum::Router::new().route("/prom/api/v1/query", get(answer))).await;
     let base = prometheus.url("/prom").parse().unwrap();
-    let stack = Stack::start(nobody_at_all()).await;
+    let stack = Stack::start(no_peers()).await;
     let spec = |query: &str| json!({"source": "measured", "prometheus": {"query": query}, "confidence": 0});
     let dig = shop(&stack, spec("not what it knows")).await;
     observe::once(&stack.app, Some(&base)).await.unwrap();
@@ -119,7 +119,7 @@ async fn a_mesh_is_asked_by_way_of_prometheus() {
 }
 
 #[tokio::test]
-async fn what_is_no_span_is_refused() {
+async fn invalid_spans_are_refused() {
     let stack = Stack::undocumented().await;
     shop(&stack, json!({"source": "measured"})).await;
     let client = reqwest::Client::new();

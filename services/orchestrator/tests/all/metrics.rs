@@ -32,9 +32,9 @@ async fn start_terminations(stack: &Stack) {
 async fn operation_metrics_count_every_end_once() {
     let stack = Stack::undocumented().await;
     start_terminations(&stack).await;
-    let running = "select count(*) from workflow where ended_at is null";
+    let count_running = "select count(*) from workflow where ended_at is null";
     eventually(Duration::from_secs(120), async || {
-        let running: i64 = sqlx::query_scalar(running).fetch_one(stack.app.store.pool()).await.unwrap();
+        let running: i64 = sqlx::query_scalar(count_running).fetch_one(stack.app.store.pool()).await.unwrap();
         (running == 0).then_some(())
     })
     .await;

@@ -1,12 +1,12 @@
-//! What is promised outside: the OpenAPI document as it is checked in (`cargo run -p xtask -- openapi` writes it).
+//! The public surface: the OpenAPI document must equal the checked-in one (`cargo run -p xtask -- openapi` writes it).
 
 #[test]
-fn the_document_is_the_golden_one() {
+fn openapi_document_equals_the_golden_file() {
     drover_testkit::openapi::assert_golden("orchestrator", &serde_json::to_value(drover_orchestrator::openapi()).unwrap());
 }
 
 #[tokio::test]
-async fn emcos_clients_may_ask_with_a_slash_at_the_end() {
+async fn intent_lists_accept_a_trailing_slash() {
     let stack = crate::support::Stack::undocumented().await;
     let group = "/v2/projects/p/composite-apps/c/v1/deployment-intent-groups/d";
     for path in [format!("{group}/intents/?intent=i"), format!("{group}/generic-placement-intents/g/app-intents/?app=a")] {

@@ -1,4 +1,4 @@
-//! What users read while and after something happens: operations, status, apps.
+//! What users read during and after operations: operations, status, apps.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::fakes::Behaviour;
 use crate::scenarios::{approved, expect_state, full, full_and, plan, run, stack};
-use crate::support::{Patience, Stack};
+use crate::support::{Stack, WaitSeconds};
 
 fn ids(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect()
@@ -27,7 +27,7 @@ async fn events(response: reqwest::Response) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_group_tells_what_became_of_it() {
+async fn status_and_operations_follow_a_group_through_its_life() {
     let (_, stack) = stack().await;
     let dig = stack.group("shop", &[("shop", &crate::support::deployment("shop", "500m", 1))], &[("onprem", "a")]).await;
     let before = stack.get(&format!("{dig}/status")).await;
@@ -79,7 +79,7 @@ async fn a_group_tells_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn one_failed_is_told_from_one_never_asked_for() {
+async fn status_tells_failed_instantiation_from_none() {
     let (fakes, stack) = stack().await;
     let dig = approved(&stack, "shop", "500m", &["a"], None).await;
     assert!(stack.get(&format!("{dig}/status")).await.get("deployedStatus").is_none());
@@ -95,8 +95,8 @@ async fn one_failed_is_told_from_one_never_asked_for() {
 }
 
 #[tokio::test]
-async fn while_room_is_made_everybody_can_see_it_and_watch() {
-    let (fakes, stack, victim, newcomer) = full_and(Patience { ready: 60, ..Patience::LITTLE }).await;
+async fn waiting_for_room_is_shown_in_status_apps_and_events() {
+    let (fakes, stack, victim, newcomer) = full_and(WaitSeconds { ready: 60, ..WaitSeconds::SHORT }).await;
     fakes.members.behave("victim", "b", Behaviour::Stuck);
     let again = fakes.clone();
     fakes.plans.then(move || plan(&again, "victim", "b", &["c"], "newcomer"));
@@ -146,7 +146,7 @@ async fn while_room_is_made_everybody_can_see_it_and_watch() {
 }
 
 #[tokio::test]
-async fn streams_end_with_the_service_and_nobody_unknown_is_watched() {
+async fn event_streams_end_with_the_service_and_unknown_ids_are_404() {
     let (fakes, stack, _, newcomer) = full().await;
     let nobody = Uuid::now_v7();
     for (method, path) in [("GET", ""), ("POST", "/cancel"), ("GET", "/events"), ("GET", "?wait=1s")] {

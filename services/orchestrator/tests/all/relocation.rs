@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::base::member;
 use crate::fakes::Behaviour;
 use crate::scenarios::{approved, expect_state, full, full_and, members, plan, run};
-use crate::support::{Patience, Stack};
+use crate::support::{Stack, WaitSeconds};
 
 #[tokio::test]
 async fn instantiate_without_room_relocates_victim() {
@@ -149,7 +149,7 @@ async fn planning_waits_for_silent_clusters() {
 #[tokio::test]
 async fn silent_cluster_is_not_waited_for_if_others_can_make_room() {
     let fakes = members();
-    let stack = Stack::waiting(&fakes, Patience { room: 3600, ..Patience::LITTLE }).await;
+    let stack = Stack::waiting(&fakes, WaitSeconds { room: 3600, ..WaitSeconds::SHORT }).await;
     let victim = approved(&stack, "victim", "600m", &["a", "c"], None).await;
     expect_state(&run(&stack, &format!("{victim}/instantiate")).await, "succeeded");
     let late = approved(&stack, "late", "900m", &["a", "b"], None).await;
@@ -164,7 +164,7 @@ async fn silent_cluster_is_not_waited_for_if_others_can_make_room() {
 /// A target that the state of the relocation does not name, as a defect or an older version may leave one.
 #[tokio::test]
 async fn cut_over_retires_targets_that_the_relocation_does_not_name() {
-    let (fakes, stack, _, newcomer) = full_and(Patience { ready: 60, room: 5 }).await;
+    let (fakes, stack, _, newcomer) = full_and(WaitSeconds { ready: 60, room: 5 }).await;
     fakes.members.behave("victim", "b", Behaviour::Stuck);
     let again = fakes.clone();
     fakes.plans.then(move || plan(&again, "victim", "b", &[], "newcomer"));

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::base::member;
 use crate::fakes::{Behaviour, Fakes};
-use crate::support::{Patience, Stack, deployment, doc};
+use crate::support::{Stack, WaitSeconds, deployment, doc};
 
 const MEMBERS: [(&str, &str); 3] = [("onprem", "a"), ("onprem", "b"), ("aws", "c")];
 
@@ -19,12 +19,12 @@ pub fn members() -> Fakes {
 
 /// Three members of 1000m and an orchestrator with short deadlines.
 pub async fn stack() -> (Fakes, Stack) {
-    waiting(Patience::LITTLE).await
+    waiting(WaitSeconds::SHORT).await
 }
 
-async fn waiting(patience: Patience) -> (Fakes, Stack) {
+async fn waiting(wait: WaitSeconds) -> (Fakes, Stack) {
     let fakes = members();
-    let stack = Stack::waiting(&fakes, patience).await;
+    let stack = Stack::waiting(&fakes, wait).await;
     (fakes, stack)
 }
 
@@ -74,12 +74,12 @@ pub fn plan(fakes: &Fakes, victim: &str, to: &str, alternatives: &[&str], newcom
 
 /// `victim` runs on a; `newcomer` is allowed on a only and does not fit beside it.
 pub async fn full() -> (Fakes, Stack, String, String) {
-    full_and(Patience::LITTLE).await
+    full_and(WaitSeconds::SHORT).await
 }
 
 /// As [`full`], with these deadlines.
-pub async fn full_and(patience: Patience) -> (Fakes, Stack, String, String) {
-    let (fakes, stack) = waiting(patience).await;
+pub async fn full_and(wait: WaitSeconds) -> (Fakes, Stack, String, String) {
+    let (fakes, stack) = waiting(wait).await;
     let victim = approved(&stack, "victim", "600m", &["a", "b", "c"], None).await;
     expect_state(&run(&stack, &format!("{victim}/instantiate")).await, "succeeded");
     assert_eq!(fakes.ledger.summary(), ["victim@a held"]);

@@ -1,4 +1,4 @@
-//! An orchestrator of its own for each test, and short words for talking to it.
+//! A separate orchestrator for each test, and helpers for requests to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,65 +34,65 @@ pub struct Stack {
     _db: TestDb,
 }
 
-/// Peers that nobody should call.
-pub struct Nobody;
+/// Peers that always fail: for tests that must not call any.
+pub struct NoPeers;
 
-fn nobody<T>() -> Result<T, PeerError> {
-    Err(PeerError::Unavailable { peer: "nobody", detail: "this test has no peers".into() })
+fn no_peer<T>() -> Result<T, PeerError> {
+    Err(PeerError::Unavailable { peer: "none", detail: "this test has no peers".into() })
 }
 
 #[async_trait]
-impl Placement for Nobody {
+impl Placement for NoPeers {
     async fn decide(&self, _: Uuid, _: &DecisionRequest) -> Result<Decision, PeerError> {
-        nobody()
+        no_peer()
     }
     async fn decide_dry(&self, _: &DecisionRequest) -> Result<Decision, PeerError> {
-        nobody()
+        no_peer()
     }
     async fn transact(&self, _: Uuid, _: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
-        nobody()
+        no_peer()
     }
     async fn transact_dry(&self, _: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
-        nobody()
+        no_peer()
     }
     async fn claims_of(&self, _: Uuid) -> Result<Vec<Claim>, PeerError> {
-        nobody()
+        no_peer()
     }
     async fn claims(&self) -> Result<Vec<ClaimHead>, PeerError> {
-        nobody()
+        no_peer()
     }
 }
 
 #[async_trait]
-impl Migration for Nobody {
+impl Migration for NoPeers {
     async fn plan(&self, _: Uuid, _: &PlanOrder) -> Result<PlanDocument, PeerError> {
-        nobody()
+        no_peer()
     }
     async fn plan_read(&self, _: Uuid) -> Result<Option<PlanDocument>, PeerError> {
-        nobody()
+        no_peer()
     }
     async fn plan_accept(&self, _: Uuid, _: &PlanAcceptance) -> Result<PlanDocument, PeerError> {
-        nobody()
+        no_peer()
     }
     async fn has_documents(&self, _: &str) -> Result<bool, PeerError> {
-        nobody()
+        no_peer()
     }
 }
 
 #[async_trait]
-impl Synchronizer for Nobody {
+impl Synchronizer for NoPeers {
     async fn put_bundle(&self, _: &str, _: &Bundle) -> Result<(), PeerError> {
-        nobody()
+        no_peer()
     }
     async fn put_binding(&self, _: &DesiredBinding) -> Result<(), PeerError> {
-        nobody()
+        no_peer()
     }
     async fn forget_binding(&self, _: Uuid) -> Result<(), PeerError> {
-        nobody()
+        no_peer()
     }
 }
 
-/// A renderer for tests without helm: every chart fails with helm's manner of speaking.
+/// A renderer for tests without helm: every chart fails with an error as helm reports it.
 pub struct BrokenHelm;
 
 #[async_trait]
@@ -102,53 +102,53 @@ impl Renderer for BrokenHelm {
     }
 }
 
-pub fn nobody_at_all() -> Services {
-    Services { placement: Arc::new(Nobody), migration: Arc::new(Nobody), synchronizer: Arc::new(Nobody) }
+pub fn no_peers() -> Services {
+    Services { placement: Arc::new(NoPeers), migration: Arc::new(NoPeers), synchronizer: Arc::new(NoPeers) }
 }
 
-/// An answer.
-pub struct Answer {
+/// A response with its body as JSON.
+pub struct HttpAnswer {
     pub status: u16,
     pub headers: reqwest::header::HeaderMap,
     pub body: Value,
 }
 
-/// How long an orchestrator waits, seconds.
+/// Deadlines of an orchestrator in seconds.
 #[derive(Clone, Copy)]
-pub struct Patience {
+pub struct WaitSeconds {
     pub ready: u64,
     pub room: u64,
 }
 
-impl Patience {
-    pub const LITTLE: Self = Self { ready: 2, room: 5 };
+impl WaitSeconds {
+    pub const SHORT: Self = Self { ready: 2, room: 5 };
 }
 
 impl Stack {
-    /// Without peers.
+    /// An orchestrator with these peers.
     pub async fn start(services: Services) -> Self {
-        Self::of(services, Peers::default(), None, true, Patience::LITTLE).await
+        Self::of(services, Peers::default(), None, true, WaitSeconds::SHORT).await
     }
 
-    /// Without peers, and without comparing what is said with the document.
+    /// An orchestrator without peers, whose responses are not checked against the OpenAPI document.
     pub async fn undocumented() -> Self {
-        Self::of(nobody_at_all(), Peers::default(), None, false, Patience::LITTLE).await
+        Self::of(no_peers(), Peers::default(), None, false, WaitSeconds::SHORT).await
     }
 
-    /// With these peers, and as much patience.
-    pub async fn waiting(fakes: &Fakes, patience: Patience) -> Self {
+    /// An orchestrator with these peers and deadlines.
+    pub async fn waiting(fakes: &Fakes, wait: WaitSeconds) -> Self {
         let feed = OpenApiRouter::<()>::new().routes(fakes.members.feed.route("/internal/feeds/bindings", "bindings_feed"));
         let server = HttpServer::start(feed.split_for_parts().0).await;
         let peers = Peers { resource_synchronizer: server.url("/").parse().unwrap(), ..Peers::default() };
-        Self::of(fakes.services(), peers, Some(server), true, patience).await
+        Self::of(fakes.services(), peers, Some(server), true, wait).await
     }
 
-    async fn of(services: Services, peers: Peers, feed: Option<HttpServer>, documented: bool, patience: Patience) -> Self {
+    async fn of(services: Services, peers: Peers, feed: Option<HttpServer>, documented: bool, wait: WaitSeconds) -> Self {
         let db = migrated_db().await;
         let config = Config {
             listen: ([127, 0, 0, 1], 0).into(),
-            ready_seconds: patience.ready,
-            room_seconds: patience.room,
+            ready_seconds: wait.ready,
+            room_seconds: wait.room,
             unschedulable_seconds: 1,
             unreachable_seconds: 1,
             gone_seconds: 5,
@@ -164,19 +164,19 @@ impl Stack {
         Self { app, server, client: reqwest::Client::new(), _shutdown: common.shutdown.clone().drop_guard(), _feed: feed, _db: db }
     }
 
-    /// Where something is.
+    /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
         self.server.url(path)
     }
 
-    /// Ends the service; its connections go with what is returned.
+    /// Stops the service. Its connections close when the result is dropped.
     pub fn end(self) -> impl Sized {
         let Self { server, _shutdown: shutdown, _db: db, .. } = self;
         drop(shutdown);
         (server, db)
     }
 
-    /// The operation at this path when it has ended.
+    /// Waits for the end of the operation at this path.
     pub async fn ended(&self, operation: &str) -> Value {
         for _ in 0..3 {
             let body = self.get(&format!("{operation}?wait=30s")).await;
@@ -187,7 +187,7 @@ impl Stack {
         panic!("{operation} does not end: {:#}", self.get(operation).await);
     }
 
-    pub async fn call(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+    pub async fn call(&self, method: &str, path: &str, body: Option<Value>) -> HttpAnswer {
         let url = self.server.url(path);
         let mut request = self.client.request(method.parse().unwrap(), url);
         if path.starts_with("/internal") {
@@ -200,7 +200,7 @@ impl Stack {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = response.bytes().await.unwrap();
         let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-        Answer { status, headers, body }
+        HttpAnswer { status, headers, body }
     }
 
     pub async fn get(&self, path: &str) -> Value {
@@ -209,7 +209,7 @@ impl Stack {
         answer.body
     }
 
-    /// POST that must be answered with this status.
+    /// POST that must be answered with this status. Returns the body.
     pub async fn post(&self, path: &str, body: Value, status: u16) -> Value {
         let answer = self.call("POST", path, Some(body)).await;
         assert_eq!(answer.status, status, "POST {path}: {}", answer.body);

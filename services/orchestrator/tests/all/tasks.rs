@@ -9,10 +9,10 @@ use drover_testkit::eventually;
 use uuid::Uuid;
 
 use crate::base::member;
-use crate::fakes::{Fakes, Trouble};
+use crate::fakes::{Fakes, ReleaseFault};
 use crate::scenarios::{approved, expect_state, run, stack};
 
-/// The apps that have a claim, by name, when they are these.
+/// Waits until exactly these apps have a claim.
 async fn claims_become(fakes: &Fakes, apps: &[&str]) {
     eventually(Duration::from_secs(30), async || {
         let claims = fakes.ledger.all();
@@ -29,9 +29,9 @@ async fn retire_settles_other_bindings_while_one_fails_and_one_hangs() {
         expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
     }
     let claims = fakes.ledger.all();
-    fakes.ledger.trouble(claims[0].id, Trouble::Fails);
-    fakes.ledger.trouble(claims[1].id, Trouble::Hangs);
-    // Left behind by operations that have ended; the ones in trouble come first.
+    fakes.ledger.trouble(claims[0].id, ReleaseFault::Fails);
+    fakes.ledger.trouble(claims[1].id, ReleaseFault::Hangs);
+    // Left behind by operations that have ended; the faulty ones come first.
     for (age, claim) in claims.iter().rev().enumerate() {
         let sql = "update binding set role = 'retiring', operation = $2, changed_at = now() - $3 * interval '1 second' where id = $1";
         let age = i32::try_from(age).unwrap();
@@ -58,8 +58,8 @@ async fn sweep_releases_other_claims_while_one_fails_and_one_hangs() {
     for stray in &strays {
         fakes.ledger.put(stray.clone());
     }
-    fakes.ledger.trouble(strays[0].id, Trouble::Fails);
-    fakes.ledger.trouble(strays[1].id, Trouble::Hangs);
+    fakes.ledger.trouble(strays[0].id, ReleaseFault::Fails);
+    fakes.ledger.trouble(strays[1].id, ReleaseFault::Hangs);
     let app = stack.app.clone();
     let pass = tokio::spawn(async move { sweep::once(&app).await });
     claims_become(&fakes, &["a-fails", "b-hangs", "shop"]).await;

@@ -22,12 +22,12 @@ struct Inner {
     receipts: HashMap<Uuid, LedgerReceipt>,
     released: HashMap<Uuid, i64>,
     full_until_refused: Option<MemberKey>,
-    troubles: HashMap<Uuid, Trouble>,
+    troubles: HashMap<Uuid, ReleaseFault>,
 }
 
-/// What happens to releases of a claim until [`FakeLedger::heal`].
+/// A fault of all releases of a claim until [`FakeLedger::heal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum ReleaseFault {
     Fails,
     Hangs,
 }
@@ -95,17 +95,17 @@ impl FakeLedger {
             .collect()
     }
 
-    /// Releases of this claim get into trouble from now on.
-    pub fn trouble(&self, claim: Uuid, trouble: Trouble) {
+    /// Releases of this claim have this fault from now on.
+    pub fn trouble(&self, claim: Uuid, trouble: ReleaseFault) {
         self.0.lock().unwrap().troubles.insert(claim, trouble);
     }
 
-    /// Ends all troubles; releases that hang go on.
+    /// Ends all faults; releases that hang continue.
     pub fn heal(&self) {
         self.0.lock().unwrap().troubles.clear();
     }
 
-    fn trouble_of(&self, transaction: &LedgerTransaction) -> Option<Trouble> {
+    fn trouble_of(&self, transaction: &LedgerTransaction) -> Option<ReleaseFault> {
         let inner = self.0.lock().unwrap();
         transaction.changes.iter().find_map(|change| match change {
             LedgerChange::Release { claim } => inner.troubles.get(claim).copied(),
@@ -138,8 +138,8 @@ impl Placement for FakeLedger {
     async fn transact(&self, id: Uuid, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {
         while let Some(trouble) = self.trouble_of(transaction) {
             match trouble {
-                Trouble::Fails => return Err(PeerError::Unavailable { peer: "placement", detail: "the test says so".into() }),
-                Trouble::Hangs => tokio::time::sleep(Duration::from_millis(20)).await,
+                ReleaseFault::Fails => return Err(PeerError::Unavailable { peer: "placement", detail: "injected fault".into() }),
+                ReleaseFault::Hangs => tokio::time::sleep(Duration::from_millis(20)).await,
             }
         }
         let mut inner = self.0.lock().unwrap();

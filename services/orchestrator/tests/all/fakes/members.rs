@@ -13,13 +13,13 @@ use uuid::Uuid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     Ready,
-    /// Applied, never ready.
+    /// It is applied but never ready.
     Stuck,
-    /// Its pods find no node.
+    /// Its pods fit on no node.
     Unschedulable,
-    /// The member refuses it.
+    /// The member refuses its objects.
     Refused,
-    /// The member does not answer.
+    /// The member is unreachable.
     Unreachable,
 }
 
@@ -52,7 +52,7 @@ impl FakeMembers {
         let again: Vec<_> =
             inner.desired.values().filter(|desired| desired.app == app && desired.member.cluster() == cluster).cloned().collect();
         for desired in again {
-            self.say(&mut inner, &desired);
+            self.report(&mut inner, &desired);
         }
     }
 
@@ -91,10 +91,10 @@ impl FakeMembers {
         let mut inner = self.inner.lock().unwrap();
         inner.bundles.insert(desired.digest.to_string());
         inner.desired.insert(desired.id, desired.clone());
-        self.say(&mut inner, &desired);
+        self.report(&mut inner, &desired);
     }
 
-    fn say(&self, inner: &mut Inner, desired: &DesiredBinding) {
+    fn report(&self, inner: &mut Inner, desired: &DesiredBinding) {
         let key = (desired.app.clone(), desired.member.cluster().to_owned());
         let behaviour = inner.behaviour.get(&key).copied().unwrap_or(Behaviour::Ready);
         let present = desired.state == DesiredState::Present;
@@ -135,7 +135,7 @@ impl FakeMembers {
 #[async_trait]
 impl Synchronizer for FakeMembers {
     async fn put_bundle(&self, digest: &str, bundle: &Bundle) -> Result<(), PeerError> {
-        assert!(!bundle.objects.is_empty(), "an empty bundle was sent");
+        assert!(!bundle.objects.is_empty(), "the bundle is empty");
         self.inner.lock().unwrap().bundles.insert(digest.to_owned());
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Synchronizer for FakeMembers {
         let mut inner = self.inner.lock().unwrap();
         assert!(
             binding.state == DesiredState::Absent || inner.bundles.contains(&*binding.digest),
-            "a binding before its bundle: {binding:?}"
+            "a binding was sent before its bundle: {binding:?}"
         );
         let before = inner.desired.get(&binding.id);
         if before.is_some_and(|before| before.fence > binding.fence) {
@@ -152,14 +152,14 @@ impl Synchronizer for FakeMembers {
         }
         assert!(
             !(before.is_some_and(|before| before.state == DesiredState::Absent) && binding.state == DesiredState::Present),
-            "a binding that was sent away is told to come back: {binding:?}"
+            "a removed binding must not become present again: {binding:?}"
         );
         if before.is_none_or(|before| before.state != binding.state) {
             let word = if binding.state == DesiredState::Present { "present" } else { "absent" };
             inner.history.push(format!("{word} {}@{}", binding.app, binding.member.cluster()));
         }
         inner.desired.insert(binding.id, binding.clone());
-        self.say(&mut inner, binding);
+        self.report(&mut inner, binding);
         Ok(())
     }
 

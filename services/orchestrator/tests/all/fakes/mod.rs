@@ -11,7 +11,7 @@ use drover_api::scheduling::{Amounts, Capacity, FleetMember, MemberKey, MemberSt
 use drover_orchestrator::peers::{PeerError, Services};
 use drover_service::ProblemDocument;
 
-pub use ledger::{FakeLedger, Trouble};
+pub use ledger::{FakeLedger, ReleaseFault};
 pub use members::{Behaviour, FakeMembers};
 pub use plans::FakePlans;
 
