@@ -1,9 +1,8 @@
-//! The project tree and its lifecycle; the only service that writes into others.
+//! The project tree and its lifecycle; the only service that writes into other services.
 //!
-//! Documents are what users wrote (`resources`). `approve` turns them into bundles of objects and demands (`render`,
-//! `demand`). Everything that touches another service is a step of a durable workflow (`workflows`) or the task
-//! `retire`. The invariant: whatever is claimed in the ledger or applied in a member is explained by a row of `binding`
-//! or by an operation that still runs.
+//! Users write documents (`resources`). `approve` turns them into bundles of objects and demands (`render`, `demand`). Only steps
+//! of durable workflows (`workflows`) and the tasks `retire` and `sweep` write into other services. Invariant: each claim in the
+//! ledger and each object in a member belongs to a row of `binding` or to an operation that still runs.
 
 pub mod app;
 mod config;

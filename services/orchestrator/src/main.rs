@@ -1,4 +1,4 @@
-//! The process.
+//! The process of orchestrator.
 
 use std::process::ExitCode;
 

@@ -47,7 +47,7 @@ fn step(name: &str, status: &str) -> StepView {
     }
 }
 
-/// A move as the workflow writes it, so that this test breaks when that changes.
+/// A move in the format of the workflow state; tests fail when that format changes.
 fn moving(stage: &str, ended: Option<Timestamp>) -> Value {
     let old = Binding {
         id: Uuid::from_u128(7),
@@ -95,7 +95,7 @@ fn moves_of_children_are_shown_with_the_parent() {
 }
 
 #[test]
-fn a_move_that_ended_before_the_cut_is_undone_and_its_clock_stands() {
+fn move_that_ended_before_the_cut_over_is_undone_with_fixed_seconds() {
     let mut relocate = view("relocate", "failed");
     relocate.state = json!({"moves": [moving("claimed", None), moving("done", Some(at(14)))]});
     relocate.ended_at = Some(at(11));
@@ -104,7 +104,7 @@ fn a_move_that_ended_before_the_cut_is_undone_and_its_clock_stands() {
 }
 
 #[test]
-fn a_failure_says_why_and_what_is_left() {
+fn message_of_a_failure_has_cause_and_remainder() {
     let mut failed = view("instantiate", "failed");
     failed.failure = Some(Failure {
         code: "no_room".into(),
@@ -121,7 +121,7 @@ fn a_failure_says_why_and_what_is_left() {
 }
 
 #[test]
-fn a_step_that_is_tried_again_is_said_to_be() {
+fn message_names_the_error_of_a_retried_step() {
     let mut running = view("instantiate", "running");
     running.steps =
         vec![StepView { attempt: 3, error: Some(json!({"message": "placement does not answer"})), ..step("decide", "started") }];
@@ -131,7 +131,7 @@ fn a_step_that_is_tried_again_is_said_to_be() {
 }
 
 #[test]
-fn steps_are_those_that_began_forward_and_back_in_the_order_of_time() {
+fn steps_are_the_started_ones_ordered_by_time() {
     let undone = |name: &str, second| StepView {
         started_at: Some(at(second)),
         undo_started_at: Some(at(20 - second)),
@@ -148,7 +148,7 @@ fn steps_are_those_that_began_forward_and_back_in_the_order_of_time() {
 }
 
 #[test]
-fn the_plan_is_the_users_or_the_one_that_was_made() {
+fn plan_is_the_given_or_the_made_one() {
     let plan = Uuid::from_u128(5);
     let mut relocate = view("relocate", "running");
     relocate.input = serde_json::to_value(relocate::Order { plan, subject: "drain a+b".into(), moves: vec![], newcomer: None }).unwrap();
@@ -162,7 +162,7 @@ fn the_plan_is_the_users_or_the_one_that_was_made() {
 }
 
 #[test]
-fn a_cancel_that_comes_too_late_says_so() {
+fn cancel_errors_have_their_own_codes() {
     let code = |error: CancelError| drover_service::Problem::from(Error::from(error)).code();
     assert_eq!(code(CancelError::PastThePivot), codes::PAST_THE_PIVOT);
     assert_eq!(code(CancelError::Ended), codes::WRONG_STATE);

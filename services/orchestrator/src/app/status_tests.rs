@@ -62,7 +62,7 @@ fn shop() -> (Vec<String>, Vec<AppCopy>) {
 }
 
 #[test]
-fn counts_and_resources_are_emcos() {
+fn counts_and_resources_have_emcos_format() {
     let (apps, copies) = shop();
     let status = serde_json::to_value(wanted(&[]).show(deployed_group(), &apps, &copies)).unwrap();
     assert_eq!(status["deployedCounts"], serde_json::json!({"Applied": 2, "Pending": 2}));
@@ -78,7 +78,7 @@ fn counts_and_resources_are_emcos() {
 }
 
 #[test]
-fn ready_means_what_serves() {
+fn ready_status_is_that_of_serving_copies() {
     let old = copy("cart", "onprem+a", Role::Current, Some(Phase::Ready), vec![]);
     let new = copy("cart", "aws+b", Role::Target, Some(Phase::Applying), vec![]);
     let going = copy("cart", "aws+c", Role::Retiring, Some(Phase::Deleting), vec![]);
@@ -90,7 +90,7 @@ fn ready_means_what_serves() {
 }
 
 #[test]
-fn what_goes_is_pending_until_it_is_deleted() {
+fn retiring_copy_is_pending_until_deleted() {
     let thing = object("Service", "cart", true, true);
     let shown = |phase| deployed(&copy("cart", "a+b", Role::Retiring, Some(phase), vec![]), &thing);
     assert_eq!(shown(Phase::Ready), "Pending");
@@ -100,7 +100,7 @@ fn what_goes_is_pending_until_it_is_deleted() {
 }
 
 #[test]
-fn filters_narrow_and_what_does_not_exist_is_not_found() {
+fn filters_select_and_unknown_names_are_not_found() {
     let (apps, copies) = shop();
     let one = wanted(&[("cluster", "aws b")]);
     one.check("", &apps, &copies).unwrap();
@@ -115,7 +115,7 @@ fn filters_narrow_and_what_does_not_exist_is_not_found() {
 }
 
 #[test]
-fn switches_give_names_in_emcos_order_of_precedence() {
+fn switches_list_names_in_emcos_precedence() {
     let (apps, copies) = shop();
     let show = |query| serde_json::to_value(wanted(query).show(deployed_group(), &apps, &copies)).unwrap();
     assert_eq!(show(&[("resources", ""), ("apps", "")])["apps"], serde_json::json!(["cart", "db"]));
@@ -135,7 +135,7 @@ fn switches_give_names_in_emcos_order_of_precedence() {
 }
 
 #[test]
-fn words_that_mean_nothing_are_refused() {
+fn parse_refuses_invalid_values() {
     for (key, value) in [("output", "everything"), ("status", "fine"), ("type", "rsync")] {
         assert!(matches!(StatusQuery::parse(&[(key.into(), value.into())]), Err(Error::Inconsistent(_))), "{key}={value}");
     }

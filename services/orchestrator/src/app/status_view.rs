@@ -80,9 +80,9 @@ impl StatusQuery {
                 ("output", "summary") => wanted.output = OutputLevel::Summary,
                 ("output", "all" | "") => wanted.output = OutputLevel::All,
                 ("output", "detail") => wanted.output = OutputLevel::Detail,
-                ("output", other) => wrong.push(format!("output is summary, all or detail, not {other}")),
+                ("output", other) => wrong.push(format!("output must be summary, all or detail, not {other}")),
                 ("status", "deployed" | "ready" | "") => {}
-                ("status", other) => wrong.push(format!("status is deployed or ready, not {other}; both are always shown")),
+                ("status", other) => wrong.push(format!("status must be deployed or ready, not {other}; both are always shown")),
                 ("type", _) => wrong.push("type is no longer supported; deployedStatus and readyStatus are always shown".to_owned()),
                 ("app", app) => wanted.apps.push(app.to_owned()),
                 // A plus that was not escaped arrives as a space.

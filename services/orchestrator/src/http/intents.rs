@@ -31,7 +31,7 @@ pub struct GroupIntents {
 /// Group intents of a group.
 #[utoipa::path(get, operation_id = "group-intent_list", tag = "intents",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/intents",
-    params(crate::app::GroupPath, GroupIntentQuery), responses((status = 200, description = "The maps of all group intents (GroupIntents), or the one asked for", body = Value)))]
+    params(crate::app::GroupPath, GroupIntentQuery), responses((status = 200, description = "The maps of all group intents (GroupIntents), or that of `intent`", body = Value)))]
 pub async fn group_intents(State(app): State<App>, raw: RawPathParams, Query(query): Query<GroupIntentQuery>) -> Result<Response, Problem> {
     let path = PathParams::from(&raw).fill(&DIG.item_path())?;
     let mut tx = app.store.begin().await?;

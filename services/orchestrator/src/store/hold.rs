@@ -2,7 +2,7 @@
 //! and never waits for one.
 //!
 //! A hold is valid only while its workflow runs. A workflow that ended without dropping it (cancelled before its first step)
-//! blocks nobody.
+//! blocks no other workflow.
 
 use std::collections::BTreeMap;
 
