@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 
-/// What placement can be told beside what every service is told.
+/// Settings of placement beside those that every service has.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
     /// Address to listen on

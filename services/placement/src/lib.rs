@@ -1,7 +1,7 @@
-//! Placement: the ledger. Which member each app goes to, who holds room where, and why.
+//! Placement: the ledger. It decides which member each app goes to, keeps the claims on room, and explains decisions.
 //!
-//! It owns decisions, claims and the head of the ledger, and nothing else: members and their capacity are followed by feed,
-//! what users wanted comes with each request. It writes into no other service.
+//! It owns decisions, claims and the head of the ledger. Members and their capacity are followed by feed, and what users asked for
+//! comes with each request. It writes into no other service.
 //!
 //! ```text
 //! PUT decisions ─┐               ┌─ Book (memory) ── decide, in sequence
@@ -9,7 +9,7 @@
 //!                                └─ head, decision, claim, receipt (Postgres) ── one statement, compare-and-swap on head
 //! feeds members, capacity ── Book ── feed fleet
 //! ```
-//! The invariant: what was answered is committed, and was decided on exactly the ledger that it was committed onto.
+//! The invariant: every answer is committed, onto exactly the ledger that it was decided on.
 
 mod app;
 mod config;
@@ -25,10 +25,13 @@ use axum::Router;
 use drover_service::{self as service, Common, Running};
 use drover_store::failpoint::Failpoints;
 
-/// Where tests can stop it: around the one statement that makes decisions true.
+/// Failpoints for tests: before and after the statement that commits a batch.
 pub const FAILPOINTS: [&str; 2] = ["ledger/commit/before", "ledger/commit/after"];
 
 /// Starts the service.
+///
+/// # Errors
+/// The database is unavailable, or the address is taken.
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let common = common.scoped("placement");
     let router = assemble(&common, Failpoints::of_process()).await?;
@@ -36,7 +39,10 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     Ok(service::serve(listener, router, &common))
 }
 
-/// The service without its socket: its tasks run on `common`. `failpoints`: [`FAILPOINTS`].
+/// The service without its socket; its tasks run on `common`. `failpoints` reacts to [`FAILPOINTS`].
+///
+/// # Errors
+/// The database is unavailable, a migration fails, or the log cannot be read.
 pub async fn assemble(common: &Common, failpoints: Failpoints) -> anyhow::Result<Router> {
     let app = app::App::connect(common, failpoints).await?;
     tasks::spawn(&app, common);

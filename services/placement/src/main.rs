@@ -1,4 +1,4 @@
-//! The process of placement.
+//! The binary of placement.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The table of contents; the OpenAPI document falls out of it.
+//! All routes of the service; the OpenAPI document is generated from them.
 
 use axum::Extension;
 use drover_api::ledger::FleetItem;
@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::http::{claims, clusters, decisions, explain, transactions};
 
-/// Requests carry whole groups of apps with their demands.
+/// Maximum body: requests carry whole groups of apps with their demands.
 const BODY: usize = 16 << 20;
 
 /// Every route of the service.

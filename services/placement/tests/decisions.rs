@@ -1,4 +1,4 @@
-//! Decisions over REST: made once, explained, never on what is not known.
+//! Decisions over REST: idempotent, explained, and never based on unknown capacity.
 
 mod support;
 
@@ -8,7 +8,7 @@ use drover_api::ledger::{ClaimHead, ClaimHeads, DecisionRecord, Explanation, Fle
 use drover_scheduling::{Amounts, Capacity, LedgerChange, MemberKey, MemberState, Node, Outcome, Verdict};
 use drover_testkit::{eventually, openapi, test_db};
 use reqwest::{Method, StatusCode};
-use support::{ClusterManager, PATIENCE, Placement, app, bindings, dig, member, nodes, request, transaction};
+use support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, member, nodes, request, transaction};
 use uuid::Uuid;
 
 const BOTH: [&str; 2] = ["aws+c", "onprem+a"];
@@ -21,12 +21,12 @@ async fn two_members() -> ClusterManager {
 }
 
 #[test]
-fn golden() {
+fn openapi_document_matches_golden_file() {
     openapi::assert_golden("placement", &serde_json::to_value(drover_placement::openapi()).unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_preferred_member_first_and_the_same_answer_again() {
+async fn decision_fills_the_preferred_member_first_and_is_idempotent() {
     let (db, manager) = (test_db().await, two_members().await);
     let placement = Placement::start(&db, &manager).await;
     let (id, shop) = (Uuid::now_v7(), dig("shop"));
@@ -37,8 +37,8 @@ async fn the_preferred_member_first_and_the_same_answer_again() {
     let placed = bindings(&decision);
     let mut members: Vec<&str> = placed.values().map(|(_, member)| member.as_str()).collect();
     members.sort_unstable();
-    assert_eq!(members, BOTH, "the preferred one has room for one of them");
-    assert_eq!(placement.decide(id, &wanted).await, decision, "the same id is answered as before");
+    assert_eq!(members, BOTH, "the preferred member has room for one app only");
+    assert_eq!(placement.decide(id, &wanted).await, decision, "a repeated id gets the stored answer");
 
     let claims = placement.claims(&format!("dig={}", shop.id)).await;
     assert_eq!(claims.items.len(), 2);
@@ -62,12 +62,12 @@ async fn the_preferred_member_first_and_the_same_answer_again() {
     assert!(matches!(&fleet["member/onprem+a"], FleetItem::Member(member) if member.priority == 1));
     assert!(matches!(&fleet["capacity/aws+c"], FleetItem::Capacity(capacity) if capacity.nodes.len() == 1));
     for (binding, member) in placed.values() {
-        assert!(matches!(&fleet[&format!("claim/{binding}")], FleetItem::Claim(told) if told.claim.member.0 == *member));
+        assert!(matches!(&fleet[&format!("claim/{binding}")], FleetItem::Claim(published) if published.claim.member.0 == *member));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_writes_nothing_and_says_what_is_then_done() {
+async fn dry_run_writes_nothing_and_predicts_the_decision() {
     let (db, manager) = (test_db().await, two_members().await);
     let placement = Placement::start(&db, &manager).await;
     let wanted = request(&dig("shop"), vec![app("cart", 2, 300, &BOTH)]);
@@ -80,7 +80,7 @@ async fn a_dry_run_writes_nothing_and_says_what_is_then_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_room_is_not_unknown_and_nowhere_is_neither() {
+async fn outcome_tells_no_room_unknown_and_impossible_apart() {
     let (db, manager) = (test_db().await, two_members().await);
     let placement = Placement::start(&db, &manager).await;
     let big = |members: &[&str]| request(&dig("big"), vec![app("big", 1, 1500, members)]);
@@ -92,19 +92,19 @@ async fn no_room_is_not_unknown_and_nowhere_is_neither() {
     let nowhere = placement.decide(Uuid::now_v7(), &big(&["nobody+x"])).await;
     assert_eq!(nowhere.outcome, Outcome::Impossible);
 
-    // What is seen is too old: nothing is claimed there, and it is not "no room" either.
+    // An outdated capacity is unknown: nothing is claimed there, but it does not count as "no room".
     manager
         .capacity
         .publish("onprem+a", Some(Capacity { nodes: Arc::new(nodes(1, 4000)), age_ms: Capacity::FRESH_MS + 1, ..Capacity::default() }));
-    eventually(PATIENCE, async || (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Unknown).then_some(())).await;
-    eventually(PATIENCE, async || (!placement.fleet().await.contains_key("capacity/onprem+a")).then_some(())).await;
+    eventually(TIMEOUT, async || (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Unknown).then_some(())).await;
+    eventually(TIMEOUT, async || (!placement.fleet().await.contains_key("capacity/onprem+a")).then_some(())).await;
     manager.capacity.publish("onprem+a", Some(Capacity { nodes: Arc::new(nodes(1, 4000)), ..Capacity::default() }));
-    eventually(PATIENCE, async || (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Placed).then_some(())).await;
-    assert_eq!(placement.claims("").await.items.len(), 1, "only what was placed is claimed");
+    eventually(TIMEOUT, async || (placement.decide(Uuid::now_v7(), &big(&BOTH)).await.outcome == Outcome::Placed).then_some(())).await;
+    assert_eq!(placement.claims("").await.items.len(), 1, "only the placed app has a claim");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_decided_before_the_members_are_known() {
+async fn decision_is_refused_until_the_members_are_known() {
     let db = test_db().await;
     let placement = Placement::assemble(&db, "http://127.0.0.1:1/".parse().unwrap(), true).await;
     let wanted = request(&dig("shop"), vec![app("cart", 1, 100, &BOTH)]);
@@ -112,11 +112,11 @@ async fn nothing_is_decided_before_the_members_are_known() {
     assert_eq!((status, problem["code"].as_str()), (StatusCode::SERVICE_UNAVAILABLE, Some("capacity_unknown")));
     let (status, _) = placement.send(Method::GET, "/readyz", None::<&()>).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(placement.fleet().await.is_empty(), "whoever waits for the ledger's head finds the members with it");
+    assert!(placement.fleet().await.is_empty(), "the head is not published before the members");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn why_here_and_what_would_be_now() {
+async fn explanation_shows_the_decision_and_what_would_be_decided_now() {
     let (db, manager) = (test_db().await, two_members().await);
     let placement = Placement::start(&db, &manager).await;
     let shop = dig("shop");
@@ -127,7 +127,7 @@ async fn why_here_and_what_would_be_now() {
     assert!(!why.moved);
     assert_eq!(why.room[0].member.0, "onprem+a");
     assert_eq!(why.decided.unwrap().id, Some(decision.id));
-    assert_eq!(why.now.unwrap().outcome, Outcome::Placed, "its own room does not stand in its way");
+    assert_eq!(why.now.unwrap().outcome, Outcome::Placed, "the app's own claim does not count");
 
     // Moved by hand, as a relocation does.
     let moved = Uuid::now_v7();
@@ -158,14 +158,14 @@ async fn why_here_and_what_would_be_now() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_left_keeps_its_claims_and_gets_no_more() {
+async fn deregistered_member_keeps_its_claims_and_gets_no_new_ones() {
     let (db, manager) = (test_db().await, two_members().await);
     let placement = Placement::start(&db, &manager).await;
     let only_a = ["onprem+a"];
     let decision = placement.decide(Uuid::now_v7(), &request(&dig("shop"), vec![app("cart", 1, 100, &only_a)])).await;
     manager.members.publish("onprem+a", None);
     manager.capacity.publish("onprem+a", None);
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let clusters = placement.clusters().await;
         clusters.iter().find(|c| c.member.0 == "onprem+a").filter(|c| c.state == MemberState::Deregistering && c.apps.len() == 1).map(drop)
     })
@@ -174,35 +174,35 @@ async fn a_member_that_left_keeps_its_claims_and_gets_no_more() {
     assert_ne!(refused.outcome, Outcome::Placed);
     let (binding, _) = bindings(&decision)["cart"].clone();
     placement.transact(&transaction(2, vec![LedgerChange::Release { claim: binding }])).await;
-    eventually(PATIENCE, async || placement.clusters().await.iter().all(|c| c.member.0 != "onprem+a").then_some(())).await;
+    eventually(TIMEOUT, async || placement.clusters().await.iter().all(|c| c.member.0 != "onprem+a").then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_observed_counts() {
+async fn decision_counts_foreign_pods_and_unreachable_members() {
     let (db, manager) = (test_db().await, ClusterManager::start().await);
     let foreign = Amounts { cpu: 800, memory: 100 << 20, pods: 3, ..Amounts::default() };
     let full: Vec<Node> = nodes(1, 1000).into_iter().map(|node| Node { foreign: foreign.clone(), ..node }).collect();
     manager.member("onprem+a", 1, full);
     manager.members.publish("aws+c", Some(member("aws+c", 5, MemberState::Unreachable)));
     let placement = Placement::start_cold(&db, &manager).await;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let clusters = placement.clusters().await;
         (clusters.len() == 2 && clusters.iter().any(|cluster| cluster.member.0 == "onprem+a" && cluster.age_ms.is_some())).then_some(())
     })
     .await;
     let decision = placement.decide(Uuid::now_v7(), &request(&dig("shop"), vec![app("cart", 1, 300, &["onprem+a"])])).await;
-    assert_eq!(decision.outcome, Outcome::NoRoom, "somebody else's pods take room too");
+    assert_eq!(decision.outcome, Outcome::NoRoom, "foreign pods take room");
     let decision = placement.decide(Uuid::now_v7(), &request(&dig("shop"), vec![app("cart", 1, 300, &BOTH)])).await;
-    assert_eq!(decision.outcome, Outcome::Unknown, "the other may have room");
+    assert_eq!(decision.outcome, Outcome::Unknown, "the unreachable member may have room");
 }
 
-/// Room where nothing was heard of yet is neither given nor refused.
+/// Capacity that was not received yet is neither claimed nor counted as full.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_restart_nothing_is_said_before_it_is_known() {
+async fn transaction_after_a_restart_waits_for_capacity() {
     let (db, manager) = (test_db().await, ClusterManager::start().await);
     let placement = Placement::start_cold(&db, &manager).await;
     manager.members.publish("onprem+a", Some(member("onprem+a", 1, MemberState::Ready)));
-    eventually(PATIENCE, async || placement.fleet().await.contains_key("member/onprem+a").then_some(())).await;
+    eventually(TIMEOUT, async || placement.fleet().await.contains_key("member/onprem+a").then_some(())).await;
 
     let shop = dig("shop");
     let take = |state| {
@@ -216,11 +216,11 @@ async fn after_a_restart_nothing_is_said_before_it_is_known() {
     manager.member("onprem+a", 1, nodes(1, 1000));
     placement.ready().await;
     assert!(placement.fleet().await.contains_key("capacity/onprem+a"));
-    assert_eq!(placement.try_transact(id, &asked).await.0, StatusCode::OK, "the same transaction, now that it can be judged");
+    assert_eq!(placement.try_transact(id, &asked).await.0, StatusCode::OK, "the same transaction, now that the capacity is known");
     // A member that is known to be unreachable is not waited for: the refusal is final.
     manager.members.publish("onprem+a", Some(member("onprem+a", 1, MemberState::Unreachable)));
     manager.capacity.publish("onprem+a", None);
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let clusters = placement.clusters().await;
         (clusters[0].state == MemberState::Unreachable && clusters[0].age_ms.is_none()).then_some(())
     })

@@ -1,4 +1,5 @@
-//! The ledger as a log: all or none, once, never more than there is, the same after a kill, whoever writes.
+//! The ledger as a log: transactions are atomic and idempotent, room is never overcommitted, and state survives a kill, also with several
+//! writers.
 
 mod support;
 
@@ -10,7 +11,7 @@ use drover_scheduling::{Amounts, Capacity, Claim, ClaimState, Decision, LedgerCh
 use drover_store::failpoint::Action;
 use drover_testkit::{eventually, test_db};
 use reqwest::{Method, StatusCode};
-use support::{ClusterManager, PATIENCE, Placement, app, bindings, dig, nodes, request, transaction};
+use support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, nodes, request, transaction};
 use uuid::Uuid;
 
 const A: [&str; 1] = ["onprem+a"];
@@ -32,7 +33,7 @@ async fn place(placement: &Placement, name: &str, cpu: i64) -> (Uuid, Decision) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_is_all_or_none_and_names_every_difference() {
+async fn transaction_is_atomic_and_refusal_names_every_difference() {
     let (db, manager) = (test_db().await, one_member(1, 1000).await);
     manager.member("aws+c", 5, nodes(1, 1000));
     let placement = Placement::start(&db, &manager).await;
@@ -63,7 +64,7 @@ async fn a_transaction_is_all_or_none_and_names_every_difference() {
     assert_eq!((status, &tried["reasons"]), (StatusCode::CONFLICT, &problem["reasons"]));
     assert_eq!(placement.claims("").await, before, "nothing was written");
 
-    // Room for a newcomer that only fits when the victim has gone: promised first, held when the present has it.
+    // Room for a newcomer that fits only when the victim has gone: promised first, held when there is room now.
     let (home, newcomer) = (Uuid::now_v7(), Uuid::now_v7());
     let make_room = transaction(
         2,
@@ -77,7 +78,7 @@ async fn a_transaction_is_all_or_none_and_names_every_difference() {
     let states: BTreeMap<Uuid, ClaimState> = receipt.claims.iter().map(|claim| (claim.claim, claim.state)).collect();
     assert_eq!(states, BTreeMap::from([(victim, ClaimState::Leaving), (home, ClaimState::Held), (newcomer, ClaimState::Promised)]));
     let again: LedgerReceipt = serde_json::from_value(placement.try_transact(id, &make_room).await.1).unwrap();
-    assert_eq!(again, receipt, "the same id is answered as before");
+    assert_eq!(again, receipt, "a repeated id gets the stored answer");
     let clusters = placement.clusters().await;
     assert_eq!((clusters[0].total.requested.cpu, clusters[0].total.reserved.cpu), (900, 800));
 
@@ -100,7 +101,7 @@ async fn release_is_answered_only_after_its_pods_are_seen_gone() {
         manager.capacity.publish("onprem+a", Some(Capacity { nodes, observed, ..Capacity::default() }));
     };
     publish_with_pods(1);
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let fleet = placement.fleet().await;
         let observed = |item: &FleetItem| matches!(item, FleetItem::Capacity(capacity) if !capacity.observed.is_empty());
         fleet.values().any(observed).then_some(())
@@ -108,11 +109,11 @@ async fn release_is_answered_only_after_its_pods_are_seen_gone() {
     .await;
     let asked = placement.clone();
     let released = tokio::spawn(async move { asked.transact(&transaction(2, vec![LedgerChange::Release { claim }])).await });
-    eventually(PATIENCE, async || placement.claims("").await.items.is_empty().then_some(())).await;
+    eventually(TIMEOUT, async || placement.claims("").await.items.is_empty().then_some(())).await;
     // The release is committed. Two barriers before it may be called unanswered: a capacity update that still shows the pods
     // was processed, and a release without pods, which passed the same queue later, was answered.
     publish_with_pods(2);
-    eventually(PATIENCE, async || (placement.clusters().await[0].nodes.len() == 2).then_some(())).await;
+    eventually(TIMEOUT, async || (placement.clusters().await[0].nodes.len() == 2).then_some(())).await;
     placement.transact(&transaction(2, vec![LedgerChange::Release { claim: Uuid::now_v7() }])).await;
     assert!(!released.is_finished(), "answered although the pods are still observed");
     manager.member("onprem+a", 1, nodes(1, 1000));
@@ -122,7 +123,7 @@ async fn release_is_answered_only_after_its_pods_are_seen_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_that_was_replaced_is_refused() {
+async fn change_with_a_lower_fence_is_refused() {
     let (db, manager) = (test_db().await, one_member(1, 1000).await);
     let placement = Placement::start(&db, &manager).await;
     let (claim, _) = place(&placement, "shop", 100).await;
@@ -134,7 +135,7 @@ async fn a_writer_that_was_replaced_is_refused() {
         assert!(problem["reasons"].to_string().contains("stale_fence"), "{problem}");
     }
 
-    // Released before the older writer's word arrived, even if it never was: that word comes too late, also after a restart.
+    // A claim that never existed is released before an older take arrives: that take is refused, also after a restart.
     let late = Uuid::now_v7();
     placement.transact(&transaction(8, vec![LedgerChange::Release { claim: late }, LedgerChange::Release { claim }])).await;
     let take = |fence| {
@@ -161,7 +162,7 @@ async fn a_writer_that_was_replaced_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_after_a_kill_at_the_worst_moments() {
+async fn ledger_survives_a_kill_before_and_after_the_commit() {
     let (db, manager) = (test_db().await, one_member(2, 1000).await);
     let placement = Placement::start(&db, &manager).await;
     place(&placement, "shop", 300).await;
@@ -172,8 +173,8 @@ async fn the_same_after_a_kill_at_the_worst_moments() {
     placement.failpoints.set("ledger/commit/before", Action::ErrorOnce);
     assert_eq!(placement.send(Method::PUT, &put(lost), Some(&wanted)).await.0, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(placement.claims("").await.items.len(), 1);
-    assert_eq!(placement.clusters().await[0].total.requested.cpu, 300, "the book took it back");
-    // Committed, but nobody was told.
+    assert_eq!(placement.clusters().await[0].total.requested.cpu, 300, "the book reverted it");
+    // Committed, but not answered.
     placement.failpoints.set("ledger/commit/after", Action::ErrorOnce);
     assert_eq!(placement.send(Method::PUT, &put(kept), Some(&wanted)).await.0, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(placement.claims("").await.items.len(), 2);
@@ -181,25 +182,25 @@ async fn the_same_after_a_kill_at_the_worst_moments() {
     assert_eq!(first.outcome, Outcome::Placed);
 
     let claims = placement.claims("").await;
-    assert_eq!(claims.items.len(), 2, "repeating it took nothing more");
+    assert_eq!(claims.items.len(), 2, "the repeat claimed nothing more");
     placement.kill();
     let placement = Placement::start(&db, &manager).await;
     assert_eq!(placement.claims("").await, claims);
     assert_eq!(placement.clusters().await[0].total.requested.cpu, 500);
     assert_eq!(placement.decide(kept, &wanted).await, first);
     let fleet = placement.fleet().await;
-    let asked = |claim: FleetClaim| match &fleet[&format!("request/{}", claim.request)] {
+    let with_request = |claim: FleetClaim| match &fleet[&format!("request/{}", claim.request)] {
         FleetItem::Request(request) => claim.with(Arc::clone(request)),
         other => panic!("{other:?}"),
     };
-    let told = fleet.values().filter_map(|item| if let FleetItem::Claim(claim) = item { Some(claim.clone()) } else { None });
-    let loaded: Vec<Claim> = told.map(asked).collect();
+    let published = fleet.values().filter_map(|item| if let FleetItem::Claim(claim) = item { Some(claim.clone()) } else { None });
+    let loaded: Vec<Claim> = published.map(with_request).collect();
     assert_eq!(loaded.len(), 2);
-    assert!(loaded.iter().all(|claim| claims.items.contains(claim)), "what is loaded equals what was written");
+    assert!(loaded.iter().all(|claim| claims.items.contains(claim)), "loaded claims equal the stored ones");
 }
 
-/// Asks for room from `clients` sides at once until it is refused; returns how many were placed.
-async fn rush(placements: &[Arc<Placement>], clients: usize, cpu: i64) -> usize {
+/// Lets `clients` request room concurrently until they are refused; returns how many requests were placed.
+async fn place_until_full(placements: &[Arc<Placement>], clients: usize, cpu: i64) -> usize {
     let mut running = tokio::task::JoinSet::new();
     for client in 0..clients {
         let placement = placements[client % placements.len()].clone();
@@ -220,28 +221,28 @@ async fn rush(placements: &[Arc<Placement>], clients: usize, cpu: i64) -> usize 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sixteen_clients_never_take_more_than_there_is() {
+async fn concurrent_clients_never_overcommit() {
     let (db, manager) = (test_db().await, one_member(5, 1000).await);
     let placement = Arc::new(Placement::start(&db, &manager).await);
     // 5 nodes of 1000m hold 10 pods of 100m each: 25 apps of two.
-    assert_eq!(rush(std::slice::from_ref(&placement), 16, 100).await, 25);
+    assert_eq!(place_until_full(std::slice::from_ref(&placement), 16, 100).await, 25);
     let clusters = placement.clusters().await;
     assert!(clusters[0].nodes.iter().all(|node| node.room.free.cpu == 0), "{clusters:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_processes_on_one_database_never_spend_the_same_room_twice() {
+async fn two_processes_on_one_database_never_overcommit() {
     let (db, manager) = (test_db().await, one_member(5, 1000).await);
     let both = [Arc::new(Placement::start(&db, &manager).await), Arc::new(Placement::start(&db, &manager).await)];
-    assert_eq!(rush(&both, 8, 100).await, 25);
+    assert_eq!(place_until_full(&both, 8, 100).await, 25);
     assert_eq!(both[0].claims("").await.items.len(), 25);
-    // Each learns what the other wrote, and so do those who follow it.
+    // Each process, and its feed, shows the claims of the other.
     for placement in &both {
-        eventually(PATIENCE, async || (placement.clusters().await[0].apps.len() == 25).then_some(())).await;
-        eventually(PATIENCE, async || (placement.fleet().await.keys().filter(|key| key.starts_with("claim/")).count() == 25).then_some(()))
+        eventually(TIMEOUT, async || (placement.clusters().await[0].apps.len() == 25).then_some(())).await;
+        eventually(TIMEOUT, async || (placement.fleet().await.keys().filter(|key| key.starts_with("claim/")).count() == 25).then_some(()))
             .await;
     }
-    // The same id at both at once is one decision.
+    // The same id sent to both at once is one decision.
     both[0]
         .transact(&transaction(
             9,
@@ -256,14 +257,14 @@ async fn two_processes_on_one_database_never_spend_the_same_room_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_postgres_refuses_costs_only_its_sender() {
+async fn data_that_postgres_rejects_fails_only_its_own_request() {
     let (db, manager) = (test_db().await, one_member(5, 1000).await);
     let placement = Arc::new(Placement::start(&db, &manager).await);
     let mut running = tokio::task::JoinSet::new();
     for n in 0..16 {
         let placement = placement.clone();
         running.spawn(async move {
-            // Postgres keeps no NUL in text.
+            // Postgres stores no NUL in text.
             let name = if n == 7 { "bad\0name".to_owned() } else { format!("app-{n}") };
             let wanted = request(&dig(&name), vec![app("web", 1, 10, &A)]);
             let (status, _) = placement.send(Method::PUT, &format!("/internal/decisions/{}", Uuid::now_v7()), Some(&wanted)).await;

@@ -1,4 +1,4 @@
-//! One batch is committed while the next is decided: nothing is answered or told that is not in the log, whatever fails.
+//! One batch is committed while the next is decided: nothing is answered or published that is not in the log, whatever fails.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
@@ -14,7 +14,7 @@ use drover_store::{Store, StoreConfig};
 use drover_testkit::{ChaosProxy, TestDb, eventually, test_db};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
-use support::{ClusterManager, PATIENCE, Placement, app, bindings, dig, nodes, request, transaction};
+use support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, nodes, request, transaction};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -46,23 +46,23 @@ fn decision((status, body): (StatusCode, Value)) -> Decision {
 }
 
 async fn until_paused(placement: &Placement, failpoint: &str) {
-    eventually(PATIENCE, async || placement.failpoints.is_paused(failpoint).then_some(())).await;
+    eventually(TIMEOUT, async || placement.failpoints.is_paused(failpoint).then_some(())).await;
 }
 
-/// Until so much is decided, committed or not.
+/// Waits until decisions, committed or not, request this much CPU.
 async fn until_decided(placement: &Placement, cpu: i64) {
-    eventually(PATIENCE, async || (placement.clusters().await[0].total.requested.cpu == cpu).then_some(())).await;
+    eventually(TIMEOUT, async || (placement.clusters().await[0].total.requested.cpu == cpu).then_some(())).await;
 }
 
-/// What readers of the feed were told: claims, and how far the ledger is.
-async fn told(placement: &Placement) -> (usize, i64) {
+/// Number of claims on the feed `fleet`, and its head.
+async fn published(placement: &Placement) -> (usize, i64) {
     let fleet = placement.fleet().await;
     let head = fleet.values().find_map(|item| if let FleetItem::Head(head) = item { Some(head.seq) } else { None });
     (fleet.keys().filter(|key| key.starts_with("claim/")).count(), head.unwrap_or(-1))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_batch_is_decided_meanwhile_and_told_when_it_is_written() {
+async fn next_batch_is_decided_during_a_commit_and_published_after_its_own() {
     let (db, manager) = (test_db().await, one_member(1, 1000).await);
     let placement = Arc::new(Placement::start(&db, &manager).await);
     placement.failpoints.set(BEFORE, Action::Pause);
@@ -73,11 +73,12 @@ async fn the_next_batch_is_decided_meanwhile_and_told_when_it_is_written() {
     until_decided(&placement, 900).await;
     let taken = takes(&placement, transacted, claim, 50);
     until_decided(&placement, 950).await;
-    // Repeats of what is not written yet: of the batch under way, and of the one behind it. Judged anew, the claim is taken.
+    // Repeats of uncommitted requests: of the batch being committed, and of the one behind it. Decided again, the repeated take would be
+    // refused, because the claim exists.
     let again = asks(&placement, id, "first", 600);
     let taken_again = takes(&placement, transacted, claim, 50);
     let too_much = asks(&placement, Uuid::now_v7(), "third", 100);
-    assert_eq!(told(&placement).await, (0, 0), "nothing is written yet");
+    assert_eq!(published(&placement).await, (0, 0), "nothing is written yet");
     assert!(placement.claims("").await.items.is_empty());
     assert!(!first.is_finished() && !second.is_finished() && !taken.is_finished());
 
@@ -89,12 +90,12 @@ async fn the_next_batch_is_decided_meanwhile_and_told_when_it_is_written() {
     assert_eq!(taken.0, StatusCode::OK, "{taken:?}");
     assert_eq!(taken, taken_again);
     assert_eq!(decision(too_much.await.unwrap()).outcome, Outcome::NoRoom);
-    eventually(PATIENCE, async || (told(&placement).await == (3, 4)).then_some(())).await;
+    eventually(TIMEOUT, async || (published(&placement).await == (3, 4)).then_some(())).await;
     assert_eq!(placement.claims("").await.items.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_decided_behind_a_batch_that_lost_is_decided_anew() {
+async fn batch_behind_a_lost_batch_is_decided_again() {
     let (db, manager) = (test_db().await, one_member(1, 1000).await);
     let (one, other) = (Arc::new(Placement::start(&db, &manager).await), Arc::new(Placement::start(&db, &manager).await));
     one.failpoints.set(BEFORE, Action::Pause);
@@ -104,17 +105,17 @@ async fn what_was_decided_behind_a_batch_that_lost_is_decided_anew() {
     until_decided(&one, 1000).await;
     let winner = decision(asks(&other, Uuid::now_v7(), "winner", 600).await.unwrap());
     one.failpoints.clear(BEFORE);
-    assert_eq!(decision(first.await.unwrap()).outcome, Outcome::NoRoom, "its room is the winner's");
+    assert_eq!(decision(first.await.unwrap()).outcome, Outcome::NoRoom, "the other process has taken its room");
     let second = decision(second.await.unwrap());
     assert_eq!((winner.seq, second.outcome, second.seq), (1, Outcome::Placed, 3));
     for placement in [&one, &other] {
         until_decided(placement, 1000).await;
-        eventually(PATIENCE, async || (told(placement).await == (2, 3)).then_some(())).await;
+        eventually(TIMEOUT, async || (published(placement).await == (2, 3)).then_some(())).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_unknown_fate_takes_nothing_with_it() {
+async fn failed_commit_leaves_the_batch_behind_it_correct() {
     let (db, manager) = (test_db().await, one_member(1, 1000).await);
     let proxy = ChaosProxy::start(db.address()).await;
     let placement = Arc::new(Placement::start_on(db.url_through(proxy.address()), &manager).await);
@@ -127,16 +128,16 @@ async fn a_batch_of_unknown_fate_takes_nothing_with_it() {
         (first, second)
     };
 
-    // Written, but nobody was told.
+    // Committed, but not answered.
     let (id, behind) = (Uuid::now_v7(), Uuid::now_v7());
     let (first, second) = under_way(id, behind, 300).await;
     placement.failpoints.set(AFTER, Action::ErrorOnce);
     placement.failpoints.clear(BEFORE);
     assert_eq!(first.await.unwrap().0, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(decision(second.await.unwrap()).seq, 2, "it stands on what is written");
+    assert_eq!(decision(second.await.unwrap()).seq, 2, "it is decided on the committed batch");
     assert_eq!(decision(asks(&placement, id, "first", 200).await.unwrap()).seq, 1);
 
-    // Not written: the database is away.
+    // Not committed: the database is unreachable.
     let (id, behind) = (Uuid::now_v7(), Uuid::now_v7());
     let (first, second) = under_way(id, behind, 600).await;
     proxy.cut();
@@ -144,16 +145,16 @@ async fn a_batch_of_unknown_fate_takes_nothing_with_it() {
     for lost in [first, second] {
         assert_eq!(lost.await.unwrap().0, StatusCode::SERVICE_UNAVAILABLE);
     }
-    assert_eq!(placement.clusters().await[0].total.requested.cpu, 300, "the book took both back");
-    assert_eq!(told(&placement).await, (2, 2));
+    assert_eq!(placement.clusters().await[0].total.requested.cpu, 300, "the book reverted both");
+    assert_eq!(published(&placement).await, (2, 2));
     proxy.restore();
     for (id, name) in [(id, "first"), (behind, "second")] {
-        eventually(PATIENCE, async || (asks(&placement, id, name, 100).await.unwrap().0 == StatusCode::OK).then_some(())).await;
+        eventually(TIMEOUT, async || (asks(&placement, id, name, 100).await.unwrap().0 == StatusCode::OK).then_some(())).await;
     }
     assert_eq!(placement.claims("").await.items.len(), 4);
 }
 
-/// A seeded source of chances (splitmix64), so that a failure can be had again.
+/// A seeded random generator (splitmix64), so that a failure can be repeated.
 struct Chance(AtomicU64);
 
 impl Chance {
@@ -165,17 +166,17 @@ impl Chance {
     }
 }
 
-/// What a client was told.
+/// The answers that a client received.
 #[derive(Default)]
-struct Told {
+struct Received {
     decisions: BTreeMap<Uuid, Decision>,
     receipts: BTreeMap<Uuid, LedgerReceipt>,
-    /// Of which it asked that they be released, answered or not.
+    /// Claims whose release was requested, answered or not.
     released: BTreeSet<Uuid>,
 }
 
-impl Told {
-    /// Asks for room, repeats itself, gives room back; what is not answered may or may not have been done.
+impl Received {
+    /// Sends a random request: a decision, the repeat of one, or a release. An unanswered request may have been carried out or not.
     async fn ask(&mut self, placement: &Placement, chance: &Chance, client: u64) {
         let known: Vec<Uuid> = self.decisions.keys().copied().collect();
         let any = |known: &[Uuid]| known.get(chance.below(known.len().max(1) as u64) as usize).copied();
@@ -185,14 +186,14 @@ impl Told {
             (0, Some(id), _) => {
                 let again = request(&dig("again"), vec![app("web", 1, 1, &A)]);
                 if let Some(answer) = put::<Decision>(placement, &format!("/internal/decisions/{id}"), &again).await {
-                    assert_eq!(answer, self.decisions[&id], "the same id is answered as before");
+                    assert_eq!(answer, self.decisions[&id], "a repeated id gets the stored answer");
                 }
             }
             (1, _, Some(claim)) => {
                 self.released.insert(claim);
                 let (id, release) = (Uuid::now_v7(), transaction(1, vec![LedgerChange::Release { claim }]));
                 let path = format!("/internal/transactions/{id}");
-                // Twice at once: one of them, or a later try, finds it done.
+                // Twice at once: both get the same receipt.
                 let twice = tokio::join!(put(placement, &path, &release), put(placement, &path, &release));
                 let (one, other): (Option<LedgerReceipt>, Option<LedgerReceipt>) = twice;
                 for receipt in [one, other].into_iter().flatten() {
@@ -210,17 +211,17 @@ impl Told {
     }
 }
 
-/// The answer; none when it did not work.
+/// The answer; `None` after 503.
 async fn put<T: serde::de::DeserializeOwned>(placement: &Placement, path: &str, body: &impl serde::Serialize) -> Option<T> {
     let (status, answer) = placement.send(Method::PUT, path, Some(body)).await;
     assert!(matches!(status.as_u16(), 200 | 503), "{status}: {answer:#}");
     status.is_success().then(|| serde_json::from_value(answer).unwrap())
 }
 
-/// Two processes on one database, each cut from it now and then, each failing before or after a commit now and then. As often
-/// as something is asked, not as time goes by.
+/// Two processes on one database. Connections are cut, and commits fail before or after, at random: once per so many requests, not per
+/// time.
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_storm_what_is_answered_is_in_the_log_and_the_books_are_the_log() {
+async fn random_faults_leave_answers_and_books_equal_to_the_log() {
     let seed = Uuid::new_v4().as_u64_pair().0;
     println!("seed {seed}");
     let chance = Arc::new(Chance(AtomicU64::new(seed)));
@@ -237,7 +238,7 @@ async fn in_a_storm_what_is_answered_is_in_the_log_and_the_books_are_the_log() {
         let (placement, proxies, chance) = (placements[client as usize % 2].clone(), proxies.clone(), chance.clone());
         clients.spawn(async move {
             let proxy = &proxies[client as usize % 2];
-            let mut told = Told::default();
+            let mut received = Received::default();
             for _ in 0..15 {
                 match chance.below(15) {
                     0 => placement.failpoints.set(BEFORE, Action::ErrorOnce),
@@ -245,45 +246,48 @@ async fn in_a_storm_what_is_answered_is_in_the_log_and_the_books_are_the_log() {
                     2 => proxy.cut(),
                     _ => {}
                 }
-                told.ask(&placement, &chance, client).await;
+                received.ask(&placement, &chance, client).await;
                 proxy.restore();
             }
-            told
+            received
         });
     }
-    let told = clients.join_all().await;
+    let received = clients.join_all().await;
     for placement in &placements {
         placement.failpoints.clear(BEFORE);
         placement.failpoints.clear(AFTER);
     }
-    agrees(&db, &placements, &told).await;
+    assert_log_matches(&db, &placements, &received).await;
 }
 
-async fn agrees(db: &TestDb, placements: &[Arc<Placement>], told: &[Told]) {
+async fn assert_log_matches(db: &TestDb, placements: &[Arc<Placement>], received: &[Received]) {
     let store = Store::connect(&StoreConfig::new("placement", db.url.clone()), &[]).await.unwrap();
     let entries: Vec<i64> = sqlx::query_scalar("select seq from decision union all select seq from receipt order by seq")
         .fetch_all(store.pool())
         .await
         .unwrap();
     let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(store.pool()).await.unwrap();
-    assert_eq!(entries, (1..=head).collect::<Vec<_>>(), "each number once, none missing");
+    assert_eq!(entries, (1..=head).collect::<Vec<_>>(), "every sequence number exists once");
     let claims: BTreeSet<Uuid> = placements[0].claims("").await.items.iter().map(|claim| claim.id).collect();
-    let decisions: Vec<&Decision> = told.iter().flat_map(|told| told.decisions.values()).collect();
-    assert!(decisions.len() > 20 && told.iter().any(|told| !told.receipts.is_empty()), "the storm let nothing through");
-    for told in told {
-        for (id, decision) in &told.decisions {
+    let decisions: Vec<&Decision> = received.iter().flat_map(|client| client.decisions.values()).collect();
+    assert!(
+        decisions.len() > 20 && received.iter().any(|client| !client.receipts.is_empty()),
+        "too few requests succeeded for the test to mean anything"
+    );
+    for client in received {
+        for (id, decision) in &client.decisions {
             let record: DecisionRecord = placements[0].get(&format!("/v2/decisions/{id}")).await;
             assert_eq!(record.decision, *decision);
             for (claim, _) in bindings(decision).values() {
-                assert!(claims.contains(claim) || told.released.contains(claim), "{claim} is answered for and not held");
+                assert!(claims.contains(claim) || client.released.contains(claim), "claim {claim} was answered but is not stored");
             }
         }
-        for receipt in told.receipts.values() {
+        for receipt in client.receipts.values() {
             assert!(entries.contains(&receipt.seq));
         }
     }
     for placement in placements {
-        let requested: i64 = eventually(PATIENCE, async || {
+        let requested: i64 = eventually(TIMEOUT, async || {
             let member = placement.clusters().await.remove(0);
             let same: BTreeSet<Uuid> = member.apps.iter().map(|app| app.claim).collect();
             let over = member.nodes.iter().any(|node| node.room.free.cpu < 0);
@@ -300,18 +304,18 @@ async fn agrees(db: &TestDb, placements: &[Arc<Placement>], told: &[Told]) {
             .map(|group| group.requests.cpu)
             .sum();
         assert_eq!(requested, counted);
-        eventually(PATIENCE, async || (told_of(placement).await == (claims.clone(), head)).then_some(())).await;
+        eventually(TIMEOUT, async || (published_claims(placement).await == (claims.clone(), head)).then_some(())).await;
     }
 }
 
-/// The claims that readers of the feed know of, and the head.
-async fn told_of(placement: &Placement) -> (BTreeSet<Uuid>, i64) {
+/// The claims on the feed `fleet`, and its head.
+async fn published_claims(placement: &Placement) -> (BTreeSet<Uuid>, i64) {
     let mut claims = BTreeSet::new();
     let mut head = -1;
     for item in placement.fleet().await.into_values() {
         match item {
-            FleetItem::Claim(told) => drop(claims.insert(told.claim.id)),
-            FleetItem::Head(told) => head = told.seq,
+            FleetItem::Claim(claim) => drop(claims.insert(claim.claim.id)),
+            FleetItem::Head(at) => head = at.seq,
             _ => {}
         }
     }

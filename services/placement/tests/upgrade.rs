@@ -1,4 +1,4 @@
-//! A ledger written before documents were packed is read after the migration, and goes on.
+//! A ledger that the first version wrote as jsonb is read after the migration and continues to work.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
@@ -14,11 +14,11 @@ use uuid::Uuid;
 const A: [&str; 1] = ["onprem+a"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_written_as_jsonb_is_read_and_built_upon() {
+async fn jsonb_ledger_is_read_after_the_migration() {
     let manager = ClusterManager::start().await;
     manager.member("onprem+a", 1, nodes(1, 1000));
 
-    // What a decision and its claim look like, from a ledger of its own.
+    // A decision and its claims, from another ledger.
     let (id, wanted) = (Uuid::now_v7(), request(&dig("shop"), vec![app("cart", 1, 300, &A), app("web", 2, 100, &A)]));
     let (decision, claims) = {
         let db = test_db().await;
@@ -26,7 +26,7 @@ async fn what_was_written_as_jsonb_is_read_and_built_upon() {
         (placement.decide(id, &wanted).await, placement.claims("").await)
     };
 
-    // The same, as the first version kept it.
+    // The same, as the first version stored it.
     let db = test_db().await;
     let all = sqlx::migrate!("../../migrations/placement");
     let first = Migrator { migrations: all.migrations[..1].to_vec().into(), ..all };
@@ -73,7 +73,7 @@ async fn what_was_written_as_jsonb_is_read_and_built_upon() {
     assert_eq!(placement.clusters().await[0].total.requested.cpu, 500);
     let record: DecisionRecord = placement.get(&format!("/v2/decisions/{id}")).await;
     assert_eq!((&record.decision, record.request.as_ref()), (&decision, Some(&wanted)));
-    assert_eq!(placement.decide(id, &wanted).await, decision, "repeated, it is answered as before");
+    assert_eq!(placement.decide(id, &wanted).await, decision, "a repeated id gets the stored answer");
     let again: Decision = placement.decide(Uuid::now_v7(), &wanted).await;
     assert_eq!(again.outcome, Outcome::Placed);
     assert_eq!(bindings(&again).len(), 2);

@@ -91,7 +91,7 @@ const _: () = {
 };
 #[allow(clippy::all)]
 impl Client {
-    #[doc = "Claims as they are committed\n\nSends a `GET` request to `/internal/claims`\n\nArguments:\n- `dig`: Deployment intent group (its uuid).\n- `member`: Member, `<provider>+<cluster>`.\n- `operation`: Operation that wrote the claim last.\n"]
+    #[doc = "Lists committed claims\n\nSends a `GET` request to `/internal/claims`\n\nArguments:\n- `dig`: Deployment intent group (its uuid).\n- `member`: Member, `<provider>+<cluster>`.\n- `operation`: Operation that wrote the claim last.\n"]
     pub async fn claim_list<'a>(
         &'a self,
         dig: Option<&'a ::uuid::Uuid>,
@@ -126,7 +126,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "All claims as they are committed, without what their apps ask for\n\nSends a `GET` request to `/internal/claims/heads`\n\n"]
+    #[doc = "Lists all committed claims without the requests of their apps\n\nSends a `GET` request to `/internal/claims/heads`\n\n"]
     pub async fn claim_heads<'a>(&'a self) -> Result<ResponseValue<crate::ledger::ClaimHeads>, Error<crate::problem::ProblemDocument>> {
         let url = format!("{}/internal/claims/heads", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
@@ -153,7 +153,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Decides and writes nothing\n\nSends a `POST` request to `/internal/decisions/dry-run`\n\n"]
+    #[doc = "Decides without writing\n\nSends a `POST` request to `/internal/decisions/dry-run`\n\n"]
     pub async fn decision_dry_run<'a>(
         &'a self,
         body: &'a crate::scheduling::DecisionRequest,
@@ -184,7 +184,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Decides and claims, all apps or none; the same id again is answered as before\n\nSends a `PUT` request to `/internal/decisions/{id}`\n\n"]
+    #[doc = "Decides and claims room for all apps or none. A repeated id gets the stored answer\n\nSends a `PUT` request to `/internal/decisions/{id}`\n\n"]
     pub async fn decision_put<'a>(
         &'a self,
         id: &'a ::uuid::Uuid,
@@ -216,7 +216,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Says what would be answered and writes nothing\n\nSends a `POST` request to `/internal/transactions/dry-run`\n\n"]
+    #[doc = "Returns what a transaction would be answered now, without writing\n\nSends a `POST` request to `/internal/transactions/dry-run`\n\n"]
     pub async fn transaction_dry_run<'a>(
         &'a self,
         body: &'a crate::ledger::LedgerTransaction,
@@ -247,7 +247,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Makes all changes or none; the same id again is answered as before. What does not hold is named, each point\n\nSends a `PUT` request to `/internal/transactions/{id}`\n\n"]
+    #[doc = "Makes all changes or none. A repeated id gets the stored answer. A refusal names every difference\n\nSends a `PUT` request to `/internal/transactions/{id}`\n\n"]
     pub async fn transaction_put<'a>(
         &'a self,
         id: &'a ::uuid::Uuid,
@@ -279,7 +279,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Room of every member, the most preferred first: allocatable, requested, reserved, used and free, and how old that is\n\nSends a `GET` request to `/v2/clusters`\n\nArguments:\n- `view`: `capacity`, the only one.\n"]
+    #[doc = "Room of every cluster: allocatable, requested, reserved, used and free, with the age of the observation. The most preferred first\n\nSends a `GET` request to `/v2/clusters`\n\nArguments:\n- `view`: `capacity`, the only view and the default.\n"]
     pub async fn cluster_capacity_list<'a>(
         &'a self,
         view: Option<&'a str>,
@@ -310,7 +310,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Why here, why not elsewhere: the decision that placed or refused it, and what would be decided now\n\nSends a `GET` request to `/v2/explain`\n\nArguments:\n- `app`: `<composite app or deployment intent group>/<app>`.\n- `project`: Project; absent: `default`.\n"]
+    #[doc = "Explains why an app is where it is: the decision that placed or refused it, and what would be decided now\n\nSends a `GET` request to `/v2/explain`\n\nArguments:\n- `app`: `<composite app or deployment intent group>/<app>`.\n- `project`: Project; `default` if absent.\n"]
     pub async fn explain<'a>(
         &'a self,
         app: &'a str,

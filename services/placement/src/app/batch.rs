@@ -1,4 +1,4 @@
-//! Works decided in sequence on the book, not yet true: to be written as one statement, or taken back.
+//! A batch: requests decided in sequence on the book, not committed yet. It is written as one statement, or reverted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,18 +6,19 @@ use std::sync::Arc;
 use drover_scheduling::{Claim, DecisionRequest, Difference, LedgerChange, LedgerTransaction, Undo};
 use uuid::Uuid;
 
-use super::waiting::{Answer, Ask, Work};
+use super::waiting::{LedgerAnswer, LedgerRequest, Work};
 use super::{Book, LedgerError};
 use crate::store::{Content, Entries, packed};
 
-/// See the module. The book holds it from [`Batch::decide`] on; a later batch may be decided on top of it once it is sealed.
+/// Requests decided in sequence. The book shows their effects from [`Batch::decide`] on; once the batch is sealed, the next one may be
+/// decided on top of it.
 #[derive(Default)]
 pub struct Batch {
-    /// What was decided, in this order.
+    /// The decided requests, in this order.
     pub works: Vec<Work>,
-    /// As many answers.
-    pub answers: Vec<Result<Answer, LedgerError>>,
-    /// The ledger's head below it.
+    /// The answer to each of `works`.
+    pub answers: Vec<Result<LedgerAnswer, LedgerError>>,
+    /// The ledger's head that the batch was decided on.
     onto: i64,
     entries: Entries,
     undo: Vec<Undo>,
@@ -25,49 +26,50 @@ pub struct Batch {
     fences: Vec<(Uuid, Option<i64>)>,
 }
 
-/// What a batch makes of the ledger.
+/// The effect of a batch on the ledger, as it is published after the commit.
 pub struct Effect {
-    /// The head below it.
+    /// The head that the batch was decided on.
     pub onto: i64,
-    /// The head with it.
+    /// The head after the batch.
     pub head: i64,
-    /// What becomes of the claims that it touches; none: gone.
+    /// The claims that the batch changed; `None` for a released one.
     pub claims: Vec<(Uuid, Option<Arc<Claim>>)>,
 }
 
 impl Batch {
-    /// Decides these works after those that it has. The book is changed; [`Batch::take_back`] undoes that.
+    /// Decides these requests after those that the batch has. The book is changed; [`Batch::revert`] undoes that.
     pub fn decide(&mut self, book: &mut Book, works: Vec<Work>) {
         if self.works.is_empty() {
             book.refresh_ages();
             self.onto = book.ledger.seq;
         }
         for work in works {
-            let answer = match &work.ask {
-                Ask::Decide(request, contents) => self.place(book, work.id, request, contents),
-                Ask::Transact(transaction) => self.transact(book, work.id, transaction),
+            let answer = match &work.request {
+                LedgerRequest::Decide(request, contents) => self.decide_one(book, work.id, request, contents),
+                LedgerRequest::Transact(transaction) => self.transact(book, work.id, transaction),
             };
             self.answers.push(answer);
             self.works.push(work);
         }
     }
 
-    /// Nothing is added any more: what is to be written, and what that makes of the ledger.
+    /// Completes the batch; returns the rows to write and the effect to publish after the commit.
     pub fn seal(&mut self, book: &Book) -> (Entries, Effect) {
         let mut claims = Vec::with_capacity(self.touched.len());
         for (id, seq) in &self.touched {
             let claim = book.ledger.claim(id);
             match claim {
-                Some(claim) => self.entries.claim(*seq, claim),
-                None => self.entries.released(*seq, *id, book.fences.get(id).copied().unwrap_or_default()),
+                Some(claim) => self.entries.add_claim(*seq, claim),
+                None => self.entries.add_release(*seq, *id, book.fences.get(id).copied().unwrap_or_default()),
             }
             claims.push((*id, claim.cloned()));
         }
         (std::mem::take(&mut self.entries), Effect { onto: self.onto, head: book.ledger.seq, claims })
     }
 
-    /// It did not become true: the book is as before. Batches that were decided on top of it must be taken back before.
-    pub fn take_back(&mut self, book: &mut Book) -> Vec<Work> {
+    /// Undoes the batch in the book, because it was not committed; returns its requests. A batch decided on top of it must be reverted
+    /// first.
+    pub fn revert(&mut self, book: &mut Book) -> Vec<Work> {
         if !self.works.is_empty() {
             for undo in self.undo.drain(..).rev() {
                 book.ledger.undo(undo);
@@ -83,12 +85,18 @@ impl Batch {
         std::mem::take(&mut self.works)
     }
 
-    /// It is true.
-    pub fn keep(&mut self) {
+    /// Discards the undo records: the batch is committed.
+    pub fn confirm(&mut self) {
         self.undo.drain(..).for_each(Undo::keep);
     }
 
-    fn place(&mut self, book: &mut Book, id: Uuid, request: &DecisionRequest, contents: &[Content]) -> Result<Answer, LedgerError> {
+    fn decide_one(
+        &mut self,
+        book: &mut Book,
+        id: Uuid,
+        request: &DecisionRequest,
+        contents: &[Content],
+    ) -> Result<LedgerAnswer, LedgerError> {
         if !book.knows_members() {
             return Err(LedgerError::MembersUnknown);
         }
@@ -97,24 +105,24 @@ impl Batch {
         book.ledger.seq += 1;
         decision.seq = book.ledger.seq;
         let json = packed::json(&decision);
-        self.entries.decision(request, contents, &decision, &json);
+        self.entries.add_decision(request, contents, &decision, &json);
         for claim in undo.touched() {
             let shared = book.ledger.claim(&claim).map(|claim| &claim.request);
             let content = shared.and_then(|shared| Some((shared, request.apps.iter().position(|app| app.app == shared.app)?)));
             if let Some((shared, at)) = content {
-                self.entries.same(shared, &contents[at]);
+                self.entries.set_content(shared, &contents[at]);
             }
             self.touched.insert(claim, decision.seq);
         }
         self.undo.push(undo);
-        Ok(Answer::Decision(json.into()))
+        Ok(LedgerAnswer::Decision(json.into()))
     }
 
-    fn transact(&mut self, book: &mut Book, id: Uuid, transaction: &LedgerTransaction) -> Result<Answer, LedgerError> {
+    fn transact(&mut self, book: &mut Book, id: Uuid, transaction: &LedgerTransaction) -> Result<LedgerAnswer, LedgerError> {
         if !book.knows_members() {
             return Err(LedgerError::MembersUnknown);
         }
-        let late: Vec<Difference> = transaction
+        let stale: Vec<Difference> = transaction
             .changes
             .iter()
             .filter_map(|change| {
@@ -127,16 +135,16 @@ impl Batch {
                 })
             })
             .collect();
-        if !late.is_empty() {
-            return Err(LedgerError::Conflict(late));
+        if !stale.is_empty() {
+            return Err(LedgerError::Conflict(stale));
         }
-        let (mut receipt, undo) = book.ledger.transact(transaction).map_err(refused)?;
+        let (mut receipt, undo) = book.ledger.transact(transaction).map_err(refusal)?;
         book.ledger.seq += 1;
         receipt.seq = book.ledger.seq;
-        self.entries.receipt(id, transaction, &receipt);
+        self.entries.add_receipt(id, transaction, &receipt);
         self.touched.extend(undo.touched().into_iter().map(|claim| (claim, receipt.seq)));
         self.undo.push(undo);
-        // Also of a claim that never was: the writer that would still take it is the one that was replaced.
+        // The fence is kept even for a claim that never existed: a replaced writer may still try to take it.
         for claim in
             transaction.changes.iter().filter(|change| matches!(change, LedgerChange::Release { .. })).map(|change| *change.claim())
         {
@@ -145,12 +153,13 @@ impl Batch {
             self.fences.push((claim, before));
             self.touched.insert(claim, receipt.seq);
         }
-        Ok(Answer::Receipt(receipt))
+        Ok(LedgerAnswer::Receipt(receipt))
     }
 }
 
-/// Final, or (where nothing else stands against it) to be asked again when clusters have been heard of.
-pub(super) fn refused(differences: Vec<Difference>) -> LedgerError {
+/// The error for a refused transaction. `RoomUnknown`, which callers may repeat, if capacity that has not arrived yet is the only reason;
+/// else `Conflict`, which is final.
+pub(super) fn refusal(differences: Vec<Difference>) -> LedgerError {
     match differences.iter().all(|difference| difference.code == Difference::AWAITED) {
         true => LedgerError::RoomUnknown(differences.into_iter().map(|difference| difference.detail).collect()),
         false => LedgerError::Conflict(differences),

@@ -1,6 +1,6 @@
-//! The one in-memory copy: the ledger, who is registered, how old each member's capacity is, which fences released claims.
+//! The in-memory state: the ledger, the registered members, the age of each member's capacity, and the fences of released claims.
 //!
-//! Claims change only by the writer's hand. Members and capacity change here and nowhere else: they are never written down.
+//! Only the writer changes claims. Members and capacity exist only here; they are never stored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,43 +11,43 @@ use drover_scheduling::{Capacity, Claim, FleetMember, ImageNames, Ledger, Member
 use uuid::Uuid;
 
 use super::Fences;
-use crate::store::News;
+use crate::store::LedgerNews;
 
-/// See the module.
+/// The state that decisions are made on.
 #[derive(Clone, Default)]
 pub struct Book {
     /// Members, capacity, claims.
     pub ledger: Ledger,
-    /// Fences of those who released claims, so that an older writer cannot take the room after all.
+    /// Fences of released claims: a take with a lower fence is refused.
     pub fences: Fences,
-    /// Members that may be other than the fleet was told; who tells it takes them.
+    /// Members to publish on the feed `fleet`; the publisher empties the set.
     pub changed: BTreeSet<MemberKey>,
     registered: Option<BTreeMap<MemberKey, FleetMember>>,
-    seen: HashMap<MemberKey, Seen>,
+    received: HashMap<MemberKey, Received>,
     names: ImageNames,
 }
 
-/// When a capacity came and how old it was then.
+/// When a capacity was received, and its age at that time.
 #[derive(Clone, Copy)]
-struct Seen {
+struct Received {
     at: Instant,
     age: Duration,
 }
 
-impl Seen {
-    /// How old it is now, milliseconds.
+impl Received {
+    /// Current age in milliseconds.
     fn age_ms(&self) -> u64 {
         u64::try_from((self.age + self.at.elapsed()).as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 impl Book {
-    /// Whether it is known at all which members there are.
+    /// Whether the list of members has been received.
     pub fn knows_members(&self) -> bool {
         self.registered.is_some()
     }
 
-    /// A batch of the feed `members`.
+    /// Applies a batch of the feed `members`.
     pub fn follow_members(&mut self, reset: bool, items: Vec<(String, Option<Member>)>) {
         let registered = self.registered.get_or_insert_default();
         if reset {
@@ -67,7 +67,7 @@ impl Book {
         keys.iter().for_each(|key| self.settle(key));
     }
 
-    /// Makes the ledger's members those that are registered, and those that are not but still have claims: these leave.
+    /// Sets the ledger's members: those that are registered, and, as `Deregistering`, those that are not but still have claims.
     pub fn settle_members(&mut self) {
         let registered = self.registered.iter().flat_map(BTreeMap::keys);
         let rooms = self.ledger.rooms().map(|room| &room.key);
@@ -75,49 +75,51 @@ impl Book {
         keys.iter().for_each(|key| self.settle(key));
     }
 
-    /// The same for one member.
+    /// As [`Book::settle_members`], for one member.
     fn settle(&mut self, key: &MemberKey) {
         let Some(registered) = &self.registered else { return };
         let room = self.ledger.room(key);
         let known = room.and_then(|room| room.member.as_ref());
         let claimed = self.ledger.claims_of(key).next().is_some();
-        let due = registered.get(key).cloned().or_else(|| claimed.then(|| leaving(key, known)));
-        // A room may be there without a member: it goes.
-        if due.as_ref() == known && (due.is_some() || room.is_none()) {
+        let expected = registered.get(key).cloned().or_else(|| claimed.then(|| leaving(key, known)));
+        // A room may exist without a member, when capacity arrived first or last: it is removed.
+        if expected.as_ref() == known && (expected.is_some() || room.is_none()) {
             return;
         }
         self.changed.insert(key.clone());
-        match due {
+        match expected {
             Some(member) => self.ledger.set_member(member),
             None => {
                 self.ledger.remove_member(key);
-                self.seen.remove(key);
+                self.received.remove(key);
             }
         }
     }
 
-    /// A value of the feed `capacity`.
+    /// Applies a value of the feed `capacity`.
     pub fn follow_capacity(&mut self, key: MemberKey, capacity: Option<Arc<Capacity>>) {
         match &capacity {
-            Some(capacity) => self.seen.insert(key.clone(), Seen { at: Instant::now(), age: Duration::from_millis(capacity.age_ms) }),
-            None => self.seen.remove(&key),
+            Some(capacity) => {
+                self.received.insert(key.clone(), Received { at: Instant::now(), age: Duration::from_millis(capacity.age_ms) })
+            }
+            None => self.received.remove(&key),
         };
         self.ledger.set_capacity(&key, capacity);
         self.settle(&key);
     }
 
-    /// Lets a member's images be kept once, whoever else has them.
+    /// Shares the memory of image names with other members.
     pub fn share_images(&mut self, key: &MemberKey, capacity: &mut Capacity) {
         self.names.share_all(capacity, self.ledger.room(key).and_then(|room| room.capacity.as_deref()));
     }
 
-    /// Members whose capacity is told but not in `keys`.
+    /// Members with a capacity that are not in `keys`.
     pub fn capacity_besides(&self, keys: &[MemberKey]) -> Vec<MemberKey> {
-        self.seen.keys().filter(|key| !keys.contains(key)).cloned().collect()
+        self.received.keys().filter(|key| !keys.contains(key)).cloned().collect()
     }
 
-    /// Whether pods of one of these bindings take room where it is known well enough to say so.
-    pub fn sees(&self, bindings: &BTreeSet<Uuid>) -> bool {
+    /// Whether a member with fresh capacity reports pods of one of these bindings.
+    pub fn observes(&self, bindings: &BTreeSet<Uuid>) -> bool {
         let fresh = |room: &&MemberRoom| self.age_ms(&room.key).is_some_and(|age| age <= Capacity::FRESH_MS);
         self.ledger.rooms().filter(fresh).filter_map(|room| room.capacity.as_ref()).any(|capacity| {
             let observed = bindings.iter().filter_map(|binding| capacity.observed.get(binding));
@@ -125,19 +127,19 @@ impl Book {
         })
     }
 
-    /// How old the knowledge of a member is, milliseconds.
+    /// Age of a member's capacity in milliseconds.
     pub fn age_ms(&self, key: &MemberKey) -> Option<u64> {
-        self.seen.get(key).map(Seen::age_ms)
+        self.received.get(key).map(Received::age_ms)
     }
 
-    /// Tells the ledger the time, so to say. Before every batch and every look.
+    /// Brings the ages of all capacities up to date. Called before every batch and every tentative decision.
     pub fn refresh_ages(&mut self) {
-        let seen = &self.seen;
-        self.ledger.set_ages(|key| seen.get(key).map(Seen::age_ms));
+        let received = &self.received;
+        self.ledger.set_ages(|key| received.get(key).map(Received::age_ms));
     }
 
-    /// Follows what was written to the log; returns the claims that are now different or gone.
-    pub fn follow_log(&mut self, news: News) -> Vec<Uuid> {
+    /// Applies entries that other processes wrote to the log; returns the claims that changed or are gone.
+    pub fn follow_log(&mut self, news: LedgerNews) -> Vec<Uuid> {
         let mut touched = Vec::new();
         if news.all {
             touched.extend(self.ledger.claims().map(|claim| claim.id));
@@ -146,7 +148,7 @@ impl Book {
             }
             self.fences.clear();
         }
-        // A released claim may have been taken again: what lives wins.
+        // Releases first: a released claim may have been taken again.
         for (id, fence) in news.released {
             self.fences.insert(id, fence);
             self.ledger.put_claim(id, None);
@@ -161,7 +163,7 @@ impl Book {
         touched
     }
 
-    /// The claims of one app of a group.
+    /// The claims of an app of the deployment intent group or composite app `group`.
     pub fn claims_of_app(&self, project: &str, group: &str, app: &str) -> Vec<Arc<Claim>> {
         let mut claims: Vec<Arc<Claim>> = self
             .ledger
@@ -179,13 +181,13 @@ fn fleet_member(key: MemberKey, member: Member) -> FleetMember {
     FleetMember { key, priority: member.priority, labels: member.labels, state: member.state, reason: member.reason }
 }
 
-/// A member that only its claims, and what was known of it, tell of.
+/// A member that is no longer registered but still has claims.
 fn leaving(key: &MemberKey, known: Option<&FleetMember>) -> FleetMember {
     FleetMember {
         key: key.clone(),
         priority: known.map_or(10, |known| known.priority),
         labels: known.map(|known| known.labels.clone()).unwrap_or_default(),
         state: MemberState::Deregistering,
-        reason: Some("no longer registered; applications still have room there".to_owned()),
+        reason: Some("no longer registered, but applications still have claims there".to_owned()),
     }
 }

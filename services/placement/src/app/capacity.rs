@@ -1,4 +1,4 @@
-//! Members with their room, as people want to see it.
+//! The room of all members as `GET /v2/clusters` shows it.
 
 use drover_api::ledger::{AppRoom, ClusterCapacity, NodeRoom, Room};
 use drover_scheduling::{Amounts, Capacity, Claim, ClaimState, DigRef, MemberRoom, MemberState};
@@ -6,7 +6,7 @@ use drover_scheduling::{Amounts, Capacity, Claim, ClaimState, DigRef, MemberRoom
 use super::{App, Book};
 
 impl App {
-    /// Every member, the most preferred first.
+    /// All members, sorted by priority and name.
     pub fn capacity(&self) -> Vec<ClusterCapacity> {
         let mut all: Vec<ClusterCapacity> =
             self.read(|book| book.ledger.rooms().filter(|room| room.member.is_some()).map(|room| cluster(book, room)).collect());
@@ -34,7 +34,7 @@ fn cluster(book: &Book, room: &MemberRoom) -> ClusterCapacity {
         })
         .collect();
     for claim in book.ledger.claims_of(&room.key).filter(|claim| claim.state == ClaimState::Promised) {
-        for (pods, requests) in witness(claim) {
+        for (pods, requests) in requests_by_node(claim) {
             if let Some(node) = nodes.iter_mut().find(|node| node.name == pods) {
                 node.room.reserved.add(&requests, 1);
             }
@@ -68,23 +68,23 @@ fn cluster(book: &Book, room: &MemberRoom) -> ClusterCapacity {
 
 fn app(claim: &Claim, capacity: Option<&Capacity>) -> AppRoom {
     let mut claimed = Amounts::default();
-    for (_, requests) in witness(claim) {
+    for (_, requests) in requests_by_node(claim) {
         claimed.add(&requests, 1);
     }
     let observed = capacity.and_then(|capacity| capacity.observed.get(&claim.id));
-    let seen = observed.map(|observed| observed.requests.sum()).unwrap_or_default();
+    let observed_requests = observed.map(|observed| observed.requests.sum()).unwrap_or_default();
     AppRoom {
         claim: claim.id,
         dig: DigRef::clone(&claim.dig),
         app: claim.request.app.clone(),
         state: claim.state,
-        requested: claimed.max(&seen),
+        requested: claimed.max(&observed_requests),
         used: observed.and_then(|observed| observed.used.clone()),
     }
 }
 
-/// Requests of a claim by assumed node.
-fn witness(claim: &Claim) -> impl Iterator<Item = (&str, Amounts)> {
+/// The requests of a claim on each node of its assumed assignment.
+fn requests_by_node(claim: &Claim) -> impl Iterator<Item = (&str, Amounts)> {
     claim.pods.iter().filter_map(|pods| {
         let group = claim.request.demand.groups.get(pods.group)?;
         let mut requests = Amounts::default();

@@ -1,4 +1,4 @@
-//! What can go wrong with the ledger, without a word of HTTP but for the one conversion.
+//! Errors of the ledger, and their conversion to problem documents.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use drover_scheduling::Difference;
 use drover_service::{Problem, codes};
 use drover_store::StoreError;
 
-/// Why there is no answer, or why it is no.
+/// Why the ledger refused or failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// Just started: it is not known yet which members there are.
-    #[error("it is not known yet which members there are")]
+    /// The list of members has not been received since the start.
+    #[error("placement has not received the list of clusters yet; try again")]
     MembersUnknown,
-    /// Room is wanted where nothing is known at the moment, though it may soon be.
-    #[error("the room of clusters is not known at the moment")]
+    /// The capacity of a requested member has not been received yet, or not recently; with the reasons.
+    #[error("the capacity of some clusters is not known at the moment; try again")]
     RoomUnknown(Vec<String>),
-    /// The ledger differs from what a transaction assumes.
-    #[error("the ledger differs from what was assumed")]
+    /// The ledger differs from what a transaction assumes; with every difference.
+    #[error("the ledger differs from what the transaction assumes; nothing was written")]
     Conflict(Vec<Difference>),
-    /// Nothing of that name.
+    /// Nothing has that id or name.
     #[error("{0}")]
     NotFound(String),
-    /// Other processes were always faster, or the queue is full.
-    #[error("the ledger is too busy")]
+    /// Other processes moved the head before every attempt to commit.
+    #[error("the ledger is too busy: other processes committed first; try again")]
     Busy,
-    /// The service ends.
+    /// The service is shutting down.
     #[error("placement is shutting down")]
     Stopped,
     /// The log cannot be written or read.
-    #[error("the ledger's log failed")]
+    #[error("the ledger's log cannot be read or written")]
     Store(#[source] Arc<StoreError>),
 }
 

@@ -1,4 +1,4 @@
-//! Why an app is where it is, and where it would go now.
+//! Explains why an app is where it is, and where it would be placed now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,14 @@ use uuid::Uuid;
 use super::{App, Book, LedgerError};
 use crate::store;
 
-/// Bounds on the size of groups that are tried beside the one in use.
+/// Values of rho (the bound on the size of call groups) that an explanation compares with the one in use.
 const RHO: std::ops::RangeInclusive<u32> = 1..=6;
 
 impl App {
-    /// The reasons, for an app of the deployment intent group or composite app called `group`.
+    /// Explains an app of the deployment intent group or composite app `group`.
+    ///
+    /// # Errors
+    /// `NotFound` if nothing was ever decided about the app; `Store` if the log cannot be read.
     pub async fn explain(&self, project: &str, group: &str, app: &str) -> Result<Explanation, LedgerError> {
         let stored = store::last_about(&self.store, project, group, app).await?;
         let mut book = self.copy();
@@ -23,14 +26,14 @@ impl App {
             .first()
             .map(|claim| DigRef::clone(&claim.dig))
             .or_else(|| stored.as_ref().map(|stored| stored.answer.dig.clone()))
-            .ok_or_else(|| LedgerError::NotFound(format!("Nothing was ever decided about {group}/{app} in project {project}")))?;
+            .ok_or_else(|| LedgerError::NotFound(format!("There is no decision about {group}/{app} in project {project}")))?;
         let request = claims
             .first()
             .map(|claim| claim.request.as_ref().clone())
             .or_else(|| stored.as_ref().and_then(|stored| stored.request.apps.iter().find(|asked| asked.app == app).cloned()));
 
         let asked = stored.as_ref().map_or_else(Vec::new, |stored| stored.request.apps.clone());
-        let calls = calls(&book, &dig, asked);
+        let calls = explain_calls(&book, &dig, asked);
         let now = request.filter(|_| book.knows_members()).and_then(|request| {
             for claim in &claims {
                 book.ledger.put_claim(claim.id, None);
@@ -38,14 +41,14 @@ impl App {
             let request =
                 DecisionRequest { dig: dig.clone(), apps: vec![request], overflow: false, operation: Uuid::nil(), fence: i64::MAX };
             let decision = book.ledger.decide(Uuid::now_v7(), &request);
-            part(&decision, app, None, now())
+            explained(&decision, app, None, now())
         });
-        let decided = stored.as_ref().and_then(|stored| part(&stored.answer, app, Some(stored.answer.id), stored.created_at));
+        let decided = stored.as_ref().and_then(|stored| explained(&stored.answer, app, Some(stored.answer.id), stored.created_at));
         Ok(Explanation {
             project: project.to_owned(),
             dig,
             app: app.to_owned(),
-            moved: decided.as_ref().is_some_and(|decided| !claims.is_empty() && chosen(decided) != places(&claims)),
+            moved: decided.as_ref().is_some_and(|decided| !claims.is_empty() && chosen_members(decided) != members_of(&claims)),
             room: claims.iter().map(|claim| receipt(claim)).collect(),
             decided,
             now,
@@ -54,8 +57,9 @@ impl App {
     }
 }
 
-/// The groups of what runs (or, where nothing does, of what was asked for), and what another rho would make of them.
-fn calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>) -> Option<ExplainedCalls> {
+/// The call groups of the running apps, and those that every value of [`RHO`] would give. Where nothing runs, the requested apps
+/// (`asked`) are used. `None` without call terms.
+fn explain_calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>) -> Option<ExplainedCalls> {
     let running = book.ledger.call_story(dig);
     let claims: Vec<_> = book.ledger.claims().filter(|claim| claim.dig.id == dig.id).cloned().collect();
     let mut apps: BTreeMap<String, AppRequest> =
@@ -81,16 +85,16 @@ fn calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>) -> Option<ExplainedC
     Some(ExplainedCalls { running, by_rho: bounds.into_iter().filter_map(with).collect() })
 }
 
-fn part(decision: &Decision, app: &str, id: Option<Uuid>, at: Timestamp) -> Option<ExplainedDecision> {
+fn explained(decision: &Decision, app: &str, id: Option<Uuid>, at: Timestamp) -> Option<ExplainedDecision> {
     let part = decision.apps.iter().find(|part| part.app == app)?;
     Some(ExplainedDecision { id, at: at.to_string(), seq: decision.seq, outcome: decision.outcome, decision: part.clone() })
 }
 
-fn chosen(decided: &ExplainedDecision) -> BTreeSet<&MemberKey> {
+fn chosen_members(decided: &ExplainedDecision) -> BTreeSet<&MemberKey> {
     decided.decision.groups.iter().filter_map(|group| Some(&group.placement.as_ref()?.member)).collect()
 }
 
-fn places(claims: &[std::sync::Arc<Claim>]) -> BTreeSet<&MemberKey> {
+fn members_of(claims: &[std::sync::Arc<Claim>]) -> BTreeSet<&MemberKey> {
     claims.iter().map(|claim| &claim.member).collect()
 }
 

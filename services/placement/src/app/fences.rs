@@ -1,7 +1,7 @@
-//! Fences of those who released claims, so that a writer who was replaced cannot take the room after all.
+//! Fences of released claims: a workflow that was replaced by a newer one cannot take the claim again.
 //!
-//! Bounded by time, as the log's tombstones are: nobody comes back after a week with a word of before. What is forgotten
-//! here was learned at least that long ago, so memory never forgets what the log still knows.
+//! Kept for a week, as the tombstones of the log are; no workflow sends a request that late. A fence enters the memory when its
+//! tombstone is written or later, so memory never forgets one that the log still has.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 /// As long as tombstones are kept (store/sql/tidy.sql).
 pub const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// See the module.
+/// The fence of each released claim.
 #[derive(Clone, Debug, Default)]
 pub struct Fences(HashMap<Uuid, Fence>);
 
@@ -22,26 +22,26 @@ struct Fence {
 }
 
 impl Fences {
-    /// The fence with which a claim was released.
+    /// The fence that a claim was released with.
     pub fn get(&self, claim: &Uuid) -> Option<&i64> {
         self.0.get(claim).map(|known| &known.fence)
     }
-    /// Remembers it; returns the one before.
+    /// Sets the fence of a released claim; returns the previous one.
     pub fn insert(&mut self, claim: Uuid, fence: i64) -> Option<i64> {
         self.0.insert(claim, Fence { fence, learned: Instant::now() }).map(|known| known.fence)
     }
-    /// Forgets it.
+    /// Removes the fence of a claim.
     pub fn remove(&mut self, claim: &Uuid) -> Option<i64> {
         self.0.remove(claim).map(|known| known.fence)
     }
-    /// Forgets all.
+    /// Removes all fences.
     pub fn clear(&mut self) {
         self.0.clear();
     }
-    /// Forgets what was learned longer ago than this.
+    /// Removes the fences that were learned longer ago than this.
     pub fn forget(&mut self, longer_ago: Duration) {
         self.0.retain(|_, known| known.learned.elapsed() <= longer_ago);
-        // A wave of releases long ago shall not be paid for ever.
+        // Returns the memory of a past peak of releases.
         if self.0.capacity() > 4 * self.0.len().max(1024) {
             self.0.shrink_to_fit();
         }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_old_goes_and_its_memory_with_it() {
+    fn forget_removes_old_fences_and_frees_their_memory() {
         let mut fences = Fences::default();
         for n in 0..10_000 {
             fences.insert(Uuid::from_u128(n), 1);

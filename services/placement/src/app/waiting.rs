@@ -1,7 +1,7 @@
-//! What is asked of the ledger, and who waits for the answer.
+//! Requests to the ledger, and the callers that wait for their answers.
 //!
-//! The same id twice is one piece of work with two who wait, from the moment it is asked for until it is answered: a repeat
-//! never finds its first half done.
+//! A request that is repeated before it is answered is processed once and answered to all its callers: a repeat never finds its
+//! original half done.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,64 +14,62 @@ use uuid::Uuid;
 use super::LedgerError;
 use crate::store::Content;
 
-/// What is asked of the ledger.
+/// A request to the ledger.
 #[derive(Debug)]
-pub enum Ask {
-    /// Choose members. With what its apps ask for, packed already: the writer is one, those who ask are many.
+pub enum LedgerRequest {
+    /// Choose members for apps. The packed contents of the apps' requests come with it, because packing in the single writer would
+    /// make every caller wait.
     Decide(DecisionRequest, Vec<Content>),
-    /// Change claims as told.
+    /// Change claims explicitly.
     Transact(LedgerTransaction),
 }
 
-/// What is answered.
+/// The answer to a [`LedgerRequest`].
 #[derive(Clone, Debug)]
-pub enum Answer {
-    /// To [`Ask::Decide`]: the decision's JSON, made once for the log and for all who asked.
+pub enum LedgerAnswer {
+    /// To [`LedgerRequest::Decide`]: the decision's JSON, serialised once for the log and for all callers.
     Decision(Arc<[u8]>),
-    /// To [`Ask::Transact`].
+    /// To [`LedgerRequest::Transact`].
     Receipt(LedgerReceipt),
 }
 
-type Reply = oneshot::Sender<Result<Answer, LedgerError>>;
+type Reply = oneshot::Sender<Result<LedgerAnswer, LedgerError>>;
 
-/// One request in the queue.
+/// A queued request with its reply channel.
 #[derive(Debug)]
 pub struct Job {
-    /// The caller's id.
+    /// Chosen by the caller; a repeat has the same.
     pub id: Uuid,
-    /// What.
-    pub ask: Ask,
-    /// Where the answer goes.
+    pub request: LedgerRequest,
     pub reply: Reply,
 }
 
-/// A request that is to be worked on; who waits for it is in [`Waiting`].
+/// A request to process; its reply channels are in [`Waiting`].
 pub struct Work {
-    /// The caller's id.
+    /// Chosen by the caller; a repeat has the same.
     pub id: Uuid,
-    /// What.
-    pub ask: Ask,
+    pub request: LedgerRequest,
 }
 
 impl Work {
-    /// A decision and a transaction may have the same id.
+    /// Includes the type, since a decision and a transaction may have the same id.
     fn key(&self) -> (bool, Uuid) {
         (self.is_transaction(), self.id)
     }
-    /// Whether it changes claims as told.
+    /// Whether this is a transaction, not a decision.
     pub fn is_transaction(&self) -> bool {
-        matches!(self.ask, Ask::Transact(_))
+        matches!(self.request, LedgerRequest::Transact(_))
     }
 }
 
-/// Who waits for what is being worked on.
+/// The reply channels of all requests in progress.
 #[derive(Default)]
 pub struct Waiting(HashMap<(bool, Uuid), Vec<Reply>>);
 
 impl Waiting {
-    /// Notes who asks. No work where the same is being worked on already.
+    /// Registers the caller. Returns the request to process, or `None` if the same request is in progress already.
     pub fn admit(&mut self, job: Job) -> Option<Work> {
-        let work = Work { id: job.id, ask: job.ask };
+        let work = Work { id: job.id, request: job.request };
         match self.0.entry(work.key()) {
             Entry::Occupied(known) => {
                 known.into_mut().push(job.reply);
@@ -84,15 +82,15 @@ impl Waiting {
         }
     }
 
-    /// Answers all who wait for it.
-    pub fn answer(&mut self, work: &Work, answer: Result<Answer, LedgerError>) {
-        // Who went away does not need it; the log has it.
+    /// Answers all callers of a request.
+    pub fn answer(&mut self, work: &Work, answer: Result<LedgerAnswer, LedgerError>) {
+        // A caller that disconnected finds the answer in the log when it repeats the request.
         for reply in self.0.remove(&work.key()).into_iter().flatten() {
             let _ = reply.send(answer.clone());
         }
     }
 
-    /// None of them gets what he asked for.
+    /// Answers all callers of these requests with an error.
     pub fn fail(&mut self, works: Vec<Work>, error: &LedgerError) {
         for work in works {
             self.answer(&work, Err(error.clone()));

@@ -1,9 +1,10 @@
-//! The one writer: drains the queue, decides in sequence on the book, commits a batch as one statement, then answers.
+//! The single writer: takes requests from the queue, decides them in sequence on the book, commits each batch as one statement, then
+//! answers.
 //!
-//! While a batch is being committed the next one is decided, on the book that holds the first already, and sent when the
-//! first is there. No timer: the next batch is whatever was asked during the commit. The invariant: an answer leaves only
-//! after its entry is committed onto exactly the head that it was decided on; whatever does not become true is taken back
-//! from the book, the later batch first.
+//! While a batch is being committed, the next one is decided on the book, which already contains the first; it is sent when the first
+//! is committed. There is no timer: the next batch is what arrived during the commit. The invariant: a request is answered only after
+//! its entry is committed onto exactly the head that it was decided on; batches that are not committed are reverted in the book, the
+//! later one first.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -13,15 +14,15 @@ use drover_store::StoreError;
 use tokio::sync::mpsc;
 
 use super::batch::{Batch, Effect};
-use super::waiting::{Answer, Ask, Job, Waiting, Work};
+use super::waiting::{Job, LedgerAnswer, LedgerRequest, Waiting, Work};
 use super::{App, LedgerError};
-use crate::store::{self, Committed, Entries, Pen};
+use crate::store::{self, Committed, Entries, LogConnection};
 
-/// Jobs that one statement takes at most, and that are decided ahead at most.
+/// Maximum requests in one batch.
 const BATCH: usize = 512;
-/// How often other processes may be faster before a job is refused.
+/// Attempts to commit before a request is refused because other processes always committed first.
 const ATTEMPTS: usize = 100;
-/// How often it looks for what other processes wrote.
+/// Interval between two looks for entries of other processes.
 const POLL: Duration = Duration::from_secs(1);
 
 /// Runs until the queue is closed.
@@ -29,7 +30,7 @@ pub async fn run(app: App, mut queue: mpsc::Receiver<Job>) {
     let mut poll = tokio::time::interval(POLL);
     poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut failing = false;
-    let mut writer = Writer { pen: Pen::new(&app.store), app, waiting: Waiting::default() };
+    let mut writer = Writer { log: LogConnection::new(&app.store), app, waiting: Waiting::default() };
     loop {
         let mut jobs = Vec::new();
         tokio::select! {
@@ -39,11 +40,11 @@ pub async fn run(app: App, mut queue: mpsc::Receiver<Job>) {
                 }
                 writer.stream(jobs, &mut queue).await;
             }
-            // Never while something is decided that is not committed. Under load it is not needed: each commit finds out.
+            // Not while a decided batch is uncommitted. Under load it is not needed: a commit detects a moved head.
             _ = poll.tick() => {
                 let followed = writer.app.follow_log().await;
                 if let (Err(error), false) = (&followed, failing) {
-                    tracing::warn!(%error, "the ledger's log cannot be read, trying on");
+                    tracing::warn!(%error, "the ledger's log cannot be read; trying again every second");
                 }
                 failing = followed.is_err();
             }
@@ -53,47 +54,47 @@ pub async fn run(app: App, mut queue: mpsc::Receiver<Job>) {
 
 struct Writer {
     app: App,
-    pen: Pen,
+    log: LogConnection,
     waiting: Waiting,
 }
 
 impl Writer {
-    /// Batch after batch until nothing is asked for, each decided while the one before is committed.
+    /// Processes batches until no request is left; each is decided while the previous one is committed.
     async fn stream(&mut self, jobs: Vec<Job>, queue: &mut mpsc::Receiver<Job>) {
-        let Self { app, pen, waiting } = self;
-        // Asked for, not decided.
+        let Self { app, log, waiting } = self;
+        // Received, not decided.
         let mut open: Vec<Work> = jobs.into_iter().filter_map(|job| waiting.admit(job)).collect();
         let mut batch = Batch::default();
-        // True, and to be told when the next one is on its way: Postgres need not wait for that.
-        let mut done: Option<(Batch, Effect)> = None;
+        // Committed but not answered: it is answered while the next batch is on its way to Postgres.
+        let mut committed_batch: Option<(Batch, Effect)> = None;
         loop {
             if open.iter().any(Work::is_transaction) {
-                // Repeats are looked up first, which may take long.
-                tell(app, waiting, &mut done);
+                // Repeats are looked up in Postgres first, which may take long.
+                finish_pending(app, waiting, &mut committed_batch);
             }
             decide(app, waiting, &mut open, &mut batch).await;
             if batch.works.is_empty() {
-                return tell(app, waiting, &mut done);
+                return finish_pending(app, waiting, &mut committed_batch);
             }
             let (entries, effect) = app.read(|book| batch.seal(book));
             let mut next = Batch::default();
             let committed = tokio::select! {
                 biased;
-                committed = commit(app, pen, entries, effect.onto) => committed,
+                committed = commit(app, log, entries, effect.onto) => committed,
                 never = async {
-                    tell(app, waiting, &mut done);
+                    finish_pending(app, waiting, &mut committed_batch);
                     gather(app, waiting, queue, &mut open, &mut next).await
                 } => match never {},
             };
-            tell(app, waiting, &mut done);
+            finish_pending(app, waiting, &mut committed_batch);
             if matches!(committed, Ok(Committed::Done)) {
-                done = Some((batch, effect));
+                committed_batch = Some((batch, effect));
                 batch = next;
                 continue;
             }
             let (mut works, later) = app.write(|book| {
-                let later = next.take_back(book);
-                (batch.take_back(book), later)
+                let later = next.revert(book);
+                (batch.revert(book), later)
             });
             open.splice(..0, later);
             match committed {
@@ -110,7 +111,7 @@ impl Writer {
         }
     }
 
-    /// The slow way, after a failure: one batch, nothing beside it, until it is committed or refused.
+    /// The path after a failure: one batch at a time, without pipelining, until it is committed or refused.
     async fn settle(&mut self, mut works: Vec<Work>) {
         for _ in 0..ATTEMPTS {
             if works.is_empty() {
@@ -125,11 +126,11 @@ impl Writer {
                 batch.decide(book, works);
                 batch.seal(book)
             });
-            let committed = commit(&self.app, &mut self.pen, entries, effect.onto).await;
+            let committed = commit(&self.app, &mut self.log, entries, effect.onto).await;
             if matches!(committed, Ok(Committed::Done)) {
                 return finish(&self.app, &mut self.waiting, batch, effect);
             }
-            works = self.app.write(|book| batch.take_back(book));
+            works = self.app.write(|book| batch.revert(book));
             if let Err(error) = committed {
                 return self.refuse(works, &error).await;
             }
@@ -137,7 +138,7 @@ impl Writer {
         self.waiting.fail(works, &LedgerError::Busy);
     }
 
-    /// Data that Postgres refuses must cost only whoever sent it.
+    /// Answers with the error. If Postgres refused the data itself, each request is tried alone first, so that only the faulty one fails.
     async fn refuse(&mut self, works: Vec<Work>, error: &LedgerError) {
         if works.len() > 1 && matches!(error, LedgerError::Store(error) if !error.is_retryable()) {
             for work in works {
@@ -149,7 +150,7 @@ impl Writer {
     }
 }
 
-/// Decides what is asked meanwhile into `next`. May be dropped whenever it waits: what is not decided then is still `open`.
+/// Decides requests that arrive during a commit into `next`. Safe to cancel: what is not decided yet is still in `open`.
 async fn gather(app: &App, waiting: &mut Waiting, queue: &mut mpsc::Receiver<Job>, open: &mut Vec<Work>, next: &mut Batch) -> Infallible {
     loop {
         let room = BATCH.saturating_sub(next.works.len());
@@ -162,8 +163,8 @@ async fn gather(app: &App, waiting: &mut Waiting, queue: &mut mpsc::Receiver<Job
     }
 }
 
-/// Decides what is open. A decision's repeat shows by its key when it is written. A transaction's must be known before: it
-/// would be judged on a ledger that it has changed itself, and be refused.
+/// Decides all open requests. A repeated decision violates a key when it is written. A repeated transaction must be found before: it
+/// would be checked against a ledger that it has changed itself, and be refused.
 async fn decide(app: &App, waiting: &mut Waiting, open: &mut Vec<Work>, batch: &mut Batch) {
     if open.iter().any(Work::is_transaction) {
         answer_repeats(app, waiting, open).await;
@@ -173,41 +174,41 @@ async fn decide(app: &App, waiting: &mut Waiting, open: &mut Vec<Work>, batch: &
     }
 }
 
-/// Answers what the log has answered before; leaves the rest. Nothing is left when the log does not answer.
+/// Answers repeated requests from the log and leaves the others in `open`. If the log cannot be read, all requests fail.
 async fn answer_repeats(app: &App, waiting: &mut Waiting, open: &mut Vec<Work>) {
     let ids: Vec<_> = open.iter().map(|work| work.id).collect();
     let known = async { Ok::<_, StoreError>((store::decisions(&app.store, &ids).await?, store::receipts(&app.store, &ids).await?)) };
     match known.await {
         Err(error) => waiting.fail(std::mem::take(open), &LedgerError::from(error)),
         Ok((decisions, receipts)) => open.retain(|work| {
-            let known = match work.ask {
-                Ask::Decide(..) => decisions.get(&work.id).cloned().map(Answer::Decision),
-                Ask::Transact(_) => receipts.get(&work.id).cloned().map(Answer::Receipt),
+            let known = match work.request {
+                LedgerRequest::Decide(..) => decisions.get(&work.id).cloned().map(LedgerAnswer::Decision),
+                LedgerRequest::Transact(_) => receipts.get(&work.id).cloned().map(LedgerAnswer::Receipt),
             };
             known.map(|answer| waiting.answer(work, Ok(answer))).is_none()
         }),
     }
 }
 
-async fn commit(app: &App, pen: &mut Pen, entries: Entries, onto: i64) -> Result<Committed, LedgerError> {
+async fn commit(app: &App, log: &mut LogConnection, entries: Entries, onto: i64) -> Result<Committed, LedgerError> {
     let stopped = |_| LedgerError::Stopped;
     app.failpoints.reached(|| "ledger/commit/before".to_owned()).await.map_err(stopped)?;
-    let committed = pen.commit(entries, onto).await?;
+    let committed = log.commit(entries, onto).await?;
     app.failpoints.reached(|| "ledger/commit/after".to_owned()).await.map_err(stopped)?;
     Ok(committed)
 }
 
-/// As [`finish`], if there is one to be told.
-fn tell(app: &App, waiting: &mut Waiting, done: &mut Option<(Batch, Effect)>) {
-    if let Some((batch, effect)) = done.take() {
+/// As [`finish`], if a committed batch is not answered yet.
+fn finish_pending(app: &App, waiting: &mut Waiting, pending: &mut Option<(Batch, Effect)>) {
+    if let Some((batch, effect)) = pending.take() {
         finish(app, waiting, batch, effect);
     }
 }
 
-/// The batch is true: tell the feed, then those who wait.
+/// Publishes a committed batch, then answers its callers.
 fn finish(app: &App, waiting: &mut Waiting, mut batch: Batch, effect: Effect) {
-    batch.keep();
-    app.tell(effect.claims, effect.head);
+    batch.confirm();
+    app.publish_claims(effect.claims, effect.head);
     for (work, answer) in batch.works.iter().zip(batch.answers) {
         waiting.answer(work, answer);
     }

@@ -1,4 +1,4 @@
-//! Claims, for sweeps and tests.
+//! Lists of claims, for the sweeps of other services and for tests.
 
 use axum::extract::State;
 use drover_api::ledger::{ClaimHeads, Claims};
@@ -10,10 +10,10 @@ use uuid::Uuid;
 
 use crate::app::App;
 
-/// Which claims; absent: any.
+/// Filter of claims; an absent field matches any claim.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Which {
+pub struct ClaimFilter {
     /// Deployment intent group (its uuid).
     dig: Option<Uuid>,
     /// Member, `<provider>+<cluster>`.
@@ -22,17 +22,17 @@ pub struct Which {
     operation: Option<Uuid>,
 }
 
-/// Claims as they are committed.
-#[utoipa::path(get, path = "/internal/claims", operation_id = "claim_list", tag = "peer", params(Which),
+/// Lists committed claims.
+#[utoipa::path(get, path = "/internal/claims", operation_id = "claim_list", tag = "peer", params(ClaimFilter),
     responses((status = 200, description = "The claims", body = Claims)))]
-pub async fn list(State(app): State<App>, Query(which): Query<Which>) -> Result<Json<Claims>, Problem> {
-    // A `+` that a client did not encode arrives as a blank.
-    let member = which.member.map(|key| MemberKey(key.replace(' ', "+")));
-    let items = app.claims(which.dig, member.as_ref(), which.operation).await?;
+pub async fn list(State(app): State<App>, Query(filter): Query<ClaimFilter>) -> Result<Json<Claims>, Problem> {
+    // A `+` that the client did not encode arrives as a blank.
+    let member = filter.member.map(|key| MemberKey(key.replace(' ', "+")));
+    let items = app.claims(filter.dig, member.as_ref(), filter.operation).await?;
     Ok(Json(Claims { items }))
 }
 
-/// All claims as they are committed, without what their apps ask for.
+/// Lists all committed claims without the requests of their apps.
 #[utoipa::path(get, path = "/internal/claims/heads", operation_id = "claim_heads", tag = "peer",
     responses((status = 200, description = "The claims", body = ClaimHeads)))]
 pub async fn heads(State(app): State<App>) -> Result<Json<ClaimHeads>, Problem> {

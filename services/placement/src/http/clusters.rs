@@ -1,4 +1,4 @@
-//! Members with their room.
+//! The room of all members.
 
 use axum::extract::State;
 use drover_api::ledger::ClusterCapacity;
@@ -8,19 +8,19 @@ use utoipa::IntoParams;
 
 use crate::app::App;
 
-/// Which view of the clusters.
+/// CapacityQuery of the clusters.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct View {
-    /// `capacity`, the only one.
+pub struct CapacityQuery {
+    /// `capacity`, the only view and the default.
     #[serde(default)]
     view: Option<String>,
 }
 
-/// Room of every member, the most preferred first: allocatable, requested, reserved, used and free, and how old that is.
-#[utoipa::path(get, path = "/v2/clusters", operation_id = "cluster_capacity_list", tags = ["clusters", "peer"], params(View),
-    responses((status = 200, description = "Members in order of preference", body = Vec<ClusterCapacity>)))]
-pub async fn list(State(app): State<App>, Query(query): Query<View>) -> Result<Json<Vec<ClusterCapacity>>, Problem> {
+/// Room of every cluster: allocatable, requested, reserved, used and free, with the age of the observation. The most preferred first.
+#[utoipa::path(get, path = "/v2/clusters", operation_id = "cluster_capacity_list", tags = ["clusters", "peer"], params(CapacityQuery),
+    responses((status = 200, description = "Clusters in order of preference", body = Vec<ClusterCapacity>)))]
+pub async fn list(State(app): State<App>, Query(query): Query<CapacityQuery>) -> Result<Json<Vec<ClusterCapacity>>, Problem> {
     match query.view.as_deref() {
         None | Some("capacity") => Ok(Json(app.capacity())),
         Some(other) => Err(codes::INVALID.problem(format!("There is no view {other:?} of the clusters; it can be \"capacity\""))),

@@ -1,4 +1,4 @@
-//! Why an app is where it is.
+//! Explanation of where an app is placed.
 
 use axum::extract::State;
 use drover_api::ledger::Explanation;
@@ -8,24 +8,24 @@ use utoipa::IntoParams;
 
 use crate::app::App;
 
-/// Which app.
+/// The app to explain.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Which {
+pub struct ExplainQuery {
     /// `<composite app or deployment intent group>/<app>`.
     app: String,
-    /// Project; absent: `default`.
+    /// Project; `default` if absent.
     project: Option<String>,
 }
 
-/// Why here, why not elsewhere: the decision that placed or refused it, and what would be decided now.
-#[utoipa::path(get, path = "/v2/explain", operation_id = "explain", tags = ["decisions", "peer"], params(Which),
+/// Explains why an app is where it is: the decision that placed or refused it, and what would be decided now.
+#[utoipa::path(get, path = "/v2/explain", operation_id = "explain", tags = ["decisions", "peer"], params(ExplainQuery),
     responses((status = 200, description = "The reasons", body = Explanation)))]
-pub async fn get(State(app): State<App>, Query(which): Query<Which>) -> Result<Json<Explanation>, Problem> {
-    let (group, name) = which
+pub async fn get(State(app): State<App>, Query(query): Query<ExplainQuery>) -> Result<Json<Explanation>, Problem> {
+    let (group, name) = query
         .app
         .split_once('/')
         .filter(|(group, name)| !group.is_empty() && !name.is_empty())
-        .ok_or_else(|| codes::INVALID.problem("Say app=<composite app or deployment intent group>/<app>"))?;
-    Ok(Json(app.explain(which.project.as_deref().unwrap_or("default"), group, name).await?))
+        .ok_or_else(|| codes::INVALID.problem("The parameter app must be <composite app or deployment intent group>/<app>"))?;
+    Ok(Json(app.explain(query.project.as_deref().unwrap_or("default"), group, name).await?))
 }

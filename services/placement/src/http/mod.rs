@@ -1,4 +1,4 @@
-//! Handlers: extract, call the app, convert.
+//! Handlers: extract the request, call the app, convert the answer.
 
 pub mod claims;
 pub mod clusters;

@@ -1,4 +1,4 @@
-//! Explicit changes of the ledger.
+//! Explicit changes of claims.
 
 use axum::extract::State;
 use drover_api::ledger::{LedgerReceipt, LedgerTransaction};
@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use crate::app::App;
 
-/// Says what would be answered and writes nothing.
+/// Returns what a transaction would be answered now, without writing.
 #[utoipa::path(post, path = "/internal/transactions/dry-run", operation_id = "transaction_dry_run", tag = "peer",
     request_body = LedgerTransaction, responses((status = 200, description = "What would be written now", body = LedgerReceipt)))]
 pub async fn dry_run(State(app): State<App>, Json(transaction): Json<LedgerTransaction>) -> Result<Json<LedgerReceipt>, Problem> {
     Ok(Json(app.try_transaction(&transaction)?))
 }
 
-/// Makes all changes or none; the same id again is answered as before. What does not hold is named, each point.
+/// Makes all changes or none. A repeated id gets the stored answer. A refusal names every difference.
 #[utoipa::path(put, path = "/internal/transactions/{id}", operation_id = "transaction_put", tag = "peer", params(("id" = Uuid, Path)),
     request_body = LedgerTransaction, responses((status = 200, description = "Written", body = LedgerReceipt)))]
 pub async fn put(

@@ -1,4 +1,4 @@
-//! Claims as rows, and reading them.
+//! Reads claims.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use uuid::Uuid;
 
 use super::requests::{Digest, requests};
 
-/// What happened in the ledger since a sequence.
-pub struct News {
-    /// The head now.
+/// The changes of the ledger after a sequence number.
+pub struct LedgerNews {
+    /// The current head.
     pub head: i64,
-    /// This is everything: what the reader does not find here is gone.
+    /// `claims` is the complete list: claims that are not in it are gone.
     pub all: bool,
-    /// Claims that were written.
+    /// Claims that were created or changed.
     pub claims: Vec<Claim>,
-    /// Claims that were released, with the fence of who did it.
+    /// Released claims, with the fences they were released with.
     pub released: Vec<(Uuid, i64)>,
 }
 
@@ -54,7 +54,7 @@ impl Row {
             }),
             request,
             member: MemberKey(self.member),
-            // The column has a check: there is no fourth word.
+            // The column's check allows only these three.
             state: match self.state.as_str() {
                 "promised" => ClaimState::Promised,
                 "leaving" => ClaimState::Leaving,
@@ -68,7 +68,7 @@ impl Row {
     }
 }
 
-/// Rows with what their apps ask for.
+/// Claims of these rows, with the requests of their apps.
 async fn complete(store: &Store, rows: Vec<Row>) -> StoreResult<Vec<Claim>> {
     let known = requests(store, rows.iter().map(|row| row.request).collect()).await?;
     let mut digs = Interner::default();
@@ -76,8 +76,8 @@ async fn complete(store: &Store, rows: Vec<Row>) -> StoreResult<Vec<Claim>> {
     rows.into_iter().map(claim).collect()
 }
 
-/// The column's word for a state.
-pub(super) fn word(state: ClaimState) -> &'static str {
+/// The value of the column `state`.
+pub(super) fn state_column(state: ClaimState) -> &'static str {
     match state {
         ClaimState::Held => "held",
         ClaimState::Promised => "promised",
@@ -85,8 +85,12 @@ pub(super) fn word(state: ClaimState) -> &'static str {
     }
 }
 
-/// What was written after `seq`, in one snapshot with the head; none: nothing was.
-pub async fn news(store: &Store, seq: Option<i64>) -> StoreResult<Option<News>> {
+/// The changes after `seq` in one snapshot with the head; `None` if there are none. Without `seq`, or if tombstones after it were
+/// deleted, all claims are returned.
+///
+/// # Errors
+/// The store fails.
+pub async fn news(store: &Store, seq: Option<i64>) -> StoreResult<Option<LedgerNews>> {
     if let Some(seq) = seq {
         let head: i64 = sqlx::query_scalar("select seq from head").fetch_one(store.pool()).await?;
         if head == seq {
@@ -100,10 +104,13 @@ pub async fn news(store: &Store, seq: Option<i64>) -> StoreResult<Option<News>> 
     let rows: Vec<Row> = sqlx::query_as(include_str!("sql/claims_since.sql")).bind(since.unwrap_or(-1)).fetch_all(&mut *tx).await?;
     let released = sqlx::query_as("select id, fence from tombstone where seq > $1").bind(since.unwrap_or(-1)).fetch_all(&mut *tx).await?;
     tx.commit().await?;
-    Ok(Some(News { head, all: since.is_none(), claims: complete(store, rows).await?, released }))
+    Ok(Some(LedgerNews { head, all: since.is_none(), claims: complete(store, rows).await?, released }))
 }
 
-/// Claims by any of deployment intent group, member and operation.
+/// Claims, filtered by deployment intent group, member and operation.
+///
+/// # Errors
+/// The store fails.
 pub async fn find(store: &Store, dig: Option<Uuid>, member: Option<&MemberKey>, operation: Option<Uuid>) -> StoreResult<Vec<Claim>> {
     let rows: Vec<Row> = sqlx::query_as(include_str!("sql/claims_where.sql"))
         .bind(dig)
@@ -114,7 +121,10 @@ pub async fn find(store: &Store, dig: Option<Uuid>, member: Option<&MemberKey>, 
     complete(store, rows).await
 }
 
-/// All claims without what their apps ask for.
+/// All claims without the requests of their apps.
+///
+/// # Errors
+/// The store fails.
 pub async fn heads(store: &Store) -> StoreResult<Vec<ClaimHead>> {
     let rows: Vec<(Uuid, Uuid, String, String, Uuid)> =
         sqlx::query_as("select id, dig_id, app, member, operation from claim").fetch_all(store.pool()).await?;

@@ -11,32 +11,32 @@ use serde::Serialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::claims::word;
+use super::claims::state_column;
 use super::packed;
 use super::requests::{Content, Digest, Known};
 
-/// A batch that releases nothing: the rule, and the fast one.
+/// The statement for a batch without releases, the common and fast case.
 const COMMIT: &str = concat!(include_str!("sql/commit.sql"), "select seq from h");
-/// The same with releases. It has to find claims, so it is planned each time: a plan cached when the table was small would
-/// scan all of it.
+/// The statement for a batch with releases. It searches for claims, so it is planned each time: a plan that was cached when the table
+/// was small would scan all of it.
 const COMMIT_AND_RELEASE: &str = concat!(include_str!("sql/commit.sql"), include_str!("sql/release.sql"), "select seq from h");
 
-/// What became of a batch.
+/// Result of committing a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Committed {
-    /// It is written.
+    /// The batch is committed.
     Done,
-    /// Somebody else moved the head: nothing is written, look again.
+    /// Another process moved the head: nothing is written, the batch must be decided again.
     Moved,
-    /// One of its ids is in the log already: nothing is written, look it up.
+    /// An id of the batch is in the log already: nothing is written, the stored answer must be looked up.
     Repeated,
 }
 
-/// A batch, column by column as `unnest` wants it.
+/// The rows of a batch, column by column as `unnest` takes them.
 #[derive(Default)]
 pub struct Entries {
     contents: HashMap<Digest, Vec<u8>>,
-    /// Digests of requests by address; the pointers are held, so that no address is given to another meanwhile.
+    /// Digests of requests by address. The stored pointer keeps each request alive, so that its address is not reused.
     digests: HashMap<usize, (Arc<AppRequest>, Digest)>,
     decision: DecisionColumns,
     receipt: ReceiptColumns,
@@ -95,9 +95,8 @@ struct ReleasedColumns {
 }
 
 impl Entries {
-    /// A decision, as the ledger entry of its `seq`; `contents` are those of its apps, in their order;
-    /// `json` is the answer as it goes out.
-    pub fn decision(&mut self, request: &DecisionRequest, contents: &[Content], answer: &Decision, json: &[u8]) {
+    /// Adds a decision. `contents` are the packed requests of its apps, in their order; `json` is the serialised answer.
+    pub fn add_decision(&mut self, request: &DecisionRequest, contents: &[Content], answer: &Decision, json: &[u8]) {
         for content in contents {
             self.contents.entry(content.digest).or_insert_with(|| content.body.clone());
         }
@@ -121,8 +120,8 @@ impl Entries {
         rows.answer.push(packed::pack_json(json));
     }
 
-    /// The content of a request that claims of this batch share is known: it need not be found out again.
-    pub fn same(&mut self, request: &Arc<AppRequest>, content: &Content) {
+    /// Records the content of a request that claims of this batch share, so that it is not packed again.
+    pub fn set_content(&mut self, request: &Arc<AppRequest>, content: &Content) {
         self.digests.insert(Arc::as_ptr(request).addr(), (Arc::clone(request), content.digest));
     }
 
@@ -131,13 +130,13 @@ impl Entries {
             return *digest;
         }
         let content = Content::of(request);
-        self.same(request, &content);
+        self.set_content(request, &content);
         self.contents.insert(content.digest, content.body);
         content.digest
     }
 
-    /// A transaction's receipt, as the ledger entry of its `seq`.
-    pub fn receipt(&mut self, id: Uuid, transaction: &LedgerTransaction, receipt: &LedgerReceipt) {
+    /// Adds the receipt of a transaction.
+    pub fn add_receipt(&mut self, id: Uuid, transaction: &LedgerTransaction, receipt: &LedgerReceipt) {
         let rows = &mut self.receipt;
         rows.id.push(id);
         rows.seq.push(receipt.seq);
@@ -145,8 +144,8 @@ impl Entries {
         rows.answer.push(json(receipt));
     }
 
-    /// What a batch made of a claim, at most once per claim; `seq` is the last entry that wrote it.
-    pub fn claim(&mut self, seq: i64, claim: &Claim) {
+    /// Adds a claim as it is after the batch; at most once per claim. `seq` is the last entry that changed it.
+    pub fn add_claim(&mut self, seq: i64, claim: &Claim) {
         let request = self.digest(&claim.request);
         let rows = &mut self.claim;
         rows.id.push(claim.id);
@@ -158,7 +157,7 @@ impl Entries {
         rows.dig.push(claim.dig.name.clone());
         rows.app.push(claim.request.app.clone());
         rows.member.push(claim.member.0.clone());
-        rows.state.push(word(claim.state));
+        rows.state.push(state_column(claim.state));
         rows.surging.push(claim.surging);
         rows.fence.push(claim.fence);
         rows.operation.push(claim.operation);
@@ -166,19 +165,19 @@ impl Entries {
         rows.pods.push(json(&claim.pods));
     }
 
-    /// A claim that is gone after the batch, at most once per claim.
-    pub fn released(&mut self, seq: i64, id: Uuid, fence: i64) {
+    /// Adds a claim that is released after the batch; at most once per claim.
+    pub fn add_release(&mut self, seq: i64, id: Uuid, fence: i64) {
         self.released.id.push(id);
         self.released.seq.push(seq);
         self.released.fence.push(fence);
     }
 
-    /// How many sequence numbers it takes.
+    /// Number of ledger entries, each with a sequence number.
     pub fn len(&self) -> usize {
         self.decision.id.len() + self.receipt.id.len()
     }
 
-    /// Writes all, if the head is still `expected`. Without entries it only checks that.
+    /// See [`LogConnection::commit`].
     async fn write(self, connection: &mut PgConnection, known: &mut Known, expected: i64) -> StoreResult<Committed> {
         let count = self.len() as i64;
         let Self { contents, digests: _, decision: d, receipt: t, claim: c, released: r } = self;
@@ -239,25 +238,28 @@ impl Entries {
     }
 }
 
-/// What this process writes the log with: a connection of its own, and what it knows to be written.
+/// The writer's own connection to the log, and the contents that it knows to be stored.
 ///
-/// Its plans are made once and for all values: the statement only inserts, and planning it anew for each batch cost as much as
-/// carrying it out. Reads, whose plans depend on what is asked, go through the pool.
-pub struct Pen {
+/// It uses generic plans: the statement only inserts, and planning it for each batch cost as much as executing it. Reads, whose plans
+/// depend on their parameters, go through the pool.
+pub struct LogConnection {
     store: Store,
     connection: Option<(PgConnection, Instant)>,
     known: Known,
 }
 
-impl Pen {
-    /// Connects when it is used first.
+impl LogConnection {
+    /// Connects on first use.
     pub fn new(store: &Store) -> Self {
         Self { store: store.clone(), connection: None, known: Known::default() }
     }
 
-    /// Writes all, if the head is still `expected`. Without entries it only checks that.
+    /// Writes all entries if the head is still `expected`. Without entries it only checks the head.
+    ///
+    /// # Errors
+    /// The store fails; if the connection broke, the batch may be committed or not.
     pub async fn commit(&mut self, entries: Entries, expected: i64) -> StoreResult<Committed> {
-        // Taken out while it is used: one that broke, or was let go in the middle, is not used again.
+        // Taken out during use, so that a connection that broke, or whose use was cancelled, is not used again.
         let kept = match self.connection.take() {
             Some((mut connection, used)) => works_after(used.elapsed(), &mut connection).await.then_some(connection),
             None => None,

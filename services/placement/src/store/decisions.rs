@@ -1,4 +1,4 @@
-//! Decisions and receipts as they were answered.
+//! Stored decisions and receipts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,16 +12,13 @@ use uuid::Uuid;
 use super::packed;
 use super::requests::{Digest, requests};
 
-/// How many decisions are looked through at once for one about an app.
+/// Decisions that are read at once when one about an app is searched.
 const PAGE: i64 = 16;
 
-/// A decision as it was asked for and answered.
+/// A decision with its request.
 pub struct StoredDecision {
-    /// What was asked.
     pub request: DecisionRequest,
-    /// What was answered.
     pub answer: Decision,
-    /// When.
     pub created_at: Timestamp,
 }
 
@@ -51,7 +48,10 @@ impl Row {
     }
 }
 
-/// The JSON of the stored answers among these decision ids. Planned each time, as a table that grows fast wants it.
+/// The JSON of the stored answers among these decision ids. Planned each time, because a cached plan does not suit a table that grows fast.
+///
+/// # Errors
+/// The store fails, or an answer is damaged.
 pub async fn decisions(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid, Arc<[u8]>>> {
     let rows: Vec<(Uuid, Vec<u8>)> =
         sqlx::query_as("select id, answer from decision where id = any($1)").persistent(false).bind(ids).fetch_all(store.pool()).await?;
@@ -59,13 +59,19 @@ pub async fn decisions(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid,
 }
 
 /// The stored receipts among these transaction ids.
+///
+/// # Errors
+/// The store fails.
 pub async fn receipts(store: &Store, ids: &[Uuid]) -> StoreResult<HashMap<Uuid, LedgerReceipt>> {
     let rows: Vec<(Uuid, Json<LedgerReceipt>)> =
         sqlx::query_as("select id, answer from receipt where id = any($1)").persistent(false).bind(ids).fetch_all(store.pool()).await?;
     Ok(rows.into_iter().map(|(id, answer)| (id, answer.0)).collect())
 }
 
-/// A decision by its id.
+/// A decision by its id, if there is one.
+///
+/// # Errors
+/// The store fails, or the decision is damaged.
 pub async fn decision(store: &Store, id: Uuid) -> StoreResult<Option<StoredDecision>> {
     let query = sqlx::query_as("select requests, answer, operation, fence, overflow, created_at from decision where id = $1");
     let Some(row): Option<Row> = query.bind(id).fetch_optional(store.pool()).await? else { return Ok(None) };
@@ -73,7 +79,10 @@ pub async fn decision(store: &Store, id: Uuid) -> StoreResult<Option<StoredDecis
     row.complete(store, answer).await.map(Some)
 }
 
-/// The last decision that placed or refused an app of the deployment intent group or composite app of this name.
+/// The last decision about an app of the deployment intent group or composite app `group`, if there is one.
+///
+/// # Errors
+/// The store fails, or a decision is damaged.
 pub async fn last_about(store: &Store, project: &str, group: &str, app: &str) -> StoreResult<Option<StoredDecision>> {
     let mut before = i64::MAX;
     loop {

@@ -1,6 +1,6 @@
-//! The ledger's log in Postgres. SQL lives here and in `sql/`, nowhere else.
+//! The ledger's log in Postgres. All SQL is here and in `sql/`.
 //!
-//! Reads are for starting, for following another process, and for people; no decision waits for one.
+//! It is read at the start, to follow other processes, and for users; no decision waits for a read.
 
 mod claims;
 mod commit;
@@ -10,12 +10,15 @@ mod requests;
 
 use drover_store::{Store, StoreResult};
 
-pub use claims::{News, find, heads, news};
-pub use commit::{Committed, Entries, Pen};
+pub use claims::{LedgerNews, find, heads, news};
+pub use commit::{Committed, Entries, LogConnection};
 pub use decisions::{decision, decisions, last_about, receipts};
 pub use requests::Content;
 
-/// Forgets tombstones and receipts that nobody can need any more.
+/// Deletes tombstones and receipts older than a week.
+///
+/// # Errors
+/// The store fails.
 pub async fn tidy(store: &Store) -> StoreResult<()> {
     sqlx::query(include_str!("sql/tidy.sql")).execute(store.pool()).await?;
     Ok(())

@@ -1,7 +1,7 @@
-//! Documents as bytes: JSON, packed by lz4 where that makes it smaller. The first byte says which.
+//! Documents as bytes: JSON, compressed by lz4 where that makes it smaller. The first byte says which of the two.
 //!
-//! For what SQL never looks into. As `jsonb`, parsed, copied and compressed anew by Postgres, these documents cost more than
-//! everything else of a decision together.
+//! For documents that SQL never reads. As `jsonb`, which Postgres parses, copies and compresses, they cost more than everything else
+//! of a decision together.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use drover_store::{StoreError, StoreResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What follows is JSON. Migrations write this one.
+/// JSON follows. Migrations write this form.
 const PLAIN: u8 = 0;
-/// What follows is the length as 4 bytes, little endian, and an lz4 block of JSON.
+/// The length as 4 bytes, little endian, and an lz4 block of JSON follow.
 const LZ4: u8 = 1;
-/// Below this lz4 gains nothing.
+/// Below this length in bytes lz4 gains nothing.
 const SHORT: usize = 64;
-/// More than any request may have.
+/// Maximum length of the JSON in bytes; requests are far smaller.
 const LONGEST: usize = 256 << 20;
 
-/// Packs a document's JSON.
+/// Packs the JSON of a document.
 pub fn pack_json(json: &[u8]) -> Vec<u8> {
     if json.len() >= SHORT {
         let mut packed = vec![0; 5 + lz4_flex::block::get_maximum_output_size(json.len())];
@@ -35,17 +35,23 @@ pub fn pack_json(json: &[u8]) -> Vec<u8> {
     [&[PLAIN], json].concat()
 }
 
-/// A document's JSON.
+/// Serialises a document.
 pub fn json(document: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(document).expect("maps with string keys always serialise")
 }
 
-/// Unpacks a document.
+/// Unpacks and deserialises a document.
+///
+/// # Errors
+/// The bytes are damaged, or are no document of this type.
 pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> StoreResult<T> {
     serde_json::from_slice(&unpack_json(bytes)?).map_err(|error| undecodable(error.to_string()))
 }
 
-/// Unpacks a document's JSON.
+/// Unpacks the JSON of a document.
+///
+/// # Errors
+/// The bytes are damaged.
 pub fn unpack_json(bytes: &[u8]) -> StoreResult<Cow<'_, [u8]>> {
     Ok(match bytes {
         [PLAIN, json @ ..] => Cow::Borrowed(json),
@@ -71,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_come_back_and_repetition_is_small() {
+    fn unpacked_document_equals_the_original_and_repetition_is_compressed() {
         let members: Vec<Value> = (0..50).map(|n| json!({"member": format!("onprem+{n}"), "verdict": "fits"})).collect();
         for document in [json!(null), json!({"short": true}), Value::from(members)] {
             let packed = pack_json(&json(&document));
@@ -82,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_an_error_and_no_panic() {
+    fn damaged_bytes_are_an_error() {
         let mut cut = pack_json(&json(&vec!["the same"; 100]));
         cut.truncate(20);
         for bytes in [&[][..], &[7, 1], &[LZ4, 1], &[LZ4, 255, 255, 255, 255, 0], b"\0{", &cut] {

@@ -1,6 +1,6 @@
-//! What apps ask for, each content once: decisions and claims name it by its digest.
+//! Requests of apps, each content stored once; decisions and claims refer to it by its digest.
 //!
-//! Invariant: rows are only ever added, so a digest that was once known stays good.
+//! The invariant: rows are only added, so a digest that is known to be stored stays valid.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,37 +14,36 @@ use super::packed;
 /// SHA-256 of the request's JSON.
 pub type Digest = [u8; 32];
 
-/// A request ready to be written.
+/// A packed request with its digest.
 #[derive(Clone, Debug)]
 pub struct Content {
-    /// Its name.
     pub digest: Digest,
-    /// Packed.
+    /// See [`packed`].
     pub body: Vec<u8>,
 }
 
 impl Content {
-    /// Of a request.
+    /// Packs a request.
     pub fn of(request: &AppRequest) -> Self {
         let json = packed::json(request);
         Self { digest: Sha256::digest(&json).into(), body: packed::pack_json(&json) }
     }
 }
 
-/// Digests that are known to be written, so that they are not sent again.
+/// Digests that are known to be stored, so that their contents are not sent again.
 #[derive(Debug, Default)]
 pub struct Known(HashSet<Digest>);
 
 impl Known {
-    /// 2 MiB. Forgetting is harmless: the next to use one sends it again.
+    /// 2 MiB of digests. Forgetting them is harmless: the next batch sends the content again.
     const MOST: usize = 1 << 16;
 
-    /// Whether this one is written.
+    /// Whether the content of this digest is stored.
     pub fn has(&self, digest: &Digest) -> bool {
         self.0.contains(digest)
     }
 
-    /// These are written now.
+    /// Adds digests that are now stored.
     pub fn add(&mut self, written: impl IntoIterator<Item = Digest>) {
         self.0.extend(written);
         if self.0.len() > Self::MOST {
@@ -53,7 +52,10 @@ impl Known {
     }
 }
 
-/// The requests of these digests; equal ones share memory.
+/// The requests of these digests; equal logical clouds share memory.
+///
+/// # Errors
+/// The store fails, or a content is damaged.
 pub async fn requests(store: &Store, digests: Vec<Digest>) -> StoreResult<HashMap<Digest, Arc<AppRequest>>> {
     let digests: HashSet<Digest> = digests.into_iter().collect();
     let digests: Vec<Digest> = digests.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Follows cluster-manager: which members there are, what room they have.
+//! Follows the feeds of cluster-manager: the members and their capacity.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use drover_service::FeedReader;
 
 use crate::app::App;
 
-/// Follows the feed `members`.
+/// Follows the feed `members`. Never returns.
 pub async fn members(app: App, mut reader: FeedReader<Member>) {
     loop {
         let batch = reader.next().await;
@@ -17,7 +17,7 @@ pub async fn members(app: App, mut reader: FeedReader<Member>) {
     }
 }
 
-/// Follows the feed `capacity`.
+/// Follows the feed `capacity`. Never returns.
 pub async fn capacity(app: App, mut reader: FeedReader<Capacity>) {
     loop {
         let batch = reader.next().await;
@@ -26,11 +26,11 @@ pub async fn capacity(app: App, mut reader: FeedReader<Capacity>) {
     }
 }
 
-/// Every second.
+/// Expires outdated capacity, every second.
 pub async fn ages(app: App) {
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         tick.tick().await;
-        app.grow_old();
+        app.expire_capacity();
     }
 }

@@ -1,4 +1,4 @@
-//! What goes on without being asked: following the members, telling the fleet, tidying the log.
+//! Background tasks: following the members, expiring capacity, tidying the log.
 
 mod follow;
 mod tidy;
@@ -7,7 +7,7 @@ use drover_service::{Common, FeedReader};
 
 use crate::app::App;
 
-/// Starts them.
+/// Starts the background tasks and registers the readiness checks.
 pub fn spawn(app: &App, common: &Common) {
     let peer = common.peer("cluster-manager", &common.peers.cluster_manager);
     common.spawn(follow::members(app.clone(), FeedReader::new(peer.clone(), "/internal/feeds/members")));
@@ -23,6 +23,6 @@ pub fn spawn(app: &App, common: &Common) {
     let app = app.clone();
     common.readiness.check("cluster-manager", move || {
         let known = app.read(|book| book.knows_members());
-        async move { if known { Ok(()) } else { Err("it has not said yet which members there are".to_owned()) } }
+        async move { if known { Ok(()) } else { Err("the list of members has not been received yet".to_owned()) } }
     });
 }

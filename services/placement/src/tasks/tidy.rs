@@ -1,18 +1,18 @@
-//! Forgets what nobody can need any more: old tombstones and receipts, and the fences that memory keeps of them.
+//! Deletes tombstones and receipts older than a week, and the fences kept in memory for them.
 
 use std::time::Duration;
 
 use crate::app::{App, KEPT};
 use crate::store;
 
-/// Once an hour.
+/// Runs at once and then every hour. Never returns.
 pub async fn run(app: App) {
     let mut tick = tokio::time::interval(Duration::from_secs(3600));
     loop {
         tick.tick().await;
         app.write(|book| book.fences.forget(KEPT));
         if let Err(error) = store::tidy(&app.store).await {
-            tracing::warn!(%error, "old tombstones and receipts were not tidied away");
+            tracing::warn!(%error, "old tombstones and receipts were not deleted; trying again in an hour");
         }
     }
 }

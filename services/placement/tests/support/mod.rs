@@ -1,6 +1,6 @@
-//! A placement on a database of its own, with a cluster-manager that says what the test wants.
+//! A placement on its own database, with a scripted cluster-manager.
 
-// Each test binary uses its part of it.
+// Each test binary uses a part of this module.
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use url::Url;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 const TOKEN: &str = "peer-token-of-the-tests";
 
 pub struct ClusterManager {
@@ -119,7 +119,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Starts one, every exchange checked against its OpenAPI document.
+    /// Starts placement and waits until it is ready. Every exchange is checked against the OpenAPI document.
     pub async fn start(db: &TestDb, manager: &ClusterManager) -> Self {
         let placement = Self::start_cold(db, manager).await;
         placement.ready().await;
@@ -130,7 +130,7 @@ impl Placement {
         Self::assemble(db, manager.url(), true).await
     }
 
-    /// As [`Placement::start`], on a database at this URL.
+    /// As [`Placement::start`], on the database at this URL.
     pub async fn start_on(database: SecretString, manager: &ClusterManager) -> Self {
         let placement = Self::assemble_on(&database, manager.url(), true).await;
         placement.ready().await;
@@ -153,16 +153,16 @@ impl Placement {
         Self { failpoints, server: HttpServer::start(router).await, stop: common.shutdown.clone().drop_guard() }
     }
 
-    /// Waits until it knows its members and all their capacity.
+    /// Waits until the members and all their capacity are known.
     pub async fn ready(&self) {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let clusters = self.clusters().await;
             (!clusters.is_empty() && clusters.iter().all(|cluster| cluster.age_ms.is_some())).then_some(())
         })
         .await;
     }
 
-    /// As SIGKILL: nothing is finished, nothing is answered any more.
+    /// Stops it like SIGKILL: nothing is finished or answered.
     pub fn kill(self) {
         drop(self.stop);
     }

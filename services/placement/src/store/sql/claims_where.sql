@@ -1,4 +1,4 @@
--- Claims, by any of DIG, member and operation.
+-- Claims, filtered by deployment intent group, member and operation.
 select id, dig_id, project, composite_app, composite_app_version, dig, app, member, state, surging, fence, operation, request, pods
 from claim
 where ($1::uuid is null or dig_id = $1)

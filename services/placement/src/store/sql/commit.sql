@@ -1,4 +1,4 @@
--- A batch of ledger entries, all or none, if nobody moved the head since it was decided. No row comes back: somebody did.
+-- Writes a batch of ledger entries, all or none, if the head is still the one that it was decided on. Returns no row if it is not.
 with h as (
     update head set seq = seq + $1 where seq = $2 returning seq
 ), q as (

@@ -1,4 +1,4 @@
--- Goes on where commit.sql ends, for batches that release claims.
+-- Continues commit.sql for batches that release claims.
 , gone as (
     delete from claim using h where claim.id = any($36::uuid[])
 ), stone as (

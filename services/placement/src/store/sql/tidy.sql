@@ -1,4 +1,4 @@
--- Tombstones and receipts that nobody can need any more; readers that stand before the last of them start anew.
+-- Deletes tombstones and receipts older than a week. A reader that has not seen a deleted tombstone reads all claims again (head.tidied).
 with gone as (
     delete from tombstone where released_at < now() - interval '7 days' returning seq
 ), receipts as (
