@@ -66,14 +66,14 @@ codes! {
     INVALID "invalid" 400 "The request breaks a rule";
     MISMATCHED_NAME "mismatched_name" 400 "Mismatched name in PUT request";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 "Unsupported content type";
-    NOT_ACCEPTABLE "not_acceptable" 406 "No representation of the kind asked for";
+    NOT_ACCEPTABLE "not_acceptable" 406 "No representation of the requested type";
     TOO_LARGE "too_large" 413 "The body is too large";
-    METHOD_NOT_ALLOWED "method_not_allowed" 405 "This path does not know this method";
+    METHOD_NOT_ALLOWED "method_not_allowed" 405 "This path does not support this method";
     UNAUTHORIZED "unauthorized" 401 "A valid bearer token is needed";
     FORBIDDEN "forbidden" 403 "Not allowed";
     TIMEOUT "timeout" 504 "The request took too long";
     INTERNAL "internal" 500 "Something failed inside Drover";
-    NOT_YET "not_yet" 501 "Not in this version yet";
+    NOT_YET "not_yet" 501 "Not implemented in this version";
     // documents
     NOT_FOUND "not_found" 404 "Not found";
     ALREADY_EXISTS "already_exists" 409 "Already exists";
@@ -81,7 +81,7 @@ codes! {
     HAS_CHILDREN "has_children" 409 "Other resources live below this one";
     HAS_REFERENCES "has_references" 409 "Other resources refer to this one";
     REFERENCE_NOT_FOUND "reference_not_found" 409 "A resource that this one refers to does not exist";
-    PRECONDITION_FAILED "precondition_failed" 412 "It has changed meanwhile";
+    PRECONDITION_FAILED "precondition_failed" 412 "The resource has changed since it was read";
     WRONG_STATE "wrong_state" 409 "Not possible in the current state";
     // operations
     BUSY "busy" 409 "Another operation holds this deployment intent group";
@@ -91,40 +91,40 @@ codes! {
     ROOM_LOST "room_lost" 409 "Somebody else took the room that was made";
     DEADLINE "deadline" 409 "The operation ran out of time";
     CANCELLED "cancelled" 409 "The operation was cancelled";
-    PREFLIGHT_FAILED "preflight_failed" 409 "The member would refuse these objects";
-    APPLY_FAILED "apply_failed" 409 "The member refused an object";
+    PREFLIGHT_FAILED "preflight_failed" 409 "The cluster would refuse these objects";
+    APPLY_FAILED "apply_failed" 409 "The cluster refused an object";
     NOT_READY "not_ready" 409 "The application did not become ready";
     // deciding
-    NO_ROOM "no_room" 409 "No allowed member has room";
-    CAPACITY_UNKNOWN "capacity_unknown" 503 "The room of the allowed members is not known now";
+    NO_ROOM "no_room" 409 "No allowed cluster has room";
+    CAPACITY_UNKNOWN "capacity_unknown" 503 "The capacity of the allowed clusters is not known at present";
     PLAN_INFEASIBLE "plan_infeasible" 409 "No plan makes the room";
     PLAN_NOT_PROPOSED "plan_not_proposed" 409 "The plan is no longer open";
     WORLD_CHANGED "world_changed" 409 "The world has changed since the plan was made";
     LEDGER_CONFLICT "ledger_conflict" 409 "The ledger differs from what was assumed";
     STALE_FENCE "stale_fence" 409 "A newer writer has taken over";
     VOLUME_APP "volume_app" 409 "Applications with volumes cannot move yet";
-    CALL_GRAPH_INVALID "call_graph_invalid" 400 "The call graph makes no sense";
+    CALL_GRAPH_INVALID "call_graph_invalid" 400 "The call graph is not valid";
     EXPRESSION_INVALID "expression_invalid" 400 "The expression does not compile";
     // applications
     RENDER_FAILED "render_failed" 422 "The application does not render";
     HELM_UNAVAILABLE "helm_unavailable" 503 "Helm cannot be run";
-    UNKNOWN_KIND "unknown_kind" 422 "A manifest is of a kind that Drover does not know";
+    UNKNOWN_KIND "unknown_kind" 422 "A manifest has a kind that the cluster does not know";
     NAME_NOT_DNS "name_not_dns" 400 "The name is not a DNS label";
-    // members
+    // clusters
     UNKNOWN_CLUSTER "unknown_cluster" 400 "No such cluster or label";
     KUBECONFIG_INVALID "kubeconfig_invalid" 422 "The kubeconfig cannot be used";
-    KUBECONFIG_REFUSED "kubeconfig_refused" 422 "The kubeconfig asks for something that Drover does not do";
-    CLUSTER_UNREACHABLE "cluster_unreachable" 503 "The member does not answer";
-    CLUSTER_UNAUTHORIZED "cluster_unauthorized" 409 "The member refuses the credential";
+    KUBECONFIG_REFUSED "kubeconfig_refused" 422 "The kubeconfig uses something that Drover does not support";
+    CLUSTER_UNREACHABLE "cluster_unreachable" 503 "The cluster does not answer";
+    CLUSTER_UNAUTHORIZED "cluster_unauthorized" 409 "The cluster refuses the credential";
     CLAIMS_LEFT "claims_left" 409 "Applications still have room in this cluster";
-    // what is behind
+    // services and the database
     PEER_UNAVAILABLE "peer_unavailable" 503 "Another Drover service does not answer";
     STORE_UNAVAILABLE "store_unavailable" 503 "The database does not answer";
     STORE_FULL "store_full" 507 "The database has no space left";
-    BUSY_SERVER "busy_server" 503 "Too much at once";
-    // the request path of the autoscaler, which says them itself
+    BUSY_SERVER "busy_server" 503 "The service has too much to do";
+    // the request path of the autoscaler (services/autoscaler has its own copy of these)
     QUEUE_FULL "queue_full" 503 "Too many requests are waiting";
     NO_POD_IN_TIME "no_pod_in_time" 503 "No pod had room in time";
-    APP_BROKE_OFF "app_broke_off" 502 "The app broke off";
+    APP_BROKE_OFF "app_broke_off" 502 "The app closed the connection without a complete answer";
     APP_UNREACHABLE "app_unreachable" 503 "The app cannot be reached";
 }

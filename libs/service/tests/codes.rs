@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use drover_service::codes::{ALL, find};
+use drover_service::codes::{ALL, Code, find};
 use drover_service::{Problem, ProblemDocument};
+use serde_json::Value;
 
 fn pages() -> BTreeSet<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
@@ -30,12 +31,30 @@ fn pages_say_what_happened_why_and_what_to_do() {
         }
         let example =
             page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_else(|| panic!("{code:?}: no example"));
-        let example: ProblemDocument = serde_json::from_str(example).unwrap_or_else(|error| panic!("{code:?}: {error}"));
-        let truth = code.problem("x").document();
-        assert_eq!((&example.kind, &example.title, example.status, &example.code), (&truth.kind, &truth.title, truth.status, &truth.code));
-        assert!(!example.detail.is_empty());
+        let example: Value = serde_json::from_str(example).unwrap_or_else(|error| panic!("{code:?}: {error}"));
+        match example.get("state") {
+            Some(state) => assert_failed_operation(code.name, state, &example),
+            None => assert_problem(*code, example),
+        }
         assert_eq!(find(code.name), Some(*code));
     }
+}
+
+/// The example of a code with which operations fail: fields of the operation's document.
+fn assert_failed_operation(code: &str, state: &Value, example: &Value) {
+    assert!(state == "failed" || state == "cancelled", "{code}: state {state}");
+    assert_eq!(example["code"], code);
+    for field in ["kind", "subject", "message"] {
+        assert!(example[field].as_str().is_some_and(|text| !text.is_empty()), "{code}: its example has no {field}");
+    }
+}
+
+/// The example of a code with which requests are refused: the whole answer.
+fn assert_problem(code: Code, example: Value) {
+    let example: ProblemDocument = serde_json::from_value(example).unwrap_or_else(|error| panic!("{code:?}: {error}"));
+    let truth = code.problem("x").document();
+    assert_eq!((&example.kind, &example.title, example.status, &example.code), (&truth.kind, &truth.title, truth.status, &truth.code));
+    assert!(!example.detail.is_empty());
 }
 
 #[test]

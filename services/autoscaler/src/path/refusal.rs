@@ -47,7 +47,7 @@ impl Refusal {
         match self {
             Self::QueueFull(_) => ("queue_full", StatusCode::SERVICE_UNAVAILABLE, "Too many requests are waiting"),
             Self::NoRoomInTime(_) => ("no_pod_in_time", StatusCode::SERVICE_UNAVAILABLE, "No pod had room in time"),
-            Self::BadGateway(_) => ("app_broke_off", StatusCode::BAD_GATEWAY, "The app broke off"),
+            Self::BadGateway(_) => ("app_broke_off", StatusCode::BAD_GATEWAY, "The app closed the connection without a complete answer"),
             Self::Unreachable(_) => ("app_unreachable", StatusCode::SERVICE_UNAVAILABLE, "The app cannot be reached"),
             Self::Gone => ("timeout", StatusCode::REQUEST_TIMEOUT, "The client went away"),
         }
