@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# deny.sh: licences, bans and sources of all that comes into the build, as deny.toml says.
-# The first time it builds cargo-deny, pinned, into $DROVER_CACHE/tools: some minutes; after that it takes seconds.
+# deny.sh: checks licences, bans and sources of all dependencies by the rules of deny.toml.
+# The first run builds a pinned cargo-deny into $DROVER_CACHE/tools, which takes some minutes; later runs take seconds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . deploy/env.sh
@@ -11,7 +11,7 @@ if [ ! -x "$tools/bin/cargo-deny" ]; then
   echo "building cargo-deny $VERSION into $tools (once, some minutes)" >&2
   mkdir -p "$DROVER_CACHE/tools"
   (
-    # Two at once would build it twice.
+    # The lock keeps two runs from building it twice.
     flock 9
     [ -x "$tools/bin/cargo-deny" ] || CARGO_TARGET_DIR=$DROVER_CACHE/tools/build cargo install --quiet --locked --root "$tools" "cargo-deny@$VERSION"
     rm -rf "$DROVER_CACHE/tools/build"

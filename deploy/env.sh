@@ -1,10 +1,10 @@
-# Sourced by the Makefile and the scripts, from the top of the checkout: where things are built and found.
+# Sourced by the Makefile and the scripts, from the top of the checkout: sets the directories for builds and caches.
 : "${DROVER_CACHE:=$HOME/.cache/drover}"
 : "${CARGO_TARGET_DIR:=$DROVER_CACHE/target-$(cat rust-toolchain.toml Cargo.lock | sha256sum | cut -c1-12)}"
 PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin
 export DROVER_CACHE CARGO_TARGET_DIR PATH
 
-# A machine without the pinned toolchain may have the same compiler under another name ("stable"), and no way to download.
+# A machine that cannot download the pinned toolchain may have the same compiler under another name ("stable").
 if [ -z "${RUSTUP_TOOLCHAIN:-}" ] && command -v rustup >/dev/null && ! cargo --version >/dev/null 2>&1; then
   pinned=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
   for toolchain in $(rustup toolchain list | cut -d' ' -f1); do

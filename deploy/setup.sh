@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # setup.sh [demo|local|test|real|long]...
 #
-# Installs what a bare Debian 12 (or Ubuntu) with Rust and Go lacks: by apt as root, saying what first; as a user it prints the
-# command for root and fails. Quick and silent when all is there. Kubernetes and helm are no packages: local-kube builds them.
-#   demo   building, and `make demo` with simulated members     local  the same with real control planes (Go)
-#   test   `make test`, the default; includes local             real   real kubelets too; includes local
+# Installs the packages that a bare Debian 12 (or Ubuntu) with Rust and Go lacks. As root it prints their names and runs apt-get; as
+# another user it prints the command for root and fails. If nothing is missing, it takes no time and prints nothing. Kubernetes and
+# helm are not packages: local-kube builds them.
+#   demo   builds, and `make demo` with simulated clusters      local  the same with real control planes (needs Go)
+#   test   `make test` (the default); includes local            real   real kubelets as well; includes local
 #   long   what only `make test-long` needs
 set -euo pipefail
 
 die() { echo "setup: $*" >&2; exit 1; }
 
-# have PROGRAM: on PATH, where root's programs are, or where Debian hides Postgres; a path is looked for as it is
+# have PROGRAM: whether it is on PATH, in root's directories, or (Postgres) in Debian's own directory; an absolute path is tested as it is
 have() {
   case $1 in
     /*) [ -e "$1" ] ;;
@@ -29,7 +30,7 @@ LONG="prometheus=prometheus"
 
 wanted=
 for group in "${@:-test}"; do
-  # Tests with real containers need root: for others they are skipped, and so are their packages.
+  # Tests with real containers need root. Other users skip them and need no packages for them.
   case $group in demo | local) wanted+=" $DEMO" ;; test) wanted+=" $TEST"; [ "$(id -u)" != 0 ] || wanted+=" $REAL" ;; real) wanted+=" $REAL" ;; long) wanted+=" $LONG" ;; *) die "unknown group $group: demo, local, test, real or long" ;; esac
 done
 missing=$(for pair in $wanted; do have "${pair%%=*}" || echo "${pair##*=}"; done | sort -u | tr '\n' ' ')
@@ -46,10 +47,10 @@ if [ -n "$missing" ]; then
   for pair in $wanted; do have "${pair%%=*}" || die "${pair##*=} is installed, but ${pair%%=*} is still missing"; done
 fi
 
-# The two toolchains are not ours to install.
+# This script does not install the two toolchains.
 PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin
 command -v cargo >/dev/null || die "Rust is missing: install it with rustup (https://rustup.rs); rust-toolchain.toml names the version"
 case $* in
-  demo) ;; # simulated members need no Go
+  demo) ;; # simulated clusters need no Go
   *) command -v go >/dev/null || die "Go is missing: Kubernetes and helm are built with Go 1.26.4 or newer (https://go.dev/dl)" ;;
 esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check.sh: what can be checked of the containers without a container engine. docker-compose accepts the file; only the gateway
-# is published, on loopback; each service runs a program of this workspace, as nobody, with a health check; each DROVER_
-# setting exists in the code; the scripts of deploy/ parse.
+# check.sh: checks of the containers that need no container engine: docker-compose accepts the file; only the gateway is published,
+# on loopback; each service runs a program of this workspace as an unprivileged user and has a health check; the code reads each
+# DROVER_ setting; the scripts of deploy/ parse.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 for script in deploy/*.sh deploy/*/*.sh deploy/*/*/*.sh .ci/run; do bash -n "$script"; done
@@ -10,7 +10,7 @@ secrets=$(mktemp -d)
 trap 'rm -rf "$secrets"' EXIT
 deploy/docker/secrets.sh "$secrets"
 DROVER_SECRETS=$secrets docker-compose config >"$secrets/config.yml"
-# Debian's docker-compose is a Python program, so this Python has its YAML.
+# Debian's docker-compose is a Python program, so the system's Python has the module yaml.
 /usr/bin/python3 - "$secrets/config.yml" <<'P'
 import glob, re, sys, yaml
 
@@ -31,7 +31,7 @@ for name, service in services.items():
     if service.get("user") != "65532:65532" or not service.get("read_only"):
         faults.append(f"{name}: not an unprivileged user on a read-only root")
     if service["entrypoint"] != [f"/bin/drover-{name}"] or not glob.glob(f"services/{name}/src/main.rs"):
-        faults.append(f"{name}: runs {service['entrypoint']}, which the workspace does not make")
+        faults.append(f"{name}: runs {service['entrypoint']}, which the workspace does not build")
     for setting in service["environment"]:
         if setting.startswith("DROVER_") and f'"{setting}"' not in code(name):
             faults.append(f"{name}: no code reads {setting}")
