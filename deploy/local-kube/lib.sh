@@ -63,10 +63,11 @@ wait_for() {
 
 # --- addresses: each control plane and each real node has its own, claimed in one place for all sets of this user ---
 
-# Nobody has the ports of ADDRESS open. Without the bridge a route elsewhere may lead to a gateway that answers for everybody.
+# free ADDRESS: whether no program has the ports of ADDRESS open. An address of the bridge is asked only if the way to it is the bridge:
+# without the bridge, or with half of it, the machine's default gateway gets the packets and may answer for everybody.
 free() {
   local port
-  case $1 in $REAL_NET.*) [ -e /sys/class/net/$UPLINK ] || return 0 ;; esac
+  case $1 in $REAL_NET.*) [[ $(PATH=$PATH:/usr/sbin:/sbin ip -o route get "$1" 2>/dev/null) =~ \ dev\ (lo|$UPLINK)\  ]] || return 0 ;; esac
   for port in 6443 2379 10250; do ! (exec 3<>"/dev/tcp/$1/$port") 2>/dev/null || return 1; done
 }
 

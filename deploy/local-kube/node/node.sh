@@ -35,31 +35,52 @@ check_machine() {
   controllers | grep -q memory || die "real nodes need cgroup v1 controllers in /sys/fs/cgroup; this machine has none"
 }
 
-# One at a time makes or removes the bridge, whichever set it is for.
-lan_lock() { mkdir -p "$DROVER_CACHE/run"; exec 8>"$DROVER_CACHE/run/lan.lock"; flock 8; }
+# One process at a time makes or removes the bridge. The lock belongs to the machine's network namespace, as the bridge does, and not to
+# a directory: sets with another DROVER_CACHE or in another mount namespace share the bridge too.
+lan_lock() { exec 8</proc/self/ns/net; flock 8; }
+
+# Whether the machine's end of the bridge leads to a bridge that cannot be seen from here. The bridge's namespace has its name by a mount
+# below /run/netns; a process in another mount namespace may share the machine's network and not see that mount.
+lan_is_hidden() {
+  local here there
+  here=$(ip -o link show $UPLINK 2>/dev/null) || return 1
+  there=$(ip -n $LAN -o link show root 2>/dev/null) || return 0
+  # "2: drover-root@if3: ..." and "3: root@if2: ..." name each other's index.
+  [[ "$here|$there" =~ ^([0-9]+):\ [^@]+@if([0-9]+):.*\|([0-9]+):\ root@if([0-9]+): ]] || return 0
+  [ "${BASH_REMATCH[1]} ${BASH_REMATCH[2]}" != "${BASH_REMATCH[4]} ${BASH_REMATCH[3]}" ]
+}
 
 # The bridge lives in a network namespace of its own, so that the machine's firewall (Docker's FORWARD policy DROP, say)
 # cannot drop traffic between nodes. The machine has one veth into it with the addresses of the control planes.
+# Whatever an interrupted run left out is made up for.
 lan() {
+  local i
   check_machine
+  ! lan_is_hidden || die "$UPLINK leads to a bridge of another mount namespace: take its clusters down there first (or: ip link del $UPLINK)"
   [ -e /run/netns/$LAN ] || ip netns add $LAN
+  ip -n $LAN link show lo >/dev/null 2>&1 ||
+    die "/run/netns/$LAN is a network namespace in another mount namespace only: take its clusters down there first (or: rm /run/netns/$LAN)"
   ip -n $LAN link show br0 >/dev/null 2>&1 || ip -n $LAN link add br0 type bridge
-  ip -n $LAN link set br0 up
+  ip link show $UPLINK >/dev/null 2>&1 || ip link add $UPLINK type veth peer name root netns $LAN
   ip -n $LAN link set lo up
-  if ! ip link show $UPLINK >/dev/null 2>&1; then
-    ip link add $UPLINK type veth peer name root netns $LAN
-    ip -n $LAN link set root master br0 up
-    ip link set $UPLINK up
-  fi
+  ip -n $LAN link set br0 up
+  ip -n $LAN link set root master br0 up
+  ip link set $UPLINK up
   for i in $(seq 9); do ip addr replace $REAL_NET.$i/24 dev $UPLINK; done
 }
 
-# A cluster claims its address before it asks for the bridge: who comes up while another goes down finds it, or makes it anew.
+# Removes the bridge unless a cluster has claimed an address, something answers at one (a cluster of another DROVER_CACHE, whose claims are
+# not seen here), a node is connected, or the bridge cannot be seen from here, so that none of this is certain. A cluster claims its
+# address before it asks for the bridge: who comes up while another goes down finds it, or makes it anew.
 lan_down() {
-  local i
+  local i links
   [ -e /run/netns/$LAN ] || return 0
-  for i in $(seq 9); do ! holder_of $REAL_NET.$i >/dev/null || return 0; done
-  ! ip -n $LAN -o link show | grep -q ': node[0-9]' || return 0
+  for i in $(seq 9); do
+    ! holder_of $REAL_NET.$i >/dev/null || return 0
+    free $REAL_NET.$i || return 0
+  done
+  links=$(ip -n $LAN -o link show 2>/dev/null) && ! lan_is_hidden || { say "the bridge $UPLINK stays: it belongs to another mount namespace"; return 0; }
+  [[ ! $links =~ :\ node[0-9] ]] || return 0
   ip link del $UPLINK 2>/dev/null || true
   ip netns del $LAN
 }
