@@ -20,6 +20,7 @@ table!(
     quota_fails_the_replica_set,
     stateful_sets_count_up,
     daemon_sets_cover_nodes,
+    daemon_sets_without_a_node_want_no_pod,
     jobs_complete,
     pods_start_late,
     crashed_pods_are_replaced,
@@ -239,6 +240,20 @@ async fn daemon_sets_cover_nodes(f: Fixture) -> Outcome {
         "the one node that is chosen has its pod",
     )
     .await?;
+    Ok(())
+}
+
+async fn daemon_sets_without_a_node_want_no_pod(f: Fixture) -> Outcome {
+    let api = f.api("apps", "v1", "DaemonSet");
+    let mut template = f.template("agent", "10m", json!({}));
+    template["spec"]["nodeSelector"] = json!({"drover-contract": "no-such-node"});
+    let object = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
+        "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template}});
+    api.create(&PostParams::default(), &typed(object)).await?;
+    let counted = |s: Option<&DynamicObject>| s.is_some_and(|s| of(s, "/status/observedGeneration") == 1);
+    let counted = until(&api, "agent", counted, "its controller has counted the nodes").await?;
+    let status = counted.map(|s| s.data["status"].clone()).unwrap_or_default();
+    must!(status["desiredNumberScheduled"] == 0 && status["numberAvailable"].as_i64().unwrap_or(0) == 0, "{status}");
     Ok(())
 }
 

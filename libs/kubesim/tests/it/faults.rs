@@ -1,5 +1,4 @@
 //! Faults, the journal and the recorder: what tests of Drover hold on to.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::time::Duration;
 

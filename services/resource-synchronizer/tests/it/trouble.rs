@@ -1,7 +1,6 @@
 //! Members that go away, processes that die, objects that were left behind.
 
-mod support;
-
+use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
 use drover_api::bindings::{DesiredBinding, Phase};
 use drover_kubesim::Fault;
 use drover_scheduling::{MemberKey, MemberState};
@@ -11,7 +10,6 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
 use uuid::Uuid;
 
 #[tokio::test]

@@ -1,8 +1,5 @@
 //! A resource-synchronizer on a database of its own, with simulated members and a cluster-manager that says what the test wants.
 
-// Each test binary uses its part of it.
-#![allow(dead_code, missing_docs, clippy::unwrap_used)]
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -271,6 +268,14 @@ pub fn config(name: &str, value: &str) -> Value {
 
 pub fn service(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"selector": {"app": name}, "ports": [{"port": 80}]}})
+}
+
+/// A DaemonSet for the nodes with the label `kubernetes.io/hostname={node}`.
+pub fn daemon_set(name: &str, node: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}},
+                "spec": {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [{"name": "c", "image": "example.com/agent:1"}]}}}})
 }
 
 pub fn deployment(name: &str, replicas: u32, cpu: &str) -> Value {

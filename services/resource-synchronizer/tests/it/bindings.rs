@@ -1,7 +1,6 @@
 //! Bindings become objects in a simulated member, and stay so.
 
-mod support;
-
+use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, daemon_set, deployment, service};
 use drover_api::bindings::{DesiredBinding, DesiredState, Phase};
 use drover_kubesim::Operation;
 use drover_testkit::{eventually, openapi};
@@ -10,7 +9,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, Service};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
 use uuid::Uuid;
 
 #[test]
@@ -50,6 +48,17 @@ async fn objects_are_applied_in_order_and_all_of_them_go_again() {
     assert_eq!(stack.names().await, Vec::<String>::new(), "pods are gone too");
     let (status, _) = stack.send(Method::DELETE, &format!("/internal/bindings/{}", desired.id), &()).await;
     assert_eq!((status, stack.status(desired.id).await), (StatusCode::OK, None));
+}
+
+#[tokio::test]
+async fn daemon_set_without_a_matching_node_makes_its_binding_ready() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", vec![daemon_set("everywhere", "node-2"), daemon_set("nowhere", "node-of-another-cluster")]).await;
+    let desired = binding("agents", "b1");
+    stack.desire(&desired).await;
+    let status = stack.reaches(&desired, Phase::Ready).await;
+    assert_eq!(status.objects.iter().filter(|object| object.ready).count(), 2, "{status:#?}");
+    assert_eq!(stack.names().await, ["Pod"], "one node matches one of the two");
 }
 
 #[tokio::test]

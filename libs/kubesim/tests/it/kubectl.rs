@@ -1,5 +1,4 @@
 //! An unmodified kubectl, as deploy/local-kube builds it, works with a simulated cluster.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

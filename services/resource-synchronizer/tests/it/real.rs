@@ -1,10 +1,8 @@
 //! A binding's life on a real API server, where `DROVER_CONTRACT_KUBECONFIG` names one: what the simulator must not be alone in proving.
-#![allow(clippy::unwrap_used, reason = "tests, and what they share")]
-
-mod support;
 
 use std::collections::BTreeMap;
 
+use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
 use drover_api::bindings::{DesiredBinding, Phase};
 use drover_testkit::eventually;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -13,7 +11,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
-use support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
 
 fn rest() -> Vec<Value> {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});

@@ -1,0 +1,7 @@
+//! Resource-synchronizer over REST, with a database of its own and simulated or real members.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bindings;
+mod real;
+mod support;
+mod trouble;
