@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::Kind;
+use crate::kinds::ServedKind;
 use crate::object::{map, text};
 
 /// Fills in what is absent.
-pub fn apply(kind: &Kind, object: &mut Value) {
+pub fn apply(kind: &ServedKind, object: &mut Value) {
     match &*kind.resource {
         "pods" => pod(&mut object["spec"]),
         "services" => service(object),
@@ -95,7 +95,7 @@ pub fn apply(kind: &Kind, object: &mut Value) {
 }
 
 /// What an update keeps when its author left it out.
-pub fn carry(kind: &Kind, old: &Value, new: &mut Value) {
+pub fn carry(kind: &ServedKind, old: &Value, new: &mut Value) {
     let fields: &[&str] = match &*kind.resource {
         "services" => &["clusterIP", "clusterIPs"],
         "persistentvolumeclaims" => &["volumeName", "storageClassName"],

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::State;
 use crate::error::ApiError;
+use crate::state::ClusterState;
 
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
@@ -19,7 +19,7 @@ pub fn core_versions() -> Value {
 }
 
 /// (group, versions), in the order they were declared.
-fn groups_of(state: &State) -> Vec<(String, Vec<String>)> {
+fn groups_of(state: &ClusterState) -> Vec<(String, Vec<String>)> {
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     let kinds = state.kinds().map(|kind| (kind.group.as_str(), kind.version.as_str()));
     let virtual_ones = [("authentication.k8s.io", "v1"), ("authorization.k8s.io", "v1")];
@@ -40,13 +40,13 @@ fn group_object((group, versions): &(String, Vec<String>)) -> Value {
 }
 
 /// `/apis`
-pub fn groups(state: &State) -> Value {
+pub fn groups(state: &ClusterState) -> Value {
     let groups: Vec<Value> = groups_of(state).iter().map(group_object).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/<group>`
-pub fn group(state: &State, name: &str) -> Result<Value, ApiError> {
+pub fn group(state: &ClusterState, name: &str) -> Result<Value, ApiError> {
     let found = groups_of(state).into_iter().find(|(group, _)| group == name).ok_or_else(ApiError::no_such_resource)?;
     let mut object = group_object(&found);
     object["kind"] = json!("APIGroup");
@@ -55,7 +55,7 @@ pub fn group(state: &State, name: &str) -> Result<Value, ApiError> {
 }
 
 /// `/api/v1`, `/apis/<group>/<version>`
-pub fn resources(state: &State, group: &str, version: &str) -> Result<Value, ApiError> {
+pub fn resources(state: &ClusterState, group: &str, version: &str) -> Result<Value, ApiError> {
     let mut resources = Vec::new();
     for kind in state.kinds().filter(|kind| kind.group == group && kind.version == version) {
         let mut resource = json!({"name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
@@ -101,7 +101,7 @@ pub fn resources(state: &State, group: &str, version: &str) -> Result<Value, Api
 
 /// What kubectl asks before it applies: that patches of a kind take `fieldValidation`, so that it need not validate them itself.
 /// No schemas: what is unknown in an object is kept as it is.
-pub fn openapi(state: &State, of: Option<&(String, String)>) -> Value {
+pub fn openapi(state: &ClusterState, of: Option<&(String, String)>) -> Value {
     let below = |group: &str, version: &str| match group {
         "" => format!("api/{version}"),
         group => format!("apis/{group}/{version}"),

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::key::Key;
 use crate::object;
 use crate::selectors::Labels;
-use crate::store::Key;
 
 /// What was done to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::object::{list, text};
 
 /// A served kind in one version.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kind {
+pub struct ServedKind {
     pub group: String,
     pub version: String,
     pub kind: String,
@@ -25,7 +25,7 @@ pub struct Kind {
     pub resource: Arc<str>,
 }
 
-impl Kind {
+impl ServedKind {
     /// `group/version`, or the version alone for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
@@ -80,11 +80,11 @@ const BUILT_IN: &[(&str, &str, &str, &str, &str, &str)] = &[
 ];
 
 /// The built-in kinds.
-pub static BUILT_INS: LazyLock<Vec<Arc<Kind>>> = LazyLock::new(|| {
+pub static BUILT_INS: LazyLock<Vec<Arc<ServedKind>>> = LazyLock::new(|| {
     BUILT_IN
         .iter()
         .map(|(group, version, kind, plural, short, flags)| {
-            Arc::new(Kind {
+            Arc::new(ServedKind {
                 group: group.to_string(),
                 version: version.to_string(),
                 kind: kind.to_string(),
@@ -107,7 +107,7 @@ pub fn resource_id(group: &str, plural: &str) -> Arc<str> {
 }
 
 /// The kinds that a CustomResourceDefinition makes served: one per served version.
-pub fn of_definition(definition: &Value) -> Vec<Arc<Kind>> {
+pub fn of_definition(definition: &Value) -> Vec<Arc<ServedKind>> {
     let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
     let kind = text(definition, "/spec/names/kind");
     let singular = Some(text(definition, "/spec/names/singular")).filter(|s| !s.is_empty());
@@ -115,7 +115,7 @@ pub fn of_definition(definition: &Value) -> Vec<Arc<Kind>> {
         .iter()
         .filter(|version| version["served"] == true)
         .map(|version| {
-            Arc::new(Kind {
+            Arc::new(ServedKind {
                 group: group.into(),
                 version: text(version, "/name").into(),
                 kind: kind.into(),

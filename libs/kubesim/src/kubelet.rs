@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cluster::State;
+use crate::duration::duration;
+use crate::key::Key;
 use crate::nodes;
 use crate::object::{self, annotation, deleting, has_finalizers, label, list, text};
-use crate::store::Key;
+use crate::state::ClusterState;
 use crate::timers::{PodStep, Timer};
 
 /// Starts timers for what changed.
-pub fn observe(state: &mut State, key: &Key, old: Option<&Value>, new: Option<&Value>) {
+pub fn observe(state: &mut ClusterState, key: &Key, old: Option<&Value>, new: Option<&Value>) {
     match (&*key.resource, new) {
         ("pods", Some(pod)) => pod_changed(state, key, old, pod),
         ("nodes", Some(node)) => nodes::observe(state, key, old, node),
@@ -21,7 +22,7 @@ pub fn observe(state: &mut State, key: &Key, old: Option<&Value>, new: Option<&V
     }
 }
 
-fn pod_changed(state: &mut State, key: &Key, old: Option<&Value>, pod: &Value) {
+fn pod_changed(state: &mut ClusterState, key: &Key, old: Option<&Value>, pod: &Value) {
     if text(pod, "/spec/nodeName").is_empty() {
         return;
     }
@@ -49,7 +50,7 @@ fn finite(pod: &Value) -> bool {
     label(pod, "kit/finite") == Some("true") || list(pod, "/metadata/ownerReferences").iter().any(|owner| owner["kind"] == "Job")
 }
 
-fn later(state: &mut State, key: &Key, pod: &Value, step: PodStep) {
+fn later(state: &mut ClusterState, key: &Key, pod: &Value, step: PodStep) {
     let delay = match step {
         PodStep::Start => delay(pod, "kit/start-delay", 300, 600),
         PodStep::Complete => delay(pod, "kit/run-for", 2_000, 2_000),
@@ -69,31 +70,8 @@ fn delay(pod: &Value, name: &str, min: u64, max: u64) -> Duration {
     rand::random_range(low..=high.max(low))
 }
 
-/// A Go duration: `1500ms`, `30s`, `1m30s`.
-pub fn duration(text: &str) -> Option<Duration> {
-    let (mut rest, mut sum) = (text, 0f64);
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(digits);
-        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit_end);
-        let seconds = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        sum += number.parse::<f64>().ok()? * seconds;
-        rest = tail;
-    }
-    Duration::try_from_secs_f64(sum).ok()
-}
-
 /// A timer of a pod is due.
-pub fn step(state: &mut State, key: &Key, uid: &str, step: PodStep) {
+pub fn step(state: &mut ClusterState, key: &Key, uid: &str, step: PodStep) {
     let Some(pod) = state.store.get(key).filter(|pod| object::uid(pod) == uid) else { return };
     if state.lost.contains(text(&pod, "/spec/nodeName")) {
         // Asked again when the node is back.
@@ -130,7 +108,7 @@ pub fn step(state: &mut State, key: &Key, uid: &str, step: PodStep) {
 }
 
 /// Takes up the pods of a node that is back: what was due meanwhile happens now.
-pub fn resume(state: &mut State, node: &str) {
+pub fn resume(state: &mut ClusterState, node: &str) {
     let pods: Vec<(Key, Value)> = state
         .store
         .list(&"pods".into(), "")
@@ -224,18 +202,5 @@ pub fn set_ready(pod: &mut Value, ready: bool, reason: &str, now: &str) {
         for container in containers {
             container["ready"] = json!(ready);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn go_durations() {
-        assert_eq!(duration("1500ms"), Some(Duration::from_millis(1500)));
-        assert_eq!(duration("1m30s"), Some(Duration::from_secs(90)));
-        assert_eq!(duration("soon"), None);
-        assert_eq!(duration("5"), None);
     }
 }

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::api::Answer;
-use crate::cluster::{State, stamp};
+use crate::api::ApiResult;
+use crate::clock::stamp;
 use crate::error::ApiError;
 use crate::object::{self, annotation, list, text};
 use crate::quantity;
 use crate::selectors::Labels;
+use crate::state::ClusterState;
 
 /// What of a pod its usage needs.
 #[derive(Default, Deserialize, Serialize)]
@@ -53,7 +54,7 @@ struct PodStatus {
 }
 
 /// Answers `nodes[/name]`, `pods`, `namespaces/<ns>/pods[/name]`.
-pub fn serve(state: &State, path: &[String], labels: &Labels) -> Answer {
+pub fn serve(state: &ClusterState, path: &[String], labels: &Labels) -> ApiResult {
     if !state.settings.metrics {
         return Err(ApiError::no_such_resource());
     }
@@ -87,7 +88,7 @@ pub fn serve(state: &State, path: &[String], labels: &Labels) -> Answer {
 }
 
 /// (nanocores, bytes) of each container of a pod.
-fn usage(state: &State, pod: &Value) -> (i128, i128) {
+fn usage(state: &ClusterState, pod: &Value) -> (i128, i128) {
     let amount = |name: &str, default: &str| annotation(pod, name).and_then(quantity::milli).or(quantity::milli(default)).unwrap_or(0);
     let wave = annotation(pod, "kit/wave").and_then(|w| w.parse::<i64>().ok()).filter(|w| *w > 0);
     let factor = wave.map_or(1.0, |period| {
@@ -102,13 +103,13 @@ fn shown(cpu: i128, memory: i128) -> Value {
     json!({"cpu": format!("{cpu}n"), "memory": format!("{}Ki", memory / 1024)})
 }
 
-fn sample(state: &State, of: &Value, kind: &str) -> Value {
+fn sample(state: &ClusterState, of: &Value, kind: &str) -> Value {
     json!({"kind": kind, "apiVersion": "metrics.k8s.io/v1beta1", "timestamp": stamp(state.clock.now()), "window": "10s",
         "metadata": {"name": object::name(of), "labels": of["metadata"].get("labels").cloned().unwrap_or(json!({})),
             "creationTimestamp": stamp(state.clock.now())}})
 }
 
-fn of_pod(state: &State, pod: &Value) -> Option<Value> {
+fn of_pod(state: &ClusterState, pod: &Value) -> Option<Value> {
     if text(pod, "/status/phase") != "Running" {
         return None;
     }
@@ -120,7 +121,7 @@ fn of_pod(state: &State, pod: &Value) -> Option<Value> {
 }
 
 /// What runs on each node uses, in one look at all pods.
-fn usage_by_node(state: &State) -> BTreeMap<String, (i128, i128)> {
+fn usage_by_node(state: &ClusterState) -> BTreeMap<String, (i128, i128)> {
     let pods = "pods".into();
     let mut sums: BTreeMap<String, (i128, i128)> = BTreeMap::new();
     let all = state.store.range(&pods, "").map(|(_, pod)| pod.part::<Pod>());
@@ -134,7 +135,7 @@ fn usage_by_node(state: &State) -> BTreeMap<String, (i128, i128)> {
 }
 
 /// Every node carries a base load of 50m and 300 MB besides its pods.
-fn of_node(state: &State, node: &Value, pods: Option<&(i128, i128)>) -> Value {
+fn of_node(state: &ClusterState, node: &Value, pods: Option<&(i128, i128)>) -> Value {
     let (cpu, memory) = pods.copied().unwrap_or_default();
     let (cpu, memory) = (50_000_000 + cpu, 300_000_000 + memory);
     let mut metrics = sample(state, node, "NodeMetrics");

@@ -5,10 +5,10 @@ use std::time::Duration;
 use drover_quantity::image_name;
 use serde_json::{Value, json};
 
-use crate::cluster::State;
-use crate::kubelet;
+use crate::duration::duration;
+use crate::key::Key;
 use crate::object::{self, annotation, condition, label, list, map, text};
-use crate::store::Key;
+use crate::state::ClusterState;
 use crate::timers::Timer;
 
 /// How long pods stay on a node that is not ready, as the default tolerations say.
@@ -21,9 +21,9 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// A node that takes time to boot is looked at again.
-pub fn observe(state: &mut State, key: &Key, old: Option<&Value>, node: &Value) {
+pub fn observe(state: &mut ClusterState, key: &Key, old: Option<&Value>, node: &Value) {
     if old.is_none()
-        && let Some(delay) = annotation(node, "kit/boot-delay").and_then(kubelet::duration)
+        && let Some(delay) = annotation(node, "kit/boot-delay").and_then(duration)
     {
         state.after(delay + Duration::from_secs(1), Timer::Revisit(key.clone()));
     }
@@ -45,7 +45,7 @@ pub fn new(name: &str, labels: &Value, taints: &Value, room: &Value) -> Value {
 }
 
 /// The node of a pod has the pod's images, by the names that containerd gives them; it reports the largest, as a kubelet does.
-pub fn pull(state: &mut State, pod: &Value) {
+pub fn pull(state: &mut ClusterState, pod: &Value) {
     let key = Key::new(&"nodes".into(), "", text(pod, "/spec/nodeName"));
     let Some(node) = state.store.get(&key) else { return };
     let mut images = list(&node, "/status/images").to_vec();
@@ -67,10 +67,10 @@ pub fn pull(state: &mut State, pod: &Value) {
 }
 
 /// Brings status and taints of a node in line with what became of it.
-pub fn reconcile(state: &mut State, key: &Key, node: &Value) {
+pub fn reconcile(state: &mut ClusterState, key: &Key, node: &Value) {
     let now = state.clock.stamp();
     if condition(node, "Ready").is_none()
-        && let Some(delay) = annotation(node, "kit/boot-delay").and_then(kubelet::duration)
+        && let Some(delay) = annotation(node, "kit/boot-delay").and_then(duration)
         && age(state, text(node, "/metadata/creationTimestamp")) < delay
     {
         return;
@@ -113,7 +113,7 @@ pub fn reconcile(state: &mut State, key: &Key, node: &Value) {
     }
 }
 
-fn age(state: &State, since: &str) -> Duration {
+fn age(state: &ClusterState, since: &str) -> Duration {
     let since: jiff::Timestamp = since.parse().unwrap_or(state.clock.now());
     Duration::try_from(state.clock.now().duration_since(since)).unwrap_or_default()
 }
@@ -160,14 +160,14 @@ fn set_taints(node: &mut Value, wanted: Option<&str>, now: &str) {
     }
 }
 
-fn pods_on(state: &State, node: &str) -> Vec<(Key, Value)> {
+fn pods_on(state: &ClusterState, node: &str) -> Vec<(Key, Value)> {
     let pods = "pods".into();
     let here = state.store.list(&pods, "").filter(|(_, pod)| text(pod, "/spec/nodeName") == node);
     here.map(|(key, pod)| (key.clone(), Value::clone(&pod))).collect()
 }
 
 /// Nobody answers for the pods of a lost node: not ready, and nothing else changes.
-fn forget_pods(state: &mut State, node: &str) {
+fn forget_pods(state: &mut ClusterState, node: &str) {
     let now = state.clock.stamp();
     for (key, mut pod) in pods_on(state, node) {
         let mut conditions = list(&pod, "/status/conditions").to_vec();
@@ -180,7 +180,7 @@ fn forget_pods(state: &mut State, node: &str) {
     }
 }
 
-fn evict(state: &mut State, key: &Key, node: &Value) {
+fn evict(state: &mut ClusterState, key: &Key, node: &Value) {
     let since = condition(node, "Ready").filter(|c| c["status"] != "True").map_or("", |c| text(c, "/lastTransitionTime"));
     let away = age(state, since);
     if since.is_empty() || away < EVICT_AFTER {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::cluster::State;
 use crate::error::ApiError;
+use crate::key::Key;
 use crate::object::{self, list, map};
 use crate::quantity;
-use crate::store::Key;
+use crate::state::ClusterState;
 
 /// What a pod counts as: `pods`, `requests.cpu`, `limits.memory`, …, with `cpu` and `memory` as other names of requests.
 fn usage(pod: &Value) -> BTreeMap<String, i128> {
@@ -27,7 +27,7 @@ fn usage(pod: &Value) -> BTreeMap<String, i128> {
     sum
 }
 
-fn used(state: &State, namespace: &str) -> BTreeMap<String, i128> {
+fn used(state: &ClusterState, namespace: &str) -> BTreeMap<String, i128> {
     let mut sum = BTreeMap::new();
     for (_, pod) in state.store.list(&"pods".into(), namespace).filter(|(_, pod)| !object::pod_finished(pod)) {
         for (resource, amount) in usage(&pod) {
@@ -38,7 +38,7 @@ fn used(state: &State, namespace: &str) -> BTreeMap<String, i128> {
 }
 
 /// Refuses a pod that does not fit into the quotas of its namespace.
-pub fn admit(state: &State, pod: &Value) -> Result<(), ApiError> {
+pub fn admit(state: &ClusterState, pod: &Value) -> Result<(), ApiError> {
     let namespace = object::namespace(pod);
     for (key, quota) in state.store.list(&"resourcequotas".into(), namespace) {
         let (used, wanted) = (used(state, namespace), usage(pod));
@@ -87,7 +87,7 @@ pub fn admit(state: &State, pod: &Value) -> Result<(), ApiError> {
 }
 
 /// Keeps the status of a quota.
-pub fn reconcile(state: &mut State, key: &Key, quota: &Value) {
+pub fn reconcile(state: &mut ClusterState, key: &Key, quota: &Value) {
     let used = used(state, &key.namespace);
     let hard = map(quota, "/spec/hard").cloned().unwrap_or_default();
     let used: serde_json::Map<String, Value> =

@@ -8,12 +8,13 @@ use axum::body::{Body, Bytes};
 use http::{HeaderMap, Method, Response, header};
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Options, PatchType, Target};
-use crate::cluster::{Cluster, State};
+use crate::api::{ApiResult, Options, PatchType, Target};
+use crate::cluster::Cluster;
 use crate::error::ApiError;
 use crate::faults::Unreachable;
 use crate::route::{self, Route};
 use crate::selectors::{Fields, Labels};
+use crate::state::ClusterState;
 use crate::watch;
 use crate::{discovery, metrics};
 
@@ -241,7 +242,7 @@ fn options(request: &Request, query: &Query) -> Options {
     }
 }
 
-fn body(request: &Request) -> Answer {
+fn body(request: &Request) -> ApiResult {
     let content = request.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
     if content.contains("protobuf") || content.contains("cbor") {
         return Err(ApiError::unsupported_media_type(content));
@@ -264,7 +265,7 @@ fn patch_type(request: &Request) -> Result<PatchType, ApiError> {
     }
 }
 
-fn verb(state: &mut State, request: &Request, target: &Target, query: &Query, labels: &Labels, fields: &Fields) -> Answer {
+fn verb(state: &mut ClusterState, request: &Request, target: &Target, query: &Query, labels: &Labels, fields: &Fields) -> ApiResult {
     let options = options(request, query);
     let delete_options = || if request.body.is_empty() { Ok(Value::Null) } else { body(request) };
     match (request.method.as_str(), target.name.is_empty()) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::api::Target;
-use crate::cluster::State;
-use crate::kinds::Kind;
+use crate::kinds::ServedKind;
+use crate::state::ClusterState;
 
 /// Where a request goes.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub enum Route {
 }
 
 /// Finds the route of a path that starts below the cluster's prefix.
-pub fn find(state: &State, path: &str) -> Route {
+pub fn find(state: &ClusterState, path: &str) -> Route {
     let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
     match segments.as_slice() {
         ["version"] => Route::Version,
@@ -56,7 +56,7 @@ pub fn find(state: &State, path: &str) -> Route {
     }
 }
 
-fn object(state: &State, group: &str, version: &str, rest: &[&str]) -> Route {
+fn object(state: &ClusterState, group: &str, version: &str, rest: &[&str]) -> Route {
     let (namespace, rest) = match rest {
         // `/namespaces/x/status` is a namespace's own subresource.
         ["namespaces", namespace, inner, tail @ ..] if !matches!(*inner, "status" | "finalize") || !tail.is_empty() => {
@@ -78,12 +78,12 @@ fn object(state: &State, group: &str, version: &str, rest: &[&str]) -> Route {
     }
 }
 
-fn fits(kind: &Kind, namespace: &str, name: &str) -> bool {
+fn fits(kind: &ServedKind, namespace: &str, name: &str) -> bool {
     // Without a namespace, a namespaced kind can only be listed.
     if kind.namespaced { !namespace.is_empty() || name.is_empty() } else { namespace.is_empty() }
 }
 
-fn serves(kind: &Kind, sub: &str) -> bool {
+fn serves(kind: &ServedKind, sub: &str) -> bool {
     match sub {
         "" => true,
         "status" => kind.status,

@@ -3,15 +3,15 @@
 //!
 //! Not looked at: required pod affinity, anti-affinity, topology spread, volumes, ports, extended resources, preemption.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::cluster::State;
+use crate::key::Key;
 use crate::object::{self, list, map, number, text};
 use crate::pods::{Room, requests};
 use crate::selectors::Labels;
-use crate::store::Key;
+use crate::state::ClusterState;
 
 /// A change after which waiting pods may find a node.
 pub fn concerned(key: &Key, old: Option<&Value>, new: Option<&Value>) -> bool {
@@ -43,44 +43,8 @@ struct Node<'a> {
     size: Room,
 }
 
-/// Which pods take room where, and which wait for a node: kept up with every change, so that a pass looks at no pod at rest.
-#[derive(Debug, Default)]
-pub struct Tenants {
-    taken: BTreeMap<String, Room>,
-    waiting: BTreeSet<Key>,
-}
-
-impl Tenants {
-    /// A pod changed.
-    pub fn observe(&mut self, key: &Key, old: Option<&Value>, new: Option<&Value>) {
-        let tenant = |pod: &&Value| !text(pod, "/spec/nodeName").is_empty() && !object::pod_finished(pod);
-        let (before, after) = (old.filter(tenant), new.filter(tenant));
-        let of = |pod: &Value| (text(pod, "/spec/nodeName").to_owned(), requests(pod));
-        let (before, after) = (before.map(of), after.map(of));
-        if before != after {
-            if let Some((node, room)) = before {
-                self.taken.entry(node).or_default().sub(room);
-            }
-            if let Some((node, room)) = after {
-                self.taken.entry(node).or_default().add(room);
-            }
-        }
-        let waits = |pod: &Value| {
-            text(pod, "/spec/nodeName").is_empty()
-                && matches!(text(pod, "/spec/schedulerName"), "" | "default-scheduler")
-                && object::pod_active(pod)
-                && list(pod, "/spec/schedulingGates").is_empty()
-        };
-        if new.is_some_and(waits) {
-            self.waiting.insert(key.clone());
-        } else {
-            self.waiting.remove(key);
-        }
-    }
-}
-
 /// One pass.
-pub fn run(state: &mut State) {
+pub fn run(state: &mut ClusterState) {
     let mut waiting: Vec<Key> = state.tenants.waiting.iter().cloned().collect();
     if waiting.is_empty() {
         return;
@@ -108,7 +72,7 @@ pub fn run(state: &mut State) {
     }
 }
 
-fn place(state: &mut State, key: &Key, pod: &Value, nodes: &mut [Node<'_>]) {
+fn place(state: &mut ClusterState, key: &Key, pod: &Value, nodes: &mut [Node<'_>]) {
     let wanted = requests(pod);
     let mut refused: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut best: Option<(usize, i128)> = None;
@@ -157,7 +121,7 @@ fn place(state: &mut State, key: &Key, pod: &Value, nodes: &mut [Node<'_>]) {
 
 /// What a pod that has preferences gains on each node: the weights of its own terms for the pods there, and of theirs for it.
 /// Pods without preferences are drawn nowhere, which spares the look at every pod.
-fn liked(state: &State, key: &Key, pod: &Value) -> BTreeMap<String, i128> {
+fn liked(state: &ClusterState, key: &Key, pod: &Value) -> BTreeMap<String, i128> {
     let mut liked = BTreeMap::new();
     if list(pod, PREFERRED).is_empty() {
         return liked;

@@ -9,10 +9,10 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpListener;
 
 use crate::cluster::Cluster;
+use crate::clusters::Clusters;
 use crate::error::ApiError;
 use crate::faults::Unreachable;
 use crate::request;
-use crate::sim::Inner;
 
 /// More than any object a real server accepts.
 const BODY_LIMIT: usize = 4 << 20;
@@ -30,7 +30,7 @@ fn read(head: http::request::Parts, path: String, body: Bytes, trusted: bool) ->
 }
 
 /// Serves until the listener breaks or the simulator is gone.
-pub async fn serve(sim: Weak<Inner>, listener: TcpListener) {
+pub async fn serve(clusters: Weak<Clusters>, listener: TcpListener) {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -40,25 +40,25 @@ pub async fn serve(sim: Weak<Inner>, listener: TcpListener) {
                 continue;
             }
         };
-        if sim.strong_count() == 0 {
+        if clusters.strong_count() == 0 {
             return;
         }
-        let sim = sim.clone();
+        let clusters = clusters.clone();
         tokio::spawn(async move {
-            let service = hyper::service::service_fn(move |incoming| answer(sim.clone(), incoming));
+            let service = hyper::service::service_fn(move |incoming| answer(clusters.clone(), incoming));
             // An error is a client that went away, or a fault that broke the connection on purpose.
             let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-async fn answer(sim: Weak<Inner>, incoming: Request<hyper::body::Incoming>) -> Result<Response<Body>, Unreachable> {
+async fn answer(clusters: Weak<Clusters>, incoming: Request<hyper::body::Incoming>) -> Result<Response<Body>, Unreachable> {
     let (head, body) = incoming.into_parts();
     let path = head.uri.path().to_string();
     let Some((name, rest)) = path.strip_prefix("/clusters/").map(|rest| rest.split_at(rest.find('/').unwrap_or(rest.len()))) else {
         return Ok(nowhere());
     };
-    let Some(cluster) = sim.upgrade().and_then(|sim| sim.cluster(name)) else { return Ok(nowhere()) };
+    let Some(cluster) = clusters.upgrade().and_then(|clusters| clusters.get(name)) else { return Ok(nowhere()) };
     match axum::body::to_bytes(Body::new(body), BODY_LIMIT).await {
         Ok(body) => request::handle(cluster, read(head, rest.into(), body, false)).await,
         Err(_) => {

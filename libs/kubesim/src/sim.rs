@@ -1,95 +1,30 @@
 //! The simulator: what tests and the command line hold.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::cluster::{Clock, Cluster, Settings};
+use crate::clock::Clock;
+use crate::cluster::Cluster;
+use crate::clusters::Clusters;
 use crate::effects::{Effect, Operation, ReadyRecorder};
 use crate::error::ApiError;
 use crate::faults::Fault;
+use crate::key::Key;
 use crate::selectors::Labels;
-use crate::store::Key;
+use crate::spec::{ClusterSpec, NodeSpec};
+use crate::state::Settings;
 use crate::timers::Timers;
-use crate::{kubelet, nodes, server};
-
-/// A node to begin with.
-#[derive(Debug, Clone)]
-pub struct NodeSpec {
-    /// Its name.
-    pub name: String,
-    /// Allocatable cpu, e.g. `4`.
-    pub cpu: String,
-    /// Allocatable memory, e.g. `16Gi`.
-    pub memory: String,
-    /// Allocatable pods.
-    pub pods: u32,
-    /// Labels besides those of every node.
-    pub labels: BTreeMap<String, String>,
-    /// Taints, as in a Node's spec.
-    pub taints: Vec<Value>,
-}
-
-impl NodeSpec {
-    /// A node with room for 110 pods.
-    pub fn new(name: impl Into<String>, cpu: impl Into<String>, memory: impl Into<String>) -> Self {
-        Self { name: name.into(), cpu: cpu.into(), memory: memory.into(), pods: 110, labels: BTreeMap::new(), taints: Vec::new() }
-    }
-}
-
-/// A cluster to begin with.
-#[derive(Debug, Clone)]
-pub struct ClusterSpec {
-    /// Its nodes.
-    pub nodes: Vec<NodeSpec>,
-    /// Answer requests without a token. kubectl and helm send none over plain HTTP; a wrong one is refused all the same.
-    pub anonymous: bool,
-    /// Serve metrics.k8s.io.
-    pub metrics: bool,
-    /// Run controllers, scheduler and kubelet; without them it is an API server alone.
-    pub controllers: bool,
-    /// Between a change and the controllers' answer.
-    pub controller_delay: Duration,
-    /// How many changes a watch can look back.
-    pub log: usize,
-    /// Remember every write ([`Sim::effects`], [`Sim::created`]); without it a cluster that lives long stays small.
-    pub journal: bool,
-    /// Running pods to begin with, all alike, in the namespace `default` and evenly on the nodes.
-    pub pods: usize,
-}
-
-impl Default for ClusterSpec {
-    fn default() -> Self {
-        Self {
-            nodes: Vec::new(),
-            anonymous: false,
-            metrics: true,
-            controllers: true,
-            controller_delay: Duration::from_millis(5),
-            log: 2_000,
-            journal: true,
-            pods: 0,
-        }
-    }
-}
-
-impl ClusterSpec {
-    /// So many equal nodes, `node-1` and on.
-    pub fn with_nodes(count: usize, cpu: &str, memory: &str) -> Self {
-        Self { nodes: (1..=count).map(|at| NodeSpec::new(format!("node-{at}"), cpu, memory)).collect(), ..Self::default() }
-    }
-}
+use crate::{controllers, kubelet, nodes, server};
 
 /// Kubernetes API servers in memory. Dropping the last handle ends them.
 #[derive(Clone)]
 pub struct Sim(Arc<Inner>);
 
-pub struct Inner {
-    clusters: RwLock<BTreeMap<String, Arc<Cluster>>>,
+struct Inner {
+    clusters: Arc<Clusters>,
     recorders: RwLock<Vec<ReadyRecorder>>,
     timers: Arc<Timers>,
     clock: Clock,
@@ -99,12 +34,6 @@ pub struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.driver.abort();
-    }
-}
-
-impl Inner {
-    pub fn cluster(&self, name: &str) -> Option<Arc<Cluster>> {
-        self.clusters.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 }
 
@@ -119,7 +48,7 @@ impl Sim {
     pub fn new() -> Self {
         let timers = Arc::new(Timers::default());
         let driver = tokio::spawn(timers.clone().run());
-        Self(Arc::new(Inner { clusters: RwLock::default(), recorders: RwLock::default(), timers, clock: Clock::new(), driver }))
+        Self(Arc::new(Inner { clusters: Arc::default(), recorders: RwLock::default(), timers, clock: Clock::new(), driver }))
     }
 
     /// Adds a cluster with ready nodes; one of the same name is replaced.
@@ -173,24 +102,23 @@ impl Sim {
             // As on a real server, revisions from before it served are gone.
             state.store.compact();
         });
-        self.0.clusters.write().unwrap_or_else(PoisonError::into_inner).insert(name.into(), cluster);
+        self.0.clusters.insert(name, cluster);
     }
 
     /// Takes a cluster away for good.
     pub fn remove_cluster(&self, name: &str) {
-        let gone = self.0.clusters.write().unwrap_or_else(PoisonError::into_inner).remove(name);
-        if let Some(cluster) = gone {
+        if let Some(cluster) = self.0.clusters.remove(name) {
             cluster.faults.cut_watches();
         }
     }
 
     /// The names of all clusters.
     pub fn clusters(&self) -> Vec<String> {
-        self.0.clusters.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.0.clusters.names()
     }
 
     fn cluster(&self, name: &str) -> Arc<Cluster> {
-        self.0.cluster(name).unwrap_or_else(|| panic!("no simulated cluster is called {name}"))
+        self.0.clusters.get(name).unwrap_or_else(|| panic!("no simulated cluster is called {name}"))
     }
 
     /// A client in the process: no TCP, no token.
@@ -204,7 +132,7 @@ impl Sim {
 
     /// Serves all clusters, also later ones, below `/clusters/<name>`, until the simulator is dropped.
     pub fn serve(&self, listener: TcpListener) -> JoinHandle<()> {
-        tokio::spawn(server::serve(Arc::downgrade(&self.0), listener))
+        tokio::spawn(server::serve(Arc::downgrade(&self.0.clusters), listener))
     }
 
     /// A kubeconfig with a token. `base_url` is where [`Sim::serve`] listens, without the path.
@@ -256,7 +184,7 @@ impl Sim {
     pub fn node_down(&self, name: &str, node: &str) {
         self.cluster(name).with(|state| {
             state.lost.insert(node.into());
-            state.enqueue(Key::new(&"nodes".into(), "", node));
+            controllers::enqueue(state, Key::new(&"nodes".into(), "", node));
         });
     }
 
@@ -264,7 +192,7 @@ impl Sim {
     pub fn node_up(&self, name: &str, node: &str) {
         self.cluster(name).with(|state| {
             state.lost.remove(node);
-            state.enqueue(Key::new(&"nodes".into(), "", node));
+            controllers::enqueue(state, Key::new(&"nodes".into(), "", node));
             kubelet::resume(state, node);
         });
     }

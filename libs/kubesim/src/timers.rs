@@ -11,8 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::cluster::Cluster;
-use crate::store::Key;
+use crate::key::Key;
 
 /// What happens when a delay is over. Each names its subject by uid, so a late timer cannot hit a successor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,10 +41,16 @@ pub enum PodStep {
     Stop,
 }
 
+/// What timers are for.
+pub trait OnTimer: Send + Sync {
+    /// The delay of this timer is over.
+    fn on_timer(&self, timer: Timer);
+}
+
 struct Entry {
     at: Instant,
     order: u64,
-    cluster: Weak<Cluster>,
+    cluster: Weak<dyn OnTimer>,
     timer: Timer,
 }
 
@@ -74,7 +79,7 @@ pub struct Timers {
 }
 
 impl Timers {
-    pub fn add(&self, cluster: Weak<Cluster>, delay: Duration, timer: Timer) {
+    pub fn add(&self, cluster: Weak<dyn OnTimer>, delay: Duration, timer: Timer) {
         let at = Instant::now() + delay;
         let mut heap = self.heap.lock().unwrap_or_else(PoisonError::into_inner);
         heap.1 += 1;
@@ -104,7 +109,7 @@ impl Timers {
             match self.pop() {
                 Ok(entry) => {
                     if let Some(cluster) = entry.cluster.upgrade() {
-                        cluster.fire(entry.timer);
+                        cluster.on_timer(entry.timer);
                     }
                     done += 1;
                     if done.is_multiple_of(32) {

@@ -4,12 +4,12 @@
 use serde_json::Value;
 
 use crate::error::ApiError;
-use crate::kinds::Kind;
+use crate::kinds::ServedKind;
 use crate::object::{self, list, map, text};
 use crate::selectors::Labels;
 
 /// Checks an object that is about to be written.
-pub fn object(kind: &Kind, object: &Value) -> Result<(), ApiError> {
+pub fn object(kind: &ServedKind, object: &Value) -> Result<(), ApiError> {
     let name = object::name(object);
     let invalid = |field: &str, why: String| Err(ApiError::invalid(&kind.kind, name, field, why));
     if name.is_empty() {
@@ -58,7 +58,7 @@ pub fn object(kind: &Kind, object: &Value) -> Result<(), ApiError> {
 }
 
 /// Checks what must not change.
-pub fn change(kind: &Kind, old: &Value, new: &Value) -> Result<(), ApiError> {
+pub fn change(kind: &ServedKind, old: &Value, new: &Value) -> Result<(), ApiError> {
     let fixed: &[&str] = match &*kind.resource {
         "deployments.apps" | "replicasets.apps" | "daemonsets.apps" => &["/spec/selector"],
         "statefulsets.apps" => &["/spec/selector", "/spec/serviceName", "/spec/volumeClaimTemplates", "/spec/podManagementPolicy"],
@@ -78,7 +78,7 @@ pub fn change(kind: &Kind, old: &Value, new: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn pod_spec(kind: &Kind, name: &str, spec: &Value, at: &str) -> Result<(), ApiError> {
+fn pod_spec(kind: &ServedKind, name: &str, spec: &Value, at: &str) -> Result<(), ApiError> {
     let invalid = |field: &str, why: String| Err(ApiError::invalid(&kind.kind, name, &format!("{at}.{field}"), why));
     let containers = list(spec, "/containers");
     if containers.is_empty() {
@@ -110,7 +110,7 @@ fn pod_spec(kind: &Kind, name: &str, spec: &Value, at: &str) -> Result<(), ApiEr
     Ok(())
 }
 
-fn selector(kind: &Kind, object: &Value) -> Result<(), ApiError> {
+fn selector(kind: &ServedKind, object: &Value) -> Result<(), ApiError> {
     let labels = Labels::of(&object["spec"]["selector"]);
     let invalid = |field: &str, why: &str| Err(ApiError::invalid(&kind.kind, object::name(object), field, why));
     if labels.is_empty() {
@@ -122,7 +122,7 @@ fn selector(kind: &Kind, object: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn definition(kind: &Kind, object: &Value) -> Result<(), ApiError> {
+fn definition(kind: &ServedKind, object: &Value) -> Result<(), ApiError> {
     let want = format!("{}.{}", text(object, "/spec/names/plural"), text(object, "/spec/group"));
     let invalid = |field: &str, why: String| Err(ApiError::invalid(&kind.kind, object::name(object), field, why));
     if object::name(object) != want {
@@ -142,7 +142,7 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
     start and end with an alphanumeric character";
 
-fn bad_name(kind: &Kind, name: &str) -> Option<&'static str> {
+fn bad_name(kind: &ServedKind, name: &str) -> Option<&'static str> {
     match &*kind.resource {
         // RBAC names are path segments.
         r if r.ends_with("rbac.authorization.k8s.io") => {

@@ -10,10 +10,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::api::Target;
-use crate::cluster::{Cluster, State};
+use crate::cluster::Cluster;
 use crate::error::ApiError;
 use crate::faults::Unreachable;
 use crate::selectors::{Fields, Labels};
+use crate::state::ClusterState;
 use crate::store::Event;
 
 /// A real server sends bookmarks about once a minute.
@@ -78,7 +79,7 @@ pub fn open(cluster: Arc<Cluster>, request: Request) -> Result<Body, ApiError> {
 }
 
 /// The present state as ADDED events, and the bookmark that ends them.
-fn initial(state: &State, request: &Request) -> Vec<u8> {
+fn initial(state: &ClusterState, request: &Request) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (_, object) in state.store.list(&request.target.kind.resource, &request.target.namespace) {
         if request.matches(&object) {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Answer, Options, Target, has_generation};
+use super::{ApiResult, Options, Target, has_generation};
 use crate::apply;
-use crate::cluster::State;
 use crate::error::ApiError;
+use crate::key::Key;
 use crate::object::{self, text};
-use crate::store::Key;
+use crate::state::ClusterState;
 use crate::{defaults, quota, validation};
 
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -20,9 +20,9 @@ pub fn random_suffix() -> String {
     (0..5).map(|_| char::from(SUFFIX[rand::random_range(0..SUFFIX.len())])).collect()
 }
 
-impl State {
+impl ClusterState {
     /// Creates the object of a request.
-    pub fn create(&mut self, target: &Target, body: Value, options: &Options) -> Answer {
+    pub fn create(&mut self, target: &Target, body: Value, options: &Options) -> ApiResult {
         let mut object = self.prepare(target, body)?;
         let name = object::name(&object).to_string();
         if !options.manager.is_empty() {
@@ -32,7 +32,7 @@ impl State {
     }
 
     /// Stores an object that has its identity and its managed fields.
-    pub(super) fn finish_create(&mut self, target: &Target, name: &str, object: Value, dry_run: bool) -> Answer {
+    pub(super) fn finish_create(&mut self, target: &Target, name: &str, object: Value, dry_run: bool) -> ApiResult {
         let key = target.key(name);
         if self.store.has(&key) {
             return Err(ApiError::already_exists(&target.kind.resource, name));
@@ -78,7 +78,7 @@ impl State {
     }
 
     /// Everything between the body and the store, but ownership of fields.
-    pub(super) fn prepare(&mut self, target: &Target, mut object: Value) -> Answer {
+    pub(super) fn prepare(&mut self, target: &Target, mut object: Value) -> ApiResult {
         let kind = &target.kind;
         check_type(target, &mut object)?;
         let meta = object::map_mut(&mut object, &["metadata"]);

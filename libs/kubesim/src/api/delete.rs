@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Options, Target};
-use crate::cluster::State;
+use super::{ApiResult, Options, Target};
 use crate::error::ApiError;
+use crate::key::Key;
 use crate::object::{self, text};
 use crate::selectors::{Fields, Labels};
-use crate::store::Key;
+use crate::state::ClusterState;
 
-impl State {
+impl ClusterState {
     /// DELETE of one object; `body` is `DeleteOptions` or null.
-    pub fn delete(&mut self, target: &Target, body: &Value, options: &Options) -> Answer {
+    pub fn delete(&mut self, target: &Target, body: &Value, options: &Options) -> ApiResult {
         let old = self.existing(target)?;
         for (pointer, have, what) in [
             ("/preconditions/uid", object::uid(&old), "UID"),
@@ -41,7 +41,7 @@ impl State {
     }
 
     /// DELETE of a collection.
-    pub fn delete_all(&mut self, target: &Target, labels: &Labels, fields: &Fields, body: &Value, options: &Options) -> Answer {
+    pub fn delete_all(&mut self, target: &Target, labels: &Labels, fields: &Fields, body: &Value, options: &Options) -> ApiResult {
         let list = self.list(target, labels, fields);
         for item in object::list(&list, "/items") {
             let one = Target { namespace: object::namespace(item).into(), name: object::name(item).into(), ..target.clone() };
@@ -106,7 +106,7 @@ impl State {
     }
 
     /// Eviction: a delete with grace. Disruption budgets are not asked.
-    pub fn evict(&mut self, target: &Target) -> Answer {
+    pub fn evict(&mut self, target: &Target) -> ApiResult {
         let pod = self.existing(target)?;
         if object::deleting(&pod) {
             return Err(ApiError::not_found(&target.kind.resource, &target.name));

@@ -11,18 +11,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::cluster::State;
 use crate::error::ApiError;
-use crate::kinds::Kind;
+use crate::key::Key;
+use crate::kinds::ServedKind;
 use crate::object;
-use crate::store::Key;
+use crate::state::ClusterState;
 
-pub type Answer = Result<Value, ApiError>;
+pub type ApiResult = Result<Value, ApiError>;
 
 /// What a path names.
 #[derive(Debug, Clone)]
 pub struct Target {
-    pub kind: Arc<Kind>,
+    pub kind: Arc<ServedKind>,
     pub namespace: String,
     pub name: String,
     pub sub: String,
@@ -58,7 +58,7 @@ pub enum PatchType {
 }
 
 /// Kinds whose spec changes are counted in `metadata.generation`.
-pub(crate) fn has_generation(kind: &Kind) -> bool {
+pub(crate) fn has_generation(kind: &ServedKind) -> bool {
     kind.custom
         || matches!(
             &*kind.resource,
@@ -80,7 +80,7 @@ pub(crate) fn has_generation(kind: &Kind) -> bool {
 }
 
 /// The parts of an object that are its desired state: all but metadata and, where it has a life of its own, status.
-pub(crate) fn same_spec(kind: &Kind, a: &Value, b: &Value) -> bool {
+pub(crate) fn same_spec(kind: &ServedKind, a: &Value, b: &Value) -> bool {
     let strip = |object: &Value| {
         let mut map = object.as_object().cloned().unwrap_or_default();
         map.remove("metadata");
@@ -107,7 +107,7 @@ pub(crate) fn scale_of(object: &Value) -> Value {
         "status": {"replicas": object::number(object, "/status/replicas").unwrap_or(0), "selector": selector.unwrap_or_default()}})
 }
 
-impl State {
+impl ClusterState {
     /// The object a target names.
     pub(crate) fn existing(&self, target: &Target) -> Result<Arc<Value>, ApiError> {
         self.store.get(&target.key(&target.name)).ok_or_else(|| target.not_found())

@@ -3,15 +3,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Answer, Target, scale_of};
-use crate::cluster::State;
+use super::{ApiResult, Target, scale_of};
 use crate::error::ApiError;
 use crate::selectors::{Fields, Labels};
+use crate::state::ClusterState;
 use crate::store::Kept;
 
-impl State {
+impl ClusterState {
     /// One object, or its scale.
-    pub fn read(&self, target: &Target) -> Answer {
+    pub fn read(&self, target: &Target) -> ApiResult {
         let object = self.existing(target)?;
         match target.sub.as_str() {
             "" | "status" => Ok(versioned(&object, target)),
@@ -47,7 +47,7 @@ impl State {
         list
     }
 
-    /// [`State::list_json`] read.
+    /// [`ClusterState::list_json`] read.
     pub fn list(&self, target: &Target, labels: &Labels, fields: &Fields) -> Value {
         serde_json::from_str(&self.list_json(target, labels, fields)).expect("it wrote JSON")
     }

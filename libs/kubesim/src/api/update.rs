@@ -5,18 +5,18 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::create::check_type;
-use super::{Answer, Options, PatchType, Target, has_generation, same_spec, scale_of};
-use crate::cluster::State;
+use super::{ApiResult, Options, PatchType, Target, has_generation, same_spec, scale_of};
 use crate::error::ApiError;
 use crate::object;
+use crate::state::ClusterState;
 use crate::{apply, defaults, patch, validation};
 
 /// Metadata that only the server writes.
 const FIXED: &[&str] = &["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
 
-impl State {
+impl ClusterState {
     /// PUT.
-    pub fn replace(&mut self, target: &Target, mut body: Value, options: &Options) -> Answer {
+    pub fn replace(&mut self, target: &Target, mut body: Value, options: &Options) -> ApiResult {
         if target.sub == "scale" {
             return self.rescale(target, |_| Ok(body), options);
         }
@@ -36,7 +36,7 @@ impl State {
     }
 
     /// PATCH of every sort.
-    pub fn patch(&mut self, target: &Target, kind: PatchType, body: Value, options: &Options) -> Answer {
+    pub fn patch(&mut self, target: &Target, kind: PatchType, body: Value, options: &Options) -> ApiResult {
         if kind == PatchType::Apply {
             return self.apply(target, body, options);
         }
@@ -48,7 +48,7 @@ impl State {
         self.write(target, &old, new, options, false)
     }
 
-    fn apply(&mut self, target: &Target, mut body: Value, options: &Options) -> Answer {
+    fn apply(&mut self, target: &Target, mut body: Value, options: &Options) -> ApiResult {
         if options.manager.is_empty() {
             return Err(ApiError::bad_request(
                 "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
@@ -72,7 +72,7 @@ impl State {
         self.write(target, &old, merged, options, true)
     }
 
-    fn rescale(&mut self, target: &Target, change: impl FnOnce(&Value) -> Answer, options: &Options) -> Answer {
+    fn rescale(&mut self, target: &Target, change: impl FnOnce(&Value) -> ApiResult, options: &Options) -> ApiResult {
         if !target.kind.scale {
             return Err(ApiError::no_such_resource());
         }
@@ -86,7 +86,7 @@ impl State {
     }
 
     /// The one way by which a request changes an object. `owned`: managed fields are already right.
-    pub(super) fn write(&mut self, target: &Target, old: &Arc<Value>, mut new: Value, options: &Options, owned: bool) -> Answer {
+    pub(super) fn write(&mut self, target: &Target, old: &Arc<Value>, mut new: Value, options: &Options, owned: bool) -> ApiResult {
         let kind = &target.kind;
         let conflict = |why| Err(ApiError::conflict(&kind.resource, &target.name, why));
         match object::text(&new, "/metadata/resourceVersion") {

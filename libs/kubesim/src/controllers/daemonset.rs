@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{available, generation, owned, pod_of, put_status, share, template_hash, without_zeros};
+use super::common::{available, generation, owned, pod_of, put_status, share, template_hash, without_zeros};
 use crate::api::random_suffix;
-use crate::cluster::State;
+use crate::key::Key;
 use crate::object::{self, label, list, number, text};
 use crate::scheduler::{selected, tolerates};
-use crate::store::Key;
+use crate::state::ClusterState;
+use crate::timers::Timer;
 
 const REVISION: &str = "controller-revision-hash";
 
-pub fn reconcile(state: &mut State, key: &Key, set: &Value) {
+pub fn reconcile(state: &mut ClusterState, key: &Key, set: &Value) {
     let hash = template_hash(&set["spec"]["template"]);
     let pod = template_pod(key, set, &hash);
     let nodes: Vec<String> = state
@@ -44,7 +46,7 @@ pub fn reconcile(state: &mut State, key: &Key, set: &Value) {
             json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]});
         let name = Key::new(&"pods".into(), &key.namespace, &format!("{}-{}", key.name, random_suffix()));
         if state.create_owned(name, pod, set).is_err() {
-            state.after(std::time::Duration::from_secs(1), crate::timers::Timer::Revisit(key.clone()));
+            state.after(Duration::from_secs(1), Timer::Revisit(key.clone()));
             break;
         }
     }
@@ -81,7 +83,7 @@ fn target(pod: &Value) -> String {
 }
 
 /// Pods of an older template go, as many at a time as may be unavailable.
-fn update(state: &mut State, set: &Value, hash: &str, here: &BTreeMap<String, (Key, Arc<Value>)>, nodes: usize) {
+fn update(state: &mut ClusterState, set: &Value, hash: &str, here: &BTreeMap<String, (Key, Arc<Value>)>, nodes: usize) {
     let most = share(&set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], nodes as i64, true).max(1);
     let ready = here.values().filter(|(_, pod)| object::pod_active(pod) && object::pod_ready(pod)).count();
     let mut budget = most - (nodes as i64 - ready as i64);
@@ -95,7 +97,7 @@ fn update(state: &mut State, set: &Value, hash: &str, here: &BTreeMap<String, (K
     }
 }
 
-fn status(state: &mut State, key: &Key, set: &Value, hash: &str, desired: i64, misplaced: i64) {
+fn status(state: &mut ClusterState, key: &Key, set: &Value, hash: &str, desired: i64, misplaced: i64) {
     let pods: Vec<_> = owned(state, set, "pods").into_iter().map(|(_, pod)| pod).filter(|pod| object::pod_active(pod)).collect();
     let min_ready = number(set, "/spec/minReadySeconds").unwrap_or(0);
     let ready = pods.iter().filter(|pod| object::pod_ready(pod)).count() as i64;

@@ -6,19 +6,17 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{generation, owned, put_status, replicas, rollout, template_hash, without_zeros};
-use crate::cluster::State;
+use super::common::{Objects, generation, owned, put_status, replicas, template_hash, without_zeros};
+use super::rollout;
+use crate::key::Key;
 use crate::object::{self, annotation, condition, label, list, number, text};
-use crate::store::Key;
+use crate::state::ClusterState;
 use crate::timers::Timer;
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const HASH: &str = "pod-template-hash";
 
-/// Active pods, ready and available ones.
-pub type Sets = Vec<(Key, Arc<Value>)>;
-
-pub fn reconcile(state: &mut State, key: &Key, deployment: &Value) {
+pub fn reconcile(state: &mut ClusterState, key: &Key, deployment: &Value) {
     let hash = template_hash(&deployment["spec"]["template"]);
     let sets = owned(state, deployment, "replicasets.apps");
     let is_new = |set: &Value| label(set, HASH) == Some(hash.as_str());
@@ -30,7 +28,7 @@ pub fn reconcile(state: &mut State, key: &Key, deployment: &Value) {
         }
     }
     let sets = owned(state, deployment, "replicasets.apps");
-    let (new, old): (Sets, Sets) = sets.into_iter().partition(|(_, set)| is_new(set));
+    let (new, old): (Objects, Objects) = sets.into_iter().partition(|(_, set)| is_new(set));
     let revision = new.first().and_then(|(_, set)| annotation(set, REVISION)).map(String::from);
     let revised = stamp_revision(state, key, deployment, &new, &old, revision);
     let deployment = revised.as_deref().unwrap_or(deployment);
@@ -39,7 +37,7 @@ pub fn reconcile(state: &mut State, key: &Key, deployment: &Value) {
     clean_up(state, deployment, &hash);
 }
 
-fn create_set(state: &mut State, key: &Key, deployment: &Value, hash: &str, sets: &Sets) {
+fn create_set(state: &mut ClusterState, key: &Key, deployment: &Value, hash: &str, sets: &Objects) {
     let mut template = deployment["spec"]["template"].clone();
     template["metadata"]["labels"][HASH] = json!(hash);
     let mut selector = deployment["spec"]["selector"].clone();
@@ -66,12 +64,19 @@ fn revision_of(set: &Value) -> i64 {
     annotation(set, REVISION).and_then(|r| r.parse().ok()).unwrap_or(0)
 }
 
-fn next_revision(sets: &Sets) -> i64 {
+fn next_revision(sets: &Objects) -> i64 {
     sets.iter().map(|(_, set)| revision_of(set)).max().unwrap_or(0) + 1
 }
 
 /// A template that comes back becomes the newest revision again.
-fn stamp_revision(state: &mut State, key: &Key, deployment: &Value, new: &Sets, old: &Sets, have: Option<String>) -> Option<Arc<Value>> {
+fn stamp_revision(
+    state: &mut ClusterState,
+    key: &Key,
+    deployment: &Value,
+    new: &Objects,
+    old: &Objects,
+    have: Option<String>,
+) -> Option<Arc<Value>> {
     let (set_key, set) = new.first()?;
     let newest = next_revision(old).max(have.and_then(|h| h.parse().ok()).unwrap_or(0));
     if revision_of(set) < newest {
@@ -88,7 +93,7 @@ fn stamp_revision(state: &mut State, key: &Key, deployment: &Value, new: &Sets, 
     Some(state.put(key.clone(), deployment))
 }
 
-fn status(state: &mut State, key: &Key, deployment: &Value, hash: &str) {
+fn status(state: &mut ClusterState, key: &Key, deployment: &Value, hash: &str) {
     let sets = owned(state, deployment, "replicasets.apps");
     let sum = |field: &str| -> i64 { sets.iter().map(|(_, set)| number(set, &format!("/status/{field}")).unwrap_or(0)).sum() };
     let new = sets.iter().find(|(_, set)| label(set, HASH) == Some(hash)).map(|(_, set)| set.clone());
@@ -126,7 +131,7 @@ fn status(state: &mut State, key: &Key, deployment: &Value, hash: &str) {
 /// The condition Progressing: it moves with every step forward, and turns False when none came in time.
 #[expect(clippy::too_many_arguments, reason = "one place computes them all, one place uses them")]
 fn progress(
-    state: &mut State,
+    state: &mut ClusterState,
     key: &Key,
     deployment: &Value,
     conditions: &mut Vec<Value>,
@@ -169,9 +174,9 @@ fn progress(
 }
 
 /// Old sets without pods go, beyond the history that is kept.
-fn clean_up(state: &mut State, deployment: &Value, hash: &str) {
+fn clean_up(state: &mut ClusterState, deployment: &Value, hash: &str) {
     let keep = usize::try_from(number(deployment, "/spec/revisionHistoryLimit").unwrap_or(10)).unwrap_or(0);
-    let mut empty: Sets = owned(state, deployment, "replicasets.apps")
+    let mut empty: Objects = owned(state, deployment, "replicasets.apps")
         .into_iter()
         .filter(|(_, set)| label(set, HASH) != Some(hash))
         .filter(|(_, set)| replicas(set) == 0 && number(set, "/status/replicas").unwrap_or(0) == 0)

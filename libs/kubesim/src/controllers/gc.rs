@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::State;
+use crate::key::Key;
 use crate::object::{self, list, text};
-use crate::store::Key;
+use crate::state::ClusterState;
 
 /// The object with this uid is gone or never was: deletes dependents that have no other owner.
-pub fn collect(state: &mut State, uid: &str) {
+pub fn collect(state: &mut ClusterState, uid: &str) {
     if state.store.key_of(uid).is_some() {
         return;
     }
@@ -27,7 +27,7 @@ pub fn collect(state: &mut State, uid: &str) {
 }
 
 /// Deletes the dependents of an object that waits for them, and lets it go when none is left.
-pub fn foreground(state: &mut State, key: &Key, object: &Value) {
+pub fn foreground(state: &mut ClusterState, key: &Key, object: &Value) {
     let dependents: Vec<Key> = state.store.dependents(object::uid(object)).map(|(key, _)| key.clone()).collect();
     if !dependents.is_empty() {
         for dependent in dependents {

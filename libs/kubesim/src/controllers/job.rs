@@ -1,14 +1,17 @@
 //! Job: pods until enough of them succeeded, or too many failed.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use super::{owned, pod_of, put_status, without_zeros};
+use super::common::{owned, pod_of, put_status, without_zeros};
 use crate::api::random_suffix;
-use crate::cluster::State;
+use crate::key::Key;
 use crate::object::{self, list, number, text};
-use crate::store::Key;
+use crate::state::ClusterState;
+use crate::timers::Timer;
 
-pub fn reconcile(state: &mut State, key: &Key, job: &Value) {
+pub fn reconcile(state: &mut ClusterState, key: &Key, job: &Value) {
     let over = object::condition_is_true(job, "Complete") || object::condition_is_true(job, "Failed");
     if over {
         return;
@@ -40,7 +43,7 @@ pub fn reconcile(state: &mut State, key: &Key, job: &Value) {
         pod["metadata"]["generateName"] = json!(format!("{}-", key.name));
         let name = Key::new(&"pods".into(), &key.namespace, &format!("{}-{}", key.name, random_suffix()));
         if state.create_owned(name, pod, job).is_err() {
-            state.after(std::time::Duration::from_secs(1), crate::timers::Timer::Revisit(key.clone()));
+            state.after(Duration::from_secs(1), Timer::Revisit(key.clone()));
             break;
         }
         count += 1;

@@ -1,6 +1,7 @@
 //! What kube-controller-manager does, as far as somebody looks at it. Each file is one controller: a function that is
 //! given an object and brings what depends on it closer to what it says. Level-triggered: it may be called at any time.
 
+mod common;
 mod daemonset;
 mod deployment;
 pub mod gc;
@@ -12,13 +13,12 @@ mod small;
 mod statefulset;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::cluster::State;
-use crate::object::{self, condition, list, number, text};
-use crate::store::Key;
+use crate::key::Key;
+use crate::object::{self, list};
+use crate::state::ClusterState;
 use crate::{kinds, nodes, quota};
 
 const IN_CHARGE: &[&str] = &[
@@ -35,13 +35,15 @@ const IN_CHARGE: &[&str] = &[
     "statefulsets.apps",
 ];
 
-/// Some controller looks at this kind.
-pub fn in_charge(resource: &str) -> bool {
-    IN_CHARGE.contains(&resource)
+/// A controller shall look at this object, if one is in charge of its kind.
+pub fn enqueue(state: &mut ClusterState, key: Key) {
+    if state.settings.controllers && IN_CHARGE.contains(&&*key.resource) {
+        state.work.queue.insert(key);
+    }
 }
 
 /// Looks at one object.
-pub fn reconcile(state: &mut State, key: &Key) {
+pub fn reconcile(state: &mut ClusterState, key: &Key) {
     let Some(object) = state.store.get(key) else { return };
     let deleting = object::deleting(&object);
     if deleting && list(&object, "/metadata/finalizers").iter().any(|f| f == "foregroundDeletion") {
@@ -66,7 +68,7 @@ pub fn reconcile(state: &mut State, key: &Key) {
 }
 
 /// Who else must look when this object changed.
-pub fn concerned(state: &mut State, key: &Key) {
+pub fn concerned(state: &mut ClusterState, key: &Key) {
     let others: &[&str] = match &*key.resource {
         "pods" => &["resourcequotas", "poddisruptionbudgets.policy"],
         "nodes" => &["daemonsets.apps"],
@@ -75,12 +77,12 @@ pub fn concerned(state: &mut State, key: &Key) {
     for resource in others {
         let resource = Arc::from(*resource);
         let keys: Vec<Key> = state.store.keys(&resource, &key.namespace).cloned().collect();
-        keys.into_iter().for_each(|key| state.enqueue(key));
+        keys.into_iter().for_each(|key| enqueue(state, key));
     }
 }
 
 /// Serves the kinds of CustomResourceDefinitions, and clears out those of a definition that went.
-pub fn definitions(state: &mut State, key: &Key, new: Option<&Value>) {
+pub fn definitions(state: &mut ClusterState, key: &Key, new: Option<&Value>) {
     if &*key.resource != "customresourcedefinitions.apiextensions.k8s.io" {
         return;
     }
@@ -96,105 +98,4 @@ pub fn definitions(state: &mut State, key: &Key, new: Option<&Value>) {
         let gone: Vec<Key> = state.store.keys(&key.name, "").cloned().collect();
         gone.iter().for_each(|key| drop(state.remove(key)));
     }
-}
-
-/// Objects of a resource whose controller is `owner`.
-fn owned(state: &State, owner: &Value, resource: &str) -> Vec<(Key, Arc<Value>)> {
-    let uid = object::uid(owner);
-    state
-        .store
-        .dependents(uid)
-        .filter(|(key, _)| &*key.resource == resource)
-        .filter(|(_, object)| list(object, "/metadata/ownerReferences").iter().any(|o| o["uid"] == uid && o["controller"] == true))
-        .map(|(key, object)| (key.clone(), object.clone()))
-        .collect()
-}
-
-/// Writes a status when it differs.
-fn put_status(state: &mut State, key: &Key, old: &Value, status: Value) {
-    if old.get("status") != Some(&status) {
-        let mut new = old.clone();
-        new["status"] = status;
-        state.put(key.clone(), new);
-    }
-}
-
-/// A pod of a template, still without name and owner.
-fn pod_of(template: &Value) -> Value {
-    let meta: Map<String, Value> = ["labels", "annotations", "finalizers"]
-        .iter()
-        .filter_map(|field| Some(((*field).to_string(), template["metadata"].get(*field)?.clone())))
-        .collect();
-    json!({"metadata": meta, "spec": template["spec"], "status": {"phase": "Pending"}})
-}
-
-/// Ready for long enough; else how long it still takes, when it is ready at all.
-fn available(state: &State, pod: &Value, min_ready: i64) -> Result<(), Option<Duration>> {
-    if !object::pod_ready(pod) {
-        return Err(None);
-    }
-    if min_ready <= 0 {
-        return Ok(());
-    }
-    let since: Option<jiff::Timestamp> = condition(pod, "Ready").and_then(|c| text(c, "/lastTransitionTime").parse().ok());
-    let left = since.map_or(0, |since| since.as_second() + min_ready - state.clock.now().as_second());
-    if left <= 0 { Ok(()) } else { Err(Some(Duration::from_secs(left.unsigned_abs()))) }
-}
-
-/// How many pods of an owner are what, with a revisit when one becomes available by time alone.
-struct Count {
-    replicas: i64,
-    ready: i64,
-    available: i64,
-}
-
-fn count<'a>(state: &mut State, key: &Key, pods: impl Iterator<Item = &'a Arc<Value>>, min_ready: i64) -> Count {
-    let (mut count, mut soonest) = (Count { replicas: 0, ready: 0, available: 0 }, None::<Duration>);
-    for pod in pods {
-        count.replicas += 1;
-        count.ready += i64::from(object::pod_ready(pod));
-        match available(state, pod, min_ready) {
-            Ok(()) => count.available += 1,
-            Err(Some(left)) => soonest = Some(soonest.map_or(left, |s| s.min(left))),
-            Err(None) => {}
-        }
-    }
-    if let Some(left) = soonest {
-        state.after(left, crate::timers::Timer::Revisit(key.clone()));
-    }
-    count
-}
-
-/// Ten characters that stand for a template.
-fn template_hash(template: &Value) -> String {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    template.to_string().hash(&mut hasher);
-    format!("{:010x}", hasher.finish() & 0xff_ffff_ffff)
-}
-
-/// `25%` or `3` of a total.
-fn share(value: &Value, total: i64, round_up: bool) -> i64 {
-    match value {
-        Value::Number(number) => number.as_i64().unwrap_or(0),
-        Value::String(text) => {
-            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
-            let product = percent * total;
-            if round_up { (product + 99) / 100 } else { product / 100 }
-        }
-        _ => 0,
-    }
-}
-
-fn replicas(object: &Value) -> i64 {
-    number(object, "/spec/replicas").unwrap_or(1)
-}
-
-fn generation(object: &Value) -> i64 {
-    number(object, "/metadata/generation").unwrap_or(0)
-}
-
-/// A status object without the zeros that Go leaves out.
-fn without_zeros(fields: &[(&str, i64)]) -> Map<String, Value> {
-    fields.iter().filter(|(_, value)| *value != 0).map(|(name, value)| ((*name).to_string(), json!(value))).collect()
 }

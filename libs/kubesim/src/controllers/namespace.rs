@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::cluster::State;
+use crate::key::Key;
 use crate::object;
-use crate::store::Key;
+use crate::state::ClusterState;
 
-pub fn reconcile(state: &mut State, key: &Key, namespace: &Value) {
+pub fn reconcile(state: &mut ClusterState, key: &Key, namespace: &Value) {
     if object::deleting(namespace) {
         empty(state, key);
         return;
@@ -23,7 +23,7 @@ pub fn reconcile(state: &mut State, key: &Key, namespace: &Value) {
     }
 }
 
-fn empty(state: &mut State, key: &Key) {
+fn empty(state: &mut ClusterState, key: &Key) {
     let contents: Vec<Key> = state.store.all().filter(|k| k.namespace == key.name).cloned().collect();
     let mut left = false;
     for inside in contents {

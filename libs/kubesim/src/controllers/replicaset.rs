@@ -1,15 +1,17 @@
 //! ReplicaSet: as many active pods as it says.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use super::{count, generation, owned, pod_of, put_status, replicas, without_zeros};
+use super::common::{count, generation, owned, pod_of, put_status, replicas, without_zeros};
 use crate::api::random_suffix;
-use crate::cluster::State;
+use crate::key::Key;
 use crate::object::{self, list, number, text};
-use crate::store::Key;
+use crate::state::ClusterState;
 use crate::timers::Timer;
 
-pub fn reconcile(state: &mut State, key: &Key, set: &Value) {
+pub fn reconcile(state: &mut ClusterState, key: &Key, set: &Value) {
     let mut pods = owned(state, set, "pods");
     pods.retain(|(_, pod)| object::pod_active(pod));
     let want = usize::try_from(replicas(set)).unwrap_or(0);
@@ -34,14 +36,14 @@ pub fn reconcile(state: &mut State, key: &Key, set: &Value) {
     status(state, key, set, failure);
 }
 
-fn add(state: &mut State, key: &Key, set: &Value) -> Result<(), crate::error::ApiError> {
+fn add(state: &mut ClusterState, key: &Key, set: &Value) -> Result<(), crate::error::ApiError> {
     let mut pod = pod_of(&set["spec"]["template"]);
     pod["metadata"]["generateName"] = json!(format!("{}-", key.name));
     let name = Key::new(&"pods".into(), &key.namespace, &format!("{}-{}", key.name, random_suffix()));
     state.create_owned(name, pod, set).map(drop)
 }
 
-fn status(state: &mut State, key: &Key, set: &Value, failure: Option<(&str, String)>) {
+fn status(state: &mut ClusterState, key: &Key, set: &Value, failure: Option<(&str, String)>) {
     let pods: Vec<_> = owned(state, set, "pods").into_iter().map(|(_, pod)| pod).filter(|pod| object::pod_active(pod)).collect();
     let count = count(state, key, pods.iter(), number(set, "/spec/minReadySeconds").unwrap_or(0));
     let mut status = without_zeros(&[
@@ -63,7 +65,7 @@ fn status(state: &mut State, key: &Key, set: &Value, failure: Option<(&str, Stri
                     false,
                 );
             }
-            state.after(std::time::Duration::from_secs(1), Timer::Revisit(key.clone()));
+            state.after(Duration::from_secs(1), Timer::Revisit(key.clone()));
         }
         None => conditions.retain(|c| c["type"] != "ReplicaFailure"),
     }

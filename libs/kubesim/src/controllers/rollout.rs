@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::deployment::Sets;
-use super::{replicas, share};
-use crate::cluster::State;
+use super::common::{Objects, generation, replicas, share};
+use crate::key::Key;
 use crate::object::number;
-use crate::store::Key;
+use crate::state::ClusterState;
 
 /// (surge, unavailable) in pods.
 pub fn limits(deployment: &Value) -> (i64, i64) {
@@ -30,7 +29,7 @@ pub fn room_for_new(deployment: &Value, total: i64, new: i64) -> i64 {
 }
 
 /// One step forward.
-pub fn advance(state: &mut State, deployment: &Value, new: &Sets, old: &Sets, paused: bool) {
+pub fn advance(state: &mut ClusterState, deployment: &Value, new: &Objects, old: &Objects, paused: bool) {
     let want = replicas(deployment);
     let live_old: Vec<_> = old.iter().filter(|(_, set)| replicas(set) > 0).collect();
     let Some((new_key, new_set)) = new.first() else {
@@ -62,7 +61,7 @@ pub fn advance(state: &mut State, deployment: &Value, new: &Sets, old: &Sets, pa
 }
 
 /// Old pods that are not available go first; of the others only as many as availability allows.
-fn shrink_old(state: &mut State, deployment: &Value, new: &Value, old: &[&(Key, std::sync::Arc<Value>)], total: i64) {
+fn shrink_old(state: &mut ClusterState, deployment: &Value, new: &Value, old: &[&(Key, std::sync::Arc<Value>)], total: i64) {
     let available = |set: &Value| number(set, "/status/availableReplicas").unwrap_or(0);
     let least = replicas(deployment) - limits(deployment).1;
     let missing_in_new = replicas(new) - available(new);
@@ -81,11 +80,11 @@ fn shrink_old(state: &mut State, deployment: &Value, new: &Value, old: &[&(Key, 
     }
 }
 
-fn scale(state: &mut State, key: &Key, to: i64) {
+fn scale(state: &mut ClusterState, key: &Key, to: i64) {
     let Some(set) = state.store.get(key).filter(|set| replicas(set) != to) else { return };
     let mut set = Value::clone(&set);
     set["spec"]["replicas"] = json!(to);
-    let generation = super::generation(&set);
+    let generation = generation(&set);
     set["metadata"]["generation"] = json!(generation + 1);
     state.put(key.clone(), set);
 }

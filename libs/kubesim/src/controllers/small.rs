@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::put_status;
-use crate::cluster::State;
+use super::common::{put_status, share};
+use crate::key::Key;
 use crate::object::{self, list, number, text};
 use crate::selectors::Labels;
-use crate::store::Key;
+use crate::state::ClusterState;
 
 /// Every claim is bound at once, to a volume that exists by name only.
-pub fn bind_claim(state: &mut State, key: &Key, claim: &Value) {
+pub fn bind_claim(state: &mut ClusterState, key: &Key, claim: &Value) {
     if text(claim, "/status/phase") == "Bound" {
         return;
     }
@@ -23,7 +23,7 @@ pub fn bind_claim(state: &mut State, key: &Key, claim: &Value) {
 }
 
 /// A definition is accepted.
-pub fn establish(state: &mut State, key: &Key, definition: &Value) {
+pub fn establish(state: &mut ClusterState, key: &Key, definition: &Value) {
     if object::condition_is_true(definition, "Established") {
         return;
     }
@@ -41,7 +41,7 @@ pub fn establish(state: &mut State, key: &Key, definition: &Value) {
 }
 
 /// The numbers of a disruption budget.
-pub fn disruption(state: &mut State, key: &Key, budget: &Value) {
+pub fn disruption(state: &mut ClusterState, key: &Key, budget: &Value) {
     let labels = Labels::of(&budget["spec"]["selector"]);
     let pods = "pods".into();
     let (mut expected, mut healthy) = (0, 0);
@@ -50,8 +50,8 @@ pub fn disruption(state: &mut State, key: &Key, budget: &Value) {
         healthy += i64::from(object::pod_ready(&pod));
     }
     let desired = match (budget["spec"].get("minAvailable"), budget["spec"].get("maxUnavailable")) {
-        (Some(min), _) => super::share(min, expected, true),
-        (None, Some(max)) => (expected - super::share(max, expected, true)).max(0),
+        (Some(min), _) => share(min, expected, true),
+        (None, Some(max)) => (expected - share(max, expected, true)).max(0),
         (None, None) => 0,
     };
     let status = json!({"observedGeneration": number(budget, "/metadata/generation").unwrap_or(0), "expectedPods": expected,

@@ -1,15 +1,18 @@
 //! StatefulSet: pods by ordinal, one after the other, each with its claims; updates from the highest ordinal down.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use super::{available, count, generation, owned, pod_of, put_status, replicas, template_hash, without_zeros};
-use crate::cluster::State;
+use super::common::{available, count, generation, owned, pod_of, put_status, replicas, template_hash, without_zeros};
+use crate::key::Key;
 use crate::object::{self, label, list, number, text};
-use crate::store::Key;
+use crate::state::ClusterState;
+use crate::timers::Timer;
 
 const REVISION: &str = "controller-revision-hash";
 
-pub fn reconcile(state: &mut State, key: &Key, set: &Value) {
+pub fn reconcile(state: &mut ClusterState, key: &Key, set: &Value) {
     let update = format!("{}-{}", key.name, template_hash(&set["spec"]["template"]));
     let current = Some(text(set, "/status/currentRevision")).filter(|r| !r.is_empty()).unwrap_or(&update).to_string();
     advance(state, key, set, &update);
@@ -20,7 +23,7 @@ fn pod_key(key: &Key, ordinal: i64) -> Key {
     Key::new(&"pods".into(), &key.namespace, &format!("{}-{ordinal}", key.name))
 }
 
-fn advance(state: &mut State, key: &Key, set: &Value, update: &str) {
+fn advance(state: &mut ClusterState, key: &Key, set: &Value, update: &str) {
     let (want, min_ready) = (replicas(set), number(set, "/spec/minReadySeconds").unwrap_or(0));
     let start = number(set, "/spec/ordinals/start").unwrap_or(0);
     let one_by_one = text(set, "/spec/podManagementPolicy") != "Parallel";
@@ -36,7 +39,7 @@ fn advance(state: &mut State, key: &Key, set: &Value, update: &str) {
             None => {
                 settled = false;
                 if create(state, key, set, ordinal, update).is_err() {
-                    state.after(std::time::Duration::from_secs(1), crate::timers::Timer::Revisit(key.clone()));
+                    state.after(Duration::from_secs(1), Timer::Revisit(key.clone()));
                     return;
                 }
             }
@@ -72,7 +75,7 @@ fn advance(state: &mut State, key: &Key, set: &Value, update: &str) {
     }
 }
 
-fn create(state: &mut State, key: &Key, set: &Value, ordinal: i64, revision: &str) -> Result<(), crate::error::ApiError> {
+fn create(state: &mut ClusterState, key: &Key, set: &Value, ordinal: i64, revision: &str) -> Result<(), crate::error::ApiError> {
     let name = pod_key(key, ordinal);
     let mut pod = pod_of(&set["spec"]["template"]);
     for (label, value) in
@@ -104,7 +107,7 @@ fn create(state: &mut State, key: &Key, set: &Value, ordinal: i64, revision: &st
     state.create_owned(name, pod, set).map(drop)
 }
 
-fn status(state: &mut State, key: &Key, set: &Value, current: &str, update: &str) {
+fn status(state: &mut ClusterState, key: &Key, set: &Value, current: &str, update: &str) {
     let pods: Vec<_> = owned(state, set, "pods").into_iter().map(|(_, pod)| pod).filter(|pod| object::pod_active(pod)).collect();
     let min_ready = number(set, "/spec/minReadySeconds").unwrap_or(0);
     let all = count(state, key, pods.iter(), min_ready);
