@@ -1,6 +1,6 @@
 //! Plans as documents (migration).
 
-use drover_scheduling::{DigRef, Infeasible, MemberKey, Plan, PlanKind};
+use drover_scheduling::{DigRef, Infeasible, MemberKey, Plan, PlanKind, RefusedDestination};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -14,6 +14,9 @@ pub struct PlanOrder {
     /// Groups that are busy, with the reason shown.
     #[serde(default)]
     pub excluded: std::collections::BTreeMap<Uuid, String>,
+    /// Destinations at which an app did not become ready lately.
+    #[serde(default)]
+    pub refused: Vec<RefusedDestination>,
     /// Compute only; store nothing.
     #[serde(default)]
     pub dry_run: bool,

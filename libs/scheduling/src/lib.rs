@@ -61,7 +61,9 @@ pub use matching::{Refusal, admits};
 pub use misfit::{Misfit, explain};
 pub use named::{ByNode, Labels, Named};
 pub use place::binding_id;
-pub use plan::{Candidate, Dependant, Exclusion, Infeasible, Move, Plan, PlanKind, PlanRequest, PlanResult, Score, WhyNot};
+pub use plan::{
+    Candidate, Dependant, Exclusion, Infeasible, Move, Plan, PlanKind, PlanRequest, PlanResult, RefusedDestination, Score, WhyNot,
+};
 pub use planning::{plan, policy_test};
 pub use policy::{
     Algorithm, AlgorithmUse, Missing, MissingPlace, Movability, Parameter, ParameterScope, ParameterSource, Policy, PolicyMode, Prefer,

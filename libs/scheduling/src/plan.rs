@@ -39,9 +39,26 @@ pub struct PlanRequest {
     /// Deployment intent groups that are busy or known not to move now, with the reason shown.
     #[serde(default)]
     pub excluded: BTreeMap<Uuid, String>,
+    /// Destinations at which an app did not become ready lately; it is not planned there.
+    #[serde(default)]
+    pub refused: Vec<RefusedDestination>,
     /// Values of `prometheus` parameters, by claim id and parameter name.
     #[serde(default)]
     pub external: BTreeMap<Uuid, BTreeMap<String, f64>>,
+}
+
+/// A destination at which an app did not become ready lately.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct RefusedDestination {
+    /// The app's deployment intent group.
+    pub dig: Uuid,
+    /// The app.
+    pub app: String,
+    /// The destination.
+    pub member: MemberKey,
+    /// Why it did not become ready there, for people.
+    pub reason: String,
 }
 
 /// Plan or reasons.
@@ -154,7 +171,7 @@ pub struct Score {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Exclusion {
     /// `no_intent`, `migration_false`, `volume`, `daemon_set`, `host_path`, `node_bound`, `busy`, `no_other_member`,
-    /// `no_destination`, `not_needed`, `not_enough` (there is no plan), `dependants`, `itself`.
+    /// `no_destination`, `refused`, `not_needed`, `not_enough` (there is no plan), `dependants`, `itself`.
     pub code: String,
     /// For people.
     pub detail: String,

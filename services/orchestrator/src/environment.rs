@@ -8,6 +8,7 @@ use drover_api::bindings::BindingStatus;
 use drover_api::scheduling::Interner;
 use drover_store::{Store, Tx};
 use drover_workflow::StepError;
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::config::Deadlines;
@@ -23,6 +24,8 @@ pub struct Environment {
     pub statuses: Statuses,
     /// Maximum waiting times.
     pub deadlines: Deadlines,
+    /// Wakes parked workflows.
+    pub wakes: Wakes,
 }
 
 impl Environment {
@@ -54,6 +57,24 @@ impl Environment {
             .fetch_optional(&mut *tx)
             .await?;
         held.map(|_| tx).ok_or_else(lease_lost)
+    }
+}
+
+/// Wakes workflows that are parked on a key. Steps and tasks send, and the task `wake` hands the keys to the engine.
+#[derive(Clone)]
+pub struct Wakes(mpsc::UnboundedSender<String>);
+
+impl Wakes {
+    /// A sender, and the keys that it sends.
+    pub fn channel() -> (Self, mpsc::UnboundedReceiver<String>) {
+        let (sender, keys) = mpsc::unbounded_channel();
+        (Self(sender), keys)
+    }
+
+    /// Wakes the workflows that are parked on `key`. A wake-up is lost if the process ends; who parks also sets a time.
+    pub fn wake(&self, key: impl Into<String>) {
+        // No receiver: the service is stopping.
+        let _ = self.0.send(key.into());
     }
 }
 
@@ -100,6 +121,14 @@ impl Statuses {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.statuses.drain().map(|(id, _)| id).collect()
     }
+}
+
+/// The key on which a workflow parks to be woken when any operation has ended, and so has dropped its holds.
+pub const OPERATION_ENDED: &str = "operation-ended";
+
+/// The key on which a workflow parks to be woken when it is its turn to plan.
+pub fn turn_key(workflow: Uuid) -> String {
+    format!("turn:{workflow}")
 }
 
 /// The key on which a workflow parks to be woken when the status of `binding` changes.

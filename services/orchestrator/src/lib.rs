@@ -29,7 +29,7 @@ use drover_workflow::{Engine, Settings};
 
 use app::{App, Parts};
 pub use config::{Config, Deadlines};
-use environment::{Environment, Statuses};
+use environment::{Environment, OPERATION_ENDED, Statuses, Wakes};
 use operation_metrics::OperationMetrics;
 use peers::Services;
 use render::{Helm, Renderer};
@@ -85,8 +85,10 @@ pub async fn work(
             async move { store.check().await.map_err(|error| error.to_string()) }
         }
     });
-    let app = App::new(parts(store, services, renderer, config, engine, OperationMetrics::register(&common.metrics)).await?);
-    tasks::spawn(&app, common, config);
+    let (wakes, woken) = Wakes::channel();
+    let metrics = OperationMetrics::register(&common.metrics);
+    let app = App::new(parts(store, services, renderer, config, engine, metrics, wakes).await?);
+    tasks::spawn(&app, common, config, woken);
     stop_with(common, app.engine.clone());
     Ok(app)
 }
@@ -98,14 +100,19 @@ async fn parts(
     config: &Config,
     engine: Settings,
     metrics: OperationMetrics,
+    wakes: Wakes,
 ) -> anyhow::Result<Parts> {
     let environment = Arc::new(Environment {
         store: store.clone(),
         services: services.clone(),
         statuses: Statuses::default(),
         deadlines: config.deadlines(),
+        wakes: wakes.clone(),
     });
-    let registry = workflows::registry(&environment).on_end(move |ended| metrics.count(ended));
+    let registry = workflows::registry(&environment).on_end(move |ended| {
+        metrics.count(ended);
+        wakes.wake(OPERATION_ENDED);
+    });
     let engine = Engine::start(store.clone(), registry, engine).await?;
     Ok(Parts {
         documents: Documents::new(store.clone(), app::guard::Guards { migration: services.migration.clone() }),

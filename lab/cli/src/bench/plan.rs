@@ -144,6 +144,7 @@ fn request(members: usize, candidates: usize, policy: Policy) -> PlanRequest {
         movability: (0..candidates).map(movable).collect(),
         policy,
         excluded: BTreeMap::new(),
+        refused: Vec::new(),
         external: BTreeMap::new(),
     }
 }

@@ -182,6 +182,12 @@ fn destinations<'a>(world: &World<'a>, claim: &'a Claim, expanded: &mut Expanded
     if allowed.is_empty() {
         return Err(no("no_other_member", "its placement intent and logical cloud allow no other cluster"));
     }
+    let refused: Vec<_> = world.refused(claim).filter(|refused| allowed.iter().any(|room| room.key == refused.member)).collect();
+    allowed.retain(|room| refused.iter().all(|refused| refused.member != room.key));
+    if allowed.is_empty() {
+        let refused: Vec<String> = refused.iter().map(|refused| format!("{}: {}", refused.member, refused.reason)).collect();
+        return Err(no("refused", format!("did not become ready lately where it could go: {}", refused.join("; "))));
+    }
     expanded.awaited.extend(allowed.iter().filter(|room| room.is_awaited()).map(|room| &room.key));
     if allowed.iter().any(|room| room.is_known()) {
         allowed.retain(|room| room.is_known());

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
 
 use crate::cel::Expression;
-use crate::{Algorithm, AlgorithmUse, Claim, Ledger, Movability, Policy};
+use crate::{Algorithm, AlgorithmUse, Claim, Ledger, Movability, Policy, RefusedDestination};
 
 /// What planning looks at.
 pub(crate) struct World<'a> {
@@ -13,6 +13,7 @@ pub(crate) struct World<'a> {
     pub policy: &'a Policy,
     pub movability: HashMap<(Uuid, &'a str), &'a Movability>,
     pub excluded: &'a BTreeMap<Uuid, String>,
+    pub refused: &'a [RefusedDestination],
     pub external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
     /// Claims by deployment intent group, in order of their ids.
     digs: HashMap<Uuid, Vec<&'a Claim>>,
@@ -26,6 +27,7 @@ impl<'a> World<'a> {
         movability: &'a [Movability],
         policy: &'a Policy,
         excluded: &'a BTreeMap<Uuid, String>,
+        refused: &'a [RefusedDestination],
         external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
     ) -> Self {
         let mut digs: HashMap<Uuid, Vec<&Claim>> = HashMap::new();
@@ -43,7 +45,12 @@ impl<'a> World<'a> {
                 *known = word;
             }
         }
-        Self { ledger, policy, movability: words, excluded, external, digs, algorithms: algorithms(policy) }
+        Self { ledger, policy, movability: words, excluded, refused, external, digs, algorithms: algorithms(policy) }
+    }
+
+    /// The destinations that refused an app lately.
+    pub fn refused(&self, claim: &Claim) -> impl Iterator<Item = &'a RefusedDestination> {
+        self.refused.iter().filter(move |refused| refused.dig == claim.dig.id && refused.app == claim.request.app)
     }
 
     /// Claims of the same group.

@@ -30,7 +30,7 @@ use crate::{Candidate, Ledger, MemberKey, Movability, PlanKind, PlanRequest, Pla
 
 /// Makes a plan. Changes nothing.
 pub fn plan(ledger: &Ledger, request: &PlanRequest) -> PlanResult {
-    let world = World::new(ledger, &request.movability, &request.policy, &request.excluded, &request.external);
+    let world = World::new(ledger, &request.movability, &request.policy, &request.excluded, &request.refused, &request.external);
     match &request.kind {
         PlanKind::Newcomer { dig, apps } => newcomer::plan(&world, dig, apps),
         PlanKind::Drain { member } => drain::plan(&world, member),
@@ -47,7 +47,7 @@ pub fn policy_test(
     external: &BTreeMap<Uuid, BTreeMap<String, f64>>,
 ) -> Vec<Candidate> {
     let nobody = BTreeMap::new();
-    let world = World::new(ledger, movability, policy, &nobody, external);
+    let world = World::new(ledger, movability, policy, &nobody, &[], external);
     let Some(room) = ledger.room(member) else { return Vec::new() };
     let looked = candidate::look(&world, &[room], None);
     let movable = looked.movable.iter().map(|m| report::candidate(m, false, None));

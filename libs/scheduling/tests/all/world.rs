@@ -155,6 +155,7 @@ impl World {
             movability: self.movability.clone(),
             policy: self.policy.clone(),
             excluded: BTreeMap::new(),
+            refused: Vec::new(),
             external: BTreeMap::new(),
         }
     }

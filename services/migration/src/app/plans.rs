@@ -71,7 +71,7 @@ impl App {
         let movability = side::movability(&mut db).await?;
         drop(db);
         let external = self.prometheus.values(&policy, &fleet, &movability).await;
-        let request = PlanRequest { kind: order.kind, movability, policy, excluded: order.excluded, external };
+        let request = PlanRequest { kind: order.kind, movability, policy, excluded: order.excluded, refused: order.refused, external };
         let input = PlanInput { fleet, head, request };
         // A thorough search takes its time, and others need the thread.
         tokio::task::spawn_blocking(move || {
@@ -105,7 +105,7 @@ impl App {
                 return Err(PlanError::Invalid("Plans of kind rebalance come later; newcomer and drain are there".to_owned()));
             }
         };
-        Ok(PlanOrder { kind, excluded: self.busy().await?, dry_run: false, patient: false, after_seq: None })
+        Ok(PlanOrder { kind, excluded: self.busy().await?, refused: Vec::new(), dry_run: false, patient: false, after_seq: None })
     }
 
     /// Groups that operations work on are no candidates.

@@ -165,6 +165,7 @@ pub fn newcomer(name: &str, apps: Vec<AppRequest>) -> PlanOrder {
     PlanOrder {
         kind: PlanKind::Newcomer { dig: dig(name), apps },
         excluded: BTreeMap::new(),
+        refused: Vec::new(),
         dry_run: false,
         patient: false,
         after_seq: None,

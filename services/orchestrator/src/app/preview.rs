@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
 use drover_api::plans::{PlanDocument, PlanOrder};
-use drover_api::scheduling::{AppRequest, Decision, DecisionRequest, DigRef, MemberKey, Outcome, PlanKind, WhenFull};
+use drover_api::scheduling::{AppRequest, Decision, DecisionRequest, DigRef, MemberKey, Outcome, PlanKind, RefusedDestination, WhenFull};
 use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{App, Error, GroupPath, approve, group};
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentState};
-use crate::store::hold;
+use crate::store::{hold, refused_destination};
 use crate::workflows;
 
 /// What instantiate would do.
@@ -70,19 +70,27 @@ impl App {
         }
         let apps = approve::approved_requests(&mut tx, &group).await?;
         let excluded = hold::busy(&mut tx).await?;
+        let refused = refused_destination::recent(&mut tx).await?;
         tx.rollback().await?;
-        self.newcomer(group.dig, apps, excluded).await
+        self.newcomer(group.dig, apps, excluded, refused).await
     }
 
     /// Where new apps would be placed, and what would have to be moved for them.
-    async fn newcomer(&self, dig: DigRef, apps: Vec<AppRequest>, excluded: BTreeMap<Uuid, String>) -> Result<Preview, Error> {
+    async fn newcomer(
+        &self,
+        dig: DigRef,
+        apps: Vec<AppRequest>,
+        excluded: BTreeMap<Uuid, String>,
+        refused: Vec<RefusedDestination>,
+    ) -> Result<Preview, Error> {
         let mut request = DecisionRequest { dig: dig.clone(), apps: apps.clone(), overflow: false, operation: Uuid::nil(), fence: 0 };
         let decision = self.services.placement.decide_dry(&request).await?;
         let mut preview = Preview { plan: None, overflow: None, decision };
         let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
         // An app with `whenFull: preferred` gets a plan also while the capacity of its preferred clusters is unknown.
         if preview.decision.outcome == Outcome::NoRoom || (preview.decision.outcome == Outcome::Unknown && insists) {
-            let order = PlanOrder { kind: PlanKind::Newcomer { dig, apps }, excluded, dry_run: true, patient: false, after_seq: None };
+            let order =
+                PlanOrder { kind: PlanKind::Newcomer { dig, apps }, excluded, refused, dry_run: true, patient: false, after_seq: None };
             let plan = self.services.migration.plan(Uuid::now_v7(), &order).await?;
             if plan.plan.is_none() && insists {
                 request.overflow = true;
@@ -127,13 +135,14 @@ impl App {
         let running = binding::of_dig(&mut tx, prepared.group.dig.id).await?;
         let order = super::lifecycle::update_order(&mut tx, &prepared, 0).await?;
         let excluded = hold::busy(&mut tx).await?;
+        let refused = refused_destination::recent(&mut tx).await?;
         tx.rollback().await?;
         let misfits = match order.raise() {
             changes if changes.is_empty() => Vec::new(),
             changes => self.misfits(changes).await?,
         };
         let apps: Vec<AppRequest> = order.added.iter().map(|delivery| delivery.request.clone()).collect();
-        let newcomer = if apps.is_empty() { None } else { Some(self.newcomer(order.dig.clone(), apps, excluded).await?) };
+        let newcomer = if apps.is_empty() { None } else { Some(self.newcomer(order.dig.clone(), apps, excluded, refused).await?) };
         Ok(Change {
             misfits,
             newcomer,

@@ -7,6 +7,8 @@ pub mod call_edge;
 pub mod deployment;
 pub mod hold;
 pub mod overview;
+pub mod planning_queue;
+pub mod refused_destination;
 
 use drover_store::StoreResult;
 use sqlx::PgConnection;

@@ -130,6 +130,43 @@ impl Removal {
     }
 }
 
+/// Tells the ledger that these copies are leaving, so that a newcomer may be promised their room before they are gone. A claim that
+/// is gone already, or that another operation changed since, is left as it is.
+///
+/// # Errors
+///
+/// Retry if another engine took over, or placement or the database does not answer.
+pub async fn mark_leaving<W: Workflow<World = Environment>>(ctx: &Ctx<W>, bindings: &[Binding]) -> Result<(), StepError> {
+    let leave = |binding: &Binding| LedgerChange::Leave { claim: binding.id, member: binding.member.clone() };
+    mark(ctx, "leave", bindings, leave).await
+}
+
+/// Undoes [`mark_leaving`] for copies that are left to task `retire`: nobody knows when their room will be free.
+///
+/// # Errors
+///
+/// As for [`mark_leaving`].
+pub async fn mark_left<W: Workflow<World = Environment>>(ctx: &Ctx<W>, bindings: &[Binding]) -> Result<(), StepError> {
+    mark(ctx, "stay", bindings, |binding| LedgerChange::Stay { claim: binding.id }).await
+}
+
+async fn mark<W: Workflow<World = Environment>>(
+    ctx: &Ctx<W>,
+    name: &str,
+    bindings: &[Binding],
+    change: impl Fn(&Binding) -> LedgerChange,
+) -> Result<(), StepError> {
+    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    for binding in bindings {
+        let transaction = LedgerTransaction { operation: ctx.id, fence, changes: vec![change(binding)] };
+        match ctx.world.services.placement.transact(ctx.derived_id(&format!("{name}/{}", binding.id)), &transaction).await {
+            Err(error) if error.code() != Some("ledger_conflict") => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Releases the room of a binding that is gone. Idempotent; also called by task `retire`.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::remove::{self, Removal, RemovesCopies};
-use super::{After, SYNCHRONIZER};
+use super::{After, PLACEMENT, SYNCHRONIZER};
 use crate::environment::Environment;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, DeploymentState};
@@ -47,7 +47,7 @@ impl RemovesCopies for Terminate {
 
 impl Workflow for Terminate {
     const KIND: &'static str = "terminate";
-    const VERSION: i32 = 1;
+    const VERSION: i32 = 2;
     type World = Environment;
     type Input = Order;
     type State = TerminateState;
@@ -60,6 +60,8 @@ impl Workflow for Terminate {
         Steps::new()
             // There is nothing to prepare or to undo: the workflow only goes forward from its first step.
             .pivot(Step::local("let_go", let_go))
+            // A newcomer may be promised this room while the copies are being removed.
+            .step(Step::remote("leave", leave).at(PLACEMENT))
             // Apps that others depend on are removed last.
             .step(Step::wait("remove", remove_all).at(SYNCHRONIZER))
             .finally(Step::local("drop_hold", drop_hold))
@@ -72,6 +74,12 @@ async fn let_go(ctx: &mut Ctx<Terminate>, tx: &mut PgConnection) -> StepResult {
     binding::set_role(&mut *tx, &serving, Role::Retiring, ctx.id).await?;
     deployment::reach(tx, ctx.input.dig.id, DeploymentState::Terminated, ctx.input.revision, Some(ctx.id)).await?;
     ctx.state.going = bindings.iter().map(|binding| binding.id).collect();
+    Ok(Outcome::next())
+}
+
+async fn leave(ctx: &mut Ctx<Terminate>) -> StepResult {
+    let rows = binding::find(&mut *ctx.world.store.pool().acquire().await?, &ctx.state.going).await?;
+    remove::mark_leaving(ctx, &rows).await?;
     Ok(Outcome::next())
 }
 
@@ -89,6 +97,7 @@ async fn remove_all(ctx: &mut Ctx<Terminate>) -> StepResult {
         ctx.progress(format!("{} of {} gone", removed.gone.len(), rows.len()));
         return Ok(park);
     }
+    remove::mark_left(ctx, &removed.left).await?;
     ctx.progress(if removed.left.is_empty() {
         "terminated".to_owned()
     } else {

@@ -135,7 +135,8 @@ impl Workflow for Update {
             // The new bundles. Undo applies the old ones again, which also restores objects that were pruned.
             .step(Step::wait("deliver", deliver).at(SYNCHRONIZER).undo(put_back))
             .pivot(Step::local("become_current", become_current))
-            // Releases the surge, and what the new revision needs less than the old one.
+            // Releases the surge, and what the new revision needs less than the old one. A newcomer may be promised the room of apps
+            // that are dropped while their copies are being removed.
             .step(Step::remote("lower", lower).at(PLACEMENT))
             .step(Step::wait("remove_dropped", remove_dropped).at(SYNCHRONIZER))
             .finally(Step::local("drop_hold", drop_hold))
@@ -225,14 +226,18 @@ async fn become_current(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepRes
 }
 
 async fn lower(ctx: &mut Ctx<Update>) -> StepResult {
+    let dropped = binding::find(&mut *ctx.world.store.pool().acquire().await?, &ctx.input.dropped).await?;
+    remove::mark_leaving(ctx, &dropped).await?;
     shrink(ctx, "lower", ctx.input.kept.iter().map(|kept| kept.resize(&kept.request, false)).collect()).await
 }
 
 async fn remove_dropped(ctx: &mut Ctx<Update>) -> StepResult {
     let rows = binding::find(&mut *ctx.world.store.pool().acquire().await?, &ctx.input.dropped).await?;
-    if let Some(park) = remove::remove(ctx, &rows).await?.park() {
+    let removed = remove::remove(ctx, &rows).await?;
+    if let Some(park) = removed.park() {
         return Ok(park);
     }
+    remove::mark_left(ctx, &removed.left).await?;
     ctx.progress("updated");
     Ok(Outcome::next())
 }

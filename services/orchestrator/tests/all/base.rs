@@ -6,7 +6,7 @@ use drover_api::bindings::{DesiredBinding, DesiredState};
 use drover_api::scheduling::{
     Amounts, AppRequest, Claim, ClaimState, Demand, DigRef, Element, Intent, MemberKey, PlacementTerms, PodGroup, PodsOnNode,
 };
-use drover_orchestrator::environment::{Environment, Statuses, binding_key};
+use drover_orchestrator::environment::{Environment, Statuses, Wakes, binding_key};
 use drover_orchestrator::render::Rendered;
 use drover_orchestrator::store::binding::{self, Binding, Role};
 use drover_orchestrator::store::deployment::{self, DeploymentState};
@@ -70,7 +70,13 @@ impl Base {
         let store = Store::connect(&StoreConfig::new("orchestrator", db.url.clone()), &migrations()).await.unwrap();
         let fakes = Fakes::with(&[("onprem", "a", 1, 1000), ("onprem", "b", 1, 1000), ("aws", "c", 5, 1000), ("onprem", "d", 1, 1000)]);
         let config = Config { ready_seconds: 20, gone_seconds: 20, room_seconds: 20, ..Config::default() };
-        let environment = Environment { store, services: fakes.services(), statuses: Statuses::default(), deadlines: config.deadlines() };
+        let environment = Environment {
+            store,
+            services: fakes.services(),
+            statuses: Statuses::default(),
+            deadlines: config.deadlines(),
+            wakes: Wakes::channel().0,
+        };
         Self { fakes, environment: Arc::new(environment), _db: db }
     }
 

@@ -112,6 +112,7 @@ impl Relocation {
             dig: moves.newcomer.clone(),
             apps: vec![request("n", 900, &["a"])],
             places: vec![("n".into(), member("a"))],
+            operation: Uuid::nil(),
         };
         relocate::Order { plan: moves.plan, subject: "newcomer".into(), moves: vec![move_to_b(&moves.old)], newcomer: Some(newcomer) }
     }

@@ -43,6 +43,9 @@ pub struct Newcomer {
     pub apps: Vec<AppRequest>,
     /// The member of each app.
     pub places: Vec<(String, MemberKey)>,
+    /// The operation that brings it; its turn to plan ends when the room is claimed.
+    #[serde(default)]
+    pub operation: Uuid,
 }
 
 /// Id of the binding, and of the claim, that an operation makes for an app at a member.

@@ -15,6 +15,7 @@ use super::replace::{self, NextClaim};
 use super::{MoveProgress, MoveStage, Relocate};
 use crate::environment::binding_key;
 use crate::store::binding::{self, Binding, Role};
+use crate::store::refused_destination;
 
 pub(super) async fn bind(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> StepResult {
     for moving in &ctx.state.moves {
@@ -97,8 +98,11 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
         }
         Readiness::Failed { reason, .. } | Readiness::Unschedulable(reason) => reason,
     };
-    let failed = moving.to.clone();
-    replace::choose_next(moving, &failed, &reason)?;
+    let copy = new_copy(moving, operation);
+    let mut tx = environment.transaction(operation, ctx.fence).await?;
+    refused_destination::record(&mut tx, &copy, &reason).await?;
+    tx.commit().await?;
+    replace::choose_next(&mut ctx.state.moves[index], &copy.member, &reason)?;
     Ok(Preparation::Replaced)
 }
 

@@ -9,6 +9,7 @@ use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::super::room::leave_queue;
 use super::super::{now, reasons, release, wait_for_capacity};
 use super::{MoveProgress, MoveStage, Relocate, binding_id};
 use crate::peers::PeerError;
@@ -85,9 +86,24 @@ pub(super) async fn claim(ctx: &mut Ctx<Relocate>) -> StepResult {
     }
     let transaction = LedgerTransaction { operation: ctx.id, fence, changes };
     match ctx.world.services.placement.transact(ctx.derived_id("claim"), &transaction).await {
-        Ok(_) => Ok(Outcome::next()),
+        Ok(receipt) => {
+            end_turn(ctx, Some(receipt.seq)).await?;
+            Ok(Outcome::next())
+        }
         Err(error) if error.code() == Some("ledger_conflict") => Err(changed(&error)),
-        Err(error) => wait_for_capacity(ctx, error),
+        Err(error) => {
+            // This may take long; others need not wait for it.
+            end_turn(ctx, None).await?;
+            wait_for_capacity(ctx, error)
+        }
+    }
+}
+
+/// The next newcomer may plan.
+async fn end_turn(ctx: &Ctx<Relocate>, ledger_seq: Option<i64>) -> Result<(), StepError> {
+    match &ctx.input.newcomer {
+        Some(newcomer) => leave_queue(ctx, newcomer.operation, ledger_seq).await,
+        None => Ok(()),
     }
 }
 

@@ -5,11 +5,16 @@ use drover_api::scheduling::Outcome as Decided;
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 
 use super::plan::plan_order;
-use super::{RESTART_GRACE, RETRY_INTERVAL, SearchState, SeeksRoom, ask, placed, reasons, release_decided, search, wait_for_clusters};
+use super::{
+    RESTART_GRACE, RETRY_INTERVAL, SearchState, SeeksRoom, ask, placed, reasons, release_decided, search, turn, wait_for_clusters,
+};
 
 pub(in super::super) async fn decide<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult {
     start_round(ctx);
     let round = ctx.round;
+    if round > 1 {
+        turn::give_back(ctx).await?;
+    }
     let search = search(ctx);
     if search.apps.is_empty() || search.chosen_by_user(round).is_some() {
         return Ok(Outcome::next());
@@ -20,6 +25,9 @@ pub(in super::super) async fn decide<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResu
     match decision.outcome {
         Decided::Placed => {
             super::search(ctx).state.placed = placed(&decision.apps);
+            if round > 1 {
+                turn::leave(ctx, ctx.id, None).await?;
+            }
             Outcome::output(decision.id)
         }
         // Unknown is not "no room": wait for the cluster instead of failing, each time with a new decision. The wait is short where
@@ -49,7 +57,8 @@ pub(in super::super) async fn decide<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResu
 fn start_round<W: SeeksRoom>(ctx: &mut Ctx<W>) {
     let before = std::mem::take(search(ctx).state);
     ctx.state = W::State::default();
-    *search(ctx).state = SearchState { tries: before.tries, overflow_tries: before.overflow_tries, ..SearchState::default() };
+    *search(ctx).state =
+        SearchState { tries: before.tries, overflow_tries: before.overflow_tries, refused: before.refused, ..SearchState::default() };
 }
 
 fn decision_name(state: &SearchState, round: i32) -> String {
@@ -73,6 +82,7 @@ async fn others_suffice<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Result<bool
 }
 
 pub(in super::super) async fn release_decision<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult {
+    turn::leave(ctx, ctx.id, None).await?;
     let round = ctx.round;
     let search = search(ctx);
     if !search.apps.is_empty() && search.chosen_by_user(round).is_none() {

@@ -1,17 +1,19 @@
 //! The moves that make room: a relocation as a child workflow. It ends when the claims of the apps that need room are held.
 
+use std::time::Duration;
+
 use drover_workflow::{Child, Ctx, Failure, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 
 use super::super::relocate::{self, Newcomer, Relocate};
-use super::super::{release, subject};
+use super::super::{now, release, subject};
 use super::{PlacedApp, REPLANS, SeeksRoom, search};
 
 pub(in super::super) async fn make_room<W: SeeksRoom>(ctx: &mut Ctx<W>, _: &mut PgConnection) -> Result<Vec<Child>, StepError> {
-    let id = ctx.derived_id("relocate");
+    let (id, operation) = (ctx.derived_id("relocate"), ctx.id);
     let search = search(ctx);
     let Some(plan) = search.state.plan.clone().filter(|_| search.state.placed.is_empty()) else { return Ok(Vec::new()) };
-    let newcomer = Newcomer { dig: search.dig.clone(), apps: search.requests(), places: plan.newcomer };
+    let newcomer = Newcomer { dig: search.dig.clone(), apps: search.requests(), places: plan.newcomer, operation };
     search.state.waiting_for_room = true;
     search.state.placed = newcomer
         .places
@@ -19,7 +21,10 @@ pub(in super::super) async fn make_room<W: SeeksRoom>(ctx: &mut Ctx<W>, _: &mut 
         .map(|(app, member)| PlacedApp { app: app.clone(), member: member.clone(), binding: relocate::binding_id(id, app, member) })
         .collect();
     let order = relocate::Order { plan: plan.id, subject: subject(search.dig), moves: plan.moves, newcomer: Some(newcomer) };
-    ctx.progress(format!("waiting for room: {} to move", order.moves.len()));
+    ctx.progress(match order.moves.len() {
+        0 => "waiting for room that other apps are leaving".to_owned(),
+        count => format!("waiting for room: {count} to move"),
+    });
     Ok(vec![Child::new::<Relocate>(id, &order)?])
 }
 
@@ -41,13 +46,25 @@ pub(in super::super) async fn room_made<W: SeeksRoom>(ctx: &mut Ctx<W>, _: &mut 
         "room_lost" => true,
         // A plan that a user chose is carried out as it is or not at all.
         "victim_busy" | "world_changed" | "plan_not_proposed" => !by_user,
+        // The destinations that refused an app are recorded, and the next plan leaves them out.
+        "destination_not_ready" if !by_user => {
+            search(ctx).state.refused = Some(failure.clone());
+            true
+        }
         _ => false,
     };
-    if replan && round <= REPLANS {
+    // Another operation took a victim's hold first. That says nothing about the plan, so it counts only against the time.
+    let lost_hold = failure.code == "victim_busy" && search_time(ctx) < ctx.world.deadlines.room;
+    if replan && (round <= REPLANS || lost_hold) {
         ctx.progress(format!("planning again: {}", failure.message));
         return Ok(Outcome::Repeat(W::DECIDE));
     }
     Err(StepError::Fail(failure))
+}
+
+/// Time since the operation began.
+fn search_time<W: SeeksRoom>(ctx: &Ctx<W>) -> Duration {
+    Duration::try_from(now().duration_since(*ctx.created)).unwrap_or_default()
 }
 
 /// Releases what the child claimed for the apps of this workflow. A child that failed has released it itself.

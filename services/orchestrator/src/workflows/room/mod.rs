@@ -8,12 +8,13 @@ mod decide;
 mod make_room;
 mod overflow;
 mod plan;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover_api::scheduling::{AppDecision, AppRequest, Decision, DecisionRequest, DigRef, MemberKey, Move, WhenFull};
-use drover_workflow::{Ctx, Outcome, StepError, Workflow};
+use drover_workflow::{Ctx, Failure, Outcome, StepError, Workflow};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -25,6 +26,7 @@ pub(super) use decide::{decide, release_decision};
 pub(super) use make_room::{make_room, release_room, room_made};
 pub(super) use overflow::{overflow, release_overflow};
 pub(super) use plan::plan;
+pub(super) use turn::leave as leave_queue;
 
 /// Maximum replans after conflicts.
 pub const REPLANS: i32 = 3;
@@ -51,7 +53,7 @@ pub struct Search<'a> {
     pub state: &'a mut SearchState,
 }
 
-/// How far a search for room is. The two counts are of all rounds, the rest is of the current one.
+/// How far a search for room is. The two maps and `refused` are of all rounds, the rest is of the current one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SearchState {
     /// How many decisions each round repeated because clusters were silent. Undo finds the last decision by it.
@@ -71,6 +73,12 @@ pub struct SearchState {
     /// Why there was no room, for people.
     #[serde(default)]
     reasons: Vec<String>,
+    /// How many plans each round repeated because an operation that is under way may make room.
+    #[serde(default)]
+    plan_tries: u32,
+    /// Why the last relocation failed, of all rounds: a search that finds no other plan fails with it.
+    #[serde(default)]
+    refused: Option<Failure>,
     /// The plan that makes room.
     #[serde(default)]
     pub plan: Option<ChosenPlan>,

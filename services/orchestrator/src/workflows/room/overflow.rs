@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use drover_api::scheduling::Outcome as Decided;
-use drover_workflow::{Ctx, Outcome, StepError, StepResult};
+use drover_workflow::{Ctx, Failure, Outcome, StepError, StepResult};
+use serde_json::Value;
 
 use super::{RETRY_INTERVAL, SeeksRoom, ask, placed, reasons, release_decided, search, wait_for_clusters};
 
@@ -32,6 +33,11 @@ pub(in super::super) async fn overflow<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepRe
     let state = search(ctx).state;
     let mut seen = BTreeSet::new();
     let reasons: Vec<String> = std::mem::take(&mut state.reasons).into_iter().filter(|reason| seen.insert(reason.clone())).collect();
+    if let Some(Failure { code, message, reasons: refused }) = state.refused.take() {
+        let message = format!("{message}; there is no other plan");
+        let reasons = refused.into_iter().chain(reasons.into_iter().map(Value::from)).collect();
+        return Err(StepError::Fail(Failure { code, message, reasons }));
+    }
     let (code, message) = match state.silent {
         true => ("capacity_unknown", "the clusters that answer have no room and no plan makes any; the other clusters are silent"),
         false => ("plan_infeasible", "no allowed cluster has room, and no plan makes any"),

@@ -1,31 +1,32 @@
 //! The plan of a round without room: which apps move to make some. A plan claims nothing.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use drover_api::plans::{PlanDocument, PlanOrder, PlanState, PlanSubject};
-use drover_api::scheduling::{Infeasible, Plan, PlanKind};
+use drover_api::scheduling::{Candidate, Infeasible, Plan, PlanKind};
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use uuid::Uuid;
 
-use super::super::relocate;
-use super::{ChosenPlan, RETRY_INTERVAL, Search, SeeksRoom, search, wait_for_clusters};
-use crate::store::hold;
+use super::super::{now, readiness, relocate};
+use super::{ChosenPlan, RETRY_INTERVAL, Search, SeeksRoom, search, turn, wait_for_clusters};
+use crate::environment::{OPERATION_ENDED, turn_key};
+use crate::store::planning_queue::Turn;
+use crate::store::{hold, refused_destination};
+
+/// How long an operation waits for its turn before it looks itself. It is woken; this is for a wake-up that got lost.
+const TURN_RETRY: Duration = Duration::from_secs(2);
+/// The same for an operation without a plan, which is woken when any operation ends.
+const BLOCKED_RETRY: Duration = Duration::from_secs(5);
 
 pub(in super::super) async fn plan<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult {
-    ctx.progress("no cluster has room; looking for apps that can be moved");
     let round = ctx.round;
     let document = match search(ctx).chosen_by_user(round) {
         Some(id) => chosen_by_user(ctx, id).await?,
-        None => {
-            let (seq, silent) = (search(ctx).state.seq, search(ctx).state.silent);
-            // Silent clusters have been waited for already. Otherwise "no plan" is final only when all clusters are known.
-            let patient = !silent && ctx.waited() < ctx.world.deadlines.room;
-            let order = PlanOrder { patient, ..plan_order(ctx, seq).await? };
-            match ctx.world.services.migration.plan(ctx.derived_id("plan"), &order).await {
-                Err(error) if patient && error.code() == Some("capacity_unknown") => return Ok(wait_for_clusters(ctx, RETRY_INTERVAL)),
-                planned => planned?,
-            }
-        }
+        None => match planned(ctx).await? {
+            Planned::Document(document) => *document,
+            Planned::Wait(park) => return Ok(park),
+        },
     };
     let search = search(ctx);
     if let Some(plan) = &document.plan {
@@ -37,8 +38,60 @@ pub(in super::super) async fn plan<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult
             search.state.reasons.extend(why_infeasible(infeasible));
             search.state.silent |= !infeasible.awaited.is_empty();
         }
+        turn::leave(ctx, ctx.id, None).await?;
     }
     Outcome::output(document.id)
+}
+
+/// What came of asking for a plan.
+enum Planned {
+    Document(Box<PlanDocument>),
+    /// Something else must happen first.
+    Wait(Outcome),
+}
+
+async fn planned<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Planned, StepError> {
+    let ledger_seq = match turn::take(ctx).await? {
+        Turn::Granted { ledger_seq } => ledger_seq,
+        Turn::Behind(ahead) => {
+            ctx.progress(format!("no cluster has room; waiting for a plan, {ahead} in front of it"));
+            return Ok(Planned::Wait(Outcome::park([turn_key(ctx.id)]).until(readiness::after(now(), TURN_RETRY))));
+        }
+    };
+    ctx.progress("no cluster has room; looking for apps that can be moved");
+    let state = search(ctx).state;
+    let (seq, silent, name) = (state.seq.max(ledger_seq), state.silent, format!("plan/{}", state.plan_tries));
+    let in_time = ctx.waited() < ctx.world.deadlines.room;
+    // Silent clusters have been waited for already. Otherwise "no plan" is final only when all clusters are known.
+    let patient = !silent && in_time;
+    let order = PlanOrder { patient, ..plan_order(ctx, seq).await? };
+    let document = match ctx.world.services.migration.plan(ctx.derived_id(&name), &order).await {
+        Err(error) if patient && error.code() == Some("capacity_unknown") => {
+            turn::give_back(ctx).await?;
+            return Ok(Planned::Wait(wait_for_clusters(ctx, RETRY_INTERVAL)));
+        }
+        planned => planned?,
+    };
+    if in_time && may_be_planned_later(ctx, &order, &document).await? {
+        turn::give_back(ctx).await?;
+        search(ctx).state.plan_tries += 1;
+        ctx.progress("the apps that would have to move are being changed; waiting for these operations to end");
+        return Ok(Planned::Wait(Outcome::park([OPERATION_ENDED]).until(readiness::after(now(), BLOCKED_RETRY))));
+    }
+    Ok(Planned::Document(Box::new(document)))
+}
+
+/// Whether there is no plan only because operations are changing the groups that would have to move: without those operations there
+/// would be one.
+async fn may_be_planned_later<W: SeeksRoom>(ctx: &mut Ctx<W>, order: &PlanOrder, document: &PlanDocument) -> Result<bool, StepError> {
+    let busy = |candidate: &Candidate| candidate.why_not.as_ref().is_some_and(|why| why.code == "busy");
+    if !document.infeasible.as_ref().is_some_and(|infeasible| infeasible.candidates.iter().any(busy)) {
+        return Ok(false);
+    }
+    let own = search(ctx).dig.id;
+    let excluded = order.excluded.iter().filter(|(dig, _)| **dig == own).map(|(dig, reason)| (*dig, reason.clone())).collect();
+    let order = PlanOrder { excluded, dry_run: true, patient: false, ..order.clone() };
+    Ok(ctx.world.services.migration.plan(ctx.derived_id("plan/later"), &order).await?.plan.is_some())
 }
 
 fn accept(search: &Search<'_>, id: Uuid, plan: &Plan) -> Result<ChosenPlan, StepError> {
@@ -62,10 +115,12 @@ fn why_infeasible(infeasible: &Infeasible) -> impl Iterator<Item = String> {
 
 /// A plan for the group on a ledger that knows of decision `seq`.
 pub(super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Result<PlanOrder, StepError> {
-    let excluded = hold::busy(&mut *ctx.world.store.pool().acquire().await?).await?;
+    let mut connection = ctx.world.store.pool().acquire().await?;
+    let (excluded, refused) = (hold::busy(&mut connection).await?, refused_destination::recent(&mut connection).await?);
+    drop(connection);
     let search = search(ctx);
     let kind = PlanKind::Newcomer { dig: search.dig.clone(), apps: search.requests() };
-    Ok(PlanOrder { kind, excluded, dry_run: false, patient: false, after_seq: Some(seq) })
+    Ok(PlanOrder { kind, excluded, refused, dry_run: false, patient: false, after_seq: Some(seq) })
 }
 
 async fn chosen_by_user<W: SeeksRoom>(ctx: &mut Ctx<W>, id: Uuid) -> Result<PlanDocument, StepError> {

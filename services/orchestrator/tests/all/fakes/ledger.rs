@@ -113,6 +113,11 @@ impl FakeLedger {
         })
     }
 
+    /// The ledger as it is.
+    pub fn copy(&self) -> Ledger {
+        self.0.lock().unwrap().ledger.clone()
+    }
+
     pub fn put(&self, claim: Claim) {
         self.0.lock().unwrap().ledger.put_claim(claim.id, Some(Arc::new(claim)));
     }

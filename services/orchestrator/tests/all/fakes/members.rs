@@ -21,6 +21,8 @@ pub enum Behaviour {
     Refused,
     /// The member is unreachable.
     Unreachable,
+    /// It is ready, and its pods take long to end.
+    Lingering,
 }
 
 #[derive(Default)]
@@ -100,8 +102,9 @@ impl FakeMembers {
         let present = desired.state == DesiredState::Present;
         let phase = match (present, behaviour) {
             (_, Behaviour::Unreachable) => Phase::Unreachable,
+            (false, Behaviour::Lingering) => Phase::Deleting,
             (false, _) => Phase::Gone,
-            (true, Behaviour::Ready) => Phase::Ready,
+            (true, Behaviour::Ready | Behaviour::Lingering) => Phase::Ready,
             (true, Behaviour::Stuck | Behaviour::Unschedulable) => Phase::Applied,
             (true, Behaviour::Refused) => Phase::Failed,
         };

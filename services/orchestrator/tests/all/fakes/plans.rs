@@ -1,13 +1,16 @@
-//! Migration in memory: returns the plans that the test queued; without one, the order is infeasible.
+//! Migration in memory: returns the plans that the test queued, or makes plans with the planner of production. Without either, the
+//! order is infeasible.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Mutex;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder, PlanState, PlanSubject};
-use drover_api::scheduling::{Infeasible, MemberKey, Plan, PlanKind, WhyNot};
+use drover_api::scheduling::{Claim, Infeasible, Ledger, MemberKey, Movability, Plan, PlanKind, PlanRequest, PlanResult, Policy, WhyNot};
 use drover_orchestrator::peers::{Migration, PeerError};
 use uuid::Uuid;
+
+use super::FakeLedger;
 
 type Planner = Box<dyn Fn() -> Plan + Send>;
 
@@ -15,6 +18,9 @@ type Planner = Box<dyn Fn() -> Plan + Send>;
 pub struct FakePlans {
     next: Mutex<VecDeque<Planner>>,
     stored: Mutex<HashMap<Uuid, PlanDocument>>,
+    /// The ledger on which the planner of production makes plans, with all apps whose name begins with `v` movable in the order of
+    /// their names.
+    planner: Mutex<Option<Arc<FakeLedger>>>,
     /// How many patient orders are refused with `capacity_unknown`.
     pub unheard: Mutex<usize>,
     /// Paths of documents below orchestrator's.
@@ -25,6 +31,11 @@ impl FakePlans {
     /// Queues a plan, which is made when it is asked for.
     pub fn then(&self, plan: impl Fn() -> Plan + Send + 'static) {
         self.next.lock().unwrap().push_back(Box::new(plan));
+    }
+
+    /// Makes plans with the planner of production on this ledger.
+    pub fn plan_on(&self, ledger: &Arc<FakeLedger>) {
+        *self.planner.lock().unwrap() = Some(ledger.clone());
     }
 
     /// Stores a proposed plan, as if a user had ordered it.
@@ -59,6 +70,34 @@ fn document(id: Uuid, kind: PlanSubject, plan: Option<Plan>) -> PlanDocument {
     }
 }
 
+fn plan_of_production(ledger: &Ledger, order: &PlanOrder) -> PlanResult {
+    let mut apps: Vec<_> = ledger.claims().filter(|claim| claim.request.app.starts_with('v')).collect();
+    apps.sort_by(|a, b| a.request.app.cmp(&b.request.app));
+    let movable = |(place, claim): (usize, &Arc<Claim>)| Movability {
+        dig: claim.dig.id,
+        app: claim.request.app.clone(),
+        migration: true,
+        priority: u8::try_from(place + 1).unwrap().min(10),
+    };
+    let request = PlanRequest {
+        kind: order.kind.clone(),
+        movability: apps.into_iter().enumerate().map(movable).collect(),
+        policy: Policy::default(),
+        excluded: order.excluded.clone(),
+        refused: order.refused.clone(),
+        external: BTreeMap::new(),
+    };
+    drover_api::scheduling::plan(ledger, &request)
+}
+
+fn made(id: Uuid, kind: PlanSubject, result: PlanResult) -> PlanDocument {
+    let document = document(id, kind, None);
+    match result {
+        PlanResult::Feasible(plan) => PlanDocument { state: PlanState::Proposed, plan: Some(plan), infeasible: None, ..document },
+        PlanResult::Infeasible(why) => PlanDocument { infeasible: Some(why), ..document },
+    }
+}
+
 #[async_trait]
 impl Migration for FakePlans {
     async fn plan(&self, id: Uuid, order: &PlanOrder) -> Result<PlanDocument, PeerError> {
@@ -75,6 +114,13 @@ impl Migration for FakePlans {
             PlanKind::Newcomer { dig, .. } => PlanSubject::Newcomer(dig.clone()),
             PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
         };
+        if let Some(ledger) = self.planner.lock().unwrap().clone() {
+            let document = made(id, kind, plan_of_production(&ledger.copy(), order));
+            if !order.dry_run {
+                stored.insert(id, document.clone());
+            }
+            return Ok(document);
+        }
         let mut next = self.next.lock().unwrap();
         // A dry run leaves the plan in the queue.
         let plan = if order.dry_run { next.front().map(|planner| planner()) } else { next.pop_front().map(|planner| planner()) };

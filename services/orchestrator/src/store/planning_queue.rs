@@ -1,0 +1,89 @@
+//! The queue of operations that need a plan. One at a time plans and claims what its plan needs; without that, newcomers that arrive
+//! together choose the same victims.
+//!
+//! A place is valid only while its workflow runs: a workflow that ended without leaving the queue delays nobody.
+
+use drover_store::StoreResult;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// Whether a workflow may plan now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It has the turn. A plan must know of the ledger up to this sequence.
+    Granted { ledger_seq: i64 },
+    /// So many others come first.
+    Behind(i64),
+}
+
+/// Joins the queue, or keeps the place there, and takes the turn if no other workflow has it or comes first.
+///
+/// # Errors
+/// The query failed.
+pub async fn take_turn(tx: &mut PgConnection, workflow: Uuid) -> StoreResult<Turn> {
+    let ledger_seq = lock(tx).await?;
+    sqlx::query("delete from planning_queue using workflow where workflow.id = workflow_id and ended_at is not null")
+        .execute(&mut *tx)
+        .await?;
+    sqlx::query(
+        "insert into planning_queue (workflow_id) values ($1)
+         on conflict (workflow_id) do update set state = 'waiting' where planning_queue.state = 'blocked'",
+    )
+    .bind(workflow)
+    .execute(&mut *tx)
+    .await?;
+    let ahead: i64 = sqlx::query_scalar(
+        "select count(*) from planning_queue other, planning_queue own where own.workflow_id = $1 and own.state <> 'planning'
+         and (other.state = 'planning' or (other.state = 'waiting' and other.place < own.place))",
+    )
+    .bind(workflow)
+    .fetch_one(&mut *tx)
+    .await?;
+    if ahead > 0 {
+        return Ok(Turn::Behind(ahead));
+    }
+    sqlx::query("update planning_queue set state = 'planning' where workflow_id = $1").bind(workflow).execute(tx).await?;
+    Ok(Turn::Granted { ledger_seq })
+}
+
+/// Gives the turn back and keeps the place, for an operation that cannot be planned until another one ends. Returns the workflow
+/// that is next.
+///
+/// # Errors
+/// The query failed.
+pub async fn block(tx: &mut PgConnection, workflow: Uuid) -> StoreResult<Option<Uuid>> {
+    lock(tx).await?;
+    sqlx::query("update planning_queue set state = 'blocked' where workflow_id = $1").bind(workflow).execute(&mut *tx).await?;
+    next(tx).await
+}
+
+/// Leaves the queue. `ledger_seq` is the ledger sequence of the claims that the plan led to, if there are any. Returns the workflow
+/// that is next.
+///
+/// # Errors
+/// The query failed.
+pub async fn leave(tx: &mut PgConnection, workflow: Uuid, ledger_seq: Option<i64>) -> StoreResult<Option<Uuid>> {
+    let queued: Option<Uuid> =
+        sqlx::query_scalar("select workflow_id from planning_queue where workflow_id = $1").bind(workflow).fetch_optional(&mut *tx).await?;
+    if queued.is_none() {
+        return Ok(None);
+    }
+    lock(tx).await?;
+    sqlx::query("update planning_ledger set seq = greatest(seq, $1)").bind(ledger_seq.unwrap_or_default()).execute(&mut *tx).await?;
+    sqlx::query("delete from planning_queue where workflow_id = $1").bind(workflow).execute(&mut *tx).await?;
+    next(tx).await
+}
+
+/// Serialises the changes of the queue.
+async fn lock(tx: &mut PgConnection) -> StoreResult<i64> {
+    Ok(sqlx::query_scalar("select seq from planning_ledger for update").fetch_one(tx).await?)
+}
+
+async fn next(tx: &mut PgConnection) -> StoreResult<Option<Uuid>> {
+    Ok(sqlx::query_scalar(
+        "select workflow_id from planning_queue where state = 'waiting'
+         and not exists (select from planning_queue where state = 'planning') order by place limit 1",
+    )
+    .fetch_optional(tx)
+    .await?)
+}

@@ -1,0 +1,48 @@
+//! The turn to plan: one operation at a time plans and claims what its plan needs ([`planning_queue`]).
+//!
+//! An operation has the turn from its plan until the relocation has claimed the plan's room, which is short; the moves themselves
+//! run side by side. It is given back when the operation has to wait for something, and left for good when the room is claimed,
+//! when there is no plan, and in undo.
+
+use drover_workflow::{Ctx, StepError, Workflow};
+use uuid::Uuid;
+
+use crate::environment::{Environment, turn_key};
+use crate::store::planning_queue::{self, Turn};
+
+/// Takes the turn if it is this operation's.
+pub(super) async fn take<W: Workflow<World = Environment>>(ctx: &Ctx<W>) -> Result<Turn, StepError> {
+    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
+    let turn = planning_queue::take_turn(&mut tx, ctx.id).await?;
+    tx.commit().await?;
+    Ok(turn)
+}
+
+/// Gives the turn to the next operation and keeps the place in the queue.
+pub(super) async fn give_back<W: Workflow<World = Environment>>(ctx: &Ctx<W>) -> Result<(), StepError> {
+    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
+    let next = planning_queue::block(&mut tx, ctx.id).await?;
+    tx.commit().await?;
+    wake(&ctx.world, next);
+    Ok(())
+}
+
+/// Takes `operation` out of the queue: this operation itself, or the parent of this relocation. `ledger_seq` is that of the claims
+/// that the plan led to.
+pub(in super::super) async fn leave<W: Workflow<World = Environment>>(
+    ctx: &Ctx<W>,
+    operation: Uuid,
+    ledger_seq: Option<i64>,
+) -> Result<(), StepError> {
+    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
+    let next = planning_queue::leave(&mut tx, operation, ledger_seq).await?;
+    tx.commit().await?;
+    wake(&ctx.world, next);
+    Ok(())
+}
+
+fn wake(environment: &Environment, next: Option<Uuid>) {
+    if let Some(next) = next {
+        environment.wakes.wake(turn_key(next));
+    }
+}
