@@ -7,6 +7,7 @@ use drover::stack::{Options, Stack};
 use drover_api::ledger::{Claims, ClusterCapacity};
 use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::{Claim, MemberState};
+use drover_service::Tasks;
 use drover_store::private_postgres::Durability;
 use drover_testkit::{TestDb, eventually, test_db};
 use secrecy::{ExposeSecret, SecretString};
@@ -182,6 +183,16 @@ impl World {
             clusters.iter().flat_map(|c| &c.apps).all(|a| a.used.is_some()).then_some(())
         })
         .await;
+    }
+
+    /// The supervised tasks of each service.
+    pub fn tasks(&self) -> impl Iterator<Item = (&'static str, &Tasks)> {
+        self.stack.tasks()
+    }
+
+    /// Waits until a service ends by itself, and returns why.
+    pub async fn ended(&self) -> anyhow::Error {
+        self.stack.ended().await
     }
 
     /// Ends it.

@@ -4,6 +4,7 @@
 //! `peers-placement`). Its values become the defaults of the flags, so there is one parser and one set of errors, and
 //! [`explain`] can say where each value came from.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::peer::Peer;
 use crate::serve::Reserved;
 use crate::telemetry::{self, Telemetry};
+use drover_tasks::{OnFailure, TaskEnd, TaskHandle, Tasks};
 
 /// The settings that every service has.
 #[derive(Args, Clone, Debug)]
@@ -107,8 +109,10 @@ pub struct Common {
     pub telemetry: Telemetry,
     /// Cancelled when the service is to end.
     pub shutdown: CancellationToken,
-    /// The service's tasks; ending waits for them.
+    /// Everything that the service runs; its end waits for it.
     pub tracker: TaskTracker,
+    /// The service's supervised tasks.
+    pub tasks: Tasks,
     /// The service's metrics.
     pub metrics: Metrics,
     /// The service's readiness.
@@ -120,6 +124,8 @@ pub struct Common {
 impl Common {
     /// A context without files and environment: for `drover up` and tests.
     pub fn new(database_url: impl Into<String>, peer_token: impl Into<String>, peers: Peers) -> Self {
+        let shutdown = CancellationToken::new();
+        let tasks = Tasks::new(shutdown.clone());
         Self {
             service: "drover",
             database_url: SecretString::from(database_url.into()),
@@ -128,22 +134,26 @@ impl Common {
             insecure: false,
             peers,
             telemetry: telemetry::current(),
-            shutdown: CancellationToken::new(),
+            shutdown,
             tracker: TaskTracker::new(),
-            metrics: Metrics::default(),
-            readiness: Readiness::default(),
+            metrics: Metrics::new(&tasks),
+            readiness: Readiness::new(tasks.clone()),
+            tasks,
             reserved: Reserved::default(),
         }
     }
 
     /// The same for one service: own tasks, metrics, checks, and a shutdown token below the caller's.
     pub fn scoped(&self, service: &'static str) -> Self {
+        let shutdown = self.shutdown.child_token();
+        let tasks = Tasks::new(shutdown.clone());
         Self {
             service,
-            shutdown: self.shutdown.child_token(),
+            shutdown,
             tracker: TaskTracker::new(),
-            metrics: Metrics::default(),
-            readiness: Readiness::default(),
+            metrics: Metrics::new(&tasks),
+            readiness: Readiness::new(tasks.clone()),
+            tasks,
             ..self.clone()
         }
     }
@@ -153,12 +163,22 @@ impl Common {
         Peer::new(name, base.clone(), self.peer_token.clone())
     }
 
-    /// Runs a task of the service until it ends or the service does.
-    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let shutdown = self.shutdown.clone();
-        self.tracker.spawn(async move {
-            tokio::select! { () = shutdown.cancelled() => {}, () = task => {} }
-        });
+    /// Runs a supervised task until it ends or the service does; see [`Tasks::spawn`].
+    pub fn spawn<F, Fut>(&self, name: impl Into<Cow<'static, str>>, on_failure: OnFailure, start: F)
+    where
+        F: FnMut(TaskHandle) -> Fut + Send + 'static,
+        Fut: Future<Output: TaskEnd> + Send + 'static,
+    {
+        self.tasks.spawn(&self.tracker, self.shutdown.clone(), name, on_failure, start);
+    }
+
+    /// As [`Common::spawn`], for a task that cannot be started again: its failure ends the process.
+    pub fn spawn_once<F, Fut>(&self, name: impl Into<Cow<'static, str>>, start: F)
+    where
+        F: FnOnce(TaskHandle) -> Fut + Send + 'static,
+        Fut: Future<Output: TaskEnd> + Send + 'static,
+    {
+        self.tasks.spawn_once(&self.tracker, self.shutdown.clone(), name, start);
     }
 }
 

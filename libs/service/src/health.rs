@@ -1,6 +1,7 @@
-//! Readiness: the dependencies of a service, each by name.
+//! Readiness: the dependencies of a service, each by name, and its tasks that fail.
 //!
-//! `/healthz` says that the process answers, nothing more; `/readyz` runs every check and names each result.
+//! `/healthz` says that the process answers, nothing more. `/readyz` runs every check and names each result; a task is named only
+//! while it makes the service unready.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,25 +15,34 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::feed::FeedContact;
+use drover_tasks::Tasks;
 
 type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
 
 /// The checks of a service; cheap to clone.
-#[derive(Clone, Default)]
-pub struct Readiness(Arc<RwLock<BTreeMap<String, Check>>>);
+#[derive(Clone)]
+pub struct Readiness {
+    checks: Arc<RwLock<BTreeMap<String, Check>>>,
+    tasks: Tasks,
+}
 
 /// What `/readyz` answers.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Ready {
     /// All checks passed.
     pub ready: bool,
-    /// `ok`, or what is wrong, by dependency.
+    /// `ok`, or what is wrong, by dependency; what is wrong with a task, by `task <name>`.
     pub checks: BTreeMap<String, String>,
 }
 
 impl Readiness {
     /// No answer after this long counts as not ready.
     const PATIENCE: Duration = Duration::from_secs(2);
+
+    /// No checks but these tasks.
+    pub(crate) fn new(tasks: Tasks) -> Self {
+        Self { checks: Arc::default(), tasks }
+    }
 
     /// Adds a dependency: `readiness.check("database", move || { let pool = pool.clone(); async move { … } })`.
     pub fn check<F, Fut>(&self, name: impl Into<String>, check: F)
@@ -41,7 +51,7 @@ impl Readiness {
         Fut: Future<Output = Result<(), String>> + Send + 'static,
     {
         let check: Check = Arc::new(move || Box::pin(check()));
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.into(), check);
+        self.checks.write().unwrap_or_else(PoisonError::into_inner).insert(name.into(), check);
     }
 
     /// Adds a service whose feed has to have been heard once: before that nothing is known of what it owns. (That it is silent
@@ -55,12 +65,13 @@ impl Readiness {
 
     /// Runs all checks at once.
     pub async fn probe(&self) -> Ready {
-        let checks = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner).clone();
         let results = futures::future::join_all(checks.into_iter().map(|(name, check)| async move {
             let result = tokio::time::timeout(Self::PATIENCE, check()).await;
             (name, result.unwrap_or_else(|_| Err("no answer in time".to_owned())))
         }));
-        let results = results.await;
+        let mut results = results.await;
+        results.extend(self.tasks.unready().into_iter().map(|(task, error)| (format!("task {task}"), Err(error))));
         Ready {
             ready: results.iter().all(|(_, result)| result.is_ok()),
             checks: results.into_iter().map(|(name, result)| (name, result.err().unwrap_or_else(|| "ok".to_owned()))).collect(),

@@ -1,4 +1,5 @@
-//! What each Drover process is made of: configuration, problem+json, limits, telemetry, health, feeds, peer calls, shutdown.
+//! What each Drover process is made of: configuration, problem+json, limits, telemetry, health, supervised tasks, feeds,
+//! peer calls, shutdown.
 //!
 //! It knows nothing of clusters, plans or documents. The invariant: whatever goes wrong in a request (a rejection, an
 //! unknown path, a panic, a timeout), the client gets `application/problem+json` with a code of [`codes`], and nothing
@@ -8,7 +9,7 @@
 //! ```ignore
 //! pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
 //!     let common = common.scoped("placement");
-//!     let app = App::connect(&config, &common).await?;              // store, tasks on common.tracker
+//!     let app = App::connect(&config, &common).await?;              // store; tasks by common.spawn(name, on_failure, start)
 //!     common.readiness.check("database", { let app = app.clone(); move || app.clone().ping() });
 //!     let listener = service::bind(config.listen, &common).await?;
 //!     Ok(service::serve(listener, service::router(routes().with_state(app), &common), &common))
@@ -34,6 +35,7 @@ pub use drover_api::problem::ProblemDocument;
 
 pub use codes::Code;
 pub use config::{Common, Peers};
+pub use drover_tasks::{self as tasks, OnFailure, TaskHandle, Tasks, backoff};
 pub use extract::{BodyLimit, Json, Path, Query, Raw};
 pub use feed::{FeedBatch, FeedContact, FeedHub, FeedReader};
 pub use peer::{Answer, Peer, PeerError};

@@ -11,6 +11,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use drover_tasks::Tasks;
+
 /// The registry of a service; cheap to clone.
 #[derive(Clone)]
 pub struct Metrics {
@@ -36,18 +38,18 @@ fn seconds_histogram() -> Histogram {
     Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0])
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// The metrics that every service has.
+    pub(crate) fn new(tasks: &Tasks) -> Self {
         let mut registry = Registry::with_prefix("drover");
         let requests = Family::<RequestLabels, Counter>::default();
         let seconds = Family::<RouteLabels, Histogram, fn() -> Histogram>::new_with_constructor(seconds_histogram);
         registry.register("http_requests", "Requests answered", requests.clone());
         registry.register("http_request_seconds", "Seconds from the request's head to the answer's", seconds.clone());
+        registry.register("task_failures", "Panics and errors of background tasks", tasks.failures());
         Self { registry: Arc::new(Mutex::new(registry)), requests, seconds }
     }
-}
 
-impl Metrics {
     /// Registers further metrics: `metrics.register(|registry| registry.register("claims", "…", gauge.clone()))`.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
         add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));

@@ -13,7 +13,7 @@ use tracing::{Instrument, Span};
 use uuid::Uuid;
 
 use crate::metrics::Metrics;
-use crate::{Problem, codes, telemetry};
+use crate::{Problem, codes, tasks, telemetry};
 
 tokio::task_local! {
     static REQUEST_ID: String;
@@ -82,6 +82,5 @@ fn acceptable(id: &str) -> bool {
 
 /// A panic becomes `internal`; what it said goes to the log.
 pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
-    let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    Problem::internal(format!("a handler panicked: {}", said.unwrap_or("without a message"))).into_response()
+    Problem::internal(format!("a handler panicked: {}", tasks::panic_message(&*panic))).into_response()
 }

@@ -12,14 +12,13 @@ use drover_api::clients::{self, Called, Link, Sent, Transport};
 use drover_api::problem::ProblemDocument;
 use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use rand::Rng;
 use reqwest::{Client, Request, Response};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use url::Url;
 
 use crate::problem::chain;
-use crate::{Problem, codes, telemetry};
+use crate::{Problem, backoff, codes, telemetry};
 
 /// A way to one service; cheap to clone.
 #[derive(Clone)]
@@ -255,10 +254,4 @@ async fn whole(request: Request) -> reqwest::Result<Response> {
 
 fn is_for_later(status: StatusCode) -> bool {
     status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
-}
-
-/// Before the attempt after the `attempt`-th: 50 ms doubling up to `most`, half of it random.
-pub fn backoff(attempt: u32, most: Duration) -> Duration {
-    let whole = Duration::from_millis(50).saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1).min(16))).min(most);
-    whole.mul_f64(rand::rng().random_range(0.5..=1.0))
 }

@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 pub fn router(routes: OpenApiRouter, common: &Common) -> Router {
     let (router, document) = openapi::finish(common.service, routes);
     let json = Arc::new(serde_json::to_string_pretty(&document).expect("an OpenAPI document always serialises"));
-    let (readiness, metrics) = (common.readiness.clone(), common.metrics.clone());
+    let (readiness, metrics, tasks) = (common.readiness.clone(), common.metrics.clone(), common.tasks.clone());
     let observed = Observed { service: common.service, metrics: metrics.clone(), timeout: TIMEOUT };
 
     router
@@ -34,6 +34,7 @@ pub fn router(routes: OpenApiRouter, common: &Common) -> Router {
         .route("/docs/errors/{code}", get(error_page))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(move || async move { readiness.probe().await }))
+        .route("/debug/tasks", get(move || async move { crate::Json(tasks.list()) }))
         .route("/metrics", get(move || async move { ([(header::CONTENT_TYPE, OPENMETRICS)], metrics.text()) }))
         .fallback(|request: Request| async move { no_route(&request) })
         .method_not_allowed_fallback(|request: Request| async move { no_method(&request) })
@@ -65,7 +66,7 @@ struct Tokens {
     api: Option<SecretString>,
 }
 
-/// `/internal` needs the peer token; the rest needs the API token where one is set (or the peer token: the gateway).
+/// `/internal` and `/debug` need the peer token; the rest needs the API token where one is set (or the peer token: the gateway).
 ///
 /// A browser can only be asked for a password: for reading, the API token is taken as one. Not for writing, because a
 /// browser sends a password along with whatever another site makes it do.
@@ -79,7 +80,7 @@ async fn guard(State(tokens): State<Tokens>, request: Request, next: Next) -> Re
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, token)| token.trim());
     let is = |token: &SecretString| given.is_some_and(|given| same(given.as_bytes(), token.expose_secret().as_bytes()));
-    let allowed = if path == "/internal" || path.starts_with("/internal/") {
+    let allowed = if matches!(path.split('/').nth(1), Some("internal" | "debug")) {
         is(&tokens.peer)
     } else if matches!(path, "/healthz" | "/readyz") {
         true

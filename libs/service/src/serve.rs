@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::{Common, config};
+use crate::{Common, Tasks, config};
 
 /// A service that runs.
 pub struct Running {
@@ -19,6 +19,8 @@ pub struct Running {
     pub addr: SocketAddr,
     /// Cancel it to end the service.
     pub shutdown: CancellationToken,
+    /// Its supervised tasks.
+    pub tasks: Tasks,
     tracker: TaskTracker,
 }
 
@@ -26,18 +28,23 @@ impl Running {
     /// How long requests and tasks may take to end.
     const GRACE: Duration = Duration::from_secs(10);
 
-    /// Waits until the service has ended (after [`Running::shutdown`] was cancelled by anyone).
-    pub async fn wait(self) {
+    /// Waits until the service has ended, after [`Running::shutdown`] was cancelled.
+    ///
+    /// # Errors
+    /// It ended because a task failed that cannot be restarted.
+    pub async fn wait(self) -> anyhow::Result<()> {
         self.shutdown.cancelled().await;
         if tokio::time::timeout(Self::GRACE, self.tracker.wait()).await.is_err() {
             tracing::warn!(addr = %self.addr, tasks = self.tracker.len(), "some tasks did not end in time and are dropped");
         }
+        self.tasks.fatal().map_or(Ok(()), |failure| Err(anyhow::anyhow!("{failure}")))
     }
 
     /// Ends it and waits.
     pub async fn stop(self) {
         self.shutdown.cancel();
-        self.wait().await;
+        // A failed task has been logged.
+        let _ = self.wait().await;
     }
 }
 
@@ -78,26 +85,25 @@ pub async fn bind(addr: SocketAddr, common: &Common) -> anyhow::Result<TcpListen
     listener.map_err(|error| anyhow::anyhow!("cannot listen on {addr}: {error}"))
 }
 
-/// Serves until the service's shutdown token is cancelled; its tasks are those on `common.tracker`.
+/// Serves until the service's shutdown token is cancelled; the end waits for everything on `common.tracker`. A listener that fails
+/// ends the process.
 pub fn serve(listener: TcpListener, router: Router, common: &Common) -> Running {
     let addr = listener.local_addr().expect("a bound socket has an address");
-    let (shutdown, tracker, service) = (common.shutdown.clone(), common.tracker.clone(), common.service);
+    let (shutdown, tracker, tasks) = (common.shutdown.clone(), common.tracker.clone(), common.tasks.clone());
     let stop = shutdown.clone();
-    tracker.spawn(async move {
+    // Not stopped by the service's shutdown, because it ends gracefully then.
+    tasks.spawn_once(&tracker, CancellationToken::new(), "http-server", |_| async move {
         let app = router.into_make_service();
         let server = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
         tokio::select! {
-            result = server.into_future() => if let Err(error) = result {
-                tracing::error!(%error, "{service} stopped listening");
-            },
+            result = server.into_future() => result,
             // A client that never ends its request does not hold up the process.
-            () = async { stop.cancelled().await; tokio::time::sleep(Duration::from_secs(5)).await } => {}
+            () = async { stop.cancelled().await; tokio::time::sleep(Duration::from_secs(5)).await } => Ok(()),
         }
-        stop.cancel();
     });
     tracker.close();
-    tracing::info!(%addr, "{service} is listening");
-    Running { addr, shutdown, tracker }
+    tracing::info!(%addr, "{} is listening", common.service);
+    Running { addr, shutdown, tasks, tracker }
 }
 
 /// `main` of a service: flags, environment, file; telemetry; SIGTERM and Ctrl-C end it in order.
@@ -108,13 +114,14 @@ pub fn run<C: Args, F: Future<Output = anyhow::Result<Running>>>(service: &'stat
         let common = settings.common(service)?;
         let root = common.shutdown.clone();
         let telemetry = common.telemetry.clone();
+        // Runs once and has no state: nothing to supervise.
         tokio::spawn(async move {
             signalled().await;
             root.cancel()
         });
-        start(config, common).await?.wait().await;
+        let ended = start(config, common).await?.wait().await;
         telemetry.flush().await;
-        Ok::<_, anyhow::Error>(())
+        ended
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,7 +4,7 @@
 //! feed, never stored. It makes no placement decision.
 //!
 //! ```text
-//! REST ── documents, labels, credentials (Postgres) ──▶ task supervise ──▶ one worker per member
+//! REST ── documents, labels, credentials (Postgres) ──▶ task follow-registrations ──▶ one worker per member
 //!                                                          │                  │ watches nodes and pods, heartbeat, metrics
 //!                                                    feed members ◀── Fleet ──┴──▶ feed capacity
 //! ```

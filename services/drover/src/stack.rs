@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Command};
-use drover_service::{Common, Peers, Reserved, Running};
+use drover_service::{Common, Peers, Reserved, Running, Tasks};
 use drover_store::private_postgres::{Durability, PrivatePostgres};
 use rand::distr::{Alphanumeric, SampleString};
 use secrecy::{ExposeSecret, SecretString};
@@ -109,10 +109,17 @@ impl Stack {
         Ok(())
     }
 
-    /// Resolves when a service ended by itself.
-    pub async fn ended(&self) {
+    /// Waits until a service ends by itself, and returns why.
+    pub async fn ended(&self) -> anyhow::Error {
         let each = self.services.iter().map(|(_, running)| Box::pin(running.shutdown.cancelled()));
-        futures::future::select_all(each).await;
+        let (_, index, _) = futures::future::select_all(each).await;
+        let (name, running) = &self.services[index];
+        anyhow::anyhow!("{name} ended: {}", running.tasks.fatal().unwrap_or("it was stopped"))
+    }
+
+    /// The supervised tasks of each service.
+    pub fn tasks(&self) -> impl Iterator<Item = (&'static str, &Tasks)> {
+        self.services.iter().map(|(name, running)| (*name, &running.tasks))
     }
 
     /// Ends all services, callers first, then Postgres.

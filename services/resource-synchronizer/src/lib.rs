@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use drover_members::Clients;
-use drover_service::{self as service, Common, FeedReader, Running};
+use drover_service::{self as service, Common, FeedReader, OnFailure, Running};
 use drover_store::failpoint::Failpoints;
 
 pub use config::Config;
@@ -50,7 +50,8 @@ pub async fn assemble(common: &Common, clients: Arc<Clients>, failpoints: Failpo
     let app = app::App::connect(common, clients, failpoints).await?;
     let members = FeedReader::new(app.cluster_manager.clone(), "/internal/feeds/members");
     common.readiness.heard("cluster-manager", members.contact());
-    common.spawn(tasks::follow_members(app.clone(), members));
+    let of = app.clone();
+    common.spawn("follow-members", OnFailure::Restart, move |task| tasks::follow_members(of.clone(), members.for_task(task)));
     let routes = routes::routes(&app.statuses).with_state(app);
     Ok(service::router(routes, common))
 }

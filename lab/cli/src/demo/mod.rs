@@ -77,13 +77,13 @@ async fn tell(args: &DemoArgs, data: &std::path::Path) -> Result<bool> {
     .await
     .context("the services cannot start")?;
     let session = Session { client: Client::new(stack.url.clone(), None)?, project: "default".into(), format: Format::Table };
-    let held = story::tell(&session, &members.members).await?;
+    let mut outcome = Ok(story::tell(&session, &members.members).await?);
     if !args.once && std::io::stdout().is_terminal() {
         println!("\nThe stack is yours: {}   `drover --url {} get apps`   Ctrl-C ends it", stack.url, stack.url);
-        stack.ended().await;
+        outcome = Err(stack.ended().await);
     }
     stack.stop().await;
-    Ok(held)
+    outcome
 }
 
 /// `wanted`, or another port where that one is taken.

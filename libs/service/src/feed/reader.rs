@@ -10,7 +10,9 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::FeedPage;
-use crate::peer::{Peer, backoff};
+use crate::backoff;
+use crate::peer::Peer;
+use drover_tasks::TaskHandle;
 
 /// Follows one feed. [`FeedReader::next`] gives what changed, for ever.
 pub struct FeedReader<T> {
@@ -20,6 +22,7 @@ pub struct FeedReader<T> {
     since: Option<String>,
     failures: u32,
     contact: FeedContact,
+    task: Option<TaskHandle>,
     /// Pages of a batch that is not whole yet: kept here, so that nothing is lost when [`FeedReader::next`] is dropped.
     pending: FeedBatch<T>,
 }
@@ -59,7 +62,24 @@ impl<T: DeserializeOwned> FeedReader<T> {
     pub fn new(peer: Peer, path: impl Into<String>) -> Self {
         let wait = 10;
         let peer = peer.attempts(1).timeout(Duration::from_secs(wait + 10));
-        Self { peer, path: path.into(), wait, since: None, failures: 0, contact: FeedContact::default(), pending: FeedBatch::default() }
+        Self {
+            peer,
+            path: path.into(),
+            wait,
+            since: None,
+            failures: 0,
+            contact: FeedContact::default(),
+            task: None,
+            pending: FeedBatch::default(),
+        }
+    }
+
+    /// A reader of the same feed for one run of a task. It begins with a reset, because a run that panicked may not have applied
+    /// its last batch. It shares the contact, and each answer counts as the task's activity.
+    pub fn for_task(&self, task: TaskHandle) -> Self {
+        let mut reader = Self::new(self.peer.clone(), self.path.clone());
+        (reader.contact, reader.task) = (self.contact.clone(), Some(task));
+        reader
     }
 
     /// A handle on when it last answered.
@@ -80,6 +100,9 @@ impl<T: DeserializeOwned> FeedReader<T> {
                     }
                     self.failures = 0;
                     self.contact.now();
+                    if let Some(task) = &self.task {
+                        task.active();
+                    }
                     self.since = Some(page.version);
                     if page.reset {
                         // Also in the middle: the feed began anew, and so does the batch.

@@ -2,14 +2,15 @@
 
 mod metrics;
 mod probe;
-mod supervise;
 mod watch;
+mod workers;
 
-use drover_service::Common;
+use drover_service::{Common, OnFailure};
 
 use crate::app::App;
 
 /// Starts the background tasks.
 pub fn spawn(app: &App, common: &Common) {
-    common.spawn(supervise::run(app.clone(), common.clone()));
+    let (app, of) = (app.clone(), common.clone());
+    common.spawn("follow-registrations", OnFailure::Restart, move |task| workers::run(app.clone(), of.clone(), task));
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use drover_members::kubeconfig::vet;
 use drover_members::trimmed::{Node, Pod};
 use drover_scheduling::{MemberKey, MemberState};
-use drover_service::peer::backoff;
+use drover_service::{TaskHandle, backoff};
 use futures::{StreamExt, pin_mut};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
@@ -39,7 +39,7 @@ const RENEW: Duration = Duration::from_secs(900);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Runs until the supervisor drops it: the member was deregistered or its kubeconfig changed.
-pub async fn run(app: App, member: Registered) {
+pub async fn run(app: App, member: Registered, task: TaskHandle) {
     let key = member.key();
     if member.credential.is_none() {
         app.fleet.set_state(&key, member.id, MemberState::Unknown, Some("the cluster has no kubeconfig".to_owned()));
@@ -47,9 +47,10 @@ pub async fn run(app: App, member: Registered) {
     }
     let mut failures = 0;
     loop {
+        task.active();
         let started = Instant::now();
         let failure = match connect(&app, &member, &key).await {
-            Ok(client) => Session { app: &app, member: &member, key: &key, client }.run().await,
+            Ok(client) => Session { app: &app, member: &member, key: &key, task: &task, client }.run().await,
             Err(failure) => Some(failure),
         };
         let Some(failure) = failure else { continue };
@@ -77,6 +78,7 @@ struct Session<'a> {
     app: &'a App,
     member: &'a Registered,
     key: &'a MemberKey,
+    task: &'a TaskHandle,
     client: Client,
 }
 
@@ -108,6 +110,7 @@ impl Session<'_> {
                 return failure;
             }
             alive.send_replace(());
+            self.task.active();
         }
     }
 

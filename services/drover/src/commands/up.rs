@@ -43,6 +43,9 @@ pub struct UpArgs {
 }
 
 /// Runs until SIGTERM or Ctrl-C.
+///
+/// # Errors
+/// The services cannot start, or one of them ended because a task failed that cannot be restarted.
 pub async fn run(args: UpArgs) -> Result<()> {
     let telemetry = telemetry::init("drover", &args.telemetry)?;
     let data = args.data.map_or_else(default_data, Ok)?;
@@ -58,14 +61,14 @@ pub async fn run(args: UpArgs) -> Result<()> {
     })
     .await?;
     eprintln!("Drover is up   web and REST {}   data {}   Ctrl-C ends it", stack.url, data.display());
-    tokio::select! {
-        () = drover_service::signalled() => {}
-        () = stack.ended() => {}
-    }
+    let ended = tokio::select! {
+        () = drover_service::signalled() => Ok(()),
+        failure = stack.ended() => Err(failure),
+    };
     eprintln!("ending…");
     stack.stop().await;
     telemetry.flush().await;
-    Ok(())
+    ended
 }
 
 /// `~/.local/share/drover`, or where XDG says.

@@ -3,15 +3,17 @@
 mod follow;
 mod orphans;
 
-use drover_service::{Common, FeedReader};
+use drover_service::{Common, FeedReader, OnFailure};
 
 use crate::app::App;
 
 /// Starts them.
 pub fn spawn(app: &App, common: &Common) {
     let placement = common.peer("placement", &common.peers.placement);
-    common.spawn(follow::run(app.fleet.clone(), FeedReader::new(placement, "/internal/feeds/fleet")));
-    common.spawn(orphans::run(app.clone()));
+    let (fleet, reader) = (app.fleet.clone(), FeedReader::new(placement, "/internal/feeds/fleet"));
+    common.spawn("follow-fleet", OnFailure::Restart, move |task| follow::run(fleet.clone(), reader.for_task(task)));
+    let of = app.clone();
+    common.spawn("orphans", OnFailure::Restart, move |task| orphans::run(of.clone(), task));
 
     let store = app.store.clone();
     common.readiness.check("database", move || {

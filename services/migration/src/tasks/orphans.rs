@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use drover_resources::purge_foreign;
-use drover_service::Problem;
+use drover_service::{Problem, TaskHandle};
 
 use crate::app::App;
 use crate::resources::KINDS;
@@ -12,12 +12,13 @@ use crate::resources::rules::lookup;
 use crate::store::side;
 
 /// Every five minutes.
-pub async fn run(app: App) {
+pub async fn run(app: App, task: TaskHandle) {
     let mut tick = tokio::time::interval(Duration::from_secs(300));
     // The first tick is at once, and then orchestrator may not be there yet.
     tick.tick().await;
     loop {
         tick.tick().await;
+        task.active();
         if let Err(error) = collect(&app).await {
             tracing::warn!(%error, "orphaned documents were not collected, trying again later");
         }

@@ -7,21 +7,28 @@ pub mod retire;
 pub mod sweep;
 mod wake;
 
-use drover_service::{Common, FeedReader};
+use std::sync::Arc;
 
+use drover_service::{Common, FeedReader, OnFailure};
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::Config;
 use crate::app::App;
 
-/// Starts all tasks; they run until the service ends.
+/// Starts all tasks; they run until the service ends. Each reads what it needs at every pass, so each may be restarted.
 pub fn spawn(app: &App, common: &Common, config: &Config, woken: UnboundedReceiver<String>) {
     let synchronizer = common.peer("resource-synchronizer", &common.peers.resource_synchronizer);
     let bindings = FeedReader::new(synchronizer, "/internal/feeds/bindings");
     common.readiness.heard("resource-synchronizer", bindings.contact());
-    common.spawn(follow::run(app.clone(), bindings));
-    common.spawn(observe::run(app.clone(), config.prometheus.clone()));
-    common.spawn(retire::run(app.clone()));
-    common.spawn(sweep::run(app.clone()));
-    common.spawn(wake::run(app.engine.clone(), woken));
+    let (of, prometheus) = (app.clone(), config.prometheus.clone());
+    common.spawn("observe", OnFailure::Restart, move |task| observe::run(of.clone(), prometheus.clone(), task));
+    let of = app.clone();
+    common.spawn("follow-bindings", OnFailure::Restart, move |task| follow::run(of.clone(), bindings.for_task(task)));
+    let of = app.clone();
+    common.spawn("retire", OnFailure::Restart, move |task| retire::run(of.clone(), task));
+    let of = app.clone();
+    common.spawn("sweep", OnFailure::Restart, move |task| sweep::run(of.clone(), task));
+    let (engine, woken) = (app.engine.clone(), Arc::new(Mutex::new(woken)));
+    common.spawn("wake-steps", OnFailure::Restart, move |task| wake::run(engine.clone(), woken.clone(), task));
 }

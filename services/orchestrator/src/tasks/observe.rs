@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use drover_api::scheduling::groups::observe::{Edge, Labels, Rate, rates};
 use drover_resources::of_kind;
-use drover_service::prometheus;
+use drover_service::{TaskHandle, prometheus};
 use reqwest::Url;
 use uuid::Uuid;
 
@@ -22,9 +22,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 4 << 20;
 
 /// Makes a pass every [`PERIOD`]; never returns.
-pub async fn run(app: App, prometheus: Option<Url>) {
+pub async fn run(app: App, prometheus: Option<Url>, task: TaskHandle) {
     loop {
         tokio::time::sleep(PERIOD).await;
+        task.active();
         if let Err(error) = once(&app, prometheus.as_ref()).await {
             tracing::debug!(error = %drover_service::problem::chain(&error), "measured calls could not be stored, will retry");
         }

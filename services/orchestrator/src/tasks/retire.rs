@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use drover_api::bindings::{DesiredState, Phase};
+use drover_service::TaskHandle;
 use drover_store::{StoreError, StoreResult};
 use uuid::Uuid;
 
@@ -18,10 +19,11 @@ use crate::workflows::{SettleError, settle};
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Makes a pass at each signal and at least every [`PERIOD`]; never returns.
-pub async fn run(app: App) {
+pub async fn run(app: App, task: TaskHandle) {
     let mut failing = HashSet::new();
     loop {
         app.retire.wait(PERIOD).await;
+        task.active();
         match once(&app).await {
             Ok(failures) => {
                 // A binding that goes on failing is a warning only once.

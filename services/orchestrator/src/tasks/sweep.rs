@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use drover_api::ledger::{ClaimHead, LedgerChange, LedgerTransaction};
+use drover_service::TaskHandle;
 use drover_store::StoreError;
 use uuid::Uuid;
 
@@ -17,9 +18,10 @@ use crate::workflows::SettleError;
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// Makes a pass every [`PERIOD`]; never returns.
-pub async fn run(app: App) {
+pub async fn run(app: App, task: TaskHandle) {
     loop {
         tokio::time::sleep(PERIOD).await;
+        task.active();
         if let Err(error) = once(&app).await {
             tracing::debug!(error = %drover_service::problem::chain(&error), "stray claims could not be looked for, will retry");
         }

@@ -64,7 +64,9 @@ impl App {
         if let Some(news) = news {
             app.follow(news);
         }
-        common.spawn(writer::run(app.clone(), jobs));
+        // Not restarted: after a panic the book may hold decisions that were never committed.
+        let of = app.clone();
+        common.spawn_once("ledger-writer", move |task| writer::run(of, jobs, task));
         Ok(app)
     }
 

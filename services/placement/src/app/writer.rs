@@ -10,6 +10,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
+use drover_service::TaskHandle;
 use drover_store::StoreError;
 use tokio::sync::mpsc;
 
@@ -26,12 +27,13 @@ const ATTEMPTS: usize = 100;
 const POLL: Duration = Duration::from_secs(1);
 
 /// Runs until the queue is closed.
-pub async fn run(app: App, mut queue: mpsc::Receiver<Job>) {
+pub async fn run(app: App, mut queue: mpsc::Receiver<Job>, task: TaskHandle) {
     let mut poll = tokio::time::interval(POLL);
     poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut failing = false;
     let mut writer = Writer { log: LogConnection::new(&app.store), app, waiting: Waiting::default() };
     loop {
+        task.active();
         let mut jobs = Vec::new();
         tokio::select! {
             taken = queue.recv_many(&mut jobs, BATCH) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use drover_api::members::Member;
 use drover_scheduling::{Capacity, MemberKey};
-use drover_service::FeedReader;
+use drover_service::{FeedReader, TaskHandle};
 
 use crate::app::App;
 
@@ -27,10 +27,11 @@ pub async fn capacity(app: App, mut reader: FeedReader<Capacity>) {
 }
 
 /// Expires outdated capacity, every second.
-pub async fn ages(app: App) {
+pub async fn ages(app: App, task: TaskHandle) {
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         tick.tick().await;
+        task.active();
         app.expire_capacity();
     }
 }

@@ -3,17 +3,21 @@
 mod follow;
 mod tidy;
 
-use drover_service::{Common, FeedReader};
+use drover_service::{Common, FeedReader, OnFailure};
 
 use crate::app::App;
 
 /// Starts the background tasks and registers the readiness checks.
 pub fn spawn(app: &App, common: &Common) {
     let peer = common.peer("cluster-manager", &common.peers.cluster_manager);
-    common.spawn(follow::members(app.clone(), FeedReader::new(peer.clone(), "/internal/feeds/members")));
-    common.spawn(follow::capacity(app.clone(), FeedReader::new(peer, "/internal/feeds/capacity")));
-    common.spawn(follow::ages(app.clone()));
-    common.spawn(tidy::run(app.clone()));
+    let (of, members) = (app.clone(), FeedReader::new(peer.clone(), "/internal/feeds/members"));
+    common.spawn("follow-members", OnFailure::Restart, move |task| follow::members(of.clone(), members.for_task(task)));
+    let (of, capacity) = (app.clone(), FeedReader::new(peer, "/internal/feeds/capacity"));
+    common.spawn("follow-capacity", OnFailure::Restart, move |task| follow::capacity(of.clone(), capacity.for_task(task)));
+    let of = app.clone();
+    common.spawn("expire-capacity", OnFailure::Restart, move |task| follow::ages(of.clone(), task));
+    let of = app.clone();
+    common.spawn("tidy", OnFailure::Restart, move |task| tidy::run(of.clone(), task));
 
     let store = app.store.clone();
     common.readiness.check("database", move || {

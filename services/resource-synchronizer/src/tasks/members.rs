@@ -6,16 +6,17 @@ use std::collections::HashMap;
 
 use drover_api::members::Member;
 use drover_scheduling::MemberKey;
-use drover_service::FeedReader;
+use drover_service::{FeedReader, OnFailure};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::DropGuard;
 
 use crate::app::App;
 use crate::worker::Worker;
 
 struct Running {
     member: watch::Sender<Member>,
-    stop: CancellationToken,
+    /// Stops its worker when it is dropped.
+    _stop: DropGuard,
 }
 
 /// Runs until the service ends.
@@ -38,17 +39,14 @@ pub async fn follow_members(app: App, mut reader: FeedReader<Member>) {
                 Some(running) if running.member.borrow().id == member.id => {
                     running.member.send_replace(member);
                 }
-                other => {
-                    if let Some(old) = other {
-                        old.stop.cancel();
-                    }
-                    workers.insert(key, start(&app, member));
+                _ => {
+                    drop(workers.remove(&key));
+                    workers.insert(key.clone(), start(&app, member));
                 }
             }
         }
         for key in gone {
-            if let Some(running) = workers.remove(&key) {
-                running.stop.cancel();
+            if workers.remove(&key).is_some() {
                 app.abandon(&key).await;
                 tracing::info!(cluster.id = %key, "the member is gone");
             }
@@ -57,10 +55,12 @@ pub async fn follow_members(app: App, mut reader: FeedReader<Member>) {
 }
 
 fn start(app: &App, member: Member) -> Running {
-    let stop = app.common.shutdown.child_token();
+    let (stop, name) = (app.common.shutdown.child_token(), format!("member/{}", member.key));
     let dirty = app.adopt(&member.key);
     let (sender, receiver) = watch::channel(member);
-    let worker = Worker::new(app.clone(), receiver, dirty, stop.clone());
-    app.common.spawn(worker.run());
-    Running { member: sender, stop }
+    let (of, stopped) = (app.clone(), stop.clone());
+    app.common.spawn(name, OnFailure::RestartOneOfMany, move |task| {
+        Worker::new(of.clone(), receiver.clone(), dirty.clone(), stopped.clone(), task).run()
+    });
+    Running { member: sender, _stop: stop.drop_guard() }
 }

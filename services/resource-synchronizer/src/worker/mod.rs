@@ -22,7 +22,7 @@ use std::time::Duration;
 use drover_api::members::Member as Registered;
 use drover_members::{Member, MemberError, ObjectId, kubeconfig};
 use drover_scheduling::{MemberKey, MemberState};
-use drover_service::peer::backoff;
+use drover_service::{TaskHandle, backoff};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch as latest};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -77,6 +77,7 @@ pub struct Worker {
     registered: latest::Receiver<Registered>,
     dirty: Arc<Dirty>,
     stop: CancellationToken,
+    task: TaskHandle,
     /// Boxed, for a tree that grows at its end is half empty.
     bindings: BTreeMap<Uuid, Box<Bound>>,
     world: World,
@@ -93,7 +94,7 @@ pub struct Worker {
 
 impl Worker {
     /// A worker that is to be [`Worker::run`].
-    pub fn new(app: App, registered: latest::Receiver<Registered>, dirty: Arc<Dirty>, stop: CancellationToken) -> Self {
+    pub fn new(app: App, registered: latest::Receiver<Registered>, dirty: Arc<Dirty>, stop: CancellationToken, task: TaskHandle) -> Self {
         let key = registered.borrow().key.clone();
         Self {
             app,
@@ -101,6 +102,7 @@ impl Worker {
             registered,
             dirty,
             stop,
+            task,
             bindings: BTreeMap::new(),
             world: World::default(),
             watches: HashMap::new(),
@@ -118,6 +120,7 @@ impl Worker {
     pub async fn run(mut self) {
         let mut failures = 0;
         loop {
+            self.task.active();
             let began = Instant::now();
             let end = self.session().await;
             self.writes.shutdown().await;
@@ -181,6 +184,7 @@ impl Worker {
         };
         let mut listed_by = Instant::now() + LIST;
         loop {
+            self.task.active();
             let listing = self.listing.is_some();
             let next = if listing { None } else { self.next().map(|(_, at)| at) };
             let look = self.blind.due().filter(|_| !listing);

@@ -1,6 +1,4 @@
 //! Generated clients travelling as `Peer` does: token, repeats, limits, and what becomes of errors.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,6 +1,4 @@
 //! Flags win over the environment, the environment over the file; and each value can be explained.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
 use std::ffi::OsString;
 use std::path::PathBuf;
 

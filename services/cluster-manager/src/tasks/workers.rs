@@ -1,33 +1,34 @@
-//! One worker per registered member: started when it appears, started anew when its kubeconfig changes, ended when it goes.
+//! One worker per registered member: started when it appears, started anew when its kubeconfig changes, ended when it goes. A worker
+//! that panics is restarted by its supervisor (`drover_service::tasks`).
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use drover_scheduling::MemberKey;
-use drover_service::Common;
+use drover_service::{Common, OnFailure, TaskHandle};
 use drover_store::{StoreError, StoreResult};
-use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
 use super::watch;
 use crate::app::App;
 use crate::store::registered::{self, Registered};
 
-/// Nobody rang, but a worker may have died.
+/// The members are read again after this time without a signal, in case another process registered one.
 const PERIOD: Duration = Duration::from_secs(10);
 
 struct Worker {
+    /// Id of the member and version of its kubeconfig.
     of: (Uuid, Option<i64>),
-    task: JoinHandle<()>,
     _stop: DropGuard,
 }
 
-/// Until the service ends.
-pub async fn run(app: App, common: Common) {
+/// Runs until the service ends. When it is restarted, the workers are, too: their guards are dropped.
+pub async fn run(app: App, common: Common, task: TaskHandle) {
     let mut workers: HashMap<MemberKey, Worker> = HashMap::new();
     let mut failing = false;
     loop {
+        task.active();
         match all(&app).await {
             Ok(members) => {
                 failing = false;
@@ -60,16 +61,13 @@ async fn settle(app: &App, common: &Common, workers: &mut HashMap<MemberKey, Wor
     for member in members {
         let (key, of) = (member.key(), (member.id, member.credential));
         app.fleet.register(member.clone());
-        if workers.get(&key).is_some_and(|worker| worker.of == of && !worker.task.is_finished()) {
+        if workers.get(&key).is_some_and(|worker| worker.of == of) {
             continue;
         }
-        let stop = CancellationToken::new();
-        let task = common.tracker.spawn({
-            let (app, stop, end) = (app.clone(), stop.clone(), common.shutdown.clone());
-            async move {
-                tokio::select! { () = stop.cancelled() => {}, () = end.cancelled() => {}, () = watch::run(app, member) => {} }
-            }
+        let (stop, app) = (common.shutdown.child_token(), app.clone());
+        common.tasks.spawn(&common.tracker, stop.clone(), format!("member/{key}"), OnFailure::RestartOneOfMany, move |task| {
+            watch::run(app.clone(), member.clone(), task)
         });
-        workers.insert(key, Worker { of, task, _stop: stop.drop_guard() });
+        workers.insert(key, Worker { of, _stop: stop.drop_guard() });
     }
 }

@@ -1,6 +1,4 @@
 //! Addresses that were chosen before the service that is to be served there has started.
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use axum::Router;
 use axum::routing::get;
 use drover_service::{Common, Peers, bind, serve};

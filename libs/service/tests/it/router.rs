@@ -1,6 +1,4 @@
 //! What every service answers, whatever goes wrong: over TCP, as clients see it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 

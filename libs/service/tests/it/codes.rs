@@ -1,6 +1,4 @@
 //! Every code has a page and every page a code, and their examples are what clients see.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
 use std::collections::BTreeSet;
 
 use drover_service::codes::{ALL, Code, find};
