@@ -1,12 +1,10 @@
-//! What travels between Drover's services: wire types, a file per noun; with the feature `clients` their clients.
+//! What travels between Drover's services: wire types, a file per noun.
 //!
 //! Types of the pure core travel as they are ([`scheduling`]); nothing is converted at a border.
 //! No logic here: whoever sends or receives decides; only [`words`] says how people read it.
 
 pub mod apps;
 pub mod bindings;
-#[cfg(feature = "clients")]
-pub mod clients;
 pub mod digs;
 pub mod ledger;
 pub mod members;

@@ -16,6 +16,7 @@
 //! }
 //! ```
 
+pub mod clients;
 pub mod codes;
 pub mod config;
 pub mod extract;

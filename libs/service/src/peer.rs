@@ -1,14 +1,14 @@
 //! Calls to another service: one connection pool, the peer token, the trace, a time limit, and repeats where harmless.
 //!
-//! Services ask each other through the generated clients of `drover_api::clients`; a [`Peer`] is how their requests travel
-//! ([`Peer::client`]), and [`Answer`] makes a [`PeerError`] of what went wrong. Directly it only gets what no client
-//! has: feeds, whose values are read one by one, `/readyz`, and documents, whose paths are values.
+//! Services ask each other through the generated [`clients`], each made from a [`Peer`], which sends their requests; [`Answer`] makes
+//! a [`PeerError`] of what went wrong. Directly a peer only gets what no client has: feeds, whose values are read one by one,
+//! `/readyz`, and documents, whose paths are values.
 //! GET, PUT and DELETE are repeated (every internal write is a PUT to an id that the caller chose); POST never is.
 
+use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use drover_api::clients::{self, Called, Link, Sent, Transport};
 use drover_api::problem::ProblemDocument;
 use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -17,6 +17,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use url::Url;
 
+use crate::clients::{self, Called, ClientInfo};
 use crate::problem::chain;
 use crate::{Problem, backoff, codes, telemetry};
 
@@ -113,16 +114,16 @@ impl From<PeerError> for Problem {
 /// What a client's call came to, in the words of this crate.
 pub trait Answer<T> {
     /// The answer of the service that `client` speaks with.
-    fn answer(self, client: &impl clients::Client) -> Result<T, PeerError>;
+    fn answer(self, client: &impl ClientInfo<Peer>) -> Result<T, PeerError>;
     /// The same, none where the service says that there is no such thing.
-    fn found(self, client: &impl clients::Client) -> Result<Option<T>, PeerError>;
+    fn found(self, client: &impl ClientInfo<Peer>) -> Result<Option<T>, PeerError>;
 }
 
 impl<T> Answer<T> for Called<T> {
-    fn answer(self, client: &impl clients::Client) -> Result<T, PeerError> {
-        self.map(clients::ResponseValue::into_inner).map_err(|error| PeerError::of(client.inner().peer(), error))
+    fn answer(self, client: &impl ClientInfo<Peer>) -> Result<T, PeerError> {
+        self.map(clients::ResponseValue::into_inner).map_err(|error| PeerError::of(client.inner().name, error))
     }
-    fn found(self, client: &impl clients::Client) -> Result<Option<T>, PeerError> {
+    fn found(self, client: &impl ClientInfo<Peer>) -> Result<Option<T>, PeerError> {
         found(self.answer(client))
     }
 }
@@ -182,10 +183,9 @@ impl Peer {
         self.name
     }
 
-    /// The service's generated client, calling this way.
-    pub fn client<C: clients::Client>(self) -> C {
-        let base = self.base.clone();
-        C::linked(base.as_str().trim_end_matches('/'), client().clone(), Link::from(self))
+    /// Address of the service, without a slash at the end.
+    pub(crate) fn base(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
     }
 
     /// `GET path`; `path` starts with a slash and may have a query, its parts encoded with [`segment`].
@@ -193,7 +193,7 @@ impl Peer {
         let undecodable = |detail| PeerError::Undecodable { peer: self.name, detail };
         let url = self.base.join(path).map_err(|error| undecodable(format!("{path} is no path: {error}")))?;
         let unavailable = |error: reqwest::Error| PeerError::Unavailable { peer: self.name, detail: chain(&error.without_url()) };
-        let response = self.carry(Request::new(Method::GET, url), "").await.map_err(unavailable)?;
+        let response = self.send(Request::new(Method::GET, url), "").await.map_err(unavailable)?;
         let status = response.status();
         let body = response.bytes().await.map_err(unavailable)?;
         if !status.is_success() {
@@ -208,8 +208,9 @@ impl Peer {
         found(self.get(path).await)
     }
 
-    /// Sends it until there is an answer that is worth having, or no attempt is left.
-    async fn carry(&self, mut request: Request, operation: &str) -> reqwest::Result<Response> {
+    /// Sends a request, again while repeating it is harmless, may help, and attempts are left. `operation` is its id in the service's
+    /// document, for [`Peer::timeout_of`]. The answer has all of its body; an error's is a [`ProblemDocument`].
+    pub(crate) async fn send(&self, mut request: Request, operation: &str) -> reqwest::Result<Response> {
         let patience = self.patience.iter().find(|(id, _)| *id == operation);
         *request.timeout_mut() = Some(patience.map_or(self.timeout, |(_, timeout)| *timeout));
         telemetry::inject(request.headers_mut());
@@ -229,12 +230,9 @@ impl Peer {
     }
 }
 
-impl Transport for Peer {
-    fn peer(&self) -> &'static str {
-        self.name
-    }
-    fn send(&self, request: Request, operation: &'static str) -> Sent<'_> {
-        Box::pin(self.carry(request, operation))
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Peer({} at {})", self.name, self.base)
     }
 }
 

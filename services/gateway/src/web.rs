@@ -4,8 +4,8 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use drover_api::clients::{self, Called, migration, orchestrator, placement};
-use drover_service::{Answer, Path, PeerError, Problem, Query, codes};
+use drover_service::clients::{Called, ClientInfo, migration, orchestrator, placement};
+use drover_service::{Answer, Path, Peer, PeerError, Problem, Query, codes};
 use http::header;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
@@ -35,7 +35,7 @@ async fn live(State(services): State<Services>) -> Result<Response, Problem> {
 }
 
 async fn plan(State(services): State<Services>, Path(id): Path<Uuid>) -> Result<Response, Problem> {
-    let migration: migration::Client = services.peer(Upstream::Migration).client();
+    let migration: migration::Client = services.peer(Upstream::Migration).into();
     render(&PlanPage::new(&found(migration.plan_get(&id).await.answer(&migration))?))
 }
 
@@ -46,7 +46,7 @@ struct Wanted {
 }
 
 async fn explain(State(services): State<Services>, Query(wanted): Query<Wanted>) -> Result<Response, Problem> {
-    let placement: placement::Client = services.peer(Upstream::Placement).client();
+    let placement: placement::Client = services.peer(Upstream::Placement).into();
     let explanation = found(placement.explain(&wanted.app, Some(&wanted.project)).await.answer(&placement))?;
     render(&Explanation::new(&wanted.app, &explanation))
 }
@@ -54,9 +54,9 @@ async fn explain(State(services): State<Services>, Query(wanted): Query<Wanted>)
 /// The three lists of the overview; one that cannot be read is said to be missing, the others are shown.
 async fn read(services: &Services) -> Live {
     let once = |upstream| services.peer(upstream).attempts(1);
-    let placement: placement::Client = once(Upstream::Placement).client();
-    let orchestrator: orchestrator::Client = once(Upstream::Orchestrator).client();
-    let migration: migration::Client = once(Upstream::Migration).client();
+    let placement: placement::Client = once(Upstream::Placement).into();
+    let orchestrator: orchestrator::Client = once(Upstream::Orchestrator).into();
+    let migration: migration::Client = once(Upstream::Migration).into();
     let (clusters, operations, plans) = tokio::join!(
         placement.cluster_capacity_list(None),
         orchestrator.operations_list(None, None, None, None, None),
@@ -69,8 +69,8 @@ async fn read(services: &Services) -> Live {
     Live::new(&clusters, &operations, &plans, problems)
 }
 
-fn part<T>(client: &impl clients::Client, called: Called<T>, problems: &mut Vec<String>) -> Option<T> {
-    let peer = client.inner().peer();
+fn part<T>(client: &impl ClientInfo<Peer>, called: Called<T>, problems: &mut Vec<String>) -> Option<T> {
+    let peer = client.inner().name();
     let answer = called.answer(client).inspect_err(|error| {
         tracing::warn!(%error, "the page lacks a list");
         problems.push(format!("{peer} does not answer; this page lacks its part"));

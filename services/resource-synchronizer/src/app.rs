@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, Phase};
-use drover_api::clients::cluster_manager;
 use drover_api::members::MemberCredential;
 use drover_members::objects::{BundleError, flatten};
 use drover_members::{Clients, MemberError};
 use drover_scheduling::MemberKey;
+use drover_service::clients::cluster_manager;
 use drover_service::{Answer, Common, FeedHub, Peer, PeerError, Problem, codes};
 use drover_store::failpoint::Failpoints;
 use drover_store::{MigrationSet, Store, StoreConfig, StoreError};
@@ -126,7 +126,7 @@ impl App {
 
     /// A member's current kubeconfig.
     pub async fn credential(&self, member: &MemberKey) -> Result<MemberCredential, PeerError> {
-        let cluster_manager: cluster_manager::Client = self.cluster_manager.clone().client();
+        let cluster_manager: cluster_manager::Client = self.cluster_manager.clone().into();
         cluster_manager.member_kubeconfig_get(&member.0).await.answer(&cluster_manager)
     }
 

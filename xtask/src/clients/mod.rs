@@ -1,7 +1,7 @@
-//! `libs/api/src/clients/<service>.rs`: what services may ask of each other, made from the golden documents.
+//! `libs/service/src/clients/<service>.rs`: what services may ask of each other, made from the golden documents.
 //!
 //! Operations tagged `peer` become methods (progenitor, positional style), with the types of libs/api: a client has none
-//! of its own. How requests travel is not here: each client carries a `Link`, see libs/api/src/clients/mod.rs.
+//! of its own. How requests travel is not here: each client has a `Peer`, see libs/service/src/peer.rs.
 
 mod projection;
 mod types;
@@ -26,7 +26,7 @@ pub fn files() -> anyhow::Result<Vec<File>> {
         let document = root().join("openapi").join(format!("{service}.json"));
         let text = std::fs::read_to_string(&document).with_context(|| format!("cannot read {}", document.display()))?;
         let text = client(service, &serde_json::from_str(&text)?).with_context(|| format!("no client of {service}"))?;
-        Ok(File { path: root().join("libs/api/src/clients").join(format!("{}.rs", service.replace('-', "_"))), text })
+        Ok(File { path: root().join("libs/service/src/clients").join(format!("{}.rs", service.replace('-', "_"))), text })
     });
     files.collect()
 }
@@ -34,7 +34,7 @@ pub fn files() -> anyhow::Result<Vec<File>> {
 fn client(service: &str, document: &Value) -> anyhow::Result<String> {
     let (projected, schemas) = projection::project(document)?;
     let mut settings = GenerationSettings::default();
-    settings.with_inner_type(quote!(crate::clients::Link)).with_hooks(HooksMode::Expected);
+    settings.with_inner_type(quote!(crate::Peer)).with_hooks(HooksMode::Expected);
     for schema in &schemas {
         settings.with_replacement(schema, types::of(schema)?, std::iter::empty::<TypeImpl>());
     }

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 
-/// The path of the type, from libs/api's root. Schemas are named as their types are, but for the problem.
+/// The path of the type. Schemas are named as their types are, but for the problem.
 pub fn of(schema: &str) -> anyhow::Result<String> {
     let module = match schema {
         "BindingStatus" | "Bundle" | "DesiredBinding" => "bindings",
@@ -12,8 +12,8 @@ pub fn of(schema: &str) -> anyhow::Result<String> {
         "OperationList" | "OperationState" => "operations",
         "PlanAcceptance" | "PlanDocument" | "PlanList" | "PlanOrder" => "plans",
         "Decision" | "DecisionRequest" => "scheduling",
-        "Problem" => return Ok("crate::problem::ProblemDocument".to_owned()),
+        "Problem" => return Ok("drover_api::problem::ProblemDocument".to_owned()),
         _ => bail!("no type of libs/api is known for the schema {schema}: name it in xtask/src/clients/types.rs"),
     };
-    Ok(format!("crate::{module}::{schema}"))
+    Ok(format!("drover_api::{module}::{schema}"))
 }

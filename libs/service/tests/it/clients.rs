@@ -6,8 +6,8 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
-use drover_api::clients::placement::Client;
 use drover_api::scheduling::{DecisionRequest, DigRef};
+use drover_service::clients::placement::Client;
 use drover_service::{Answer, Peer, PeerError, ProblemDocument, codes};
 use http::StatusCode;
 use secrecy::SecretString;
@@ -71,7 +71,7 @@ fn request() -> DecisionRequest {
 async fn reads_are_repeated_and_parameters_arrive() {
     let member = "GET /internal/claims?member=aws%2Bc+1";
     let placement = Placement::default().answers(member, [With(503, "later"), With(500, "{}"), NOTHING]);
-    let client: Client = placement.serve().await.client();
+    let client: Client = placement.serve().await.into();
     let claims = client.claim_list(None, Some("aws+c 1"), None).await.answer(&client).unwrap();
     assert!(claims.items.is_empty());
     assert_eq!(placement.asked(member), 3);
@@ -82,7 +82,7 @@ async fn a_post_is_sent_once_and_a_put_as_often_as_allowed() {
     let (id, dry) = (Uuid::from_u128(7), "POST /internal/decisions/dry-run");
     let put = format!("PUT /internal/decisions/{id}");
     let placement = Placement::default().answers(dry, [With(503, "later")]).answers(&put, [With(503, "later")]);
-    let client: Client = placement.serve().await.attempts(2).client();
+    let client: Client = placement.serve().await.attempts(2).into();
     let refused = client.decision_dry_run(&request()).await.answer(&client).unwrap_err();
     assert!(refused.is_retryable());
     assert_eq!(refused.problem(), Some(&ProblemDocument { status: 503, detail: "later".to_owned(), ..ProblemDocument::default() }));
@@ -100,7 +100,7 @@ async fn refusals_keep_their_words_and_are_final() {
         .answers(gone, [With(404, "{}")])
         .answers("GET /internal/claims", [With(200, "[]")])
         .answers("GET /v2/clusters", [With(204, "")]);
-    let client: Client = placement.serve().await.client();
+    let client: Client = placement.serve().await.into();
 
     let transaction = serde_json::from_value(json!({"operation": id, "fence": 1, "changes": []})).unwrap();
     let refused = client.transaction_put(&id, &transaction).await.answer(&client).unwrap_err();
@@ -119,13 +119,13 @@ async fn refusals_keep_their_words_and_are_final() {
 async fn an_operation_has_its_own_limit_and_silence_is_for_later() {
     let placement = Placement::default().answers("GET /internal/claims", [Never]);
     let peer = placement.serve().await.attempts(2).timeout(Duration::from_secs(60)).timeout_of("claim_list", Duration::from_millis(100));
-    let client: Client = peer.client();
+    let client: Client = peer.into();
     let silent = client.claim_list(None, None, None).await.answer(&client).unwrap_err();
     assert!(matches!(silent, PeerError::Unavailable { peer: "placement", .. }) && silent.is_retryable(), "{silent}");
     assert_eq!(placement.asked("GET /internal/claims"), 2);
     assert_eq!(drover_service::Problem::from(silent).code(), codes::PEER_UNAVAILABLE);
 
-    let nobody: Client = Peer::new("placement", "http://127.0.0.1:1/".parse().unwrap(), SecretString::from("t")).attempts(1).client();
+    let nobody: Client = Peer::new("placement", "http://127.0.0.1:1/".parse().unwrap(), SecretString::from("t")).attempts(1).into();
     let away = nobody.claim_list(None, None, None).await.answer(&nobody).unwrap_err();
     assert!(matches!(away, PeerError::Unavailable { .. }) && !away.to_string().contains("127.0.0.1:1/"), "{away}");
 }

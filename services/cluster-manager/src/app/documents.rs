@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use drover_api::clients::placement;
 use drover_members::kubeconfig::vet;
 use drover_resources::{Change, Document, Hooks, Verb};
 use drover_scheduling::MemberKey;
+use drover_service::clients::placement;
 use drover_service::{Answer, Peer, Problem, codes};
 use drover_store::{SealKey, Tx};
 use tokio::sync::Notify;
@@ -27,7 +27,7 @@ impl ClusterHooks {
     /// Hooks that notify `changed` and ask `placement` for claims.
     pub fn new(fleet: Fleet, key: Arc<SealKey>, changed: Arc<Notify>, placement: Peer) -> Self {
         // A user's request waits for the answer inside its transaction: an early 503 is better than a long wait.
-        let placement = placement.attempts(2).timeout(std::time::Duration::from_secs(3)).client();
+        let placement = placement.attempts(2).timeout(std::time::Duration::from_secs(3)).into();
         Self { fleet, key, changed, placement }
     }
 

@@ -8,9 +8,9 @@ mod policies;
 mod prometheus;
 
 use axum::extract::FromRef;
-use drover_api::clients::orchestrator;
 use drover_resources::Documents;
 use drover_service::Common;
+use drover_service::clients::orchestrator;
 use drover_store::{MigrationSet, Store, StoreConfig};
 
 pub use error::PlanError;
@@ -44,7 +44,7 @@ impl App {
     pub async fn connect(config: &Config, common: &Common) -> anyhow::Result<Self> {
         let sets = [drover_resources::migrations(), MigrationSet::new("migration", sqlx::migrate!("../../migrations/migration"))];
         let store = Store::connect(&StoreConfig::new("migration", common.database_url.clone()), &sets).await?;
-        let orchestrator: orchestrator::Client = common.peer("orchestrator", &common.peers.orchestrator).client();
+        let orchestrator: orchestrator::Client = common.peer("orchestrator", &common.peers.orchestrator).into();
         let documents = Documents::new(store.clone(), Rules { orchestrator: orchestrator.clone() });
         builtin::make(&documents).await?;
         Ok(Self { store, documents, orchestrator, fleet: FleetCopy::default(), prometheus: Prometheus::new(config.prometheus.clone()) })

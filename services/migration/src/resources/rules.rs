@@ -2,10 +2,10 @@
 //! what planning reads of intents is kept in columns. Intents of a group that an operation works on stay as they are.
 
 use async_trait::async_trait;
-use drover_api::clients::orchestrator;
 use drover_api::digs::DigHold;
 use drover_resources::{Change, Document, Foreign, Hooks, Verb, of_kind};
 use drover_scheduling::{Movability, validate_expression};
+use drover_service::clients::orchestrator;
 use drover_service::{Answer, PeerError, Problem, codes};
 use drover_store::Tx;
 use uuid::Uuid;

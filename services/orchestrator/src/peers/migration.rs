@@ -1,8 +1,8 @@
 //! Client of migration: plans.
 
 use async_trait::async_trait;
-use drover_api::clients::migration::Client;
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
+use drover_service::clients::migration::Client;
 use drover_service::{Answer, Peer, PeerError};
 use uuid::Uuid;
 
@@ -28,7 +28,7 @@ pub struct RestMigration {
 impl RestMigration {
     /// Uses this peer for both.
     pub fn new(peer: Peer) -> Self {
-        Self { client: peer.clone().client(), documents: peer }
+        Self { client: peer.clone().into(), documents: peer }
     }
 }
 

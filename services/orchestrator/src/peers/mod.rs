@@ -11,8 +11,7 @@ mod synchronizer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::clients;
-use drover_service::{Common, Peer};
+use drover_service::{Common, Peer, clients};
 
 pub use drover_service::PeerError;
 pub use migration::Migration;
@@ -36,9 +35,9 @@ impl Services {
         let synchronizer =
             peer("resource-synchronizer", &common.peers.resource_synchronizer).timeout_of("bundle_put", Duration::from_secs(30));
         Self {
-            placement: Arc::new(peer("placement", &common.peers.placement).client::<clients::placement::Client>()),
+            placement: Arc::new(clients::placement::Client::from(peer("placement", &common.peers.placement))),
             migration: Arc::new(migration::RestMigration::new(migration)),
-            synchronizer: Arc::new(synchronizer.client::<clients::resource_synchronizer::Client>()),
+            synchronizer: Arc::new(clients::resource_synchronizer::Client::from(synchronizer)),
         }
     }
 }

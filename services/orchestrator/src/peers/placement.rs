@@ -1,9 +1,9 @@
 //! Client of placement: decisions and the ledger.
 
 use async_trait::async_trait;
-use drover_api::clients::placement::Client;
 use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest};
+use drover_service::clients::placement::Client;
 use drover_service::{Answer, PeerError};
 use uuid::Uuid;
 

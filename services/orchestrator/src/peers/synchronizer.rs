@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use drover_api::bindings::{Bundle, DesiredBinding};
-use drover_api::clients::resource_synchronizer::Client;
+use drover_service::clients::resource_synchronizer::Client;
 use drover_service::{Answer, PeerError};
 use uuid::Uuid;
 

@@ -39,7 +39,7 @@ pub mod types {
 pub struct Client {
     pub(crate) baseurl: String,
     pub(crate) client: reqwest::Client,
-    pub(crate) inner: crate::clients::Link,
+    pub(crate) inner: crate::Peer,
 }
 impl Client {
     #[doc = r" Create a new client."]
@@ -47,7 +47,7 @@ impl Client {
     #[doc = r" `baseurl` is the base URL provided to the internal"]
     #[doc = r" `reqwest::Client`, and should include a scheme and hostname,"]
     #[doc = r" as well as port and a path stem if applicable."]
-    pub fn new(baseurl: &str, inner: crate::clients::Link) -> Self {
+    pub fn new(baseurl: &str, inner: crate::Peer) -> Self {
         #[cfg(not(target_arch = "wasm32"))]
         let client = {
             let dur = ::std::time::Duration::from_secs(15u64);
@@ -63,11 +63,11 @@ impl Client {
     #[doc = r" `baseurl` is the base URL provided to the internal"]
     #[doc = r" `reqwest::Client`, and should include a scheme and hostname,"]
     #[doc = r" as well as port and a path stem if applicable."]
-    pub fn new_with_client(baseurl: &str, client: reqwest::Client, inner: crate::clients::Link) -> Self {
+    pub fn new_with_client(baseurl: &str, client: reqwest::Client, inner: crate::Peer) -> Self {
         Self { baseurl: baseurl.to_string(), client, inner }
     }
 }
-impl ClientInfo<crate::clients::Link> for Client {
+impl ClientInfo<crate::Peer> for Client {
     fn api_version() -> &'static str {
         "v2"
     }
@@ -77,7 +77,7 @@ impl ClientInfo<crate::clients::Link> for Client {
     fn client(&self) -> &reqwest::Client {
         &self.client
     }
-    fn inner(&self) -> &crate::clients::Link {
+    fn inner(&self) -> &crate::Peer {
         &self.inner
     }
 }
@@ -85,7 +85,7 @@ const _: () = {
     #[allow(dead_code)]
     fn assert_client_hooks()
     where
-        Client: ClientHooks<crate::clients::Link>,
+        Client: ClientHooks<crate::Peer>,
     {
     }
 };
@@ -97,7 +97,7 @@ impl Client {
         dig: Option<&'a ::uuid::Uuid>,
         member: Option<&'a str>,
         operation: Option<&'a ::uuid::Uuid>,
-    ) -> Result<ResponseValue<crate::ledger::Claims>, Error<crate::problem::ProblemDocument>> {
+    ) -> Result<ResponseValue<drover_api::ledger::Claims>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!("{}/internal/claims", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
@@ -127,7 +127,7 @@ impl Client {
         }
     }
     #[doc = "Lists all committed claims without the requests of their apps\n\nSends a `GET` request to `/internal/claims/heads`\n\n"]
-    pub async fn claim_heads<'a>(&'a self) -> Result<ResponseValue<crate::ledger::ClaimHeads>, Error<crate::problem::ProblemDocument>> {
+    pub async fn claim_heads<'a>(&'a self) -> Result<ResponseValue<drover_api::ledger::ClaimHeads>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!("{}/internal/claims/heads", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
@@ -156,8 +156,8 @@ impl Client {
     #[doc = "Decides without writing\n\nSends a `POST` request to `/internal/decisions/dry-run`\n\n"]
     pub async fn decision_dry_run<'a>(
         &'a self,
-        body: &'a crate::scheduling::DecisionRequest,
-    ) -> Result<ResponseValue<crate::scheduling::Decision>, Error<crate::problem::ProblemDocument>> {
+        body: &'a drover_api::scheduling::DecisionRequest,
+    ) -> Result<ResponseValue<drover_api::scheduling::Decision>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!("{}/internal/decisions/dry-run", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
@@ -188,8 +188,8 @@ impl Client {
     pub async fn decision_put<'a>(
         &'a self,
         id: &'a ::uuid::Uuid,
-        body: &'a crate::scheduling::DecisionRequest,
-    ) -> Result<ResponseValue<crate::scheduling::Decision>, Error<crate::problem::ProblemDocument>> {
+        body: &'a drover_api::scheduling::DecisionRequest,
+    ) -> Result<ResponseValue<drover_api::scheduling::Decision>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!("{}/internal/decisions/{}", self.baseurl, encode_path(&id.to_string()),);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
@@ -219,8 +219,8 @@ impl Client {
     #[doc = "Returns what a transaction would be answered now, without writing\n\nSends a `POST` request to `/internal/transactions/dry-run`\n\n"]
     pub async fn transaction_dry_run<'a>(
         &'a self,
-        body: &'a crate::ledger::LedgerTransaction,
-    ) -> Result<ResponseValue<crate::ledger::LedgerReceipt>, Error<crate::problem::ProblemDocument>> {
+        body: &'a drover_api::ledger::LedgerTransaction,
+    ) -> Result<ResponseValue<drover_api::ledger::LedgerReceipt>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!("{}/internal/transactions/dry-run", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
@@ -251,8 +251,8 @@ impl Client {
     pub async fn transaction_put<'a>(
         &'a self,
         id: &'a ::uuid::Uuid,
-        body: &'a crate::ledger::LedgerTransaction,
-    ) -> Result<ResponseValue<crate::ledger::LedgerReceipt>, Error<crate::problem::ProblemDocument>> {
+        body: &'a drover_api::ledger::LedgerTransaction,
+    ) -> Result<ResponseValue<drover_api::ledger::LedgerReceipt>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!("{}/internal/transactions/{}", self.baseurl, encode_path(&id.to_string()),);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
@@ -283,7 +283,7 @@ impl Client {
     pub async fn cluster_capacity_list<'a>(
         &'a self,
         view: Option<&'a str>,
-    ) -> Result<ResponseValue<::std::vec::Vec<crate::ledger::ClusterCapacity>>, Error<crate::problem::ProblemDocument>> {
+    ) -> Result<ResponseValue<::std::vec::Vec<drover_api::ledger::ClusterCapacity>>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!("{}/v2/clusters", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
@@ -315,7 +315,7 @@ impl Client {
         &'a self,
         app: &'a str,
         project: Option<&'a str>,
-    ) -> Result<ResponseValue<crate::ledger::Explanation>, Error<crate::problem::ProblemDocument>> {
+    ) -> Result<ResponseValue<drover_api::ledger::Explanation>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!("{}/v2/explain", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(

@@ -1,4 +1,4 @@
-//! What other services may ask of orchestrator. Made from openapi/orchestrator.json by `cargo run -p xtask -- clients`; not to be edited.
+//! What other services may ask of migration. Made from openapi/migration.json by `cargo run -p xtask -- clients`; not to be edited.
 
 #[allow(unused_imports)]
 pub use progenitor_client::{ByteStream, ClientInfo, Error, ResponseValue};
@@ -35,11 +35,11 @@ pub mod types {
     }
 }
 #[derive(Clone, Debug)]
-#[doc = "Client for drover orchestrator\n\nVersion: v2"]
+#[doc = "Client for drover migration\n\nVersion: v2"]
 pub struct Client {
     pub(crate) baseurl: String,
     pub(crate) client: reqwest::Client,
-    pub(crate) inner: crate::clients::Link,
+    pub(crate) inner: crate::Peer,
 }
 impl Client {
     #[doc = r" Create a new client."]
@@ -47,7 +47,7 @@ impl Client {
     #[doc = r" `baseurl` is the base URL provided to the internal"]
     #[doc = r" `reqwest::Client`, and should include a scheme and hostname,"]
     #[doc = r" as well as port and a path stem if applicable."]
-    pub fn new(baseurl: &str, inner: crate::clients::Link) -> Self {
+    pub fn new(baseurl: &str, inner: crate::Peer) -> Self {
         #[cfg(not(target_arch = "wasm32"))]
         let client = {
             let dur = ::std::time::Duration::from_secs(15u64);
@@ -63,11 +63,11 @@ impl Client {
     #[doc = r" `baseurl` is the base URL provided to the internal"]
     #[doc = r" `reqwest::Client`, and should include a scheme and hostname,"]
     #[doc = r" as well as port and a path stem if applicable."]
-    pub fn new_with_client(baseurl: &str, client: reqwest::Client, inner: crate::clients::Link) -> Self {
+    pub fn new_with_client(baseurl: &str, client: reqwest::Client, inner: crate::Peer) -> Self {
         Self { baseurl: baseurl.to_string(), client, inner }
     }
 }
-impl ClientInfo<crate::clients::Link> for Client {
+impl ClientInfo<crate::Peer> for Client {
     fn api_version() -> &'static str {
         "v2"
     }
@@ -77,7 +77,7 @@ impl ClientInfo<crate::clients::Link> for Client {
     fn client(&self) -> &reqwest::Client {
         &self.client
     }
-    fn inner(&self) -> &crate::clients::Link {
+    fn inner(&self) -> &crate::Peer {
         &self.inner
     }
 }
@@ -85,21 +85,19 @@ const _: () = {
     #[allow(dead_code)]
     fn assert_client_hooks()
     where
-        Client: ClientHooks<crate::clients::Link>,
+        Client: ClientHooks<crate::Peer>,
     {
     }
 };
 #[allow(clippy::all)]
 impl Client {
-    #[doc = "An approved group with its apps' demands and terms\n\nSends a `GET` request to `/internal/digs/lookup`\n\nArguments:\n- `composite_app`: Composite app.\n- `dig`: Deployment intent group.\n- `project`: Project.\n- `version`: Its version.\n"]
-    pub async fn dig_lookup<'a>(
+    #[doc = "Makes a plan; the same id again is answered as before\n\nSends a `PUT` request to `/internal/plans/{id}`\n\n"]
+    pub async fn plan_put<'a>(
         &'a self,
-        composite_app: &'a str,
-        dig: &'a str,
-        project: &'a str,
-        version: &'a str,
-    ) -> Result<ResponseValue<crate::digs::DigTerms>, Error<crate::problem::ProblemDocument>> {
-        let url = format!("{}/internal/digs/lookup", self.baseurl,);
+        id: &'a ::uuid::Uuid,
+        body: &'a drover_api::plans::PlanOrder,
+    ) -> Result<ResponseValue<drover_api::plans::PlanDocument>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/plans/{}", self.baseurl, encode_path(&id.to_string()),);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
             ::reqwest::header::HeaderName::from_static("api-version"),
@@ -108,15 +106,12 @@ impl Client {
         #[allow(unused_mut)]
         let mut request = self
             .client
-            .get(url)
+            .put(url)
             .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
-            .query(&progenitor_client::QueryParam::new("compositeApp", &composite_app))
-            .query(&progenitor_client::QueryParam::new("dig", &dig))
-            .query(&progenitor_client::QueryParam::new("project", &project))
-            .query(&progenitor_client::QueryParam::new("version", &version))
+            .json(&body)
             .headers(header_map)
             .build()?;
-        let info = OperationInfo { operation_id: "dig_lookup" };
+        let info = OperationInfo { operation_id: "plan_put" };
         self.pre(&mut request, &info).await?;
         let result = self.exec(request, &info).await;
         self.post(&result, &info).await?;
@@ -128,12 +123,13 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "The uuid of a document\n\nSends a `GET` request to `/internal/documents/lookup`\n\nArguments:\n- `path`: Its path, from `/v2`.\n"]
-    pub async fn document_lookup<'a>(
+    #[doc = "Accepts a proposed plan for one operation; again for the same one is fine\n\nSends a `PUT` request to `/internal/plans/{id}/state`\n\n"]
+    pub async fn plan_accept<'a>(
         &'a self,
-        path: &'a str,
-    ) -> Result<ResponseValue<crate::digs::DocumentRef>, Error<crate::problem::ProblemDocument>> {
-        let url = format!("{}/internal/documents/lookup", self.baseurl,);
+        id: &'a ::uuid::Uuid,
+        body: &'a drover_api::plans::PlanAcceptance,
+    ) -> Result<ResponseValue<drover_api::plans::PlanDocument>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/plans/{}/state", self.baseurl, encode_path(&id.to_string()),);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
             ::reqwest::header::HeaderName::from_static("api-version"),
@@ -142,12 +138,12 @@ impl Client {
         #[allow(unused_mut)]
         let mut request = self
             .client
-            .get(url)
+            .put(url)
             .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
-            .query(&progenitor_client::QueryParam::new("path", &path))
+            .json(&body)
             .headers(header_map)
             .build()?;
-        let info = OperationInfo { operation_id: "document_lookup" };
+        let info = OperationInfo { operation_id: "plan_accept" };
         self.pre(&mut request, &info).await?;
         let result = self.exec(request, &info).await;
         self.post(&result, &info).await?;
@@ -159,43 +155,12 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Groups that operations work on\n\nSends a `GET` request to `/internal/holds`\n\n"]
-    pub async fn hold_list<'a>(&'a self) -> Result<ResponseValue<crate::digs::DigHolds>, Error<crate::problem::ProblemDocument>> {
-        let url = format!("{}/internal/holds", self.baseurl,);
-        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
-        header_map.append(
-            ::reqwest::header::HeaderName::from_static("api-version"),
-            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
-        );
-        #[allow(unused_mut)]
-        let mut request = self
-            .client
-            .get(url)
-            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
-            .headers(header_map)
-            .build()?;
-        let info = OperationInfo { operation_id: "hold_list" };
-        self.pre(&mut request, &info).await?;
-        let result = self.exec(request, &info).await;
-        self.post(&result, &info).await?;
-        let response = result?;
-        match response.status().as_u16() {
-            200u16 => ResponseValue::from_response(response).await,
-            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
-            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
-            _ => Err(Error::UnexpectedResponse(response)),
-        }
-    }
-    #[doc = "Operations, newest first, without their steps. Operations that were started by another one are listed too, with `parent`;\ntheir moves are also shown with the parent\n\nSends a `GET` request to `/v2/operations`\n\nArguments:\n- `after`: Only operations older than this one: the last id of the previous page.\n- `dig`: Only operations of this deployment intent group: its uuid, or `project/app/version/group`.\n- `kind`: Only operations of this kind: `instantiate`, `terminate`, `update`, `relocate`.\n- `limit`: Maximum number of operations; default 100.\n- `state`: Only operations in this state.\n"]
-    pub async fn operations_list<'a>(
+    #[doc = "Plans, newest first\n\nSends a `GET` request to `/v2/plans`\n\nArguments:\n- `limit`: At most this many, 1 to 1000.\n"]
+    pub async fn plan_list<'a>(
         &'a self,
-        after: Option<&'a ::uuid::Uuid>,
-        dig: Option<&'a str>,
-        kind: Option<&'a str>,
-        limit: Option<::std::num::NonZeroU64>,
-        state: Option<&'a crate::operations::OperationState>,
-    ) -> Result<ResponseValue<crate::operations::OperationList>, Error<crate::problem::ProblemDocument>> {
-        let url = format!("{}/v2/operations", self.baseurl,);
+        limit: Option<u32>,
+    ) -> Result<ResponseValue<drover_api::plans::PlanList>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/v2/plans", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
             ::reqwest::header::HeaderName::from_static("api-version"),
@@ -206,14 +171,40 @@ impl Client {
             .client
             .get(url)
             .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
-            .query(&progenitor_client::QueryParam::new("after", &after))
-            .query(&progenitor_client::QueryParam::new("dig", &dig))
-            .query(&progenitor_client::QueryParam::new("kind", &kind))
             .query(&progenitor_client::QueryParam::new("limit", &limit))
-            .query(&progenitor_client::QueryParam::new("state", &state))
             .headers(header_map)
             .build()?;
-        let info = OperationInfo { operation_id: "operations_list" };
+        let info = OperationInfo { operation_id: "plan_list" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
+    #[doc = "A plan: victims, destinations, steps, every score, and why not the others\n\nSends a `GET` request to `/v2/plans/{id}`\n\n"]
+    pub async fn plan_get<'a>(
+        &'a self,
+        id: &'a ::uuid::Uuid,
+    ) -> Result<ResponseValue<drover_api::plans::PlanDocument>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/v2/plans/{}", self.baseurl, encode_path(&id.to_string()),);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "plan_get" };
         self.pre(&mut request, &info).await?;
         let result = self.exec(request, &info).await;
         self.post(&result, &info).await?;

@@ -39,7 +39,7 @@ pub mod types {
 pub struct Client {
     pub(crate) baseurl: String,
     pub(crate) client: reqwest::Client,
-    pub(crate) inner: crate::clients::Link,
+    pub(crate) inner: crate::Peer,
 }
 impl Client {
     #[doc = r" Create a new client."]
@@ -47,7 +47,7 @@ impl Client {
     #[doc = r" `baseurl` is the base URL provided to the internal"]
     #[doc = r" `reqwest::Client`, and should include a scheme and hostname,"]
     #[doc = r" as well as port and a path stem if applicable."]
-    pub fn new(baseurl: &str, inner: crate::clients::Link) -> Self {
+    pub fn new(baseurl: &str, inner: crate::Peer) -> Self {
         #[cfg(not(target_arch = "wasm32"))]
         let client = {
             let dur = ::std::time::Duration::from_secs(15u64);
@@ -63,11 +63,11 @@ impl Client {
     #[doc = r" `baseurl` is the base URL provided to the internal"]
     #[doc = r" `reqwest::Client`, and should include a scheme and hostname,"]
     #[doc = r" as well as port and a path stem if applicable."]
-    pub fn new_with_client(baseurl: &str, client: reqwest::Client, inner: crate::clients::Link) -> Self {
+    pub fn new_with_client(baseurl: &str, client: reqwest::Client, inner: crate::Peer) -> Self {
         Self { baseurl: baseurl.to_string(), client, inner }
     }
 }
-impl ClientInfo<crate::clients::Link> for Client {
+impl ClientInfo<crate::Peer> for Client {
     fn api_version() -> &'static str {
         "v2"
     }
@@ -77,7 +77,7 @@ impl ClientInfo<crate::clients::Link> for Client {
     fn client(&self) -> &reqwest::Client {
         &self.client
     }
-    fn inner(&self) -> &crate::clients::Link {
+    fn inner(&self) -> &crate::Peer {
         &self.inner
     }
 }
@@ -85,7 +85,7 @@ const _: () = {
     #[allow(dead_code)]
     fn assert_client_hooks()
     where
-        Client: ClientHooks<crate::clients::Link>,
+        Client: ClientHooks<crate::Peer>,
     {
     }
 };
@@ -95,7 +95,7 @@ impl Client {
     pub async fn member_kubeconfig_get<'a>(
         &'a self,
         key: &'a str,
-    ) -> Result<ResponseValue<crate::members::MemberCredential>, Error<crate::problem::ProblemDocument>> {
+    ) -> Result<ResponseValue<drover_api::members::MemberCredential>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!("{}/internal/members/{}/kubeconfig", self.baseurl, encode_path(&key.to_string()),);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(

@@ -1,4 +1,4 @@
-//! What other services may ask of resource-synchronizer. Made from openapi/resource-synchronizer.json by `cargo run -p xtask -- clients`; not to be edited.
+//! What other services may ask of orchestrator. Made from openapi/orchestrator.json by `cargo run -p xtask -- clients`; not to be edited.
 
 #[allow(unused_imports)]
 pub use progenitor_client::{ByteStream, ClientInfo, Error, ResponseValue};
@@ -35,11 +35,11 @@ pub mod types {
     }
 }
 #[derive(Clone, Debug)]
-#[doc = "Client for drover resource-synchronizer\n\nVersion: v2"]
+#[doc = "Client for drover orchestrator\n\nVersion: v2"]
 pub struct Client {
     pub(crate) baseurl: String,
     pub(crate) client: reqwest::Client,
-    pub(crate) inner: crate::clients::Link,
+    pub(crate) inner: crate::Peer,
 }
 impl Client {
     #[doc = r" Create a new client."]
@@ -47,7 +47,7 @@ impl Client {
     #[doc = r" `baseurl` is the base URL provided to the internal"]
     #[doc = r" `reqwest::Client`, and should include a scheme and hostname,"]
     #[doc = r" as well as port and a path stem if applicable."]
-    pub fn new(baseurl: &str, inner: crate::clients::Link) -> Self {
+    pub fn new(baseurl: &str, inner: crate::Peer) -> Self {
         #[cfg(not(target_arch = "wasm32"))]
         let client = {
             let dur = ::std::time::Duration::from_secs(15u64);
@@ -63,11 +63,11 @@ impl Client {
     #[doc = r" `baseurl` is the base URL provided to the internal"]
     #[doc = r" `reqwest::Client`, and should include a scheme and hostname,"]
     #[doc = r" as well as port and a path stem if applicable."]
-    pub fn new_with_client(baseurl: &str, client: reqwest::Client, inner: crate::clients::Link) -> Self {
+    pub fn new_with_client(baseurl: &str, client: reqwest::Client, inner: crate::Peer) -> Self {
         Self { baseurl: baseurl.to_string(), client, inner }
     }
 }
-impl ClientInfo<crate::clients::Link> for Client {
+impl ClientInfo<crate::Peer> for Client {
     fn api_version() -> &'static str {
         "v2"
     }
@@ -77,7 +77,7 @@ impl ClientInfo<crate::clients::Link> for Client {
     fn client(&self) -> &reqwest::Client {
         &self.client
     }
-    fn inner(&self) -> &crate::clients::Link {
+    fn inner(&self) -> &crate::Peer {
         &self.inner
     }
 }
@@ -85,19 +85,21 @@ const _: () = {
     #[allow(dead_code)]
     fn assert_client_hooks()
     where
-        Client: ClientHooks<crate::clients::Link>,
+        Client: ClientHooks<crate::Peer>,
     {
     }
 };
 #[allow(clippy::all)]
 impl Client {
-    #[doc = "Says what shall be true of a binding; the same again changes nothing, a lower fence is refused\n\nSends a `PUT` request to `/internal/bindings/{id}`\n\n"]
-    pub async fn binding_put<'a>(
+    #[doc = "An approved group with its apps' demands and terms\n\nSends a `GET` request to `/internal/digs/lookup`\n\nArguments:\n- `composite_app`: Composite app.\n- `dig`: Deployment intent group.\n- `project`: Project.\n- `version`: Its version.\n"]
+    pub async fn dig_lookup<'a>(
         &'a self,
-        id: &'a ::uuid::Uuid,
-        body: &'a crate::bindings::DesiredBinding,
-    ) -> Result<ResponseValue<crate::bindings::DesiredBinding>, Error<crate::problem::ProblemDocument>> {
-        let url = format!("{}/internal/bindings/{}", self.baseurl, encode_path(&id.to_string()),);
+        composite_app: &'a str,
+        dig: &'a str,
+        project: &'a str,
+        version: &'a str,
+    ) -> Result<ResponseValue<drover_api::digs::DigTerms>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/digs/lookup", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
             ::reqwest::header::HeaderName::from_static("api-version"),
@@ -106,12 +108,15 @@ impl Client {
         #[allow(unused_mut)]
         let mut request = self
             .client
-            .put(url)
+            .get(url)
             .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
-            .json(&body)
+            .query(&progenitor_client::QueryParam::new("compositeApp", &composite_app))
+            .query(&progenitor_client::QueryParam::new("dig", &dig))
+            .query(&progenitor_client::QueryParam::new("project", &project))
+            .query(&progenitor_client::QueryParam::new("version", &version))
             .headers(header_map)
             .build()?;
-        let info = OperationInfo { operation_id: "binding_put" };
+        let info = OperationInfo { operation_id: "dig_lookup" };
         self.pre(&mut request, &info).await?;
         let result = self.exec(request, &info).await;
         self.post(&result, &info).await?;
@@ -123,12 +128,12 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Forgets a binding that is gone\n\nSends a `DELETE` request to `/internal/bindings/{id}`\n\n"]
-    pub async fn binding_delete<'a>(
+    #[doc = "The uuid of a document\n\nSends a `GET` request to `/internal/documents/lookup`\n\nArguments:\n- `path`: Its path, from `/v2`.\n"]
+    pub async fn document_lookup<'a>(
         &'a self,
-        id: &'a ::uuid::Uuid,
-    ) -> Result<ResponseValue<::serde_json::Value>, Error<crate::problem::ProblemDocument>> {
-        let url = format!("{}/internal/bindings/{}", self.baseurl, encode_path(&id.to_string()),);
+        path: &'a str,
+    ) -> Result<ResponseValue<drover_api::digs::DocumentRef>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/documents/lookup", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
             ::reqwest::header::HeaderName::from_static("api-version"),
@@ -137,11 +142,12 @@ impl Client {
         #[allow(unused_mut)]
         let mut request = self
             .client
-            .delete(url)
+            .get(url)
             .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .query(&progenitor_client::QueryParam::new("path", &path))
             .headers(header_map)
             .build()?;
-        let info = OperationInfo { operation_id: "binding_delete" };
+        let info = OperationInfo { operation_id: "document_lookup" };
         self.pre(&mut request, &info).await?;
         let result = self.exec(request, &info).await;
         self.post(&result, &info).await?;
@@ -153,13 +159,9 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Stores a bundle; the same digest again changes nothing\n\nSends a `PUT` request to `/internal/bundles/{digest}`\n\n"]
-    pub async fn bundle_put<'a>(
-        &'a self,
-        digest: &'a str,
-        body: &'a crate::bindings::Bundle,
-    ) -> Result<ResponseValue<::serde_json::Value>, Error<crate::problem::ProblemDocument>> {
-        let url = format!("{}/internal/bundles/{}", self.baseurl, encode_path(&digest.to_string()),);
+    #[doc = "Groups that operations work on\n\nSends a `GET` request to `/internal/holds`\n\n"]
+    pub async fn hold_list<'a>(&'a self) -> Result<ResponseValue<drover_api::digs::DigHolds>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/holds", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
             ::reqwest::header::HeaderName::from_static("api-version"),
@@ -168,12 +170,50 @@ impl Client {
         #[allow(unused_mut)]
         let mut request = self
             .client
-            .put(url)
+            .get(url)
             .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
-            .json(&body)
             .headers(header_map)
             .build()?;
-        let info = OperationInfo { operation_id: "bundle_put" };
+        let info = OperationInfo { operation_id: "hold_list" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
+    #[doc = "Operations, newest first, without their steps. Operations that were started by another one are listed too, with `parent`;\ntheir moves are also shown with the parent\n\nSends a `GET` request to `/v2/operations`\n\nArguments:\n- `after`: Only operations older than this one: the last id of the previous page.\n- `dig`: Only operations of this deployment intent group: its uuid, or `project/app/version/group`.\n- `kind`: Only operations of this kind: `instantiate`, `terminate`, `update`, `relocate`.\n- `limit`: Maximum number of operations; default 100.\n- `state`: Only operations in this state.\n"]
+    pub async fn operations_list<'a>(
+        &'a self,
+        after: Option<&'a ::uuid::Uuid>,
+        dig: Option<&'a str>,
+        kind: Option<&'a str>,
+        limit: Option<::std::num::NonZeroU64>,
+        state: Option<&'a drover_api::operations::OperationState>,
+    ) -> Result<ResponseValue<drover_api::operations::OperationList>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/v2/operations", self.baseurl,);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .query(&progenitor_client::QueryParam::new("after", &after))
+            .query(&progenitor_client::QueryParam::new("dig", &dig))
+            .query(&progenitor_client::QueryParam::new("kind", &kind))
+            .query(&progenitor_client::QueryParam::new("limit", &limit))
+            .query(&progenitor_client::QueryParam::new("state", &state))
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "operations_list" };
         self.pre(&mut request, &info).await?;
         let result = self.exec(request, &info).await;
         self.post(&result, &info).await?;

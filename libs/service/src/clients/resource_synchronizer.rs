@@ -1,4 +1,4 @@
-//! What other services may ask of migration. Made from openapi/migration.json by `cargo run -p xtask -- clients`; not to be edited.
+//! What other services may ask of resource-synchronizer. Made from openapi/resource-synchronizer.json by `cargo run -p xtask -- clients`; not to be edited.
 
 #[allow(unused_imports)]
 pub use progenitor_client::{ByteStream, ClientInfo, Error, ResponseValue};
@@ -35,11 +35,11 @@ pub mod types {
     }
 }
 #[derive(Clone, Debug)]
-#[doc = "Client for drover migration\n\nVersion: v2"]
+#[doc = "Client for drover resource-synchronizer\n\nVersion: v2"]
 pub struct Client {
     pub(crate) baseurl: String,
     pub(crate) client: reqwest::Client,
-    pub(crate) inner: crate::clients::Link,
+    pub(crate) inner: crate::Peer,
 }
 impl Client {
     #[doc = r" Create a new client."]
@@ -47,7 +47,7 @@ impl Client {
     #[doc = r" `baseurl` is the base URL provided to the internal"]
     #[doc = r" `reqwest::Client`, and should include a scheme and hostname,"]
     #[doc = r" as well as port and a path stem if applicable."]
-    pub fn new(baseurl: &str, inner: crate::clients::Link) -> Self {
+    pub fn new(baseurl: &str, inner: crate::Peer) -> Self {
         #[cfg(not(target_arch = "wasm32"))]
         let client = {
             let dur = ::std::time::Duration::from_secs(15u64);
@@ -63,11 +63,11 @@ impl Client {
     #[doc = r" `baseurl` is the base URL provided to the internal"]
     #[doc = r" `reqwest::Client`, and should include a scheme and hostname,"]
     #[doc = r" as well as port and a path stem if applicable."]
-    pub fn new_with_client(baseurl: &str, client: reqwest::Client, inner: crate::clients::Link) -> Self {
+    pub fn new_with_client(baseurl: &str, client: reqwest::Client, inner: crate::Peer) -> Self {
         Self { baseurl: baseurl.to_string(), client, inner }
     }
 }
-impl ClientInfo<crate::clients::Link> for Client {
+impl ClientInfo<crate::Peer> for Client {
     fn api_version() -> &'static str {
         "v2"
     }
@@ -77,7 +77,7 @@ impl ClientInfo<crate::clients::Link> for Client {
     fn client(&self) -> &reqwest::Client {
         &self.client
     }
-    fn inner(&self) -> &crate::clients::Link {
+    fn inner(&self) -> &crate::Peer {
         &self.inner
     }
 }
@@ -85,19 +85,19 @@ const _: () = {
     #[allow(dead_code)]
     fn assert_client_hooks()
     where
-        Client: ClientHooks<crate::clients::Link>,
+        Client: ClientHooks<crate::Peer>,
     {
     }
 };
 #[allow(clippy::all)]
 impl Client {
-    #[doc = "Makes a plan; the same id again is answered as before\n\nSends a `PUT` request to `/internal/plans/{id}`\n\n"]
-    pub async fn plan_put<'a>(
+    #[doc = "Says what shall be true of a binding; the same again changes nothing, a lower fence is refused\n\nSends a `PUT` request to `/internal/bindings/{id}`\n\n"]
+    pub async fn binding_put<'a>(
         &'a self,
         id: &'a ::uuid::Uuid,
-        body: &'a crate::plans::PlanOrder,
-    ) -> Result<ResponseValue<crate::plans::PlanDocument>, Error<crate::problem::ProblemDocument>> {
-        let url = format!("{}/internal/plans/{}", self.baseurl, encode_path(&id.to_string()),);
+        body: &'a drover_api::bindings::DesiredBinding,
+    ) -> Result<ResponseValue<drover_api::bindings::DesiredBinding>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/bindings/{}", self.baseurl, encode_path(&id.to_string()),);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
             ::reqwest::header::HeaderName::from_static("api-version"),
@@ -111,7 +111,7 @@ impl Client {
             .json(&body)
             .headers(header_map)
             .build()?;
-        let info = OperationInfo { operation_id: "plan_put" };
+        let info = OperationInfo { operation_id: "binding_put" };
         self.pre(&mut request, &info).await?;
         let result = self.exec(request, &info).await;
         self.post(&result, &info).await?;
@@ -123,13 +123,43 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Accepts a proposed plan for one operation; again for the same one is fine\n\nSends a `PUT` request to `/internal/plans/{id}/state`\n\n"]
-    pub async fn plan_accept<'a>(
+    #[doc = "Forgets a binding that is gone\n\nSends a `DELETE` request to `/internal/bindings/{id}`\n\n"]
+    pub async fn binding_delete<'a>(
         &'a self,
         id: &'a ::uuid::Uuid,
-        body: &'a crate::plans::PlanAcceptance,
-    ) -> Result<ResponseValue<crate::plans::PlanDocument>, Error<crate::problem::ProblemDocument>> {
-        let url = format!("{}/internal/plans/{}/state", self.baseurl, encode_path(&id.to_string()),);
+    ) -> Result<ResponseValue<::serde_json::Value>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/bindings/{}", self.baseurl, encode_path(&id.to_string()),);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .delete(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "binding_delete" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
+    #[doc = "Stores a bundle; the same digest again changes nothing\n\nSends a `PUT` request to `/internal/bundles/{digest}`\n\n"]
+    pub async fn bundle_put<'a>(
+        &'a self,
+        digest: &'a str,
+        body: &'a drover_api::bindings::Bundle,
+    ) -> Result<ResponseValue<::serde_json::Value>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/bundles/{}", self.baseurl, encode_path(&digest.to_string()),);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
             ::reqwest::header::HeaderName::from_static("api-version"),
@@ -143,68 +173,7 @@ impl Client {
             .json(&body)
             .headers(header_map)
             .build()?;
-        let info = OperationInfo { operation_id: "plan_accept" };
-        self.pre(&mut request, &info).await?;
-        let result = self.exec(request, &info).await;
-        self.post(&result, &info).await?;
-        let response = result?;
-        match response.status().as_u16() {
-            200u16 => ResponseValue::from_response(response).await,
-            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
-            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
-            _ => Err(Error::UnexpectedResponse(response)),
-        }
-    }
-    #[doc = "Plans, newest first\n\nSends a `GET` request to `/v2/plans`\n\nArguments:\n- `limit`: At most this many, 1 to 1000.\n"]
-    pub async fn plan_list<'a>(
-        &'a self,
-        limit: Option<u32>,
-    ) -> Result<ResponseValue<crate::plans::PlanList>, Error<crate::problem::ProblemDocument>> {
-        let url = format!("{}/v2/plans", self.baseurl,);
-        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
-        header_map.append(
-            ::reqwest::header::HeaderName::from_static("api-version"),
-            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
-        );
-        #[allow(unused_mut)]
-        let mut request = self
-            .client
-            .get(url)
-            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
-            .query(&progenitor_client::QueryParam::new("limit", &limit))
-            .headers(header_map)
-            .build()?;
-        let info = OperationInfo { operation_id: "plan_list" };
-        self.pre(&mut request, &info).await?;
-        let result = self.exec(request, &info).await;
-        self.post(&result, &info).await?;
-        let response = result?;
-        match response.status().as_u16() {
-            200u16 => ResponseValue::from_response(response).await,
-            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
-            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
-            _ => Err(Error::UnexpectedResponse(response)),
-        }
-    }
-    #[doc = "A plan: victims, destinations, steps, every score, and why not the others\n\nSends a `GET` request to `/v2/plans/{id}`\n\n"]
-    pub async fn plan_get<'a>(
-        &'a self,
-        id: &'a ::uuid::Uuid,
-    ) -> Result<ResponseValue<crate::plans::PlanDocument>, Error<crate::problem::ProblemDocument>> {
-        let url = format!("{}/v2/plans/{}", self.baseurl, encode_path(&id.to_string()),);
-        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
-        header_map.append(
-            ::reqwest::header::HeaderName::from_static("api-version"),
-            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
-        );
-        #[allow(unused_mut)]
-        let mut request = self
-            .client
-            .get(url)
-            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
-            .headers(header_map)
-            .build()?;
-        let info = OperationInfo { operation_id: "plan_get" };
+        let info = OperationInfo { operation_id: "bundle_put" };
         self.pre(&mut request, &info).await?;
         let result = self.exec(request, &info).await;
         self.post(&result, &info).await?;
