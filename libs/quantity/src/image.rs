@@ -1,6 +1,6 @@
-//! Images by one name each: what a manifest says in short and what nodes report in full is the same image.
+//! Full names of images, so that the short name in a manifest and the full name that a node reports compare as equal.
 
-/// The one name of an image, as containerd reports it: registry, repository, tag or digest (where both are given, the digest).
+/// The full name of an image, as containerd reports it: registry, repository, tag or digest (where both are given, the digest).
 /// The rules are those of github.com/distribution/reference, `ParseDockerRef`.
 ///
 /// ```
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_names_are_those_that_nodes_report() {
+    fn image_name_completes_short_names_as_nodes_report_them() {
         let cases = [
             ("nginx:1", "docker.io/library/nginx:1"),
             ("bitnami/nginx", "docker.io/bitnami/nginx:latest"),

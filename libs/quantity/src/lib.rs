@@ -1,7 +1,7 @@
-//! Kubernetes quantities (`500m`, `1Gi`, `2e3`) as thousandths, what a pod requests all in all, and names of images. Pure.
+//! Kubernetes quantities (`500m`, `1Gi`, `2e3`) as thousandths, the effective requests of a pod, and names of images. Pure.
 //!
-//! Whoever counts room counts it with this: demands read from manifests, pods seen in members, pods of the simulator.
-//! The invariant: rounded up, so that nothing is ever counted as less than the member's scheduler counts it.
+//! All parts that count requested resources use this crate: demands read from manifests, pods observed in members, pods of the
+//! simulator. The invariant: amounts are rounded up, so none is ever counted as less than the member's scheduler counts it.
 
 mod image;
 mod pod;
@@ -11,12 +11,15 @@ pub use pod::{Container, PodSpec, Requests, Resources};
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// A text that is no quantity.
+/// A text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no Kubernetes quantity")]
+#[error("{0:?} is not a Kubernetes quantity")]
 pub struct NotAQuantity(pub String);
 
-/// Thousandths of the unit: `250m` is 250, `1Ki` is 1024 · 1000.
+/// Thousandths of the unit: `250m` is 250, `1Ki` is 1024 · 1000. Smaller parts are rounded up.
+///
+/// # Errors
+/// The text is not a quantity.
 pub fn thousandths(text: &str) -> Result<i128, NotAQuantity> {
     let wrong = || NotAQuantity(text.to_owned());
     let end = text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '+' | '-')).unwrap_or(text.len());
@@ -54,12 +57,18 @@ pub fn thousandths(text: &str) -> Result<i128, NotAQuantity> {
     Ok(if power >= 0 { large.saturating_mul(ten) } else { up(large, ten) })
 }
 
-/// In thousandths (CPU: milli-cores); what is beyond i64 is its end, as nothing real is larger.
+/// In thousandths (CPU: milli-cores). Amounts beyond the range of i64 become its limit.
+///
+/// # Errors
+/// The text is not a quantity.
 pub fn milli(text: &str) -> Result<i64, NotAQuantity> {
     thousandths(text).map(narrow)
 }
 
-/// In whole units (bytes, pods, devices), as [`milli`].
+/// In whole units (bytes, pods, devices), rounded up; else as [`milli`].
+///
+/// # Errors
+/// The text is not a quantity.
 pub fn units(text: &str) -> Result<i64, NotAQuantity> {
     thousandths(text).map(|thousandths| narrow(up(thousandths, 1000)))
 }
@@ -77,13 +86,16 @@ fn narrow(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// A quantity of an object, read when the object is; manifests may say a number. What is none is told when it is asked for:
-/// one odd object must not break the list that it comes with.
+/// A quantity in an object, as a text or as a number. A malformed one becomes an error only when its value is asked for, because one
+/// malformed object must not make the whole list that it comes in unreadable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quantity(Result<i128, NotAQuantity>);
 
 impl Quantity {
-    /// Thousandths.
+    /// Thousandths of the unit.
+    ///
+    /// # Errors
+    /// The object has something else than a quantity here.
     pub fn thousandths(&self) -> Result<i128, NotAQuantity> {
         self.0.clone()
     }
@@ -91,8 +103,8 @@ impl Quantity {
 
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl Visitor<'_> for Read {
+        struct QuantityVisitor;
+        impl Visitor<'_> for QuantityVisitor {
             type Value = Quantity;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a quantity: a text such as \"300m\", or a number")
@@ -110,7 +122,7 @@ impl<'de> Deserialize<'de> for Quantity {
                 self.visit_str(&number.to_string())
             }
         }
-        deserializer.deserialize_any(Read)
+        deserializer.deserialize_any(QuantityVisitor)
     }
 }
 
@@ -119,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_kubernetes_writes() {
+    fn milli_and_units_read_kubernetes_notation_and_round_up() {
         for (text, expected) in [
             ("1", 1000),
             ("500m", 500),
@@ -155,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_none() {
+    fn units_refuses_malformed_quantities() {
         for text in ["", "x", "1X", "1GB", "one", "1.2.3", "1e", "Gi", "1e99", "--1", "1-2", ".", " 1"] {
             assert_eq!(units(text), Err(NotAQuantity(text.to_owned())), "{text}");
         }
     }
 
     #[test]
-    fn objects_may_say_numbers_and_nonsense() {
+    fn quantity_reads_numbers_and_keeps_errors() {
         let read = |json: &str| serde_json::from_str::<Quantity>(json).unwrap().thousandths();
         assert_eq!([read("2"), read("0.25"), read("\"1Ki\"")], [Ok(2000), Ok(250), Ok(1_024_000)]);
         assert_eq!(read("\"lots\""), Err(NotAQuantity("lots".to_owned())));

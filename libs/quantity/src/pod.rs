@@ -1,4 +1,4 @@
-//! What a pod asks of a node.
+//! The effective resource requests of a pod.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,32 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{NotAQuantity, Quantity, narrow, up};
 
-/// The part of a pod's spec, or of its template's, that counts.
+/// The part of the spec of a pod, or of a pod template, that matters for its requests.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Node it is bound to.
+    /// The node that the pod is bound to.
     pub node_name: Option<String>,
-    /// Containers.
     #[serde(deserialize_with = "or_default")]
     pub containers: Vec<Container>,
-    /// Init containers, sidecars among them.
+    /// Init containers, sidecars included.
     #[serde(deserialize_with = "or_default")]
     pub init_containers: Vec<Container>,
-    /// What running it costs beside its containers.
+    /// Resources that the pod itself takes, beside its containers.
     #[serde(deserialize_with = "or_default")]
     pub overhead: BTreeMap<String, Quantity>,
-    /// Pod-level resources.
+    /// Resources given for the pod as a whole.
     pub resources: Option<Resources>,
 }
 
-/// A container.
+/// A container of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
-    /// Its image.
     #[serde(deserialize_with = "or_default")]
     pub image: String,
     /// `Always` makes an init container a sidecar.
     pub restart_policy: Option<String>,
-    /// What it asks for.
     #[serde(deserialize_with = "or_default")]
     pub resources: Resources,
 }
@@ -43,21 +40,19 @@ pub struct Container {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    /// What it must have.
     #[serde(deserialize_with = "or_default")]
     pub requests: BTreeMap<String, Quantity>,
-    /// What it may have at most.
     #[serde(deserialize_with = "or_default")]
     pub limits: BTreeMap<String, Quantity>,
 }
 
-/// Templates leave `resources: null` behind; Kubernetes takes it for nothing.
+/// Reads `null` as the default, as Kubernetes does: templates often leave `resources: null`.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl Resources {
-    /// A limit without a request is a request too (the API server fills it in that way).
+    /// Requests. A limit without a request counts as a request, because the API server sets it so.
     fn requested(&self) -> Result<Requests, NotAQuantity> {
         let mut all = Requests::read(&self.limits)?;
         all.0.extend(Requests::read(&self.requests)?.0);
@@ -68,7 +63,10 @@ impl Resources {
 impl PodSpec {
     /// Effective requests, as the scheduler counts them: the containers' sum and the sidecars (init containers with
     /// `restartPolicy: Always`), or the largest single init container beside the sidecars started before it, whichever is
-    /// more; pod-level requests replace the sum; overhead comes on top.
+    /// more; pod-level requests replace the sum; the overhead is added.
+    ///
+    /// # Errors
+    /// A quantity is malformed.
     pub fn requests(&self) -> Result<Requests, NotAQuantity> {
         let mut running = Requests::default();
         for container in &self.containers {
@@ -100,17 +98,20 @@ impl PodSpec {
 pub struct Requests(BTreeMap<String, i128>);
 
 impl Requests {
-    /// A resource list (`requests`, `allocatable`) of an object.
+    /// The amounts of a resource list (`requests`, `allocatable`) of an object.
+    ///
+    /// # Errors
+    /// A quantity is malformed.
     pub fn read(list: &BTreeMap<String, Quantity>) -> Result<Self, NotAQuantity> {
         list.iter().map(|(name, quantity)| Ok((name.clone(), quantity.thousandths()?))).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Thousandths of a resource; nothing asked for is 0.
+    /// Thousandths of a resource; 0 if it is not in the list.
     pub fn thousandths(&self, resource: &str) -> i128 {
         self.0.get(resource).copied().unwrap_or_default()
     }
 
-    /// The same as far as i64 goes.
+    /// As [`Requests::thousandths`], limited to the range of i64.
     pub fn milli(&self, resource: &str) -> i64 {
         narrow(self.thousandths(resource))
     }
@@ -154,11 +155,11 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_effective() {
+    fn requests_are_those_that_the_scheduler_counts() {
         assert_eq!(requests(json!({"containers": [asks("1"), asks("250m")]})), (1250, 0));
-        // An init container is over before the rest starts: the larger counts.
+        // An init container ends before the others start, so the larger of the two counts.
         assert_eq!(requests(json!({"containers": [asks("1")], "initContainers": [asks("3")]})), (3000, 0));
-        // A sidecar stays: beside the containers, and beside the init containers that come after it.
+        // A sidecar keeps running beside the containers, and beside the init containers that come after it.
         let sidecar = json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}});
         assert_eq!(requests(json!({"containers": [asks("1")], "initContainers": [sidecar, asks("2")]})), (2500, 0));
         assert_eq!(requests(json!({"containers": [asks("1")], "initContainers": [asks("1200m"), sidecar]})), (1500, 0));
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_not_counted() {
+    fn requests_with_a_malformed_quantity_are_an_error() {
         let spec = PodSpec::deserialize(&json!({"containers": [asks("1"), asks("lots")]})).unwrap();
         assert_eq!(spec.requests(), Err(NotAQuantity("lots".to_owned())));
     }

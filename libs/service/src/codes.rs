@@ -1,28 +1,28 @@
-//! The registry of error codes: one line here and one page `docs/errors/<code>.md` each.
+//! The registry of error codes: each has one line here and one page `docs/errors/<code>.md`.
 //!
-//! To add a code: one line in the table below, and its page (what happened, why, what to do, an example). The page is
-//! compiled in, so a code without a page does not build; a test finds a page without a code. A code that clients may
-//! have seen is never renamed or given another meaning.
+//! To add a code, add a line to the table below and its page (what happened, why, what to do, an example). The page is compiled in, so
+//! a code without a page does not build; a test finds pages without a code. A released code is never renamed or given another
+//! meaning.
 
 use http::StatusCode;
 
 use crate::Problem;
 
-/// A stable kind of error.
+/// An error code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Code {
-    /// The name on the wire.
+    /// Name on the wire.
     pub name: &'static str,
     /// HTTP status.
     pub status: u16,
-    /// A few words for people.
+    /// Summary in a few words.
     pub title: &'static str,
-    /// Its page, Markdown.
+    /// Text of its page, in Markdown.
     pub page: &'static str,
 }
 
 impl Code {
-    /// A problem of this kind.
+    /// A problem with this code; `detail` is shown to the client.
     pub fn problem(self, detail: impl Into<String>) -> Problem {
         Problem::new(self, detail)
     }

@@ -1,8 +1,9 @@
-//! Configuration: flags, environment `DROVER_*`, then a TOML file, in that order; and what a service gets of it.
+//! Configuration from flags, the environment (`DROVER_*`) and a TOML file, in that order of precedence, and what a service is given
+//! of it ([`Common`]).
 //!
 //! The file's keys are the flags' names (`api-token-file = "…"`; a table `[peers]` with `placement = …` means
-//! `peers-placement`). Its values become the defaults of the flags, so there is one parser and one set of errors, and
-//! [`explain`] can say where each value came from.
+//! `peers-placement`). Its values become the defaults of the flags. So there is one parser with one set of errors, and
+//! [`explain`] can tell where each value came from.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,16 +32,16 @@ pub struct Settings {
     /// TOML file with defaults for all of these
     #[arg(long, env = "DROVER_CONFIG", global = true)]
     pub config: Option<PathBuf>,
-    /// Postgres to keep everything in
+    /// Postgres database that holds everything
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<SecretString>,
-    /// Token that services show each other
+    /// Token with which services authenticate to each other
     #[arg(long, env = "DROVER_PEER_TOKEN", hide_env_values = true)]
     pub peer_token: Option<SecretString>,
     /// File that holds the peer token
     #[arg(long, env = "DROVER_PEER_TOKEN_FILE")]
     pub peer_token_file: Option<PathBuf>,
-    /// Token that clients must show; without it only loopback addresses are served
+    /// Token that clients must send; without it only loopback addresses are served
     #[arg(long, env = "DROVER_API_TOKEN", hide_env_values = true)]
     pub api_token: Option<SecretString>,
     /// File that holds the API token
@@ -57,7 +58,7 @@ pub struct Settings {
     pub telemetry: telemetry::Options,
 }
 
-/// Where the services are.
+/// Addresses of the services.
 #[derive(Args, Clone, Debug)]
 pub struct Peers {
     /// Address of cluster-manager
@@ -90,24 +91,24 @@ impl Default for Peers {
     }
 }
 
-/// What a service runs with. Cheap to clone; [`Common::scoped`] gives a service its own tasks, metrics and checks.
+/// Settings and handles that every service has. Cheap to clone; [`Common::scoped`] gives a service its own tasks, metrics and checks.
 #[derive(Clone)]
 pub struct Common {
     /// Name of the service, for logs, traces and documents.
     pub service: &'static str,
-    /// Postgres, with its password.
+    /// Address of Postgres, password included.
     pub database_url: SecretString,
-    /// Shown to peers, asked of peers.
+    /// Sent to other services and demanded from them.
     pub peer_token: SecretString,
-    /// Asked of clients, where set.
+    /// Demanded from clients, if set.
     pub api_token: Option<SecretString>,
-    /// Other addresses than loopback are served without an API token.
+    /// Other addresses than loopback may be served without an API token.
     pub insecure: bool,
-    /// Where the other services are.
+    /// Addresses of the other services.
     pub peers: Peers,
     /// Handle of logs and traces.
     pub telemetry: Telemetry,
-    /// Cancelled when the service is to end.
+    /// Cancelled to end the service.
     pub shutdown: CancellationToken,
     /// Everything that the service runs; its end waits for it.
     pub tracker: TaskTracker,
@@ -117,12 +118,12 @@ pub struct Common {
     pub metrics: Metrics,
     /// The service's readiness.
     pub readiness: Readiness,
-    /// Sockets that were opened before the services they are for.
+    /// Sockets that were opened before the service that will listen on them.
     pub reserved: Reserved,
 }
 
 impl Common {
-    /// A context without files and environment: for `drover up` and tests.
+    /// A context that reads neither files nor the environment: for `drover up` and tests.
     pub fn new(database_url: impl Into<String>, peer_token: impl Into<String>, peers: Peers) -> Self {
         let shutdown = CancellationToken::new();
         let tasks = Tasks::new(shutdown.clone());
@@ -143,7 +144,7 @@ impl Common {
         }
     }
 
-    /// The same for one service: own tasks, metrics, checks, and a shutdown token below the caller's.
+    /// A copy for one service, with tasks, metrics and checks of its own and a shutdown token below the caller's.
     pub fn scoped(&self, service: &'static str) -> Self {
         let shutdown = self.shutdown.child_token();
         let tasks = Tasks::new(shutdown.clone());
@@ -183,12 +184,15 @@ impl Common {
 }
 
 impl Settings {
-    /// Reads token files, starts telemetry.
+    /// Reads token files and starts telemetry.
+    ///
+    /// # Errors
+    /// There is no peer token, a token file cannot be read or is empty, or telemetry cannot be started.
     pub fn common(self, service: &'static str) -> anyhow::Result<Common> {
         let telemetry = telemetry::init(service, &self.telemetry)?;
         let peer_token = token(self.peer_token, self.peer_token_file.as_deref())?
             .ok_or_else(|| anyhow::anyhow!("services need a common token: set --peer-token-file or DROVER_PEER_TOKEN"))?;
-        // A service without a database (the gateway) needs none; the others say so when they connect.
+        // The gateway has no database; a service that needs one fails when it connects.
         let database_url = self.database_url.unwrap_or_default();
         let api_token = token(self.api_token, self.api_token_file.as_deref())?;
         let mut common = Common::new(database_url.expose_secret(), peer_token.expose_secret(), self.peers);
@@ -197,7 +201,10 @@ impl Settings {
     }
 }
 
-/// A token from its value or its file.
+/// A token from its value, or else from its file; none if neither is given.
+///
+/// # Errors
+/// The file cannot be read, or is empty.
 pub fn token(value: Option<SecretString>, file: Option<&Path>) -> anyhow::Result<Option<SecretString>> {
     let Some(file) = file.filter(|_| value.is_none()) else { return Ok(value) };
     let text = std::fs::read_to_string(file).map_err(|error| anyhow::anyhow!("cannot read {}: {error}", file.display()))?;
@@ -206,46 +213,39 @@ pub fn token(value: Option<SecretString>, file: Option<&Path>) -> anyhow::Result
     Ok(Some(SecretString::from(text.to_owned())))
 }
 
-/// Where a value came from.
+/// Where the value of a setting came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// A flag.
     Flag,
-    /// The environment.
     Environment,
-    /// The file.
+    /// The TOML file.
     File,
-    /// Nobody said anything.
+    /// The setting was given nowhere.
     Default,
 }
 
 /// One line of `drover config explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
-    /// Name of the flag and of the file's key.
+    /// Name of the flag, without dashes in front, and key in the file.
     pub name: String,
-    /// Name of the environment variable.
     pub env: Option<String>,
-    /// Value; `(set)` for a secret, none where there is none.
+    /// The value; `(set)` for a secret.
     pub value: Option<String>,
-    /// Where it came from.
     pub source: Source,
-    /// What it means.
     pub help: String,
 }
 
-/// A file that cannot be used.
+/// A configuration file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read.
     #[error("cannot read the configuration {0}: {1}")]
     Read(PathBuf, std::io::Error),
-    /// It is not TOML.
     #[error("the configuration {0} is not valid TOML: {1}")]
     Syntax(PathBuf, toml::de::Error),
-    /// A key that no flag has.
-    #[error("the configuration {0} has {1:?}, which no setting is called")]
+    /// A key that is not the name of a flag.
+    #[error("the configuration {0} has the key {1:?}, which is not the name of a setting")]
     Unknown(PathBuf, String),
 }
 
@@ -275,7 +275,10 @@ pub(crate) fn parse<C: Args>(service: &'static str) -> (Settings, C) {
     }
 }
 
-/// Gives the command's arguments the defaults that the file (`--config`, `DROVER_CONFIG`) names; returns its keys too.
+/// Gives the command's arguments the defaults in the file (`--config`, `DROVER_CONFIG`); returns the file's keys too.
+///
+/// # Errors
+/// The file cannot be read, is not TOML, or has an unknown key.
 pub fn with_file(mut command: Command, args: &[OsString]) -> Result<(Command, Vec<String>), FileError> {
     let Some(file) = file_of(args) else { return Ok((command, Vec::new())) };
     let text = std::fs::read_to_string(&file).map_err(|error| FileError::Read(file.clone(), error))?;
@@ -320,7 +323,7 @@ fn flatten(prefix: &str, table: &toml::Table, into: &mut BTreeMap<String, String
     }
 }
 
-/// Each setting of a parsed command, its value, where it came from and what it means.
+/// Each setting of a parsed command with its value, its source and its help text.
 pub fn explain(command: &Command, matches: &ArgMatches, from_file: &[String]) -> Vec<Explained> {
     command
         .get_arguments()
@@ -353,7 +356,7 @@ pub fn explain(command: &Command, matches: &ArgMatches, from_file: &[String]) ->
         .collect()
 }
 
-/// The command that `explain` is asked about for a service's own settings `C`.
+/// The command with the settings that every service has and a service's own, `C`: what [`explain`] needs.
 pub fn command<C: Args>(name: &'static str) -> Command {
     C::augment_args(Settings::augment_args(Command::new(name)))
 }

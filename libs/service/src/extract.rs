@@ -1,7 +1,7 @@
 //! Extractors whose rejections are problems, with EMCO's order: empty body 400, undecodable 422, then the handler's rules.
 //!
-//! Use these instead of axum's. A body over the limit is read to its end (bounded) and dropped before the answer, so
-//! that a client that is still sending gets the 413 and not a reset connection.
+//! Use these instead of axum's. A body over the limit is read to its end (up to a bound) and dropped before the answer, so that a
+//! client that is still sending gets the 413 and not a reset connection.
 
 use axum::body::Body;
 use axum::extract::path::ErrorKind;
@@ -17,11 +17,11 @@ use serde::de::DeserializeOwned;
 
 use crate::{Problem, codes};
 
-/// A JSON body, in and out.
+/// A JSON body of a request or an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json<T>(pub T);
 
-/// A body as it came, within the route's [`BodyLimit`].
+/// The bytes of a body, within the route's [`BodyLimit`].
 #[derive(Clone, Debug, Default)]
 pub struct Raw(pub Bytes);
 
@@ -35,7 +35,7 @@ pub struct Path<T>(pub T);
 #[from_request(via(axum::extract::Query), rejection(Problem))]
 pub struct Query<T>(pub T);
 
-/// The largest body a route takes; set it with `.layer(Extension(BodyLimit(n)))`.
+/// Size limit of a route's bodies in bytes (1 MiB unless set); set it with `.layer(Extension(BodyLimit(n)))`.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimit(pub usize);
 
@@ -47,7 +47,7 @@ impl Default for BodyLimit {
 
 impl From<PathRejection> for Problem {
     fn from(rejection: PathRejection) -> Self {
-        // What is no id cannot be the id of anything.
+        // A malformed id names nothing, so it is answered like an unknown one.
         let detail = match &rejection {
             PathRejection::FailedToDeserializePathParams(failed) => match failed.kind() {
                 ErrorKind::ParseErrorAtKey { key, value, .. } | ErrorKind::DeserializeError { key, value, .. } => {
@@ -99,13 +99,16 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// Decodes JSON; the message says where it went wrong.
+/// Decodes JSON.
+///
+/// # Errors
+/// As [`undecodable`]; the message names the place.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| undecodable(&error))
 }
 
-/// Why JSON could not be decoded. A missing key or an unknown word breaks EMCO's schema: 400; what is no JSON, or of another
-/// type than expected, is 422.
+/// The problem of JSON that could not be decoded: 400 for a missing key or an unknown word, which break EMCO's schema; 422 for text
+/// that is not JSON or has another type than expected.
 pub fn undecodable(error: &serde_json::Error) -> Problem {
     if error.is_data() && !error.to_string().starts_with("invalid type") {
         return codes::INVALID.problem(format!("Invalid Input: {error}"));
@@ -113,12 +116,15 @@ pub fn undecodable(error: &serde_json::Error) -> Problem {
     codes::MALFORMED_JSON.problem(format!("The body cannot be decoded: {error}"))
 }
 
-/// The content type is JSON; without one the body is taken as JSON, as EMCO does.
+/// Checks that the content type is JSON. A body without a content type is taken as JSON, as EMCO does.
+///
+/// # Errors
+/// 415 for another content type.
 pub fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(content_type) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let content_type = content_type.to_str().unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    // curl -d says "form" unless told otherwise, and EMCO's own scripts do that.
+    // `curl -d` sends this type by default, and EMCO's scripts use it so.
     if essence == "application/json" || essence.ends_with("+json") || essence == "application/x-www-form-urlencoded" {
         return Ok(());
     }
@@ -126,8 +132,11 @@ pub fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Reads the whole body within the route's [`BodyLimit`].
+///
+/// # Errors
+/// 400 if the body breaks off, 413 if it is larger than the limit.
 pub async fn read(parts: &Parts, body: Body) -> Result<Bytes, Problem> {
-    /// How much of a body that is too large is read and dropped.
+    /// Bytes of a body that are read and dropped at most.
     const DRAIN: usize = 256 << 20;
     let BodyLimit(limit) = parts.extensions.get::<BodyLimit>().copied().unwrap_or_default();
     let mut stream = body.into_data_stream();

@@ -26,25 +26,25 @@ pub struct Readiness {
     tasks: Tasks,
 }
 
-/// What `/readyz` answers.
+/// The answer of `/readyz`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Ready {
-    /// All checks passed.
+    /// All checks passed and no task fails.
     pub ready: bool,
     /// `ok`, or what is wrong, by dependency; what is wrong with a task, by `task <name>`.
     pub checks: BTreeMap<String, String>,
 }
 
 impl Readiness {
-    /// No answer after this long counts as not ready.
-    const PATIENCE: Duration = Duration::from_secs(2);
+    /// Time limit of a check; without an answer by then the service is not ready.
+    const TIMEOUT: Duration = Duration::from_secs(2);
 
     /// No checks but these tasks.
     pub(crate) fn new(tasks: Tasks) -> Self {
         Self { checks: Arc::default(), tasks }
     }
 
-    /// Adds a dependency: `readiness.check("database", move || { let pool = pool.clone(); async move { … } })`.
+    /// Adds a check of a dependency: `readiness.check("database", move || { let pool = pool.clone(); async move { … } })`.
     pub fn check<F, Fut>(&self, name: impl Into<String>, check: F)
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -54,20 +54,20 @@ impl Readiness {
         self.checks.write().unwrap_or_else(PoisonError::into_inner).insert(name.into(), check);
     }
 
-    /// Adds a service whose feed has to have been heard once: before that nothing is known of what it owns. (That it is silent
-    /// later is its own unreadiness.)
+    /// Adds a service whose feed must have answered once, because nothing is known before of what that service owns. If it is silent
+    /// later, that service is not ready, and this one still is.
     pub fn heard(&self, name: impl Into<String>, contact: FeedContact) {
         self.check(name, move || {
             let heard = contact.age().is_some();
-            async move { if heard { Ok(()) } else { Err("it has not been heard of yet".to_owned()) } }
+            async move { if heard { Ok(()) } else { Err("its feed has not answered yet".to_owned()) } }
         });
     }
 
-    /// Runs all checks at once.
+    /// Runs all checks at the same time.
     pub async fn probe(&self) -> Ready {
         let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner).clone();
         let results = futures::future::join_all(checks.into_iter().map(|(name, check)| async move {
-            let result = tokio::time::timeout(Self::PATIENCE, check()).await;
+            let result = tokio::time::timeout(Self::TIMEOUT, check()).await;
             (name, result.unwrap_or_else(|_| Err("no answer in time".to_owned())))
         }));
         let mut results = results.await;

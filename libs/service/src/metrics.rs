@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 
 use drover_tasks::Tasks;
 
-/// The registry of a service; cheap to clone.
+/// The metrics of a service; cheap to clone.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -61,7 +61,7 @@ impl Metrics {
         self.seconds.get_or_create(&RouteLabels { route, method }).observe(took.as_secs_f64());
     }
 
-    /// The page.
+    /// The text of `/metrics`.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);

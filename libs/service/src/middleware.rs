@@ -1,6 +1,6 @@
-//! What happens around every request: its id, its span, its metrics, panics and time-outs.
+//! Work around every request: its id, its span, its metrics, panics and the time limit.
 //!
-//! The request id lives in a task-local so that a [`crate::Problem`] made anywhere below can name it.
+//! The request id is in a task-local, so that a [`crate::Problem`] made while the request is handled can name it.
 
 use std::any::Any;
 use std::time::{Duration, Instant};
@@ -21,12 +21,12 @@ tokio::task_local! {
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The id of the request that the current task serves.
+/// The id of the request that the current task handles.
 pub(crate) fn request_id() -> Option<String> {
     REQUEST_ID.try_with(Clone::clone).ok()
 }
 
-/// What [`observe`] needs.
+/// State of [`observe`].
 #[derive(Clone)]
 pub(crate) struct Observed {
     pub service: &'static str,
@@ -34,7 +34,7 @@ pub(crate) struct Observed {
     pub timeout: Duration,
 }
 
-/// Gives the request its id, its span (a child of the caller's), its time limit and its place in the metrics.
+/// Gives the request an id, a span (a child of the caller's) and a time limit, and counts it in the metrics.
 pub(crate) async fn observe(State(observed): State<Observed>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request
@@ -64,7 +64,7 @@ pub(crate) async fn observe(State(observed): State<Observed>, request: Request, 
 }
 
 fn span(observed: &Observed, request: &Request, route: &str, id: &str) -> Span {
-    // The pages that machines poll would drown the traces.
+    // No spans for the pages that machines poll: there would be too many.
     if matches!(route, "/healthz" | "/readyz" | "/metrics") || route.starts_with("/internal/feeds/") {
         return Span::none();
     }
@@ -75,12 +75,12 @@ fn span(observed: &Observed, request: &Request, route: &str, id: &str) -> Span {
     span
 }
 
-/// A client's own id is kept if it cannot confuse a log.
+/// Whether a client's own request id is safe in a log.
 fn acceptable(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// A panic becomes `internal`; what it said goes to the log.
+/// Answers a panic with `internal`; the panic's message goes to the log only.
 pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     Problem::internal(format!("a handler panicked: {}", tasks::panic_message(&*panic))).into_response()
 }

@@ -1,7 +1,7 @@
-//! Finishing touches on a service's OpenAPI document, the same for all services.
+//! Completes a service's OpenAPI document in the way common to all services.
 //!
-//! Handlers describe what is theirs; that every operation may answer with a problem, that path parameters are required,
-//! that operation ids are unique is settled here.
+//! Handlers describe their own operations. Here every operation gets the problem as its default answer, path parameters become
+//! required, and operation ids are checked to be unique.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,19 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::ProblemDocument;
 
-/// The document of a service: what `/openapi.json` answers and what openapi/<service>.json holds.
+/// The OpenAPI document of a service, as `/openapi.json` answers it and as it is checked in at openapi/<service>.json.
 pub fn document<S: Clone + Send + Sync + 'static>(service: &str, routes: OpenApiRouter<S>) -> OpenApi {
     finish(service, routes).1
 }
 
-/// The page that shows the document at the address `source`.
+/// A web page that shows the document at the address `source`.
 pub fn page(source: &str) -> Html<String> {
     Html(include_str!("docs.html").replace("openapi.json", source))
 }
 
 pub(crate) fn finish<S: Clone + Send + Sync + 'static>(service: &str, routes: OpenApiRouter<S>) -> (Router<S>, OpenApi) {
     let (router, mut document) = routes.split_for_parts();
-    // A router brings the words of the crate that made it.
+    // By default the title and version are those of the crate that made the router.
     document.info = InfoBuilder::new().title(format!("drover {service}")).version("v2").build();
     document.servers = None;
 

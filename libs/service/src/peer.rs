@@ -1,9 +1,9 @@
-//! Calls to another service: one connection pool, the peer token, the trace, a time limit, and repeats where harmless.
+//! Calls to another service: one connection pool, the peer token, the trace context, a time limit, and retries where they are harmless.
 //!
 //! Services ask each other through the generated [`clients`], each made from a [`Peer`], which sends their requests; [`Answer`] makes
 //! a [`PeerError`] of what went wrong. Directly a peer only gets what no client has: feeds, whose values are read one by one,
 //! `/readyz`, and documents, whose paths are values.
-//! GET, PUT and DELETE are repeated (every internal write is a PUT to an id that the caller chose); POST never is.
+//! GET, PUT and DELETE are retried (every internal write is a PUT to an id that the caller chose); POST never is.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -21,69 +21,55 @@ use crate::clients::{self, Called, ClientInfo};
 use crate::problem::chain;
 use crate::{Problem, backoff, codes, telemetry};
 
-/// A way to one service; cheap to clone.
+/// Another service as seen by its caller; cheap to clone.
 #[derive(Clone)]
 pub struct Peer {
     name: &'static str,
     base: Url,
     token: SecretString,
     timeout: Duration,
-    patience: Vec<(&'static str, Duration)>,
+    timeouts: Vec<(&'static str, Duration)>,
     attempts: u32,
 }
 
-/// Why a call gave no answer to work with.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// No answer, or one that says "later": repeat it at will.
+    /// There was no complete answer. The call may be repeated.
     #[error("{peer} does not answer: {detail}")]
-    Unavailable {
-        /// Its name.
-        peer: &'static str,
-        /// What was seen.
-        detail: String,
-    },
-    /// It answered with a problem.
+    Unavailable { peer: &'static str, detail: String },
+    /// The service answered with a problem.
     #[error("{peer} answers {status} {}: {}", problem.code, problem.detail)]
-    Refused {
-        /// Its name.
-        peer: &'static str,
-        /// Status.
-        status: StatusCode,
-        /// Its own words.
-        problem: Box<ProblemDocument>,
-    },
-    /// Its answer is not what was agreed.
-    #[error("{peer} answers something else than agreed: {detail}")]
-    Undecodable {
-        /// Its name.
-        peer: &'static str,
-        /// What was wrong.
-        detail: String,
-    },
+    Refused { peer: &'static str, status: StatusCode, problem: Box<ProblemDocument> },
+    /// The answer does not match the service's OpenAPI document.
+    #[error("the answer of {peer} does not match its OpenAPI document: {detail}")]
+    Undecodable { peer: &'static str, detail: String },
 }
 
 impl PeerError {
-    /// The code of its problem, if it answered with one.
+    /// The code of the problem that the service answered with.
     pub fn code(&self) -> Option<&str> {
         self.problem().map(|problem| problem.code.as_str())
     }
-    /// Its problem.
+
+    /// The problem that the service answered with.
     pub fn problem(&self) -> Option<&ProblemDocument> {
         match self {
             Self::Refused { problem, .. } => Some(problem),
             Self::Unavailable { .. } | Self::Undecodable { .. } => None,
         }
     }
-    /// The same call may work later.
+
+    /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable { .. } => true,
-            Self::Refused { status, .. } => is_for_later(*status),
+            Self::Refused { status, .. } => may_succeed_later(*status),
             Self::Undecodable { .. } => false,
         }
     }
-    /// It says that there is no such thing.
+
+    /// Whether the service answered 404.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND)
     }
@@ -98,7 +84,7 @@ impl PeerError {
             Error::ErrorResponse(answer) => Self::Refused { peer, status: answer.status(), problem: Box::new(answer.into_inner()) },
             Error::InvalidResponsePayload(_, error) => Self::Undecodable { peer, detail: error.to_string() },
             Error::UnexpectedResponse(response) => {
-                Self::Undecodable { peer, detail: format!("{} is not in its document", response.status()) }
+                Self::Undecodable { peer, detail: format!("the status {} is not in it", response.status()) }
             }
             Error::InvalidRequest(detail) | Error::Custom(detail) => Self::Undecodable { peer, detail },
         }
@@ -111,11 +97,17 @@ impl From<PeerError> for Problem {
     }
 }
 
-/// What a client's call came to, in the words of this crate.
+/// Turns the result of a generated client's method into that of this crate.
 pub trait Answer<T> {
-    /// The answer of the service that `client` speaks with.
+    /// The answer of the service that `client` calls.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
     fn answer(self, client: &impl ClientInfo<Peer>) -> Result<T, PeerError>;
-    /// The same, none where the service says that there is no such thing.
+    /// The answer, or none if the service answered 404.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
     fn found(self, client: &impl ClientInfo<Peer>) -> Result<Option<T>, PeerError>;
 }
 
@@ -155,43 +147,46 @@ pub fn client() -> &'static Client {
 }
 
 impl Peer {
-    /// A way with a limit of 10 s per attempt and 4 attempts.
+    /// A service with a time limit of 10 s per attempt and at most 4 attempts.
     pub fn new(name: &'static str, base: Url, token: SecretString) -> Self {
-        Self { name, base, token, timeout: Duration::from_secs(10), patience: Vec::new(), attempts: 4 }
+        Self { name, base, token, timeout: Duration::from_secs(10), timeouts: Vec::new(), attempts: 4 }
     }
 
-    /// Another time limit per attempt.
+    /// Sets the time limit per attempt.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Another time limit per attempt of one operation, by its id.
+    /// Sets the time limit per attempt of one operation, by its id.
     pub fn timeout_of(mut self, operation: &'static str, timeout: Duration) -> Self {
-        self.patience.push((operation, timeout));
+        self.timeouts.push((operation, timeout));
         self
     }
 
-    /// Another number of attempts (1: never repeat; workflow steps repeat themselves).
+    /// Sets the number of attempts, at least 1. Workflow steps should allow few, because they are retried themselves.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts.max(1);
         self
     }
 
-    /// Its name.
+    /// Name of the service.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
     /// Address of the service, without a slash at the end.
-    pub(crate) fn base(&self) -> &str {
-        self.base.as_str().trim_end_matches('/')
+    pub(crate) fn base(&self) -> String {
+        self.base.as_str().trim_end_matches('/').to_owned()
     }
 
     /// `GET path`; `path` starts with a slash and may have a query, its parts encoded with [`segment`].
+    ///
+    /// # Errors
+    /// See [`PeerError`].
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, PeerError> {
         let undecodable = |detail| PeerError::Undecodable { peer: self.name, detail };
-        let url = self.base.join(path).map_err(|error| undecodable(format!("{path} is no path: {error}")))?;
+        let url = self.base.join(path).map_err(|error| undecodable(format!("{path} is not a path: {error}")))?;
         let unavailable = |error: reqwest::Error| PeerError::Unavailable { peer: self.name, detail: chain(&error.without_url()) };
         let response = self.send(Request::new(Method::GET, url), "").await.map_err(unavailable)?;
         let status = response.status();
@@ -203,7 +198,10 @@ impl Peer {
         serde_json::from_slice(&body).map_err(|error| undecodable(error.to_string()))
     }
 
-    /// `GET path`, none for 404.
+    /// `GET path`; none if the service answers 404.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
     pub async fn find<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, PeerError> {
         found(self.get(path).await)
     }
@@ -211,8 +209,8 @@ impl Peer {
     /// Sends a request, again while repeating it is harmless, may help, and attempts are left. `operation` is its id in the service's
     /// document, for [`Peer::timeout_of`]. The answer has all of its body; an error's is a [`ProblemDocument`].
     pub(crate) async fn send(&self, mut request: Request, operation: &str) -> reqwest::Result<Response> {
-        let patience = self.patience.iter().find(|(id, _)| *id == operation);
-        *request.timeout_mut() = Some(patience.map_or(self.timeout, |(_, timeout)| *timeout));
+        let own = self.timeouts.iter().find(|(id, _)| *id == operation);
+        *request.timeout_mut() = Some(own.map_or(self.timeout, |(_, timeout)| *timeout));
         telemetry::inject(request.headers_mut());
         if let Ok(mut token) = HeaderValue::from_str(&format!("Bearer {}", self.token.expose_secret())) {
             token.set_sensitive(true);
@@ -222,7 +220,7 @@ impl Peer {
         for attempt in 1..attempts {
             let Some(copy) = request.try_clone() else { break };
             match whole(copy).await {
-                Ok(response) if !is_for_later(response.status()) => return Ok(response),
+                Ok(response) if !may_succeed_later(response.status()) => return Ok(response),
                 _ => tokio::time::sleep(backoff(attempt, Duration::from_secs(1))).await,
             }
         }
@@ -236,7 +234,8 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// The answer with all of its body, so that one that breaks off counts as none; an error's body is a problem.
+/// Sends a request once and reads the whole body, so that an answer that breaks off is an error. The body of an error status becomes a
+/// [`ProblemDocument`].
 async fn whole(request: Request) -> reqwest::Result<Response> {
     let response = client().execute(request).await?;
     let (status, headers) = (response.status(), response.headers().clone());
@@ -250,6 +249,6 @@ async fn whole(request: Request) -> reqwest::Result<Response> {
     Ok(whole.into())
 }
 
-fn is_for_later(status: StatusCode) -> bool {
+fn may_succeed_later(status: StatusCode) -> bool {
     status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
 }

@@ -1,7 +1,7 @@
-//! The one shape of an error on the wire: RFC 9457 with a stable code.
+//! Errors that handlers return, answered as `application/problem+json` (RFC 9457) with a stable code.
 //!
-//! [`Problem`] is what handlers return. Its source never reaches a client: for a 5xx the detail is fixed text, and the
-//! chain is logged here, once, with the request id that the client sees as `instance`.
+//! The source of a [`Problem`] never reaches a client: the detail of an internal failure is fixed text, and the chain of its sources is
+//! logged here, once, with the request id that the client sees as `instance`.
 
 use std::error::Error;
 use std::fmt;
@@ -14,10 +14,10 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use crate::codes::{self, Code};
 use crate::middleware;
 
-/// An error on its way to the client.
-pub struct Problem(Box<Inner>);
+/// An error that is to be answered.
+pub struct Problem(Box<ProblemParts>);
 
-struct Inner {
+struct ProblemParts {
     code: Code,
     detail: Option<String>,
     reasons: Vec<String>,
@@ -27,9 +27,9 @@ struct Inner {
 }
 
 impl Problem {
-    /// A problem the client can do something about; `detail` is shown to it.
+    /// A problem with a cause that the client may know; `detail` is shown to it.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
+        Self(Box::new(ProblemParts {
             code,
             detail: Some(detail.into()),
             reasons: Vec::new(),
@@ -39,7 +39,7 @@ impl Problem {
         }))
     }
 
-    /// A failure of ours: the chain goes to the log, the client gets fixed text and the request id.
+    /// An internal failure: its chain of causes goes to the log, the client gets fixed text and the request id.
     pub fn internal(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::failed(codes::INTERNAL, source)
     }
@@ -52,7 +52,7 @@ impl Problem {
         problem
     }
 
-    /// Adds one of several reasons.
+    /// Adds a reason.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.0.reasons.push(reason.into());
         self
@@ -64,7 +64,7 @@ impl Problem {
         self
     }
 
-    /// Names the operation or object it is about (default: the request id).
+    /// Sets `instance`: the operation or object that the problem is about (default: the request id).
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.0.instance = Some(instance.into());
         self
@@ -76,17 +76,15 @@ impl Problem {
         self
     }
 
-    /// Its code.
     pub fn code(&self) -> Code {
         self.0.code
     }
 
-    /// Its HTTP status.
     pub fn status(&self) -> StatusCode {
         self.0.code.status()
     }
 
-    /// What the client reads.
+    /// The body of the answer.
     pub fn document(&self) -> ProblemDocument {
         let inner = &self.0;
         ProblemDocument {
@@ -135,7 +133,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// An error with all its causes on one line; a cause that its parent already quotes is not repeated.
+/// An error with all its causes on one line; a cause that is already quoted in the text is not repeated.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

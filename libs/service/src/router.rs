@@ -1,4 +1,4 @@
-//! From a service's routes to the app that is served: documents, health, metrics, guards, limits, fallbacks.
+//! Adds to a service's routes what every service has: documents, health, metrics, tasks, access checks, limits, fallbacks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::middleware::{Observed, observe, panicked};
 use crate::{Common, Problem, codes, openapi};
 
-/// No answer takes longer; long polls and `?wait=` stay below it.
+/// Time limit of a request. Long polls and `?wait=` stay below it.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The app of a service: its routes and what every service has.
+/// The app of a service: its routes and those that every service has.
 pub fn router(routes: OpenApiRouter, common: &Common) -> Router {
     let (router, document) = openapi::finish(common.service, routes);
     let json = Arc::new(serde_json::to_string_pretty(&document).expect("an OpenAPI document always serialises"));

@@ -1,4 +1,4 @@
-//! Listening, and ending in order: no new requests, the running ones finish, then the tasks.
+//! Listening, and an orderly end: no new requests are accepted, running ones finish, then the tasks end.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -13,9 +13,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::{Common, Tasks, config};
 
-/// A service that runs.
+/// A running service.
 pub struct Running {
-    /// Where it listens.
+    /// Address it listens on.
     pub addr: SocketAddr,
     /// Cancel it to end the service.
     pub shutdown: CancellationToken,
@@ -25,7 +25,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// How long requests and tasks may take to end.
+    /// Time limit for requests and tasks to end.
     const GRACE: Duration = Duration::from_secs(10);
 
     /// Waits until the service has ended, after [`Running::shutdown`] was cancelled.
@@ -48,13 +48,13 @@ impl Running {
     }
 }
 
-/// Sockets that were opened before the services they are for, so that nobody takes an address between its being chosen and
-/// its being served: whoever binds such an address gets the socket.
+/// Sockets that were opened before the services that will listen on them, so that no other process can take an address after it was
+/// chosen. [`bind`] uses such a socket if its address is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Reserved(Arc<Mutex<Vec<std::net::TcpListener>>>);
 
 impl Reserved {
-    /// Opens a socket on loopback, on this port if it is free, else on any.
+    /// Opens a socket on loopback, on this port if it is free, else on any free port.
     ///
     /// # Errors
     /// No port is free.
@@ -65,7 +65,7 @@ impl Reserved {
         Ok(address)
     }
 
-    /// Hands out the socket of an address, once.
+    /// Removes and returns the socket of an address.
     pub(crate) fn take(&self, address: std::net::SocketAddr) -> Option<std::net::TcpListener> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = open.iter().position(|listener| listener.local_addr().is_ok_and(|own| own == address))?;
@@ -73,10 +73,13 @@ impl Reserved {
     }
 }
 
-/// Opens the listening socket, or takes the one that was reserved. Anything but loopback needs an API token or `--insecure`.
+/// Opens the listening socket, or takes the one that was reserved.
+///
+/// # Errors
+/// The address is taken, or it is not a loopback address and there is neither an API token nor `--insecure`.
 pub async fn bind(addr: SocketAddr, common: &Common) -> anyhow::Result<TcpListener> {
     if !addr.ip().is_loopback() && common.api_token.is_none() && !common.insecure {
-        anyhow::bail!("{addr} is not a loopback address: set --api-token-file (or DROVER_API_TOKEN), or say --insecure");
+        anyhow::bail!("{addr} is not a loopback address: set --api-token-file (or DROVER_API_TOKEN), or give --insecure");
     }
     let listener = match common.reserved.take(addr) {
         Some(open) => open.set_nonblocking(true).and_then(|()| TcpListener::from_std(open)),
@@ -97,7 +100,7 @@ pub fn serve(listener: TcpListener, router: Router, common: &Common) -> Running 
         let server = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
         tokio::select! {
             result = server.into_future() => result,
-            // A client that never ends its request does not hold up the process.
+            // A client that never ends its request does not delay the end any further.
             () = async { stop.cancelled().await; tokio::time::sleep(Duration::from_secs(5)).await } => Ok(()),
         }
     });
@@ -106,10 +109,11 @@ pub fn serve(listener: TcpListener, router: Router, common: &Common) -> Running 
     Running { addr, shutdown, tasks, tracker }
 }
 
-/// `main` of a service: flags, environment, file; telemetry; SIGTERM and Ctrl-C end it in order.
+/// The `main` function of a service: reads the settings, starts telemetry and the service, and ends it in order at SIGTERM and Ctrl-C.
+/// Exit code 0 after a signal, 1 when the service cannot start or a task failed that cannot be restarted, 2 for wrong settings.
 pub fn run<C: Args, F: Future<Output = anyhow::Result<Running>>>(service: &'static str, start: impl FnOnce(C, Common) -> F) -> ExitCode {
     let (settings, config) = config::parse::<C>(service);
-    let runtime = tokio::runtime::Runtime::new().expect("the runtime needs threads and an event queue, or nothing can work");
+    let runtime = tokio::runtime::Runtime::new().expect("the machine has threads and an event queue left");
     let result = runtime.block_on(async {
         let common = settings.common(service)?;
         let root = common.shutdown.clone();
@@ -126,11 +130,11 @@ pub fn run<C: Args, F: Future<Output = anyhow::Result<Running>>>(service: &'stat
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Where settings are wrong there may be no log yet.
+            // There is no log yet when telemetry could not be started.
             if tracing::dispatcher::has_been_set() {
-                tracing::error!("{service} cannot run: {error:#}");
+                tracing::error!("{service} failed: {error:#}");
             } else {
-                eprintln!("{service} cannot run: {error:#}");
+                eprintln!("{service} failed: {error:#}");
             }
             ExitCode::FAILURE
         }

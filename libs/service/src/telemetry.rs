@@ -1,7 +1,7 @@
-//! Logs (text or JSON) and OTLP traces; W3C trace context in and out.
+//! Logs (text or JSON), OTLP traces, and the W3C trace context of requests.
 //!
-//! [`init`] may be called any number of times (every service of `drover up`, every test): the first call wins.
-//! Traces are exported only when an endpoint is set; without one, spans cost next to nothing.
+//! [`init`] may be called any number of times (by every service of `drover up`, by every test): the first call decides. Traces are
+//! exported only when an endpoint is set; without one, spans cost next to nothing.
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -28,7 +28,7 @@ pub struct Options {
     /// Which logs to write, as in RUST_LOG
     #[arg(long, env = "DROVER_LOG", default_value = "info")]
     pub log: String,
-    /// How to write them
+    /// Format of the logs
     #[arg(long, env = "DROVER_LOG_FORMAT", default_value = "text")]
     pub log_format: Format,
     /// Where to send traces (OTLP over HTTP), for example http://127.0.0.1:4318
@@ -39,25 +39,28 @@ pub struct Options {
 /// How logs are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// One line per event, for people.
     #[default]
     Text,
-    /// For machines, one object per line.
+    /// One JSON object per line, for machines.
     Json,
 }
 
-/// Handle of what [`init`] started; cheap to clone.
+/// Handle of the telemetry that [`init`] started; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Telemetry(Option<SdkTracerProvider>);
 
 static STARTED: OnceLock<Telemetry> = OnceLock::new();
 
-/// What has been started, or a handle that does nothing.
+/// The telemetry that has been started, or a handle that does nothing.
 pub fn current() -> Telemetry {
     STARTED.get().cloned().unwrap_or_default()
 }
 
-/// Starts logs and traces of this process; later calls return the first one's handle.
+/// Starts logs and traces of this process; later calls return the handle of the first.
+///
+/// # Errors
+/// The log filter is malformed, or the exporter of traces cannot be made.
 pub fn init(name: &'static str, options: &Options) -> anyhow::Result<Telemetry> {
     if let Some(started) = STARTED.get() {
         return Ok(started.clone());
@@ -67,7 +70,7 @@ pub fn init(name: &'static str, options: &Options) -> anyhow::Result<Telemetry> 
     let telemetry = STARTED.get_or_init(|| Telemetry(provider)).clone();
 
     let level = if options.log.is_empty() { "info" } else { &options.log };
-    // The Kubernetes client says of each failed request that it failed, but not with which member: who asked says both.
+    // The Kubernetes client logs failed requests without naming the member; its callers log them with the member.
     let level = format!("kube_client::client::builder=off,{level}");
     let filter = EnvFilter::try_new(&level).map_err(|error| anyhow::anyhow!("--log {:?}: {error}", options.log))?;
     let logs = fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(std::io::stderr().is_terminal());
@@ -80,7 +83,7 @@ pub fn init(name: &'static str, options: &Options) -> anyhow::Result<Telemetry> 
             .with_tracer(provider.tracer("drover"))
             .with_filter(EnvFilter::new("info,h2=off,hyper=off,reqwest=off"))
     });
-    // Somebody else's subscriber (a test's) is as good as ours.
+    // A test may have set a subscriber already; then that one stays.
     let _ = tracing_subscriber::registry().with(traces).with(logs.with_filter(filter)).try_init();
     Ok(telemetry)
 }
@@ -98,7 +101,7 @@ fn provider(name: &'static str, endpoint: &str) -> anyhow::Result<SdkTracerProvi
 }
 
 impl Telemetry {
-    /// Sends what is still queued. Call it before the process ends.
+    /// Sends the spans that are still queued. To be called before the process ends.
     pub async fn flush(&self) {
         let Some(provider) = self.0.clone() else { return };
         // The exporter blocks; it must not block the runtime that may serve its collector.

@@ -1,7 +1,8 @@
-//! The front door: one address for all services, and the web page.
+//! The gateway: one address for all services, and the web page.
 //!
 //! It owns no state and decides nothing: [`routes`] says which service a path belongs to, [`proxy`] passes the request on
-//! with the peer token, [`page`] draws what the services answer. `/internal` is never routed. No user traffic passes here.
+//! with the peer token, [`page`] renders the answers of the services. `/internal` is never routed. Traffic of users' applications does
+//! not pass here.
 
 mod page;
 mod proxy;
@@ -22,7 +23,7 @@ pub struct Config {
     pub listen: SocketAddr,
 }
 
-/// Starts it.
+/// Starts the gateway.
 ///
 /// # Errors
 /// The address cannot be listened on.
@@ -35,7 +36,7 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     Ok(drover_service::serve(listener, drover_service::router(routes, &common), &common))
 }
 
-/// The gateway's own OpenAPI document (what lies behind is in the services' documents).
+/// The gateway's own OpenAPI document; the operations behind it are in the documents of the services.
 pub fn openapi() -> utoipa::openapi::OpenApi {
     drover_service::openapi::document("gateway", OpenApiRouter::new().merge(web::routes()).merge(proxy::routes()))
 }

@@ -1,4 +1,5 @@
-//! Passing requests on. Bodies and event streams flow through; a service that does not answer is a problem like any other.
+//! Passes requests on to the services. Bodies and event streams are streamed; a service that cannot be reached is answered for with the
+//! problem `peer_unavailable`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +19,14 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::routes::{Upstream, upstream};
 
-/// Longer than any long poll of a service.
+/// Time limit of a request to a service; longer than any long poll.
 const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(85);
 
-/// The services behind, cheap to clone.
+/// The services behind the gateway; cheap to clone.
 #[derive(Clone)]
-pub struct Services(Arc<Inner>);
+pub struct Services(Arc<Upstreams>);
 
-struct Inner {
+struct Upstreams {
     token: SecretString,
     each: Vec<(Upstream, ReverseProxy<HttpConnector>, Peer)>,
 }
@@ -50,10 +51,10 @@ impl Services {
                 common.peer(upstream.name(), base),
             )
         });
-        Self(Arc::new(Inner { token: common.peer_token.clone(), each: each.into() }))
+        Self(Arc::new(Upstreams { token: common.peer_token.clone(), each: each.into() }))
     }
 
-    /// A client of one service.
+    /// One service, to call it directly.
     pub fn peer(&self, wanted: Upstream) -> Peer {
         self.entry(wanted).2.clone()
     }
@@ -62,7 +63,7 @@ impl Services {
         self.0.each.iter().find(|(upstream, ..)| *upstream == wanted).expect("made from Upstream::ALL")
     }
 
-    /// `/readyz` names each service.
+    /// Adds a readiness check of each service.
     pub fn watch_readiness(&self, common: &Common) {
         for (upstream, _, peer) in &self.0.each {
             let peer = peer.clone().attempts(1).timeout(Duration::from_secs(1));
@@ -82,7 +83,7 @@ impl Services {
         }
         drover_service::telemetry::inject(request.headers_mut());
         let Ok(response) = proxy.proxy_request(request).await;
-        // The proxy's own failures are bare texts; a service's are problems.
+        // Failures of the proxy itself have no problem document; those of a service do.
         let bare = matches!(response.status(), StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT)
             && response.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind != "application/problem+json");
         if bare {
@@ -92,13 +93,13 @@ impl Services {
     }
 }
 
-/// Everything below `/v2`, and each service's documents.
+/// Routes of everything below `/v2`, and of the documents of each service.
 pub fn routes() -> OpenApiRouter<Services> {
     let mut router = OpenApiRouter::new()
         .route("/v2/{*path}", axum::routing::any(pass))
         .route("/openapi/{service}", axum::routing::get(document))
         .route("/docs/{service}", axum::routing::get(page));
-    // What lies behind is in the services' documents: the gateway's own says where they are shown.
+    // The gateway's own document only says where the services' documents are shown.
     let shown = |upstream: Upstream| {
         let page = ExternalDocsBuilder::new().url(format!("/docs/{}", upstream.name())).description(Some("Its operations")).build();
         TagBuilder::new().name(upstream.name()).description(Some(upstream.owns())).external_docs(Some(page)).build()

@@ -1,27 +1,22 @@
-//! Which service a path belongs to. A table; pure.
+//! The service that each path belongs to. Pure.
 
 use http::Method;
 
 /// A service behind the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upstream {
-    /// Providers, clusters, their controllers.
     ClusterManager,
-    /// Projects and all that lives in them, operations.
     Orchestrator,
-    /// Decisions and room.
     Placement,
-    /// Migration intents, policies, plans.
     Migration,
-    /// Nothing public but health.
     ResourceSynchronizer,
 }
 
 impl Upstream {
-    /// All of them.
+    /// All services behind the gateway.
     pub const ALL: [Self; 5] = [Self::ClusterManager, Self::Orchestrator, Self::Placement, Self::Migration, Self::ResourceSynchronizer];
 
-    /// The service's name.
+    /// Name of the service.
     pub fn name(self) -> &'static str {
         match self {
             Self::ClusterManager => "cluster-manager",
@@ -32,7 +27,7 @@ impl Upstream {
         }
     }
 
-    /// What is found there, in a few words.
+    /// The resources that the service owns, for the gateway's document.
     pub fn owns(self) -> &'static str {
         match self {
             Self::ClusterManager => "cluster providers, clusters, labels, kv-pairs",
@@ -63,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_path_has_its_service() {
+    fn upstream_of_each_path() {
         let cases = [
             ("GET", "/v2/cluster-providers/p/clusters/c/labels", Upstream::ClusterManager),
             ("POST", "/v2/clm-controllers", Upstream::ClusterManager),

@@ -1,4 +1,4 @@
-//! The web page's routes: read what the services say, render it.
+//! Routes of the web page: reads from the services and renders their answers.
 
 use askama::Template;
 use axum::extract::State;
@@ -15,7 +15,7 @@ use crate::page::{Explanation, Live, Overview, PlanPage};
 use crate::proxy::Services;
 use crate::routes::Upstream;
 
-/// The page and its parts.
+/// Routes of the page and its parts.
 pub fn routes() -> OpenApiRouter<Services> {
     OpenApiRouter::new()
         .route("/", get(overview))
@@ -40,18 +40,18 @@ async fn plan(State(services): State<Services>, Path(id): Path<Uuid>) -> Result<
 }
 
 #[derive(Deserialize)]
-struct Wanted {
+struct ExplainQuery {
     app: String,
     project: String,
 }
 
-async fn explain(State(services): State<Services>, Query(wanted): Query<Wanted>) -> Result<Response, Problem> {
+async fn explain(State(services): State<Services>, Query(wanted): Query<ExplainQuery>) -> Result<Response, Problem> {
     let placement: placement::Client = services.peer(Upstream::Placement).into();
     let explanation = found(placement.explain(&wanted.app, Some(&wanted.project)).await.answer(&placement))?;
     render(&Explanation::new(&wanted.app, &explanation))
 }
 
-/// The three lists of the overview; one that cannot be read is said to be missing, the others are shown.
+/// The three lists of the overview. The page names a list that cannot be read as missing and shows the others.
 async fn read(services: &Services) -> Live {
     let once = |upstream| services.peer(upstream).attempts(1);
     let placement: placement::Client = once(Upstream::Placement).into();
@@ -72,8 +72,8 @@ async fn read(services: &Services) -> Live {
 fn part<T>(client: &impl ClientInfo<Peer>, called: Called<T>, problems: &mut Vec<String>) -> Option<T> {
     let peer = client.inner().name();
     let answer = called.answer(client).inspect_err(|error| {
-        tracing::warn!(%error, "the page lacks a list");
-        problems.push(format!("{peer} does not answer; this page lacks its part"));
+        tracing::warn!(%error, "a list of the page could not be read");
+        problems.push(format!("{peer} does not answer; its part of this page is missing"));
     });
     answer.ok()
 }

@@ -22,7 +22,7 @@ macro_rules! clients {
 
         impl From<Peer> for $service::Client {
             fn from(peer: Peer) -> Self {
-                Self::new_with_client(peer.base(), crate::peer::client().clone(), peer)
+                Self::new_with_client(&peer.base(), crate::peer::client().clone(), peer)
             }
         }
 

@@ -1,6 +1,6 @@
 //! The serving side of a feed.
 //!
-//! Keys are indexed by the version they changed in, so an answer costs what changed and not what there is.
+//! Keys are indexed by the version they changed in, so the cost of an answer depends on what changed and not on the size of the feed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::{FeedItem, FeedPage, FeedQuery, MAX_WAIT_SECONDS};
 use crate::{Json, Query};
 
-/// Values by key that others follow; cheap to clone.
+/// A feed: values by key that other services follow; cheap to clone.
 pub struct FeedHub<T> {
     shared: Arc<Shared<T>>,
 }
@@ -34,30 +34,30 @@ impl<T> Clone for FeedHub<T> {
 }
 
 struct Shared<T> {
-    /// Random per process start: versions of an earlier life mean nothing.
+    /// Random per process start, because versions of an earlier start have no meaning.
     instance: String,
-    state: Mutex<State<T>>,
+    state: Mutex<FeedState<T>>,
     changed: watch::Sender<u64>,
 }
 
-struct State<T> {
+struct FeedState<T> {
     version: u64,
-    /// Readers that stand before this one get a reset: the news of what went away was dropped.
+    /// Readers with an older version get a reset, because keys removed before it are no longer remembered.
     floor: u64,
     values: HashMap<Arc<str>, (u64, Option<Arc<T>>)>,
     order: BTreeMap<u64, Arc<str>>,
     gone: usize,
 }
 
-/// Items of an answer at most, so that neither side holds all of a large feed as JSON.
+/// Largest number of items in an answer, so that neither side has all of a large feed in memory as JSON.
 const PAGE: usize = 1_000;
 
-/// Keys that are gone are remembered up to this many (and at most as many as there are values).
+/// Removed keys are remembered up to this number, or up to the number of values if that is larger.
 const REMEMBERED: usize = 1_000;
 
 impl<T> Default for FeedHub<T> {
     fn default() -> Self {
-        let state = State { version: 0, floor: 0, values: HashMap::new(), order: BTreeMap::new(), gone: 0 };
+        let state = FeedState { version: 0, floor: 0, values: HashMap::new(), order: BTreeMap::new(), gone: 0 };
         let instance = Uuid::new_v4().simple().to_string()[..12].to_owned();
         Self { shared: Arc::new(Shared { instance, state: Mutex::new(state), changed: watch::channel(0).0 }) }
     }
@@ -69,12 +69,12 @@ impl<T> FeedHub<T> {
         Self::default()
     }
 
-    /// Tells readers the key's newest value; none: it is gone. Telling an unchanged value again is news too.
+    /// Publishes a new value of a key; none removes the key. An unchanged value counts as a change too.
     pub fn publish(&self, key: impl Into<Arc<str>>, value: Option<T>) {
         self.publish_shared(key, value.map(Arc::new));
     }
 
-    /// As [`FeedHub::publish`], of a value that its owner keeps too.
+    /// As [`FeedHub::publish`], for a value that its owner keeps too.
     pub fn publish_shared(&self, key: impl Into<Arc<str>>, value: Option<Arc<T>>) {
         let version = {
             let mut state = self.state();
@@ -84,7 +84,7 @@ impl<T> FeedHub<T> {
         self.shared.changed.send_replace(version);
     }
 
-    /// As [`FeedHub::publish`], but an equal value is no news.
+    /// As [`FeedHub::publish`], but an equal value is not published again.
     pub fn publish_if_changed(&self, key: impl Into<Arc<str>>, value: Option<T>)
     where
         T: PartialEq,
@@ -112,19 +112,19 @@ impl<T> FeedHub<T> {
         self.state().values.iter().filter_map(|(key, (_, value))| Some((key.to_string(), value.clone()?))).collect()
     }
 
-    /// A receiver that changes with every publication (for readers in this process).
+    /// A receiver that is notified of every publication, for readers in this process.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changed.subscribe()
     }
 
-    /// What is new since `since`, at most a page of it; waits up to `wait` for something, or until `shutdown`.
+    /// The changes since `since`, at most one page; waits for one up to `wait`, or until `shutdown`.
     pub async fn page(&self, since: Option<&str>, wait: Duration, shutdown: &CancellationToken) -> FeedPage<Arc<T>> {
         let mut changes = self.changes();
         let page = self.page_now(since);
         if page.reset || !page.items.is_empty() || wait.is_zero() {
             return page;
         }
-        // The receiver was made before the first look: nothing published since then is missed.
+        // The receiver was made before the first page, so nothing published since then is missed.
         tokio::select! {
             _ = changes.changed() => {}
             () = tokio::time::sleep(wait) => {}
@@ -142,7 +142,7 @@ impl<T> FeedHub<T> {
             .filter(|version| (state.floor..=state.version).contains(version));
         let news = state.order.range((position.map_or(Unbounded, Excluded), Unbounded)).filter_map(|(version, key)| {
             let (_, value) = state.values.get(key)?;
-            // Who starts anew need not be told what is gone.
+            // A reader that starts from nothing need not be told of removed keys.
             (value.is_some() || position.is_some()).then(|| (*version, FeedItem { key: key.to_string(), value: value.clone() }))
         });
         let mut items: Vec<(u64, FeedItem<Arc<T>>)> = news.take(PAGE + 1).collect();
@@ -157,12 +157,12 @@ impl<T> FeedHub<T> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, FeedState<T>> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> State<T> {
+impl<T> FeedState<T> {
     fn put(&mut self, key: Arc<str>, value: Option<Arc<T>>) {
         if value.is_none() && !self.values.contains_key(&*key) {
             return;

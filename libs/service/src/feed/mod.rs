@@ -1,10 +1,10 @@
-//! The one shape in which a service follows another's state: newest version per key, long poll, plain JSON.
+//! Feeds: how a service follows another's state. A feed has the newest value per key and is read by long polling.
 //!
 //! `GET …?since=<instance>:<n>&wait=<seconds>` answers `{version, reset, items: [{key, value | null}]}`. A reader that is
-//! new, or that followed another instance, gets everything with `reset: true`. The invariant: a reader that applies
-//! every answer in order holds, for each key, a value at least as new as the version it knows. It is no event log:
-//! values that were replaced in between are never seen. An answer has at most a page of items; [`FeedReader`] puts the
-//! pages together, for after a reset only all of them are the whole.
+//! new, or that followed another instance, gets everything with `reset: true`. The invariant: a reader that applies every answer in
+//! order has, for each key, a value at least as new as the version it knows. A feed is not an event log: values that were replaced
+//! between two reads are never seen. An answer has at most one page of items; [`FeedReader`] puts the pages together, because after a
+//! reset only all pages together are the full state.
 
 mod hub;
 mod reader;
@@ -15,10 +15,10 @@ pub use reader::{FeedBatch, FeedContact, FeedReader};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// The longest a reader may ask to wait.
+/// The longest wait that a reader may ask for.
 pub const MAX_WAIT_SECONDS: u64 = 30;
 
-/// Where a reader stands and how long it waits.
+/// Query of a feed: the version that the reader has, and how long to wait.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct FeedQuery {
@@ -32,22 +32,21 @@ pub struct FeedQuery {
 /// An answer of a feed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FeedPage<T> {
-    /// Say this next time: `<instance>:<n>`.
+    /// To be sent as `since` the next time: `<instance>:<n>`.
     pub version: String,
-    /// Forget everything before applying the items.
+    /// The reader must forget everything it has before it applies the items.
     pub reset: bool,
-    /// There is more to know already: ask again, it answers at once. Only then are the items all there is.
+    /// Another page is ready: the next request is answered at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
-    /// What changed, oldest first.
+    /// The changes, oldest first.
     pub items: Vec<FeedItem<T>>,
 }
 
 /// The newest value of a key.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FeedItem<T> {
-    /// Key.
     pub key: String,
-    /// Value; `null`: gone.
+    /// The value; `null` if the key was removed.
     pub value: Option<T>,
 }

@@ -1,7 +1,7 @@
-//! The following side of a feed: reconnects with back-off and jitter, and knows how old its knowledge is.
+//! The reading side of a feed: reconnects with back-off and jitter, and knows when the feed last answered.
 //!
-//! Not a generated client: one reader serves all feeds, and a value that cannot be read costs its key only, not the page. Until it
-//! is read it stays text: as a tree a page of a large fleet takes many times its size.
+//! This is not a generated client, because one reader works for all feeds, and a value that cannot be decoded must cost its key only,
+//! not the page. Values stay text until they are decoded: as JSON trees, a page of a large fleet would take many times its size.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::backoff;
 use crate::peer::Peer;
 use drover_tasks::TaskHandle;
 
-/// Follows one feed. [`FeedReader::next`] gives what changed, for ever.
+/// Follows one feed; see [`FeedReader::next`].
 pub struct FeedReader<T> {
     peer: Peer,
     path: String,
@@ -23,16 +23,16 @@ pub struct FeedReader<T> {
     failures: u32,
     contact: FeedContact,
     task: Option<TaskHandle>,
-    /// Pages of a batch that is not whole yet: kept here, so that nothing is lost when [`FeedReader::next`] is dropped.
+    /// Pages of a batch that is not complete yet. Kept here so that nothing is lost when the future of [`FeedReader::next`] is dropped.
     pending: FeedBatch<T>,
 }
 
-/// What changed, to be applied in this order.
+/// Changes, to be applied in this order.
 #[derive(Clone, Debug)]
 pub struct FeedBatch<T> {
-    /// Forget everything first.
+    /// Everything known before must be forgotten first.
     pub reset: bool,
-    /// Newest values; none: gone.
+    /// Newest values; none for a key that was removed.
     pub items: Vec<(String, Option<T>)>,
 }
 
@@ -47,7 +47,7 @@ impl<T> Default for FeedBatch<T> {
 pub struct FeedContact(Arc<Mutex<Option<Instant>>>);
 
 impl FeedContact {
-    /// Time since the last answer; none: never heard of it.
+    /// Time since the last answer; none if it has never answered.
     pub fn age(&self) -> Option<Duration> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
     }
@@ -82,13 +82,13 @@ impl<T: DeserializeOwned> FeedReader<T> {
         reader
     }
 
-    /// A handle on when it last answered.
+    /// A handle that tells when the feed last answered.
     pub fn contact(&self) -> FeedContact {
         self.contact.clone()
     }
 
-    /// The next changes, all pages of them. It never fails: what goes wrong is logged once, and tried again. The first batch
-    /// is a reset.
+    /// Waits for the next changes and returns all pages of them. The first batch is a reset. Never fails: an error is logged once, and the
+    /// request is repeated.
     pub async fn next(&mut self) -> FeedBatch<T> {
         loop {
             let since = self.since.as_deref().map(|since| format!("&since={since}")).unwrap_or_default();
@@ -96,7 +96,7 @@ impl<T: DeserializeOwned> FeedReader<T> {
             match self.peer.get::<FeedPage<Box<RawValue>>>(&path).await {
                 Ok(page) => {
                     if self.failures > 1 {
-                        tracing::info!(feed = %self.path, peer = self.peer.name(), "the feed is back");
+                        tracing::info!(feed = %self.path, peer = self.peer.name(), "the feed answers again");
                     }
                     self.failures = 0;
                     self.contact.now();
@@ -105,7 +105,7 @@ impl<T: DeserializeOwned> FeedReader<T> {
                     }
                     self.since = Some(page.version);
                     if page.reset {
-                        // Also in the middle: the feed began anew, and so does the batch.
+                        // The feed may also be restarted in the middle of a batch; the batch then starts again.
                         self.pending = FeedBatch { reset: true, items: Vec::new() };
                     }
                     let items = page.items.into_iter().filter_map(|item| self.decode(item.key, item.value));
@@ -117,9 +117,9 @@ impl<T: DeserializeOwned> FeedReader<T> {
                 }
                 Err(error) => {
                     self.failures += 1;
-                    // The first failure is often a restart; the second is news.
+                    // A single failure is often a restart of the service and not worth a warning.
                     if self.failures == 2 {
-                        tracing::warn!(feed = %self.path, peer = self.peer.name(), %error, "the feed does not answer, trying on");
+                        tracing::warn!(feed = %self.path, peer = self.peer.name(), %error, "the feed does not answer; trying again");
                     }
                     tokio::time::sleep(backoff(self.failures, Duration::from_secs(3))).await;
                 }
@@ -127,12 +127,12 @@ impl<T: DeserializeOwned> FeedReader<T> {
         }
     }
 
-    /// One value that cannot be read costs that key only.
+    /// Decodes a value. One that cannot be decoded is logged and left out.
     fn decode(&self, key: String, value: Option<Box<RawValue>>) -> Option<(String, Option<T>)> {
         match value.map(|value| serde_json::from_str(value.get())).transpose() {
             Ok(value) => Some((key, value)),
             Err(error) => {
-                tracing::error!(feed = %self.path, key, %error, "a value of the feed cannot be read and is left out");
+                tracing::error!(feed = %self.path, key, %error, "a value of the feed cannot be decoded and is left out");
                 None
             }
         }

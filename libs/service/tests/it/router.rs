@@ -135,7 +135,7 @@ async fn the_pages_of_every_service_are_there() {
     server.common.readiness.check("moon", || async { Err("too far".to_owned()) });
     server.common.readiness.heard("sun", FeedContact::default());
     let (status, ready) = get("/readyz").await;
-    let checks = json!({"moon": "too far", "sun": "it has not been heard of yet"});
+    let checks = json!({"moon": "too far", "sun": "its feed has not answered yet"});
     assert_eq!(
         (status, serde_json::from_str::<Value>(&ready).unwrap()),
         (StatusCode::SERVICE_UNAVAILABLE, json!({"ready": false, "checks": checks}))

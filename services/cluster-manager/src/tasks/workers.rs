@@ -36,7 +36,7 @@ pub async fn run(app: App, common: Common, task: TaskHandle) {
             }
             Err(error) => {
                 if !failing {
-                    tracing::warn!(%error, "the members cannot be read, trying on");
+                    tracing::warn!(%error, "the members cannot be read; trying again");
                 }
                 failing = true;
             }

@@ -1,6 +1,6 @@
-//! The web page: what a visitor sees, made from the same REST answers that everyone gets. Read-only.
+//! The web page, made from the answers of the public REST API. Read-only.
 //!
-//! [`view`] turns answers into what the templates print (pure); [`picture`] draws a plan as before and after (pure).
+//! [`view`] turns answers into the values that the templates print; [`picture`] draws a plan as it is before and after. Both are pure.
 
 mod picture;
 mod view;

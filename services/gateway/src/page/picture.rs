@@ -1,4 +1,4 @@
-//! A plan as a picture: clusters before on the left, after on the right, the moves as arrows. Pure, SVG text.
+//! A plan as an SVG picture: the clusters before on the left and after on the right, the moves as arrows. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,11 +11,11 @@ const GAP: usize = 160;
 const LINE: usize = 30;
 
 struct Column {
-    /// Cluster -> apps with their class.
+    /// Apps by cluster, each with its CSS class.
     clusters: BTreeMap<String, Vec<(String, &'static str)>>,
 }
 
-/// Draws it.
+/// Draws a plan; returns the text of an SVG image.
 pub fn draw(plan: &Plan, subject: &PlanSubject) -> String {
     let mut before = Column { clusters: BTreeMap::new() };
     let mut after = Column { clusters: BTreeMap::new() };
@@ -69,7 +69,7 @@ pub fn draw(plan: &Plan, subject: &PlanSubject) -> String {
 
 type Places = BTreeMap<(String, &'static str), (usize, usize)>;
 
-/// Draws a column; returns where each app is, and its height.
+/// Draws a column; returns the position of each app and the height of the column in pixels.
 fn boxes(svg: &mut String, column: &Column, x: usize, title: &str) -> (Places, usize) {
     let mut places = BTreeMap::new();
     let _ = write!(svg, r#"<text class="dimtext" x="{x}" y="14">{title}</text>"#);

@@ -1,4 +1,4 @@
-//! From answers to what the templates print. Pure.
+//! Turns answers of the services into the values that the templates print. Pure.
 
 use askama::Template;
 use drover_api::ledger::{ClusterCapacity, Room};
@@ -7,10 +7,10 @@ use drover_api::plans::PlanDocument;
 use drover_api::scheduling::{Candidate, ClaimState, MemberState};
 use drover_api::words::{self, Considered};
 
-/// How many operations and plans the overview shows.
+/// Number of operations and of plans that the overview shows.
 const SHOWN: usize = 12;
 
-/// The whole first page.
+/// The overview page.
 #[derive(Template)]
 #[template(path = "overview.html")]
 pub struct Overview {
@@ -20,7 +20,7 @@ pub struct Overview {
     problems: Vec<String>,
 }
 
-/// Its live part.
+/// The part of the overview that is reloaded regularly.
 #[derive(Template)]
 #[template(path = "live.html")]
 pub struct Live {
@@ -31,7 +31,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// From the three lists; `problems` says which could not be read.
+    /// Makes it from the three lists; `problems` names those that could not be read.
     pub fn new(clusters: &[ClusterCapacity], operations: &[Operation], plans: &[PlanDocument], problems: Vec<String>) -> Self {
         Self {
             clusters: clusters.iter().map(Cluster::new).collect(),
@@ -105,7 +105,7 @@ impl Cluster {
 
 fn meter(name: &'static str, room: &Room, part: impl Fn(&drover_api::scheduling::Amounts) -> i64) -> Meter {
     let percent = |amount| words::percent(amount, part(&room.allocatable));
-    // A bar ends where it is full.
+    // A bar cannot be longer than 100 %.
     let share = |amount| percent(amount).map_or(0, |percent| percent.clamp(0, 100));
     let requested = part(&room.requested);
     Meter {
@@ -139,7 +139,7 @@ struct MoveRow {
 }
 
 impl OperationRow {
-    /// An operation with the moves of its children, which a visitor does not tell from its own.
+    /// An operation with its moves and those of its children, each once.
     fn new(o: &Operation, all: &[Operation]) -> Self {
         let children = all.iter().filter(|c| c.parent == Some(o.id));
         let mut moves: Vec<MoveRow> = Vec::new();
@@ -190,7 +190,7 @@ impl PlanRow {
     }
 }
 
-/// One plan: the picture, the moves, and every candidate.
+/// The page of a plan: its picture, its moves, and every candidate.
 #[derive(Template)]
 #[template(path = "plan.html")]
 pub struct PlanPage {
@@ -211,7 +211,7 @@ struct CandidateRow {
 }
 
 impl PlanPage {
-    /// From a plan document.
+    /// Makes it from a plan document.
     pub fn new(document: &PlanDocument) -> Self {
         let plan = document.plan.as_ref();
         let none = document.infeasible.as_ref();
@@ -246,7 +246,7 @@ fn candidate(c: &Candidate) -> CandidateRow {
     }
 }
 
-/// Why an app is where it is.
+/// The page that explains why an app is where it is.
 #[derive(Template)]
 #[template(path = "explain.html")]
 pub struct Explanation<'a> {
@@ -255,7 +255,7 @@ pub struct Explanation<'a> {
 }
 
 impl<'a> Explanation<'a> {
-    /// From placement's answer: a row per member that was considered, then and as it would be now.
+    /// Makes it from placement's answer: a row per member that was considered by the stored decision, then those of a decision made now.
     pub fn new(app: &'a str, explanation: &'a drover_api::ledger::Explanation) -> Self {
         let decisions = explanation.decided.iter().chain(&explanation.now);
         Self { app, rows: decisions.flat_map(|decided| words::considered(&decided.decision)).collect() }
