@@ -24,7 +24,7 @@ async fn back() -> Json<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trace_goes_through_services_to_the_collector() {
+async fn trace_spans_two_services_and_reaches_the_collector() {
     let received = Arc::new(Mutex::new(Vec::<u8>::new()));
     let collector = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", collector.local_addr().unwrap());

@@ -1,4 +1,5 @@
-//! Generated clients travelling as `Peer` does: token, repeats, limits, and what becomes of errors.
+//! Generated clients: token, retries, time limits, and the errors that callers get.
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use secrecy::SecretString;
 use serde_json::json;
 use uuid::Uuid;
 
-/// What a placement answers to each `METHOD path?query`, one answer a call, the last one for ever; and what it was asked.
+/// Scripted answers of a placement by `METHOD path?query`, one per call, the last one repeated; and the requests that it got.
 #[derive(Clone, Default)]
 struct Placement(Arc<Mutex<Script>>);
 
@@ -68,7 +69,7 @@ fn request() -> DecisionRequest {
 }
 
 #[tokio::test]
-async fn reads_are_repeated_and_parameters_arrive() {
+async fn client_retries_reads_and_encodes_parameters() {
     let member = "GET /internal/claims?member=aws%2Bc+1";
     let placement = Placement::default().answers(member, [With(503, "later"), With(500, "{}"), NOTHING]);
     let client: Client = placement.serve().await.into();
@@ -78,7 +79,7 @@ async fn reads_are_repeated_and_parameters_arrive() {
 }
 
 #[tokio::test]
-async fn a_post_is_sent_once_and_a_put_as_often_as_allowed() {
+async fn client_retries_put_but_not_post() {
     let (id, dry) = (Uuid::from_u128(7), "POST /internal/decisions/dry-run");
     let put = format!("PUT /internal/decisions/{id}");
     let placement = Placement::default().answers(dry, [With(503, "later")]).answers(&put, [With(503, "later")]);
@@ -91,7 +92,7 @@ async fn a_post_is_sent_once_and_a_put_as_often_as_allowed() {
 }
 
 #[tokio::test]
-async fn refusals_keep_their_words_and_are_final() {
+async fn client_returns_refusals_without_retry() {
     let (id, gone) = (Uuid::from_u128(7), "GET /v2/explain?app=a%2Fb");
     let put = format!("PUT /internal/transactions/{id}");
     let problem = r#"{"status": 409, "code": "stale_fence", "detail": "too late", "reasons": ["r"]}"#;
@@ -116,7 +117,7 @@ async fn refusals_keep_their_words_and_are_final() {
 }
 
 #[tokio::test]
-async fn an_operation_has_its_own_limit_and_silence_is_for_later() {
+async fn client_times_out_per_operation_with_a_retryable_error() {
     let placement = Placement::default().answers("GET /internal/claims", [Never]);
     let peer = placement.serve().await.attempts(2).timeout(Duration::from_secs(60)).timeout_of("claim_list", Duration::from_millis(100));
     let client: Client = peer.into();

@@ -1,4 +1,5 @@
-//! Every code has a page and every page a code, and their examples are what clients see.
+//! Every code has a page and every page a code, and the examples are what clients see.
+
 use std::collections::BTreeSet;
 
 use drover_service::codes::{ALL, Code, find};
@@ -12,7 +13,7 @@ fn pages() -> BTreeSet<String> {
 }
 
 #[test]
-fn codes_and_pages_are_the_same_set() {
+fn each_code_has_a_page_and_each_page_a_code() {
     let codes: BTreeSet<String> = ALL.iter().map(|code| code.name.to_owned()).collect();
     assert_eq!(codes.len(), ALL.len(), "a code is there twice");
     assert_eq!(codes, pages(), "left: codes in libs/service/src/codes.rs, right: pages in docs/errors");
@@ -56,7 +57,7 @@ fn assert_problem(code: Code, example: Value) {
 }
 
 #[test]
-fn the_table_lists_every_code() {
+fn table_lists_every_code() {
     let table = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors/README.md")).unwrap();
     for code in ALL {
         let row = format!("| [`{0}`]({0}.md) | {1} | {2} |\n", code.name, code.status, code.title);
@@ -66,7 +67,7 @@ fn the_table_lists_every_code() {
 }
 
 #[test]
-fn the_inside_of_a_failure_is_not_in_its_document() {
+fn internal_problem_hides_its_source_from_clients() {
     let problem = Problem::internal("password=hunter2");
     assert!(!serde_json::to_string(&problem.document()).unwrap().contains("hunter2"));
     assert_eq!(problem.document().detail, "Something failed inside Drover");

@@ -1,4 +1,5 @@
-//! Flags win over the environment, the environment over the file; and each value can be explained.
+//! Precedence of flags, environment and file, and the explanation of each value.
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -23,7 +24,7 @@ fn args(words: &[&str]) -> Vec<OsString> {
 }
 
 #[test]
-fn sources_rank_and_are_named() {
+fn settings_take_flags_before_the_file_and_explain_their_source() {
     let path = file(
         "count = 7\ninsecure = true\napi_token = \"s3cret\"\n[peers]\nplacement = \"http://10.0.0.1:1\"\nmigration = \"http://10.0.0.2:1\"\n",
     );
@@ -48,7 +49,7 @@ fn sources_rank_and_are_named() {
 }
 
 #[test]
-fn a_key_that_nothing_is_called_is_refused() {
+fn with_file_refuses_unknown_keys() {
     let path = file("cuont = 7\n");
     let refused = with_file(command::<Own>("x"), &args(&["x", &format!("--config={}", path.display())])).unwrap_err();
     assert!(matches!(&refused, FileError::Unknown(_, key) if key == "cuont"), "{refused}");

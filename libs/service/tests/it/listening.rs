@@ -1,4 +1,5 @@
-//! Addresses that were chosen before the service that is to be served there has started.
+//! Addresses that are reserved before the service that will listen on them starts.
+
 use axum::Router;
 use axum::routing::get;
 use drover_service::{Common, Peers, bind, serve};
@@ -8,10 +9,10 @@ fn common() -> Common {
 }
 
 #[tokio::test]
-async fn a_reserved_address_is_nobody_elses_until_it_is_served() {
+async fn reserved_address_is_free_for_its_own_service_only() {
     let (one, two) = (common(), common());
     let first = one.reserved.reserve(0).unwrap();
-    // As a second `drover up` that wants the same ports in the same instant.
+    // As a second `drover up` that wants the same ports at the same time.
     let second = two.reserved.reserve(first.port()).unwrap();
     assert_ne!(first, second, "the second finds the first port taken");
     assert!(bind(first, &two).await.is_err());

@@ -1,4 +1,5 @@
-//! What every service answers, whatever goes wrong: over TCP, as clients see it.
+//! Answers of every service, over TCP as clients see them: problems, common pages, access checks, calls of peers, feeds.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -81,14 +82,14 @@ impl Server {
         let problem: Value = response.json().await.unwrap();
         assert_eq!(problem["status"], status);
         if problem["code"] != "busy" {
-            assert_eq!(problem["instance"], id, "the request id names what went wrong");
+            assert_eq!(problem["instance"], id, "the problem names the request");
         }
         (status, problem["code"].as_str().unwrap().to_owned(), problem)
     }
 }
 
 #[tokio::test]
-async fn everything_that_goes_wrong_is_a_problem() {
+async fn errors_are_answered_with_a_problem_document() {
     let server = Server::start(&FeedHub::new(), |_| {}).await;
     let json = "application/json";
     let large = "x".repeat(200_000);
@@ -124,7 +125,7 @@ async fn everything_that_goes_wrong_is_a_problem() {
 }
 
 #[tokio::test]
-async fn the_pages_of_every_service_are_there() {
+async fn router_serves_the_common_pages() {
     let server = Server::start(&FeedHub::new(), |_| {}).await;
     let get = async |path: &str| {
         let response = Client::new().get(server.url(path)).send().await.unwrap();
@@ -151,7 +152,7 @@ async fn the_pages_of_every_service_are_there() {
 }
 
 #[tokio::test]
-async fn tokens_guard_what_they_should() {
+async fn guard_asks_for_the_token_of_each_path() {
     let server = Server::start(&FeedHub::new(), |common| common.api_token = Some(SecretString::from("api"))).await;
     let status =
         async |path: &str, token: &str| Client::new().get(server.url(path)).bearer_auth(token).send().await.unwrap().status().as_u16();
@@ -180,7 +181,7 @@ async fn tokens_guard_what_they_should() {
 }
 
 #[tokio::test]
-async fn peers_are_called_and_their_problems_understood() {
+async fn peer_get_returns_values_and_typed_errors() {
     let server = Server::start(&FeedHub::new(), |_| {}).await;
     let text = "a+b/c ä%";
     assert_eq!(server.peer().get::<String>(&format!("/internal/echo/{}", segment(text))).await.unwrap(), text);
@@ -196,7 +197,7 @@ async fn peers_are_called_and_their_problems_understood() {
 }
 
 #[tokio::test]
-async fn feeds_are_followed_across_changes_and_restarts() {
+async fn feed_reader_follows_changes_restarts_and_pages() {
     let hub = FeedHub::new();
     for size in 0..3 {
         hub.publish(format!("k{size}"), Some(Thing { size }));
@@ -219,19 +220,19 @@ async fn feeds_are_followed_across_changes_and_restarts() {
     assert_eq!(next.items, [("k2".to_owned(), None), ("k1".to_owned(), Some(Thing { size: 10 }))], "newest value per key, in order");
     hub.publish_if_changed("k1", Some(Thing { size: 10 }));
     let (waited, ()) = tokio::join!(reader.next(), async {
-        // The reader waits in its long poll, or soon will: either way it hears of this.
+        // The reader waits in its long poll, or soon will; it gets this change in both cases.
         tokio::task::yield_now().await;
         hub.publish("k3", Some(Thing { size: 3 }));
     });
-    assert_eq!(waited.items, [("k3".to_owned(), Some(Thing { size: 3 }))], "an equal value was no news");
+    assert_eq!(waited.items, [("k3".to_owned(), Some(Thing { size: 3 }))], "an equal value is not published");
 
-    // Another life of the service: other versions, everything anew.
+    // Another instance of the service has other versions, so it sends everything.
     let other = FeedHub::new();
     other.publish("k9", Some(Thing { size: 9 }));
     let page = other.page(Some("gone:7"), Duration::ZERO, &Default::default()).await;
     assert!(page.reset && page.items.len() == 1);
 
-    // Much that went away is forgotten, and who was away that long starts anew.
+    // Removed keys are forgotten in the end, and a reader with an older version gets a reset.
     let since = hub.page(None, Duration::ZERO, &Default::default()).await.version;
     for round in 0..3_000 {
         hub.publish(format!("x{round}"), Some(Thing { size: 0 }));
@@ -240,7 +241,7 @@ async fn feeds_are_followed_across_changes_and_restarts() {
     let late = hub.page(Some(&since), Duration::ZERO, &Default::default()).await;
     assert!(late.reset && late.items.len() == 2, "{} items", late.items.len());
 
-    // More than a page comes as one batch, whole; also when asking for it is broken off again and again.
+    // Several pages become one batch, also when the future that reads them is dropped again and again.
     for n in 0..2_500 {
         hub.publish(format!("much{n}"), Some(Thing { size: n }));
     }
@@ -251,12 +252,12 @@ async fn feeds_are_followed_across_changes_and_restarts() {
             break batch;
         }
     };
-    assert!(much.reset, "it was away for as much as is forgotten");
+    assert!(much.reset, "its version is older than the forgotten keys");
     let sizes: Vec<_> = much.items.iter().filter_map(|(_, thing)| thing.as_ref()).map(|thing| thing.size).collect();
     assert!(sizes.ends_with(&(0..2_500).collect::<Vec<_>>()) && sizes.len() == 2_502, "{} values", sizes.len());
 
-    // Ending the service ends its long polls.
+    // The end of the service ends its long polls.
     let long = tokio::spawn(async move { reader.next().await });
-    tokio::time::timeout(Duration::from_secs(8), server.running.stop()).await.expect("a waiting reader does not hold up the end");
+    tokio::time::timeout(Duration::from_secs(8), server.running.stop()).await.expect("a waiting reader does not delay the end");
     long.abort();
 }
