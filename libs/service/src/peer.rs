@@ -134,12 +134,15 @@ pub fn segment(text: &str) -> String {
     utf8_percent_encode(text, KEEP).to_string()
 }
 
+/// Time limit for connecting to another service.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// The connection pool of the process.
 pub fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| {
         Client::builder()
-            .connect_timeout(Duration::from_secs(3))
+            .connect_timeout(CONNECT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .expect("a client without certificates of its own can always be built")

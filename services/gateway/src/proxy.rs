@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{Html, IntoResponse, Response};
 use axum_reverse_proxy::{ProxyPolicy, ReverseProxy};
+use drover_service::peer::CONNECT_TIMEOUT;
 use drover_service::{Common, Path, Peer, Problem, codes};
 use http::{HeaderValue, StatusCode, header};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
@@ -35,7 +36,9 @@ impl Services {
     /// The services at the addresses of `common`.
     pub fn new(common: &Common) -> Self {
         let peers = &common.peers;
-        let client: Client<HttpConnector, Body> = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let client: Client<HttpConnector, Body> = Client::builder(TokioExecutor::new()).build(connector);
         let each = Upstream::ALL.map(|upstream| {
             let base = match upstream {
                 Upstream::ClusterManager => &peers.cluster_manager,
