@@ -5,7 +5,7 @@
 //! impl Workflow for Relocate {
 //!     const KIND: &'static str = "relocate";
 //!     const VERSION: i32 = 1;
-//!     type World = Peers; type Input = Order; type State = Progress;
+//!     type Environment = Peers; type Input = Order; type State = Progress;
 //!     fn subject(input: &Order) -> String { input.plan.to_string() }
 //!     fn steps() -> Steps<Self> {
 //!         Steps::new()
@@ -42,7 +42,7 @@ pub trait Workflow: Sized + Send + Sync + 'static {
     /// Of the step list and the state.
     const VERSION: i32;
     /// What the steps reach: clients, settings. Not written anywhere.
-    type World: Send + Sync + 'static;
+    type Environment: Send + Sync + 'static;
     /// What it is started with; never changes.
     type Input: Serialize + DeserializeOwned + Send + Sync + 'static;
     /// What its steps tell later ones. Written with each step that ends in next or park, dropped by retry and failure.
@@ -70,7 +70,7 @@ pub struct Ctx<W: Workflow> {
     /// What earlier steps left and later ones will find.
     pub state: W::State,
     /// The world outside.
-    pub world: Arc<W::World>,
+    pub environment: Arc<W::Environment>,
     /// When this step was started first (in this round): deadlines count from here.
     pub started: Timestamp,
     /// When the workflow was.

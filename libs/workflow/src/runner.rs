@@ -67,17 +67,17 @@ pub(crate) trait Runner: Send + Sync {
     async fn spawn(&self, step: usize, call: Call, tx: &mut PgConnection) -> Answer<Vec<Child>>;
 }
 
-/// A table of steps and the world they work in.
+/// A table of steps and the environment they work in.
 pub(crate) struct Typed<W: Workflow> {
     steps: Vec<Step<W>>,
     infos: Vec<StepInfo>,
     pivot: Option<usize>,
     finally: Option<usize>,
-    world: Arc<W::World>,
+    environment: Arc<W::Environment>,
 }
 
 impl<W: Workflow> Typed<W> {
-    pub fn new(world: Arc<W::World>) -> Self {
+    pub fn new(environment: Arc<W::Environment>) -> Self {
         let Steps { steps, pivot, finally } = W::steps();
         assert!(steps.last().is_none_or(|step| step.due.is_none()), "{}: the last step is never passed over", W::KIND);
         let infos = steps.iter().map(|step| StepInfo {
@@ -86,7 +86,7 @@ impl<W: Workflow> Typed<W> {
             undo: step.undo.as_ref().map(kind_of),
             attempts: step.attempts,
         });
-        Self { infos: infos.collect(), steps, pivot, finally, world }
+        Self { infos: infos.collect(), steps, pivot, finally, environment }
     }
 
     fn ctx(&self, call: Call) -> Result<Ctx<W>, StepError> {
@@ -97,7 +97,7 @@ impl<W: Workflow> Typed<W> {
             round: call.round,
             input: serde_json::from_value(call.input)?,
             state,
-            world: self.world.clone(),
+            environment: self.environment.clone(),
             started: call.started,
             created: call.created,
             cancel_requested: call.cancel_requested,

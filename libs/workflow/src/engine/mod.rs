@@ -94,8 +94,8 @@ impl Registry {
     }
 
     /// One kind (in one version) and the world its steps work in.
-    pub fn with<W: Workflow>(mut self, world: Arc<W::World>) -> Self {
-        self.runners.insert((W::KIND, W::VERSION), Arc::new(Typed::<W>::new(world)));
+    pub fn with<W: Workflow>(mut self, environment: Arc<W::Environment>) -> Self {
+        self.runners.insert((W::KIND, W::VERSION), Arc::new(Typed::<W>::new(environment)));
         self
     }
 

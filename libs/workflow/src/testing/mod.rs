@@ -6,7 +6,7 @@
 //! drover_workflow::generic_tests!(Small);
 //! ```
 //!
-//! The failpoints that a plain run passes are recorded first; each property then visits all of them, a fresh world for each.
+//! The failpoints that a plain run passes are recorded first; each property then visits all of them, in a test run of its own.
 //! A property that does not hold panics and names the failpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,22 +21,22 @@ use uuid::Uuid;
 
 use crate::{Engine, Registry, Settings, Workflow, WorkflowView};
 
-/// How long one world may take.
+/// How long one test run may take: only against hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How many worlds are visited at once.
+/// How many test runs go on at once.
 const AT_ONCE: usize = 4;
 
-/// A world in which a workflow can be run, and that can tell what it should look like.
+/// An environment in which a workflow can be run, and the checks of what it leaves there.
 #[async_trait]
 pub trait Fixture: Send + Sync + Sized + 'static {
     /// What is tested.
     type Workflow: Workflow;
 
-    /// A world of its own: a database, fake peers.
+    /// A new environment: an empty database, fake peers.
     async fn fresh() -> Self;
     /// A store whose schema has the engine's tables.
     fn store(&self) -> Store;
-    /// The workflow, its children's kinds, and the world they work in.
+    /// The workflow, its children's kinds, and the environment they work in.
     fn registry(&self) -> Registry;
     /// What to start it with.
     fn input(&self) -> <Self::Workflow as Workflow>::Input;
@@ -96,12 +96,12 @@ pub fn quick(name: &str, failpoints: &Failpoints) -> Settings {
 /// Every step's effect is made twice (the first answer is lost), and the end is the same.
 pub async fn steps_succeed_when_repeated<F: Fixture>() {
     let points = record::<F>().await;
-    let world = World::<F>::fresh().await;
+    let run = TestRun::<F>::fresh().await;
     for point in points.iter().filter(|point| point.ends_with("/do/after_effect")) {
-        world.failpoints.set(point, Action::ErrorOnce);
+        run.failpoints.set(point, Action::ErrorOnce);
     }
-    let view = world.run().await;
-    world.expect_done(&view, "every effect repeated").await;
+    let view = run.to_end().await;
+    run.expect_done(&view, "every effect repeated").await;
 }
 
 /// A wait step is called several times and may have effects each time. One pass of one step is repeated: the state that it wrote is
@@ -114,10 +114,10 @@ pub async fn every_pass_succeeds_when_repeated<F: Fixture>() {
     }
     let later = passes.into_iter().flat_map(|(point, count)| (2..=count).map(move |pass| (point.clone(), pass)));
     let visit = |(point, pass): (String, usize)| async move {
-        let world = World::<F>::fresh().await;
-        world.failpoints.set(&point, Action::ErrorOnPass(pass));
-        let view = world.run().await;
-        world.expect_done(&view, &format!("{point}, pass {pass}")).await;
+        let run = TestRun::<F>::fresh().await;
+        run.failpoints.set(&point, Action::ErrorOnPass(pass));
+        let view = run.to_end().await;
+        run.expect_done(&view, &format!("{point}, pass {pass}")).await;
     };
     futures::stream::iter(later).map(visit).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
 }
@@ -126,10 +126,10 @@ pub async fn every_pass_succeeds_when_repeated<F: Fixture>() {
 pub async fn crash_between_any_two_effects<F: Fixture>() {
     let points = record::<F>().await;
     each(points, |point| async move {
-        let world = World::<F>::fresh().await;
-        world.failpoints.set(&point, Action::Halt);
-        let view = world.run_over_crash(&point).await;
-        world.expect_done(&view, &point).await;
+        let run = TestRun::<F>::fresh().await;
+        run.failpoints.set(&point, Action::Halt);
+        let view = run.run_over_crash(&point).await;
+        run.expect_done(&view, &point).await;
     })
     .await;
 }
@@ -138,11 +138,11 @@ pub async fn crash_between_any_two_effects<F: Fixture>() {
 pub async fn failure_at_any_step_unwinds<F: Fixture>() {
     let points = before_pivot::<F>().into_iter().flat_map(|step| ["before", "after_effect"].map(|point| point_of::<F>(step, "do", point)));
     each(points, |point| async move {
-        let world = World::<F>::fresh().await;
-        world.failpoints.set(&point, Action::Fatal);
-        let view = world.run().await;
-        assert!(!world.failpoints.is_armed(&point), "{point} was never passed");
-        world.expect_undone(&view, &point).await;
+        let run = TestRun::<F>::fresh().await;
+        run.failpoints.set(&point, Action::Fatal);
+        let view = run.to_end().await;
+        assert!(!run.failpoints.is_armed(&point), "{point} was never passed");
+        run.expect_undone(&view, &point).await;
     })
     .await;
 }
@@ -152,29 +152,29 @@ pub async fn undo_succeeds_when_repeated<F: Fixture>() {
     let Some(last) = before_pivot::<F>().last().copied() else { return };
     let turn = point_of::<F>(last, "do", "before");
 
-    let world = World::<F>::fresh().await;
-    world.failpoints.record();
-    world.failpoints.set(&turn, Action::Fatal);
-    let view = world.run().await;
-    world.expect_undone(&view, "a plain way back").await;
-    let undo_points: BTreeSet<String> = world.failpoints.recorded().into_iter().filter(|point| point.contains("/undo/")).collect();
+    let run = TestRun::<F>::fresh().await;
+    run.failpoints.record();
+    run.failpoints.set(&turn, Action::Fatal);
+    let view = run.to_end().await;
+    run.expect_undone(&view, "a plain way back").await;
+    let undo_points: BTreeSet<String> = run.failpoints.recorded().into_iter().filter(|point| point.contains("/undo/")).collect();
 
-    let world = World::<F>::fresh().await;
-    world.failpoints.set(&turn, Action::Fatal);
+    let run = TestRun::<F>::fresh().await;
+    run.failpoints.set(&turn, Action::Fatal);
     for point in undo_points.iter().filter(|point| point.ends_with("/after_effect")) {
-        world.failpoints.set(point, Action::ErrorOnce);
+        run.failpoints.set(point, Action::ErrorOnce);
     }
-    let view = world.run().await;
-    world.expect_undone(&view, "every undo repeated").await;
+    let view = run.to_end().await;
+    run.expect_undone(&view, "every undo repeated").await;
 
     each(undo_points, |point| {
         let turn = turn.clone();
         async move {
-            let world = World::<F>::fresh().await;
-            world.failpoints.set(&turn, Action::Fatal);
-            world.failpoints.set(&point, Action::Halt);
-            let view = world.run_over_crash(&point).await;
-            world.expect_undone(&view, &point).await;
+            let run = TestRun::<F>::fresh().await;
+            run.failpoints.set(&turn, Action::Fatal);
+            run.failpoints.set(&point, Action::Halt);
+            let view = run.run_over_crash(&point).await;
+            run.expect_undone(&view, &point).await;
         }
     })
     .await;
@@ -184,16 +184,16 @@ pub async fn undo_succeeds_when_repeated<F: Fixture>() {
 pub async fn nothing_leaks<F: Fixture>() {
     let points = before_pivot::<F>().into_iter().map(|step| point_of::<F>(step, "do", "before"));
     each(points, |point| async move {
-        let world = World::<F>::fresh().await;
-        world.failpoints.set(&point, Action::Pause);
-        let engine = world.engine().await;
-        world.start(&engine).await;
-        world.during(&engine, until(|| world.failpoints.is_paused(&point)), &point).await;
-        engine.cancel(world.id).await.unwrap_or_else(|error| panic!("{point}: cancel is refused: {error}"));
-        world.failpoints.clear(&point);
-        let view = world.end(&engine, &point).await;
+        let run = TestRun::<F>::fresh().await;
+        run.failpoints.set(&point, Action::Pause);
+        let engine = run.engine().await;
+        run.start(&engine).await;
+        run.during(&engine, until(|| run.failpoints.is_paused(&point)), &point).await;
+        engine.cancel(run.id).await.unwrap_or_else(|error| panic!("{point}: cancel is refused: {error}"));
+        run.failpoints.clear(&point);
+        let view = run.end(&engine, &point).await;
         assert_eq!(view.status, "cancelled", "{point}: {view:#?}");
-        world.expect_undone(&view, &point).await;
+        run.expect_undone(&view, &point).await;
         engine.stop().await;
     })
     .await;
@@ -217,11 +217,11 @@ async fn record<F: Fixture>() -> BTreeSet<String> {
 
 /// The same, each as often as it was passed, in order.
 async fn record_passes<F: Fixture>() -> Vec<String> {
-    let world = World::<F>::fresh().await;
-    world.failpoints.record();
-    let view = world.run().await;
-    world.expect_done(&view, "a plain run").await;
-    world.failpoints.recorded().into_iter().filter(|point| point != "engine/heartbeat").collect()
+    let run = TestRun::<F>::fresh().await;
+    run.failpoints.record();
+    let view = run.to_end().await;
+    run.expect_done(&view, "a plain run").await;
+    run.failpoints.recorded().into_iter().filter(|point| point != "engine/heartbeat").collect()
 }
 
 async fn each<Fut: Future<Output = ()>>(points: impl IntoIterator<Item = String>, visit: impl Fn(String) -> Fut) {
@@ -237,13 +237,13 @@ async fn until(condition: impl Fn() -> bool) {
 }
 
 /// One fixture, its failpoints and its workflow.
-struct World<F> {
+struct TestRun<F> {
     fixture: F,
     failpoints: Failpoints,
     id: Uuid,
 }
 
-impl<F: Fixture> World<F> {
+impl<F: Fixture> TestRun<F> {
     async fn fresh() -> Self {
         Self { fixture: F::fresh().await, failpoints: Failpoints::default(), id: Uuid::now_v7() }
     }
@@ -263,7 +263,7 @@ impl<F: Fixture> World<F> {
         engine.nudge();
     }
 
-    async fn run(&self) -> WorkflowView {
+    async fn to_end(&self) -> WorkflowView {
         let engine = self.engine().await;
         self.start(&engine).await;
         let view = self.end(&engine, "").await;

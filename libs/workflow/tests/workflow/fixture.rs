@@ -68,7 +68,7 @@ pub struct Order {
 impl Workflow for Move {
     const KIND: &'static str = "move";
     const VERSION: i32 = 1;
-    type World = Member;
+    type Environment = Member;
     type Input = Order;
     type State = Progress;
 
@@ -114,19 +114,19 @@ async fn count(id: Uuid, step: &str, tx: &mut PgConnection) -> StepResult {
 
 async fn copy(ctx: &mut Ctx<Move>) -> StepResult {
     let name = format!("copy-{}", ctx.derived_id("copy"));
-    ctx.world.put(&name, ctx.fence)?;
+    ctx.environment.put(&name, ctx.fence)?;
     ctx.state.copied = Some(name.clone());
     Outcome::output(name)
 }
 
 async fn remove_copy(ctx: &mut Ctx<Move>) -> StepResult {
     // Not from the state: the step may have been started and never journaled.
-    ctx.world.remove(&format!("copy-{}", ctx.derived_id("copy")));
+    ctx.environment.remove(&format!("copy-{}", ctx.derived_id("copy")));
     Ok(Outcome::next())
 }
 
 async fn ready(ctx: &mut Ctx<Move>) -> StepResult {
-    if *ctx.world.ready.lock().unwrap() {
+    if *ctx.environment.ready.lock().unwrap() {
         return Ok(Outcome::next());
     }
     ctx.progress("the copy is not ready yet");
@@ -151,7 +151,7 @@ async fn collect_extras(ctx: &mut Ctx<Move>, tx: &mut PgConnection) -> StepResul
 async fn remove_extras(ctx: &mut Ctx<Move>) -> StepResult {
     // Those that ended well did not undo themselves.
     for child in &ctx.children {
-        ctx.world.remove(&format!("extra-{}", child.id));
+        ctx.environment.remove(&format!("extra-{}", child.id));
     }
     Ok(Outcome::next())
 }
@@ -162,7 +162,7 @@ async fn cut_over(ctx: &mut Ctx<Move>, tx: &mut PgConnection) -> StepResult {
 }
 
 async fn remove_old(ctx: &mut Ctx<Move>) -> StepResult {
-    ctx.world.remove("old");
+    ctx.environment.remove("old");
     Ok(Outcome::next())
 }
 
@@ -171,7 +171,7 @@ pub struct Extra;
 impl Workflow for Extra {
     const KIND: &'static str = "extra";
     const VERSION: i32 = 1;
-    type World = Member;
+    type Environment = Member;
     type Input = i32;
     type State = ();
 
@@ -181,12 +181,12 @@ impl Workflow for Extra {
 }
 
 async fn put_extra(ctx: &mut Ctx<Extra>) -> StepResult {
-    ctx.world.put(&format!("extra-{}", ctx.id), ctx.fence)?;
+    ctx.environment.put(&format!("extra-{}", ctx.id), ctx.fence)?;
     Ok(Outcome::next())
 }
 
 async fn remove_extra(ctx: &mut Ctx<Extra>) -> StepResult {
-    ctx.world.remove(&format!("extra-{}", ctx.id));
+    ctx.environment.remove(&format!("extra-{}", ctx.id));
     Ok(Outcome::next())
 }
 

@@ -96,7 +96,7 @@ struct Five;
 impl Workflow for Five {
     const KIND: &'static str = "five";
     const VERSION: i32 = 1;
-    type World = ();
+    type Environment = ();
     type Input = ();
     type State = i32;
     fn steps() -> Steps<Self> {

@@ -96,7 +96,7 @@ struct Rounds;
 impl Workflow for Rounds {
     const KIND: &'static str = "rounds";
     const VERSION: i32 = 1;
-    type World = AtomicI32;
+    type Environment = AtomicI32;
     type Input = i32;
     type State = Vec<i32>;
     fn steps() -> Steps<Self> {
@@ -110,7 +110,7 @@ async fn plan(ctx: &mut Ctx<Rounds>, _: &mut PgConnection) -> StepResult {
 }
 
 async fn attempt(ctx: &mut Ctx<Rounds>) -> StepResult {
-    ctx.world.fetch_add(1, Ordering::Relaxed);
+    ctx.environment.fetch_add(1, Ordering::Relaxed);
     match ctx.input {
         // Works in the third round.
         1 if ctx.round == 3 => Outcome::output("at last"),

@@ -23,7 +23,7 @@ struct Wait;
 impl Workflow for Wait {
     const KIND: &'static str = "wait";
     const VERSION: i32 = 1;
-    type World = Doors;
+    type Environment = Doors;
     /// Which door, and for how many milliseconds.
     type Input = (String, u64);
     type State = ();
@@ -35,8 +35,8 @@ impl Workflow for Wait {
 async fn door(ctx: &mut Ctx<Wait>) -> StepResult {
     let (name, patience) = ctx.input.clone();
     let patience = Duration::from_millis(patience);
-    ctx.world.asked.lock().unwrap().push(name.clone());
-    if ctx.world.open.lock().unwrap().contains(&name) {
+    ctx.environment.asked.lock().unwrap().push(name.clone());
+    if ctx.environment.open.lock().unwrap().contains(&name) {
         return Ok(Outcome::next());
     }
     if ctx.waited() >= patience {

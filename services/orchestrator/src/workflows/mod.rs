@@ -90,12 +90,12 @@ pub(crate) fn reasons(error: &PeerError) -> Vec<String> {
 
 /// Waits if `error` says that nothing is known of a cluster at the moment, as after a restart of placement, until the deadline
 /// `room`. Other errors are returned.
-fn wait_for_capacity<W: Workflow<World = Environment>>(ctx: &mut Ctx<W>, error: PeerError) -> StepResult {
+fn wait_for_capacity<W: Workflow<Environment = Environment>>(ctx: &mut Ctx<W>, error: PeerError) -> StepResult {
     if error.code() != Some("capacity_unknown") {
         return Err(error.into());
     }
     let reasons = reasons(&error);
-    if ctx.waited() >= ctx.world.deadlines.room {
+    if ctx.waited() >= ctx.environment.deadlines.room {
         return Err(
             StepError::fail("capacity_unknown", "nothing is known of the capacity of clusters on which room is needed").reasons(reasons)
         );

@@ -20,7 +20,7 @@ use crate::store::binding::{self, Binding, Role};
 use crate::store::next_fence;
 
 /// A workflow that removes copies.
-pub trait RemovesCopies: Workflow<World = Environment> {
+pub trait RemovesCopies: Workflow<Environment = Environment> {
     /// Borrows how far the removal is.
     fn removal(state: &mut Self::State) -> &mut Removal;
 }
@@ -64,8 +64,8 @@ impl Removed {
 ///
 /// Retry if another engine took over, or a service or the database does not answer.
 pub async fn remove<W: RemovesCopies>(ctx: &mut Ctx<W>, bindings: &[Binding]) -> Result<Removed, StepError> {
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let environment = ctx.world.clone();
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
+    let environment = ctx.environment.clone();
     W::removal(&mut ctx.state).advance(&environment, fence, bindings, environment.deadlines.gone).await
 }
 
@@ -86,7 +86,7 @@ pub async fn take_away<W: RemovesCopies>(ctx: &mut Ctx<W>) -> StepResult {
 ///
 /// See [`remove`].
 pub async fn remove_targets<W: RemovesCopies>(ctx: &mut Ctx<W>) -> Result<Option<Outcome>, StepError> {
-    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
+    let mut tx = ctx.environment.transaction(ctx.id, ctx.fence).await?;
     let bindings = retire_targets(&mut tx, ctx.id).await?;
     tx.commit().await?;
     Ok(remove(ctx, &bindings).await?.park())
@@ -136,7 +136,7 @@ impl Removal {
 /// # Errors
 ///
 /// Retry if another engine took over, or placement or the database does not answer.
-pub async fn mark_leaving<W: Workflow<World = Environment>>(ctx: &Ctx<W>, bindings: &[Binding]) -> Result<(), StepError> {
+pub async fn mark_leaving<W: Workflow<Environment = Environment>>(ctx: &Ctx<W>, bindings: &[Binding]) -> Result<(), StepError> {
     let leave = |binding: &Binding| LedgerChange::Leave { claim: binding.id, member: binding.member.clone() };
     mark(ctx, "leave", bindings, leave).await
 }
@@ -146,20 +146,20 @@ pub async fn mark_leaving<W: Workflow<World = Environment>>(ctx: &Ctx<W>, bindin
 /// # Errors
 ///
 /// As for [`mark_leaving`].
-pub async fn mark_left<W: Workflow<World = Environment>>(ctx: &Ctx<W>, bindings: &[Binding]) -> Result<(), StepError> {
+pub async fn mark_left<W: Workflow<Environment = Environment>>(ctx: &Ctx<W>, bindings: &[Binding]) -> Result<(), StepError> {
     mark(ctx, "stay", bindings, |binding| LedgerChange::Stay { claim: binding.id }).await
 }
 
-async fn mark<W: Workflow<World = Environment>>(
+async fn mark<W: Workflow<Environment = Environment>>(
     ctx: &Ctx<W>,
     name: &str,
     bindings: &[Binding],
     change: impl Fn(&Binding) -> LedgerChange,
 ) -> Result<(), StepError> {
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     for binding in bindings {
         let transaction = LedgerTransaction { operation: ctx.id, fence, changes: vec![change(binding)] };
-        match ctx.world.services.placement.transact(ctx.derived_id(&format!("{name}/{}", binding.id)), &transaction).await {
+        match ctx.environment.services.placement.transact(ctx.derived_id(&format!("{name}/{}", binding.id)), &transaction).await {
             Err(error) if error.code() != Some("ledger_conflict") => return Err(error.into()),
             _ => {}
         }

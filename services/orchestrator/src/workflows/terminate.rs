@@ -48,7 +48,7 @@ impl RemovesCopies for Terminate {
 impl Workflow for Terminate {
     const KIND: &'static str = "terminate";
     const VERSION: i32 = 2;
-    type World = Environment;
+    type Environment = Environment;
     type Input = Order;
     type State = TerminateState;
 
@@ -78,13 +78,13 @@ async fn let_go(ctx: &mut Ctx<Terminate>, tx: &mut PgConnection) -> StepResult {
 }
 
 async fn leave(ctx: &mut Ctx<Terminate>) -> StepResult {
-    let rows = binding::find(&mut *ctx.world.store.pool().acquire().await?, &ctx.state.going).await?;
+    let rows = binding::find(&mut *ctx.environment.store.pool().acquire().await?, &ctx.state.going).await?;
     remove::mark_leaving(ctx, &rows).await?;
     Ok(Outcome::next())
 }
 
 async fn remove_all(ctx: &mut Ctx<Terminate>) -> StepResult {
-    let rows = binding::find(&mut *ctx.world.store.pool().acquire().await?, &ctx.state.going).await?;
+    let rows = binding::find(&mut *ctx.environment.store.pool().acquire().await?, &ctx.state.going).await?;
     let (free, later) = in_order(&rows, &ctx.input.after);
     let removed = remove::remove(ctx, &free).await?;
     if let Some(park) = removed.park() {

@@ -109,7 +109,7 @@ impl RemovesCopies for Update {
 impl Workflow for Update {
     const KIND: &'static str = "update";
     const VERSION: i32 = 2;
-    type World = Environment;
+    type Environment = Environment;
     type Input = Order;
     type State = UpdateState;
 
@@ -147,9 +147,9 @@ async fn resize(ctx: &Ctx<Update>, name: &str, changes: Vec<LedgerChange>) -> Re
     if changes.is_empty() {
         return Ok(Ok(()));
     }
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let transaction = LedgerTransaction { operation: ctx.id, fence, changes };
-    Ok(ctx.world.services.placement.transact(ctx.derived_id(name), &transaction).await.map(drop))
+    Ok(ctx.environment.services.placement.transact(ctx.derived_id(name), &transaction).await.map(drop))
 }
 
 /// As [`resize`], for claims that get smaller. Refusals are retried: they are temporary.
@@ -186,8 +186,8 @@ async fn bind(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepResult {
 async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
     let mut bindings: Vec<_> = ctx.input.kept.iter().map(Kept::updated).collect();
     bindings.extend(targets(ctx)?);
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let (environment, after) = (ctx.world.clone(), ctx.input.after.clone());
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
+    let (environment, after) = (ctx.environment.clone(), ctx.input.after.clone());
     match ctx.state.progress.advance(&environment, fence, &bindings, &after, environment.deadlines.with_full_ready_timeout()).await? {
         Applied::All => Ok(Outcome::next()),
         Applied::Waiting { keys, until, note } => {
@@ -203,8 +203,8 @@ async fn deliver(ctx: &mut Ctx<Update>) -> StepResult {
 async fn put_back(ctx: &mut Ctx<Update>) -> StepResult {
     ctx.progress("applying the old revision again");
     let bindings: Vec<_> = ctx.input.kept.iter().map(|kept| kept.old.clone()).collect();
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let environment = ctx.world.clone();
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
+    let environment = ctx.environment.clone();
     match ctx.state.back.advance(&environment, fence, &bindings, &BTreeMap::new(), environment.deadlines.with_full_ready_timeout()).await? {
         Applied::Waiting { keys, until, .. } => Ok(Outcome::park(keys).until(until)),
         // The old revision is desired now; resource-synchronizer keeps applying it.
@@ -226,13 +226,13 @@ async fn become_current(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepRes
 }
 
 async fn lower(ctx: &mut Ctx<Update>) -> StepResult {
-    let dropped = binding::find(&mut *ctx.world.store.pool().acquire().await?, &ctx.input.dropped).await?;
+    let dropped = binding::find(&mut *ctx.environment.store.pool().acquire().await?, &ctx.input.dropped).await?;
     remove::mark_leaving(ctx, &dropped).await?;
     shrink(ctx, "lower", ctx.input.kept.iter().map(|kept| kept.resize(&kept.request, false)).collect()).await
 }
 
 async fn remove_dropped(ctx: &mut Ctx<Update>) -> StepResult {
-    let rows = binding::find(&mut *ctx.world.store.pool().acquire().await?, &ctx.input.dropped).await?;
+    let rows = binding::find(&mut *ctx.environment.store.pool().acquire().await?, &ctx.input.dropped).await?;
     let removed = remove::remove(ctx, &rows).await?;
     if let Some(park) = removed.park() {
         return Ok(park);

@@ -61,7 +61,7 @@ pub struct Instantiate;
 impl Workflow for Instantiate {
     const KIND: &'static str = "instantiate";
     const VERSION: i32 = 2;
-    type World = Environment;
+    type Environment = Environment;
     type Input = Order;
     type State = InstantiateState;
 

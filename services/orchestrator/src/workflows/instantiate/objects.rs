@@ -21,8 +21,8 @@ pub(super) async fn bind(ctx: &mut Ctx<Instantiate>, tx: &mut PgConnection) -> S
 pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
     let targets = targets(ctx)?;
     let after = ctx.input.apps.iter().map(|app| (app.app().to_owned(), app.after.clone())).collect();
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    let environment = ctx.world.clone();
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
+    let environment = ctx.environment.clone();
     // Where room was made, pods without a node mean that it was lost: plan again soon. Otherwise room may still come back.
     let deadlines = if ctx.state.search.relocated { environment.deadlines } else { environment.deadlines.with_full_ready_timeout() };
     match ctx.state.progress.advance(&environment, fence, &targets, &after, deadlines).await? {

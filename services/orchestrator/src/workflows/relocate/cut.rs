@@ -33,9 +33,9 @@ pub(super) async fn cut_over(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> 
 }
 
 pub(super) async fn remove_old(ctx: &mut Ctx<Relocate>) -> StepResult {
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     for moving in &mut ctx.state.moves {
-        ctx.world.services.synchronizer.put_binding(&moving.old.desired(DesiredState::Absent, fence)).await?;
+        ctx.environment.services.synchronizer.put_binding(&moving.old.desired(DesiredState::Absent, fence)).await?;
         moving.reach(MoveStage::Removing);
     }
     Ok(Outcome::next())
@@ -44,7 +44,7 @@ pub(super) async fn remove_old(ctx: &mut Ctx<Relocate>) -> StepResult {
 pub(super) async fn old_gone(ctx: &mut Ctx<Relocate>) -> StepResult {
     ctx.progress("removing the old copies");
     let ids: Vec<Uuid> = ctx.state.moves.iter().map(|moving| moving.old.id).collect();
-    let rows = binding::find(&mut *ctx.world.store.pool().acquire().await?, &ids).await?;
+    let rows = binding::find(&mut *ctx.environment.store.pool().acquire().await?, &ids).await?;
     let removed = remove::remove(ctx, &rows).await?;
     for moving in &mut ctx.state.moves {
         // A missing row was deleted after its copy was gone.
@@ -61,11 +61,11 @@ pub(super) async fn admit(ctx: &mut Ctx<Relocate>) -> StepResult {
         ctx.progress(format!("moved {}", summary(&ctx.state.moves)));
         return Ok(Outcome::next());
     }
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     // Each try has an id of its own, so that it is decided again.
     let id = ctx.derived_id(&format!("admit/{}", ctx.state.admit_tries));
     let changes = claims.iter().map(|claim| LedgerChange::Admit { claim: *claim }).collect();
-    let refused = match ctx.world.services.placement.transact(id, &LedgerTransaction { operation: ctx.id, fence, changes }).await {
+    let refused = match ctx.environment.services.placement.transact(id, &LedgerTransaction { operation: ctx.id, fence, changes }).await {
         Ok(_) => {
             ctx.progress(format!("moved {}; the room is free", summary(&ctx.state.moves)));
             return Ok(Outcome::next());
@@ -73,12 +73,12 @@ pub(super) async fn admit(ctx: &mut Ctx<Relocate>) -> StepResult {
         Err(error) if matches!(error.code(), Some("ledger_conflict" | "capacity_unknown")) => reasons(&error),
         Err(error) => return Err(error.into()),
     };
-    if ctx.waited() < ctx.world.deadlines.room {
+    if ctx.waited() < ctx.environment.deadlines.room {
         ctx.state.admit_tries += 1;
         ctx.progress("waiting until the room is free");
         return Ok(Outcome::park::<String>([]).until(readiness::after(now(), ADMIT_EVERY)));
     }
-    release::release_unexplained(&ctx.world, ctx.derived_id("admit/release"), ctx.id, fence, &claims).await?;
+    release::release_unexplained(&ctx.environment, ctx.derived_id("admit/release"), ctx.id, fence, &claims).await?;
     Err(StepError::fail("room_lost", "other pods took the room that was made; the moves stand").reasons(refused))
 }
 

@@ -173,7 +173,7 @@ impl RemovesCopies for Relocate {
 impl Workflow for Relocate {
     const KIND: &'static str = "relocate";
     const VERSION: i32 = 1;
-    type World = Environment;
+    type Environment = Environment;
     type Input = Order;
     type State = RelocateState;
 

@@ -40,7 +40,7 @@ enum Preparation {
 }
 
 pub(super) async fn prepare(ctx: &mut Ctx<Relocate>) -> StepResult {
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let (mut keys, mut until, mut notes, mut replaced) = (Vec::new(), None::<Timestamp>, Vec::new(), false);
     for index in 0..ctx.state.moves.len() {
         let preparation = prepare_move(ctx, index, fence).await?;
@@ -83,7 +83,7 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
             }
         }
     }
-    let (environment, operation) = (ctx.world.clone(), ctx.id);
+    let (environment, operation) = (ctx.environment.clone(), ctx.id);
     let moving = &mut ctx.state.moves[index];
     if moving.sent.is_none() {
         apply::send(&environment, &new_copy(moving, operation), fence).await?;
@@ -109,12 +109,12 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
 /// Waits until every new copy is ready at the same time. A copy that the journal has as ready may have failed while this service was
 /// down, and only the old copy would be left. Users' traffic will be shifted here.
 pub(super) async fn shift_traffic(ctx: &mut Ctx<Relocate>) -> StepResult {
-    let ready = |moving: &&MoveProgress| ctx.world.statuses.get(moving.new).is_some_and(|status| status.phase == Phase::Ready);
+    let ready = |moving: &&MoveProgress| ctx.environment.statuses.get(moving.new).is_some_and(|status| status.phase == Phase::Ready);
     let waiting: Vec<String> = ctx.state.moves.iter().filter(|moving| !ready(moving)).map(|moving| binding_key(moving.new)).collect();
     if waiting.is_empty() {
         return Ok(Outcome::next());
     }
-    let limit = ctx.world.deadlines.ready;
+    let limit = ctx.environment.deadlines.ready;
     if ctx.waited() >= limit {
         return Err(StepError::fail("destination_not_ready", "a new copy stopped being ready before the cut-over"));
     }

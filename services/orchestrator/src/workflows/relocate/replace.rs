@@ -40,7 +40,7 @@ pub(super) fn choose_next(moving: &mut MoveProgress, failed: &MemberKey, reason:
 /// Removes the copy that failed and claims room at `to`. The failed copy's row stays as retiring and keeps its room until the copy
 /// is gone.
 pub(super) async fn claim_next(ctx: &mut Ctx<Relocate>, index: usize, to: MemberKey, fence: i64) -> Result<NextClaim, StepError> {
-    let environment = ctx.world.clone();
+    let environment = ctx.environment.clone();
     let failed = new_copy(&ctx.state.moves[index], ctx.id);
     remove_failed(ctx, &failed).await?;
 
@@ -82,12 +82,12 @@ pub(super) async fn claim_next(ctx: &mut Ctx<Relocate>, index: usize, to: Member
 
 async fn remove_failed(ctx: &Ctx<Relocate>, failed: &Binding) -> Result<(), StepError> {
     tracing::info!(workflow.id = %ctx.id, app = %failed.app, member = %failed.member, "a destination is replaced");
-    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
+    let mut tx = ctx.environment.transaction(ctx.id, ctx.fence).await?;
     let present = remove::retire(&mut tx, failed.id).await?;
     tx.commit().await?;
     if present {
-        let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-        ctx.world.services.synchronizer.put_binding(&failed.desired(DesiredState::Absent, fence)).await?;
+        let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
+        ctx.environment.services.synchronizer.put_binding(&failed.desired(DesiredState::Absent, fence)).await?;
     }
     Ok(())
 }

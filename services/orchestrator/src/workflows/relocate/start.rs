@@ -52,7 +52,7 @@ pub(super) async fn hold_victims(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection)
 }
 
 pub(super) async fn accept_plan(ctx: &mut Ctx<Relocate>) -> StepResult {
-    match ctx.world.services.migration.plan_accept(ctx.input.plan, &PlanAcceptance { operation: ctx.id }).await {
+    match ctx.environment.services.migration.plan_accept(ctx.input.plan, &PlanAcceptance { operation: ctx.id }).await {
         Ok(_) => Ok(Outcome::next()),
         Err(error) if error.code() == Some("plan_not_proposed") => {
             let detail = error.problem().map(|problem| problem.detail.clone()).unwrap_or_default();
@@ -65,7 +65,7 @@ pub(super) async fn accept_plan(ctx: &mut Ctx<Relocate>) -> StepResult {
 
 pub(super) async fn claim(ctx: &mut Ctx<Relocate>) -> StepResult {
     ctx.progress("claiming room at the destinations");
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let mut changes: Vec<_> =
         ctx.state.moves.iter().map(|moving| LedgerChange::Leave { claim: moving.old.id, member: moving.old.member.clone() }).collect();
     changes.extend(ctx.state.moves.iter().map(|moving| LedgerChange::Take {
@@ -85,7 +85,7 @@ pub(super) async fn claim(ctx: &mut Ctx<Relocate>) -> StepResult {
         changes.push(LedgerChange::Take { claim, dig: newcomer.dig.clone(), request: Arc::new(request.clone()), member, state: None });
     }
     let transaction = LedgerTransaction { operation: ctx.id, fence, changes };
-    match ctx.world.services.placement.transact(ctx.derived_id("claim"), &transaction).await {
+    match ctx.environment.services.placement.transact(ctx.derived_id("claim"), &transaction).await {
         Ok(receipt) => {
             end_turn(ctx, Some(receipt.seq)).await?;
             Ok(Outcome::next())
@@ -121,20 +121,20 @@ pub(super) fn newcomers(ctx: &Ctx<Relocate>) -> Vec<(Uuid, String, drover_api::s
 /// Undo: releases the new claims and keeps those of the victims. A claim that is still in flight is refused because the release has
 /// a higher fence. The claim of a copy that is not gone yet stays, with its row, until task `retire` finds the copy gone.
 pub(super) async fn release_claims(ctx: &mut Ctx<Relocate>) -> StepResult {
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let victims: BTreeSet<Uuid> = ctx.state.moves.iter().map(|moving| moving.old.id).collect();
     let new: BTreeSet<Uuid> =
         ctx.state.moves.iter().map(|moving| moving.new).chain(newcomers(ctx).into_iter().map(|(claim, ..)| claim)).collect();
     let asked: Vec<Uuid> = new.iter().copied().collect();
-    release::release_unexplained(&ctx.world, ctx.derived_id("claim/release"), ctx.id, fence, &asked).await?;
+    release::release_unexplained(&ctx.environment, ctx.derived_id("claim/release"), ctx.id, fence, &asked).await?;
     // Read after the release: a claim that arrived between a read and the release would leave its victims marked as leaving forever.
-    let held = ctx.world.services.placement.claims_of(ctx.id).await?;
+    let held = ctx.environment.services.placement.claims_of(ctx.id).await?;
     let others: Vec<Uuid> = held.iter().map(|claim| claim.id).filter(|id| !victims.contains(id) && !new.contains(id)).collect();
-    release::release_unexplained(&ctx.world, ctx.derived_id("claim/release-others"), ctx.id, fence, &others).await?;
+    release::release_unexplained(&ctx.environment, ctx.derived_id("claim/release-others"), ctx.id, fence, &others).await?;
     let stay: Vec<Uuid> = victims.into_iter().filter(|victim| held.iter().any(|claim| claim.id == *victim)).collect();
     if !stay.is_empty() {
         let changes = stay.into_iter().map(|claim| LedgerChange::Stay { claim }).collect();
-        ctx.world
+        ctx.environment
             .services
             .placement
             .transact(ctx.derived_id("claim/stay"), &LedgerTransaction { operation: ctx.id, fence, changes })

@@ -33,7 +33,8 @@ pub(in super::super) async fn decide<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResu
         // Unknown is not "no room": wait for the cluster instead of failing, each time with a new decision. The wait is short where
         // the other clusters have room or can make some.
         Decided::Unknown
-            if ctx.waited() < ctx.world.deadlines.room && (ctx.waited() < RESTART_GRACE || !others_suffice(ctx, decision.seq).await?) =>
+            if ctx.waited() < ctx.environment.deadlines.room
+                && (ctx.waited() < RESTART_GRACE || !others_suffice(ctx, decision.seq).await?) =>
         {
             *super::search(ctx).state.tries.entry(round).or_default() += 1;
             let pause = if ctx.waited() < RESTART_GRACE { RETRY_INTERVAL } else { RESTART_GRACE };
@@ -72,13 +73,13 @@ async fn others_suffice<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Result<bool
     let search = search(ctx);
     if search.insists() {
         let request = search.decision_request(operation, fence, true);
-        if ctx.world.services.placement.decide_dry(&request).await?.outcome == Decided::Placed {
+        if ctx.environment.services.placement.decide_dry(&request).await?.outcome == Decided::Placed {
             return Ok(true);
         }
     }
     let order = PlanOrder { dry_run: true, ..plan_order(ctx, seq).await? };
     // Without migration there are no moves.
-    Ok(ctx.world.services.migration.plan(ctx.derived_id("plan/dry"), &order).await.is_ok_and(|document| document.plan.is_some()))
+    Ok(ctx.environment.services.migration.plan(ctx.derived_id("plan/dry"), &order).await.is_ok_and(|document| document.plan.is_some()))
 }
 
 pub(in super::super) async fn release_decision<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult {

@@ -54,7 +54,7 @@ pub(in super::super) async fn room_made<W: SeeksRoom>(ctx: &mut Ctx<W>, _: &mut 
         _ => false,
     };
     // Another operation took a victim's hold first. That says nothing about the plan, so it counts only against the time.
-    let lost_hold = failure.code == "victim_busy" && search_time(ctx) < ctx.world.deadlines.room;
+    let lost_hold = failure.code == "victim_busy" && search_time(ctx) < ctx.environment.deadlines.room;
     if replan && (round <= REPLANS || lost_hold) {
         ctx.progress(format!("planning again: {}", failure.message));
         return Ok(Outcome::Repeat(W::DECIDE));
@@ -69,10 +69,10 @@ fn search_time<W: SeeksRoom>(ctx: &Ctx<W>) -> Duration {
 
 /// Releases what the child claimed for the apps of this workflow. A child that failed has released it itself.
 pub(in super::super) async fn release_room<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult {
-    let claims = ctx.world.services.placement.claims_of(ctx.derived_id("relocate")).await?;
+    let claims = ctx.environment.services.placement.claims_of(ctx.derived_id("relocate")).await?;
     let dig = search(ctx).dig.id;
     let own: Vec<_> = claims.iter().filter(|claim| claim.dig.id == dig).map(|claim| claim.id).collect();
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    release::release_unexplained(&ctx.world, ctx.derived_id("room/release"), ctx.id, fence, &own).await?;
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
+    release::release_unexplained(&ctx.environment, ctx.derived_id("room/release"), ctx.id, fence, &own).await?;
     Ok(Outcome::next())
 }

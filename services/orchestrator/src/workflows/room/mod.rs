@@ -36,7 +36,7 @@ const RESTART_GRACE: Duration = Duration::from_secs(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A workflow that searches for room.
-pub trait SeeksRoom: Workflow<World = Environment> {
+pub trait SeeksRoom: Workflow<Environment = Environment> {
     /// The step that a new round begins with.
     const DECIDE: &'static str;
     /// Borrows what room is needed for and how far the search is.
@@ -163,10 +163,10 @@ pub(super) fn targets<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Vec<Binding>, St
 
 /// Asks placement for a decision and its claims. The same name in the same round returns the decision that was made.
 async fn ask<W: SeeksRoom>(ctx: &mut Ctx<W>, name: &str, overflow: bool) -> Result<Decision, StepError> {
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let (operation, id) = (ctx.id, ctx.derived_id(name));
     let request = search(ctx).decision_request(operation, fence, overflow);
-    Ok(ctx.world.services.placement.decide(id, &request).await?)
+    Ok(ctx.environment.services.placement.decide(id, &request).await?)
 }
 
 /// Releases what the decision of this name claimed. The request may still be in flight: asking again under the same id makes sure
@@ -174,8 +174,8 @@ async fn ask<W: SeeksRoom>(ctx: &mut Ctx<W>, name: &str, overflow: bool) -> Resu
 async fn release_decided<W: SeeksRoom>(ctx: &mut Ctx<W>, name: &str, overflow: bool) -> Result<(), StepError> {
     let decision = ask(ctx, name, overflow).await?;
     let claims: Vec<_> = placed(&decision.apps).into_iter().map(|placed| placed.binding).collect();
-    let fence = ctx.world.fence(ctx.id, ctx.fence).await?;
-    release::release_unexplained(&ctx.world, ctx.derived_id(&format!("{name}/release")), ctx.id, fence, &claims).await
+    let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
+    release::release_unexplained(&ctx.environment, ctx.derived_id(&format!("{name}/release")), ctx.id, fence, &claims).await
 }
 
 fn wait_for_clusters<W: SeeksRoom>(ctx: &mut Ctx<W>, pause: Duration) -> Outcome {

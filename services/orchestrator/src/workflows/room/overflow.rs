@@ -18,7 +18,7 @@ pub(in super::super) async fn overflow<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepRe
         let tries = *current.state.overflow_tries.entry(round).or_default();
         let silent = current.state.silent;
         let decision = ask(ctx, &overflow_name(tries), true).await?;
-        if decision.outcome == Decided::Unknown && !silent && ctx.waited() < ctx.world.deadlines.room {
+        if decision.outcome == Decided::Unknown && !silent && ctx.waited() < ctx.environment.deadlines.room {
             search(ctx).state.overflow_tries.insert(round, tries + 1);
             return Ok(wait_for_clusters(ctx, RETRY_INTERVAL));
         }

@@ -61,11 +61,11 @@ async fn planned<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Planned, StepError> {
     ctx.progress("no cluster has room; looking for apps that can be moved");
     let state = search(ctx).state;
     let (seq, silent, name) = (state.seq.max(ledger_seq), state.silent, format!("plan/{}", state.plan_tries));
-    let in_time = ctx.waited() < ctx.world.deadlines.room;
+    let in_time = ctx.waited() < ctx.environment.deadlines.room;
     // Silent clusters have been waited for already. Otherwise "no plan" is final only when all clusters are known.
     let patient = !silent && in_time;
     let order = PlanOrder { patient, ..plan_order(ctx, seq).await? };
-    let document = match ctx.world.services.migration.plan(ctx.derived_id(&name), &order).await {
+    let document = match ctx.environment.services.migration.plan(ctx.derived_id(&name), &order).await {
         Err(error) if patient && error.code() == Some("capacity_unknown") => {
             turn::give_back(ctx).await?;
             return Ok(Planned::Wait(wait_for_clusters(ctx, RETRY_INTERVAL)));
@@ -91,7 +91,7 @@ async fn may_be_planned_later<W: SeeksRoom>(ctx: &mut Ctx<W>, order: &PlanOrder,
     let own = search(ctx).dig.id;
     let excluded = order.excluded.iter().filter(|(dig, _)| **dig == own).map(|(dig, reason)| (*dig, reason.clone())).collect();
     let order = PlanOrder { excluded, dry_run: true, patient: false, ..order.clone() };
-    Ok(ctx.world.services.migration.plan(ctx.derived_id("plan/later"), &order).await?.plan.is_some())
+    Ok(ctx.environment.services.migration.plan(ctx.derived_id("plan/later"), &order).await?.plan.is_some())
 }
 
 fn accept(search: &Search<'_>, id: Uuid, plan: &Plan) -> Result<ChosenPlan, StepError> {
@@ -115,7 +115,7 @@ fn why_infeasible(infeasible: &Infeasible) -> impl Iterator<Item = String> {
 
 /// A plan for the group on a ledger that knows of decision `seq`.
 pub(super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Result<PlanOrder, StepError> {
-    let mut connection = ctx.world.store.pool().acquire().await?;
+    let mut connection = ctx.environment.store.pool().acquire().await?;
     let (excluded, refused) = (hold::busy(&mut connection).await?, refused_destination::recent(&mut connection).await?);
     drop(connection);
     let search = search(ctx);
@@ -124,8 +124,13 @@ pub(super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Resu
 }
 
 async fn chosen_by_user<W: SeeksRoom>(ctx: &mut Ctx<W>, id: Uuid) -> Result<PlanDocument, StepError> {
-    let document =
-        ctx.world.services.migration.plan_read(id).await?.ok_or_else(|| StepError::fail("not_found", format!("there is no plan {id}")))?;
+    let document = ctx
+        .environment
+        .services
+        .migration
+        .plan_read(id)
+        .await?
+        .ok_or_else(|| StepError::fail("not_found", format!("there is no plan {id}")))?;
     match (&document.kind, document.state) {
         (PlanSubject::Newcomer(dig), PlanState::Proposed) if dig.id == search(ctx).dig.id => Ok(document),
         (_, PlanState::Proposed) => {

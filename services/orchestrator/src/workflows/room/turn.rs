@@ -11,33 +11,33 @@ use crate::environment::{Environment, turn_key};
 use crate::store::planning_queue::{self, Turn};
 
 /// Takes the turn if it is this operation's.
-pub(super) async fn take<W: Workflow<World = Environment>>(ctx: &Ctx<W>) -> Result<Turn, StepError> {
-    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
+pub(super) async fn take<W: Workflow<Environment = Environment>>(ctx: &Ctx<W>) -> Result<Turn, StepError> {
+    let mut tx = ctx.environment.transaction(ctx.id, ctx.fence).await?;
     let turn = planning_queue::take_turn(&mut tx, ctx.id).await?;
     tx.commit().await?;
     Ok(turn)
 }
 
 /// Gives the turn to the next operation and keeps the place in the queue.
-pub(super) async fn give_back<W: Workflow<World = Environment>>(ctx: &Ctx<W>) -> Result<(), StepError> {
-    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
+pub(super) async fn give_back<W: Workflow<Environment = Environment>>(ctx: &Ctx<W>) -> Result<(), StepError> {
+    let mut tx = ctx.environment.transaction(ctx.id, ctx.fence).await?;
     let next = planning_queue::block(&mut tx, ctx.id).await?;
     tx.commit().await?;
-    wake(&ctx.world, next);
+    wake(&ctx.environment, next);
     Ok(())
 }
 
 /// Takes `operation` out of the queue: this operation itself, or the parent of this relocation. `ledger_seq` is that of the claims
 /// that the plan led to.
-pub(in super::super) async fn leave<W: Workflow<World = Environment>>(
+pub(in super::super) async fn leave<W: Workflow<Environment = Environment>>(
     ctx: &Ctx<W>,
     operation: Uuid,
     ledger_seq: Option<i64>,
 ) -> Result<(), StepError> {
-    let mut tx = ctx.world.transaction(ctx.id, ctx.fence).await?;
+    let mut tx = ctx.environment.transaction(ctx.id, ctx.fence).await?;
     let next = planning_queue::leave(&mut tx, operation, ledger_seq).await?;
     tx.commit().await?;
-    wake(&ctx.world, next);
+    wake(&ctx.environment, next);
     Ok(())
 }
 
