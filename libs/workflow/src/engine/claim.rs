@@ -1,6 +1,5 @@
-//! Who works on what: the engine's name and lease, the claims, and the loop that hands claimed workflows to tasks.
+//! Claims due workflows and drives each of them in a task of its own.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,17 +7,15 @@ use drover_store::{StoreError, StoreResult};
 use tracing::Instrument;
 use uuid::Uuid;
 
-use super::{Inner, drive::Drive};
+use super::{Background, Inner, drive::Drive};
 use crate::journal::{Lost, Row};
-
-pub(super) type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Free: parked or new; held by an engine whose lease has ended; held by an earlier start of this one.
 const CLAIM: &str = "with free as (
     select id from workflow w
     where ended_at is null and run_at <= now() and kind || '/' || version = any($4) and id <> all($5)
       and not exists (select from worker k where k.name = w.worker and k.incarnation = w.incarnation and k.lease_until > now())
-      and exists (select from worker k where k.name = $1 and k.incarnation = $2)
+      and exists (select from worker k where k.name = $1 and k.incarnation = $2 and k.lease_until > now())
     order by run_at for update skip locked limit $3)
 update workflow w set worker = $1, incarnation = $2, woken = false, refused = false,
     fence = case when w.worker is null and w.incarnation = $2 then w.fence else nextval('workflow_fence') end
@@ -32,45 +29,6 @@ const REFUSE: &str = "update workflow w set refused = true, revision = revision 
     returning id, kind, version";
 
 impl Inner {
-    fn lease_micros(&self) -> i64 {
-        i64::try_from(self.settings.lease.as_micros()).unwrap_or(i64::MAX)
-    }
-
-    /// From now on this incarnation is the engine of that name, and an earlier one is not.
-    pub(super) async fn take_name(&self) -> StoreResult<()> {
-        sqlx::query(
-            "insert into worker (name, incarnation, lease_until) values ($1, $2, now() + $3 * interval '1 microsecond') \
-             on conflict (name) do update set incarnation = excluded.incarnation, lease_until = excluded.lease_until",
-        )
-        .bind(&self.settings.name)
-        .bind(self.incarnation)
-        .bind(self.lease_micros())
-        .execute(self.store.pool())
-        .await?;
-        Ok(())
-    }
-
-    /// False: another engine has taken the name.
-    async fn renew_lease(&self) -> StoreResult<bool> {
-        let done =
-            sqlx::query("update worker set lease_until = now() + $3 * interval '1 microsecond' where name = $1 and incarnation = $2")
-                .bind(&self.settings.name)
-                .bind(self.incarnation)
-                .bind(self.lease_micros())
-                .execute(self.store.pool())
-                .await?;
-        Ok(done.rows_affected() == 1)
-    }
-
-    pub(super) async fn give_up_name(&self) -> StoreResult<()> {
-        sqlx::query("update worker set lease_until = now() where name = $1 and incarnation = $2")
-            .bind(&self.settings.name)
-            .bind(self.incarnation)
-            .execute(self.store.pool())
-            .await?;
-        Ok(())
-    }
-
     async fn claim(&self, limit: usize) -> StoreResult<Vec<Row>> {
         let running: Vec<Uuid> = self.running().iter().copied().collect();
         let rows = sqlx::query_as(CLAIM)
@@ -92,26 +50,6 @@ impl Inner {
         }
         Ok(())
     }
-}
-
-pub(super) fn heartbeat(engine: Arc<Inner>) -> Background {
-    Box::pin(async move {
-        let period = engine.settings.lease / 3;
-        while tokio::time::timeout(period, engine.stopping.cancelled()).await.is_err() {
-            // For tests: an engine that is stopped in its tracks and later wakes up.
-            let _ = engine.settings.failpoints.reached(|| "engine/heartbeat".to_owned()).await;
-            match engine.renew_lease().await {
-                Ok(true) => {}
-                Ok(false) => {
-                    tracing::error!(name = engine.settings.name, "another engine has this name now; this one stops");
-                    engine.stopping.cancel();
-                }
-                Err(error) => tracing::warn!(%error, "the engine's lease was not renewed"),
-            }
-        }
-        // Steps that still finish do so under a fresh lease.
-        let _ = engine.renew_lease().await;
-    })
 }
 
 pub(super) fn work(engine: Arc<Inner>) -> Background {

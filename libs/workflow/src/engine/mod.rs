@@ -6,9 +6,11 @@
 mod answer;
 mod claim;
 mod drive;
+mod lease;
 mod unwind;
 
 use std::collections::{BTreeMap, HashSet};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -116,6 +118,9 @@ impl Registry {
     }
 }
 
+/// A task of the engine that runs as long as it does.
+type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A running engine; clones are handles to the same one.
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Inner>);
@@ -192,7 +197,7 @@ impl Engine {
             tasks: TaskTracker::new(),
         }));
         engine.0.take_name().await?;
-        for background in [claim::heartbeat as fn(Arc<Inner>) -> claim::Background, claim::work, claim::write_wakes] {
+        for background in [lease::keep as fn(Arc<Inner>) -> Background, claim::work, claim::write_wakes] {
             let killed = engine.0.killed.clone();
             engine.0.tasks.spawn(killed.run_until_cancelled_owned(background(engine.0.clone())));
         }

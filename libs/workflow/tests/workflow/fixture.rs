@@ -202,10 +202,15 @@ pub struct Moving {
 }
 
 pub async fn store(db: &TestDb) -> Store {
+    connect(&StoreConfig::new("orchestrator", db.url.clone())).await
+}
+
+/// A store with the tables of the engine and of the workflows here.
+pub async fn connect(config: &StoreConfig) -> Store {
     const TABLES: &str = "create table held (thing text primary key, workflow uuid); create table moved (thing text primary key); create table effect (workflow uuid, step text)";
     let tables = Migration::new(1, "test".into(), MigrationType::Simple, sqlx::SqlSafeStr::into_sql_str(TABLES), false);
     let sets = [drover_workflow::migrations(), MigrationSet::new("test", Migrator::with_migrations(vec![tables]))];
-    Store::connect(&StoreConfig::new("orchestrator", db.url.clone()), &sets).await.unwrap()
+    Store::connect(config, &sets).await.unwrap()
 }
 
 #[async_trait]

@@ -3,6 +3,7 @@
 
 mod fixture;
 mod hands;
+mod leases;
 mod lifecycle;
 mod parking;
 mod properties;
