@@ -1,4 +1,4 @@
-//! A workflow as its author writes it: a type, and a table of steps.
+//! A workflow as its author writes it: a type and a list of steps.
 //!
 //! ```ignore
 //! pub struct Relocate;
@@ -9,13 +9,13 @@
 //!     fn subject(input: &Order) -> String { input.plan.to_string() }
 //!     fn steps() -> Steps<Self> {
 //!         Steps::new()
-//!             // Held before anything else is looked at, so that …
+//!             // First, so that no other workflow moves the same apps meanwhile.
 //!             .step(Step::local("hold_victims", hold_victims).undo_local(drop_holds))
 //!             .step(Step::remote("claim", claim).undo(release))
 //!             .step(Step::wait("destinations_ready", destinations_ready))
 //!             .pivot(Step::local("cut_over", cut_over))
 //!             .step(Step::remote("remove_old", remove_old))
-//!             .finally(Step::local("drop_holds", drop_holds))
+//!             .finally(Step::local("release_holds", drop_holds))
 //!     }
 //! }
 //! async fn hold_victims(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> StepResult { … Ok(Outcome::next()) }
@@ -34,82 +34,80 @@ use uuid::Uuid;
 
 use crate::{Child, ChildOutcome, StepError, StepResult};
 
-/// A kind of workflow, in one version. A changed step list is a new version; the old one stays registered until its last
+/// A kind of workflow, in one version. A changed step list needs a new version; the old version stays registered until its last
 /// workflow has ended.
 pub trait Workflow: Sized + Send + Sync + 'static {
-    /// Its name in the journal, in operations and in failpoints.
+    /// The name of the kind in the journal, in operations and in failpoints.
     const KIND: &'static str;
-    /// Of the step list and the state.
+    /// The version of the step list and of the state's type.
     const VERSION: i32;
-    /// What the steps reach: clients, settings. Not written anywhere.
+    /// What the steps use: clients, settings. It is not written anywhere.
     type Environment: Send + Sync + 'static;
-    /// What it is started with; never changes.
+    /// What a workflow is started with. It never changes.
     type Input: Serialize + DeserializeOwned + Send + Sync + 'static;
-    /// What its steps tell later ones. Written with each step that ends in next or park, dropped by retry and failure.
+    /// What steps leave for later ones. It is written when a step ends with next or park; after a retry or a failure what the step
+    /// has changed in it is lost.
     type State: Serialize + DeserializeOwned + Default + Send + Sync + 'static;
 
-    /// What it is about, for people and for filters: `shop/cart`.
+    /// What the workflow is about, for people and for filters: `shop/cart`.
     fn subject(_input: &Self::Input) -> String {
         String::new()
     }
 
-    /// The table.
+    /// The list of steps.
     fn steps() -> Steps<Self>;
 }
 
-/// What a step knows.
+/// What a step gets, and where it leaves state and progress.
 pub struct Ctx<W: Workflow> {
-    /// The workflow's id, which is the operation's.
+    /// The id of the workflow, which is also the operation's.
     pub id: Uuid,
-    /// Goes with each write into another service; newer hands have higher ones.
+    /// Sent with each write to another service. An engine that takes the workflow over gets a higher fence, and services refuse lower ones.
     pub fence: i64,
-    /// 1, and one more for each [`crate::Outcome::Repeat`] so far. In undo: the round of the run that is undone.
+    /// Starts at 1 and grows with each [`crate::Outcome::Repeat`]. In an undo: the round of the step that is undone.
     pub round: i32,
-    /// What the workflow was started with.
     pub input: W::Input,
-    /// What earlier steps left and later ones will find.
+    /// What earlier steps left, and what later ones will find.
     pub state: W::State,
-    /// The world outside.
     pub environment: Arc<W::Environment>,
-    /// When this step was started first (in this round): deadlines count from here.
+    /// When this step was first started (in this round). Deadlines count from here.
     pub started: Timestamp,
-    /// When the workflow was.
+    /// When the workflow was started.
     pub created: Timestamp,
-    /// Someone wants it undone. Before the pivot the engine sees to that; after it a step may shorten what it still does.
+    /// Whether a cancel was requested. Before the pivot the engine then undoes the workflow; after it a step may choose to do less.
     pub cancel_requested: bool,
-    /// Of a step with children that have all ended: how, in the order of their ids.
+    /// The outcomes of this step's children, in the order of their ids. Empty until all of them have ended.
     pub children: Vec<ChildOutcome>,
     pub(crate) message: Option<String>,
 }
 
 impl<W: Workflow> Ctx<W> {
-    /// A sentence on how far it is, for those who watch; shown until the next one.
+    /// Sets the progress message that users see until the next one.
     pub fn progress(&mut self, message: impl Into<String>) {
         self.message = Some(message.into());
     }
 
-    /// An id for what this step makes, the same each time it is repeated: of the workflow, the round and the name.
+    /// An id for something that this step creates. It is derived from workflow, round and name, so it is the same in each repetition.
     pub fn derived_id(&self, name: &str) -> Uuid {
         Uuid::new_v5(&self.id, format!("{}/{}", self.round, name).as_bytes())
     }
 
-    /// How long this step has been waiting.
+    /// The time since this step was first started.
     pub fn waited(&self) -> Duration {
         let waited = drover_store::now().duration_since(*self.started);
         Duration::try_from(waited).unwrap_or_default()
     }
 
-    /// When this step's patience ends, for [`crate::Outcome::until`].
-    pub fn deadline(&self, patience: Duration) -> Timestamp {
-        Timestamp(self.started.saturating_add(patience).unwrap_or(*self.started))
+    /// The time limit of this step as a point in time, for [`crate::Outcome::until`].
+    pub fn deadline(&self, limit: Duration) -> Timestamp {
+        Timestamp(self.started.saturating_add(limit).unwrap_or(*self.started))
     }
 }
 
 /// An `async fn(&mut Ctx<W>) -> StepResult`.
 pub trait RemoteFn<'a, W: Workflow>: Send + Sync + 'static {
-    /// Its future.
     type Future: Future<Output = StepResult> + Send + 'a;
-    /// Calls it.
+    /// Calls the function.
     fn call(&self, ctx: &'a mut Ctx<W>) -> Self::Future;
 }
 
@@ -126,9 +124,8 @@ where
 
 /// An `async fn(&mut Ctx<W>, &mut PgConnection) -> T`.
 pub trait LocalFn<'a, W: Workflow, T>: Send + Sync + 'static {
-    /// Its future.
     type Future: Future<Output = T> + Send + 'a;
-    /// Calls it.
+    /// Calls the function.
     fn call(&self, ctx: &'a mut Ctx<W>, tx: &'a mut PgConnection) -> Self::Future;
 }
 
@@ -162,7 +159,7 @@ pub(crate) enum Effect<W: Workflow> {
 /// Whether a step has anything to do.
 pub(crate) type Due<W> = fn(&<W as Workflow>::Input, &<W as Workflow>::State) -> bool;
 
-/// What an engine must know of a step to drive it.
+/// How the engine has to run a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
     Local,
@@ -170,7 +167,7 @@ pub(crate) enum StepKind {
     Children,
 }
 
-/// One row of the table.
+/// A step of a workflow.
 pub struct Step<W: Workflow> {
     pub(crate) name: &'static str,
     pub(crate) kind: StepKind,
@@ -188,26 +185,26 @@ impl<W: Workflow> Step<W> {
         Self { name, kind, effect, spawn: None, undo: None, due: None, attempts: None, at: None, undo_at: None }
     }
 
-    /// Domain writes, journal and cursor in one short transaction, guarded by the fence: done exactly once.
-    /// Any other end than next rolls the writes back.
+    /// A step whose writes go to the service's own database, in one short transaction with the journal that commits only if the fence
+    /// matches: they happen exactly once. Any other end than next rolls them back.
     pub fn local(name: &'static str, f: impl for<'a> LocalFn<'a, W, StepResult>) -> Self {
         Self::new(name, StepKind::Local, Effect::Local(local(f)))
     }
 
-    /// An effect outside, started after its intent is in the journal; no connection is held. After a crash it is repeated, so
-    /// it must be a PUT to a chosen id with [`Ctx::fence`], or the like.
+    /// A step with an effect outside the database. Its start is journaled before the effect, and no connection is held meanwhile. After
+    /// a crash the effect is repeated, so it must be idempotent, for example a PUT to a chosen id with [`Ctx::fence`].
     pub fn remote(name: &'static str, f: impl for<'a> RemoteFn<'a, W>) -> Self {
         Self::new(name, StepKind::Remote, Effect::Remote(remote(f)))
     }
 
-    /// A question asked until its answer is next: again when woken by a key it parked on, at its deadline, and on a slow poll.
-    /// Parked workflows cost a row, nothing else.
+    /// A step that is run again until it returns next: when one of the keys it parked on is woken, at its deadline, and on a slow poll.
+    /// It may have effects, which must be idempotent as those of [`Step::remote`]. A parked workflow costs a row and nothing else.
     pub fn wait(name: &'static str, f: impl for<'a> RemoteFn<'a, W>) -> Self {
         Self::remote(name, f)
     }
 
-    /// Starts the children that `spawn` names (in one transaction with the journal), parks until all have ended, and then asks
-    /// `collect`, with their outcomes in [`Ctx::children`], for its own. On cancel and undo they are cancelled first.
+    /// A step that starts the children that `spawn` returns (in one transaction with the journal), parks until all have ended, and then
+    /// calls `collect` with their outcomes in [`Ctx::children`]. On cancel and undo the children are cancelled first.
     pub fn children(
         name: &'static str,
         spawn: impl for<'a> LocalFn<'a, W, Result<Vec<Child>, StepError>>,
@@ -216,40 +213,41 @@ impl<W: Workflow> Step<W> {
         Self { spawn: Some(local(spawn)), ..Self::new(name, StepKind::Children, Effect::Local(local(collect))) }
     }
 
-    /// How it is undone, outside. Called also for a step that was started and not finished: undo what may be there.
+    /// Sets a remote undo. It is also called for a step that was started and not finished, so it must undo whatever may be there.
     pub fn undo(self, f: impl for<'a> RemoteFn<'a, W>) -> Self {
         Self { undo: Some(Effect::Remote(remote(f))), ..self }
     }
 
-    /// How it is undone, in one transaction with the journal.
+    /// Sets an undo whose writes go to the service's own database, in one transaction with the journal.
     pub fn undo_local(self, f: impl for<'a> LocalFn<'a, W, StepResult>) -> Self {
         Self { undo: Some(Effect::Local(local(f))), ..self }
     }
 
-    /// Passed over where it has nothing to do, which costs no write and leaves no trace in the journal: after a crash the question
-    /// is asked again. The answer must stay yes until the step has ended.
+    /// Skips the step while `due` is false. Skipping writes nothing to the journal, so `due` is asked again after a crash; once true it must
+    /// stay true until the step has ended.
     pub fn when(self, due: fn(&W::Input, &W::State) -> bool) -> Self {
         Self { due: Some(due), ..self }
     }
 
-    /// The service that its effect and the undoing of it are in, where that is another one: for readers and for tests that
-    /// kill it ([`crate::failpoints`]).
+    /// Names the other service in which the step and its undo take effect: for readers, and for tests that kill that service
+    /// ([`crate::failpoints`]).
     pub fn at(self, service: &'static str) -> Self {
         Self { at: Some(service), undo_at: Some(service), ..self }
     }
 
-    /// The same where only the undo's effect is in another one.
+    /// The same where only the undo takes effect in another service.
     pub fn undo_at(self, service: &'static str) -> Self {
         Self { undo_at: Some(service), ..self }
     }
 
-    /// Gives up (code `step_failed`) after so many attempts, instead of trying until cancelled. Undo never gives up.
+    /// Lets the step fail (code `step_failed`) after so many attempts. Without it the step is tried until the workflow is cancelled. An undo
+    /// is always tried without end.
     pub fn attempts(self, attempts: i32) -> Self {
         Self { attempts: Some(attempts), ..self }
     }
 }
 
-/// The table of steps.
+/// The list of steps of a workflow.
 pub struct Steps<W: Workflow> {
     pub(crate) steps: Vec<Step<W>>,
     pub(crate) pivot: Option<usize>,
@@ -263,20 +261,26 @@ impl<W: Workflow> Default for Steps<W> {
 }
 
 impl<W: Workflow> Steps<W> {
-    /// An empty table.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The next step.
+    /// Adds a step.
+    ///
+    /// # Panics
+    /// The name is taken, or a final step comes before it.
     pub fn step(mut self, step: Step<W>) -> Self {
         assert!(self.finally.is_none(), "{}: {} comes after a final step", W::KIND, step.name);
         self.push(step);
         self
     }
 
-    /// The point of no return: before it a failure or a cancel undoes everything, once it has committed the workflow only goes
-    /// forward. A local step, so that the passing is one transaction.
+    /// Adds the point of no return. Before it a failure or a cancel undoes everything; once it is committed the workflow only goes
+    /// forward. It is a local step, so that it is one transaction.
+    ///
+    /// # Panics
+    /// There is a pivot already, the step is not local, or it may be skipped.
     pub fn pivot(mut self, step: Step<W>) -> Self {
         assert!(self.pivot.is_none() && step.kind == StepKind::Local, "{}: one pivot, and a local one", W::KIND);
         assert!(step.due.is_none(), "{}: the pivot is never passed over", W::KIND);
@@ -284,8 +288,11 @@ impl<W: Workflow> Steps<W> {
         self.step(step)
     }
 
-    /// A last step that is also done when one after the pivot has failed: it lets go of what the workflow held. Only past the
-    /// pivot; before it, undo does that.
+    /// Adds a final step, which is also done when a step after the pivot has failed: it releases what the workflow held. When a step before
+    /// the pivot fails, undo does that.
+    ///
+    /// # Panics
+    /// The name is taken.
     pub fn finally(mut self, step: Step<W>) -> Self {
         self.finally.get_or_insert(self.steps.len());
         self.push(step);

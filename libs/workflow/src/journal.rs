@@ -1,5 +1,5 @@
-//! The SQL of the engine, and only the engine's. Every write that moves a workflow goes through [`Guard`], which locks the row
-//! and checks the fence: a hand that lost the workflow can read, but no longer write.
+//! The SQL statements of the engine. Every write that moves a workflow goes through [`Guard`], which locks the workflow's row and
+//! checks its fence: an engine that has lost the workflow can still read, but its writes are refused.
 
 use drover_store::{StoreError, StoreResult, Timestamp, Tx};
 use serde_json::Value;
@@ -9,9 +9,9 @@ use uuid::Uuid;
 use crate::runner::StepInfo;
 use crate::{ChildOutcome, Failure, StepError, Workflow};
 
-/// Where a workflow is, as the journal says.
+/// A claimed workflow as its row says.
 #[derive(Clone, Debug, FromRow)]
-pub(crate) struct Row {
+pub(crate) struct WorkflowRow {
     pub id: Uuid,
     pub kind: String,
     pub version: i32,
@@ -33,7 +33,7 @@ pub(crate) struct Row {
     pub created_at: Timestamp,
 }
 
-/// One started step.
+/// A step that was started, as its journal row says.
 #[derive(Clone, Debug, FromRow)]
 pub(crate) struct StepRow {
     pub seq: i32,
@@ -45,7 +45,7 @@ pub(crate) struct StepRow {
 
 const STEP_COLUMNS: &str = "seq, name, round, output, started_at";
 
-/// A workflow that is to be started.
+/// A workflow that is to be inserted.
 #[derive(Clone, Debug)]
 pub(crate) struct NewWorkflow {
     kind: &'static str,
@@ -61,7 +61,7 @@ impl NewWorkflow {
         Ok(Self { kind: W::KIND, version: W::VERSION, subject: W::subject(input), input: serde_json::to_value(input)?, first })
     }
 
-    /// False when there is one of that id already.
+    /// False when there is a workflow of that id already.
     pub async fn insert(
         &self,
         tx: &mut PgConnection,
@@ -90,22 +90,21 @@ impl NewWorkflow {
 
 /// Why a journal write was not made.
 #[derive(Debug)]
-pub(crate) enum Lost {
-    /// Somebody else has the workflow now.
+pub(crate) enum JournalError {
+    /// Another engine has taken the workflow over: the fence is no longer the row's.
     Fenced,
-    /// A test stopped us dead.
+    /// A failpoint stops this driver as a SIGKILL would.
     Halted,
-    /// The database.
     Store(StoreError),
 }
 
-impl<E: Into<StoreError>> From<E> for Lost {
+impl<E: Into<StoreError>> From<E> for JournalError {
     fn from(error: E) -> Self {
         Self::Store(error.into())
     }
 }
 
-/// A transaction that holds the workflow's row, by the right of its fence.
+/// A transaction that has locked the workflow's row. It is acquired only if the fence matches.
 pub(crate) struct Guard {
     pub tx: Tx,
     pub cancel_requested: bool,
@@ -113,7 +112,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub async fn lock(pool: &PgPool, id: Uuid, fence: i64) -> Result<Self, Lost> {
+    pub async fn lock(pool: &PgPool, id: Uuid, fence: i64) -> Result<Self, JournalError> {
         let mut tx = drover_store::begin(pool).await?;
         let row: Option<(bool,)> =
             sqlx::query_as("select cancel_requested from workflow where id = $1 and fence = $2 and ended_at is null for update")
@@ -121,24 +120,25 @@ impl Guard {
                 .bind(fence)
                 .fetch_optional(&mut *tx)
                 .await?;
-        let (cancel_requested,) = row.ok_or(Lost::Fenced)?;
+        let (cancel_requested,) = row.ok_or(JournalError::Fenced)?;
         Ok(Self { tx, cancel_requested, id })
     }
 
-    /// Begins a step with its journal row; without one there is none to begin, as somebody wants the workflow undone.
-    pub async fn begin(pool: &PgPool, row: &Row, seq: i32, step: &StepInfo) -> Result<(Self, Option<StepRow>), Lost> {
+    /// Locks the workflow and inserts the journal row of a step. No step is returned when a cancel was requested: nothing is started
+    /// then.
+    pub async fn begin(pool: &PgPool, row: &WorkflowRow, seq: i32, step: &StepInfo) -> Result<(Self, Option<StepRow>), JournalError> {
         let mut tx = drover_store::begin(pool).await?;
         let Begun { cancel_requested, step } = begin_step(&mut *tx, row, seq, step).await?;
         Ok((Self { tx, cancel_requested, id: row.id }, step))
     }
 
-    /// The step's journal row, made when there is none yet, whatever is wanted of the workflow.
-    pub async fn start_step(&mut self, row: &Row, seq: i32, step: &StepInfo) -> Result<(), Lost> {
+    /// Inserts the journal row of a step unless it exists, whether or not a cancel was requested.
+    pub async fn start_step(&mut self, row: &WorkflowRow, seq: i32, step: &StepInfo) -> Result<(), JournalError> {
         insert_step(&mut *self.tx, row, seq, step, true).await.map(drop)
     }
 
-    /// `started` → `done` or `failed`, with output or error.
-    pub async fn finish_step(&mut self, seq: i32, status: &str, output: Option<&Value>, error: Option<&Value>) -> Result<(), Lost> {
+    /// Sets a started step to `done` or `failed`, with its output or error.
+    pub async fn finish_step(&mut self, seq: i32, status: &str, output: Option<&Value>, error: Option<&Value>) -> Result<(), JournalError> {
         sqlx::query("update workflow_step set status = $3, output = $4, error = $5, finished_at = clock_timestamp() where workflow_id = $1 and seq = $2")
             .bind(self.id)
             .bind(seq)
@@ -150,8 +150,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Notes that the children of a step exist.
-    pub async fn spawned(&mut self, seq: i32, count: usize) -> Result<(), Lost> {
+    /// Journals that the children of a step have been inserted.
+    pub async fn spawned(&mut self, seq: i32, count: usize) -> Result<(), JournalError> {
         sqlx::query("update workflow_step set output = jsonb_build_object('children', $3::bigint) where workflow_id = $1 and seq = $2")
             .bind(self.id)
             .bind(seq)
@@ -161,8 +161,8 @@ impl Guard {
         Ok(())
     }
 
-    /// One more attempt, and why the last one did not do. Returns how many there were.
-    pub async fn retry_step(&mut self, seq: i32, error: &str) -> Result<i32, Lost> {
+    /// Counts a failed attempt and stores its error. Returns the number of attempts so far.
+    pub async fn retry_step(&mut self, seq: i32, error: &str) -> Result<i32, JournalError> {
         let attempts: (i32,) =
             sqlx::query_as("update workflow_step set attempt = attempt + 1, error = jsonb_build_object('message', $3::text) where workflow_id = $1 and seq = $2 returning attempt - 1")
                 .bind(self.id)
@@ -173,8 +173,8 @@ impl Guard {
         Ok(attempts.0)
     }
 
-    /// `undoing` (attempts start anew) or `undone`.
-    pub async fn undo_step(&mut self, seq: i32, status: &str) -> Result<(), Lost> {
+    /// Sets a step to `undoing` (its attempts are counted from 1 again) or `undone`.
+    pub async fn undo_step(&mut self, seq: i32, status: &str) -> Result<(), JournalError> {
         let statement = match status {
             "undoing" => {
                 "update workflow_step set status = 'undoing', attempt = 1, undo_started_at = clock_timestamp() where workflow_id = $1 and seq = $2 and status <> 'undoing'"
@@ -188,8 +188,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Writes where the workflow is now.
-    pub async fn save(&mut self, row: &Row) -> Result<(), Lost> {
+    /// Writes the workflow's state, current step and status.
+    pub async fn save(&mut self, row: &WorkflowRow) -> Result<(), JournalError> {
         let ended = ended(&row.status);
         sqlx::query(
             "update workflow set state = $2, status = $3, step = $4, seq = $5, round = $6, past_pivot = $7, message = $8, failure = $9, \
@@ -209,7 +209,7 @@ impl Guard {
         .execute(&mut *self.tx)
         .await?;
         if ended && let Some(parent) = row.parent_id {
-            // The parent may be looking right now: `woken` outlives its parking.
+            // The parent may be running its step right now. `woken` makes it run the step again instead of parking.
             sqlx::query("update workflow set woken = true, run_at = least(run_at, now()) where id = $1 and ended_at is null")
                 .bind(parent)
                 .execute(&mut *self.tx)
@@ -218,8 +218,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Lets go of the workflow until `delay` has passed (or one of the keys is woken). Not at all if it was woken meanwhile.
-    pub async fn park(&mut self, delay: std::time::Duration, keys: &[String]) -> Result<(), Lost> {
+    /// Gives the workflow back until `delay` has passed or one of the keys is woken. If it was woken since it was claimed, it is due at once.
+    pub async fn park(&mut self, delay: std::time::Duration, keys: &[String]) -> Result<(), JournalError> {
         sqlx::query(
             "update workflow set worker = null, wake_keys = $3, woken = false, \
              run_at = case when woken then now() else now() + $2 * interval '1 microsecond' end where id = $1",
@@ -232,18 +232,18 @@ impl Guard {
         Ok(())
     }
 
-    pub async fn children(&mut self, seq: i32) -> Result<Vec<ChildRow>, Lost> {
+    pub async fn children(&mut self, seq: i32) -> Result<Vec<ChildRow>, JournalError> {
         children(&mut self.tx, self.id, seq).await
     }
 
-    pub async fn commit(self) -> Result<(), Lost> {
+    pub async fn commit(self) -> Result<(), JournalError> {
         self.tx.commit().await?;
         Ok(())
     }
 }
 
-/// The row of a step, made when there is none yet, unless the workflow is to turn back: one statement, so that where nothing else
-/// is written it needs no transaction. One row; none: the workflow is somebody else's.
+/// Inserts the journal row of a step unless it exists or a cancel was requested. It is one statement, so that it needs no transaction
+/// where nothing else is written. It returns one row, or none when another engine has the workflow.
 const BEGIN: &str = "with w as (
     select id, cancel_requested from workflow where id = $1 and fence = $2 and ended_at is null for update
 ), s as (
@@ -258,11 +258,10 @@ from w left join (
     union all select seq, name, round, output, started_at from workflow_step where workflow_id = $1 and seq = $3
 ) t on $7 or not w.cancel_requested";
 
-/// What came of [`BEGIN`].
+/// The result of [`BEGIN`].
 pub(crate) struct Begun {
-    /// Somebody wants the workflow undone.
     pub cancel_requested: bool,
-    /// The step; none when it is not begun because of that.
+    /// None when the step was not started because a cancel was requested.
     pub step: Option<StepRow>,
 }
 
@@ -274,12 +273,23 @@ impl FromRow<'_, sqlx::postgres::PgRow> for Begun {
     }
 }
 
-/// Journals that a step of the workflow begins, unless the workflow is to turn back.
-pub(crate) async fn begin_step<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Row, seq: i32, step: &StepInfo) -> Result<Begun, Lost> {
+/// Journals the start of a step, unless a cancel was requested before the pivot.
+pub(crate) async fn begin_step<'e>(
+    executor: impl sqlx::PgExecutor<'e>,
+    row: &WorkflowRow,
+    seq: i32,
+    step: &StepInfo,
+) -> Result<Begun, JournalError> {
     insert_step(executor, row, seq, step, row.past_pivot).await
 }
 
-async fn insert_step<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Row, seq: i32, step: &StepInfo, anyway: bool) -> Result<Begun, Lost> {
+async fn insert_step<'e>(
+    executor: impl sqlx::PgExecutor<'e>,
+    row: &WorkflowRow,
+    seq: i32,
+    step: &StepInfo,
+    anyway: bool,
+) -> Result<Begun, JournalError> {
     let begun: Option<Begun> = sqlx::query_as(BEGIN)
         .bind(row.id)
         .bind(row.fence)
@@ -290,10 +300,11 @@ async fn insert_step<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Row, seq: i3
         .bind(anyway)
         .fetch_optional(executor)
         .await?;
-    begun.ok_or(Lost::Fenced)
+    begun.ok_or(JournalError::Fenced)
 }
 
-/// A step is done, and the workflow stands behind it: one statement, so that where nothing else is written it needs no transaction.
+/// Sets a step to `done` and the workflow to the next step. It is one statement, so that it needs no transaction where nothing else is
+/// written.
 const ADVANCE: &str = "with w as (
     update workflow set state = $3, status = $4, step = $5, seq = $6, round = $7, past_pivot = $8, message = $9, failure = $10,
         revision = revision + 1, updated_at = clock_timestamp(), ended_at = case when $11 then clock_timestamp() end,
@@ -308,8 +319,8 @@ const ADVANCE: &str = "with w as (
 )
 select cancel_requested from w";
 
-/// Journals that step `row.seq` ended with `output` and that the workflow is now as `row` says. Whether somebody wants it undone.
-pub(crate) async fn advance<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Row, output: &Value) -> Result<bool, Lost> {
+/// Journals that step `row.seq` ended with `output` and that the workflow is now as `row` says. Returns whether a cancel was requested.
+pub(crate) async fn advance<'e>(executor: impl sqlx::PgExecutor<'e>, row: &WorkflowRow, output: &Value) -> Result<bool, JournalError> {
     let cancel_requested: Option<bool> = sqlx::query_scalar(ADVANCE)
         .bind(row.id)
         .bind(row.fence)
@@ -325,7 +336,7 @@ pub(crate) async fn advance<'e>(executor: impl sqlx::PgExecutor<'e>, row: &Row, 
         .bind(output)
         .fetch_optional(executor)
         .await?;
-    cancel_requested.ok_or(Lost::Fenced)
+    cancel_requested.ok_or(JournalError::Fenced)
 }
 
 fn ended(status: &str) -> bool {
@@ -361,7 +372,7 @@ impl ChildRow {
     }
 }
 
-async fn children(tx: &mut PgConnection, parent: Uuid, seq: i32) -> Result<Vec<ChildRow>, Lost> {
+async fn children(tx: &mut PgConnection, parent: Uuid, seq: i32) -> Result<Vec<ChildRow>, JournalError> {
     let rows = sqlx::query_as(
         "select id, kind, status, past_pivot, failure, state from workflow where parent_id = $1 and parent_seq = $2 order by id",
     )
@@ -372,9 +383,9 @@ async fn children(tx: &mut PgConnection, parent: Uuid, seq: i32) -> Result<Vec<C
     Ok(rows)
 }
 
-/// Asks the children of a step to stop. Outside of any transaction of the parent's: a child that ends locks its own row first
-/// and its parent's then, so holding ours while locking theirs could deadlock.
-pub(crate) async fn cancel_children(pool: &PgPool, parent: Uuid, seq: i32) -> Result<(), Lost> {
+/// Requests the cancel of a step's children. This must not be part of a transaction that has locked the parent: a child that ends locks
+/// its own row first and then its parent's, so the two could deadlock.
+pub(crate) async fn cancel_children(pool: &PgPool, parent: Uuid, seq: i32) -> Result<(), JournalError> {
     sqlx::query(
         "update workflow set cancel_requested = true, woken = true, run_at = least(run_at, now()), revision = revision + 1 \
          where parent_id = $1 and parent_seq = $2 and ended_at is null and not past_pivot and not cancel_requested",
@@ -386,8 +397,8 @@ pub(crate) async fn cancel_children(pool: &PgPool, parent: Uuid, seq: i32) -> Re
     Ok(())
 }
 
-/// The row of one step, if it was started.
-pub(crate) async fn step(pool: &PgPool, id: Uuid, seq: i32) -> Result<Option<StepRow>, Lost> {
+/// The journal row of a step, if the step was started.
+pub(crate) async fn step(pool: &PgPool, id: Uuid, seq: i32) -> Result<Option<StepRow>, JournalError> {
     let row = sqlx::query_as(sqlx::AssertSqlSafe(format!("select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and seq = $2")))
         .bind(id)
         .bind(seq)
@@ -396,8 +407,8 @@ pub(crate) async fn step(pool: &PgPool, id: Uuid, seq: i32) -> Result<Option<Ste
     Ok(row)
 }
 
-/// The latest started step that is to be undone: not those that are, nor local ones that never finished.
-pub(crate) async fn to_undo(pool: &PgPool, id: Uuid) -> Result<Option<StepRow>, Lost> {
+/// The last started step that is still to be undone. A local step that never finished left no effects and needs no undo.
+pub(crate) async fn to_undo(pool: &PgPool, id: Uuid) -> Result<Option<StepRow>, JournalError> {
     let statement = format!(
         "select {STEP_COLUMNS} from workflow_step where workflow_id = $1 and status <> 'undone' and (not atomic or status in ('done', 'undoing')) order by seq desc limit 1"
     );

@@ -1,20 +1,22 @@
-//! Durable workflows on Postgres: a table of steps, one pivot, undo.
+//! Durable workflows on Postgres: a list of steps with one pivot (the point of no return), and undo.
 //!
-//! Not a replay engine: a workflow is an explicit list of named steps and a journal of what was started, so there are no rules
-//! of determinism, and `GET /v2/operations/{id}` shows the journal as it is. No signals, no cron, no graphs, no priorities.
+//! This is not a replay engine: a workflow is an explicit list of named steps and a journal of the steps that were started. So the code of a
+//! step need not be deterministic, and `GET /v2/operations/{id}` shows the journal as it is. There are no signals, timetables, graphs
+//! or priorities.
 //!
 //! ```text
 //!             ┌──────── claim: lease by engine, fence from one sequence ────────┐
 //!   parked ───┤                                                                 ├──▶ step, step, … ──▶ park | end
-//!     ▲       └─ due, or woken by a key, or its engine is gone ─────────────────┘             │
+//!     ▲       └─ due, or woken by a key, or its engine's lease ran out ─────────┘             │
 //!     └───────────────────────────────────────────────────────────────────────────────────────┘
-//!   before the pivot: failure and cancel undo the started steps in reverse · after it: only forward
+//!   before the pivot: failure and cancel undo the started steps in reverse order; after it: only forward
 //! ```
 //!
-//! Invariant: a journal write happens only under the fence of the row. Effects in the service's own tables are part of the
-//! journal's transaction and happen exactly once; effects outside follow their journaled intent and carry the fence.
+//! Invariant: the journal is written only if the writer's fence is the row's. Effects in the service's own tables are part of the
+//! journal's transaction and happen exactly once. Effects outside come after their start was journaled, and carry the fence.
 //!
-//! Start reading at [`Workflow`]; failpoints are described in [`drover_store::failpoint`].
+//! Start reading at [`Workflow`]. The tests that every workflow gets without writing them are in [`testing`]; failpoints are described in
+//! [`drover_store::failpoint`].
 
 mod definition;
 mod engine;
@@ -32,7 +34,7 @@ pub use outcome::{Child, ChildOutcome, Failure, Outcome, Park, StepError, StepRe
 pub use points::{Failpoint, failpoints};
 pub use view::{ListFilter, StepView, WorkflowView};
 
-/// The engine's tables, for the schema of the service that runs workflows: apply before the service's own set.
+/// The migrations of the engine's tables, for the schema of the service that runs workflows. Apply them before the service's own.
 pub fn migrations() -> drover_store::MigrationSet {
     drover_store::MigrationSet::new("workflow", sqlx::migrate!("../../migrations/workflow"))
 }

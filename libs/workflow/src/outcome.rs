@@ -1,4 +1,4 @@
-//! What a step says when it returns.
+//! What a step returns.
 
 use std::time::Duration;
 
@@ -7,22 +7,23 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// What a step's function returns. `?` on any error asks for a retry; giving up is always explicit ([`StepError::fail`]).
+/// What the function of a step returns. `?` on any error makes the step be tried again; a final failure is always explicit
+/// ([`StepError::fail`]).
 pub type StepResult = Result<Outcome, StepError>;
 
-/// How a step that met no error ended.
+/// How a step without an error ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// Done; the value is the step's output in the journal.
+    /// The step is done. The value is its output in the journal.
     Next(Value),
-    /// Not yet: look again when woken, at the given time, or at the slow poll, whichever is first.
+    /// The step is not done. It is run again when woken, at the given time, or at the slow poll, whichever is first.
     Park(Park),
-    /// Enter the earlier step of this name again, in the next round. Nothing is undone; [`crate::Ctx::round`] counts, and the
-    /// step that asks for it must bound it. Only before the pivot.
+    /// The workflow continues with the earlier step of this name, in the next round. Nothing is undone. [`crate::Ctx::round`] counts the
+    /// rounds, and the step that returns this must limit them. Only before the pivot.
     Repeat(&'static str),
 }
 
-/// When to look again.
+/// When a parked step is to be run again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Park {
     pub(crate) keys: Vec<String>,
@@ -30,22 +31,25 @@ pub struct Park {
 }
 
 impl Outcome {
-    /// Done, without output.
+    /// The step is done and has no output.
     pub fn next() -> Self {
         Self::Next(Value::Null)
     }
 
-    /// Done, with this output.
+    /// The step is done, with this output.
+    ///
+    /// # Errors
+    /// The output cannot be written as JSON.
     pub fn output(output: impl Serialize) -> Result<Self, StepError> {
         Ok(Self::Next(serde_json::to_value(output)?))
     }
 
-    /// Look again when one of the keys is woken ([`crate::Engine::wake`]).
+    /// The step is not done and is to be run again when one of the keys is woken ([`crate::Engine::wake`]).
     pub fn park<K: Into<String>>(keys: impl IntoIterator<Item = K>) -> Self {
         Self::Park(Park { keys: keys.into_iter().map(Into::into).collect(), until: None })
     }
 
-    /// Of a park: look again at this time at the latest.
+    /// Sets the time at which a parked step is run again at the latest. It changes no other outcome.
     pub fn until(self, time: Timestamp) -> Self {
         match self {
             Self::Park(park) => Self::Park(Park { until: Some(time), ..park }),
@@ -54,32 +58,32 @@ impl Outcome {
     }
 }
 
-/// How a step that met an error ended.
+/// How a step with an error ended.
 #[derive(Clone, Debug)]
 pub enum StepError {
-    /// The same again after a pause: `after`, or the step's back-off. State written by the step is dropped.
+    /// The step is tried again after a pause. What it has changed in the state is lost.
     Retry {
         /// What happened, for the journal.
         message: String,
-        /// The pause, where the other side named one.
+        /// The pause; `None`: the engine's back-off.
         after: Option<Duration>,
     },
-    /// It will not work. Before the pivot everything is undone, after it the workflow ends as failed where it stands.
+    /// Terminal failure. Before the pivot everything is undone; after it nothing is, and the workflow ends as failed after its final steps.
     Fail(Failure),
 }
 
 impl StepError {
-    /// Gives up with a stable code and a sentence for people.
+    /// A terminal failure with a stable code and a sentence for people.
     pub fn fail(code: &str, message: impl Into<String>) -> Self {
         Self::Fail(Failure { code: code.to_owned(), message: message.into(), reasons: Vec::new() })
     }
 
-    /// Tries again, saying what is being waited for.
+    /// An error after which the step is tried again; the message says what it waits for.
     pub fn retry(message: impl Into<String>) -> Self {
         Self::Retry { message: message.into(), after: None }
     }
 
-    /// Of a failure: with its reasons, as problem+json carries them.
+    /// Adds reasons to a failure, as problem+json carries them. It does not change a retry.
     pub fn reasons<R: Serialize>(self, reasons: impl IntoIterator<Item = R>) -> Self {
         match self {
             Self::Fail(failure) => {
@@ -92,7 +96,8 @@ impl StepError {
     }
 }
 
-// Not itself an Error, so that this can be: any error a step meets is worth a retry unless the step says otherwise.
+// Any error in a step is tried again unless the step says otherwise. `StepError` does not implement `Error` itself, because this
+// implementation would then overlap with `From<T> for T`.
 impl<E: std::error::Error> From<E> for StepError {
     fn from(error: E) -> Self {
         let mut message = error.to_string();
@@ -106,19 +111,19 @@ impl<E: std::error::Error> From<E> for StepError {
     }
 }
 
-/// Why a workflow did not do what it was started for.
+/// Why a workflow failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// Stable, for programs: `no_room`, `victim_busy`, `cancelled`.
     pub code: String,
-    /// For people.
+    /// A sentence for people.
     pub message: String,
     /// Details, one per obstacle.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<Value>,
 }
 
-/// A workflow to start below this one, by a chosen id.
+/// A workflow that a step starts as its child, under a chosen id.
 #[derive(Clone, Debug)]
 pub struct Child {
     pub(crate) id: Uuid,
@@ -126,36 +131,39 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starting it again under the same id changes nothing.
+    /// A child of this kind. Starting it again under the same id changes nothing.
+    ///
+    /// # Errors
+    /// The input cannot be written as JSON.
     pub fn new<W: crate::Workflow>(id: Uuid, input: &W::Input) -> Result<Self, StepError> {
         Ok(Self { id, start: crate::journal::NewWorkflow::of::<W>(input)? })
     }
 }
 
-/// How a child ended; a failed child is something to decide by, not an error.
+/// How a child ended. A failed child is no error of its parent: the parent's step decides what follows from it.
 #[derive(Clone, Debug)]
 pub struct ChildOutcome {
-    /// Its id.
     pub id: Uuid,
-    /// Its kind.
     pub kind: String,
-    /// Whether it did all it was started for.
+    /// Whether it ended with all of its steps done.
     pub done: bool,
-    /// Whether it passed its pivot: what it moved stands even if it failed later.
+    /// Whether its pivot was committed: then its effects stay, even if it failed later.
     pub past_pivot: bool,
-    /// Why not, if not.
+    /// Why it is not done.
     pub failure: Option<Failure>,
-    /// What its steps knew last.
     pub state: Value,
 }
 
 impl ChildOutcome {
-    /// The child's state as its type.
+    /// The state of the child.
+    ///
+    /// # Errors
+    /// It is not a state of this type.
     pub fn state<S: DeserializeOwned>(&self) -> Result<S, StepError> {
         Ok(serde_json::from_value(self.state.clone())?)
     }
 
-    /// The failure's code.
+    /// The code of the failure.
     pub fn code(&self) -> Option<&str> {
         self.failure.as_ref().map(|failure| failure.code.as_str())
     }

@@ -1,30 +1,28 @@
-//! The failpoints of a workflow, as its table of steps gives them: what tests that kill services from outside go through.
-//! The engine passes them by the same names; a list made here that it does not pass is found by those tests.
+//! The list of a workflow's failpoints, derived from its list of steps, for tests that kill services from outside.
+//! The engine passes the failpoints under the same names; those tests find a name in the list that it does not pass.
 
 use std::fmt;
 
 use crate::Workflow;
 use crate::definition::{Effect, Step, StepKind};
 
-/// Where each step can be stopped, in this order.
+/// The places in each step, in this order.
 const MOMENTS: [&str; 3] = ["before", "after_effect", "after_journal"];
 
-/// One place at which a workflow can be stopped. Displayed as its name.
+/// A place at which a workflow can be stopped. Displayed as the failpoint's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Failpoint {
-    /// Kind of the workflow.
     pub kind: &'static str,
-    /// Step.
     pub step: &'static str,
-    /// On the way back.
+    /// Whether the place is in the undo of the step.
     pub undo: bool,
     /// `before`, `after_effect` or `after_journal`.
     pub moment: &'static str,
-    /// The service that the effect is in, where that is not the workflow's own.
+    /// The other service in which the step takes effect, if it is not the workflow's own.
     pub service: Option<&'static str>,
-    /// A transaction is open while it stops there.
+    /// Whether a transaction is open while the workflow is stopped there.
     pub in_transaction: bool,
-    /// The workflow's pivot: until it is done there is a way back; none: there always is.
+    /// The workflow's pivot; without one it can be undone until its end.
     pub pivot: Option<&'static str>,
 }
 
@@ -34,7 +32,7 @@ impl fmt::Display for Failpoint {
     }
 }
 
-/// All failpoints of a workflow: of each step forward, in order, then of each undo, in the order of undoing.
+/// All failpoints of a workflow: those of its steps in their order, then those of the undos in the order of undoing.
 pub fn failpoints<W: Workflow>() -> Vec<Failpoint> {
     let table = W::steps();
     let pivot = table.pivot.map(|at| table.steps[at].name);

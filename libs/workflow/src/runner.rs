@@ -1,6 +1,6 @@
-//! The bridge from typed steps to the untyped journal: one [`Runner`] per registered kind and version.
+//! Calls the typed functions of steps with the JSON values of the journal: one [`Runner`] per registered kind and version.
 //!
-//! Not a place for decisions. It turns JSON into the author's types, calls the function, and turns the state back.
+//! It makes no decisions: it turns JSON into the types of the workflow, calls the function, and turns the state back into JSON.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use uuid::Uuid;
 use crate::definition::{Effect, Step, StepKind, Steps};
 use crate::{Child, ChildOutcome, Ctx, Outcome, StepError, Workflow};
 
-/// What the engine tells a step.
+/// What the engine passes to a step.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct StepCall {
     pub id: Uuid,
     pub fence: i64,
     pub round: i32,
@@ -28,20 +28,20 @@ pub(crate) struct Call {
     pub children: Vec<ChildOutcome>,
 }
 
-/// What a step tells the engine.
+/// What a step returns to the engine.
 #[derive(Debug)]
-pub(crate) struct Answer<T = Outcome> {
+pub(crate) struct StepReturn<T = Outcome> {
     pub result: Result<T, StepError>,
     pub state: Value,
     pub message: Option<String>,
 }
 
-/// What the engine knows of a step.
+/// What the engine knows about a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepInfo {
     pub name: &'static str,
     pub kind: StepKind,
-    /// Whether its undo takes part in the journal's transaction; `None` where nothing is to be undone.
+    /// Whether its undo is local (part of the journal's transaction) or remote; `None` for a step without undo.
     pub undo: Option<StepKind>,
     pub attempts: Option<i32>,
 }
@@ -59,16 +59,16 @@ pub(crate) trait Runner: Send + Sync {
     fn steps(&self) -> &[StepInfo];
     fn pivot(&self) -> Option<usize>;
     fn finally(&self) -> Option<usize>;
-    /// Whether a step has anything to do; what cannot be read is the step's own to report.
+    /// Whether a step has anything to do. True also when input or state cannot be read: the call of the step then reports that.
     fn due(&self, step: usize, input: &Value, state: &Value) -> bool;
-    /// Calls a step's function; `tx` is there for local ones.
-    async fn call(&self, step: usize, direction: Direction, call: Call, tx: Option<&mut PgConnection>) -> Answer;
-    /// Asks a step for its children.
-    async fn spawn(&self, step: usize, call: Call, tx: &mut PgConnection) -> Answer<Vec<Child>>;
+    /// Calls the function of a step, or of its undo. `tx` is given for local ones.
+    async fn call(&self, step: usize, direction: Direction, call: StepCall, tx: Option<&mut PgConnection>) -> StepReturn;
+    /// Calls the function that names the children of a step.
+    async fn spawn(&self, step: usize, call: StepCall, tx: &mut PgConnection) -> StepReturn<Vec<Child>>;
 }
 
-/// A table of steps and the environment they work in.
-pub(crate) struct Typed<W: Workflow> {
+/// A list of steps and the environment that they get.
+pub(crate) struct TypedRunner<W: Workflow> {
     steps: Vec<Step<W>>,
     infos: Vec<StepInfo>,
     pivot: Option<usize>,
@@ -76,7 +76,7 @@ pub(crate) struct Typed<W: Workflow> {
     environment: Arc<W::Environment>,
 }
 
-impl<W: Workflow> Typed<W> {
+impl<W: Workflow> TypedRunner<W> {
     pub fn new(environment: Arc<W::Environment>) -> Self {
         let Steps { steps, pivot, finally } = W::steps();
         assert!(steps.last().is_none_or(|step| step.due.is_none()), "{}: the last step is never passed over", W::KIND);
@@ -89,7 +89,7 @@ impl<W: Workflow> Typed<W> {
         Self { infos: infos.collect(), steps, pivot, finally, environment }
     }
 
-    fn ctx(&self, call: Call) -> Result<Ctx<W>, StepError> {
+    fn ctx(&self, call: StepCall) -> Result<Ctx<W>, StepError> {
         let state = if call.state.is_null() { W::State::default() } else { serde_json::from_value(call.state)? };
         Ok(Ctx {
             id: call.id,
@@ -114,19 +114,19 @@ fn kind_of<W: Workflow>(effect: &Effect<W>) -> StepKind {
     }
 }
 
-fn answer<W: Workflow, T>(ctx: Ctx<W>, result: Result<T, StepError>) -> Answer<T> {
+fn answer<W: Workflow, T>(ctx: Ctx<W>, result: Result<T, StepError>) -> StepReturn<T> {
     match serde_json::to_value(&ctx.state) {
-        Ok(state) => Answer { result, state, message: ctx.message },
-        Err(error) => Answer { result: Err(error.into()), state: Value::Null, message: ctx.message },
+        Ok(state) => StepReturn { result, state, message: ctx.message },
+        Err(error) => StepReturn { result: Err(error.into()), state: Value::Null, message: ctx.message },
     }
 }
 
-fn unreadable<T>(error: StepError) -> Answer<T> {
-    Answer { result: Err(error), state: Value::Null, message: None }
+fn unreadable<T>(error: StepError) -> StepReturn<T> {
+    StepReturn { result: Err(error), state: Value::Null, message: None }
 }
 
 #[async_trait]
-impl<W: Workflow> Runner for Typed<W> {
+impl<W: Workflow> Runner for TypedRunner<W> {
     fn kind(&self) -> &'static str {
         W::KIND
     }
@@ -156,7 +156,7 @@ impl<W: Workflow> Runner for Typed<W> {
         }
     }
 
-    async fn call(&self, step: usize, direction: Direction, call: Call, tx: Option<&mut PgConnection>) -> Answer {
+    async fn call(&self, step: usize, direction: Direction, call: StepCall, tx: Option<&mut PgConnection>) -> StepReturn {
         let effect = match direction {
             Direction::Do => Some(&self.steps[step].effect),
             Direction::Undo => self.steps[step].undo.as_ref(),
@@ -174,7 +174,7 @@ impl<W: Workflow> Runner for Typed<W> {
         answer(ctx, result)
     }
 
-    async fn spawn(&self, step: usize, call: Call, tx: &mut PgConnection) -> Answer<Vec<Child>> {
+    async fn spawn(&self, step: usize, call: StepCall, tx: &mut PgConnection) -> StepReturn<Vec<Child>> {
         let mut ctx = match self.ctx(call) {
             Ok(ctx) => ctx,
             Err(error) => return unreadable(error),

@@ -1,4 +1,4 @@
-//! Workflows as operations show them: what was asked, how far it is, why it stopped. And how to watch one.
+//! Reads workflows for people and operations: what was asked, how far the workflow is, why it failed; and watches them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,94 +17,77 @@ use crate::{Engine, Failure};
 /// A workflow and its steps.
 #[derive(Clone, Debug, Serialize, FromRow)]
 pub struct WorkflowView {
-    /// Its id.
     pub id: Uuid,
-    /// Its kind.
     pub kind: String,
-    /// The version of its step list.
+    /// The version of the kind.
     pub version: i32,
     /// What it is about.
     pub subject: String,
-    /// `running`, `undoing`, `done`, `failed`, `cancelled`; `refused` while no engine knows its version.
+    /// `running`, `undoing`, `done`, `failed` or `cancelled`; `refused` while no running engine knows its kind and version.
     pub status: String,
-    /// Whether it has cut over: it can no longer be cancelled.
+    /// Whether its pivot is committed: it can no longer be cancelled.
     pub past_pivot: bool,
-    /// Whether somebody asked for its undoing.
     pub cancel_requested: bool,
-    /// How far it is, in its own words.
+    /// The last progress message of its steps.
     pub message: Option<String>,
-    /// Why it did not do what it was started for.
     #[sqlx(json(nullable))]
     pub failure: Option<Failure>,
-    /// What it was started with.
     pub input: Value,
-    /// What its steps know.
     pub state: Value,
-    /// The workflow that started it.
+    /// The workflow that started it as a child.
     pub parent_id: Option<Uuid>,
-    /// The fence of whoever ran it last.
+    /// The fence of the engine that claimed it last.
     pub fence: i64,
     /// Grows with every visible change.
     pub revision: i64,
-    /// When it was started.
     pub created_at: Timestamp,
-    /// When it last changed.
     pub updated_at: Timestamp,
-    /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// What was started, in that order, and what is still to come (status `pending`).
+    /// The started steps in the order of their start, then those still to come (status `pending`).
     #[sqlx(skip)]
     pub steps: Vec<StepView>,
 }
 
-/// One step.
+/// A step of a workflow and how it went.
 #[derive(Clone, Debug, Serialize, FromRow)]
 pub struct StepView {
-    /// Its name.
     pub name: String,
-    /// Which round it belongs to.
+    /// The round it belongs to, from 1.
     pub round: i32,
-    /// `pending`, `started`, `done`, `failed`, `undoing`, `undone`.
+    /// `pending`, `started`, `done`, `failed`, `undoing` or `undone`.
     pub status: String,
-    /// How often it has been tried.
+    /// The number of the current attempt, from 1; 0 for a pending step.
     pub attempt: i32,
-    /// What it left in the journal.
     pub output: Option<Value>,
-    /// The last error, or the failure.
+    /// The error of the last attempt, or the failure.
     pub error: Option<Value>,
-    /// When it was started first.
+    /// When its first attempt began.
     pub started_at: Option<Timestamp>,
-    /// When it was done or failed.
     pub finished_at: Option<Timestamp>,
-    /// When its undo began.
     pub undo_started_at: Option<Timestamp>,
-    /// When its undo was done.
     pub undo_finished_at: Option<Timestamp>,
 }
 
 impl WorkflowView {
-    /// Whether nothing more will happen.
+    /// Whether the workflow has ended: done, failed or cancelled.
     pub fn ended(&self) -> bool {
         self.ended_at.is_some()
     }
 }
 
-/// What to list; newest first.
+/// Which workflows to list, newest first. `None` means all.
 #[derive(Clone, Debug, Default)]
 pub struct ListFilter {
-    /// Only this kind.
     pub kind: Option<String>,
-    /// Only this status.
     pub status: Option<String>,
-    /// Only about this.
     pub subject: Option<String>,
-    /// Only children of this one.
+    /// Only the children of this workflow.
     pub parent: Option<Uuid>,
-    /// Only those that nobody started but a user.
+    /// Only workflows that are no children.
     pub roots: bool,
-    /// Those after the last one of the page before: its `created_at` and `id`.
+    /// Where the page starts: `created_at` and `id` of the last workflow of the page before.
     pub after: Option<(Timestamp, Uuid)>,
-    /// At most so many (and never more than 500).
+    /// How many at most, from 1 to 500.
     pub limit: i64,
 }
 
@@ -112,7 +95,10 @@ const COLUMNS: &str = "id, kind, version, subject, case when refused and ended_a
     input, state, parent_id, fence, revision, created_at, updated_at, ended_at";
 
 impl Engine {
-    /// One workflow with its steps.
+    /// A workflow with its steps; `None` when there is none of this id.
+    ///
+    /// # Errors
+    /// The database cannot be reached.
     pub async fn get(&self, id: Uuid) -> StoreResult<Option<WorkflowView>> {
         let statement = sqlx::AssertSqlSafe(format!("select {COLUMNS} from workflow where id = $1"));
         let found: Option<WorkflowView> = sqlx::query_as(statement).bind(id).fetch_optional(self.0.store.pool()).await?;
@@ -130,6 +116,9 @@ impl Engine {
     }
 
     /// A page of workflows, without their steps.
+    ///
+    /// # Errors
+    /// The database cannot be reached.
     pub async fn list(&self, filter: &ListFilter) -> StoreResult<Vec<WorkflowView>> {
         let statement = format!(
             "select {COLUMNS} from workflow where ($1::text is null or kind = $1) and ($2::text is null or subject = $2) and ($3::uuid is null or parent_id = $3) \
@@ -150,29 +139,36 @@ impl Engine {
         Ok(views)
     }
 
-    /// Ids of workflows as this process changes them. Hints only: what another engine does comes by [`Engine::watch`]'s poll.
+    /// Ids of workflows as this process changes them. Changes by other processes are not among them; [`Engine::watch`] polls for those.
     pub fn events(&self) -> broadcast::Receiver<Uuid> {
         self.0.changed.subscribe()
     }
 
-    /// The workflow now, again after each change, and finally as it ended. Ends at once when there is none of that id.
+    /// The workflow as it is now, again after each change, and at last as it ended. The stream ends at once when there is no workflow of
+    /// this id, and after the first error.
     pub fn watch(&self, id: Uuid) -> BoxStream<'static, StoreResult<WorkflowView>> {
         let seen = Watch { events: self.events(), engine: self.clone(), id, revision: None, ended: false };
         futures::stream::unfold(seen, |mut watch| async move { watch.next().await.map(|view| (view, watch)) }).boxed()
     }
 
-    /// The workflow when it has ended, or as it is when the patience ends.
-    pub async fn wait(&self, id: Uuid, patience: Duration) -> StoreResult<Option<WorkflowView>> {
-        self.until_ended(id, patience).await?;
+    /// The workflow when it has ended, or as it is after `timeout`.
+    ///
+    /// # Errors
+    /// The database cannot be reached.
+    pub async fn wait(&self, id: Uuid, timeout: Duration) -> StoreResult<Option<WorkflowView>> {
+        self.until_ended(id, timeout).await?;
         self.get(id).await
     }
 
-    /// Until the workflow has ended, or the patience.
-    pub async fn until_ended(&self, id: Uuid, patience: Duration) -> StoreResult<()> {
+    /// Waits until the workflow has ended, for `timeout` at most.
+    ///
+    /// # Errors
+    /// The database cannot be reached.
+    pub async fn until_ended(&self, id: Uuid, timeout: Duration) -> StoreResult<()> {
         let mut ends = self.0.ended.subscribe();
-        // What comes before the end is not looked at: under load that would be most of what is read.
+        // Only the end is queried, not each change before it: under load those would be most of the queries.
         let look = "select ended_at is not null from workflow where id = $1";
-        let ended = tokio::time::timeout(patience, async {
+        let ended = tokio::time::timeout(timeout, async {
             while sqlx::query_scalar(look).bind(id).fetch_optional(self.0.store.pool()).await? == Some(false) {
                 let _ = tokio::time::timeout(self.0.settings.poll, heard_of(&mut ends, id)).await;
             }
@@ -181,14 +177,14 @@ impl Engine {
         ended.await.unwrap_or(Ok(()))
     }
 
-    /// What is still to come, from the table of steps, if this engine knows it.
+    /// Adds the steps that are still to come, if this engine knows the kind and version.
     async fn add_pending(&self, view: &mut WorkflowView) -> StoreResult<()> {
         let Some(runner) = self.0.registry.runner(&view.kind, view.version) else { return Ok(()) };
         let steps = runner.steps();
         let (step, round): (String, i32) =
             sqlx::query_as("select step, round from workflow where id = $1").bind(view.id).fetch_one(self.0.store.pool()).await?;
         let begun: HashSet<&str> = view.steps.iter().filter(|step| step.round == round).map(|step| step.name.as_str()).collect();
-        // What was passed over before the last one that has begun is not to come any more.
+        // Steps before the last started one were skipped and do not come any more.
         let last = steps.iter().rposition(|info| begun.contains(info.name)).map(|last| last + 1);
         let from = steps.iter().position(|info| info.name == step).unwrap_or(steps.len()).max(last.unwrap_or_default());
         let pending = steps[from..].iter().map(|info| StepView {
@@ -240,7 +236,7 @@ impl Watch {
     }
 }
 
-/// A hint about this workflow; so is having missed some, or that none will come.
+/// Waits for an event of this workflow. It also returns when events were missed or no more can come, so the caller must check.
 async fn heard_of(events: &mut broadcast::Receiver<Uuid>, id: Uuid) {
     while let Ok(heard) = events.recv().await {
         if heard == id {

@@ -1,7 +1,7 @@
-//! Who was called lately: closes the gap between a step's look at the world and its parking.
+//! The recent wake-ups of this process, so that none is lost between a step's check of its condition and its parking.
 //!
-//! A wake-up reaches parked rows through the database. A step that is just looking is not parked yet, so every wake-up is also
-//! remembered here for a while, and a step that has parked asks whether one of its keys was called since it began to look.
+//! A wake-up reaches parked workflows through the database. A step that is just checking its condition is not parked yet, so every
+//! wake-up is also kept here for a while; after parking, the driver asks whether one of the keys was woken since the step began.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ pub(crate) struct Wakes(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// How many calls there have been.
+    /// The number of wake-ups so far.
     count: u64,
     recent: VecDeque<String>,
-    /// Not yet written to the database.
+    /// Keys that are not yet written to the database.
     pending: HashSet<String>,
 }
 
@@ -31,15 +31,16 @@ impl Wakes {
         inner.pending.insert(key.to_owned());
     }
 
-    /// A point in time, for [`Wakes::called_since`].
+    /// The current position among the wake-ups, for [`Wakes::called_since`].
     pub fn mark(&self) -> u64 {
         self.lock().count
     }
 
+    /// Whether one of the keys was woken after `mark`.
     pub fn called_since(&self, mark: u64, keys: &[String]) -> bool {
         let inner = self.lock();
         let since = usize::try_from(inner.count - mark).unwrap_or(usize::MAX);
-        // More than is remembered: assume so; a needless look costs little.
+        // More wake-ups than are kept: assume that one of them was meant, since running the step once more costs little.
         since > inner.recent.len() || inner.recent.iter().rev().take(since).any(|called| keys.contains(called))
     }
 

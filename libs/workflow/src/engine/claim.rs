@@ -7,10 +7,11 @@ use drover_store::{StoreError, StoreResult};
 use tracing::Instrument;
 use uuid::Uuid;
 
-use super::{Background, Inner, drive::Drive};
-use crate::journal::{Lost, Row};
+use super::{Background, Inner, driver::Driver};
+use crate::journal::{JournalError, WorkflowRow};
 
-/// Free: parked or new; held by an engine whose lease has ended; held by an earlier start of this one.
+/// Claims due workflows that no engine runs: new and parked ones, those of an engine whose lease has run out, and those of an earlier
+/// start of this engine. Nothing is claimed by an engine whose own lease has run out: others would take it over at once.
 const CLAIM: &str = "with free as (
     select id from workflow w
     where ended_at is null and run_at <= now() and kind || '/' || version = any($4) and id <> all($5)
@@ -22,14 +23,15 @@ update workflow w set worker = $1, incarnation = $2, woken = false, refused = fa
 from free where w.id = free.id
 returning w.id, w.kind, w.version, w.subject, w.traceparent, w.input, w.state, w.status, w.step, w.seq, w.round, w.past_pivot, w.cancel_requested, w.message, w.failure, w.parent_id, w.fence, w.created_at";
 
-/// What nobody here knows, and nobody else works on. Only a mark to be seen: an engine that knows it will still take it.
+/// Marks due workflows whose kind or version this engine does not know and that no engine runs, so that people see them. The mark has no
+/// effect on claims: an engine that knows the version still takes them.
 const REFUSE: &str = "update workflow w set refused = true, revision = revision + 1, updated_at = now()
     where ended_at is null and not refused and run_at <= now() and kind || '/' || version <> all($1)
       and not exists (select from worker k where k.name = w.worker and k.incarnation = w.incarnation and k.lease_until > now())
     returning id, kind, version";
 
 impl Inner {
-    async fn claim(&self, limit: usize) -> StoreResult<Vec<Row>> {
+    async fn claim(&self, limit: usize) -> StoreResult<Vec<WorkflowRow>> {
         let running: Vec<Uuid> = self.running().iter().copied().collect();
         let rows = sqlx::query_as(CLAIM)
             .bind(&self.settings.name)
@@ -78,7 +80,7 @@ pub(super) fn work(engine: Arc<Inner>) -> Background {
 }
 
 impl Inner {
-    /// True when there may be more to claim.
+    /// True when there may be more workflows to claim.
     async fn claim_and_spawn(self: &Arc<Self>) -> StoreResult<bool> {
         let free = self.permits.available_permits();
         if free == 0 {
@@ -103,7 +105,7 @@ impl Inner {
         Ok(full)
     }
 
-    async fn drive(self: Arc<Self>, row: Row) -> Result<(), Lost> {
+    async fn drive(self: Arc<Self>, row: WorkflowRow) -> Result<(), JournalError> {
         let Some(runner) = self.registry.runner(&row.kind, row.version).cloned() else {
             return Ok(());
         };
@@ -111,23 +113,25 @@ impl Inner {
         if let Some(traceparent) = &row.traceparent {
             drover_service::telemetry::set_parent(&span, traceparent);
         }
-        Drive::new(self, runner, row).run().instrument(span).await
+        Driver::new(self, runner, row).run().instrument(span).await
     }
 
-    /// What becomes of a claim that its driver did not give back in order.
-    async fn settle(&self, id: Uuid, fence: i64, outcome: Result<(), Lost>) {
+    /// Deals with a claim that its driver did not give back because of an error.
+    async fn settle(&self, id: Uuid, fence: i64, outcome: Result<(), JournalError>) {
         match outcome {
             Ok(()) => {}
-            Err(Lost::Fenced) => tracing::info!(workflow.id = %id, fence, "another engine has taken this workflow over"),
-            // As if this process had been killed there: the claim stays.
-            Err(Lost::Halted) => {}
-            Err(Lost::Store(error)) => {
+            Err(JournalError::Fenced) => {
+                tracing::info!(workflow.id = %id, fence, "lease lost: another engine has taken this workflow over")
+            }
+            // A test wants the same as after a SIGKILL: the claim stays.
+            Err(JournalError::Halted) => {}
+            Err(JournalError::Store(error)) => {
                 tracing::warn!(workflow.id = %id, %error, "the journal could not be written; the step will be repeated");
                 while let Err(error) = self.release(id, fence).await {
                     if self.stopping.is_cancelled() {
                         return;
                     }
-                    tracing::debug!(workflow.id = %id, %error, "still no journal");
+                    tracing::debug!(workflow.id = %id, %error, "the claim could not be given back; trying again");
                     tokio::time::sleep(self.settings.backoff).await;
                 }
             }
@@ -145,7 +149,7 @@ impl Inner {
     }
 }
 
-/// Writes wake-ups to the parked rows, many at once.
+/// Writes wake-ups to the rows of parked workflows, all that have come in since the last time with one statement.
 pub(super) fn write_wakes(engine: Arc<Inner>) -> Background {
     Box::pin(async move {
         loop {

@@ -1,13 +1,14 @@
-//! The engine: claims due workflows and drives each in a task of its own.
+//! The engine: claims due workflows and runs each of them in a task of its own.
 //!
-//! Any number of engines share the tables. A workflow belongs to the hand whose fence is in its row; leases are by engine (one
-//! heartbeat row), so thousands of workflows cost one write every few seconds. Parked workflows belong to nobody.
+//! Any number of engines share the tables. Each engine has one lease (a row of `worker`), whatever the number of its workflows, so
+//! thousands of workflows cost one write every few seconds. A claim gives a workflow to one engine and a new fence to its row; an
+//! engine that has lost the workflow has a lower fence, and its writes to the journal are refused. A parked workflow has no engine.
 
-mod answer;
 mod claim;
-mod drive;
+mod driver;
 mod lease;
-mod unwind;
+mod step_end;
+mod undo;
 
 use std::collections::{BTreeMap, HashSet};
 use std::pin::Pin;
@@ -24,36 +25,35 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::journal::NewWorkflow;
-use crate::runner::{Runner, Typed};
+use crate::runner::{Runner, TypedRunner};
 use crate::wakes::Wakes;
 use crate::{StepError, Workflow};
 
 /// How an engine behaves; the defaults are for production.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Stable across restarts, different between engines that run at once: `orchestrator-0`.
+    /// Stable across restarts, and different between engines that run at the same time: `orchestrator-0`.
     pub name: String,
-    /// Too low: a stalled engine loses its work to others for nothing. Too high: a dead engine's work lies that long (a
-    /// restart under the same name takes it back at once).
+    /// For how long other engines leave this engine's workflows alone after its last sign of life. Too low: an engine that only
+    /// stalls loses its workflows to others. Too high: the workflows of a dead engine stand still for that long (unless it is
+    /// restarted under the same name: then it takes them back at once).
     pub lease: Duration,
-    /// How often due work is looked for when nobody says that there is some.
+    /// How often the engine looks for due workflows without having been nudged.
     pub poll: Duration,
-    /// How often a parked workflow looks again without being woken: what a lost wake-up costs.
+    /// After how long a parked workflow runs its step again without having been woken. This is what a lost wake-up costs.
     pub slow_poll: Duration,
-    /// First pause after an error; doubles up to [`Settings::longest_backoff`].
+    /// Pause after the first error; it doubles with each further one, up to [`Settings::longest_backoff`].
     pub backoff: Duration,
-    /// Longest pause after an error.
     pub longest_backoff: Duration,
-    /// How many workflows run at once; parked ones do not count.
+    /// How many workflows run at once. Parked ones do not count.
     pub concurrency: usize,
-    /// How long [`Engine::stop`] lets running steps finish.
+    /// How long [`Engine::stop`] waits for running steps. Shorter than the lease, which is not renewed during that time.
     pub grace: Duration,
-    /// Where tests stop it.
     pub failpoints: Failpoints,
 }
 
 impl Settings {
-    /// The defaults, with the failpoints of the process.
+    /// The defaults for production, with the failpoints of the process.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -69,7 +69,7 @@ impl Settings {
     }
 }
 
-/// Registers the kinds an engine knows.
+/// The kinds of workflows that an engine can run.
 #[derive(Clone, Default)]
 pub struct Registry {
     runners: BTreeMap<(&'static str, i32), Arc<dyn Runner>>,
@@ -78,31 +78,31 @@ pub struct Registry {
 
 pub(crate) type EndObserver = dyn Fn(&EndedWorkflow) + Send + Sync;
 
-/// A workflow that has ended, as told to the observer of [`Registry::on_end`].
+/// A workflow that has ended, as the observer of [`Registry::on_end`] sees it.
 #[derive(Clone, Debug)]
 pub struct EndedWorkflow {
     pub id: Uuid,
     pub kind: String,
     /// `done`, `failed` or `cancelled`.
     pub status: String,
-    /// From its creation to its end.
+    /// From the creation of the workflow to its end.
     pub took: Duration,
 }
 
 impl Registry {
-    /// No kinds.
+    /// A registry without kinds.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One kind (in one version) and the world its steps work in.
+    /// Adds a kind (in one version) and the environment that its steps get.
     pub fn with<W: Workflow>(mut self, environment: Arc<W::Environment>) -> Self {
-        self.runners.insert((W::KIND, W::VERSION), Arc::new(Typed::<W>::new(environment)));
+        self.runners.insert((W::KIND, W::VERSION), Arc::new(TypedRunner::<W>::new(environment)));
         self
     }
 
-    /// Calls `observe` after each end that an engine of this registry has journaled, once per workflow. It runs in the engine's
-    /// task, so it must not block. Not called when the process dies, or the answer to the commit is lost, right after the commit.
+    /// Calls `observe` once for each workflow whose end an engine of this registry has journaled. The call is made by the engine's
+    /// task, so it must not block. There is no call when the process dies, or the connection breaks, right after the commit.
     pub fn on_end(mut self, observe: impl Fn(&EndedWorkflow) + Send + Sync + 'static) -> Self {
         self.on_end = Some(Arc::new(observe));
         self
@@ -129,22 +129,23 @@ pub(crate) struct Inner {
     pub store: Store,
     pub settings: Settings,
     pub registry: Registry,
-    /// Of this start; a new start under the same name has another.
+    /// Identifies this start of the engine: a restart under the same name has another one.
     pub incarnation: Uuid,
     pub wakes: Wakes,
+    /// Ids of workflows that this process has changed.
     pub changed: broadcast::Sender<Uuid>,
-    /// The same of those that have ended, for those who wait for nothing else.
+    /// Ids of workflows that have ended, for those who wait only for the end.
     pub ended: broadcast::Sender<Uuid>,
-    /// There may be due work.
+    /// Notified when there may be due workflows.
     pub due: Notify,
-    /// There are wake-ups to write.
+    /// Notified when there are wake-ups to write.
     pub called: Notify,
-    /// What runs in this process.
+    /// The workflows that run in this process.
     pub running: Mutex<HashSet<Uuid>>,
     pub permits: Arc<Semaphore>,
-    /// No new work; running steps finish.
+    /// Cancelled when no more workflows are to be claimed; running steps finish.
     pub stopping: CancellationToken,
-    /// Now: as if killed.
+    /// Cancelled when all tasks are to end at once, as if the process had been killed.
     pub killed: CancellationToken,
     pub tasks: TaskTracker,
 }
@@ -152,33 +153,34 @@ pub(crate) struct Inner {
 /// Why a workflow was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The input does not become JSON.
+    /// The input cannot be written as JSON.
     #[error("the workflow's input cannot be written: {0}")]
     Input(String),
 }
 
-/// Why a workflow is not being cancelled.
+/// Why a workflow was not cancelled.
 #[derive(Debug, thiserror::Error)]
 pub enum CancelError {
-    /// There is none of that id.
+    /// There is no workflow of that id.
     #[error("no such workflow")]
     NotFound,
-    /// It has ended; there is nothing to cancel.
+    /// There is nothing left to cancel.
     #[error("the workflow has ended")]
     Ended,
-    /// It has cut over and only goes forward (`past_the_pivot`).
+    /// The pivot has been committed: the workflow can no longer be undone (code `past_the_pivot`).
     #[error("the workflow is past its point of no return")]
     PastThePivot,
-    /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Engine {
-    /// Takes the name, takes back what an earlier engine of that name held, and begins to work.
+    /// Takes the name over, with the workflows that an earlier start under this name left running, and begins to work.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or has not the tables of [`crate::migrations`].
     pub async fn start(store: Store, registry: Registry, settings: Settings) -> StoreResult<Self> {
         let engine = Self(Arc::new(Inner {
             permits: Arc::new(Semaphore::new(settings.concurrency)),
@@ -204,8 +206,12 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Inserts a workflow in the caller's transaction, together with the caller's own rows. False when there is one of that id
-    /// already (of an earlier try). Call [`Engine::nudge`] after the commit, else it starts with the next poll.
+    /// Inserts a workflow in the caller's transaction, together with the caller's own rows. False when there is a workflow of that
+    /// id already (an earlier try has inserted it). Call [`Engine::nudge`] after the commit; without it, the workflow starts with the
+    /// next poll.
+    ///
+    /// # Errors
+    /// The input cannot be written as JSON, or the statement fails; the transaction can then only be rolled back.
     pub async fn start_in_tx<W: Workflow>(&self, tx: &mut PgConnection, id: Uuid, input: &W::Input) -> Result<bool, StartError> {
         let new = NewWorkflow::of::<W>(input).map_err(|error| match error {
             StepError::Retry { message, .. } => StartError::Input(message),
@@ -214,18 +220,21 @@ impl Engine {
         Ok(new.insert(tx, id, None, telemetry::traceparent().as_deref()).await?)
     }
 
-    /// There is new work: look now.
+    /// Makes the engine look for due workflows at once.
     pub fn nudge(&self) {
         self.0.due.notify_one();
     }
 
-    /// Something changed that workflows may be parked on. Cheap, never blocks; unknown keys do nothing.
+    /// Wakes the workflows that are parked on this key. It is cheap and never blocks; a key that nobody is parked on does nothing.
     pub fn wake(&self, key: &str) {
         self.0.wakes.call(key);
         self.0.called.notify_one();
     }
 
-    /// Asks a workflow to undo itself. Refused past the pivot; repeating it changes nothing.
+    /// Asks for a workflow to be undone. Asking again changes nothing.
+    ///
+    /// # Errors
+    /// There is no such workflow, it has ended, it is past its pivot, or the database cannot be reached.
     pub async fn cancel(&self, id: Uuid) -> Result<(), CancelError> {
         let mut tx = self.0.store.begin().await?;
         let row: Option<(bool, bool)> = sqlx::query_as("select past_pivot, ended_at is not null from workflow where id = $1 for update")
@@ -250,21 +259,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets running steps finish (for [`Settings::grace`]), gives back what is left, and waits for the end.
+    /// Stops the engine: running steps may finish for up to [`Settings::grace`], the workflows are given back, and other engines can
+    /// take them at once. Returns when all tasks have ended.
     pub async fn stop(&self) {
         self.0.stopping.cancel();
         self.0.tasks.close();
         if tokio::time::timeout(self.0.settings.grace, self.0.tasks.wait()).await.is_err() {
-            tracing::warn!("some workflow steps did not end in time; they will be repeated");
+            tracing::warn!("some workflow steps did not end within the grace period; they will be repeated");
             self.0.killed.cancel();
             self.0.tasks.wait().await;
         }
         if let Err(error) = self.0.give_up_name().await {
-            tracing::warn!(%error, "the engine's lease could not be returned; it ends by itself");
+            tracing::warn!(%error, "the engine's lease could not be given back; other engines wait until it runs out");
         }
     }
 
-    /// Ends at once, leaving everything as a SIGKILL would. For tests.
+    /// Ends all tasks at once and leaves everything as a SIGKILL of the process would. For tests.
     pub async fn kill(&self) {
         self.0.stopping.cancel();
         self.0.killed.cancel();
@@ -275,7 +285,7 @@ impl Engine {
 
 impl Inner {
     pub(crate) fn changed(&self, id: Uuid) {
-        // Nobody listening is fine.
+        // An error only means that nobody listens.
         let _ = self.changed.send(id);
     }
 
@@ -283,7 +293,7 @@ impl Inner {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for work after a pause that is shorter than the poll.
+    /// Looks for due workflows after a pause that is shorter than the poll; otherwise the poll finds them in time.
     pub(crate) fn nudge_after(self: &Arc<Self>, delay: Duration) {
         if delay >= self.settings.poll {
             return;

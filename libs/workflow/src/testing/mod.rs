@@ -1,4 +1,4 @@
-//! Tests that every workflow gets for nothing: give a [`Fixture`], get the six properties.
+//! Six properties that every workflow must have, as tests: a crate implements [`Fixture`] and gets them by [`generic_tests!`].
 //!
 //! ```ignore
 //! struct Small { … }
@@ -6,8 +6,17 @@
 //! drover_workflow::generic_tests!(Small);
 //! ```
 //!
-//! The failpoints that a plain run passes are recorded first; each property then visits all of them, in a test run of its own.
-//! A property that does not hold panics and names the failpoint.
+//! | property | what is injected | what must hold at the end |
+//! |---|---|---|
+//! | [`steps_succeed_when_repeated`] | the first run of every step ends in an error after its effect | done, as without errors |
+//! | [`every_pass_succeeds_when_repeated`] | the same in each later pass of a step that is run several times (a wait step that has parked) | done, as without errors |
+//! | [`crash_between_any_two_effects`] | the process dies before and after each effect and each journal write | another engine finishes it |
+//! | [`failure_at_any_step_unwinds`] | each step up to the pivot fails for good, before its effect and after it | undone, nothing is left |
+//! | [`undo_succeeds_when_repeated`] | every undo is repeated; the process dies at each point of the undo | undone, nothing is left |
+//! | [`nothing_leaks`] | a cancel before each step up to the pivot | cancelled and undone, no child is left running |
+//!
+//! Each property first records the failpoints that a run without errors passes and then visits all of them, each in a test run of its own
+//! with an environment of its own. A property that does not hold panics with the name of the failpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -21,34 +30,40 @@ use uuid::Uuid;
 
 use crate::{Engine, Registry, Settings, Workflow, WorkflowView};
 
-/// How long one test run may take: only against hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How many test runs go on at once.
+/// How long one test run may take. It only guards against hanging.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How many test runs go on at the same time.
 const AT_ONCE: usize = 4;
 
 /// An environment in which a workflow can be run, and the checks of what it leaves there.
 #[async_trait]
 pub trait Fixture: Send + Sync + Sized + 'static {
-    /// What is tested.
+    /// The workflow under test.
     type Workflow: Workflow;
 
     /// A new environment: an empty database, fake peers.
     async fn fresh() -> Self;
     /// A store whose schema has the engine's tables.
     fn store(&self) -> Store;
-    /// The workflow, its children's kinds, and the environment they work in.
+    /// The kinds of the workflow and its children, with the environment of their steps.
     fn registry(&self) -> Registry;
-    /// What to start it with.
+    /// What the workflow is started with.
     fn input(&self) -> <Self::Workflow as Workflow>::Input;
-    /// An error unless all is as it must be after success.
+    /// Checks that everything is as it must be after success.
+    ///
+    /// # Errors
+    /// It is not; the text says what is wrong.
     async fn check_done(&self, view: &WorkflowView) -> Result<(), String>;
-    /// An error unless all is as it was before the start.
+    /// Checks that everything is as it was before the start.
+    ///
+    /// # Errors
+    /// It is not; the text says what is wrong.
     async fn check_undone(&self, view: &WorkflowView) -> Result<(), String>;
-    /// What the outside does by itself, such as getting ready; called again and again while the workflow runs.
+    /// Does what happens outside without the workflow's doing, such as copies getting ready. It is called repeatedly while the workflow runs.
     async fn outside(&self, _engine: &Engine) {}
 }
 
-/// One `#[tokio::test]` per property.
+/// Declares one `#[tokio::test]` for each property of this module.
 #[macro_export]
 macro_rules! generic_tests {
     ($fixture:ty) => {
@@ -79,7 +94,7 @@ macro_rules! generic_tests {
     };
 }
 
-/// Settings under which nothing takes long.
+/// Settings with short times, for tests.
 pub fn quick(name: &str, failpoints: &Failpoints) -> Settings {
     Settings {
         lease: Duration::from_secs(5),
@@ -93,7 +108,7 @@ pub fn quick(name: &str, failpoints: &Failpoints) -> Settings {
     }
 }
 
-/// Every step's effect is made twice (the first answer is lost), and the end is the same.
+/// Every step is repeated once after its effect, because its first run ends in an error: the end is the same as without.
 pub async fn steps_succeed_when_repeated<F: Fixture>() {
     let points = record::<F>().await;
     let run = TestRun::<F>::fresh().await;
@@ -104,9 +119,12 @@ pub async fn steps_succeed_when_repeated<F: Fixture>() {
     run.expect_done(&view, "every effect repeated").await;
 }
 
-/// A wait step is called several times and may have effects each time. One pass of one step is repeated: the state that it wrote is
-/// lost, its effects are not, and the outside may answer differently the second time. Every pass after the first is visited; all
-/// first ones are repeated by [`steps_succeed_when_repeated`].
+/// A wait step is run several times (passes), and each pass may have effects. For each pass after the first there is a test run in which that pass
+/// ends in an error after its effects: the effects stay, the state that the pass wrote is lost, and the repetition may find the outside changed.
+/// The end must be the same. First passes are left to [`steps_succeed_when_repeated`].
+///
+/// What this finds: a wait step that picks an alternative, has an effect there, and keeps its choice only in the state. Repeated, it may pick
+/// another alternative, and the first effect is never undone. Such a choice must be a step of its own, journaled before the effect.
 pub async fn every_pass_succeeds_when_repeated<F: Fixture>() {
     let mut passes: BTreeMap<String, usize> = BTreeMap::new();
     for point in record_passes::<F>().await.into_iter().filter(|point| point.ends_with("/do/after_effect")) {
@@ -122,7 +140,7 @@ pub async fn every_pass_succeeds_when_repeated<F: Fixture>() {
     futures::stream::iter(later).map(visit).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
 }
 
-/// The process dies at every point, before and after each effect and each journal write; its successor finishes.
+/// The process dies at every failpoint, before and after each effect and each journal write: another start of the engine finishes.
 pub async fn crash_between_any_two_effects<F: Fixture>() {
     let points = record::<F>().await;
     each(points, |point| async move {
@@ -134,20 +152,20 @@ pub async fn crash_between_any_two_effects<F: Fixture>() {
     .await;
 }
 
-/// Every step up to the pivot fails, before its effect and after it: all is as before.
+/// Every step up to the pivot fails for good, before its effect and after it: everything is undone.
 pub async fn failure_at_any_step_unwinds<F: Fixture>() {
     let points = before_pivot::<F>().into_iter().flat_map(|step| ["before", "after_effect"].map(|point| point_of::<F>(step, "do", point)));
     each(points, |point| async move {
         let run = TestRun::<F>::fresh().await;
         run.failpoints.set(&point, Action::Fatal);
         let view = run.to_end().await;
-        assert!(!run.failpoints.is_armed(&point), "{point} was never passed");
+        assert!(!run.failpoints.is_armed(&point), "{point} was not passed");
         run.expect_undone(&view, &point).await;
     })
     .await;
 }
 
-/// Every undo is made twice; and the process dies at every point of the way back.
+/// Every undo is repeated once after its effect; and the process dies at every failpoint of the undo: everything is undone.
 pub async fn undo_succeeds_when_repeated<F: Fixture>() {
     let Some(last) = before_pivot::<F>().last().copied() else { return };
     let turn = point_of::<F>(last, "do", "before");
@@ -156,7 +174,7 @@ pub async fn undo_succeeds_when_repeated<F: Fixture>() {
     run.failpoints.record();
     run.failpoints.set(&turn, Action::Fatal);
     let view = run.to_end().await;
-    run.expect_undone(&view, "a plain way back").await;
+    run.expect_undone(&view, "an undo without errors").await;
     let undo_points: BTreeSet<String> = run.failpoints.recorded().into_iter().filter(|point| point.contains("/undo/")).collect();
 
     let run = TestRun::<F>::fresh().await;
@@ -180,7 +198,7 @@ pub async fn undo_succeeds_when_repeated<F: Fixture>() {
     .await;
 }
 
-/// Cancelled in front of every step up to the pivot: all is as before, and every workflow below it has ended.
+/// The workflow is cancelled before every step up to the pivot: everything is undone, and all of its children have ended.
 pub async fn nothing_leaks<F: Fixture>() {
     let points = before_pivot::<F>().into_iter().map(|step| point_of::<F>(step, "do", "before"));
     each(points, |point| async move {
@@ -203,30 +221,30 @@ fn point_of<F: Fixture>(step: &str, direction: &str, point: &str) -> String {
     format!("{}/{step}/{direction}/{point}", F::Workflow::KIND)
 }
 
-/// The steps at which turning back is possible: up to and including the pivot, or all.
+/// The steps that can fail with an undo: up to and including the pivot, or all if there is none.
 fn before_pivot<F: Fixture>() -> Vec<&'static str> {
     let steps = F::Workflow::steps();
     let count = steps.pivot.map_or(steps.steps.len(), |pivot| pivot + 1);
     steps.steps.iter().take(count).map(|step| step.name).collect()
 }
 
-/// The failpoints of a plain run, which must end well.
+/// The failpoints of a run without errors, which must succeed.
 async fn record<F: Fixture>() -> BTreeSet<String> {
     record_passes::<F>().await.into_iter().collect()
 }
 
-/// The same, each as often as it was passed, in order.
+/// The failpoints of a run without errors in order, each as often as it was passed.
 async fn record_passes<F: Fixture>() -> Vec<String> {
     let run = TestRun::<F>::fresh().await;
     run.failpoints.record();
     let view = run.to_end().await;
-    run.expect_done(&view, "a plain run").await;
+    run.expect_done(&view, "a run without errors").await;
     run.failpoints.recorded().into_iter().filter(|point| point != "engine/heartbeat").collect()
 }
 
 async fn each<Fut: Future<Output = ()>>(points: impl IntoIterator<Item = String>, visit: impl Fn(String) -> Fut) {
     let points: Vec<String> = points.into_iter().collect();
-    assert!(!points.is_empty(), "there is nothing to visit");
+    assert!(!points.is_empty(), "there are no failpoints to visit");
     futures::stream::iter(points).map(visit).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
 }
 
@@ -236,7 +254,7 @@ async fn until(condition: impl Fn() -> bool) {
     }
 }
 
-/// One fixture, its failpoints and its workflow.
+/// A workflow in an environment of its own, with failpoints of its own.
 struct TestRun<F> {
     fixture: F,
     failpoints: Failpoints,
@@ -284,18 +302,18 @@ impl<F: Fixture> TestRun<F> {
 
     async fn end(&self, engine: &Engine, point: &str) -> WorkflowView {
         let ended = async {
-            match engine.wait(self.id, PATIENCE).await {
+            match engine.wait(self.id, TIMEOUT).await {
                 Ok(Some(view)) => view,
-                Ok(None) => panic!("{point}: the workflow is gone"),
+                Ok(None) => panic!("{point}: there is no such workflow"),
                 Err(error) => panic!("{point}: {error}"),
             }
         };
         let view = self.during(engine, ended, point).await;
-        assert!(view.ended(), "{point}: it does not end: {view:#?}");
+        assert!(view.ended(), "{point}: the workflow does not end: {view:#?}");
         view
     }
 
-    /// Lets the outside do its part until `condition` is met.
+    /// Keeps calling [`Fixture::outside`] until `condition` is met.
     async fn during<T>(&self, engine: &Engine, condition: impl Future<Output = T>, point: &str) -> T {
         let outside = async {
             loop {
@@ -305,10 +323,10 @@ impl<F: Fixture> TestRun<F> {
         };
         tokio::select! {
             met = condition => met,
-            () = outside => unreachable!("the outside never ends"),
-            () = tokio::time::sleep(PATIENCE) => {
+            () = outside => unreachable!("the loop never ends"),
+            () = tokio::time::sleep(TIMEOUT) => {
                 let view = engine.get(self.id).await;
-                panic!("{point}: not reached: {view:#?}");
+                panic!("{point}: the condition was not met in time: {view:#?}");
             }
         }
     }
@@ -330,6 +348,6 @@ impl<F: Fixture> TestRun<F> {
             .fetch_one(self.fixture.store().pool())
             .await
             .expect("the test database answers");
-        assert_eq!(left, 0, "{point}: workflows are left");
+        assert_eq!(left, 0, "{point}: workflows are left running");
     }
 }

@@ -1,5 +1,5 @@
-//! A small move with every kind of step: hold, copy to a member, wait, one that is never due, two children, pivot, remove the old,
-//! let go.
+//! A small workflow with every kind of step: hold, copy to a member, wait, a step that is always skipped, two children, pivot, remove the
+//! old copy, release the hold.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use sqlx::PgConnection;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use uuid::Uuid;
 
-/// A member that keeps things by name and refuses lower fences, as the synchronizer does.
+/// A simulated member: keeps things by name and refuses lower fences, as the resource synchronizer does.
 #[derive(Default)]
 pub struct Member {
     pub things: Mutex<BTreeMap<String, i64>>,
@@ -78,11 +78,11 @@ impl Workflow for Move {
 
     fn steps() -> Steps<Self> {
         Steps::new()
-            // First, so that nobody else moves the same thing while we look at it.
+            // First, so that no other workflow moves the same thing meanwhile.
             .step(Step::local("hold", hold).undo_local(let_go))
             .step(Step::remote("copy", copy).undo(remove_copy))
             .step(Step::wait("ready", ready))
-            // Never due: what passes here goes on as if it were not there, and leaves no trace of it.
+            // Always skipped, without a trace in the journal.
             .step(Step::remote("copy_anew", copy_anew).when(|_, state: &Progress| state.copied.is_none()))
             .step(
                 Step::children("extras", spawn_extras, collect_extras)
@@ -90,7 +90,7 @@ impl Workflow for Move {
                     .undo(remove_extras),
             )
             .pivot(Step::local("cut_over", cut_over))
-            // After the pivot, for until then the old one serves.
+            // After the pivot, because the old copy serves until then.
             .step(Step::remote("remove_old", remove_old))
             .finally(Step::local("let_go", let_go))
     }
@@ -106,7 +106,7 @@ async fn let_go(ctx: &mut Ctx<Move>, tx: &mut PgConnection) -> StepResult {
     Ok(Outcome::next())
 }
 
-/// One row for each time that a local step was really done.
+/// Inserts a row each time that a local step is committed.
 async fn count(id: Uuid, step: &str, tx: &mut PgConnection) -> StepResult {
     sqlx::query("insert into effect (workflow, step) values ($1, $2)").bind(id).bind(step).execute(tx).await?;
     Ok(Outcome::next())
@@ -120,7 +120,7 @@ async fn copy(ctx: &mut Ctx<Move>) -> StepResult {
 }
 
 async fn remove_copy(ctx: &mut Ctx<Move>) -> StepResult {
-    // Not from the state: the step may have been started and never journaled.
+    // The name is not taken from the state: the step may have been started and its end never journaled.
     ctx.environment.remove(&format!("copy-{}", ctx.derived_id("copy")));
     Ok(Outcome::next())
 }
@@ -143,13 +143,13 @@ async fn spawn_extras(ctx: &mut Ctx<Move>, _: &mut PgConnection) -> Result<Vec<C
 
 async fn collect_extras(ctx: &mut Ctx<Move>, tx: &mut PgConnection) -> StepResult {
     if let Some(failed) = ctx.children.iter().find(|child| !child.done) {
-        return Err(StepError::fail("extra_failed", "an extra did not work").reasons([failed.failure.clone()]));
+        return Err(StepError::fail("extra_failed", "an extra failed").reasons([failed.failure.clone()]));
     }
     count(ctx.id, "extras", tx).await
 }
 
 async fn remove_extras(ctx: &mut Ctx<Move>) -> StepResult {
-    // Those that ended well did not undo themselves.
+    // Children that are done have not undone themselves.
     for child in &ctx.children {
         ctx.environment.remove(&format!("extra-{}", child.id));
     }
@@ -194,7 +194,7 @@ async fn note_extra(ctx: &mut Ctx<Extra>, tx: &mut PgConnection) -> StepResult {
     count(ctx.id, "note_extra", tx).await
 }
 
-/// The world of a move.
+/// A database and a member for one [`Move`].
 pub struct Moving {
     pub db: TestDb,
     pub store: Store,
@@ -282,7 +282,7 @@ impl Moving {
     }
 }
 
-/// Starts a workflow and nothing else.
+/// Starts a workflow; the engine runs it in the background.
 pub async fn begin<W: Workflow>(engine: &Engine, store: &Store, input: &W::Input) -> Uuid {
     let id = Uuid::now_v7();
     let mut tx = store.begin().await.unwrap();
@@ -293,7 +293,7 @@ pub async fn begin<W: Workflow>(engine: &Engine, store: &Store, input: &W::Input
     id
 }
 
-/// The workflow when it has ended.
+/// Waits until the workflow has ended.
 pub async fn ended(engine: &Engine, id: Uuid) -> WorkflowView {
     let view = engine.wait(id, Duration::from_secs(30)).await.unwrap().unwrap();
     assert!(view.ended(), "{view:#?}");

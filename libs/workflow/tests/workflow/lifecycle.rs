@@ -1,4 +1,4 @@
-//! One workflow's life: cancel, failure on either side of the pivot, rounds, panics, unknown versions, watching.
+//! A single workflow: cancel, failure before and after the pivot, rounds, panics, unknown versions, watching.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -18,39 +18,39 @@ const SECONDS: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancel_undoes_before_the_pivot_and_is_refused_after_it() {
-    let world = Moving::fresh().await;
+    let fixture = Moving::fresh().await;
     let failpoints = Failpoints::default();
-    let engine = world.engine("a", &failpoints).await;
+    let engine = fixture.engine("a", &failpoints).await;
     assert!(matches!(engine.cancel(Uuid::now_v7()).await, Err(CancelError::NotFound)));
 
-    // While it waits, with nobody to make the copy ready.
-    let id = begin::<Move>(&engine, &world.store, &world.input()).await;
+    // While it waits for a copy that does not get ready.
+    let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
     eventually(SECONDS, async || engine.get(id).await.unwrap().unwrap().message.filter(|message| message.contains("not ready"))).await;
     engine.cancel(id).await.unwrap();
     let view = ended(&engine, id).await;
     assert_eq!((view.status.as_str(), view.failure.clone().unwrap().code.as_str()), ("cancelled", "cancelled"));
     let undone: Vec<_> = view.steps.iter().map(|step| (step.name.as_str(), step.status.as_str())).collect();
     assert_eq!(undone, [("hold", "undone"), ("copy", "undone"), ("ready", "undone")]);
-    world.check_undone(&view).await.unwrap();
+    fixture.check_undone(&view).await.unwrap();
     assert!(matches!(engine.cancel(id).await, Err(CancelError::Ended)));
 
-    // Children first: one of them is held up in the middle, and must be gone before the parent goes back.
+    // Children are undone first: one of them is paused in the middle, and the parent waits for it.
     failpoints.set("extra/note_extra/do/before", Action::Pause);
-    let id = begin::<Move>(&engine, &world.store, &world.input()).await;
-    world.outside(&engine).await;
+    let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
+    fixture.outside(&engine).await;
     eventually(SECONDS, async || failpoints.is_paused("extra/note_extra/do/before").then_some(())).await;
     engine.cancel(id).await.unwrap();
     eventually(SECONDS, async || engine.get(id).await.unwrap().filter(|view| view.status == "undoing")).await;
-    assert!(world.member.names().iter().any(|name| name.starts_with("copy-")), "the parent waits for its children");
+    assert!(fixture.member.names().iter().any(|name| name.starts_with("copy-")), "the parent waits for its children");
     failpoints.clear("extra/note_extra/do/before");
     let view = ended(&engine, id).await;
     assert_eq!(view.status, "cancelled");
-    world.check_undone(&view).await.unwrap();
+    fixture.check_undone(&view).await.unwrap();
     let children = engine.list(&ListFilter { parent: Some(id), limit: 10, ..ListFilter::default() }).await.unwrap();
     assert!(children.len() == 2 && children.iter().all(|child| child.ended()), "{children:#?}");
 
     failpoints.set("move/remove_old/do/before", Action::Pause);
-    let id = begin::<Move>(&engine, &world.store, &world.input()).await;
+    let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
     eventually(SECONDS, async || failpoints.is_paused("move/remove_old/do/before").then_some(())).await;
     assert!(matches!(engine.cancel(id).await, Err(CancelError::PastThePivot)));
     failpoints.clear("move/remove_old/do/before");
@@ -59,36 +59,36 @@ async fn cancel_undoes_before_the_pivot_and_is_refused_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_pivot_a_failure_stands_and_lets_go() {
-    let world = Moving::fresh().await;
+async fn failure_after_the_pivot_keeps_effects_and_runs_final_steps() {
+    let fixture = Moving::fresh().await;
     let failpoints = Failpoints::default();
     failpoints.set("move/remove_old/do/before", Action::Fatal);
-    let engine = world.engine("a", &failpoints).await;
-    let id = begin::<Move>(&engine, &world.store, &world.input()).await;
-    world.outside(&engine).await;
+    let engine = fixture.engine("a", &failpoints).await;
+    let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
+    fixture.outside(&engine).await;
     let view = ended(&engine, id).await;
     assert_eq!((view.status.as_str(), view.past_pivot, view.failure.clone().unwrap().code.as_str()), ("failed", true, "injected"));
     let steps: Vec<_> = view.steps.iter().map(|step| (step.name.as_str(), step.status.as_str())).collect();
     assert_eq!(steps[4..], [("cut_over", "done"), ("remove_old", "failed"), ("let_go", "done")]);
     let (held, moved): (i64, i64) =
-        sqlx::query_as("select (select count(*) from held), (select count(*) from moved)").fetch_one(world.store.pool()).await.unwrap();
+        sqlx::query_as("select (select count(*) from held), (select count(*) from moved)").fetch_one(fixture.store.pool()).await.unwrap();
     assert_eq!((held, moved), (0, 1), "what was moved stays moved, and nothing is held");
     engine.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_child_is_an_outcome() {
-    let world = Moving::fresh().await;
+async fn failed_child_is_an_outcome_for_its_parent() {
+    let fixture = Moving::fresh().await;
     let failpoints = Failpoints::default();
     failpoints.set("extra/put_extra/do/after_effect", Action::Fatal);
-    let engine = world.engine("a", &failpoints).await;
-    let id = begin::<Move>(&engine, &world.store, &world.input()).await;
-    world.outside(&engine).await;
+    let engine = fixture.engine("a", &failpoints).await;
+    let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
+    fixture.outside(&engine).await;
     let view = ended(&engine, id).await;
     let failure = view.failure.clone().unwrap();
     assert_eq!((view.status.as_str(), failure.code.as_str()), ("failed", "extra_failed"));
     assert_eq!(failure.reasons[0]["code"], "injected");
-    world.check_undone(&view).await.unwrap();
+    fixture.check_undone(&view).await.unwrap();
     engine.stop().await;
 }
 
@@ -149,32 +149,32 @@ async fn rounds_are_journaled_and_bounded_and_panics_are_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_version_is_refused_until_somebody_knows_it() {
-    let world = Moving::fresh().await;
+async fn unknown_version_is_refused_until_an_engine_knows_it() {
+    let fixture = Moving::fresh().await;
     let failpoints = Failpoints::default();
     let newer =
-        Engine::start(world.store(), Registry::new().with::<Extra>(world.member.clone()), quick("newer", &failpoints)).await.unwrap();
-    let id = begin::<Move>(&newer, &world.store, &world.input()).await;
+        Engine::start(fixture.store(), Registry::new().with::<Extra>(fixture.member.clone()), quick("newer", &failpoints)).await.unwrap();
+    let id = begin::<Move>(&newer, &fixture.store, &fixture.input()).await;
     let view = eventually(SECONDS, async || newer.get(id).await.unwrap().filter(|view| view.status == "refused")).await;
     assert!(view.steps.is_empty() && !view.ended());
     assert_eq!(newer.list(&ListFilter { status: Some("refused".into()), limit: 5, ..ListFilter::default() }).await.unwrap().len(), 1);
-    // It still works on what it knows.
-    assert_eq!(ended(&newer, begin::<Extra>(&newer, &world.store, &0).await).await.status, "done");
+    // The engine still runs the kinds that it knows.
+    assert_eq!(ended(&newer, begin::<Extra>(&newer, &fixture.store, &0).await).await.status, "done");
 
-    let older = world.engine("older", &failpoints).await;
-    world.outside(&older).await;
+    let older = fixture.engine("older", &failpoints).await;
+    fixture.outside(&older).await;
     assert_eq!(ended(&older, id).await.status, "done");
     older.stop().await;
     newer.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watcher_sees_every_stage_and_the_end() {
-    let world = Moving::fresh().await;
-    let engine = world.engine("a", &Failpoints::default()).await;
-    let id = begin::<Move>(&engine, &world.store, &world.input()).await;
-    // Another process's engine may do the work: a watcher without its events follows by polling.
-    let distant = Engine::start(world.store(), Registry::new(), quick("b", &Failpoints::default())).await.unwrap();
+async fn watch_shows_every_change_and_the_end() {
+    let fixture = Moving::fresh().await;
+    let engine = fixture.engine("a", &Failpoints::default()).await;
+    let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
+    // The second engine does not run the workflow and gets no events of it, so its watcher follows by polling.
+    let distant = Engine::start(fixture.store(), Registry::new(), quick("b", &Failpoints::default())).await.unwrap();
     for watcher in [&engine, &distant] {
         let first = watcher.watch(id).next().await.unwrap().unwrap();
         assert_eq!((first.subject.as_str(), first.ended()), ("shop/cart", false));
@@ -187,12 +187,12 @@ async fn a_watcher_sees_every_stage_and_the_end() {
         [("copy_anew", "pending"), ("extras", "pending"), ("cut_over", "pending"), ("remove_old", "pending"), ("let_go", "pending")]
     );
     let watching = tokio::spawn(distant.watch(id).map(Result::unwrap).collect::<Vec<_>>());
-    world.outside(&engine).await;
+    fixture.outside(&engine).await;
     let seen = tokio::time::timeout(SECONDS, watching).await.unwrap().unwrap();
     assert_eq!(seen.last().unwrap().status, "done");
     assert!(seen.windows(2).all(|pair| pair[0].revision < pair[1].revision));
 
-    // Pages, newest first, without holes or repeats.
+    // Pages list the newest first, without gaps or duplicates.
     let mut filter = ListFilter { limit: 2, ..ListFilter::default() };
     let mut listed = Vec::new();
     loop {
@@ -211,26 +211,26 @@ async fn a_watcher_sees_every_stage_and_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_database_only_delays() {
-    let world = Moving::fresh().await;
-    let proxy = ChaosProxy::start(world.db.address()).await;
+async fn cut_database_connection_only_delays_a_workflow() {
+    let fixture = Moving::fresh().await;
+    let proxy = ChaosProxy::start(fixture.db.address()).await;
     let config = drover_store::StoreConfig {
         acquire_timeout: Duration::from_millis(200),
-        ..drover_store::StoreConfig::new("orchestrator", world.db.url_through(proxy.address()))
+        ..drover_store::StoreConfig::new("orchestrator", fixture.db.url_through(proxy.address()))
     };
     let distant = drover_store::Store::connect(&config, &[]).await.unwrap();
     let failpoints = Failpoints::default();
     failpoints.set("move/copy/do/after_effect", Action::Pause);
-    let engine = Engine::start(distant, world.registry(), quick("a", &failpoints)).await.unwrap();
-    let id = begin::<Move>(&engine, &world.store, &world.input()).await;
+    let engine = Engine::start(distant, fixture.registry(), quick("a", &failpoints)).await.unwrap();
+    let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
     eventually(SECONDS, async || failpoints.is_paused("move/copy/do/after_effect").then_some(())).await;
-    // The effect is made, the journal cannot be written.
+    // The effect is made, but the journal cannot be written.
     proxy.cut();
     failpoints.clear("move/copy/do/after_effect");
     eventually(SECONDS, async || (engine.get(id).await.is_err()).then_some(())).await;
-    world.outside(&engine).await;
+    fixture.outside(&engine).await;
     proxy.restore();
     let view = eventually(SECONDS, async || engine.get(id).await.ok().flatten().filter(|view| view.ended())).await;
-    world.check_done(&view).await.unwrap();
+    fixture.check_done(&view).await.unwrap();
     engine.stop().await;
 }

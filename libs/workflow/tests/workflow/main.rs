@@ -1,8 +1,8 @@
-//! The engine against a real Postgres, with a made-up move and made-up members.
+//! Tests of the engine on a real Postgres, with a small workflow and a simulated member.
 #![allow(clippy::unwrap_used, reason = "tests, and what helps them")]
 
+mod engines;
 mod fixture;
-mod hands;
 mod leases;
 mod lifecycle;
 mod parking;

@@ -1,4 +1,4 @@
-//! Parked workflows: cheap, woken by their keys and nobody else's, never forgotten.
+//! Parked workflows: each is woken by its own keys only, by its deadline, and never forgotten.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ impl Workflow for Wait {
     const KIND: &'static str = "wait";
     const VERSION: i32 = 1;
     type Environment = Doors;
-    /// Which door, and for how many milliseconds.
+    /// The name of the door, and how many milliseconds to wait for it.
     type Input = (String, u64);
     type State = ();
     fn steps() -> Steps<Self> {
@@ -33,20 +33,24 @@ impl Workflow for Wait {
 }
 
 async fn door(ctx: &mut Ctx<Wait>) -> StepResult {
-    let (name, patience) = ctx.input.clone();
-    let patience = Duration::from_millis(patience);
+    let (name, limit) = ctx.input.clone();
+    let limit = Duration::from_millis(limit);
     ctx.environment.asked.lock().unwrap().push(name.clone());
     if ctx.environment.open.lock().unwrap().contains(&name) {
         return Ok(Outcome::next());
     }
-    if ctx.waited() >= patience {
+    if ctx.waited() >= limit {
         return Err(StepError::fail("deadline", format!("{name} stayed shut")));
     }
-    Ok(Outcome::park([format!("door:{name}")]).until(ctx.deadline(patience)))
+    Ok(Outcome::park([format!("door:{name}")]).until(ctx.deadline(limit)))
 }
 
-/// Nothing but a wake-up or a deadline brings a workflow back within a test.
-async fn sleepy(db: &drover_testkit::TestDb, doors: &Arc<Doors>, failpoints: &Failpoints) -> (Engine, drover_store::Store) {
+/// An engine whose slow poll is longer than any test: only a wake-up or a deadline makes a parked workflow run again.
+async fn engine_without_slow_poll(
+    db: &drover_testkit::TestDb,
+    doors: &Arc<Doors>,
+    failpoints: &Failpoints,
+) -> (Engine, drover_store::Store) {
     let store = store(db).await;
     let settings = Settings { slow_poll: Duration::from_secs(3600), ..quick("a", failpoints) };
     (Engine::start(store.clone(), Registry::new().with::<Wait>(doors.clone()), settings).await.unwrap(), store)
@@ -57,10 +61,10 @@ fn long(door: &str) -> (String, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousands_park_and_only_the_one_that_is_called_looks_again() {
+async fn wake_runs_only_the_workflow_parked_on_the_key() {
     let db = test_db().await;
     let doors = Arc::new(Doors::default());
-    let (engine, store) = sleepy(&db, &doors, &Failpoints::default()).await;
+    let (engine, store) = engine_without_slow_poll(&db, &doors, &Failpoints::default()).await;
     let last = begin::<Wait>(&engine, &store, &long("last")).await;
     sqlx::query("insert into workflow (id, kind, version, subject, input, state, step) select gen_random_uuid(), 'wait', 1, '', jsonb_build_array('d' || n, 3600000), 'null', 'door' from generate_series(1, 2000) n")
         .execute(store.pool())
@@ -85,12 +89,12 @@ async fn thousands_park_and_only_the_one_that_is_called_looks_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_between_the_look_and_the_parking_is_not_lost() {
+async fn wake_between_check_and_park_is_not_lost() {
     let db = test_db().await;
     let doors = Arc::new(Doors::default());
     let failpoints = Failpoints::default();
-    let (engine, store) = sleepy(&db, &doors, &failpoints).await;
-    // It has looked (shut), and is stopped just before it parks.
+    let (engine, store) = engine_without_slow_poll(&db, &doors, &failpoints).await;
+    // The step has found the door shut, and pauses just before it parks.
     failpoints.set("wait/door/do/after_effect", Action::Pause);
     let id = begin::<Wait>(&engine, &store, &long("d")).await;
     eventually(SECONDS, async || failpoints.is_paused("wait/door/do/after_effect").then_some(())).await;
@@ -102,10 +106,10 @@ async fn a_call_between_the_look_and_the_parking_is_not_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_wakes_too_and_counts_from_the_first_look() {
+async fn deadline_wakes_and_counts_from_the_first_pass() {
     let db = test_db().await;
     let doors = Arc::new(Doors::default());
-    let (engine, store) = sleepy(&db, &doors, &Failpoints::default()).await;
+    let (engine, store) = engine_without_slow_poll(&db, &doors, &Failpoints::default()).await;
     let id = begin::<Wait>(&engine, &store, &("shut".to_owned(), 300)).await;
     let view = ended(&engine, id).await;
     assert_eq!(view.failure.unwrap().code, "deadline");

@@ -1,19 +1,25 @@
-//! The journal of a step's answer: on to the next, around again, parked, tried again, given up, turned back.
+//! Journals how a step ended: the next step, a repetition from an earlier one, a pause, another try, or a failure that is undone.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::EndedWorkflow;
-use super::drive::{Drive, Then, failure};
-use crate::journal::{self, Guard, Lost};
+use super::driver::{AfterStep, Driver, failure};
+use crate::journal::{self, Guard, JournalError};
 use crate::outcome::Park;
-use crate::runner::Answer;
+use crate::runner::StepReturn;
 use crate::{Failure, Outcome, StepError};
 
-impl Drive {
-    /// Journals how a step ended. `writes` is the transaction of a local one: committed with the journal, or dropped.
-    pub(super) async fn answered(&mut self, writes: Option<Guard>, index: usize, seq: i32, answer: Answer) -> Result<Then, Lost> {
+impl Driver {
+    /// Journals how a step ended. `writes` is the transaction of a local step: it is committed with the journal, or rolled back.
+    pub(super) async fn journal_end(
+        &mut self,
+        writes: Option<Guard>,
+        index: usize,
+        seq: i32,
+        answer: StepReturn,
+    ) -> Result<AfterStep, JournalError> {
         let info = self.runner.steps()[index];
         let local = writes.is_some();
         let then = match answer.result {
@@ -36,18 +42,18 @@ impl Drive {
                 }
                 None => {
                     drop(writes);
-                    self.give_up(index, seq, failure("bad_repeat", format!("{} cannot go back to {from}", info.name))).await?
+                    self.fail_step(index, seq, failure("bad_repeat", format!("{} cannot go back to {from}", info.name))).await?
                 }
             },
             Ok(Outcome::Park(park)) => {
                 drop(writes);
                 let mut guard = self.lock().await?;
                 if local {
-                    // Its journal row went with its writes.
+                    // The step's journal row was rolled back with its writes.
                     guard.start_step(&self.row, seq, &info).await?;
                 }
                 let before = (self.row.state.clone(), self.row.message.clone());
-                // A local step's state went with its writes.
+                // The state of a local step belongs to the writes that were rolled back.
                 self.adopt(if local { Value::Null } else { answer.state }, answer.message);
                 if before != (self.row.state.clone(), self.row.message.clone()) {
                     guard.save(&self.row).await?;
@@ -62,14 +68,14 @@ impl Drive {
                 let attempts = guard.retry_step(seq, &message).await?;
                 if info.attempts.is_some_and(|most| attempts >= most) {
                     drop(guard);
-                    self.give_up(
+                    self.fail_step(
                         index,
                         seq,
                         failure("step_failed", format!("{} did not succeed in {attempts} attempts: {message}", info.name)),
                     )
                     .await?
                 } else {
-                    tracing::debug!(workflow.id = %self.row.id, step = info.name, attempts, message, "will be tried again");
+                    tracing::debug!(workflow.id = %self.row.id, step = info.name, attempts, message, "the step failed and will be tried again");
                     guard.save(&self.row).await?;
                     let pause = after.unwrap_or_else(|| self.engine.backoff(attempts));
                     return self.pause(guard, pause, &[]).await;
@@ -77,17 +83,18 @@ impl Drive {
             }
             Err(StepError::Fail(failure)) => {
                 drop(writes);
-                self.give_up(index, seq, failure).await?
+                self.fail_step(index, seq, failure).await?
             }
         };
         match self.failpoint(info.name, "do", "after_journal").await? {
-            // The journal is written; nothing that happens now can change how the step ended.
+            // The journal is written: an injected error no longer changes how the step ended.
             Some(_) | None => Ok(then),
         }
     }
 
-    /// The step is done. The next one is not begun with it: a cancel that comes in between must find nothing to undo.
-    async fn advance(&mut self, writes: Option<Guard>, output: &Value) -> Result<Then, Lost> {
+    /// Journals that the step is done. The next one is not started in the same statement: a cancel that comes in between must not find
+    /// a started step to undo.
+    async fn advance(&mut self, writes: Option<Guard>, output: &Value) -> Result<AfterStep, JournalError> {
         self.row.cancel_requested = match writes {
             Some(mut guard) => {
                 let cancel_requested = journal::advance(&mut *guard.tx, &self.row, output).await?;
@@ -96,36 +103,36 @@ impl Drive {
             }
             None => journal::advance(self.engine.store.pool(), &self.row, output).await?,
         };
-        Ok(self.told())
+        Ok(self.announce())
     }
 
-    async fn give_up(&mut self, index: usize, seq: i32, failure: Failure) -> Result<Then, Lost> {
+    async fn fail_step(&mut self, index: usize, seq: i32, failure: Failure) -> Result<AfterStep, JournalError> {
         let info = self.runner.steps()[index];
-        tracing::info!(workflow.id = %self.row.id, step = info.name, code = failure.code, "gives up: {}", failure.message);
+        tracing::info!(workflow.id = %self.row.id, step = info.name, code = failure.code, "the step failed: {}", failure.message);
         let mut guard = self.lock().await?;
         guard.start_step(&self.row, seq, &info).await?;
         guard.finish_step(seq, "failed", None, Some(&json!(failure))).await?;
         self.row.seq = seq;
         if !self.row.past_pivot {
-            return self.turn_back(guard, failure).await;
+            return self.start_undo(guard, failure).await;
         }
-        // Past the pivot what was done stands. Only the final steps are still owed.
+        // Past the pivot nothing is undone; only the final steps are still to be done.
         self.row.failure.get_or_insert(failure);
         let finally = self.runner.finally().unwrap_or(usize::MAX);
         self.move_to(if index < finally { finally } else { index + 1 });
         self.saved(guard).await
     }
 
-    pub(super) async fn turn_back(&mut self, mut guard: Guard, failure: Failure) -> Result<Then, Lost> {
+    pub(super) async fn start_undo(&mut self, mut guard: Guard, failure: Failure) -> Result<AfterStep, JournalError> {
         self.row.failure = Some(failure);
         self.row.status = "undoing".to_owned();
         guard.save(&self.row).await?;
         guard.commit().await?;
         self.engine.changed(self.row.id);
-        Ok(Then::GoOn)
+        Ok(AfterStep::Continue)
     }
 
-    /// To the step of that index, or to the end.
+    /// Makes the step of that index the current one, or ends the workflow after the last step.
     pub(super) fn move_to(&mut self, index: usize) {
         match self.runner.steps().get(index) {
             Some(step) => self.row.step = step.name.to_owned(),
@@ -136,18 +143,18 @@ impl Drive {
         }
     }
 
-    pub(super) async fn saved(&mut self, mut guard: Guard) -> Result<Then, Lost> {
+    pub(super) async fn saved(&mut self, mut guard: Guard) -> Result<AfterStep, JournalError> {
         guard.save(&self.row).await?;
         guard.commit().await?;
-        Ok(self.told())
+        Ok(self.announce())
     }
 
-    /// What was written is told to those who watch.
-    fn told(&mut self) -> Then {
+    /// Tells watchers, the observer of ends and the parent what was just written.
+    fn announce(&mut self) -> AfterStep {
         self.engine.changed(self.row.id);
         let ended = !matches!(self.row.status.as_str(), "running" | "undoing");
         if ended {
-            // Nobody waiting is fine.
+            // An error only means that nobody waits.
             let _ = self.engine.ended.send(self.row.id);
             if let Some(observe) = &self.engine.registry.on_end {
                 observe(&self.end());
@@ -157,7 +164,7 @@ impl Drive {
             }
             self.engine.due.notify_one();
         }
-        if ended { Then::LetGo } else { Then::GoOn }
+        if ended { AfterStep::Release } else { AfterStep::Continue }
     }
 
     fn end(&self) -> EndedWorkflow {
@@ -165,14 +172,14 @@ impl Drive {
         EndedWorkflow { id: self.row.id, kind: self.row.kind.clone(), status: self.row.status.clone(), took }
     }
 
-    /// Until woken, at the slow poll at the latest.
-    pub(super) async fn park(&mut self, guard: Guard, park: &Park) -> Result<Then, Lost> {
+    /// Gives the workflow back until it is woken, its deadline comes, or the slow poll, whichever is first.
+    pub(super) async fn park(&mut self, guard: Guard, park: &Park) -> Result<AfterStep, JournalError> {
         let until = park.until.map(|until| Duration::try_from(until.duration_since(*drover_store::now())).unwrap_or_default());
         let delay = until.unwrap_or(Duration::MAX).min(self.engine.settings.slow_poll);
         self.pause(guard, delay, &park.keys).await
     }
 
-    pub(super) async fn pause(&mut self, mut guard: Guard, delay: Duration, keys: &[String]) -> Result<Then, Lost> {
+    pub(super) async fn pause(&mut self, mut guard: Guard, delay: Duration, keys: &[String]) -> Result<AfterStep, JournalError> {
         guard.park(delay, keys).await?;
         guard.commit().await?;
         if !keys.is_empty() && self.engine.wakes.called_since(self.mark, keys) {
@@ -183,6 +190,6 @@ impl Drive {
             self.engine.due.notify_one();
         }
         self.engine.nudge_after(delay);
-        Ok(Then::LetGo)
+        Ok(AfterStep::Release)
     }
 }

@@ -1,19 +1,19 @@
-//! Backward: started steps are undone in the reverse order of their starting, children first.
+//! Undoes a workflow: its started steps in the reverse order of their start, the children of a step first.
 //!
-//! Undo never gives up: a step whose undo fails is tried again, ever more slowly, and its error is in the journal.
+//! An undo that fails is tried again without end, with growing pauses; its last error is in the journal.
 
 use serde_json::Value;
 use tracing::Instrument;
 
-use super::drive::{Drive, Then};
+use super::driver::{AfterStep, Driver};
 use crate::definition::StepKind;
-use crate::journal::{self, Guard, Lost, StepRow};
+use crate::journal::{self, Guard, JournalError, StepRow};
 use crate::outcome::Park;
-use crate::runner::{Answer, Direction, StepInfo};
+use crate::runner::{Direction, StepInfo, StepReturn};
 use crate::{ChildOutcome, Outcome, StepError};
 
-impl Drive {
-    pub(super) async fn backward(&mut self) -> Result<Then, Lost> {
+impl Driver {
+    pub(super) async fn backward(&mut self) -> Result<AfterStep, JournalError> {
         let pool = self.engine.store.pool().clone();
         let Some(step) = journal::to_undo(&pool, self.row.id).await? else {
             let guard = self.lock().await?;
@@ -32,7 +32,7 @@ impl Drive {
         self.undo(index, info, step).instrument(span).await
     }
 
-    async fn undo(&mut self, index: usize, info: StepInfo, step: StepRow) -> Result<Then, Lost> {
+    async fn undo(&mut self, index: usize, info: StepInfo, step: StepRow) -> Result<AfterStep, JournalError> {
         let mut children = Vec::new();
         if info.kind == StepKind::Children {
             let pool = self.engine.store.pool().clone();
@@ -49,10 +49,10 @@ impl Drive {
             let mut guard = self.lock().await?;
             guard.undo_step(step.seq, "undone").await?;
             guard.commit().await?;
-            return Ok(Then::GoOn);
+            return Ok(AfterStep::Continue);
         };
         if let Some(answer) = self.failpoint(info.name, "undo", "before").await? {
-            return self.undone(None, info, &step, answer).await;
+            return self.journal_undo_end(None, info, &step, answer).await;
         }
         let mut guard = self.lock().await?;
         guard.undo_step(step.seq, "undoing").await?;
@@ -65,14 +65,20 @@ impl Drive {
             (None, self.call_undo(index, &step, children, None).await)
         };
         let answer = self.failpoint(info.name, "undo", "after_effect").await?.unwrap_or(answer);
-        self.undone(writes, info, &step, answer).await
+        self.journal_undo_end(writes, info, &step, answer).await
     }
 
-    async fn call_undo(&self, index: usize, step: &StepRow, children: Vec<ChildOutcome>, guard: Option<&mut Guard>) -> Answer {
+    async fn call_undo(&self, index: usize, step: &StepRow, children: Vec<ChildOutcome>, guard: Option<&mut Guard>) -> StepReturn {
         self.call(index, Direction::Undo, step, children, guard.map(|guard| &mut *guard.tx)).await
     }
 
-    async fn undone(&mut self, writes: Option<Guard>, info: StepInfo, step: &StepRow, answer: Answer) -> Result<Then, Lost> {
+    async fn journal_undo_end(
+        &mut self,
+        writes: Option<Guard>,
+        info: StepInfo,
+        step: &StepRow,
+        answer: StepReturn,
+    ) -> Result<AfterStep, JournalError> {
         let local = writes.is_some();
         let message = match answer.result {
             Ok(Outcome::Next(_)) => {
@@ -83,7 +89,7 @@ impl Drive {
                 guard.undo_step(step.seq, "undone").await?;
                 self.adopt(answer.state, answer.message);
                 let then = self.saved(guard).await?;
-                // As after a step: the journal is written, an injected error changes nothing.
+                // The journal is written: an injected error no longer changes how the undo ended.
                 let _ = self.failpoint(info.name, "undo", "after_journal").await?;
                 return Ok(then);
             }
@@ -94,7 +100,7 @@ impl Drive {
                 guard.save(&self.row).await?;
                 return self.park(guard, &park).await;
             }
-            Ok(Outcome::Repeat(from)) => format!("undo cannot go back to {from}"),
+            Ok(Outcome::Repeat(from)) => format!("an undo cannot repeat from {from}"),
             Err(StepError::Retry { message, .. }) => message,
             Err(StepError::Fail(failure)) => format!("{}: {}", failure.code, failure.message),
         };
@@ -102,7 +108,7 @@ impl Drive {
         let mut guard = self.lock().await?;
         guard.undo_step(step.seq, "undoing").await?;
         let attempts = guard.retry_step(step.seq, &message).await?;
-        tracing::warn!(workflow.id = %self.row.id, step = info.name, attempts, "undo did not succeed and will be tried again: {message}");
+        tracing::warn!(workflow.id = %self.row.id, step = info.name, attempts, "the undo failed and will be tried again: {message}");
         guard.save(&self.row).await?;
         let pause = self.engine.backoff(attempts);
         self.pause(guard, pause, &[]).await

@@ -1,4 +1,4 @@
-//! Forward: one workflow, step by step, until it parks, ends, turns back or is lost.
+//! Runs one claimed workflow forward, step by step, until it parks or ends, has to be undone, or is lost to another engine.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -12,39 +12,39 @@ use tracing::Instrument;
 
 use super::Inner;
 use crate::definition::StepKind;
-use crate::journal::{self, Guard, Lost, Row, StepRow};
+use crate::journal::{self, Guard, JournalError, StepRow, WorkflowRow};
 use crate::outcome::Park;
-use crate::runner::{Answer, Call, Direction, Runner, StepInfo};
+use crate::runner::{Direction, Runner, StepCall, StepInfo, StepReturn};
 use crate::{ChildOutcome, Failure, StepError};
 
-/// Whether the driver goes on with this workflow or lets go of it.
+/// Whether the driver continues with the workflow or gives it back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
-    GoOn,
-    LetGo,
+pub(super) enum AfterStep {
+    Continue,
+    Release,
 }
 
-/// A claimed workflow.
-pub(super) struct Drive {
+/// A claimed workflow and what is needed to run it.
+pub(super) struct Driver {
     pub engine: Arc<Inner>,
     pub runner: Arc<dyn Runner>,
-    pub row: Row,
-    /// When the step that runs now began to look at the world.
+    pub row: WorkflowRow,
+    /// Which wake-ups had come in when the current step began, see [`crate::wakes::Wakes::called_since`].
     pub mark: u64,
-    /// Its step may have begun before it was claimed.
+    /// The workflow was just claimed, so its current step may have been started earlier.
     resumed: bool,
 }
 
-impl Drive {
-    pub fn new(engine: Arc<Inner>, runner: Arc<dyn Runner>, row: Row) -> Self {
+impl Driver {
+    pub fn new(engine: Arc<Inner>, runner: Arc<dyn Runner>, row: WorkflowRow) -> Self {
         Self { mark: engine.wakes.mark(), engine, runner, row, resumed: true }
     }
 
-    pub async fn run(mut self) -> Result<(), Lost> {
+    pub async fn run(mut self) -> Result<(), JournalError> {
         loop {
             self.mark = self.engine.wakes.mark();
             let then = if self.row.status == "undoing" { self.backward().await? } else { self.forward().await? };
-            if then == Then::LetGo {
+            if then == AfterStep::Release {
                 return Ok(());
             }
             if self.engine.stopping.is_cancelled() {
@@ -55,10 +55,10 @@ impl Drive {
         }
     }
 
-    async fn forward(&mut self) -> Result<Then, Lost> {
+    async fn forward(&mut self) -> Result<AfterStep, JournalError> {
         if self.cancelled() {
             let guard = self.lock().await?;
-            return self.turn_back(guard, cancelled()).await;
+            return self.start_undo(guard, cancelled()).await;
         }
         let Some(index) = self.position(&self.row.step) else {
             return self.unknown_step().await;
@@ -69,10 +69,10 @@ impl Drive {
         let resumed = std::mem::take(&mut self.resumed);
         async {
             if let Some(answer) = self.failpoint(info.name, "do", "before").await? {
-                return self.answered(None, index, seq, answer).await;
+                return self.journal_end(None, index, seq, answer).await;
             }
             match info.kind {
-                _ if !self.runner.due(index, &self.row.input, &self.row.state) => self.pass_over(index, info, seq).await,
+                _ if !self.runner.due(index, &self.row.input, &self.row.state) => self.skip(index, info, seq).await,
                 StepKind::Local => self.local(index, info, seq).await,
                 StepKind::Remote => self.remote(index, info, seq, resumed).await,
                 StepKind::Children => self.children(index, info, seq).await,
@@ -82,38 +82,38 @@ impl Drive {
         .await
     }
 
-    /// The step has nothing to do. Nothing is written: what the next one writes says where the workflow is.
-    async fn pass_over(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
+    /// Passes over a step that has nothing to do. Nothing is written: the next step's journal row says where the workflow is.
+    async fn skip(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<AfterStep, JournalError> {
         if let Some(answer) = self.failpoint(info.name, "do", "after_effect").await? {
-            return self.answered(None, index, seq, answer).await;
+            return self.journal_end(None, index, seq, answer).await;
         }
         self.move_to(index + 1);
         let _ = self.failpoint(info.name, "do", "after_journal").await?;
-        Ok(Then::GoOn)
+        Ok(AfterStep::Continue)
     }
 
-    async fn local(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
+    async fn local(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<AfterStep, JournalError> {
         let (mut guard, step) = self.begin(seq, &info).await?;
-        let Some(step) = step else { return self.turn_back(guard, cancelled()).await };
+        let Some(step) = step else { return self.start_undo(guard, cancelled()).await };
         let mut answer = self.call(index, Direction::Do, &step, Vec::new(), Some(&mut guard.tx)).await;
         if let Some(injected) = self.failpoint(info.name, "do", "after_effect").await? {
             answer = injected;
         }
-        self.answered(Some(guard), index, seq, answer).await
+        self.journal_end(Some(guard), index, seq, answer).await
     }
 
-    async fn remote(&mut self, index: usize, info: StepInfo, seq: i32, resumed: bool) -> Result<Then, Lost> {
+    async fn remote(&mut self, index: usize, info: StepInfo, seq: i32, resumed: bool) -> Result<AfterStep, JournalError> {
         let pool = self.engine.store.pool();
         let begun = if resumed { journal::step(pool, self.row.id, seq).await? } else { None };
         let step = match begun {
             Some(step) => step,
             None => {
-                // The intent, before the effect.
+                // The intent is journaled before the effect.
                 let begun = journal::begin_step(pool, &self.row, seq, &info).await?;
                 self.row.cancel_requested = begun.cancel_requested;
                 let Some(step) = begun.step else {
                     let guard = self.lock().await?;
-                    return self.turn_back(guard, cancelled()).await;
+                    return self.start_undo(guard, cancelled()).await;
                 };
                 self.engine.changed(self.row.id);
                 step
@@ -123,38 +123,43 @@ impl Drive {
         if let Some(injected) = self.failpoint(info.name, "do", "after_effect").await? {
             answer = injected;
         }
-        self.answered(None, index, seq, answer).await
+        self.journal_end(None, index, seq, answer).await
     }
 
-    async fn children(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<Then, Lost> {
+    async fn children(&mut self, index: usize, info: StepInfo, seq: i32) -> Result<AfterStep, JournalError> {
         let (mut guard, step) = self.begin(seq, &info).await?;
-        let Some(step) = step else { return self.turn_back(guard, cancelled()).await };
+        let Some(step) = step else { return self.start_undo(guard, cancelled()).await };
         if step.output.is_none() {
             let call = self.call_of(&step, Vec::new());
-            let answer = unwinding(self.runner.spawn(index, call, &mut guard.tx)).await;
+            let answer = catch_panic(self.runner.spawn(index, call, &mut guard.tx)).await;
             let children = match answer.result {
                 Ok(children) => children,
                 Err(error) => {
                     return self
-                        .answered(Some(guard), index, seq, Answer { result: Err(error), state: answer.state, message: answer.message })
+                        .journal_end(
+                            Some(guard),
+                            index,
+                            seq,
+                            StepReturn { result: Err(error), state: answer.state, message: answer.message },
+                        )
                         .await;
                 }
             };
             for child in &children {
                 if !child.start.insert(&mut guard.tx, child.id, Some((self.row.id, seq)), self.row.traceparent.as_deref()).await? {
-                    let taken = failure("child_exists", format!("{} was started by somebody else", child.id));
+                    let taken = failure("child_exists", format!("a workflow of the child's id {} exists already", child.id));
                     return self
-                        .answered(
+                        .journal_end(
                             Some(guard),
                             index,
                             seq,
-                            Answer { result: Err(StepError::Fail(taken)), state: Value::Null, message: None },
+                            StepReturn { result: Err(StepError::Fail(taken)), state: Value::Null, message: None },
                         )
                         .await;
                 }
             }
             self.adopt(answer.state, answer.message);
-            // Where there are none, the answer to them is already due: all of it is one transaction.
+            // Without children their outcomes can be collected now, in the same transaction.
             if !children.is_empty() {
                 guard.spawned(seq, children.len()).await?;
                 guard.save(&self.row).await?;
@@ -173,11 +178,12 @@ impl Drive {
         if let Some(injected) = self.failpoint(info.name, "do", "after_effect").await? {
             answer = injected;
         }
-        self.answered(Some(guard), index, seq, answer).await
+        self.journal_end(Some(guard), index, seq, answer).await
     }
 
-    /// The version is known and the step is not: the table was changed without a new version. Nothing is guessed.
-    async fn unknown_step(&mut self) -> Result<Then, Lost> {
+    /// The version is known but the step is not: the step list was changed without a new version. The workflow is marked as refused
+    /// and checked again every minute, because continuing anywhere else could repeat or leave out effects.
+    async fn unknown_step(&mut self) -> Result<AfterStep, JournalError> {
         tracing::error!(workflow.id = %self.row.id, step = self.row.step, "refused: the version of this workflow has no such step");
         sqlx::query("update workflow set refused = true, revision = revision + 1, worker = null, run_at = now() + interval '1 minute' where id = $1 and fence = $2")
             .bind(self.row.id)
@@ -185,27 +191,27 @@ impl Drive {
             .execute(self.engine.store.pool())
             .await?;
         self.engine.changed(self.row.id);
-        Ok(Then::LetGo)
+        Ok(AfterStep::Release)
     }
 
     pub(super) fn position(&self, step: &str) -> Option<usize> {
         self.runner.steps().iter().position(|info| info.name == step)
     }
 
-    pub(super) async fn lock(&mut self) -> Result<Guard, Lost> {
+    pub(super) async fn lock(&mut self) -> Result<Guard, JournalError> {
         let guard = Guard::lock(self.engine.store.pool(), self.row.id, self.row.fence).await?;
         self.row.cancel_requested = guard.cancel_requested;
         Ok(guard)
     }
 
-    /// Locks, and begins a step. No step: the workflow is to turn back.
-    async fn begin(&mut self, seq: i32, info: &StepInfo) -> Result<(Guard, Option<StepRow>), Lost> {
+    /// Locks the workflow and journals the start of a step. No step is returned when the workflow has to be undone.
+    async fn begin(&mut self, seq: i32, info: &StepInfo) -> Result<(Guard, Option<StepRow>), JournalError> {
         let (guard, step) = Guard::begin(self.engine.store.pool(), &self.row, seq, info).await?;
         self.row.cancel_requested = guard.cancel_requested;
         Ok((guard, step))
     }
 
-    pub(super) async fn or_lock(&mut self, guard: Option<Guard>) -> Result<Guard, Lost> {
+    pub(super) async fn or_lock(&mut self, guard: Option<Guard>) -> Result<Guard, JournalError> {
         match guard {
             Some(guard) => Ok(guard),
             None => self.lock().await,
@@ -225,8 +231,8 @@ impl Drive {
         }
     }
 
-    pub(super) fn call_of(&self, step: &StepRow, children: Vec<ChildOutcome>) -> Call {
-        Call {
+    pub(super) fn call_of(&self, step: &StepRow, children: Vec<ChildOutcome>) -> StepCall {
+        StepCall {
             id: self.row.id,
             fence: self.row.fence,
             round: step.round,
@@ -246,21 +252,21 @@ impl Drive {
         step: &StepRow,
         children: Vec<ChildOutcome>,
         tx: Option<&mut PgConnection>,
-    ) -> Answer {
-        unwinding(self.runner.call(index, direction, self.call_of(step, children), tx)).await
+    ) -> StepReturn {
+        catch_panic(self.runner.call(index, direction, self.call_of(step, children), tx)).await
     }
 
-    /// `Some`: what the step is made to answer instead.
-    pub(super) async fn failpoint(&self, step: &str, direction: &str, point: &str) -> Result<Option<Answer>, Lost> {
+    /// Passes a failpoint. `Some` is what the step is to return instead of its own result.
+    pub(super) async fn failpoint(&self, step: &str, direction: &str, point: &str) -> Result<Option<StepReturn>, JournalError> {
         let name = || format!("{}/{step}/{direction}/{point}", self.row.kind);
         let injected = self.engine.settings.failpoints.reached_for(&self.row.subject, name).await;
         let error = match injected {
             Ok(()) => return Ok(None),
-            Err(Injected::Halt) => return Err(Lost::Halted),
+            Err(Injected::Halt) => return Err(JournalError::Halted),
             Err(Injected::Error) => StepError::retry("an injected error"),
             Err(Injected::Fatal) => StepError::fail("injected", "an injected failure"),
         };
-        Ok(Some(Answer { result: Err(error), state: Value::Null, message: None }))
+        Ok(Some(StepReturn { result: Err(error), state: Value::Null, message: None }))
     }
 }
 
@@ -268,16 +274,18 @@ impl Inner {
     pub(super) fn backoff(&self, attempts: i32) -> Duration {
         let doublings = u32::try_from(attempts - 1).unwrap_or(0).min(16);
         let pause = self.settings.backoff.saturating_mul(1 << doublings).min(self.settings.longest_backoff);
-        // Spread, so that what failed together does not come back together.
+        // Random, so that steps which failed together do not all try again together.
         pause.mul_f64(rand::random_range(0.8..1.2))
     }
 }
 
-/// A step that panics is a step that met an error.
-async fn unwinding<T>(call: impl Future<Output = Answer<T>>) -> Answer<T> {
+/// A panic in a step becomes an error of the step, which is tried again.
+async fn catch_panic<T>(call: impl Future<Output = StepReturn<T>>) -> StepReturn<T> {
     match AssertUnwindSafe(call).catch_unwind().await {
         Ok(answer) => answer,
-        Err(_) => Answer { result: Err(StepError::retry("the step panicked; the log has the details")), state: Value::Null, message: None },
+        Err(_) => {
+            StepReturn { result: Err(StepError::retry("the step panicked; the log has the details")), state: Value::Null, message: None }
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Several engines: a workflow has one hand at a time, whatever happens to the engines.
+//! Several engines: a workflow is run by one of them at a time, whatever happens to the engines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,70 +15,70 @@ use crate::fixture::{Move, Moving, begin, ended, store};
 const SECONDS: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_wakes_past_its_lease_is_fenced_off() {
-    let world = Moving::fresh().await;
-    // Stopped in its tracks, as by SIGSTOP: neither its step nor its heartbeat goes on.
+async fn engine_paused_past_its_lease_cannot_write() {
+    let fixture = Moving::fresh().await;
+    // Both the step and the heartbeat pause, as after SIGSTOP.
     let stopped = Failpoints::default();
     stopped.set("move/copy/do/after_effect", Action::Pause);
     stopped.set("engine/heartbeat", Action::Pause);
     let settings = Settings { lease: Duration::from_millis(300), ..quick("a", &stopped) };
-    let a = Engine::start(world.store(), world.registry(), settings).await.unwrap();
-    let id = begin::<Move>(&a, &world.store, &world.input()).await;
+    let a = Engine::start(fixture.store(), fixture.registry(), settings).await.unwrap();
+    let id = begin::<Move>(&a, &fixture.store, &fixture.input()).await;
     eventually(SECONDS, async || stopped.is_paused("move/copy/do/after_effect").then_some(())).await;
     let first = a.get(id).await.unwrap().unwrap().fence;
 
     let held_up = Failpoints::default();
     held_up.set("move/cut_over/do/before", Action::Pause);
-    let b = world.engine("b", &held_up).await;
-    world.outside(&b).await;
+    let b = fixture.engine("b", &held_up).await;
+    fixture.outside(&b).await;
     eventually(SECONDS, async || held_up.is_paused("move/cut_over/do/before").then_some(())).await;
     let taken_over = b.get(id).await.unwrap().unwrap();
-    assert!(taken_over.fence > first, "a new hand has a new fence");
+    assert!(taken_over.fence > first, "the engine that takes over has a higher fence");
 
-    // While the new hand is in the middle, the old one wakes up and wants to journal its copy: nothing changes.
+    // While the new engine is in the middle, the old one goes on and tries to journal its copy: nothing changes.
     stopped.clear("move/copy/do/after_effect");
     stopped.clear("engine/heartbeat");
     a.stop().await;
     let after = b.get(id).await.unwrap().unwrap();
     assert_eq!((after.revision, after.fence), (taken_over.revision, taken_over.fence));
     held_up.clear("move/cut_over/do/before");
-    world.check_done(&ended(&b, id).await).await.unwrap();
-    // And a remote write of the old hand would be refused where the fence is looked at.
-    let copy = world.member.names().into_iter().find(|name| name.starts_with("copy-")).unwrap();
-    assert!(world.member.put(&copy, first).is_err());
+    fixture.check_done(&ended(&b, id).await).await.unwrap();
+    // A remote write of the old engine is refused by its fence.
+    let copy = fixture.member.names().into_iter().find(|name| name.starts_with("copy-")).unwrap();
+    assert!(fixture.member.put(&copy, first).is_err());
     b.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_takes_its_own_work_back_at_once() {
-    let world = Moving::fresh().await;
+async fn restart_takes_its_workflows_back_before_the_lease_ends() {
+    let fixture = Moving::fresh().await;
     let failpoints = Failpoints::default();
     failpoints.set("move/copy/do/before", Action::Pause);
-    // A lease far longer than the test: only the name can be why it goes on.
+    // The lease is far longer than the test, so only the name can be the reason that the workflow goes on.
     let settings = || Settings { lease: Duration::from_secs(3600), ..quick("orchestrator-0", &failpoints) };
-    let engine = Engine::start(world.store(), world.registry(), settings()).await.unwrap();
-    let id = begin::<Move>(&engine, &world.store, &world.input()).await;
+    let engine = Engine::start(fixture.store(), fixture.registry(), settings()).await.unwrap();
+    let id = begin::<Move>(&engine, &fixture.store, &fixture.input()).await;
     eventually(SECONDS, async || failpoints.is_paused("move/copy/do/before").then_some(())).await;
     let first = engine.get(id).await.unwrap().unwrap().fence;
     engine.kill().await;
     failpoints.clear("move/copy/do/before");
 
-    let again = Engine::start(world.store(), world.registry(), settings()).await.unwrap();
-    world.outside(&again).await;
+    let again = Engine::start(fixture.store(), fixture.registry(), settings()).await.unwrap();
+    fixture.outside(&again).await;
     let view = ended(&again, id).await;
     assert!(view.fence > first);
-    world.check_done(&view).await.unwrap();
+    fixture.check_done(&view).await.unwrap();
     again.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clean_stop_hands_over_without_waiting_for_a_lease() {
-    let world = Moving::fresh().await;
+async fn stop_gives_workflows_back_before_the_lease_ends() {
+    let fixture = Moving::fresh().await;
     let failpoints = Failpoints::default();
     let settings = Settings { lease: Duration::from_secs(3600), ..quick("a", &failpoints) };
-    let a = Engine::start(world.store(), world.registry(), settings).await.unwrap();
+    let a = Engine::start(fixture.store(), fixture.registry(), settings).await.unwrap();
     failpoints.set("move/hold/do/before", Action::Pause);
-    let id = begin::<Move>(&a, &world.store, &world.input()).await;
+    let id = begin::<Move>(&a, &fixture.store, &fixture.input()).await;
     eventually(SECONDS, async || failpoints.is_paused("move/hold/do/before").then_some(())).await;
     let stopping = tokio::spawn({
         let a = a.clone();
@@ -86,9 +86,9 @@ async fn a_clean_stop_hands_over_without_waiting_for_a_lease() {
     });
     failpoints.clear("move/hold/do/before");
     stopping.await.unwrap();
-    let b = world.engine("b", &Failpoints::default()).await;
-    world.outside(&b).await;
-    world.check_done(&ended(&b, id).await).await.unwrap();
+    let b = fixture.engine("b", &Failpoints::default()).await;
+    fixture.outside(&b).await;
+    fixture.check_done(&ended(&b, id).await).await.unwrap();
     b.stop().await;
 }
 
@@ -127,7 +127,7 @@ async fn five(store: &Store, name: &str) -> Engine {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn local_effects_happen_exactly_once_though_engines_die_at_random() {
+async fn local_effects_happen_once_when_engines_are_killed() {
     const WORKFLOWS: i64 = 150;
     let db = test_db().await;
     let store = store(&db).await;
@@ -141,7 +141,7 @@ async fn local_effects_happen_exactly_once_though_engines_die_at_random() {
         let left: i64 = sqlx::query_scalar("select count(*) from workflow where ended_at is null").fetch_one(store.pool()).await.unwrap();
         left == 0
     };
-    // Three engines that are killed again and again, whatever they are doing; one of them comes back under another name.
+    // Three engines are killed again and again at random moments; some come back under another name.
     let mut kills = 0;
     let mut engines = vec![starter, five(&store, "one").await, five(&store, "two").await];
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
@@ -166,7 +166,7 @@ async fn local_effects_happen_exactly_once_though_engines_die_at_random() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_engines_with_one_name_the_later_stays() {
+async fn later_engine_replaces_an_earlier_one_of_the_same_name() {
     let db = test_db().await;
     let store = store(&db).await;
     let earlier = five(&store, "same").await;
@@ -181,7 +181,7 @@ async fn of_two_engines_with_one_name_the_later_stays() {
     earlier.stop().await;
 }
 
-/// Not a test: the engine of another process, for those below. Works until it is killed.
+/// Not a test: an engine in another process for the tests below. It works until it is killed.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "started by other tests"]
 async fn another_process() {
@@ -202,7 +202,7 @@ impl Another {
     fn start(url: &secrecy::SecretString, failpoints: &str, markers: &std::path::Path) -> Self {
         use secrecy::ExposeSecret;
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "hands::another_process", "--ignored"]);
+        command.args(["--exact", "engines::another_process", "--ignored"]);
         command.env("WORKFLOW_TEST_URL", url.expose_secret()).env("DROVER_FAILPOINTS", failpoints).env("DROVER_FAILPOINTS_DIR", markers);
         Self(command.stdout(std::process::Stdio::null()).spawn().unwrap())
     }
@@ -221,7 +221,7 @@ impl Drop for Another {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_killed_at_a_failpoint_leaves_work_that_another_finishes() {
+async fn workflow_of_a_killed_process_is_finished_by_another() {
     let db = test_db().await;
     let store = store(&db).await;
     for point in ["do_before", "do_after_effect", "do_after_journal"] {
@@ -244,11 +244,11 @@ async fn a_process_killed_at_a_failpoint_leaves_work_that_another_finishes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_process_that_goes_on_later_changes_nothing() {
+async fn process_stopped_past_its_lease_changes_nothing_when_it_continues() {
     let db = test_db().await;
     let store = store(&db).await;
     let markers = tempfile::tempdir().unwrap();
-    // Somewhere in the middle of many, wherever SIGSTOP finds it.
+    // SIGSTOP comes at any moment in the middle of many workflows.
     let another = Another::start(&db.url, "", markers.path());
     let idle = Engine::start(store.clone(), Registry::new(), quick("starter", &Failpoints::default())).await.unwrap();
     let mut ids = Vec::new();
@@ -276,7 +276,7 @@ async fn a_stopped_process_that_goes_on_later_changes_nothing() {
     let before = image().await;
     assert_eq!(before.1, 40 * 4);
     another.signal("-CONT");
-    // It has a new lease when it is awake again, and by then has tried to go on with what it had.
+    // When it continues it renews its lease, and its drivers try to go on with the workflows that they had.
     eventually(SECONDS, async || {
         let awake: Option<bool> =
             sqlx::query_scalar("select lease_until > now() from worker where name = 'another'").fetch_one(store.pool()).await.unwrap();
