@@ -1,65 +1,61 @@
-//! Database errors in words that services decide by: constraint names, and whether trying again can help.
+//! Classifies database errors, by SQLSTATE, into those that services decide by: constraint names, and whether a repetition can help.
 //!
-//! Not transport: what a client sees (503 `store_unavailable`, 507 `store_full`, …) is decided where errors become
-//! problem+json. The exhaustive split is made once, here, from SQLSTATE codes.
+//! What a client sees (503 `store_unavailable`, 507 `store_full`, …) is decided elsewhere, where errors become problem+json.
 
 use sqlx::Error as SqlxError;
 
 /// The result of a store call.
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// Why the database did not do what it was asked.
+/// Why a database operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The server is away, shutting down, full of connections, or cut the connection. The statement may or may not have
-    /// been done; a repeat helps once the server is back.
+    /// The server does not answer, shuts down, has no free connection, or closed the connection; or the pool had no free connection in
+    /// time. The statement may or may not have been executed. A repetition helps once the server is back.
     #[error("the database cannot be reached")]
     Unavailable(#[source] SqlxError),
-    /// The server has no room left on its disk. Reads go on, writes fail until somebody makes room.
-    #[error("the database has no room left")]
+    /// The server's disk is full. Reads work; writes fail until there is room again.
+    #[error("the disk of the database is full")]
     Full(#[source] SqlxError),
-    /// Serialization failure, deadlock or lock timeout: nothing was done, and a repeat of the whole transaction helps.
-    #[error("the transaction lost against a concurrent one")]
+    /// Serialization failure, deadlock or lock timeout. Nothing was written; repeating the whole transaction helps.
+    #[error("the transaction conflicts with a concurrent one")]
     Contended(#[source] SqlxError),
-    /// A constraint refused the row; `name` tells which.
+    /// A constraint refused the row.
     #[error("constraint {name} is violated")]
     Constraint {
-        /// The constraint's (or unique index's) name.
+        /// The name of the constraint or unique index.
         name: String,
-        /// What Postgres said.
         #[source]
         source: SqlxError,
     },
-    /// A row that must exist does not.
+    /// A query that must return a row returned none.
     #[error("no such row")]
     NotFound,
-    /// A sealed column did not open.
+    /// A sealed column could not be decrypted.
     #[error(transparent)]
     Seal(#[from] crate::SealError),
     /// The schema of the service could not be prepared.
     #[error("cannot prepare the schema {schema}")]
     Schema {
-        /// Which schema.
         schema: String,
-        /// What went wrong.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The database URL is not one. Its text is not repeated, for it may hold a password.
+    /// The database URL cannot be parsed. The error does not contain it, because it may contain a password.
     #[error("the database URL is not a Postgres URL")]
     Url,
-    /// Everything else: a programming error in a statement, or data that does not decode.
+    /// Any other error: a wrong statement, or a value that cannot be decoded.
     #[error("a database statement failed")]
     Other(#[source] SqlxError),
 }
 
 impl StoreError {
-    /// Repeating the same transaction at once may succeed, and nothing of it was done.
+    /// Whether nothing was written and repeating the same transaction at once may succeed.
     pub fn is_contended(&self) -> bool {
         matches!(self, Self::Contended(_))
     }
 
-    /// Repeating later may succeed without anybody changing the request.
+    /// Whether repeating the same request later may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::Full(_) | Self::Contended(_) => true,
@@ -81,7 +77,7 @@ impl From<SqlxError> for StoreError {
         let database = match &error {
             SqlxError::Database(database) => database,
             SqlxError::RowNotFound => return Self::NotFound,
-            // A cut connection surfaces as whichever of these the driver was doing at that moment.
+            // A broken connection appears as any of these, depending on what the driver was doing.
             SqlxError::Io(_)
             | SqlxError::Tls(_)
             | SqlxError::Protocol(_)
@@ -98,9 +94,10 @@ impl From<SqlxError> for StoreError {
         }
         match database.code().as_deref() {
             Some("40001" | "40P01" | "55P03") => Self::Contended(error),
-            // disk_full, and the server's own failures to write (58030 io_error).
+            // disk_full and io_error (the server could not write).
             Some("53100" | "58030") => Self::Full(error),
-            // Classes 08 (connection), 57P0x (shutdown, crash, starting up), 53 (resources, connections), 25P03 (idle timeout).
+            // Classes 08 (connection), 57P0x (shutdown, crash, starting up), 53 (resources, connections), and 25P03 (idle in
+            // transaction for too long).
             Some(code) if code.starts_with("08") || code.starts_with("57P0") || code.starts_with("53") || code == "25P03" => {
                 Self::Unavailable(error)
             }
@@ -109,11 +106,17 @@ impl From<SqlxError> for StoreError {
     }
 }
 
-/// Turns violated constraints into the errors of a domain.
+/// Turns violated constraints into errors of the caller's domain.
 pub trait ResultExt<T> {
-    /// The domain's error when the constraint `name` was violated; any other store error is converted.
+    /// Converts a violation of the constraint `name` into `domain_error`.
+    ///
+    /// # Errors
+    /// The domain's error after that violation, any other error converted from [`StoreError`].
     fn on_constraint<E: From<StoreError>>(self, name: &str, domain_error: impl FnOnce() -> E) -> Result<T, E>;
-    /// As [`ResultExt::on_constraint`], for a statement that several constraints guard.
+    /// As [`ResultExt::on_constraint`], for a statement that may violate several constraints: the function gets the name.
+    ///
+    /// # Errors
+    /// The domain's error where the function returns one, any other error converted from [`StoreError`].
     fn map_constraint<E: From<StoreError>>(self, domain_error: impl FnOnce(&str) -> Option<E>) -> Result<T, E>;
 }
 
@@ -130,19 +133,22 @@ impl<T, F: Into<StoreError>> ResultExt<T> for Result<T, F> {
     }
 }
 
-/// Runs a whole transaction again (at most `attempts` times) while it loses against concurrent ones.
+/// Runs a whole transaction up to `attempts` times, as long as it fails because of concurrent ones.
 ///
-/// `contended` says whether the error is one; for a plain [`StoreError`] pass [`StoreError::is_contended`].
+/// `contended` tells such an error; for a plain [`StoreError`] pass [`StoreError::is_contended`].
+///
+/// # Errors
+/// Any other error at once, and the error of the last attempt.
 pub async fn retry_contended<T, E, F, Fut>(attempts: usize, contended: impl Fn(&E) -> bool, mut transaction: F) -> Result<T, E>
 where
-    // Not `AsyncFnMut`: futures of those cannot be shown to be `Send`, which handlers need.
+    // Not `AsyncFnMut`: its futures cannot be required to be `Send`, which handlers need.
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T, E>>,
 {
     for _ in 1..attempts {
         match transaction().await {
             Err(error) if contended(&error) => {
-                // Spread the losers, so that they do not meet again at once.
+                // A random pause, so that the same transactions do not collide again.
                 tokio::time::sleep(std::time::Duration::from_millis(rand::random_range(1..20))).await;
             }
             outcome => return outcome,

@@ -1,18 +1,18 @@
-//! Named places at which a test can stop, break or kill a process.
+//! Failpoints: named places in the code at which a test can pause a process, make it fail, or kill it.
 //!
-//! Compiled in always, inert unless set: an unset [`Failpoints`] is one relaxed load. Set in-process by tests
-//! ([`Failpoints::set`]) or from outside by `DROVER_FAILPOINTS=name=action;name=action`, with
-//! - `pause`: print `failpoint <name>` to stderr, make the file `$DROVER_FAILPOINTS_DIR/<name with / as _>`, and wait
-//!   (the test outside sees the file and sends SIGKILL),
-//! - `crash`: abort the process there,
-//! - `error`: the code there fails as if its effect had not worked,
-//! - `fatal`: the same, and will not work another time either.
+//! They are always compiled in. One that is not set costs a relaxed atomic load. Tests set them in their own process by
+//! [`Failpoints::set`], and in another one by `DROVER_FAILPOINTS=name=action;name=action`. The actions are:
+//! - `pause`: prints `failpoint <name>` to stderr, creates the file `$DROVER_FAILPOINTS_DIR/<name with / as _>`, and waits
+//!   (a test in another process sees the file and sends SIGKILL),
+//! - `crash`: aborts the process,
+//! - `error`: the code at the failpoint fails as after a temporary error,
+//! - `fatal`: the code at the failpoint fails as after an error that a repetition cannot help.
 //!
-//! A process that runs is armed by the file `$DROVER_FAILPOINTS_DIR/armed`, a `name=action` per line, read at every failpoint;
-//! a pause that it asked for ends when its line is gone. `name@who` means only the one that works for `who`.
+//! In a process that already runs they are set by the file `$DROVER_FAILPOINTS_DIR/armed`, which has one `name=action` per line and
+//! is read at every failpoint. A pause that it caused ends when its line is removed. `name@who` is only for work that is done for `who`.
 //!
-//! The workflow engine offers `<kind>/<step>/<do|undo>/<before|after_effect|after_journal>` of every step, `who` being the
-//! workflow's subject.
+//! The workflow engine has the failpoints `<kind>/<step>/<do|undo>/<before|after_effect|after_journal>` of every step; `who` is
+//! the workflow's subject.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,29 +25,29 @@ use tokio::sync::Notify;
 /// What happens at a failpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Wait until the failpoint is cleared.
+    /// Waits until the failpoint is cleared.
     Pause,
-    /// Abort the process.
+    /// Aborts the process.
     Crash,
-    /// Fail, each time.
+    /// Fails each time, temporarily.
     Error,
-    /// Fail the next time only.
+    /// Fails the next time only, temporarily.
     ErrorOnce,
-    /// Fail once, on this pass, counted from 1 when it is set.
+    /// Fails once, temporarily, on this pass; passes are counted from 1 since it was set.
     ErrorOnPass(usize),
-    /// Fail for good, once: what asked should give up and unwind.
+    /// Fails once, for good: a repetition would not help.
     Fatal,
-    /// Stop the caller dead without ending the process: a crash as a test in the same process can have it. Once.
+    /// Ends the caller's work once, without another effect: this simulates a crash in a test in the same process.
     Halt,
 }
 
-/// What a failpoint made of its caller.
+/// The error that a failpoint gives to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Injected {
-    /// Something did not work; again it may.
+    /// A temporary error.
     #[error("an injected error")]
     Error,
-    /// Something will not work.
+    /// An error that a repetition cannot help.
     #[error("an injected failure")]
     Fatal,
     /// The caller must end without another effect.
@@ -55,38 +55,38 @@ pub enum Injected {
     Halt,
 }
 
-/// A set of failpoints; clones share it.
+/// A set of failpoints. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Failpoints(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     active: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<FailpointState>,
     changed: Notify,
-    /// Where tests outside of this process arm it.
+    /// The directory of the file `armed`, by which tests in other processes set failpoints of this one.
     directory: Option<PathBuf>,
 }
 
-/// How often a pause looks whether the file still asks for it.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often a paused failpoint checks whether the file still asks for the pause.
+const FILE_POLL: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
-struct State {
+struct FailpointState {
     actions: HashMap<String, Action>,
     paused: Vec<String>,
     record: Option<Vec<String>>,
 }
 
 impl Failpoints {
-    /// Those of `DROVER_FAILPOINTS`, shared by the whole process.
+    /// The failpoints of `DROVER_FAILPOINTS`, shared by the whole process.
     pub fn of_process() -> Self {
         static PROCESS: LazyLock<Failpoints> = LazyLock::new(|| {
             let failpoints = Failpoints::armed_in(std::env::var_os("DROVER_FAILPOINTS_DIR").map(PathBuf::from));
             for setting in std::env::var("DROVER_FAILPOINTS").unwrap_or_default().split(';').filter(|part| !part.trim().is_empty()) {
                 match parse(setting) {
                     Some((name, action)) => failpoints.set(name, action),
-                    None => tracing::error!(setting, "DROVER_FAILPOINTS: want name=pause, name=crash, name=error or name=fatal"),
+                    None => tracing::error!(setting, "DROVER_FAILPOINTS: name=pause, name=crash, name=error or name=fatal is expected"),
                 }
             }
             failpoints
@@ -94,51 +94,57 @@ impl Failpoints {
         PROCESS.clone()
     }
 
-    /// None set, but the file `armed` of the directory is read at each.
+    /// No failpoints of its own; those of the file `armed` in the directory.
     pub fn armed_in(directory: Option<PathBuf>) -> Self {
         let active = AtomicBool::new(directory.is_some());
         Self(Arc::new(Inner { active, directory, ..Inner::default() }))
     }
 
-    /// Arms a failpoint.
+    /// Sets a failpoint.
     pub fn set(&self, name: &str, action: Action) {
         self.lock().actions.insert(name.to_owned(), action);
         self.0.active.store(true, Ordering::Relaxed);
     }
 
-    /// Disarms it; a caller that pauses there goes on.
+    /// Clears a failpoint. A caller that is paused there continues.
     pub fn clear(&self, name: &str) {
         self.lock().actions.remove(name);
         self.0.changed.notify_waiters();
     }
 
-    /// Whether it is still set: those that act once are not, after they have.
+    /// Whether the failpoint is set. One that acts once is no longer set after it has acted.
     pub fn is_armed(&self, name: &str) -> bool {
         self.lock().actions.contains_key(name)
     }
 
-    /// Whether somebody is pausing there.
+    /// Whether a caller is paused there.
     pub fn is_paused(&self, name: &str) -> bool {
         self.lock().paused.iter().any(|paused| paused == name)
     }
 
-    /// Starts to write down the names of the failpoints that are passed.
+    /// Starts to record the names of the failpoints that are passed.
     pub fn record(&self) {
         self.lock().record = Some(Vec::new());
         self.0.active.store(true, Ordering::Relaxed);
     }
 
-    /// What was passed since [`Failpoints::record`], in order.
+    /// The names passed since [`Failpoints::record`], in order.
     pub fn recorded(&self) -> Vec<String> {
         self.lock().record.clone().unwrap_or_default()
     }
 
-    /// To be called at the place. `name` is only made when something is set.
+    /// Passes a failpoint. `name` is only called when a failpoint may be set.
+    ///
+    /// # Errors
+    /// The failpoint is set to an action that makes its caller fail.
     pub async fn reached(&self, name: impl FnOnce() -> String) -> Result<(), Injected> {
         self.reached_for("", name).await
     }
 
-    /// The same, in work that is done for `who`: settings of `name@who` are meant too.
+    /// Passes a failpoint in work that is done for `who`: a failpoint set as `name@who` acts, too.
+    ///
+    /// # Errors
+    /// The failpoint is set to an action that makes its caller fail.
     pub async fn reached_for(&self, who: &str, name: impl FnOnce() -> String) -> Result<(), Injected> {
         if !self.0.active.load(Ordering::Relaxed) {
             return Ok(());
@@ -164,7 +170,7 @@ impl Failpoints {
         }
     }
 
-    /// What is set there, and by which name; notes the passing.
+    /// Records the pass and returns the action set there, with the name under which it was set.
     fn set_for(&self, name: &str, who: &str) -> Option<(String, Action)> {
         let names = [name.to_owned(), format!("{name}@{who}")];
         let mut state = self.lock();
@@ -196,7 +202,7 @@ impl Failpoints {
                 tracing::error!(%error, marker = %marker.display(), "the failpoint's marker cannot be written");
             }
             while by_file && armed(directory).contains(&(name.to_owned(), Action::Pause)) {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(FILE_POLL).await;
             }
             if by_file {
                 return;
@@ -206,7 +212,7 @@ impl Failpoints {
         loop {
             let changed = self.0.changed.notified();
             tokio::pin!(changed);
-            // Registered before the look, so that a clear in between is not missed.
+            // Registered before the check, so that a clear in between is not missed.
             changed.as_mut().enable();
             if self.lock().actions.get(name) != Some(&Action::Pause) {
                 break;
@@ -216,12 +222,12 @@ impl Failpoints {
         self.lock().paused.retain(|paused| paused != name);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, FailpointState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The file that says in `$DROVER_FAILPOINTS_DIR` that somebody pauses at the failpoint `name`.
+/// The name of the file in `$DROVER_FAILPOINTS_DIR` that exists once a caller has paused at the failpoint `name`.
 pub fn marker(name: &str) -> String {
     name.replace('/', "_")
 }

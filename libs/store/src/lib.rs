@@ -1,11 +1,11 @@
-//! What every Drover service keeps its state with: one Postgres schema and one role of its own.
+//! How Drover's services keep their state in Postgres: each in a schema of its own, with a role of its own.
 //!
-//! It is not a query layer. Services write SQL in their own `store/` rooms; this crate gives them a pool that is already in
-//! the right schema ([`Store`]), errors they can name ([`StoreError`], [`ResultExt`]), columns nobody else can read
-//! ([`SealKey`], [`Sealed`]), a time type that Postgres and jiff share ([`Timestamp`]) and, for `drover up` and for tests, a
-//! server of their own ([`private_postgres`]).
+//! This is not a query layer: services write their SQL themselves. The crate gives them a connection pool in the right schema
+//! ([`Store`]), errors by cause and constraint ([`StoreError`], [`ResultExt`]), encrypted columns ([`SealKey`], [`Sealed`]), a time type for
+//! Postgres and jiff ([`Timestamp`]), failpoints for tests ([`failpoint`]) and, for `drover up` and tests, a private Postgres server
+//! ([`private_postgres`]).
 //!
-//! Invariant: a connection handed out by a [`Store`] resolves unqualified names in its service's schema and nowhere else.
+//! Invariant: a connection from a [`Store`] resolves unqualified names in the schema of its service and nowhere else.
 
 mod error;
 pub mod failpoint;

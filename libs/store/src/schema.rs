@@ -1,8 +1,8 @@
-//! A service's own corner of the database: its schema, its role, its migrations, its pool.
+//! The schema of a service: creates it with its role, applies its migrations, and opens its connection pool.
 //!
-//! Every connection is opened with `search_path` and `role` set, so that a service cannot see or touch another's tables even
-//! by mistake. Where the connecting user may not create roles, the schema is used without one and a log line says so.
-//! Several processes may start at once: one advisory lock covers creation and migration.
+//! Every connection has `search_path` and `role` set, so that a service can neither read nor write another service's tables, not even by
+//! mistake. Where the connecting user may not create roles, the schema is used without one, which is logged. Several processes may
+//! start at the same time: an advisory lock is held during creation and migration.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -15,35 +15,36 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use crate::{StoreError, StoreResult, Timestamp, Tx};
 
-/// Held while a schema is created and migrated; any constant does, as long as nobody else in the database uses it.
+/// The advisory lock that is held while a schema is created and migrated. Any number does that nothing else in the database uses.
 const BOOTSTRAP_LOCK: i64 = 0x0064_726f_7665_7200;
 
-/// A connection that did nothing for so long is tried before it is used: the server may have been restarted meanwhile.
-const RESTED: Duration = Duration::from_millis(100);
+/// A connection that was idle for so long is tested before it is used: the server may have been restarted meanwhile.
+const TEST_AFTER_IDLE: Duration = Duration::from_millis(100);
 
-/// And given up if it says nothing for so long.
-const SILENT: Duration = Duration::from_secs(5);
+/// The time limit of that test.
+const TEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How to reach the database and which corner of it is meant.
+/// How to reach the database, and for which service.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     /// `postgres://user:password@host:port/database`.
     pub url: SecretString,
-    /// The service's name as in migrations/ and in its crate: `placement`, `cluster-manager`.
+    /// The name of the service as in migrations/ and in its crate: `placement`, `cluster-manager`.
     pub service: &'static str,
-    /// Too low: requests queue for connections. Too high: Postgres (100 by default for everybody) refuses other services.
+    /// The size of the pool. Too low: requests wait for connections. Too high: Postgres (100 connections for all services by default)
+    /// refuses other services. A workflow engine has one more connection of its own.
     pub max_connections: u32,
-    /// How long a request waits for a connection before it answers that the store is unavailable.
+    /// How long a statement waits for a free connection before it fails as unavailable.
     pub acquire_timeout: Duration,
-    /// How long a transaction may do nothing before the server ends it. A process that was stopped in mid-transaction keeps its
-    /// rows locked for that long; too low, and a transaction on a busy machine is cut.
+    /// How long a transaction may be idle before the server ends it. A process that is stopped in the middle of a transaction keeps its
+    /// rows locked for that long. Too low: transactions on a busy machine are ended.
     pub idle_transaction_timeout: Duration,
-    /// How long start-up waits for a server that does not answer yet (a container that starts beside this one).
+    /// How long start-up waits for a server that does not answer yet, for example in a container that starts at the same time.
     pub startup_timeout: Duration,
 }
 
 impl StoreConfig {
-    /// The configuration with the defaults that fit one replica.
+    /// The default configuration for one process of a service.
     pub fn new(service: &'static str, url: SecretString) -> Self {
         Self {
             url,
@@ -55,29 +56,29 @@ impl StoreConfig {
         }
     }
 
-    /// The schema's and the role's name, e.g. `drover_cluster_manager`.
+    /// The name of both the schema and the role, for example `drover_cluster_manager`.
     pub fn schema(&self) -> String {
         format!("drover_{}", self.service.replace('-', "_"))
     }
 }
 
-/// Migrations that are versioned together. Several sets live in one schema: each remembers what it applied in a table of its
-/// own (`_migrations_<name>`), so that their version numbers never clash.
+/// Migrations with one sequence of versions. A schema can have several sets: each records what was applied in a table of its own
+/// (`_migrations_<name>`), so that equal version numbers do not collide.
 #[derive(Debug)]
 pub struct MigrationSet {
     migrator: Migrator,
 }
 
 impl MigrationSet {
-    /// `MigrationSet::new("placement", sqlx::migrate!("../../migrations/placement"))`
+    /// A set with this name: `MigrationSet::new("placement", sqlx::migrate!("../../migrations/placement"))`.
     pub fn new(name: &str, migrator: Migrator) -> Self {
         let table_name = Cow::Owned(format!("_migrations_{}", name.replace('-', "_")));
-        // The bootstrap lock already keeps others out, and sqlx's own would be taken once per set.
+        // The bootstrap lock already excludes other processes; sqlx would take its own lock once per set.
         Self { migrator: Migrator { table_name, locking: false, ..migrator } }
     }
 }
 
-/// The pool of one service, in its schema.
+/// The connection pool of a service, in its schema.
 #[derive(Clone, Debug)]
 pub struct Store {
     pool: PgPool,
@@ -85,11 +86,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// Waits for the server, creates what is missing, applies the sets in order, and opens the pool.
+    /// Waits for the server, creates schema and role if they are missing, applies the migration sets in order, and opens the pool.
+    ///
+    /// # Errors
+    /// The URL is not a Postgres URL, the server does not answer within [`StoreConfig::startup_timeout`] or refuses the login, or the schema
+    /// cannot be created or migrated.
     pub async fn connect(config: &StoreConfig, migrations: &[MigrationSet]) -> StoreResult<Self> {
         let schema = config.schema();
         let url = config.url.expose_secret();
-        // sqlx parses any scheme.
+        // sqlx does not check the scheme.
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(StoreError::Url);
         }
@@ -126,55 +131,67 @@ impl Store {
         Ok(Self { pool, schema })
     }
 
-    /// The pool; unqualified names mean the service's schema.
+    /// The pool. Unqualified names are resolved in the service's schema.
     pub fn pool(&self) -> &PgPool {
         &self.pool
     }
 
-    /// The schema's name.
+    /// The name of the schema.
     pub fn schema(&self) -> &str {
         &self.schema
     }
 
-    /// A connection beside the pool, in the same schema, with settings of its own.
+    /// Opens a connection that is not part of the pool, in the same schema, with server settings of its own.
+    ///
+    /// # Errors
+    /// The server cannot be reached within [`StoreConfig::acquire_timeout`], or refuses the connection.
     pub async fn connection<const N: usize>(&self, settings: [(&str, &str); N]) -> StoreResult<PgConnection> {
         let options = (*self.pool.connect_options()).clone().options(settings);
         let connected = tokio::time::timeout(self.pool.options().get_acquire_timeout(), PgConnection::connect_with(&options));
         Ok(connected.await.unwrap_or(Err(sqlx::Error::PoolTimedOut))?)
     }
 
-    /// Starts a transaction.
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// There is no free connection within [`StoreConfig::acquire_timeout`], or the server cannot be reached.
     pub async fn begin(&self) -> StoreResult<Tx> {
         begin(&self.pool).await
     }
 
-    /// The database's clock: the one that leases and deadlines of several processes are measured by.
+    /// The time of the database's clock, by which leases and deadlines of several processes are compared.
+    ///
+    /// # Errors
+    /// The database cannot be reached.
     pub async fn now(&self) -> StoreResult<Timestamp> {
         Ok(sqlx::query_scalar("select now()").fetch_one(&self.pool).await?)
     }
 
-    /// For `/readyz`: does the server answer?
+    /// Checks that the server answers, for `/readyz`.
+    ///
+    /// # Errors
+    /// It does not.
     pub async fn check(&self) -> StoreResult<()> {
         sqlx::query("select 1").execute(&self.pool).await?;
         Ok(())
     }
 
-    /// Waits until every connection has been returned and closed.
+    /// Closes the pool and waits until every connection has been returned and closed.
     pub async fn close(&self) {
         self.pool.close().await;
     }
 }
 
-/// A server that refuses connections may only be starting; one that refuses the password will not change its mind.
-async fn first_connection(options: &PgConnectOptions, patience: Duration) -> StoreResult<PgConnection> {
-    let give_up = Instant::now() + patience;
-    let mut told = false;
+/// Connects, and tries again while the server is unavailable: it may only be starting. A refused login is an error at once.
+async fn first_connection(options: &PgConnectOptions, timeout: Duration) -> StoreResult<PgConnection> {
+    let give_up = Instant::now() + timeout;
+    let mut logged = false;
     loop {
         match PgConnection::connect_with(options).await.map_err(StoreError::from) {
             Err(StoreError::Unavailable(error)) if Instant::now() < give_up => {
-                if !told {
+                if !logged {
                     tracing::info!(%error, "the database does not answer yet, waiting for it");
-                    told = true;
+                    logged = true;
                 }
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
@@ -183,12 +200,12 @@ async fn first_connection(options: &PgConnectOptions, patience: Duration) -> Sto
     }
 }
 
-/// Makes schema and role where allowed. Returns the role to use, which is the schema's owner or nobody.
+/// Creates the schema, and the role where that is allowed. Returns the role to use: the schema's owner, or none.
 async fn create_schema(connection: &mut PgConnection, schema: &str) -> Result<Option<String>, sqlx::Error> {
     let role_exists = "select exists (select from pg_roles where rolname = $1)";
     let mut have_role: bool = sqlx::query_scalar(role_exists).bind(schema).fetch_one(&mut *connection).await?;
     if !have_role {
-        // Roles belong to the whole server, the lock only to this database: losing a race against another database is fine.
+        // Roles belong to the whole server but the lock only to this database: a start in another database may create the role first.
         if let Err(error) = execute(connection, format!("create role {schema} nologin")).await {
             tracing::debug!(%error, role = schema, "the role was not created");
         }
@@ -196,7 +213,7 @@ async fn create_schema(connection: &mut PgConnection, schema: &str) -> Result<Op
     }
     let mut usable = have_role && may_become(connection, schema).await;
     if have_role && !usable {
-        // Since Postgres 16 even the creator of a role must first give himself the right to become it.
+        // Since Postgres 16 even the creator of a role must be granted the role before it can be set.
         let _ = execute(connection, format!("grant {schema} to current_user")).await;
         usable = may_become(connection, schema).await;
     }
@@ -204,12 +221,12 @@ async fn create_schema(connection: &mut PgConnection, schema: &str) -> Result<Op
     let owner_of = "select pg_get_userbyid(nspowner)::text from pg_namespace where nspname = $1";
     let mut owner: Option<String> = sqlx::query_scalar(owner_of).bind(schema).fetch_optional(&mut *connection).await?;
     if owner.is_none() {
-        // Looked up first, because `if not exists` asks for the right to create even when there is nothing to create.
+        // Checked first, because `if not exists` needs the right to create even when the schema exists.
         let clause = if usable { format!("create schema {schema} authorization {schema}") } else { format!("create schema {schema}") };
         execute(connection, clause).await?;
         owner = sqlx::query_scalar(owner_of).bind(schema).fetch_optional(&mut *connection).await?;
     }
-    // A schema that an earlier, less privileged start made belongs to the connecting user, and so do its tables.
+    // A schema created by an earlier start with fewer rights belongs to the connecting user, and so do its tables.
     if usable && owner.as_deref() == Some(schema) {
         return Ok(Some(schema.to_owned()));
     }
@@ -217,22 +234,25 @@ async fn create_schema(connection: &mut PgConnection, schema: &str) -> Result<Op
     Ok(None)
 }
 
-/// Starts a transaction; the way to do it everywhere.
+/// Begins a transaction. All code of Drover must begin transactions this way.
 ///
-/// sqlx 0.9.0 (issue 4393) gives a connection back to the pool inside a transaction when the future of `begin` is dropped at
-/// the wrong moment, as a handler is whose client hangs up. Whoever gets it next would write into a transaction that nobody
-/// commits. So it is never dropped: it is begun to its end in a task of its own, and a transaction that nobody waits for any
-/// more is rolled back. Remove the task with the fixed sqlx.
+/// In sqlx 0.9.0 (issue 4393), when the future of `begin` is dropped at the wrong moment (as a handler's is when its client closes the
+/// connection), the connection goes back to the pool with an open transaction. The next user would write into a transaction that is
+/// never committed. So `begin` runs to its end in a task of its own, which is not dropped; if the caller is gone by then, the
+/// transaction is rolled back. Remove the task once sqlx is fixed.
+///
+/// # Errors
+/// There is no free connection in time, or the server cannot be reached.
 pub async fn begin(pool: &PgPool) -> StoreResult<Tx> {
     let pool = pool.clone();
     let begun = tokio::spawn(async move { pool.begin().await });
-    // The task is ended only with the whole process.
+    // The task is not aborted before the process ends.
     Ok(begun.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))?)
 }
 
-/// Whether a connection still works, asked only where there is reason to: every statement would pay for it.
-pub async fn works_after(rest: Duration, connection: &mut PgConnection) -> bool {
-    rest < RESTED || matches!(tokio::time::timeout(SILENT, connection.ping()).await, Ok(Ok(())))
+/// Whether a connection that was idle for so long still works. It is tested only after a while, because a test costs a round trip.
+pub async fn works_after(idle: Duration, connection: &mut PgConnection) -> bool {
+    idle < TEST_AFTER_IDLE || matches!(tokio::time::timeout(TEST_TIMEOUT, connection.ping()).await, Ok(Ok(())))
 }
 
 async fn may_become(connection: &mut PgConnection, role: &str) -> bool {
@@ -240,7 +260,7 @@ async fn may_become(connection: &mut PgConnection, role: &str) -> bool {
     able && execute(connection, "reset role".to_owned()).await.is_ok()
 }
 
-/// `statement` is built from schema names only, which come from service names in the source.
+/// Executes a statement that is built from schema names only; those come from service names in the source.
 async fn execute(connection: &mut PgConnection, statement: String) -> Result<(), sqlx::Error> {
     sqlx::query(AssertSqlSafe(statement)).execute(connection).await.map(drop)
 }

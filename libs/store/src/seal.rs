@@ -1,8 +1,8 @@
-//! Columns that only the service can read: XChaCha20-Poly1305 under a key that is not in the database.
+//! Encrypted ("sealed") columns: XChaCha20-Poly1305 with a key that is not in the database.
 //!
-//! The associated data binds a value to its table, column and row, so that a sealed kubeconfig copied into another row does
-//! not open there. The id of the key is part of the value: after a rotation old values open under the retired key until they
-//! are written again. Nothing here prints what it holds.
+//! The associated data binds a value to its table, column and row, so that a sealed kubeconfig that was copied into another row cannot be
+//! decrypted there. The id of the key is part of the value: after a rotation, old values are decrypted with the retired key until they
+//! are written again. No `Debug` output here contains a secret.
 //!
 //! Layout: format (1 byte) | key id (8) | nonce (24) | ciphertext and tag.
 
@@ -21,35 +21,31 @@ const FORMAT: u8 = 1;
 const NONCE_START: usize = 1 + 8;
 const BODY_START: usize = NONCE_START + 24;
 
-/// Why a value was not sealed or did not open.
+/// Why a value could not be encrypted or decrypted.
 #[derive(Debug, thiserror::Error)]
 pub enum SealError {
-    /// The value was sealed with a key that this process does not have.
+    /// The value was encrypted with a key that this process does not have.
     #[error("the value is sealed with key {0}, which is not in the key file")]
     UnknownKey(String),
-    /// Wrong place, damaged, or not a sealed value at all.
-    #[error("the sealed value does not open in its place")]
+    /// The value was copied from another place, is damaged, or was never a sealed value.
+    #[error("the sealed value cannot be decrypted in this place")]
     Refused,
-    /// The key file holds something else.
+    /// The key file has another content than keys.
     #[error("the seal key must be 32 bytes in base64, one key per line")]
     BadKey,
-    /// The key file cannot be read or made.
+    /// The key file cannot be read or created.
     #[error("cannot read or create the seal key file {path}")]
     File {
-        /// Which file.
         path: String,
-        /// What the system said.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// Where a sealed value lives; it opens nowhere else.
+/// Where a sealed value is stored; it can be decrypted nowhere else.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// Table name.
     pub table: &'a str,
-    /// Column name.
     pub column: &'a str,
     /// The row's id, as text.
     pub row: &'a str,
@@ -57,12 +53,12 @@ pub struct Place<'a> {
 
 impl Place<'_> {
     fn associated_data(&self) -> Vec<u8> {
-        // None of the three may contain the separator in a way that makes two places equal: lengths come first.
+        // The lengths come first, so that two different places never give the same text.
         format!("{}:{}:{}|{}|{}", self.table.len(), self.column.len(), self.table, self.column, self.row).into_bytes()
     }
 }
 
-/// A sealed value as it lies in a `bytea` column.
+/// An encrypted value as it is stored in a `bytea` column.
 #[derive(Clone, PartialEq, Eq, sqlx::Type)]
 #[sqlx(transparent)]
 pub struct Sealed(Vec<u8>);
@@ -74,13 +70,13 @@ impl std::fmt::Debug for Sealed {
 }
 
 impl Sealed {
-    /// The id of the key it was sealed with.
+    /// The id of the key that it was encrypted with.
     pub fn key_id(&self) -> String {
         self.0.get(1..NONCE_START).map(hex).unwrap_or_default()
     }
 }
 
-/// The key that seals, and the retired ones that still open.
+/// The current key, which encrypts, and the retired ones, which only decrypt.
 pub struct SealKey {
     current: OneKey,
     retired: Vec<OneKey>,
@@ -120,20 +116,27 @@ impl SealKey {
         Self { current: OneKey::new(rand::random()), retired: Vec::new() }
     }
 
-    /// One base64 key per line; the first seals, all open.
+    /// Parses a key file: one base64 key per line. The first encrypts, all of them decrypt.
+    ///
+    /// # Errors
+    /// There is no key, or a line is not 32 bytes in base64.
     pub fn parse(text: &SecretString) -> Result<Self, SealError> {
         let mut keys = text.expose_secret().lines().filter(|line| !line.trim().is_empty()).map(OneKey::parse);
         let current = keys.next().ok_or(SealError::BadKey)??;
         Ok(Self { current, retired: keys.collect::<Result<_, _>>()? })
     }
 
-    /// Reads the key file, or makes one that only this user may read. Two processes that race end up with one key.
+    /// Reads the key file, or creates one that only this user may read. When two processes do that at the same time they get the same
+    /// key.
+    ///
+    /// # Errors
+    /// The file cannot be read or created, or has another content than keys.
     pub fn from_file_or_create(path: &Path) -> Result<Self, SealError> {
         let fail = |source| SealError::File { path: path.display().to_string(), source };
         if !path.exists() {
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             std::fs::create_dir_all(directory).map_err(fail)?;
-            // Written aside and linked into place, so that no reader ever sees half a key and the first writer wins.
+            // Written to another file and linked into place, so that no reader sees half a key and the first writer wins.
             let aside = directory.join(format!(".seal-key-{}", uuid::Uuid::now_v7()));
             let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside).map_err(fail)?;
             let encoded = SecretString::from(BASE64.encode(Self::generate().current.bytes.expose_secret()));
@@ -151,7 +154,7 @@ impl SealKey {
         Self::parse(&SecretString::from(std::fs::read_to_string(path).map_err(fail)?))
     }
 
-    /// Seals `plain` for `place` with the current key.
+    /// Encrypts `plain` for `place` with the current key.
     pub fn seal(&self, place: Place<'_>, plain: &[u8]) -> Sealed {
         let nonce: [u8; 24] = rand::random();
         let body = self
@@ -167,7 +170,10 @@ impl SealKey {
         Sealed(sealed)
     }
 
-    /// Opens what was sealed for the same place.
+    /// Decrypts a value that was encrypted for the same place.
+    ///
+    /// # Errors
+    /// The key is unknown, or the value was not encrypted for this place.
     pub fn open(&self, place: Place<'_>, sealed: &Sealed) -> Result<SecretSlice<u8>, SealError> {
         let bytes = sealed.0.as_slice();
         if bytes.len() < BODY_START || bytes[0] != FORMAT {
@@ -188,13 +194,16 @@ impl SealKey {
     }
 
     /// As [`SealKey::open`], for text.
+    ///
+    /// # Errors
+    /// As [`SealKey::open`], or the value is not UTF-8.
     pub fn open_text(&self, place: Place<'_>, sealed: &Sealed) -> Result<SecretString, SealError> {
         let plain = self.open(place, sealed)?;
         let text = std::str::from_utf8(plain.expose_secret()).map_err(|_| SealError::Refused)?;
         Ok(SecretString::from(text))
     }
 
-    /// Whether the value should be sealed again because its key is retired.
+    /// Whether the value should be encrypted again because its key is retired.
     pub fn is_stale(&self, sealed: &Sealed) -> bool {
         sealed.0.get(1..NONCE_START) != Some(self.current.id.as_slice())
     }

@@ -1,6 +1,6 @@
-//! One time type for Rust and Postgres: jiff's instant, stored as `timestamptz`.
+//! One time type for Rust and Postgres: jiff's timestamp, stored as `timestamptz`.
 //!
-//! sqlx does not know jiff. Postgres keeps microseconds, so [`now`] has no finer parts: what is written reads back equal.
+//! sqlx does not support jiff. Postgres stores microseconds, so [`now`] is rounded to them: a value reads back as it was written.
 
 use std::ops::Deref;
 
@@ -11,7 +11,7 @@ use sqlx::postgres::types::Oid;
 use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueFormat, PgValueRef};
 use sqlx::{Decode, Encode, Postgres, Type};
 
-/// Microseconds from 1970 to 2000, where Postgres starts to count.
+/// Microseconds from 1970 to 2000, the epoch of Postgres.
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 const TIMESTAMPTZ: Oid = Oid(1184);
 const TIMESTAMPTZ_ARRAY: Oid = Oid(1185);
@@ -28,7 +28,7 @@ pub fn now() -> Timestamp {
 
 impl From<jiff::Timestamp> for Timestamp {
     fn from(instant: jiff::Timestamp) -> Self {
-        // Only values outside jiff's range fail here, and this one came from inside it.
+        // This cannot fail: the value is in jiff's range.
         Self(jiff::Timestamp::from_microsecond(instant.as_microsecond()).unwrap_or(instant))
     }
 }

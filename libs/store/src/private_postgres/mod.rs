@@ -1,16 +1,16 @@
-//! A Postgres server of one's own: `drover up` keeps its state in it, each test process has a throw-away one.
+//! A private Postgres server: `drover up` keeps its state in one, and each test process has a temporary one.
 //!
-//! Not a way to run Postgres in production (there `DATABASE_URL` names one). The programs are found on the machine. The
-//! server listens on a random loopback port only, without a unix socket, and asks everybody for a random password.
+//! It is not meant for production, where `DATABASE_URL` names a server. The programs installed on the machine are used. The server listens
+//! on a random loopback port only, has no unix socket, and requires a random password.
 //!
 //! ```text
 //! DIR/            0711 root or us      DIR/lock       held by the process that uses DIR
-//! DIR/password    0600                 DIR/log        what the server says
-//! DIR/data/       0700 the server's user (Postgres refuses to run as root, so root lends it another user)
+//! DIR/password    0600                 DIR/log        the server's log
+//! DIR/data/       0700 the server's user (Postgres refuses to run as root, so root runs it as another user)
 //! ```
 //!
-//! Invariant: the server never outlives the process that started it, not even a SIGKILL of that process (see `supervisor`),
-//! and one directory is used by one process at a time.
+//! Invariant: the server ends when the process that started it ends, even by SIGKILL (see `supervisor`), and a directory is used
+//! by one process at a time.
 
 mod programs;
 mod supervisor;
@@ -28,49 +28,38 @@ use sqlx::{Connection, PgConnection};
 use programs::Programs;
 use supervisor::Supervisor;
 
-/// The superuser of a private server; services get roles of their own below it.
+/// The superuser of a private server. Services use roles of their own.
 const USER: &str = "drover";
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why there is no private server.
+/// Why the private server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivatePostgresError {
-    /// Neither on PATH nor under /usr/lib/postgresql.
+    /// The programs are neither on PATH nor under /usr/lib/postgresql.
     #[error("no Postgres found on this machine: install it (Debian: apt install postgresql) or set DATABASE_URL")]
     NotInstalled,
-    /// Root may not run Postgres and there is nobody to lend it to.
+    /// Postgres does not run as root, and there is no other user to run it as.
     #[error("Postgres refuses to run as root, and this machine has neither a user `postgres` nor a user `nobody`")]
     NoUser,
-    /// The directory is locked.
+    /// Another process has locked the directory.
     #[error("{0} is in use by another drover; stop it first or choose another --data directory")]
     InUse(PathBuf),
-    /// Made by another major version.
+    /// The data directory was created by another major version.
     #[error("{path} was made by Postgres {found}, the one installed is {installed}: use that version, or another --data directory")]
-    OtherVersion {
-        /// The data directory.
-        path: PathBuf,
-        /// The version that made it.
-        found: String,
-        /// The version on this machine.
-        installed: String,
-    },
-    /// initdb failed.
+    OtherVersion { path: PathBuf, found: String, installed: String },
     #[error("initdb failed: {0}")]
     Init(String),
-    /// The server ended or never answered.
+    /// The server ended or did not answer in time.
     #[error("Postgres did not start; the end of {log}:\n{tail}")]
     Start {
-        /// Where the whole log is.
         log: PathBuf,
-        /// Its last lines.
+        /// The last lines of the log.
         tail: String,
     },
     /// A file or process operation failed.
     #[error("{doing}")]
     Io {
-        /// What was being done.
         doing: String,
-        /// What the system said.
         #[source]
         source: std::io::Error,
     },
@@ -82,15 +71,15 @@ fn io<T>(doing: impl std::fmt::Display, result: std::io::Result<T>) -> Result<T>
     result.map_err(|source| PrivatePostgresError::Io { doing: format!("cannot {doing}"), source })
 }
 
-/// How much a server has to endure.
+/// What committed data has to survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// fsync on, data survives restarts of process and machine.
+    /// With fsync: data survives a crash of the process and of the machine.
     Durable,
-    /// fsync off: what was committed survives a kill of the server, as it has reached the kernel, but not of the machine. For
-    /// tests that kill it.
+    /// Without fsync: committed data survives a kill of the server, because the kernel has it, but no crash of the machine. For tests
+    /// that kill the server.
     Killable,
-    /// fsync off, commits not waited for, and the whole directory is removed when the server stops: for tests.
+    /// Without fsync and without waiting for commits; the whole directory is removed when the server stops. For tests.
     ThrowAway,
 }
 
@@ -104,7 +93,10 @@ pub struct PrivatePostgres {
 }
 
 impl PrivatePostgres {
-    /// Starts the server of `directory`, making it first where there is none.
+    /// Starts the server of `directory`, and creates its data first if there is none.
+    ///
+    /// # Errors
+    /// Postgres is not installed, the directory is in use or belongs to another version, or the server does not start.
     pub async fn start(directory: &Path, durability: Durability) -> Result<Self> {
         let directory = directory.to_owned();
         let launch = move || Self::launch(&directory, durability);
@@ -117,7 +109,7 @@ impl PrivatePostgres {
         SecretString::from(format!("postgres://{USER}:{}@127.0.0.1:{}/{database}", self.password.expose_secret(), self.port))
     }
 
-    /// The loopback port.
+    /// The port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -127,12 +119,15 @@ impl PrivatePostgres {
         self.supervisor.has_ended()
     }
 
-    /// Disconnects everybody, writes everything down and waits for the end.
+    /// Shuts the server down (it ends all sessions and takes a checkpoint) and waits for its end.
     pub async fn stop(self) {
         let _ = tokio::task::spawn_blocking(move || self.supervisor.stop()).await;
     }
 
-    /// Makes the cluster of `directory` without starting it, for copies to be started from.
+    /// Creates the data of `directory` without starting a server, so that servers can be started from copies of it.
+    ///
+    /// # Errors
+    /// As [`PrivatePostgres::start`].
     pub async fn prepare(directory: &Path, durability: Durability) -> Result<()> {
         let directory = directory.to_owned();
         let prepare = move || {
@@ -150,14 +145,14 @@ impl PrivatePostgres {
         let lock = home.lock()?;
         supervisor::end_orphan(&home.data())?;
         let password = home.initialise(&programs, durability)?;
-        // Bound and released again: between the two another process may take it, then the server says so and we fail loudly.
+        // The port is released before the server binds it. If another process takes it in between, the server does not start.
         let port = io("find a free port", TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()))?.port();
         let supervisor = Supervisor::start(&programs, &home, port, durability)?;
         Ok(Self { supervisor, port, password, _lock: lock })
     }
 
     async fn wait_until_ready(mut self) -> Result<Self> {
-        let give_up = Instant::now() + START_PATIENCE;
+        let give_up = Instant::now() + START_TIMEOUT;
         let url = self.url("postgres");
         loop {
             if let Ok(connection) = PgConnection::connect(url.expose_secret()).await {
@@ -172,7 +167,7 @@ impl PrivatePostgres {
     }
 }
 
-/// The directory and its files.
+/// The directory of a private server and its files.
 struct Home {
     path: PathBuf,
 }
@@ -181,11 +176,11 @@ impl Home {
     fn open(directory: &Path, programs: &Programs) -> Result<Self> {
         io(format!("create {}", directory.display()), fs::create_dir_all(directory))?;
         let path = io(format!("open {}", directory.display()), directory.canonicalize())?;
-        if programs.lent_user.is_none() {
+        if programs.server_user.is_none() {
             return Ok(Self { path });
         }
-        // The lent user must be able to walk to its data. The directory and the one above it are Drover's and may be opened for
-        // passing through; a home directory is not ours to change.
+        // The server's user must be able to reach its data. The directory and the one above it belong to Drover, so others may be allowed
+        // to pass through them; the permissions of a home directory are not changed.
         for ours in [Some(path.as_path()), path.parent()].into_iter().flatten() {
             let metadata = io("read permissions", fs::metadata(ours))?;
             if metadata.permissions().mode() & 0o001 == 0 && metadata.uid() == 0 && Some(ours) != programs.home.as_deref() {
@@ -197,13 +192,13 @@ impl Home {
         if reachable {
             return Ok(Self { path });
         }
-        // Below /root nobody but root can go. The files live under /var/lib then, keyed by the directory they belong to.
+        // Only root can enter /root. The files are then under /var/lib, in a directory named after a hash of this one.
         let key = format!("{:016x}", fingerprint(&path));
         let elsewhere = Path::new("/var/lib/drover").join(key);
         io(format!("create {}", elsewhere.display()), fs::create_dir_all(&elsewhere))?;
         let pointer = path.join("MOVED");
         io("note where the data is", fs::write(pointer, format!("{}\n", elsewhere.display())))?;
-        tracing::info!(path = %elsewhere.display(), "Postgres cannot run as root nor reach {}; its files are elsewhere", path.display());
+        tracing::info!(path = %elsewhere.display(), "Postgres does not run as root, and its user cannot reach {}; its files are kept in another directory", path.display());
         Ok(Self { path: elsewhere })
     }
 
@@ -215,14 +210,14 @@ impl Home {
         self.path.join("log")
     }
 
-    /// Held until the process ends, however it ends.
+    /// Locks the directory until the process ends.
     fn lock(&self) -> Result<File> {
         let file = io("open the lock", File::options().create(true).append(true).open(self.path.join("lock")))?;
         file.try_lock().map_err(|_| PrivatePostgresError::InUse(self.path.clone()))?;
         Ok(file)
     }
 
-    /// Makes the cluster where there is none. It is made aside and renamed, so that a kill in mid-way leaves no half of one.
+    /// Creates the data if there is none. It is created in another directory and renamed, so that a kill leaves no incomplete data.
     fn initialise(&self, programs: &Programs, durability: Durability) -> Result<SecretString> {
         let password_file = self.path.join("password");
         if let Ok(found) = fs::read_to_string(self.data().join("PG_VERSION")) {
@@ -239,11 +234,11 @@ impl Home {
 
         let aside = self.path.join("data.new");
         if aside.exists() {
-            io("remove a half-made cluster", fs::remove_dir_all(&aside))?;
+            io("remove incomplete data of an earlier start", fs::remove_dir_all(&aside))?;
         }
         io("create the data directory", fs::create_dir(&aside))?;
         io("set permissions", fs::set_permissions(&aside, fs::Permissions::from_mode(0o700)))?;
-        // initdb reads the password as the lent user, who may not read ours.
+        // initdb reads the password as the server's user, who may not read our file.
         let for_initdb = self.path.join("password.initdb");
         io("copy the password", fs::copy(&password_file, &for_initdb))?;
         programs.give(&aside)?;
@@ -253,7 +248,7 @@ impl Home {
         initdb.args(["--encoding=UTF8", "--locale=C", "--username", USER, "--pwfile"]).arg(&for_initdb).arg("-D").arg(&aside);
         match durability {
             Durability::Durable => initdb.arg("--auth=scram-sha-256"),
-            // SCRAM makes a login cost tens of milliseconds in unoptimised code, and tests log in thousands of times.
+            // A SCRAM login costs tens of milliseconds in unoptimised code, and tests log in thousands of times.
             Durability::Killable | Durability::ThrowAway => initdb.args(["--auth=md5", "--no-sync", "--wal-segsize=1"]),
         };
         let output = io("run initdb", initdb.output());

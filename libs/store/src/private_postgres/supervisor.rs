@@ -1,8 +1,8 @@
-//! The server process, tied to this one by a pipe.
+//! Runs the server process so that it ends with this one, even after a SIGKILL.
 //!
-//! A three-line shell stands between the two. It waits for the server, and a subshell of it waits for the end of a pipe that
-//! only we hold open. When we close it, or die of whatever cause, the server is told to shut down fast and cleanly. Without
-//! it a SIGKILLed test run or `drover up` would leave a server behind.
+//! A small shell script runs between the two processes. It waits for the server, and a subshell waits for the end of a pipe whose other
+//! end only this process holds. When this process closes the pipe or dies, the subshell makes the server shut down (fast, with a
+//! checkpoint).
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use super::programs::Programs;
 use super::{Durability, Home, PrivatePostgresError, Result, io};
 
-/// `$1` is what to remove afterwards (or nothing), the rest is the server's command line.
+/// `$1` is the directory to remove at the end (or empty), the rest is the command line of the server.
 const SCRIPT: &str = r#"exec 3<&0; remove=$1; shift
 "$@" 3<&- </dev/null & server=$!
 (cat <&3 >/dev/null; kill -INT $server 2>/dev/null) &
@@ -61,8 +61,8 @@ impl Supervisor {
         matches!(self.shell.try_wait(), Ok(Some(_)))
     }
 
-    /// Closes the pipe and waits. A fast shutdown takes a checkpoint; a server that cannot finish one is left to its fate
-    /// rather than killed, for killing it would only move the work to the next start.
+    /// Closes the pipe and waits for the end, for 30 s at most. A server that needs longer for its checkpoint is not killed: the next start
+    /// would only have to recover then.
     pub fn stop(mut self) {
         drop(self.shell.stdin.take());
         let give_up = Instant::now() + Duration::from_secs(30);
@@ -78,8 +78,8 @@ impl Supervisor {
     }
 }
 
-/// Deals with the `postmaster.pid` of an earlier run. We hold the directory's lock, so whoever is meant is nobody's server
-/// any more: it is on its way out (its process was just killed), or long dead and its pid belongs to somebody else.
+/// Deals with the `postmaster.pid` of an earlier run. This process holds the directory's lock, so the server named there is no longer in use:
+/// it is shutting down because its process was just killed, or it is dead and another process may have its pid now.
 pub(super) fn end_orphan(data: &Path) -> Result<()> {
     let pid_file = data.join("postmaster.pid");
     let Ok(text) = std::fs::read_to_string(&pid_file) else {
@@ -88,7 +88,7 @@ pub(super) fn end_orphan(data: &Path) -> Result<()> {
     let Some(pid) = text.lines().next().and_then(|line| line.trim().parse().ok()).filter(|pid| *pid > 1) else {
         return io("remove a broken postmaster.pid", std::fs::remove_file(&pid_file));
     };
-    // A server works in its data directory: that tells it from a stranger with a recycled pid.
+    // The working directory of a server is its data directory: another process with a reused pid has another one.
     let serves_here = || std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|directory| directory == data);
     let give_up = Instant::now() + Duration::from_secs(30);
     while serves_here() {
@@ -101,7 +101,7 @@ pub(super) fn end_orphan(data: &Path) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Postgres would trust a recycled pid and refuse to start.
+    // Postgres would take a process with a reused pid for a server, and refuse to start.
     match std::fs::remove_file(&pid_file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => io("remove a stale postmaster.pid", Err(error)),
         _ => Ok(()),

@@ -1,5 +1,4 @@
-//! A server of one's own: made, found again, locked, and tied to the life of its process.
-#![allow(clippy::unwrap_used, reason = "tests, and what helps them")]
+//! A private server: created, found again, locked, and ended with its process.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,30 +25,30 @@ async fn data_survives_stops_kills_and_stale_pid_files() {
     assert_eq!(run(&server, "with made as (select 1) select count(*) from made").await.unwrap(), 1);
     run(&server, "create table kept as select 42::bigint as n").await.ok();
 
-    // A second one on the same directory is told so; the first goes on.
+    // A second start on the same directory is refused; the first server goes on.
     assert!(matches!(PrivatePostgres::start(&directory, Durability::Durable).await, Err(PrivatePostgresError::InUse(_))));
     let password = directory.join("password");
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(password).unwrap().permissions()) & 0o777, 0o600);
-    // Nobody gets in without it.
+    // A login without the password is refused.
     let open = format!("postgres://drover@127.0.0.1:{}/postgres", server.port());
     assert!(PgConnection::connect(&open).await.is_err());
     server.stop().await;
     assert_eq!(postmaster(&directory), None, "a clean stop leaves no pid file");
 
-    // The server itself is killed: its pid file stays, and names nobody.
+    // The server itself is killed: its pid file stays and names no process.
     let mut server = PrivatePostgres::start(&directory, Durability::Durable).await.unwrap();
     let pid = postmaster(&directory).unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
     eventually(Duration::from_secs(10), async || server.has_ended().then_some(())).await;
     drop(server);
-    // Worse: the pid has been given to somebody else, here to ourselves.
+    // The pid has been reused by another process, here this one.
     let pid_file = directory.join("data/postmaster.pid");
     let text = std::fs::read_to_string(&pid_file).unwrap();
     std::fs::write(&pid_file, text.replacen(&pid.to_string(), &std::process::id().to_string(), 1)).unwrap();
     let server = eventually(Duration::from_secs(30), async || PrivatePostgres::start(&directory, Durability::Durable).await.ok()).await;
     assert_eq!(run(&server, "select n from kept").await.unwrap(), 42);
 
-    // Dropped without a stop, as when the process dies: the pipe closes, the server ends, the next start waits for that.
+    // Dropped without a stop, as when the process dies: the pipe closes, the server ends, and the next start waits for that.
     drop(server);
     let server = PrivatePostgres::start(&directory, Durability::Durable).await.unwrap();
     assert_eq!(run(&server, "select n from kept").await.unwrap(), 42);
@@ -60,13 +59,13 @@ async fn data_survives_stops_kills_and_stale_pid_files() {
 }
 
 #[tokio::test]
-async fn a_throw_away_server_leaves_nothing() {
-    // As /tmp is: without the umask's cut.
+async fn throw_away_server_removes_its_directory() {
+    // With the permissions of /tmp, whatever the umask.
     let above = tempfile::tempdir().unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
     std::fs::set_permissions(above.path(), open).unwrap();
     let directory = above.path().join("postgres");
-    // A start that was killed in the middle of initdb.
+    // What a start leaves that was killed in the middle of initdb.
     std::fs::create_dir_all(directory.join("data.new/base")).unwrap();
     let server = PrivatePostgres::start(&directory, Durability::ThrowAway).await.unwrap();
     assert_eq!(run(&server, "select 1::bigint").await.unwrap(), 1);
@@ -75,11 +74,11 @@ async fn a_throw_away_server_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn root_finds_a_place_that_the_lent_user_can_reach() {
+async fn root_keeps_files_where_the_servers_user_can_reach_them() {
     if !nix::unistd::Uid::effective().is_root() {
         return;
     }
-    // As below /root: a directory above Drover's own that others may not enter, and that is not ours to open.
+    // As below /root: others may not enter a directory above Drover's own, and its permissions must not be changed.
     let closed = tempfile::tempdir().unwrap();
     std::fs::set_permissions(closed.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let directory = closed.path().join("share/drover/postgres");
