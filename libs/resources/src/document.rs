@@ -1,4 +1,4 @@
-//! A document as it is stored.
+//! Documents as they are stored.
 
 use drover_store::Timestamp;
 use serde::de::DeserializeOwned;
@@ -8,21 +8,21 @@ use sqlx::types::Json;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// EMCO's metadata. All four are always in the output.
+/// EMCO's metadata. All four fields are always in the output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Metadata {
-    /// Name, unique below the parent.
+    /// The name of the document, unique below its parent.
     #[schema(max_length = 128, pattern = "^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$")]
     pub name: String,
-    /// Whatever the user wants to say.
+    /// A description for people.
     #[serde(default)]
     #[schema(max_length = 1024)]
     pub description: String,
-    /// The user's own data.
+    /// Data of the user, which Drover stores and does not read.
     #[serde(default, rename = "userData1", alias = "userdata1")]
     #[schema(max_length = 512)]
     pub user_data1: String,
-    /// The user's own data.
+    /// Data of the user, which Drover stores and does not read.
     #[serde(default, rename = "userData2", alias = "userdata2")]
     #[schema(max_length = 512)]
     pub user_data2: String,
@@ -31,57 +31,47 @@ pub struct Metadata {
 /// A row of `resource`.
 #[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
 pub struct Document {
-    /// Id; another one when it is made again under the same name.
+    /// A document that is deleted and created again under the same name has another id.
     pub id: Uuid,
-    /// Path from `/v2`.
+    /// The path, which begins with `/v2`.
     pub path: String,
-    /// Name.
     pub name: String,
-    /// Document of this service above it.
+    /// The parent, if it is a document of this service.
     pub parent_id: Option<Uuid>,
-    /// Document of another service above it, near or far.
+    /// The nearest ancestor that is a document of another service.
     pub foreign_parent: Option<Uuid>,
-    /// Version, the ETag.
+    /// Changes with each write; the ETag.
     pub version: i64,
-    /// Metadata.
     #[sqlx(json)]
     pub metadata: Metadata,
-    /// Spec, normalised; null if the client sent none and the kind echoes only what was sent.
+    /// The spec with its defaults; null if the client sent none and the kind only returns a spec that was sent.
     #[sqlx(json)]
     pub spec: Value,
-    /// Digest (SHA-256) of its file.
+    /// SHA-256 digest of its file.
     pub file_digest: Option<Vec<u8>>,
-    /// Made.
     pub created_at: Timestamp,
-    /// Last written.
     pub updated_at: Timestamp,
 }
 
-/// A document with its spec as a type.
+/// A [`Document`] whose spec has been read as a type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Typed<T> {
-    /// Id.
     pub id: Uuid,
-    /// Path from `/v2`.
     pub path: String,
-    /// Name.
     pub name: String,
-    /// Document of this service above it.
     pub parent_id: Option<Uuid>,
-    /// Document of another service above it.
     pub foreign_parent: Option<Uuid>,
-    /// Version.
     pub version: i64,
-    /// Metadata.
     pub metadata: Metadata,
-    /// Spec.
     pub spec: T,
-    /// Digest of its file.
     pub file_digest: Option<Vec<u8>>,
 }
 
 impl Document {
-    /// The spec as its type; a spec that was not sent is the type's default.
+    /// The spec as its type. A spec that was not sent is read as an empty object.
+    ///
+    /// # Errors
+    /// The stored spec does not fit the type.
     pub fn spec<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         match &self.spec {
             Value::Null => serde_json::from_value(Value::Object(serde_json::Map::new())),
@@ -90,6 +80,9 @@ impl Document {
     }
 
     /// The document with its spec as its type.
+    ///
+    /// # Errors
+    /// The stored spec does not fit the type.
     pub fn typed<T: DeserializeOwned>(self) -> Result<Typed<T>, serde_json::Error> {
         Ok(Typed {
             spec: self.spec()?,

@@ -1,4 +1,4 @@
-//! The shape around a spec, in and out.
+//! The JSON around a spec (metadata, file): decodes and checks request bodies, and makes response bodies.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::kind::{Checked, Echo, Invalid, Kind, Place, is_name, readable};
 use crate::{Document, Metadata, ResourceError};
 
-/// A body, decoded.
+/// A decoded request body.
 pub(crate) struct Incoming {
     pub metadata: Metadata,
     pub spec: Option<Value>,
@@ -28,7 +28,7 @@ struct Envelope {
     file: Option<String>,
 }
 
-/// Decodes the JSON part; `upload` is the file of a multipart body.
+/// Decodes the JSON of a body; `upload` is the file of a multipart body.
 pub(crate) fn decode(kind: &Kind, json: &[u8], upload: Option<Bytes>) -> Result<Incoming, Problem> {
     if json.is_empty() {
         return Err(codes::EMPTY_BODY.problem("Empty body"));
@@ -53,7 +53,7 @@ pub(crate) fn decode(kind: &Kind, json: &[u8], upload: Option<Bytes>) -> Result<
     Ok(Incoming { metadata: envelope.metadata, spec: envelope.spec, file: upload.or(inline.map(Bytes::from)), ignored })
 }
 
-/// Checks the rules of metadata and spec; the spec comes back as it is to be stored.
+/// Checks metadata and spec, and returns the spec as it is to be stored.
 pub(crate) fn check(kind: &Kind, incoming: &Incoming, at: &Place<'_>) -> Result<Checked, ResourceError> {
     let Metadata { name, description, user_data1, user_data2 } = &incoming.metadata;
     let mut reasons = Vec::new();
@@ -89,7 +89,7 @@ fn has_nul(value: &Value) -> bool {
     }
 }
 
-/// A document as clients see it.
+/// The JSON of a document for clients.
 pub fn output(kind: &Kind, document: &Document) -> Value {
     let mut metadata = json!(document.metadata);
     if kind.lean_metadata

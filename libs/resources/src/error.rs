@@ -1,72 +1,51 @@
-//! What can go wrong with documents, in EMCO's words, and its one conversion to problem+json.
+//! The errors of documents, with EMCO's texts, and their conversion to problem+json.
 
 use drover_service::{Problem, codes};
 use drover_store::StoreError;
 
 use crate::kind::Invalid;
 
-/// Why a document was not made, read, replaced or deleted.
+/// Why a document was not created, read, replaced or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum ResourceError {
-    /// There is none.
     #[error("{title} {path} not found")]
-    NotFound {
-        /// Kind's title.
-        title: &'static str,
-        /// Path asked for.
-        path: String,
-    },
-    /// There is one already.
+    NotFound { title: &'static str, path: String },
     #[error("{title} already exists")]
-    AlreadyExists {
-        /// Kind's title.
-        title: &'static str,
-    },
-    /// Nothing above it.
+    AlreadyExists { title: &'static str },
     #[error("Cannot perform requested operation. Parent resource not found: {path}")]
     ParentNotFound {
-        /// The parent's path.
+        /// The path of the parent.
         path: String,
     },
-    /// Something below it.
+    /// There are documents below it.
     #[error("Cannot delete parent without deleting child references first")]
     HasChildren,
-    /// Something refers to it.
+    /// Other documents refer to it.
     #[error("Cannot delete without deleting or updating referencing resources first")]
     HasReferences {
-        /// Paths of those that do (some).
+        /// The paths of some of them.
         paths: Vec<String>,
     },
-    /// It refers to something that is not there.
     #[error("{field} refers to {path}, which does not exist")]
-    ReferenceNotFound {
-        /// Field.
-        field: &'static str,
-        /// Path.
-        path: String,
-    },
-    /// The name in the body is not the path's.
+    ReferenceNotFound { field: &'static str, path: String },
+    /// The name in the body is not the one in the path.
     #[error("Mismatched name in PUT request")]
     MismatchedName,
     /// `If-Match` names another version.
     #[error("the current version is {current}, not the one in If-Match")]
     Changed {
-        /// Current ETag.
+        /// The current ETag, or `none`.
         current: String,
     },
-    /// A rule is broken.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// A stored spec does not fit its type any more.
+    /// A stored spec does not fit its type.
     #[error("the stored spec of {path} cannot be read")]
     Unreadable {
-        /// Path.
         path: String,
-        /// Why.
         #[source]
         source: serde_json::Error,
     },
-    /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

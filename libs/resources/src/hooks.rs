@@ -1,4 +1,4 @@
-//! What a service adds to its documents: guards, side tables, wake-ups, and where foreign parents are.
+//! Hooks by which a service adds to its documents: checks, tables of its own, wake-ups, and the lookup of parents in other services.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -8,29 +8,26 @@ use uuid::Uuid;
 
 use crate::{Document, Foreign, Kind};
 
-/// What is about to happen to a document, or has.
+/// A change of a document that is about to happen, or has happened.
 #[derive(Clone, Copy)]
 pub struct Change<'a> {
-    /// Its kind.
     pub kind: &'static Kind,
-    /// What is done.
     pub verb: Verb,
-    /// Its path.
     pub path: &'a str,
-    /// As it was (replace, delete).
+    /// The document before a replace or delete.
     pub before: Option<&'a Document>,
-    /// As it will be (create, replace); in a guard of a create without version and parents.
+    /// The document after a create or replace. In the guard of a create it has no version and no parents yet.
     pub after: Option<&'a Document>,
-    /// The file that came with it.
+    /// The file in the request.
     pub file: Option<&'a Bytes>,
-    /// Nothing will be committed (`?dryRun=All`): leave no trace elsewhere.
+    /// With `?dryRun=All` nothing is committed, so a hook must not have effects outside the transaction.
     pub dry_run: bool,
 }
 
 /// What is done to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// POST, or PUT of one that was not there.
+    /// POST, or PUT of a document that does not exist.
     Create,
     /// PUT.
     Replace,
@@ -39,37 +36,46 @@ pub enum Verb {
 }
 
 impl Change<'_> {
-    /// Id of the document.
+    /// The id of the document.
     pub fn id(&self) -> Uuid {
         self.after.or(self.before).map_or_else(Uuid::nil, |document| document.id)
     }
 }
 
-/// One implementation per service, told apart by `change.kind.name`. Everything defaults to "nothing to add".
+/// The hooks of a service for all of its kinds, told apart by `change.kind.name`. By default they do nothing.
 #[async_trait]
 pub trait Hooks: Send + Sync + 'static {
-    /// In the transaction, before the change: may it happen? (The document's row is locked.)
+    /// Called in the transaction before the change, with the document's row locked.
+    ///
+    /// # Errors
+    /// The change is not allowed; the client gets the problem.
     async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         let _ = (tx, change);
         Ok(())
     }
-    /// In the transaction, after the change: side tables.
+    /// Called in the transaction after the change, to write tables of the service.
+    ///
+    /// # Errors
+    /// The change is not committed; the client gets the problem.
     async fn written(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         let _ = (tx, change);
         Ok(())
     }
-    /// After the commit: wake-ups, feeds. It cannot fail; what it starts must also be found by a task's period.
+    /// Called after the commit, for wake-ups and feeds. The process may die before the call, so a periodic task must do the same.
     async fn committed(&self, change: &Change<'_>) {
         let _ = change;
     }
-    /// The uuid of another service's document, by a leaf read; none: there is no such document.
+    /// The uuid of a document of another service; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The other service does not answer. The default implementation always fails, because it knows no other service.
     async fn foreign_parent(&self, foreign: &Foreign, path: &str) -> Result<Option<Uuid>, Problem> {
         let _ = path;
-        Err(Problem::internal(format!("nobody said where to look for a {}", foreign.title)))
+        Err(Problem::internal(format!("this service has no lookup for documents of the kind {}", foreign.title)))
     }
 }
 
-/// Nothing to add.
+/// Hooks that do nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHooks;
 

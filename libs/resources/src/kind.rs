@@ -1,4 +1,4 @@
-//! What a document is, as a value.
+//! The description of a kind of documents.
 
 use drover_service::{Code, codes};
 use serde::de::DeserializeOwned;
@@ -7,44 +7,41 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
-/// A kind of document. Make one with [`Kind::of`] in a `static`.
+/// A kind of documents, declared as a `static` by [`Kind::of`].
 #[derive(Clone, Copy)]
 pub struct Kind {
-    /// Stable name in the database and in operation ids: `cluster-provider`.
+    /// The name in the database and in operation ids, which must not change: `cluster-provider`.
     pub name: &'static str,
-    /// Name in messages and of the schema: `ClusterProvider`; the spec's is `ClusterProviderSpec`.
+    /// The name in messages and of the schema: `ClusterProvider`. The schema of the spec is `ClusterProviderSpec`.
     pub title: &'static str,
-    /// Above it.
     pub parent: Parent,
-    /// Its collection in the path: `cluster-providers`.
+    /// The collection in the path: `cluster-providers`.
     pub segment: &'static str,
-    /// Path parameters of one document; the first is `metadata.name`, the others are fields of the spec.
+    /// The path parameters of a document. The first is `metadata.name`, the others are fields of the spec.
     pub key: &'static [&'static str],
-    /// What PUT does.
     pub put: Put,
-    /// When the output has a spec.
     pub echo: Echo,
-    /// Empty strings are left out of the output's metadata (EMCO's app intents).
+    /// Whether empty strings are left out of the metadata in the output, as in EMCO's app intents.
     pub lean_metadata: bool,
-    /// Query parameters of the list and the field of the spec that each must equal.
+    /// The query parameters of the list, each with the field of the spec that must have its value.
     pub filters: &'static [(&'static str, &'static str)],
-    /// It comes with a file.
+    /// Whether documents have a file, and which.
     pub file: Option<File>,
-    /// The list is the service's own handler.
+    /// Whether the service has a handler of its own for the list.
     pub own_list: bool,
-    /// Reading one is the service's own handler.
+    /// Whether the service has a handler of its own for reading a document.
     pub own_get: bool,
-    /// Group in the API's description.
+    /// The tag of the operations in the OpenAPI document.
     pub tag: &'static str,
     pub(crate) check: fn(&str, Option<Value>, &Place<'_>) -> Result<Checked, Invalid>,
     pub(crate) spec_schema: fn() -> RefOr<Schema>,
     pub(crate) schemas: fn(&mut Vec<(String, RefOr<Schema>)>),
 }
 
-/// Above a document.
+/// What the documents of a kind are below.
 #[derive(Clone, Copy)]
 pub enum Parent {
-    /// Nothing.
+    /// `/v2`.
     Root,
     /// A document of the same service.
     Local(&'static Kind),
@@ -55,135 +52,138 @@ pub enum Parent {
 /// A parent in another service, found by [`crate::Hooks::foreign_parent`].
 #[derive(Clone, Copy)]
 pub struct Foreign {
-    /// Its kind's title, for messages.
+    /// The title of its kind, for messages.
     pub title: &'static str,
-    /// Its path, `/v2/projects/{project}`.
+    /// The template of its path: `/v2/projects/{project}`.
     pub path: &'static str,
 }
 
-/// What PUT does.
+/// What PUT of a document does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Put {
-    /// There is none.
+    /// There is no PUT.
     None,
-    /// Replaces, 201 (as EMCO does in places).
+    /// Replaces a document and answers 201, as EMCO does for some kinds.
     Created201,
-    /// Replaces, 200.
+    /// Replaces a document and answers 200.
     Ok200,
-    /// Creates with 201 or replaces with 200.
+    /// Creates a document (201) or replaces it (200).
     Upsert,
 }
 
-/// When the output has a spec.
+/// When a document in a response has a spec.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Echo {
-    /// Always, with defaults filled in.
+    /// Always, with the defaults.
     Always,
-    /// If the client sent one.
+    /// If the client has sent one.
     IfSent,
-    /// Never: the kind has none.
+    /// Never, because the kind has no spec.
     Never,
 }
 
-/// A file that comes with a document (multipart field `file`, or base64 in the JSON's `file`).
+/// The file of a document (multipart field `file`, or base64 in the field `file` of the JSON).
 #[derive(Clone, Copy)]
 pub struct File {
-    /// A document cannot be made without one (a PUT without one keeps the old).
+    /// Whether a document cannot be created without a file. A PUT without one keeps the old file.
     pub required: bool,
-    /// What becomes of it.
     pub keep: Keep,
-    /// The largest that is taken.
+    /// The maximum size. A larger file is refused.
     pub max_bytes: usize,
-    /// Content type it is given out with.
+    /// The content type with which the file is returned.
     pub content_type: &'static str,
-    /// Is it what it should be?
+    /// Checks the content of the file.
     pub check: fn(&[u8]) -> Result<(), Invalid>,
 }
 
-/// What becomes of a file.
+/// Where the file of a document is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// Kept in the table `file`, given out to who asks for `application/octet-stream` or `multipart/form-data`.
+    /// In the table `file`. It is returned to clients that accept `application/octet-stream` or `multipart/form-data`.
     Table,
-    /// Handed to [`crate::Hooks::written`] and never given out (secrets).
+    /// Passed to [`crate::Hooks::written`] and never returned to clients, because it is a secret.
     Hook,
 }
 
-/// The spec of a kind. No `#[serde(flatten)]` and no `deny_unknown_fields`: unknown keys are named, not refused.
+/// The spec of a kind. It must use neither `#[serde(flatten)]` nor `deny_unknown_fields`: unknown keys lead to a warning, not to an error.
 pub trait Spec: Serialize + DeserializeOwned + ToSchema + Send + Sync + 'static {
-    /// Rules that types cannot say; `name` is the document's.
+    /// Checks rules that the types do not express; `name` is the name of the document.
+    ///
+    /// # Errors
+    /// A rule is violated.
     fn validate(&self, name: &str) -> Result<(), Invalid> {
         let _ = name;
         Ok(())
     }
-    /// Documents of the same service that must exist as long as this one does.
+    /// The documents of the same service that this one refers to: they must exist as long as it does.
     fn references(&self, at: &Place<'_>) -> Vec<Reference> {
         let _ = at;
         Vec::new()
     }
 }
 
-/// The spec of kinds that have none.
+/// The spec of kinds without a spec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NoSpec {}
 
 impl Spec for NoSpec {}
 
-/// Where a document is.
+/// The path of a document and of its parent.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// Its own path.
     pub path: &'a str,
-    /// Its parent's path (`/v2` for roots).
+    /// The path of the parent; `/v2` for a root.
     pub parent: &'a str,
 }
 
-/// A document that another refers to.
+/// A reference of one document to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Field that names it.
+    /// The field that names the other document.
     pub field: &'static str,
-    /// Its path.
+    /// The path of the other document.
     pub path: String,
 }
 
-/// A rule that was broken.
+/// One or more violated rules of a document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid Input: {}", reasons.join("; "))]
 pub struct Invalid {
-    /// Code of the answer.
+    /// The error code of the response.
     pub code: Code,
-    /// Each broken rule.
+    /// A sentence for each violated rule.
     pub reasons: Vec<String>,
 }
 
 impl Invalid {
-    /// A broken rule.
+    /// A violated rule.
     pub fn rule(reason: impl Into<String>) -> Self {
         Self::with(codes::INVALID, reason)
     }
-    /// A broken rule with a code of its own.
+    /// A violated rule with an error code of its own.
     pub fn with(code: Code, reason: impl Into<String>) -> Self {
         Self { code, reasons: vec![reason.into()] }
     }
-    /// Fails with all reasons, if there are any.
+    /// Fails if there are reasons.
+    ///
+    /// # Errors
+    /// There is at least one reason.
     pub fn unless_empty(reasons: Vec<String>) -> Result<(), Self> {
         if reasons.is_empty() { Ok(()) } else { Err(Self { code: codes::INVALID, reasons }) }
     }
 }
 
-/// A spec that passed.
+/// The result of a check without errors.
 pub struct Checked {
-    /// Normalised, or null.
+    /// The spec with its defaults, or null.
     pub spec: Value,
-    /// Keys that mean nothing here.
+    /// The unknown keys of the request.
     pub ignored: Vec<String>,
-    /// What it refers to.
     pub references: Vec<Reference>,
 }
 
 impl Kind {
-    /// A kind with the spec `T`: below nothing, PUT answers 201, no file, the spec always in the output.
+    /// A root kind with the spec `T`, whose PUT replaces and answers 201, without a file, and with the spec always in the output.
     pub const fn of<T: Spec>(name: &'static str, title: &'static str, segment: &'static str, key: &'static [&'static str]) -> Self {
         Self {
             name,
@@ -204,62 +204,62 @@ impl Kind {
             schemas: <T as ToSchema>::schemas,
         }
     }
-    /// Below a document of this service.
+    /// Puts the kind below a kind of this service.
     pub const fn below(mut self, parent: &'static Kind) -> Self {
         self.parent = Parent::Local(parent);
         self
     }
-    /// Below a document of another service.
+    /// Puts the kind below a kind of another service.
     pub const fn below_foreign(mut self, title: &'static str, path: &'static str) -> Self {
         self.parent = Parent::Foreign(Foreign { title, path });
         self
     }
-    /// What PUT does.
+    /// Sets what PUT does.
     pub const fn put(mut self, put: Put) -> Self {
         self.put = put;
         self
     }
-    /// When the output has a spec.
+    /// Sets when the output has a spec.
     pub const fn echo(mut self, echo: Echo) -> Self {
         self.echo = echo;
         self
     }
-    /// Query parameters of the list and the field of the spec that each must equal.
+    /// Sets the query parameters of the list, each with the field of the spec that must have its value.
     pub const fn filters(mut self, filters: &'static [(&'static str, &'static str)]) -> Self {
         self.filters = filters;
         self
     }
-    /// It comes with a file.
+    /// Gives documents a file.
     pub const fn file(mut self, file: File) -> Self {
         self.file = Some(file);
         self
     }
-    /// Empty strings are left out of the output's metadata.
+    /// Leaves empty strings out of the metadata in the output.
     pub const fn lean_metadata(mut self) -> Self {
         self.lean_metadata = true;
         self
     }
-    /// The list is the service's own handler (which may call [`crate::list`]).
+    /// Leaves the list to a handler of the service, which may call [`crate::list`].
     pub const fn own_list(mut self) -> Self {
         self.own_list = true;
         self
     }
-    /// Reading one is the service's own handler (which may call [`crate::get_one`]).
+    /// Leaves the reading of a document to a handler of the service, which may call [`crate::get_one`].
     pub const fn own_get(mut self) -> Self {
         self.own_get = true;
         self
     }
-    /// Group in the API's description (default: the segment).
+    /// Sets the tag of the operations in the OpenAPI document. The default is the segment.
     pub const fn tag(mut self, tag: &'static str) -> Self {
         self.tag = tag;
         self
     }
 
-    /// `/v2/cluster-providers/{clusterProvider}/clusters`
+    /// The template of the collection's path: `/v2/cluster-providers/{clusterProvider}/clusters`.
     pub fn collection_path(&self) -> String {
         format!("{}/{}", self.parent_template(), self.segment)
     }
-    /// `/v2/cluster-providers/{clusterProvider}/clusters/{cluster}`
+    /// The template of a document's path: `/v2/cluster-providers/{clusterProvider}/clusters/{cluster}`.
     pub fn item_path(&self) -> String {
         self.key.iter().fold(self.collection_path(), |path, key| format!("{path}/{{{key}}}"))
     }
@@ -270,7 +270,7 @@ impl Kind {
             Parent::Foreign(foreign) => foreign.path.to_owned(),
         }
     }
-    /// The document of another service that this one or an ancestor hangs under.
+    /// The kind of another service that this kind or an ancestor of it is below.
     pub fn foreign(&self) -> Option<Foreign> {
         match self.parent {
             Parent::Root => None,
@@ -278,13 +278,13 @@ impl Kind {
             Parent::Foreign(foreign) => Some(foreign),
         }
     }
-    /// The part of `path` (of a document at or below this kind) that is this kind's: `DIG.within(intent_path)`.
+    /// The path of the document of this kind that is at or above `path`: `DIG.within(intent_path)`.
     pub fn within<'a>(&self, path: &'a str) -> Option<&'a str> {
         prefix(&self.item_path(), path)
     }
 }
 
-/// The prefix of `path` that fits the template.
+/// The prefix of `path` that matches the template.
 pub(crate) fn prefix<'a>(template: &str, path: &'a str) -> Option<&'a str> {
     let mut rest = path.split('/');
     let mut length = 0;
@@ -307,7 +307,7 @@ fn check<T: Spec>(name: &str, spec: Option<Value>, at: &Place<'_>) -> Result<Che
     let spec: T =
         serde_ignored::deserialize(given, |path| ignored.push(format!("spec.{}", readable(&path.to_string())))).map_err(|error| {
             let message = error.to_string();
-            // A missing or unknown word breaks EMCO's schema (400); another JSON type than expected cannot be decoded (422).
+            // A missing field or an unknown value violates EMCO's schema (400); an unexpected JSON type cannot be decoded (422).
             let code = if message.starts_with("invalid type") { codes::MALFORMED_JSON } else { codes::INVALID };
             Invalid::with(code, format!("spec: {message}"))
         })?;
@@ -317,12 +317,12 @@ fn check<T: Spec>(name: &str, spec: Option<Value>, at: &Place<'_>) -> Result<Che
     Ok(Checked { spec, ignored, references })
 }
 
-/// serde_ignored writes `?` for the inside of an Option.
+/// Removes the `?` that serde_ignored writes for the inside of an Option.
 pub(crate) fn readable(path: &str) -> String {
     path.split('.').filter(|part| *part != "?").collect::<Vec<_>>().join(".")
 }
 
-/// EMCO's rule for names: letters, digits, `-`, `_`, `.`, ending and beginning with a letter or digit, at most 128.
+/// Whether EMCO allows the name: at most 128 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
 pub fn is_name(name: &str) -> bool {
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = name.as_bytes();
@@ -332,7 +332,7 @@ pub fn is_name(name: &str) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// Kubernetes' rule for most names: small letters, digits, `-` inside, at most 63.
+/// Whether Kubernetes allows the name for most objects: at most 63 small letters, digits and `-`, with a letter or digit at both ends.
 pub fn is_dns_label(name: &str) -> bool {
     let edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let bytes = name.as_bytes();

@@ -1,13 +1,13 @@
-//! The one mechanism for EMCO documents: declared as values, served by ordinary functions.
+//! EMCO documents: each kind is declared as a value, and all kinds are stored and served by the same functions.
 //!
-//! Two dozen documents differ only in key, parent, spec and references; a [`Kind`] says which. A new document is one
-//! short file (a spec struct and a `static` kind) and one line in the service's table of kinds. Documents are what users
-//! wrote, kept in the tables of `migrations/resources`; what Drover itself records has tables of its own. Documents that
-//! do not fit (a label without metadata) are handlers of their own service; [`Kind`] is not bent for them.
+//! Two dozen kinds of documents differ only in key, parent, spec and references, which a [`DocumentKind`] describes. A new kind is one short
+//! file (a spec struct and a `static` kind) and one line in the service's list of kinds. Documents are what users wrote; they are stored in
+//! the tables of `migrations/resources`, while what Drover itself records has tables of its own. Documents of another shape (a label
+//! without metadata) have handlers in their service; [`DocumentKind`] is not extended for them.
 //!
-//! Invariants: a document's parent and the targets of its references exist as long as it does; a document below another
-//! service's keeps that parent's uuid and is not inherited by a parent of the same name made later; a version is never
-//! given twice.
+//! Invariants: the parent of a document and the targets of its references exist as long as the document does. A document below one of
+//! another service stores the uuid of that parent, so a parent created later under the same name does not get it. A version number is
+//! never used twice.
 
 mod document;
 mod envelope;
@@ -26,7 +26,7 @@ pub use http::{Documents, PathParams, create, delete, get_one, list, mount, moun
 pub use kind::{Echo, File, Foreign, Invalid, Keep, Kind, NoSpec, Parent, Place, Put, Reference, Spec, is_dns_label, is_name};
 pub use store::{below_foreign, by_id, children, file, find, get, of_kind, purge_foreign};
 
-/// The tables of documents; first in the list of a service's migration sets.
+/// The migrations of the tables of documents. They come first in a service's list of migration sets.
 pub fn migrations() -> drover_store::MigrationSet {
     drover_store::MigrationSet::new("resources", sqlx::migrate!("../../migrations/resources"))
 }

@@ -1,4 +1,4 @@
-//! The description of a kind's routes, made from the same value that serves them.
+//! The OpenAPI description of a kind's routes, made from the same value as the routes themselves.
 
 use serde_json::{Value, json};
 use utoipa::openapi::path::{Operation, PathItem, Paths, PathsBuilder};
@@ -8,7 +8,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::Metadata;
 use crate::kind::{Echo, Keep, Kind, Put};
 
-/// Adds the schemas of a kind. A name that another schema has is refused: utoipa would silently keep one of them.
+/// Adds the schemas of a kind. It panics if another schema has the same name, because utoipa would silently keep one of them.
 pub(crate) fn describe(document: &mut OpenApi, kind: &Kind) {
     let mut schemas = vec![(Metadata::name().into_owned(), Metadata::schema())];
     let spec_name = format!("{}Spec", kind.title);
@@ -65,23 +65,23 @@ pub(crate) fn paths(kind: &Kind, path: &str) -> Paths {
 fn collection(kind: &Kind) -> Vec<(HttpMethod, Value)> {
     let id = kind.name.replace('-', "_");
     let create = json!({
-        "operationId": format!("{id}_create"), "summary": format!("Make a {}", kind.title), "parameters": write_parameters(),
-        "requestBody": body(kind), "responses": {"201": one(kind, "As it was stored")},
+        "operationId": format!("{id}_create"), "summary": format!("Create a {}", kind.title), "parameters": write_parameters(),
+        "requestBody": body(kind), "responses": {"201": one(kind, "The document as it was stored")},
     });
     if kind.own_list {
         return vec![(HttpMethod::Post, create)];
     }
     let mut parameters = vec![
-        query("limit", "At most this many", json!({"type": "integer", "minimum": 1, "maximum": 10000})),
-        query("after", "The page after this one", json!({"type": "string"})),
+        query("limit", "The maximum number of documents in the response", json!({"type": "integer", "minimum": 1, "maximum": 10000})),
+        query("after", "The response starts after the document of this name", json!({"type": "string"})),
     ];
     for (name, field) in kind.filters {
-        parameters.push(query(name, &format!("Only those whose spec.{field} is this"), json!({"type": "string"})));
+        parameters.push(query(name, &format!("Only documents whose spec.{field} has this value"), json!({"type": "string"})));
     }
     let schema = json!({"type": "array", "items": {"$ref": reference(kind)}});
     let list = json!({
-        "operationId": format!("{id}_list"), "summary": format!("All {}", kind.segment), "parameters": parameters,
-        "responses": {"200": {"description": "In the order of their names; a Link header names the next page", "content": {"application/json": {"schema": schema}}}},
+        "operationId": format!("{id}_list"), "summary": format!("List all {}", kind.segment), "parameters": parameters,
+        "responses": {"200": {"description": "The documents in the order of their names; a Link header names the next page", "content": {"application/json": {"schema": schema}}}},
     });
     vec![(HttpMethod::Get, list), (HttpMethod::Post, create)]
 }
@@ -93,14 +93,14 @@ fn item(kind: &Kind) -> Vec<(HttpMethod, Value)> {
         found["content"][file.content_type] = json!({"schema": {"type": "string", "format": "binary"}});
         found["content"]["multipart/form-data"] = json!({"schema": {"type": "object"}});
     }
-    let if_match = json!({"name": "If-Match", "in": "header", "required": false, "description": "ETag that must still be current", "schema": {"type": "string"}});
-    let get = json!({"operationId": format!("{id}_get"), "summary": format!("One {}", kind.title), "responses": {"200": found}});
+    let if_match = json!({"name": "If-Match", "in": "header", "required": false, "description": "The ETag that must be the document's current one", "schema": {"type": "string"}});
+    let get = json!({"operationId": format!("{id}_get"), "summary": format!("Read a {}", kind.title), "responses": {"200": found}});
     let mut operations = vec![
         (HttpMethod::Get, get),
         (
             HttpMethod::Delete,
             json!({"operationId": format!("{id}_delete"), "summary": format!("Delete a {}", kind.title), "parameters": [if_match.clone(), dry_run()],
-            "responses": {"204": {"description": "It is gone"}}}),
+            "responses": {"204": {"description": "The document was deleted"}}}),
         ),
     ];
     if kind.own_get {
@@ -108,9 +108,9 @@ fn item(kind: &Kind) -> Vec<(HttpMethod, Value)> {
     }
     let responses = match kind.put {
         Put::None => return operations,
-        Put::Created201 => json!({"201": one(kind, "As it was stored")}),
-        Put::Ok200 => json!({"200": one(kind, "As it was stored")}),
-        Put::Upsert => json!({"200": one(kind, "Replaced"), "201": one(kind, "Made")}),
+        Put::Created201 => json!({"201": one(kind, "The document as it was stored")}),
+        Put::Ok200 => json!({"200": one(kind, "The document as it was stored")}),
+        Put::Upsert => json!({"200": one(kind, "The document was replaced"), "201": one(kind, "The document was created")}),
     };
     let mut parameters = write_parameters();
     parameters.push(if_match);
@@ -128,7 +128,7 @@ fn reference(kind: &Kind) -> String {
 
 fn one(kind: &Kind, description: &str) -> Value {
     json!({"description": description, "content": {"application/json": {"schema": {"$ref": reference(kind)}}},
-        "headers": {"ETag": {"description": "Version", "schema": {"type": "string"}}}})
+        "headers": {"ETag": {"description": "The version of the document", "schema": {"type": "string"}}}})
 }
 
 fn body(kind: &Kind) -> Value {
@@ -147,7 +147,7 @@ fn write_parameters() -> Vec<Value> {
     vec![
         query(
             "fieldValidation",
-            "What becomes of unknown keys: Warn (default) names them in a Warning header",
+            "Unknown keys: Warn (default) names them in a Warning header, Strict refuses the request, Ignore drops them",
             json!({"type": "string", "enum": ["Strict", "Warn", "Ignore"]}),
         ),
         dry_run(),
@@ -155,7 +155,7 @@ fn write_parameters() -> Vec<Value> {
 }
 
 fn dry_run() -> Value {
-    query("dryRun", "All: check everything, write nothing", json!({"type": "string", "enum": ["All"]}))
+    query("dryRun", "All: the request is checked in full and nothing is written", json!({"type": "string", "enum": ["All"]}))
 }
 
 fn query(name: &str, description: &str, schema: Value) -> Value {

@@ -1,4 +1,4 @@
-//! The statements on `resource`, `resource_reference` and `file`; typed access for domain code.
+//! The SQL statements on the tables `resource`, `resource_reference` and `file`, and typed access for other code of a service.
 
 use drover_store::{ResultExt, StoreError};
 use serde::de::DeserializeOwned;
@@ -18,7 +18,10 @@ macro_rules! select {
     };
 }
 
-/// The document at `path`.
+/// The document at `path`, if there is one.
+///
+/// # Errors
+/// The database cannot be reached.
 pub async fn find(db: &mut PgConnection, kind: &Kind, path: &str) -> Result<Option<Document>, ResourceError> {
     Ok(sqlx::query_as(select!("where kind = $1 and path = $2")).bind(kind.name).bind(path).fetch_optional(db).await?)
 }
@@ -28,26 +31,38 @@ pub(crate) async fn lock(db: &mut PgConnection, kind: &Kind, path: &str) -> Resu
     Ok(sqlx::query_as(select!("where kind = $1 and path = $2 for update")).bind(kind.name).bind(path).fetch_optional(db).await?)
 }
 
-/// The document at `path` with its spec as `T`.
+/// The document at `path` with its spec as `T`, if there is one.
+///
+/// # Errors
+/// The database cannot be reached, or the stored spec is not a `T`.
 pub async fn get<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, path: &str) -> Result<Option<Typed<T>>, ResourceError> {
     find(db, kind, path).await?.map(typed).transpose()
 }
 
-/// The document of this id.
+/// The document of this id, if there is one.
+///
+/// # Errors
+/// The database cannot be reached, or the stored spec is not a `T`.
 pub async fn by_id<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, id: Uuid) -> Result<Option<Typed<T>>, ResourceError> {
     let found: Option<Document> =
         sqlx::query_as(select!("where kind = $1 and id = $2")).bind(kind.name).bind(id).fetch_optional(db).await?;
     found.map(typed).transpose()
 }
 
-/// All documents of a kind directly below a document of this service, by path.
+/// All documents of a kind directly below a document of this service, ordered by path.
+///
+/// # Errors
+/// The database cannot be reached, or a stored spec is not a `T`.
 pub async fn children<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, parent: Uuid) -> Result<Vec<Typed<T>>, ResourceError> {
     let rows: Vec<Document> =
         sqlx::query_as(select!("where parent_id = $1 and kind = $2 order by path")).bind(parent).bind(kind.name).fetch_all(db).await?;
     rows.into_iter().map(typed).collect()
 }
 
-/// All documents of a kind anywhere below a document of another service, by path.
+/// All documents of a kind anywhere below a document of another service, ordered by path.
+///
+/// # Errors
+/// The database cannot be reached, or a stored spec is not a `T`.
 pub async fn below_foreign<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, foreign: Uuid) -> Result<Vec<Typed<T>>, ResourceError> {
     let rows: Vec<Document> = sqlx::query_as(select!("where foreign_parent = $1 and kind = $2 order by path"))
         .bind(foreign)
@@ -57,7 +72,10 @@ pub async fn below_foreign<T: DeserializeOwned>(db: &mut PgConnection, kind: &Ki
     rows.into_iter().map(typed).collect()
 }
 
-/// All documents of a kind, by path.
+/// All documents of a kind, ordered by path.
+///
+/// # Errors
+/// The database cannot be reached, or a stored spec is not a `T`.
 pub async fn of_kind<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind) -> Result<Vec<Typed<T>>, ResourceError> {
     let rows: Vec<Document> = sqlx::query_as(select!("where kind = $1 order by path")).bind(kind.name).fetch_all(db).await?;
     rows.into_iter().map(typed).collect()
@@ -68,7 +86,7 @@ fn typed<T: DeserializeOwned>(document: Document) -> Result<Typed<T>, ResourceEr
     document.typed().map_err(|source| ResourceError::Unreadable { path, source })
 }
 
-/// One page of a list: documents of a kind below `parent` (its path) after the path `after`.
+/// Which documents of a kind a page of a list has: those below the path `parent` and after the path `after`.
 pub(crate) struct Page<'a> {
     pub parent: &'a str,
     pub foreign: Option<Uuid>,
@@ -78,7 +96,7 @@ pub(crate) struct Page<'a> {
 }
 
 pub(crate) async fn page(db: &mut PgConnection, kind: &Kind, page: Page<'_>) -> Result<Vec<Document>, ResourceError> {
-    // The collection's path is a prefix of its members'; the next byte after '/' bounds the range on the path's index.
+    // All paths of the collection begin with `…/`. The byte after '/' is '0', which ends the range in the index on the path.
     let from = format!("{}/{}/", page.parent, kind.segment);
     let to = format!("{}/{}0", page.parent, kind.segment);
     let query = sqlx::query_as(select!(
@@ -97,7 +115,7 @@ pub(crate) async fn page(db: &mut PgConnection, kind: &Kind, page: Page<'_>) -> 
         .await?)
 }
 
-/// Inserts below its parent. `document` gets its parents and version.
+/// Inserts a document below its parent, and sets its parents and version.
 pub(crate) async fn insert(
     db: &mut PgConnection,
     kind: &Kind,
@@ -148,7 +166,7 @@ pub(crate) async fn insert(
     Ok(())
 }
 
-/// Replaces metadata, spec and file of a locked document. `document` gets its new version.
+/// Writes metadata, spec and file of a locked document, and sets its new version.
 pub(crate) async fn update(db: &mut PgConnection, document: &mut Document) -> Result<(), ResourceError> {
     let (metadata, spec) = document.json_parts();
     let version = sqlx::query_scalar(
@@ -165,7 +183,7 @@ pub(crate) async fn update(db: &mut PgConnection, document: &mut Document) -> Re
     Ok(())
 }
 
-/// Deletes a document; what is below it or refers to it refuses that.
+/// Deletes a document. It fails if other documents are below it or refer to it.
 pub(crate) async fn delete(db: &mut PgConnection, document: &Document) -> Result<(), ResourceError> {
     sqlx::query("delete from resource where id = $1").bind(document.id).execute(db).await.map_constraint(|name| match name {
         "resource_parent_id_fkey" => Some(ResourceError::HasChildren),
@@ -175,7 +193,7 @@ pub(crate) async fn delete(db: &mut PgConnection, document: &Document) -> Result
     Ok(())
 }
 
-/// Some of the documents that refer to this one.
+/// The paths of some of the documents that refer to this one.
 pub(crate) async fn referrers(db: &mut PgConnection, id: Uuid) -> Result<Vec<String>, ResourceError> {
     Ok(sqlx::query_scalar(
         "select path from resource join resource_reference on from_id = resource.id where to_id = $1 order by path limit 16",
@@ -185,7 +203,7 @@ pub(crate) async fn referrers(db: &mut PgConnection, id: Uuid) -> Result<Vec<Str
     .await?)
 }
 
-/// Makes the document's references these.
+/// Replaces the references of a document.
 pub(crate) async fn set_references(db: &mut PgConnection, id: Uuid, references: &[Reference]) -> Result<(), ResourceError> {
     sqlx::query("delete from resource_reference where from_id = $1").bind(id).execute(&mut *db).await?;
     for reference in references {
@@ -198,7 +216,7 @@ pub(crate) async fn set_references(db: &mut PgConnection, id: Uuid, references: 
         .bind(&reference.path)
         .execute(&mut *db)
         .await?;
-        // Twice the same reference is no conflict that matters; no row at all is a target that is not there.
+        // No row was inserted either because the reference is there already, or because its target does not exist.
         if done.rows_affected() == 0 && !exists(&mut *db, &reference.path).await? {
             return Err(ResourceError::ReferenceNotFound { field: reference.field, path: reference.path.clone() });
         }
@@ -210,19 +228,22 @@ async fn exists(db: &mut PgConnection, path: &str) -> Result<bool, ResourceError
     Ok(sqlx::query_scalar("select exists (select from resource where path = $1)").bind(path).fetch_one(db).await?)
 }
 
-/// Stores bytes once; returns their digest.
+/// Stores the bytes unless they are stored already, and returns their digest.
 pub(crate) async fn put_file(db: &mut PgConnection, bytes: &[u8]) -> Result<Vec<u8>, ResourceError> {
     let digest = Sha256::digest(bytes).to_vec();
     sqlx::query("insert into file (digest, bytes) values ($1, $2) on conflict do nothing").bind(&digest).bind(bytes).execute(db).await?;
     Ok(digest)
 }
 
-/// The bytes of a digest.
+/// The stored bytes with this digest, if there are any.
+///
+/// # Errors
+/// The database cannot be reached.
 pub async fn file(db: &mut PgConnection, digest: &[u8]) -> Result<Option<Vec<u8>>, ResourceError> {
     Ok(sqlx::query_scalar("select bytes from file where digest = $1").bind(digest).fetch_optional(db).await?)
 }
 
-/// Drops bytes that no document has any more. Somebody storing the same bytes now wins: the key refuses the deletion.
+/// Deletes bytes that no document uses any more. If another transaction uses them at the same time, the foreign key refuses the deletion.
 pub(crate) async fn drop_file(db: &mut PgConnection, digest: &[u8]) -> Result<(), ResourceError> {
     let outcome = sqlx::query("delete from file where digest = $1 and not exists (select from resource where file_digest = $1)")
         .bind(digest)
@@ -235,11 +256,14 @@ pub(crate) async fn drop_file(db: &mut PgConnection, digest: &[u8]) -> Result<()
     }
 }
 
-/// Deletes every document below the foreign document `id`, deepest first (that document is gone). Returns how many.
+/// Deletes all documents below the document `id` of another service, which no longer exists. Returns their number.
+///
+/// # Errors
+/// The database cannot be reached.
 pub async fn purge_foreign(db: &mut PgConnection, id: Uuid) -> Result<u64, ResourceError> {
     let mut purged = 0;
     loop {
-        // Leaves only: what is above them is free in the next round.
+        // Each round deletes the documents without children and referrers, which makes their parents deletable in the next one.
         let done = sqlx::query(
             "delete from resource r where foreign_parent = $1
             and not exists (select from resource child where child.parent_id = r.id)
@@ -255,7 +279,7 @@ pub async fn purge_foreign(db: &mut PgConnection, id: Uuid) -> Result<u64, Resou
     }
 }
 
-/// The foreign parent of whatever stands at `path` if it is another one than `current`: an orphan of an earlier life.
+/// The foreign parent of the document at `path` if it is not `current`: the document is left from an earlier parent of the same name.
 pub(crate) async fn orphaned(db: &mut PgConnection, path: &str, current: Uuid) -> Result<Option<Uuid>, ResourceError> {
     Ok(sqlx::query_scalar("select foreign_parent from resource where path = $1 and foreign_parent <> $2")
         .bind(path)

@@ -1,4 +1,4 @@
-//! Documents over HTTP: one ordinary function per verb, and [`mount`], which gives a kind its routes.
+//! Documents over HTTP: one function per verb, and [`mount`], which adds the routes of a kind to a router.
 
 mod read;
 mod upload;
@@ -22,22 +22,21 @@ pub use write::{create, delete, replace};
 use crate::kind::{Kind, Put};
 use crate::{Hooks, openapi};
 
-/// What the handlers work on; part of a service's state (`impl FromRef<App> for Documents`).
+/// The state of the handlers, a part of the service's state (`impl FromRef<App> for Documents`).
 #[derive(Clone)]
 pub struct Documents {
-    /// The service's store, migrated with [`crate::migrations`].
+    /// The store of the service, with the tables of [`crate::migrations`].
     pub store: Store,
-    /// What the service adds.
     pub hooks: Arc<dyn Hooks>,
 }
 
 impl Documents {
-    /// Documents in `store` with what the service adds.
+    /// Documents in `store`, with the hooks of the service.
     pub fn new(store: Store, hooks: impl Hooks) -> Self {
         Self { store, hooks: Arc::new(hooks) }
     }
 
-    /// The uuid of the foreign document that `path` is below; a problem if it does not exist.
+    /// The uuid of the document of another service that the path is below; a problem if it does not exist.
     async fn foreign(&self, kind: &Kind, params: &PathParams) -> Result<Option<Uuid>, Problem> {
         let Some(foreign) = kind.foreign() else { return Ok(None) };
         let path = params.fill(foreign.path)?;
@@ -57,12 +56,15 @@ impl From<&RawPathParams> for PathParams {
 }
 
 impl PathParams {
-    /// The value of a parameter.
+    /// The value of a parameter, if the path has it.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// `/v2/projects/{project}` with its parameters filled in.
+    /// Fills the parameters into a template such as `/v2/projects/{project}`.
+    ///
+    /// # Errors
+    /// A value is not a name, so that there can be no such document (404).
     pub fn fill(&self, template: &str) -> Result<String, Problem> {
         let mut path = String::new();
         for part in template.split('/').skip(1) {
@@ -72,7 +74,7 @@ impl PathParams {
                 continue;
             };
             let value = self.get(key).unwrap_or_default();
-            // What cannot be a name cannot exist; a slash in it must not make another path of this one.
+            // There is no document whose name is not allowed; and a slash in a value must not lead to another path.
             if !crate::is_name(value) {
                 return Err(codes::NOT_FOUND.problem(format!("There is no {key} called {value:?}")));
             }
@@ -85,7 +87,10 @@ impl PathParams {
 /// Query parameters by name.
 pub(crate) type Params = Vec<(String, String)>;
 
-/// Gives each kind its routes.
+/// Adds the routes of all kinds to a router.
+///
+/// # Panics
+/// As [`mount`].
 pub fn mount_all<S>(router: OpenApiRouter<S>, kinds: &[&'static Kind]) -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -94,7 +99,10 @@ where
     kinds.iter().fold(router, |router, kind| mount(router, kind))
 }
 
-/// Gives a kind its routes and describes them. Panics at start when a schema's name is taken by another schema.
+/// Adds the routes of a kind to a router and their description to its OpenAPI document.
+///
+/// # Panics
+/// Another schema has the same name.
 pub fn mount<S>(mut router: OpenApiRouter<S>, kind: &'static Kind) -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -130,7 +138,7 @@ where
         );
     }
     if let Some(file) = kind.file {
-        // As base64 in JSON a file is a third larger; the rest is for the document around it.
+        // In base64 a file is a third larger; the rest is for the document around it.
         let limit = BodyLimit(file.max_bytes / 3 * 4 + (1 << 20));
         collection = collection.layer(Extension(limit));
         item = item.layer(Extension(limit));
@@ -143,13 +151,13 @@ where
     router
 }
 
-/// A named query parameter.
+/// The value of a query parameter.
 pub(crate) fn param<'a>(query: &'a Params, key: &str) -> Option<&'a str> {
     query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
 }
 
-/// A JSON answer with the document's ETag.
-fn answer(status: http::StatusCode, kind: &Kind, document: &crate::Document) -> Response {
+/// A JSON response with the ETag of the document.
+fn document_response(status: http::StatusCode, kind: &Kind, document: &crate::Document) -> Response {
     let etag = document.etag();
     (status, [(http::header::ETAG, etag)], axum::Json(crate::output(kind, document))).into_response()
 }

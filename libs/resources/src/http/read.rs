@@ -1,4 +1,4 @@
-//! Reading documents: one, its file, or a page of a list.
+//! Reads documents: one, its file, or a page of a list.
 
 use axum::response::{IntoResponse, Response};
 use drover_service::{Problem, codes};
@@ -7,21 +7,24 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{Documents, Params, PathParams, answer, param};
+use super::{Documents, Params, PathParams, document_response, param};
 use crate::kind::{Keep, Kind, Parent};
 use crate::{ResourceError, output, store};
 
-/// The largest page, and the size without `?limit=` (EMCO's clients expect everything in one list).
+/// The largest page, which is also the size without `?limit=`, because EMCO's clients expect all documents in one list.
 const MAX_PAGE: i64 = 10_000;
 
-/// `GET` of one document; its file for who accepts only that.
+/// `GET` of a document; the response is its file if the client accepts only that.
+///
+/// # Errors
+/// There is no such document (404), it has no file (406), or the database cannot be reached.
 pub async fn get_one(documents: &Documents, kind: &'static Kind, params: &PathParams, headers: &HeaderMap) -> Result<Response, Problem> {
     let path = params.fill(&kind.item_path())?;
     let mut db = documents.store.pool().acquire().await.map_err(StoreError::from)?;
     let found = store::find(&mut db, kind, &path).await?;
     let document = found.ok_or(ResourceError::NotFound { title: kind.title, path })?;
     match wanted(headers) {
-        Wanted::Json => Ok(answer(StatusCode::OK, kind, &document)),
+        Wanted::Json => Ok(document_response(StatusCode::OK, kind, &document)),
         form => {
             let file = kind.file.filter(|file| file.keep == Keep::Table);
             let digest = document.file_digest.as_deref();
@@ -48,7 +51,7 @@ enum Wanted {
     Both,
 }
 
-/// EMCO insists on an `Accept` for documents with files; without one, or with `*/*`, JSON is meant here.
+/// What the client accepts. EMCO requires `Accept` for documents with files; here its absence and `*/*` mean JSON.
 fn wanted(headers: &HeaderMap) -> Wanted {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accept.is_empty() || accept.contains("json") || accept.contains("*/*") {
@@ -74,7 +77,10 @@ fn multipart(document: &Value, content_type: &str, bytes: &[u8]) -> Response {
     ([(header::CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}"))], body).into_response()
 }
 
-/// `GET` of a collection: all of it, or the page after `after` of at most `limit`; a `Link` names the next page.
+/// `GET` of a collection: all documents, or a page of at most `limit` after the name `after`. A `Link` header names the next page.
+///
+/// # Errors
+/// A query parameter is invalid (400), the parent does not exist (404), or the database or the parent's service cannot be reached.
 pub async fn list(documents: &Documents, kind: &'static Kind, params: &PathParams, query: &Params) -> Result<Response, Problem> {
     let parent = params.fill(&kind.parent_template())?;
     if query.iter().any(|(_, value)| value.contains('\0')) {

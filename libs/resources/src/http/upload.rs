@@ -1,4 +1,4 @@
-//! Bodies: plain JSON, or EMCO's multipart form with the fields `metadata` and `file`.
+//! Reads request bodies: JSON, or EMCO's multipart form with the fields `metadata` and `file`.
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Multipart, Request};
@@ -35,7 +35,7 @@ pub(super) async fn read(kind: &Kind, parts: &Parts, body: Body) -> Result<Incom
 
 async fn form(parts: &Parts, bytes: Bytes) -> Result<(Bytes, Option<Bytes>), Problem> {
     let broken = |error: &dyn std::fmt::Display| codes::MALFORMED_UPLOAD.problem(format!("The form cannot be read: {error}"));
-    // With the request's extensions: they lift axum's own limit, the body was read within the route's already.
+    // The extensions of the request lift axum's own limit; the body was already read within the limit of the route.
     let request = Request::from_parts(parts.clone(), Body::from(bytes));
     let mut form = Multipart::from_request(request, &()).await.map_err(|error| broken(&error))?;
     let (mut metadata, mut file) = (None, None);

@@ -1,4 +1,4 @@
-//! Making, replacing and deleting documents: each in one transaction, guards and side tables included.
+//! Creates, replaces and deletes documents, each in one transaction together with the hooks of the service.
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
@@ -7,12 +7,15 @@ use drover_store::{StoreError, Tx};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use uuid::Uuid;
 
-use super::{Documents, Params, PathParams, answer, param, upload};
+use super::{Documents, Params, PathParams, document_response, param, upload};
 use crate::envelope::{self, Incoming};
 use crate::kind::{Checked, Keep, Kind, Place, Put};
 use crate::{Change, Document, ResourceError, Verb, store};
 
-/// `POST` to a collection: 201, or why not.
+/// `POST` to a collection: 201 and the document.
+///
+/// # Errors
+/// The request is invalid, the document exists, its parent or a reference does not, or a hook refuses.
 pub async fn create(
     documents: &Documents,
     kind: &'static Kind,
@@ -29,14 +32,18 @@ pub async fn create(
     let mut tx = documents.store.begin().await?;
     let (document, ignored) = writing.create(&mut tx, incoming).await?;
     writing.end(tx, Verb::Create, None, &document.0, document.1.as_ref()).await?;
-    let mut response = answer(StatusCode::CREATED, kind, &document.0);
+    let mut response = document_response(StatusCode::CREATED, kind, &document.0);
     if let Ok(location) = HeaderValue::from_str(&path) {
         response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(warned(response, ignored))
 }
 
-/// `PUT` of a document, as the kind wants it.
+/// `PUT` of a document, with the status that the kind says.
+///
+/// # Errors
+/// The request is invalid, `If-Match` names another version, the document does not exist (unless the kind allows PUT to create it), or a
+/// hook refuses.
 pub async fn replace(
     documents: &Documents,
     kind: &'static Kind,
@@ -55,7 +62,7 @@ pub async fn replace(
     let writing = Writing { documents, kind, parent: &parent, path: &path, foreign, query, dry_run: dry_run(query)? };
     let mut tx = documents.store.begin().await?;
     let found = store::lock(&mut tx, kind, &path).await?;
-    // A document of an earlier parent of the same name is nobody's any more.
+    // A document below an earlier parent of the same name does not count.
     let before = found.filter(|document| document.foreign_parent == foreign);
     let Some(before) = before else {
         if kind.put != Put::Upsert {
@@ -64,16 +71,19 @@ pub async fn replace(
         matches_version(&parts.headers, None)?;
         let (document, ignored) = writing.create(&mut tx, incoming).await?;
         writing.end(tx, Verb::Create, None, &document.0, document.1.as_ref()).await?;
-        return Ok(warned(answer(StatusCode::CREATED, kind, &document.0), ignored));
+        return Ok(warned(document_response(StatusCode::CREATED, kind, &document.0), ignored));
     };
     matches_version(&parts.headers, Some(&before))?;
     let (document, ignored) = writing.replace(&mut tx, &before, incoming).await?;
     writing.end(tx, Verb::Replace, Some(&before), &document.0, document.1.as_ref()).await?;
     let status = if kind.put == Put::Created201 { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(warned(answer(status, kind, &document.0), ignored))
+    Ok(warned(document_response(status, kind, &document.0), ignored))
 }
 
-/// `DELETE` of a document: 204, or who still needs it.
+/// `DELETE` of a document: 204.
+///
+/// # Errors
+/// There is no such document, `If-Match` names another version, other documents are below it or refer to it, or a hook refuses.
 pub async fn delete(
     documents: &Documents,
     kind: &'static Kind,
@@ -105,7 +115,7 @@ pub async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// What a document comes to: itself and the file that came with it.
+/// A written document, and the file of the request.
 type Written = (Document, Option<bytes::Bytes>);
 
 struct Writing<'a> {
@@ -160,7 +170,7 @@ impl Writing<'_> {
         Ok(((document, incoming.file), ignored))
     }
 
-    /// The side tables, the commit, and what follows from it.
+    /// Calls the hooks around the commit, and commits unless it is a dry run.
     async fn end(
         &self,
         mut tx: Tx,
@@ -196,7 +206,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Keys that mean nothing here: refused, named in a header, or passed over (`?fieldValidation=`).
+    /// The unknown keys that are to be named in a header; refused or dropped if `?fieldValidation=` says so.
     fn ignored(&self, incoming: &Incoming, checked: &Checked) -> Result<Vec<String>, Problem> {
         let ignored: Vec<String> = incoming.ignored.iter().chain(&checked.ignored).cloned().collect();
         match param(self.query, "fieldValidation").unwrap_or("Warn") {
@@ -210,7 +220,7 @@ impl Writing<'_> {
     }
 }
 
-/// `?dryRun=All`: everything but the commit.
+/// Whether the query has `dryRun=All`: everything is done except the commit.
 fn dry_run(query: &Params) -> Result<bool, Problem> {
     match param(query, "dryRun") {
         None | Some("") => Ok(false),
@@ -219,7 +229,7 @@ fn dry_run(query: &Params) -> Result<bool, Problem> {
     }
 }
 
-/// Path of the document that the body names.
+/// The path of the document that the body names.
 fn path_of(kind: &Kind, parent: &str, incoming: &Incoming) -> Result<String, Problem> {
     let mut path = format!("{parent}/{}", kind.segment);
     for (index, key) in kind.key.iter().enumerate() {
@@ -239,7 +249,7 @@ fn path_of(kind: &Kind, parent: &str, incoming: &Incoming) -> Result<String, Pro
     Ok(path)
 }
 
-/// `If-Match` names the version that is there, or `*` for any.
+/// Checks that `If-Match`, if it is sent, names the current version, or is `*`.
 fn matches_version(headers: &HeaderMap, current: Option<&Document>) -> Result<(), ResourceError> {
     let Some(wanted) = headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok()) else { return Ok(()) };
     let etag = current.map(Document::etag);
@@ -259,7 +269,8 @@ fn warned(mut response: Response, ignored: Vec<String>) -> Response {
     response
 }
 
-/// Outside the transaction: a file somebody else stores at this moment stays, and nobody waits for that.
+/// Deletes a file that is no longer used, in a transaction of its own: if another request stores the same file now, it stays, and no request
+/// waits for that.
 async fn drop_file(documents: &Documents, digest: Option<&[u8]>) {
     let Some(digest) = digest else { return };
     let outcome = async {
@@ -267,6 +278,6 @@ async fn drop_file(documents: &Documents, digest: Option<&[u8]>) {
         store::drop_file(&mut db, digest).await
     };
     if let Err(error) = outcome.await {
-        tracing::warn!(%error, "a file that nobody needs any more could not be dropped");
+        tracing::warn!(%error, "an unused file could not be deleted; it stays in the table");
     }
 }
