@@ -1,11 +1,10 @@
-//! Manifests for scenarios. Pure.
+//! Manifests of the apps in scenarios. No I/O.
 
 use serde_json::{Value, json};
 
-/// A workload to be: built up, then rendered.
+/// An app: a Deployment, and a volume claim if wanted.
 #[derive(Clone, Debug)]
 pub struct App {
-    /// Name.
     pub name: String,
     replicas: u32,
     cpu_m: u32,
@@ -19,28 +18,28 @@ impl App {
     pub fn new(name: &str, cpu_m: u32) -> Self {
         Self { name: name.into(), replicas: 1, cpu_m, memory_mi: 256, annotations: json!({}), volume: false }
     }
-    /// That many pods.
+    /// Sets the number of pods.
     pub fn replicas(mut self, n: u32) -> Self {
         self.replicas = n;
         self
     }
-    /// CPU that it is seen to use, milli-cores.
+    /// Sets the CPU use that simulated nodes report for each pod, in milli-cores.
     pub fn uses(mut self, cpu_m: u32) -> Self {
         self.annotations["kit/cpu"] = format!("{cpu_m}m").into();
         self
     }
-    /// An annotation of its pods (`kit/start-delay`, …).
+    /// Adds an annotation to the pods, such as `kit/start-delay`.
     pub fn annotated(mut self, key: &str, value: &str) -> Self {
         self.annotations[key] = value.into();
         self
     }
-    /// With a persistent volume claim.
+    /// Adds a persistent volume claim.
     pub fn with_volume(mut self) -> Self {
         self.volume = true;
         self
     }
 
-    /// Its objects as YAML documents.
+    /// The objects as YAML documents.
     pub fn manifests(&self) -> String {
         let name = &self.name;
         let mut pod = json!({
@@ -66,7 +65,7 @@ impl App {
                 "template": {"metadata": {"labels": {"app": name}, "annotations": self.annotations}, "spec": pod},
             },
         }));
-        // JSON is YAML.
+        // JSON is valid YAML.
         documents.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n")
     }
 }

@@ -1,4 +1,4 @@
-//! EMCO's REST as a script would speak it: one call makes what an application needs.
+//! Sends the REST requests of EMCO that a user's script would: one call creates all documents of an application.
 
 use std::time::Duration;
 
@@ -10,82 +10,80 @@ use serde_json::{Value, json};
 
 use crate::apps::App;
 
-/// Only against hanging.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// It only guards against hanging.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Where and how an application may run.
+/// An application as a deployment intent group of its own: its apps, and where and how they may run.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Project.
     pub project: String,
-    /// Name of composite app and deployment intent group.
+    /// The name of both the composite app and the deployment intent group.
     pub name: String,
-    /// Its apps.
     pub apps: Vec<App>,
-    /// `provider/cluster` alternatives.
+    /// The clusters where its apps may run, as `provider/cluster`.
     pub any_of: Vec<String>,
-    /// `whenFull`.
+    /// The value of `whenFull` in its placement intents.
     pub when_full: Option<&'static str>,
-    /// Migration intent: none, or (may move, priority).
+    /// Its migration intent, if it has one: whether its apps may be moved, and their priority.
     pub movable: Option<(bool, u8)>,
-    /// `provider/cluster` of all that its project may use.
+    /// All clusters that its project may use, as `provider/cluster`.
     pub clusters: Vec<String>,
 }
 
-/// All three members.
+/// All three members as `provider/cluster`.
 pub const ANYWHERE: [&str; 3] = ["onprem/private-a", "onprem/private-b", "aws/public-c"];
 
 impl Group {
-    /// One app of the same name, anywhere, without a migration intent.
+    /// A group with one app that may run on any member, without a migration intent.
     pub fn new(name: &str, app: App) -> Self {
         Self::of(name, vec![app])
     }
-    /// Several apps.
+    /// A group with several apps that may run on any member, without a migration intent.
     pub fn of(name: &str, apps: Vec<App>) -> Self {
         let clusters: Vec<String> = ANYWHERE.map(str::to_owned).into();
         Self { project: "e2e".into(), name: name.into(), apps, any_of: clusters.clone(), when_full: None, movable: None, clusters }
     }
-    /// Only on these (`provider/cluster`).
+    /// Restricts its apps to these members (`provider/cluster`).
     pub fn on(mut self, members: &[&str]) -> Self {
         self.any_of = members.iter().map(|m| (*m).to_owned()).collect();
         self
     }
-    /// May be moved, with this intent priority.
+    /// Allows its apps to be moved, with this priority.
     pub fn movable(mut self, priority: u8) -> Self {
         self.movable = Some((true, priority));
         self
     }
-    /// Its owner refuses.
+    /// Forbids its apps to be moved.
     pub fn pinned(mut self) -> Self {
         self.movable = Some((false, 10));
         self
     }
-    /// `whenFull: preferred`.
+    /// Sets `whenFull: preferred`.
     pub fn preferred(mut self) -> Self {
         self.when_full = Some("preferred");
         self
     }
-    /// In this project.
+    /// Sets its project.
     pub fn in_project(mut self, project: &str) -> Self {
         self.project = project.into();
         self
     }
-    /// In a world of other clusters (`provider/cluster`).
+    /// Sets the clusters that its project may use (`provider/cluster`).
     pub fn among(mut self, clusters: &[&str]) -> Self {
         self.clusters = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
         self
     }
 
-    /// `/v2/projects/{p}/composite-apps/{n}/v1`.
+    /// The path of its composite app.
     pub fn composite(&self) -> String {
         format!("/v2/projects/{}/composite-apps/{}/v1", self.project, self.name)
     }
-    /// Its deployment intent group's path.
+    /// The path of its deployment intent group.
     pub fn path(&self) -> String {
         format!("{}/deployment-intent-groups/{}", self.composite(), self.name)
     }
 
-    /// Uploads its apps (again).
+    /// Uploads its apps; those that exist are replaced.
     pub async fn upload(&self, client: &Client) -> anyhow::Result<()> {
         for app in &self.apps {
             let file = base64::engine::general_purpose::STANDARD.encode(app.manifests());
@@ -95,7 +93,7 @@ impl Group {
         Ok(())
     }
 
-    /// Makes all its resources, up to and with `approve`.
+    /// Creates all of its documents and approves it.
     pub async fn approve(&self, client: &Client) -> anyhow::Result<()> {
         self.prepare_without_apps(client).await?;
         self.upload(client).await?;
@@ -103,7 +101,7 @@ impl Group {
         client.post(&format!("{}/approve", self.path()), None).await.map(drop)
     }
 
-    /// Makes what it needs beside apps and their intents.
+    /// Creates its documents except the apps and their intents.
     pub async fn prepare_without_apps(&self, client: &Client) -> anyhow::Result<()> {
         let named = |name: &str| json!({"metadata": {"name": name}});
         let project = format!("/v2/projects/{}", self.project);
@@ -116,7 +114,7 @@ impl Group {
             let body = json!({"metadata": {"name": cluster}, "spec": spec});
             client.ensure(&format!("{project}/logical-clouds/all/cluster-references"), &body).await?;
         }
-        // Instantiating it again is refused, which is fine here.
+        // A logical cloud that is instantiated already refuses this.
         let _ = client.post(&format!("{project}/logical-clouds/all/instantiate"), None).await;
         let composite = json!({"metadata": {"name": self.name}, "spec": {"compositeAppVersion": "v1"}});
         client.ensure(&format!("{project}/composite-apps"), &composite).await?;
@@ -129,7 +127,7 @@ impl Group {
         client.ensure(&format!("{}/intents", self.path()), &intents).await
     }
 
-    /// Makes the documents say what this group says now: its apps and their intents, without those that were dropped.
+    /// Updates the documents to the apps and intents that this group has now, and deletes those of the `dropped` apps.
     pub async fn change(&self, client: &Client, dropped: &[&str]) -> anyhow::Result<()> {
         self.upload(client).await?;
         for app in dropped {
@@ -165,29 +163,29 @@ impl Group {
         Ok(())
     }
 
-    /// A lifecycle verb; the id of its operation.
+    /// Requests a lifecycle verb and returns the id of its operation.
     pub async fn verb(&self, client: &Client, verb: &str) -> anyhow::Result<String> {
         operation_id(client, Method::POST, &format!("{}/{verb}", self.path())).await
     }
 
-    /// A lifecycle verb, asked again while Drover has too much on its hands; the id of its operation.
+    /// Requests a lifecycle verb, again while Drover is overloaded, and returns the id of its operation.
     pub async fn insist(&self, client: &Client, verb: &str) -> anyhow::Result<String> {
-        let mut unheard = false;
+        let mut unanswered = false;
         patiently(async || match self.verb(client, verb).await {
-            // It was heard after all, only the answer was lost.
-            Err(error) if unheard && code(&error) == Some("busy") => {
+            // An earlier request was accepted, and only its answer was lost.
+            Err(error) if unanswered && code(&error) == Some("busy") => {
                 let holder = error.downcast_ref::<Problem>().and_then(|problem| problem.0.instance.clone()).unwrap_or_default();
                 Ok(holder.rsplit('/').next().unwrap_or_default().to_owned())
             }
             asked => {
-                unheard |= asked.as_ref().is_err_and(is_overload);
+                unanswered |= asked.as_ref().is_err_and(is_overload);
                 asked
             }
         })
         .await
     }
 
-    /// Approves and instantiates; the operation when it has ended.
+    /// Approves and instantiates it, and returns the operation when that has ended.
     pub async fn deploy(&self, client: &Client) -> anyhow::Result<Operation> {
         self.approve(client).await?;
         let id = self.verb(client, "instantiate").await?;
@@ -195,9 +193,9 @@ impl Group {
     }
 }
 
-/// Asks again for as long as Drover says that it has too much on its hands, as whoever asks much at once has to.
+/// Repeats a request while Drover answers that it is overloaded.
 pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let limit = tokio::time::Instant::now() + PATIENCE;
+    let limit = tokio::time::Instant::now() + TIMEOUT;
     loop {
         match ask().await {
             Err(error) if is_overload(&error) && tokio::time::Instant::now() < limit => {
@@ -212,16 +210,16 @@ fn is_overload(error: &anyhow::Error) -> bool {
     matches!(code(error), Some("store_unavailable" | "peer_unavailable" | "busy_server" | "timeout"))
 }
 
-/// Calls something that is accepted, and returns its operation's id.
+/// Sends a request that starts an operation, and returns the operation's id.
 pub async fn operation_id(client: &Client, method: Method, path: &str) -> anyhow::Result<String> {
     let answer = client.call(method, path, None).await?;
     let location = answer.location.ok_or_else(|| anyhow::anyhow!("{path} answered {} without Location", answer.status))?;
     Ok(location.rsplit('/').next().unwrap_or_default().to_owned())
 }
 
-/// The operation, when it has ended.
+/// Waits until the operation has ended.
 pub async fn ended(client: &Client, id: &str) -> anyhow::Result<Operation> {
-    let limit = tokio::time::Instant::now() + PATIENCE;
+    let limit = tokio::time::Instant::now() + TIMEOUT;
     loop {
         let operation: Operation = patiently(async || client.get(&format!("/v2/operations/{id}?wait=10s")).await).await?;
         if operation.finished_at.is_some() {

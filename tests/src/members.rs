@@ -1,4 +1,4 @@
-//! The three members of a world: kubesim, or real control planes shared by all tests of this process.
+//! The members of a system under test: simulated by kubesim, or real control planes that all tests of this process share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,46 +14,42 @@ use nix::unistd::Pid;
 use serde_json::json;
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 
-/// What the members are.
+/// What the members of a system are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// kubesim.
+    /// Simulated by kubesim.
     Simulated,
     /// Real control planes with simulated nodes.
     Real,
 }
 
 impl Backend {
-    /// Whether Kubernetes has been built here.
+    /// Whether Kubernetes has been built on this machine.
     #[track_caller]
     pub fn real_is_built() -> bool {
         drover_testkit::needs("DROVER_KUBE_BIN").is_some()
     }
 }
 
-/// A member, seen from outside of Drover.
+/// A member, which tests access directly and not through Drover.
 #[derive(Clone)]
 pub struct Member {
-    /// Cluster name.
     pub name: &'static str,
-    /// Provider.
     pub provider: &'static str,
-    /// Its provider's priority.
+    /// The priority of the provider.
     pub priority: u8,
-    /// Kubeconfig.
     pub kubeconfig: Vec<u8>,
-    /// A client.
     pub client: kube::Client,
 }
 
-/// What simulated members are made of.
+/// The number and size of simulated members.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Names, providers, priorities of these.
+    /// Name, provider and provider's priority of each.
     pub members: Vec<(&'static str, &'static str, u8)>,
-    /// Nodes of each.
+    /// The number of nodes of each member.
     pub nodes: usize,
-    /// CPUs of each node.
+    /// The number of CPUs of each node.
     pub cpu: u32,
 }
 
@@ -63,14 +59,14 @@ impl Default for Shape {
     }
 }
 
-/// Two private ones to be filled first, a public one. Two nodes of 2 CPU and 4 GiB each.
+/// Name, provider and priority: two private members that are filled first, and a public one. Each has two nodes of 2 CPUs and 4 GiB.
 pub const MEMBERS: [(&str, &str, u8); 3] = [("private-a", "onprem", 1), ("private-b", "onprem", 1), ("public-c", "aws", 5)];
 const NODES: u16 = 2;
 const CPU: &str = "2";
 const MEMORY: &str = "4Gi";
 
 impl Member {
-    /// A member by its kubeconfig.
+    /// A member with this kubeconfig.
     pub async fn connect(name: &'static str, provider: &'static str, priority: u8, kubeconfig: Vec<u8>) -> Self {
         let text = String::from_utf8_lossy(&kubeconfig).into_owned();
         let parsed = kube::config::Kubeconfig::from_yaml(&text).expect("a kubeconfig");
@@ -78,42 +74,42 @@ impl Member {
         let client = kube::Client::try_from(config).expect("a client");
         Self { name, provider, priority, kubeconfig, client }
     }
-    /// Makes it known to a Drover.
+    /// Registers the member, and its provider, with Drover.
     pub async fn register(&self, drover: &drover::client::Client) {
         let provider = json!({"metadata": {"name": self.provider}, "spec": {"priority": self.priority}});
-        drover.ensure("/v2/cluster-providers", &provider).await.expect("the provider is taken");
+        drover.ensure("/v2/cluster-providers", &provider).await.expect("the provider is accepted");
         let file = base64::engine::general_purpose::STANDARD.encode(&self.kubeconfig);
         let cluster = json!({"metadata": {"name": self.name}, "file": file});
         let path = format!("/v2/cluster-providers/{}/clusters", self.provider);
-        drover.post(&path, Some(&cluster)).await.expect("the cluster is taken");
+        drover.post(&path, Some(&cluster)).await.expect("the cluster is accepted");
     }
-    /// Deployments of the default namespace.
+    /// The Deployments of the default namespace.
     pub fn deployments(&self) -> Api<Deployment> {
         Api::namespaced(self.client.clone(), "default")
     }
-    /// Pods of the default namespace.
+    /// The pods of the default namespace.
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), "default")
     }
-    /// Names of its Deployments.
+    /// The sorted names of its Deployments.
     pub async fn deployed(&self) -> Vec<String> {
         let list = self.deployments().list(&ListParams::default()).await.expect("the member answers");
         let mut names: Vec<String> = list.items.into_iter().filter_map(|d| d.metadata.name).collect();
         names.sort();
         names
     }
-    /// Ready replicas of a Deployment, 0 if there is none.
+    /// The number of ready replicas of a Deployment, 0 if there is no such Deployment.
     pub async fn ready(&self, name: &str) -> i32 {
         let deployment = self.deployments().get_opt(name).await.expect("the member answers");
         deployment.and_then(|d| d.status?.ready_replicas).unwrap_or(0)
     }
-    /// Nodes of the pods of these Deployments.
+    /// The nodes of the pods of these Deployments.
     pub async fn nodes_of(&self, names: &[&str]) -> std::collections::BTreeSet<String> {
         let list = self.pods().list(&ListParams::default()).await.expect("the member answers");
         let app = |pod: &Pod| pod.metadata.labels.as_ref().and_then(|labels| labels.get("app").cloned()).unwrap_or_default();
         list.items.into_iter().filter(|pod| names.contains(&app(pod).as_str())).filter_map(|pod| pod.spec?.node_name).collect()
     }
-    /// Somebody else's pod that takes `cpu_m` milli-cores.
+    /// Creates a pod that is not Drover's and requests `cpu_m` milli-cores.
     pub async fn foreign_pod(&self, name: &str, cpu_m: u32) {
         let pod = serde_json::from_value(json!({
             "metadata": {"name": name},
@@ -122,7 +118,7 @@ impl Member {
                 "resources": {"requests": {"cpu": format!("{cpu_m}m"), "memory": "64Mi"}},
             }]},
         }));
-        self.pods().create(&PostParams::default(), &pod.expect("a pod")).await.expect("the member takes the pod");
+        self.pods().create(&PostParams::default(), &pod.expect("a pod")).await.expect("the member accepts the pod");
     }
 
     async fn wipe(&self) {
@@ -140,16 +136,16 @@ impl Member {
     }
 }
 
-/// The members and, for the real ones, the right to use them alone.
+/// The members. While this value exists no other test of the process gets the real ones.
 pub struct Members {
-    /// In the order of [`MEMBERS`].
+    /// The members in the order of [`MEMBERS`] or of their shape.
     pub each: Vec<Member>,
-    /// Controls of simulated ones.
+    /// The simulator, if they are simulated.
     pub simulated: Option<Simulated>,
     _alone: Option<OwnedMutexGuard<()>>,
 }
 
-/// Starts them, or empties those that run.
+/// Starts simulated members; or waits for the real ones, starts them if they do not run, and deletes what other tests left.
 pub async fn start(backend: Backend) -> Members {
     match backend {
         Backend::Simulated => simulated(&Shape::default()).await,
@@ -165,7 +161,7 @@ pub async fn start(backend: Backend) -> Members {
     }
 }
 
-/// Starts simulated ones.
+/// Starts simulated members.
 pub async fn simulated(shape: &Shape) -> Members {
     let names: Vec<&str> = shape.members.iter().map(|(name, ..)| *name).collect();
     let memory = format!("{}Gi", 2 * shape.cpu);
@@ -179,7 +175,7 @@ async fn connected(members: &[(&'static str, &'static str, u8)], kubeconfigs: Ve
     futures::future::join_all(members.map(|((name, provider, priority), file)| Member::connect(name, provider, *priority, file))).await
 }
 
-/// Started once per process, and ending with it.
+/// The kubeconfigs of the real members, which are started once per process and end with it.
 async fn real() -> Vec<Vec<u8>> {
     static CLUSTERS: OnceCell<Vec<Vec<u8>>> = OnceCell::const_new();
     let start = || async {
@@ -204,7 +200,7 @@ fn directory() -> PathBuf {
     std::env::temp_dir().join(format!("drover-e2e-{}", std::process::id()))
 }
 
-/// Stops the API server of a real member without ending it, or lets it go on.
+/// Stops the API server of a real member (SIGSTOP), or lets it continue.
 pub fn stop(member: &str, off: bool) {
     let recorded = std::fs::read_to_string(directory().join(member).join("pid/kube-apiserver")).expect("its pid is recorded");
     let pid = recorded.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("a pid");

@@ -1,5 +1,5 @@
-//! Drover as it runs in production: a process per service, on a Postgres of its own. Each can be killed, stopped in its tracks,
-//! started again, and armed with failpoints while it runs.
+//! Drover as it runs in production: a process per service, with a Postgres server. Each process can be killed, stopped (SIGSTOP),
+//! started again, and given failpoints while it runs.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,13 +19,13 @@ use nix::unistd::Pid;
 use reqwest::Url;
 use secrecy::ExposeSecret;
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 const TOKEN: &str = "a token that only this machine's loopback ever sees";
 
-/// The services that own something, in the order in which they are started.
+/// The services with state of their own, in the order in which they are started.
 pub const SERVICES: [&str; 5] = ["cluster-manager", "placement", "resource-synchronizer", "migration", "orchestrator"];
 
-/// One process to be.
+/// A process of a service, which may or may not run.
 struct Instance {
     service: &'static str,
     port: u16,
@@ -41,9 +41,8 @@ impl Drop for Instance {
     }
 }
 
-/// All processes; they end with this value, and with the test however that ends.
+/// All processes. They end with this value, and when the test process ends for any reason.
 pub struct Processes {
-    /// Where everybody's state is.
     pub postgres: KillablePostgres,
     database_url: String,
     directory: tempfile::TempDir,
@@ -51,7 +50,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts Postgres, the five services and the gateway, and waits until they are ready. `environment` is for all of them.
+    /// Starts Postgres, the five services and the gateway, and waits until they are ready. All of them get the variables of `environment`.
     pub async fn start(environment: &[(&str, &str)]) -> Self {
         let postgres = KillablePostgres::start().await;
         let database_url = postgres.url().expose_secret().to_owned();
@@ -71,8 +70,8 @@ impl Processes {
         all
     }
 
-    /// Starts second processes of services under other names, which meet each other instead of the first ones; `environment`
-    /// is for all of them.
+    /// Starts second processes of services under other names. Their peers are each other instead of the first processes; `environment` makes
+    /// the variables of each from its name.
     pub async fn also(&mut self, seconds: &[(&'static str, &'static str)], environment: impl Fn(&str) -> Vec<(String, String)>) {
         for ((name, service), port) in seconds.iter().zip(free_ports(seconds.len())) {
             let environment = self.instances[*service].environment.clone();
@@ -90,13 +89,13 @@ impl Processes {
         }
     }
 
-    /// The variable that tells others where `name` is, and its address.
+    /// The environment variable by which peers find the process `name`, and its value.
     fn peer_setting(&self, name: &str) -> (String, String) {
         let instance = &self.instances[name];
         (peer_variable(instance.service), format!("http://127.0.0.1:{}", instance.port))
     }
 
-    /// Starts a process that does not run. Returns at once: whoever needs it waits for it.
+    /// Starts a process that does not run, without waiting until it is ready.
     pub fn run(&mut self, name: &str) {
         let points = self.points(name);
         std::fs::create_dir_all(&points).expect("the folder is ours");
@@ -105,7 +104,7 @@ impl Processes {
         let seal_key = self.directory.path().join("seal.key");
         let instance = self.instances.get_mut(name).expect("it was named before");
         assert!(instance.child.is_none(), "{name} runs already");
-        // The kernel ends it with us, however we end.
+        // The kernel kills it when this process ends for any reason.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
             .arg(program(instance.service))
@@ -124,43 +123,44 @@ impl Processes {
         instance.child = Some(child.expect("setpriv (util-linux) is installed"));
     }
 
-    /// SIGKILL, and waits for the end.
+    /// Kills a process by SIGKILL and waits for its end.
     pub fn kill(&mut self, name: &str) {
         let instance = self.instances.get_mut(name).expect("it was named before");
         let mut child = instance.child.take().unwrap_or_else(|| panic!("{name} does not run"));
         let status = child.kill().and_then(|()| child.wait()).expect("it is ours");
-        assert!(status.signal() == Some(9), "{name} had ended by itself: {status}\n{}", self.log(name));
+        assert!(status.signal() == Some(9), "{name} had already ended: {status}\n{}", self.log(name));
     }
 
-    /// SIGSTOP or SIGCONT.
+    /// Sends SIGSTOP or SIGCONT to a process.
     pub fn signal(&self, name: &str, signal: Signal) {
         let child = self.instances[name].child.as_ref().unwrap_or_else(|| panic!("{name} does not run"));
         kill(Pid::from_raw(child.id().cast_signed()), signal).expect("it is ours");
     }
 
-    /// What failpoints of a process are set now: `name=pause` each.
+    /// Replaces the failpoints of a process by `settings` (`name=pause` and the like).
     pub fn arm<'a>(&self, name: &str, settings: impl IntoIterator<Item = &'a String>) {
         let text: String = settings.into_iter().flat_map(|setting| [setting.as_str(), "\n"]).collect();
         let folder = self.points(name);
-        // In one go: a process that reads meanwhile sees the old or the new.
+        // Renamed into place, so that a process which reads the file sees either the old or the new settings.
         std::fs::write(folder.join("armed.new"), text)
             .and_then(|()| std::fs::rename(folder.join("armed.new"), folder.join("armed")))
             .expect("the folder is ours");
     }
 
-    /// Whether a process has come to a pause at this failpoint since it was last asked to forget.
+    /// Whether a process has paused at this failpoint since the last [`Processes::forget`] or [`Processes::rearm`].
     pub fn paused(&self, name: &str, failpoint: &str) -> bool {
         self.points(name).join(marker(failpoint)).exists()
     }
 
-    /// Forgets who paused, and disarms everything.
+    /// Clears all failpoints of a process and the record of its pauses.
     pub fn forget(&self, name: &str) {
         self.rearm(name, []);
     }
 
-    /// Forgets who paused; they go on, and whoever comes to one of these points stops there.
+    /// Clears the record of a process's pauses and replaces its failpoints by `settings`: paused work continues, to the next of these
+    /// failpoints.
     pub fn rearm<'a>(&self, name: &str, settings: impl IntoIterator<Item = &'a String>) {
-        // Before anybody goes on: a mark that is made from then on is of the new points, and there is no moment without any.
+        // The markers are removed before the paused work continues: a marker made after that belongs to a new setting.
         for entry in std::fs::read_dir(self.points(name)).expect("the folder is ours").flatten() {
             if entry.file_name() != "armed" {
                 std::fs::remove_file(entry.path()).expect("the folder is ours");
@@ -169,42 +169,42 @@ impl Processes {
         self.arm(name, settings);
     }
 
-    /// REST through the gateway (or straight to another process).
+    /// A REST client of the gateway, or of another process directly.
     pub fn client(&self, name: &str) -> Client {
         Client::new(self.url(name), (name != "gateway").then(|| TOKEN.to_owned())).expect("a client")
     }
 
-    /// What placement has committed, as peers ask for it.
+    /// The claims in placement's ledger, as peers read them.
     pub async fn claims(&self) -> anyhow::Result<Vec<Claim>> {
         Ok(self.client("placement").get::<Claims>("/internal/claims").await?.items)
     }
 
-    /// A superuser's URL of the database.
+    /// The URL of the database for a superuser.
     pub fn database_url(&self) -> &str {
         &self.database_url
     }
 
-    /// How often a process has logged this.
-    pub fn said(&self, name: &str, words: &str) -> usize {
+    /// How often the log of a process contains this text.
+    pub fn logged(&self, name: &str, text_wanted: &str) -> usize {
         let text = std::fs::read_to_string(self.directory.path().join(format!("{name}.log"))).unwrap_or_default();
-        text.matches(words).count()
+        text.matches(text_wanted).count()
     }
 
-    /// The end of what a process has logged.
+    /// The last lines of the log of a process.
     pub fn log(&self, name: &str) -> String {
         let text = std::fs::read_to_string(self.directory.path().join(format!("{name}.log"))).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(25)..].join("\n")
     }
 
-    /// Waits until a process and all that it needs are there.
+    /// Waits until a process is ready, and with it everything that it needs.
     pub async fn until_ready(&self, name: &str) {
         let ready = self.url(name).join("readyz").expect("a path");
         let ask = async || reqwest::get(ready.clone()).await.is_ok_and(|answer| answer.status().is_success()).then_some(());
-        eventually(PATIENCE, ask).await;
+        eventually(TIMEOUT, ask).await;
     }
 
-    /// Ends everything.
+    /// Ends all processes and the database server.
     pub async fn end(self) {
         let Self { postgres, instances, .. } = self;
         drop(instances);
@@ -224,18 +224,18 @@ fn peer_variable(service: &str) -> String {
     format!("DROVER_PEERS_{}", service.to_uppercase().replace('-', "_"))
 }
 
-/// All at once, so that they differ; free again, so that somebody else may take one before its process does: then that process
-/// says so and the test fails.
+/// Ports that are free now and differ from each other. Another process may take one before it is used; then the service fails to start, and with
+/// it the test.
 fn free_ports(count: usize) -> Vec<u16> {
     let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0)).expect("a loopback port is free")).collect();
     held.iter().map(|listener| listener.local_addr().expect("it was just bound").port()).collect()
 }
 
-/// The service's own binary, beside this test's.
+/// The binary of the service, in the same target directory as this test.
 fn program(service: &str) -> PathBuf {
-    let ours = std::env::current_exe().expect("this test is a program");
+    let ours = std::env::current_exe().expect("the path of this program");
     let folder = ours.parent().and_then(Path::parent).expect("it is in <target>/<profile>/deps");
     let program = folder.join(format!("drover-{service}"));
-    assert!(program.is_file(), "{} is missing: `cargo build --workspace --bins` makes it (`make test` does)", program.display());
+    assert!(program.is_file(), "{} is missing: build it by `cargo build --workspace --bins`, as `make test` does", program.display());
     program
 }

@@ -1,4 +1,4 @@
-//! A witness: watches every member and remembers the lowest number of ready replicas that each app ever had.
+//! Watches the Deployments of all members and records the lowest number of ready replicas that each app ever had.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,23 +8,23 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::runtime::{WatchStreamExt, watcher};
 use tokio::task::JoinHandle;
 
-use crate::{Member, World};
+use crate::{Member, System};
 
 type Seen = Arc<Mutex<BTreeMap<String, BTreeMap<&'static str, i32>>>>;
 
-/// Watches until it is asked.
+/// Watches members until [`Witness::lowest`] is called.
 pub struct Witness {
     lowest: Arc<Mutex<BTreeMap<String, i32>>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Witness {
-    /// Starts watching `apps`, each of which is Ready somewhere now.
-    pub async fn start(world: &World, apps: &[&str]) -> Self {
-        Self::on(world.members(), apps).await
+    /// Starts to watch `apps`, each of which must be ready on some member.
+    pub async fn start(system: &System, apps: &[&str]) -> Self {
+        Self::on(system.members(), apps).await
     }
 
-    /// The same on these members.
+    /// The same on some of the members.
     pub async fn on(members: &[Member], apps: &[&str]) -> Self {
         let seen: Seen = Arc::default();
         let lowest: Arc<Mutex<BTreeMap<String, i32>>> = Arc::default();
@@ -54,7 +54,7 @@ impl Witness {
         Self { lowest: lowest.clone(), tasks: tasks.collect() }
     }
 
-    /// The lowest number of ready replicas that each app had.
+    /// The lowest number of ready replicas that each app had, on all members together.
     pub fn lowest(self) -> BTreeMap<String, i32> {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.lowest.lock().expect("no poison").clone()
@@ -65,7 +65,7 @@ fn note(seen: &Seen, lowest: &Mutex<BTreeMap<String, i32>>, member: &'static str
     let Some(name) = deployment.metadata.name.as_deref() else { return };
     let mut seen = seen.lock().expect("no poison");
     let Some(members) = seen.get_mut(name) else { return };
-    // A Deployment that is being deleted serves until its pods end, which its status no longer tells.
+    // A Deployment that is being deleted counts as not ready: its pods may serve a little longer, but its status does not tell until when.
     let leaving = gone || deployment.metadata.deletion_timestamp.is_some();
     let ready = if leaving { 0 } else { deployment.status.as_ref().and_then(|s| s.ready_replicas).unwrap_or(0) };
     members.insert(member, ready);

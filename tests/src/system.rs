@@ -1,4 +1,4 @@
-//! A stack of its own with three members registered.
+//! The system under test: a Drover of its own with registered members.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::members::{self, Backend, Member, Members, Shape};
 
-/// Scenarios in which something never happens shall not take minutes.
+/// Shorter time limits than by default, so that scenarios in which something never happens do not take minutes.
 const FLAGS: [(&str, &str); 7] = [
     ("cluster-manager", "--heartbeat-ms=1000"),
     ("cluster-manager", "--metrics-ms=2000"),
@@ -25,11 +25,10 @@ const FLAGS: [(&str, &str); 7] = [
     ("orchestrator", "--gone-seconds=10"),
 ];
 
-/// A running Drover with three members, its own database, and nothing deployed.
-pub struct World {
-    /// REST through the gateway.
+/// A running Drover with a database of its own and registered members, on which nothing is deployed.
+pub struct System {
+    /// A REST client of the gateway.
     pub client: Client,
-    /// What the members are.
     pub backend: Backend,
     members: Members,
     stack: Stack,
@@ -37,31 +36,31 @@ pub struct World {
     _data: tempfile::TempDir,
 }
 
-impl World {
-    /// Starts one and waits until every member is Ready and its room known.
+impl System {
+    /// Starts a system with the three default members, and waits until each is ready and its capacity is known.
     pub async fn new(backend: Backend) -> Self {
         let database = test_db().await;
         let url = database.url.clone();
-        let world = Self::start(backend, members::start(backend).await, url, Some(database), &[]).await;
-        world.known(2).await;
-        world
+        let system = Self::start(backend, members::start(backend).await, url, Some(database), &[]).await;
+        system.known(2).await;
+        system
     }
 
-    /// The same on simulated members of another shape, with more flags for services (later values win).
+    /// The same on simulated members of another shape, with more flags for services, which override the defaults.
     pub async fn shaped(shape: &Shape, flags: &[(&'static str, &'static str)]) -> Self {
         let database = test_db().await;
         let url = database.url.clone();
         let members = members::simulated(shape).await;
-        let world = Self::start(Backend::Simulated, members, url, Some(database), flags).await;
-        world.known(shape.nodes).await;
-        world
+        let system = Self::start(Backend::Simulated, members, url, Some(database), flags).await;
+        system.known(shape.nodes).await;
+        system
     }
 
-    /// The default simulated members, on a Postgres that the caller looks after.
+    /// The same on the default simulated members, with a Postgres server of the caller.
     pub async fn on_postgres(url: SecretString) -> Self {
-        let world = Self::start(Backend::Simulated, members::start(Backend::Simulated).await, url, None, &[]).await;
-        world.known(2).await;
-        world
+        let system = Self::start(Backend::Simulated, members::start(Backend::Simulated).await, url, None, &[]).await;
+        system.known(2).await;
+        system
     }
 
     async fn start(
@@ -88,12 +87,12 @@ impl World {
         };
         let stack = Stack::start(options).await.expect("the stack starts");
         let client = Client::new(stack.url.clone(), None).expect("a client");
-        let world = Self { client, backend, members, stack, _database: database, _data: data };
-        futures::future::join_all(world.members.each.iter().map(|member| member.register(&world.client))).await;
-        world
+        let system = Self { client, backend, members, stack, _database: database, _data: data };
+        futures::future::join_all(system.members.each.iter().map(|member| member.register(&system.client))).await;
+        system
     }
 
-    /// Waits until each member is Ready and shows so many nodes.
+    /// Waits until Drover knows each member as ready and with so many nodes.
     async fn known(&self, nodes: usize) {
         eventually(Duration::from_secs(60), async || {
             let clusters = self.clusters().await;
@@ -103,41 +102,40 @@ impl World {
         .await;
     }
 
-    /// What placement has committed, as peers ask for it.
+    /// The claims in placement's ledger, as peers read them.
     pub async fn claims(&self) -> anyhow::Result<Vec<Claim>> {
         let common = &self.stack.common;
         let placement = Client::new(common.peers.placement.clone(), Some(common.peer_token.expose_secret().to_owned()))?;
         Ok(placement.get::<Claims>("/internal/claims").await?.items)
     }
 
-    /// All members.
     pub fn members(&self) -> &[Member] {
         &self.members.each
     }
 
-    /// Controls of simulated members.
+    /// The simulator, if the members are simulated.
     pub fn sim(&self) -> Option<&drover_kubesim::Sim> {
         self.members.simulated.as_ref().map(|simulated| &simulated.sim)
     }
 
-    /// The member called `name`.
+    /// The member of this name.
     pub fn member(&self, name: &str) -> &Member {
         self.members.each.iter().find(|m| m.name == name).unwrap_or_else(|| panic!("there is no member {name}"))
     }
 
-    /// What placement knows of all members, by preference.
+    /// The members with their capacity as placement knows them, the preferred ones first.
     pub async fn clusters(&self) -> Vec<ClusterCapacity> {
         self.client.get("/v2/clusters?view=capacity").await.expect("placement answers")
     }
 
-    /// The cluster that `app` is on by the ledger; none or several are named too: `""`, `"a,b"`.
+    /// The clusters on which `app` has a claim in the ledger, separated by commas.
     pub async fn home(&self, app: &str) -> String {
         let clusters = self.clusters().await;
         let homes: Vec<String> = clusters.into_iter().filter(|c| c.apps.iter().any(|a| a.app == app)).map(|c| c.cluster).collect();
         homes.join(",")
     }
 
-    /// Waits until `app` serves on exactly `wanted`, not asking the member `skipped` (it cannot answer).
+    /// Waits until `app` is ready on exactly the member `wanted`, without asking the member `skipped`, which cannot answer.
     pub async fn serves_except(&self, skipped: &str, app: &str, wanted: &str) {
         eventually(Duration::from_secs(60), async || {
             let mut homes = Vec::new();
@@ -151,7 +149,7 @@ impl World {
         .await;
     }
 
-    /// Makes a member's API server stop answering, or answer again.
+    /// Makes the API server of a member stop answering, or answer again.
     pub async fn cut_off(&self, member: &str, off: bool) {
         match self.sim() {
             Some(sim) if off => sim.fault(member, drover_kubesim::Fault::Partition { hang: true }),
@@ -160,7 +158,7 @@ impl World {
         }
     }
 
-    /// The members whose API server really has a Deployment `app` with a ready pod.
+    /// The members that have a Deployment `app` with a ready pod, separated by commas. The members themselves are asked.
     pub async fn serves(&self, app: &str) -> String {
         let mut homes = Vec::new();
         for member in &self.members.each {
@@ -171,13 +169,13 @@ impl World {
         homes.join(",")
     }
 
-    /// Waits until `app` serves on exactly these members (comma separated).
+    /// Waits until `app` is ready on exactly these members (separated by commas).
     pub async fn serves_on(&self, app: &str, wanted: &str) {
         eventually(Duration::from_secs(60), async || (self.serves(app).await == wanted).then_some(())).await;
     }
 
-    /// Waits until members report CPU use of every app on them.
-    pub async fn use_is_known(&self) {
+    /// Waits until the CPU use of every app is known.
+    pub async fn cpu_use_is_known(&self) {
         eventually(Duration::from_secs(120), async || {
             let clusters = self.clusters().await;
             clusters.iter().flat_map(|c| &c.apps).all(|a| a.used.is_some()).then_some(())
@@ -195,32 +193,32 @@ impl World {
         self.stack.ended().await
     }
 
-    /// Ends it.
+    /// Stops the services.
     pub async fn end(self) {
         self.stack.stop().await;
     }
 }
 
-/// Panics with all it knows unless the operation succeeded.
+/// Asserts that the operation succeeded.
 #[track_caller]
 pub fn succeeded(operation: &Operation) {
     assert_eq!(operation.state, OperationState::Succeeded, "{operation:#?}");
 }
 
-/// Panics with all it knows unless the operation failed with this code.
+/// Asserts that the operation failed with this code.
 #[track_caller]
 pub fn failed(operation: &Operation, code: &str) {
     assert_eq!(operation.state, OperationState::Failed, "{operation:#?}");
     assert_eq!(operation.code.as_deref(), Some(code), "{operation:#?}");
 }
 
-/// `app>cluster` of each move of an operation and its children that was made, sorted.
+/// The completed moves of an operation and its children, as sorted `app>cluster`.
 pub async fn moves(client: &Client, operation: &Operation) -> Vec<String> {
     let mut all = vec![operation.clone()];
     let mut at = 0;
     while at < all.len() {
         for id in all[at].children.clone() {
-            all.push(client.get(&format!("/v2/operations/{id}")).await.expect("a child operation"));
+            all.push(client.get(&format!("/v2/operations/{id}")).await.expect("the child operation exists"));
         }
         at += 1;
     }

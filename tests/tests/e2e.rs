@@ -1,4 +1,4 @@
-//! The main job, end to end. One binary, so that the real control planes are started once.
+//! Placing, moving, updating and removing applications, end to end. One test program, so that the real control planes are started once.
 #![allow(clippy::unwrap_used, reason = "a scenario is a test, though not a function with the attribute")]
 
 mod e2e {

@@ -1,5 +1,5 @@
-//! Races and faults, through the gateway's REST, on simulated members: who wants the same room, who gets into whose way, what a
-//! member and the database may do to us. What must hold is said by [`faults::look`], whatever happened.
+//! Races between operations, and faults of members and the database, with simulated members and requests through the gateway.
+//! [`faults::look`] has the checks that must hold in every case.
 #![allow(clippy::unwrap_used, reason = "a scenario is a test, though not a function with the attribute")]
 
 mod faults {

@@ -1,7 +1,7 @@
-//! Every service, and Postgres, killed at every point of every workflow: as processes, with members on the network. Afterwards
-//! the operation is finished or undone, nothing exists twice, nothing is left, and nobody's service stopped.
+//! Kills every service, and Postgres, at every point of every workflow. The services run as processes, with members on the network. Afterwards
+//! the operation must be finished or undone, nothing may exist twice or be left over, and the apps must have been ready all the time.
 //!
-//! The services' own binaries are run: build them first (`cargo build --workspace --bins`; `make test` does).
+//! The tests run the binaries of the services, which must be built before (`cargo build --workspace --bins`; `make test` does that).
 #![allow(clippy::unwrap_used, reason = "a kill is a test, though not a function with the attribute")]
 
 mod kills {
@@ -24,10 +24,10 @@ use kills::run::{Journey, Outcome, wave, waves};
 use kills::stage::Stage;
 use kills::{case, fenced, matrix};
 
-/// So many operations are stopped at once.
+/// How many operations are paused at the same time.
 const SLOTS: usize = 6;
 
-/// `DROVER_KILLS=relocate/claim` runs only the points whose names contain that.
+/// Runs all journeys in waves. With `DROVER_KILLS=relocate/claim`, only those with a point whose name contains that.
 async fn run(mut stage: Stage, mut journeys: Vec<Journey>) -> Vec<Outcome> {
     let wanted = std::env::var("DROVER_KILLS").unwrap_or_default();
     journeys.retain(|journey| journey.stops.iter().any(|case| case.point.contains(&wanted)));
@@ -36,9 +36,9 @@ async fn run(mut stage: Stage, mut journeys: Vec<Journey>) -> Vec<Outcome> {
         let (began, operations, fault) = (Instant::now(), journeys.len(), journeys[0].stops[0].fault);
         let of_wave = wave(&mut stage, journeys).await;
         for (case, wrong) in of_wave.iter().filter_map(|(case, result)| Some((case, result.as_ref().err()?))) {
-            eprintln!("{} · {fault} hit: {wrong}", case.point);
+            eprintln!("{}, fault: {fault}: {wrong}", case.point);
         }
-        eprintln!("{} kills in {operations} operations, {fault} hit: {:.1} s", of_wave.len(), began.elapsed().as_secs_f64());
+        eprintln!("{} faults in {operations} operations, fault: {fault}: {:.1} s", of_wave.len(), began.elapsed().as_secs_f64());
         outcomes.extend(of_wave);
     }
     stage.end().await;
@@ -46,7 +46,7 @@ async fn run(mut stage: Stage, mut journeys: Vec<Journey>) -> Vec<Outcome> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_service_that_owns_a_step_may_die_at_it() {
+async fn operations_survive_a_kill_of_the_service_that_owns_the_step() {
     let began = Instant::now();
     let outcomes = run(Stage::simulated(SLOTS).await, Journey::through_steps(case::short())).await;
     matrix::accept(&outcomes, "short");
@@ -55,7 +55,7 @@ async fn the_service_that_owns_a_step_may_die_at_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "long: every service and Postgres at every point"]
-async fn anybody_may_die_at_any_point() {
+async fn operations_survive_a_kill_of_any_process_at_any_point() {
     let began = Instant::now();
     let outcomes = run(Stage::simulated(SLOTS).await, Journey::through_steps(case::all())).await;
     matrix::accept(&outcomes, "long");
@@ -63,8 +63,8 @@ async fn anybody_may_die_at_any_point() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "long: each point once on real control planes, the faults taking turns"]
-async fn each_point_once_on_real_members() {
+#[ignore = "long: each point once on real control planes, with alternating faults"]
+async fn operations_survive_a_fault_at_each_point_on_real_members() {
     if !Backend::real_is_built() {
         return;
     }
@@ -77,19 +77,19 @@ async fn each_point_once_on_real_members() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-#[ignore = "long: as long as a lease and more"]
-async fn whoever_slept_past_its_lease_is_fenced_off() {
+#[ignore = "long: it waits until a lease runs out"]
+async fn process_stopped_past_its_lease_is_fenced_off() {
     fenced::scenario().await;
 }
 
-/// It owns nothing.
+/// The gateway has no state, so operations do not need it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn operations_go_on_without_the_gateway() {
     let mut stage = Stage::simulated(1).await;
     let (group, verb) = stage.slots[0].target(Job::MakeRoom);
     let id = group.verb(&stage.client, verb).await.unwrap();
     stage.processes.kill("gateway");
-    assert!(stage.client.get::<Operation>(&format!("/v2/operations/{id}")).await.is_err(), "nobody answers");
+    assert!(stage.client.get::<Operation>(&format!("/v2/operations/{id}")).await.is_err(), "the gateway answers although it was killed");
     succeeded(&ended(&stage.processes.client("orchestrator"), &id).await.unwrap());
     stage.processes.run("gateway");
     stage.processes.until_ready("gateway").await;
@@ -98,6 +98,6 @@ async fn operations_go_on_without_the_gateway() {
 }
 
 #[test]
-fn the_matrix_is_documented() {
+fn kill_matrix_in_the_docs_has_all_rows() {
     matrix::documented();
 }

@@ -1,18 +1,18 @@
-//! A disk of a test's own that can be filled. It is memory, and mounting it is root's.
+//! A small disk for a test that fills it. It is in memory (tmpfs), and only root can mount it.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A small disk; dropping it takes it away with all that is on it.
+/// A small disk. Dropping it removes it with everything on it.
 #[derive(Debug)]
 pub struct SmallDisk {
     path: PathBuf,
 }
 
 impl SmallDisk {
-    /// A disk of so many MiB, or none where this process may not mount one: that is said past the capture of test output.
+    /// A disk of so many MiB; `None`, with a message that is printed even when test output is captured, where this process may not mount one.
     ///
     /// # Panics
     /// The temporary folder cannot be written.
@@ -25,31 +25,31 @@ impl SmallDisk {
             return Some(Self { path });
         }
         let _ = std::fs::remove_dir(&path);
-        // Nobody to tell is no failure.
+        // The message is only a hint, so an error does not matter.
         let _ = writeln!(std::io::stderr().lock(), "SKIPPED, proves nothing: only root, in a container that may, can mount a small disk");
         None
     }
 
-    /// Where it is.
+    /// The directory where the disk is mounted.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A place beside it, on the machine's own disk, that goes with it.
+    /// A path on the machine's own disk that is removed together with this disk.
     pub fn beside(&self) -> PathBuf {
         self.path.with_extension("beside")
     }
 
-    /// Writes until there is no room for another page.
+    /// Fills the disk until there is no room for another page.
     ///
     /// # Panics
-    /// It cannot be written at all.
+    /// No file can be created on it.
     pub fn fill(&self) {
         let mut file = File::create(self.filler()).expect("the disk can be written");
         while file.write_all(&[0; 4096]).is_ok() {}
     }
 
-    /// Gives back what [`SmallDisk::fill`] took.
+    /// Frees the space that [`SmallDisk::fill`] took.
     ///
     /// # Panics
     /// It was not filled.
@@ -64,7 +64,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Whoever still has a file open keeps it; nobody finds it any more.
+        // Lazy: processes that still have files open keep them, and the mount is gone for all others.
         let _ = Command::new("umount").arg("--lazy").arg(&self.path).status();
         let _ = std::fs::remove_dir(&self.path);
         let _ = std::fs::remove_dir_all(self.beside());

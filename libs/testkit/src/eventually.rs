@@ -1,9 +1,12 @@
-//! Waiting on a condition instead of sleeping.
+//! Waits for a condition instead of a fixed time.
 
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-/// Asks again and again until the answer is `Some`; panics at the caller's line when `timeout` has passed.
+/// Calls `ask` repeatedly until it returns `Some`.
+///
+/// # Panics
+/// `timeout` has passed; the message names the line of the caller.
 #[track_caller]
 pub fn eventually<T, F>(timeout: Duration, mut ask: F) -> impl Future<Output = T>
 where
@@ -17,7 +20,7 @@ where
             if let Some(answer) = ask().await {
                 return answer;
             }
-            assert!(started.elapsed() < timeout, "what {caller} waits for did not happen within {timeout:?}");
+            assert!(started.elapsed() < timeout, "the condition at {caller} was not met within {timeout:?}");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
         }

@@ -1,4 +1,4 @@
-//! Real HTTP servers on a free port.
+//! HTTP servers on free ports.
 
 use std::net::SocketAddr;
 
@@ -22,12 +22,12 @@ impl HttpServer {
         Self { address, _stop: stop.drop_guard() }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// `http://…` of `path`, which starts with a slash.
+    /// The URL of `path`, which must start with a slash.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }

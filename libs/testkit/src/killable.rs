@@ -1,8 +1,7 @@
-//! A Postgres of a test's own that can be killed and started again, reached through a proxy that can be cut.
+//! A Postgres server that a test can kill and start again, behind a proxy whose connections can be cut.
 //!
-//! Unlike the server behind [`crate::test_db`] this one waits for its commits: what was committed before a SIGKILL must be
-//! there afterwards. Every process of the server is killed, as the kernel's out-of-memory killer or a lost
-//! container would; its address, the proxy's, stays the same.
+//! Unlike the server of [`crate::test_db`], this one waits for its commits: what was committed before a SIGKILL is there afterwards. Every
+//! process of the server is killed, as when its container is lost. Its address is the proxy's and stays the same.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,19 +16,19 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::{ChaosProxy, SmallDisk, eventually, postgres};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The server; dropping it ends the server and removes its files.
+/// The server. Dropping it ends the server and removes its files.
 #[derive(Debug)]
 pub struct KillablePostgres {
     directory: PathBuf,
     server: Option<PrivatePostgres>,
-    /// Between everybody and the server.
+    /// The proxy between all clients and the server.
     pub proxy: ChaosProxy,
 }
 
 impl KillablePostgres {
-    /// Starts one.
+    /// Starts a server.
     ///
     /// # Panics
     /// Postgres cannot be started here.
@@ -37,8 +36,8 @@ impl KillablePostgres {
         Self::start_in(postgres::prepared_copy_below(&std::env::temp_dir()).await).await
     }
 
-    /// Starts one with its tables on a disk of its own; what it has committed to its log stays elsewhere, as administrators do it
-    /// who want their database to survive a full disk. Dropped before the disk is.
+    /// Starts a server with its tables on `disk` and its write-ahead log on the machine's own disk, a usual precaution against a full disk. The
+    /// server must be dropped before the disk.
     ///
     /// # Panics
     /// Postgres cannot be started here.
@@ -56,10 +55,10 @@ impl KillablePostgres {
         Self { directory, server: Some(server), proxy }
     }
 
-    /// `postgres://…` of a superuser, through the proxy.
+    /// The URL of a superuser, through the proxy.
     ///
     /// # Panics
-    /// It is killed.
+    /// The server does not run.
     pub fn url(&self) -> SecretString {
         let direct = self.server.as_ref().expect("it runs").url("postgres");
         let options = PgConnectOptions::from_str(direct.expose_secret()).expect("a URL");
@@ -67,24 +66,24 @@ impl KillablePostgres {
         SecretString::from(sqlx::ConnectOptions::to_url_lossy(&options).to_string())
     }
 
-    /// SIGKILLs every process of the server and waits until they are gone.
+    /// Kills every process of the server by SIGKILL and waits until they are gone.
     ///
     /// # Panics
-    /// It does not run.
+    /// The server does not run.
     pub async fn kill(&mut self) {
         let file = std::fs::read_to_string(self.directory.join("data/postmaster.pid")).expect("it runs");
         let postmaster: i32 = file.lines().next().and_then(|pid| pid.trim().parse().ok()).expect("its first line is the pid");
         let children = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap_or_default();
         let pids: Vec<i32> = [postmaster].into_iter().chain(children.split_whitespace().filter_map(|pid| pid.parse().ok())).collect();
         for pid in &pids {
-            // Gone already is as good.
+            // An error means that the process is gone already.
             let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
         }
-        eventually(PATIENCE, async || pids.iter().all(|pid| is_gone(*pid)).then_some(())).await;
+        eventually(TIMEOUT, async || pids.iter().all(|pid| is_gone(*pid)).then_some(())).await;
         drop(self.server.take());
     }
 
-    /// Starts it again on the same files; it recovers from its log.
+    /// Starts the server again on the same files; it recovers from its log.
     ///
     /// # Panics
     /// It does not start.
@@ -94,7 +93,7 @@ impl KillablePostgres {
         self.server = Some(server);
     }
 
-    /// Stops it and removes its files.
+    /// Stops the server and removes its files.
     pub async fn end(mut self) {
         if let Some(server) = self.server.take() {
             server.stop().await;
@@ -109,7 +108,7 @@ impl Drop for KillablePostgres {
     }
 }
 
-/// No such process, or one that only waits to be reaped.
+/// Whether there is no such process, or it has ended and only waits for its parent.
 fn is_gone(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // `pid (name) state …`; the name may hold anything.

@@ -1,7 +1,7 @@
-//! What Drover's tests stand on: a database per test, waiting on conditions, networks that can be cut, servers on port 0.
+//! Helpers for Drover's tests: a database per test, waiting for conditions, connections that can be cut, servers on free ports.
 //!
-//! For tests only; nothing that ships depends on it. Nothing here sleeps a fixed time, and nothing it starts survives the test
-//! process.
+//! It is for tests only; no product code depends on it. Nothing here waits for a fixed time, and everything that it starts ends with the
+//! test process.
 
 mod chaos;
 mod disk;

@@ -1,12 +1,14 @@
-//! What a test needs of the machine and not every machine has.
+//! What a test needs that not every machine has.
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::panic::Location;
 
-/// The value of the environment variable by which `make test` says where something is. Without it the test cannot prove
-/// anything: that is said past the capture of test output, and where nothing may be left out (`DROVER_NO_SKIPS`, as in
-/// `make test`) the test fails.
+/// The value of an environment variable by which `make test` says where something is. Without it the test is skipped, with a message that
+/// is printed even when test output is captured.
+///
+/// # Panics
+/// The variable is not set and `DROVER_NO_SKIPS` is, as in `make test`: then no test may be skipped.
 #[track_caller]
 pub fn needs(variable: &str) -> Option<OsString> {
     let value = std::env::var_os(variable);
@@ -14,7 +16,7 @@ pub fn needs(variable: &str) -> Option<OsString> {
         let caller = Location::caller();
         let skipped = format!("SKIPPED, proves nothing: {}:{} needs {variable}, which `make test` sets", caller.file(), caller.line());
         assert!(std::env::var_os("DROVER_NO_SKIPS").is_none(), "{skipped}");
-        // Not `eprintln!`: libtest would keep it to itself, as the test passes. Nobody to tell is no failure.
+        // Not `eprintln!`, whose output libtest hides when the test passes. The message is only a hint, so an error does not matter.
         let _ = writeln!(std::io::stderr().lock(), "{skipped}");
     }
     value

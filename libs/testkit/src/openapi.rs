@@ -1,8 +1,8 @@
-//! Every request and response of a test against the service's OpenAPI document: that is what proves the documents.
+//! Checks every request and response of a test against the OpenAPI document of the service.
 //!
-//! [`validated`] wraps a router. An answer that the document does not describe becomes a 500 that says what is wrong, so
-//! any test that looks at its statuses fails. A request body is checked when the service took it (a refused one may be
-//! wrong on purpose). Pages that every service has (/healthz, /metrics, /docs) are left alone.
+//! [`validated`] wraps a router. A response that the document does not describe is replaced by a 500 that says what is wrong, so
+//! any test that checks the status fails. A request body is checked if the service accepted it, because a refused one may be
+//! wrong on purpose. The pages that every service has (/healthz, /metrics, /docs) are not checked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +16,12 @@ use axum::response::IntoResponse;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-/// The router, each of its exchanges checked against `document`.
+/// Wraps a router so that each request and response is checked against `document`.
 pub fn validated(router: Router, document: Value) -> Router {
     router.layer(from_fn_with_state(Arc::new(Documented { document, compiled: Mutex::default() }), check))
 }
 
-/// A running service seen through [`validated`]: tests talk to this address instead of the service's.
+/// A proxy in front of a running service that checks as [`validated`] does. Tests use its address instead of the service's.
 pub async fn proxy(target: std::net::SocketAddr, document: Value) -> crate::HttpServer {
     let forward = move |request: Request| async move {
         let (parts, body) = request.into_parts();
@@ -46,7 +46,7 @@ pub async fn proxy(target: std::net::SocketAddr, document: Value) -> crate::Http
 
 struct Documented {
     document: Value,
-    /// By JSON pointer of the schema.
+    /// Compiled schemas by their JSON pointers.
     compiled: Mutex<HashMap<String, Arc<Validator>>>,
 }
 
@@ -58,7 +58,7 @@ async fn check(State(documented): State<Arc<Documented>>, request: Request, next
     let method = request.method().as_str().to_ascii_lowercase();
     let (parts, body) = request.into_parts();
     let request_headers = parts.headers.clone();
-    // Nothing in a test is larger than this on purpose, except what must be refused by size: it passes unread.
+    // In tests only bodies that must be refused because of their size are larger than this; they are not read here.
     let (sent, body) = match parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok()) {
         Some(length) if length > 1 << 26 => (Bytes::new(), body),
         _ => {
@@ -86,7 +86,7 @@ async fn check(State(documented): State<Arc<Documented>>, request: Request, next
         Ok(()) => Response::from_parts(parts, body),
         Err(wrong) => {
             let text = format!(
-                "not as the OpenAPI document says: {method} {path} answered {}: {wrong}\n{}",
+                "the OpenAPI document does not describe this: {method} {path} answered {}: {wrong}\n{}",
                 parts.status,
                 String::from_utf8_lossy(&answered)
             );
@@ -130,7 +130,7 @@ impl Documented {
             .map_err(|wrong| format!("response: {wrong}"))
     }
 
-    /// The path of the document that fits; literal parts win over parameters.
+    /// The path of the document that matches, the one with the fewest parameters.
     fn template(&self, path: &str, method: &str) -> Option<String> {
         let paths = self.document.get("paths")?.as_object()?;
         let fitting = paths.iter().filter(|(template, item)| item.get(method).is_some() && fits(template, path));
@@ -164,7 +164,7 @@ impl Documented {
             return Ok(known.clone());
         }
         let schema = self.document.pointer(pointer).ok_or_else(|| format!("no schema at {pointer}"))?;
-        // References point into the document, so the schema is compiled as a part of one.
+        // The schema contains references into the document, so it is compiled together with the document's components.
         let root = json!({"allOf": [schema], "components": self.document.get("components")});
         let validator = jsonschema::options()
             .with_draft(jsonschema::Draft::Draft202012)
@@ -196,7 +196,10 @@ fn escape(part: &str) -> String {
     part.replace('~', "~0").replace('/', "~1")
 }
 
-/// Compares a document with its golden file `openapi/<service>.json`; `UPDATE_GOLDEN=1` writes it instead.
+/// Compares a document with its golden file `openapi/<service>.json`, or writes that file if `UPDATE_GOLDEN` is set.
+///
+/// # Panics
+/// The document differs, or the file cannot be written.
 pub fn assert_golden(service: &str, document: &Value) {
     let path = format!("{}/../../openapi/{service}.json", env!("CARGO_MANIFEST_DIR"));
     let text = format!("{document:#}\n");
@@ -205,5 +208,5 @@ pub fn assert_golden(service: &str, document: &Value) {
         return;
     }
     let golden = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(golden == text, "openapi/{service}.json is not what the service says: run `cargo run -p xtask -- openapi`");
+    assert!(golden == text, "openapi/{service}.json differs from the service's document: run `cargo run -p xtask -- openapi`");
 }

@@ -1,7 +1,7 @@
-//! A database of its own for every test, on one throw-away server per test process.
+//! A database for every test, on a temporary server per test process.
 //!
-//! The server is made from a copy of a prepared cluster (initdb takes seconds, a copy a tenth of one); the server and its files
-//! go when the process ends, even by SIGKILL. `DROVER_TEST_DATABASE_URL` (a superuser's) replaces the server.
+//! The server is started on a copy of prepared data, because initdb takes seconds and a copy a tenth of one. The server and its files
+//! are removed when the process ends, even by SIGKILL. `DROVER_TEST_DATABASE_URL` (a superuser's) names another server to use.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -35,22 +35,22 @@ impl Server {
     }
 }
 
-/// An empty database; dropped with the value.
+/// A database that is dropped with this value.
 #[derive(Debug)]
 pub struct TestDb {
-    /// Connects as a superuser; what a service gets as its database URL.
+    /// The URL of a superuser, which services get as their database URL.
     pub url: SecretString,
     name: String,
     server: SecretString,
 }
 
-/// A fresh, empty database.
+/// Creates an empty database.
 pub async fn test_db() -> TestDb {
     create("template1").await
 }
 
-/// A fresh database with what `prepare` has put there: done once per process, then copied. For tests that visit many worlds,
-/// where migrating each of them would be most of the work. `prepare` gets a URL and must leave no connection open.
+/// Creates a copy of the database that `prepare` fills once per process. It is for tests that need many databases, where migrating each of them
+/// would be most of the work. `prepare` gets a URL and must leave no connection open.
 pub async fn prepared_db<F: Future<Output = ()> + Send>(what: &'static str, prepare: impl FnOnce(SecretString) -> F) -> TestDb {
     type Prepared = HashMap<&'static str, Arc<OnceCell<TestDb>>>;
     static PREPARED: LazyLock<Mutex<Prepared>> = LazyLock::new(Mutex::default);
@@ -77,14 +77,14 @@ async fn create(template: &str) -> TestDb {
 }
 
 impl TestDb {
-    /// The URL with another host and port: for a [`crate::ChaosProxy`] between a service and its database.
+    /// The URL with another host and port, for a [`crate::ChaosProxy`] between a service and its database.
     pub fn url_through(&self, address: std::net::SocketAddr) -> SecretString {
         let options = PgConnectOptions::from_str(self.url.expose_secret()).expect("it was made here");
         let options = options.host(&address.ip().to_string()).port(address.port());
         SecretString::from(sqlx::ConnectOptions::to_url_lossy(&options).to_string())
     }
 
-    /// Where the database's server listens.
+    /// The address of the database's server.
     pub fn address(&self) -> std::net::SocketAddr {
         let options = PgConnectOptions::from_str(self.url.expose_secret()).expect("it was made here");
         std::net::ToSocketAddrs::to_socket_addrs(&(options.get_host(), options.get_port()))
@@ -96,8 +96,8 @@ impl TestDb {
 
 impl Drop for TestDb {
     fn drop(&mut self) {
-        // Drop is not async and the test's runtime may be gone: a thread with a runtime of its own. Nobody waits for it: a
-        // connection that is just logging in delays the drop, and would never get on if we blocked its runtime here.
+        // Drop is not async and the runtime of the test may be gone, so a thread with a runtime of its own drops the database. It is
+        // not joined: a connection that is just logging in delays the drop, and could not continue if its runtime were blocked here.
         let (server, name) = (self.server.clone(), self.name.clone());
         std::thread::spawn(move || {
             let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
@@ -120,9 +120,9 @@ async fn start() -> Server {
     Server::Ours(PrivatePostgres::start(&directory, Durability::ThrowAway).await.expect("a private Postgres starts"))
 }
 
-/// A directory that a server can be started in at once, in `place`.
+/// A directory below `place` in which a server can be started at once.
 pub(crate) async fn prepared_copy_below(place: &Path) -> PathBuf {
-    // Not below the target directory: as root the server runs as another user, who must be able to walk there.
+    // Not below the target directory: when the tests run as root, the server runs as another user, who must be able to reach its files.
     let prepared = std::env::temp_dir().join(format!("drover-test-cluster-{}", nix::unistd::Uid::effective()));
     let directory = place.join(format!("drover-test-postgres-{}", uuid::Uuid::now_v7().simple()));
     prepare(&prepared).await;
@@ -130,9 +130,9 @@ pub(crate) async fn prepared_copy_below(place: &Path) -> PathBuf {
     directory
 }
 
-/// Several test processes may start at once; one of them makes the cluster, the others wait for it.
+/// Prepares the data. When several test processes start at the same time, one of them does it and the others wait.
 async fn prepare(prepared: &Path) {
-    // A plain loop: the future of `eventually` cannot be shown to be `Send`, and fixtures need this one to be.
+    // Not `eventually`, whose future is not `Send`: fixtures need this one to be.
     let give_up = Instant::now() + Duration::from_secs(60);
     loop {
         match PrivatePostgres::prepare(prepared, Durability::ThrowAway).await {
@@ -140,7 +140,7 @@ async fn prepare(prepared: &Path) {
             Err(PrivatePostgresError::InUse(_)) if Instant::now() < give_up => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            // A leftover of another Postgres version is made anew.
+            // Data of another Postgres version is prepared again.
             Err(PrivatePostgresError::OtherVersion { .. }) => {
                 std::fs::remove_dir_all(prepared).expect("the temporary directory is ours");
             }
@@ -149,7 +149,7 @@ async fn prepare(prepared: &Path) {
     }
 }
 
-/// `cp`, because it keeps the owner and can share blocks.
+/// Copies by `cp`, which keeps the owner and can share blocks.
 fn copy(prepared: &Path, directory: &Path) {
     std::fs::create_dir_all(directory).expect("the temporary directory is writable");
     let sources: Vec<PathBuf> = ["data", "password"].iter().map(|name| prepared.join(name)).collect();

@@ -1,11 +1,11 @@
-//! Apps that call each other: Sock Shop's shape, declared with its calls, lands as the dry run says.
+//! Apps that call each other: a group with the call graph of Sock Shop is placed as its dry run says.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover::client::code;
 use drover_e2e::apps::App;
 use drover_e2e::emco::Group;
-use drover_e2e::{World, scenario, succeeded};
+use drover_e2e::{System, scenario, succeeded};
 use serde_json::{Value, json};
 
 /// Services of Sock Shop that do something in each request, and the calls between them for one visit.
@@ -40,8 +40,8 @@ fn graph() -> Value {
 
 type Places = BTreeMap<String, String>;
 
-async fn dry_run(world: &World, group: &Group) -> (Value, Places) {
-    let preview = world.client.post(&format!("{}/instantiate?dryRun=All", group.path()), None).await.unwrap().body;
+async fn dry_run(system: &System, group: &Group) -> (Value, Places) {
+    let preview = system.client.post(&format!("{}/instantiate?dryRun=All", group.path()), None).await.unwrap().body;
     assert_eq!(preview["decision"]["outcome"], "placed", "{preview}");
     let place = |app: &Value| {
         let member = app["groups"][0]["placement"]["member"].as_str().unwrap();
@@ -51,31 +51,31 @@ async fn dry_run(world: &World, group: &Group) -> (Value, Places) {
     (preview["decision"]["calls"].clone(), places)
 }
 
-/// Share of the calls whose ends are on different clusters.
+/// The share of calls between apps on different clusters.
 fn crossing(places: &Places) -> f64 {
     let all: f64 = CALLS.iter().map(|(_, _, calls)| calls).sum();
     CALLS.iter().filter(|(from, to, _)| places[*from] != places[*to]).map(|(_, _, calls)| calls).sum::<f64>() / all
 }
 
-async fn who_calls_each_other_goes_together(world: &World) {
+async fn calling_apps_are_placed_together(system: &System) {
     let group = shop();
-    group.approve(&world.client).await.unwrap();
-    let (story, apart) = dry_run(world, &group).await;
-    assert_eq!(story, Value::Null, "without a call graph nothing is said of groups");
+    group.approve(&system.client).await.unwrap();
+    let (story, apart) = dry_run(system, &group).await;
+    assert_eq!(story, Value::Null, "without a call graph the decision has no call groups");
 
     let path = format!("{}/call-graphs", group.composite());
     let mut bad = graph();
     bad["spec"]["calls"][0]["to"] = "front-end".into();
-    let refused = world.client.post(&path, Some(&bad)).await.unwrap_err();
+    let refused = system.client.post(&path, Some(&bad)).await.unwrap_err();
     assert_eq!(code(&refused), Some("call_graph_invalid"));
     bad["spec"]["calls"][0]["to"] = "nobody".into();
-    let refused = world.client.post(&path, Some(&bad)).await.unwrap_err();
+    let refused = system.client.post(&path, Some(&bad)).await.unwrap_err();
     assert_eq!(code(&refused), Some("reference_not_found"));
-    world.client.post(&path, Some(&graph())).await.unwrap();
+    system.client.post(&path, Some(&graph())).await.unwrap();
 
-    // The graph counts from the next approve.
-    world.client.post(&format!("{}/approve", group.path()), None).await.unwrap();
-    let (story, planned) = dry_run(world, &group).await;
+    // The call graph takes effect with the next approve.
+    system.client.post(&format!("{}/approve", group.path()), None).await.unwrap();
+    let (story, planned) = dry_run(system, &group).await;
     assert!(planned.values().all(|cluster| cluster != "public-c"), "the private clusters have room for all: {planned:?}");
     assert!(crossing(&planned) < crossing(&apart), "{planned:?} is no better than {apart:?}");
     assert!((story["crossing"].as_f64().unwrap() - crossing(&planned)).abs() < 1e-6, "{story}");
@@ -84,22 +84,22 @@ async fn who_calls_each_other_goes_together(world: &World) {
         assert_eq!(planned[a], planned[b], "{planned:?}");
     }
 
-    let id = group.verb(&world.client, "instantiate").await.unwrap();
-    succeeded(&drover_e2e::emco::ended(&world.client, &id).await.unwrap());
+    let id = group.verb(&system.client, "instantiate").await.unwrap();
+    succeeded(&drover_e2e::emco::ended(&system.client, &id).await.unwrap());
     let mut landed = Places::new();
-    for member in world.members() {
+    for member in system.members() {
         landed.extend(member.deployed().await.into_iter().map(|app| (app, member.name.to_owned())));
     }
     assert_eq!(landed, planned);
 
-    explained(world, &planned).await;
-    dependency(world, &planned).await;
-    preferred(world, &planned).await;
+    explained(system, &planned).await;
+    dependency(system, &planned).await;
+    preferred(system, &planned).await;
 }
-scenario!(who_calls_each_other_goes_together);
+scenario!(calling_apps_are_placed_together);
 
-async fn explained(world: &World, places: &Places) {
-    let told: Value = world.client.get("/v2/explain?app=socks%2Fcarts&project=e2e").await.unwrap();
+async fn explained(system: &System, places: &Places) {
+    let told: Value = system.client.get("/v2/explain?app=socks%2Fcarts&project=e2e").await.unwrap();
     let calls = &told["calls"];
     assert!((calls["running"]["crossing"].as_f64().unwrap() - crossing(places)).abs() < 1e-6, "{calls}");
     let bounds: Vec<u64> = calls["by_rho"].as_array().unwrap().iter().map(|story| story["rho"].as_u64().unwrap()).collect();
@@ -109,15 +109,15 @@ async fn explained(world: &World, places: &Places) {
     assert!(groups(4) < groups(2) && groups(2) < groups(1), "{calls}");
 }
 
-/// What migration's parameter says of each app is what the graph and the places come to.
-async fn dependency(world: &World, places: &Places) {
+/// The value of migration's parameter `CallDependency` for each app follows from the call graph and the placement.
+async fn dependency(system: &System, places: &Places) {
     let policy = json!({"mode": "order", "active": true, "algorithms": [{"algorithm": "CallDependency"}]});
     let document = json!({"metadata": {"name": "loose-first"}, "spec": policy});
-    world.client.upsert("/v2/projects/e2e/migration-policies", "loose-first", &document).await.unwrap();
+    system.client.upsert("/v2/projects/e2e/migration-policies", "loose-first", &document).await.unwrap();
     let mut most: f64 = 0.0;
     for member in ["private-a", "private-b"] {
         let wish = json!({"project": "e2e", "policy": "loose-first", "member": format!("onprem+{member}")});
-        let tested = world.client.post("/v2/policy-tests", Some(&wish)).await.unwrap().body;
+        let tested = system.client.post("/v2/policy-tests", Some(&wish)).await.unwrap().body;
         let mut last = 0.0;
         for candidate in tested["candidates"].as_array().unwrap() {
             let app = candidate["app"].as_str().unwrap();
@@ -131,13 +131,13 @@ async fn dependency(world: &World, places: &Places) {
         }
         most = most.max(last);
     }
-    assert!(most >= 18.0, "a database and who uses it are together: {places:?}");
+    assert!(most >= 18.0, "a database and its client are together: {places:?}");
 }
 
-/// The manifests carry the preference; schedulers that know pod affinity put those who call each other most on one node.
-async fn preferred(world: &World, places: &Places) {
+/// The manifests have pod affinities, so that a scheduler which supports them puts apps with many calls between them on one node.
+async fn preferred(system: &System, places: &Places) {
     for (app, peer) in [("user", "user-db"), ("carts", "carts-db")] {
-        let member = world.member(&places[app]);
+        let member = system.member(&places[app]);
         let deployment = serde_json::to_value(member.deployments().get(app).await.unwrap()).unwrap();
         let terms = "/spec/template/spec/affinity/podAffinity/preferredDuringSchedulingIgnoredDuringExecution";
         let terms = deployment.pointer(terms).and_then(Value::as_array).unwrap_or_else(|| panic!("{app}: {deployment}"));

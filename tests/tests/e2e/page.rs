@@ -1,10 +1,10 @@
-//! The web page in a real browser: it renders, says no error on its console, and shows the moves.
+//! The web page in a real browser: it renders without an error on the console, and shows the moves.
 
 use std::process::Stdio;
 
 use drover_e2e::apps::App;
 use drover_e2e::emco::Group;
-use drover_e2e::{Backend, World, succeeded};
+use drover_e2e::{Backend, System, succeeded};
 use tokio::process::Command;
 
 use super::filling::ones;
@@ -14,7 +14,7 @@ struct Seen {
     console: Vec<String>,
 }
 
-/// Opens `url` in headless Chromium, lets its scripts run for a while, returns what a visitor would see.
+/// Opens `url` in headless Chromium, runs its scripts, and returns the page and the messages on the console.
 async fn open(url: &str) -> Seen {
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new("chromium")
@@ -36,24 +36,24 @@ async fn open(url: &str) -> Seen {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_page_shows_the_moves() {
-    let world = World::new(Backend::Simulated).await;
+async fn page_shows_moves_and_plan() {
+    let system = System::new(Backend::Simulated).await;
     let movable = Group::of("movable", ones("m", 4)).on(&["onprem/private-a", "aws/public-c"]).movable(5);
-    succeeded(&movable.deploy(&world.client).await.unwrap());
+    succeeded(&movable.deploy(&system.client).await.unwrap());
     let newcomer = Group::new("newcomer", App::new("newcomer", 1000)).on(&["onprem/private-a"]);
-    let operation = newcomer.deploy(&world.client).await.unwrap();
+    let operation = newcomer.deploy(&system.client).await.unwrap();
     succeeded(&operation);
 
-    let page = open(world.client.base().as_str()).await;
+    let page = open(system.client.base().as_str()).await;
     assert_eq!(page.console, Vec::<String>::new(), "nothing on the console");
     for wanted in ["data-cluster=\"onprem+private-a\"", "priority 5", "newcomer/newcomer", "data-move=\"movable/m-"] {
         assert!(page.dom.contains(wanted), "the page shows {wanted}: {}", page.dom);
     }
     let plan = page.dom.split("/ui/plans/").nth(1).and_then(|rest| rest.get(..36)).expect("a link to the plan");
-    let plan = open(&format!("{}ui/plans/{plan}", world.client.base())).await;
+    let plan = open(&format!("{}ui/plans/{plan}", system.client.base())).await;
     assert_eq!(plan.console, Vec::<String>::new());
     for wanted in ["before", "after", "class=\"arrow\"", "newcomer/newcomer", "movable/m-"] {
         assert!(plan.dom.contains(wanted), "the plan shows {wanted}: {}", plan.dom);
     }
-    world.end().await;
+    system.end().await;
 }

@@ -1,8 +1,8 @@
-//! Bad input: each has its documented code, and nothing is half written.
+//! Bad requests: each is refused with its documented code, and nothing of it is written.
 
 use base64::Engine;
 use drover_e2e::emco::Group;
-use drover_e2e::{Backend, World};
+use drover_e2e::{Backend, System};
 use serde_json::{Value, json};
 
 struct Case {
@@ -29,7 +29,7 @@ fn cases() -> Vec<Case> {
         case("empty body", "POST", "/v2/projects", Body::Text(""), 400, "empty_body"),
         case("wrong JSON", "POST", "/v2/projects", Body::Text("{\"metadata\": "), 422, "malformed_json"),
         case("50 MB", "POST", "/v2/projects", Body::Zeroes(50 << 20), 413, "too_large"),
-        case("a name that is none", "POST", "/v2/projects", named("-no-"), 400, "invalid"),
+        case("an invalid name", "POST", "/v2/projects", named("-no-"), 400, "invalid"),
         case("a name twice", "POST", "/v2/cluster-providers", named("onprem"), 409, "already_exists"),
         case(
             "unknown parent",
@@ -52,14 +52,14 @@ fn cases() -> Vec<Case> {
         ),
         case("another name than the path's", "PUT", "/v2/cluster-providers/onprem", named("other"), 400, "mismatched_name"),
         case(
-            "an expression that is none",
+            "an invalid expression",
             "POST",
             "/v2/migration-algorithms",
             Body::Json(json!({"metadata": {"name": "bad"}, "spec": {"expression": "cpu_used +"}})),
             400,
             "expression_invalid",
         ),
-        case("a plan that comes later", "POST", "/v2/plans", Body::Json(json!({"kind": "rebalance"})), 400, "invalid"),
+        case("a kind of plan that is not supported", "POST", "/v2/plans", Body::Json(json!({"kind": "rebalance"})), 400, "invalid"),
         case("no such route", "GET", "/v2/nonsense", Body::Text(""), 404, "not_found"),
     ]
 }
@@ -68,10 +68,10 @@ const EXEC: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: 
 contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}}}]\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn bad_input_has_a_documented_code() {
-    let world = World::new(Backend::Simulated).await;
+async fn bad_requests_have_documented_codes() {
+    let system = System::new(Backend::Simulated).await;
     let http = reqwest::Client::new();
-    let base = world.client.base().as_str().trim_end_matches('/').to_owned();
+    let base = system.client.base().as_str().trim_end_matches('/').to_owned();
     let mut wrong = Vec::new();
     for case in cases() {
         let request = http.request(case.method.parse().unwrap(), format!("{base}{}", case.path));
@@ -93,34 +93,35 @@ async fn bad_input_has_a_documented_code() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(world.client.get::<Value>("/v2/projects").await.unwrap(), json!([]), "nothing is half written");
-    world.end().await;
+    assert_eq!(system.client.get::<Value>("/v2/projects").await.unwrap(), json!([]), "nothing was written");
+    system.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_cannot_be_rendered_or_applied_is_refused() {
-    let world = World::new(Backend::Simulated).await;
+async fn unrenderable_or_unknown_objects_are_refused() {
+    let system = System::new(Backend::Simulated).await;
     let approve = async |name: &str, manifests: &[u8]| {
         let group = Group::of(name, vec![]);
-        group.prepare_without_apps(&world.client).await.unwrap();
+        group.prepare_without_apps(&system.client).await.unwrap();
         let file = base64::engine::general_purpose::STANDARD.encode(manifests);
-        world.client.post(&format!("{}/apps", group.composite()), Some(&json!({"metadata": {"name": "a"}, "file": file}))).await?;
+        system.client.post(&format!("{}/apps", group.composite()), Some(&json!({"metadata": {"name": "a"}, "file": file}))).await?;
         let intent = json!({"anyOf": [{"clusterProvider": "onprem", "cluster": "private-a"}]});
         let body = json!({"metadata": {"name": "a"}, "spec": {"app": "a", "intent": intent}});
-        world.client.post(&format!("{}/generic-placement-intents/placement/app-intents", group.path()), Some(&body)).await?;
-        world.client.post(&format!("{}/approve", group.path()), None).await.map(|_| group)
+        system.client.post(&format!("{}/generic-placement-intents/placement/app-intents", group.path()), Some(&body)).await?;
+        system.client.post(&format!("{}/approve", group.path()), None).await.map(|_| group)
     };
     let error = approve("broken-yaml", b"kind: Deployment\n  oops: [").await.unwrap_err();
     assert_eq!(drover::client::code(&error), Some("malformed_upload"), "{error}");
 
-    // An unknown kind is the member's to know: its preflight refuses, and nothing is written there.
+    // Only the member knows which kinds it has: its preflight refuses an unknown one, and nothing is written there.
     let unknown =
         b"apiVersion: example.com/v1\nkind: Nonsense\nmetadata: {name: n}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: half}\n";
     let group = approve("unknown-kind", unknown).await.unwrap();
-    let id = group.verb(&world.client, "instantiate").await.unwrap();
-    let operation = drover_e2e::emco::ended(&world.client, &id).await.unwrap();
+    let id = group.verb(&system.client, "instantiate").await.unwrap();
+    let operation = drover_e2e::emco::ended(&system.client, &id).await.unwrap();
     drover_e2e::failed(&operation, "unknown_kind");
-    let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::namespaced(world.member("private-a").client.clone(), "default");
-    assert!(maps.get_opt("half").await.unwrap().is_none(), "nothing is half written");
-    world.end().await;
+    let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> =
+        kube::Api::namespaced(system.member("private-a").client.clone(), "default");
+    assert!(maps.get_opt("half").await.unwrap().is_none(), "nothing was written");
+    system.end().await;
 }

@@ -1,10 +1,10 @@
-//! Room is made by moving others, and nobody's service stops.
+//! Room is made by moving other apps, which are ready all the time.
 
 use std::time::Duration;
 
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended};
-use drover_e2e::{Witness, World, failed, moves, scenario, succeeded};
+use drover_e2e::{System, Witness, failed, moves, scenario, succeeded};
 use drover_testkit::eventually;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -14,185 +14,188 @@ use super::filling::ones;
 const A_OR_C: [&str; 2] = ["onprem/private-a", "aws/public-c"];
 const ONLY_A: [&str; 1] = ["onprem/private-a"];
 
-async fn room_is_made_as_the_dry_run_said(world: &World) {
-    succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&world.client).await.unwrap());
-    let witness = Witness::start(world, &["m-1", "m-2", "m-3", "m-4"]).await;
-    // Two CPUs on one node: both apps of a node must go.
+async fn relocation_does_what_the_dry_run_said(system: &System) {
+    succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&system.client).await.unwrap());
+    let witness = Witness::start(system, &["m-1", "m-2", "m-3", "m-4"]).await;
+    // It needs two CPUs on one node, so both apps of a node must be moved.
     let newcomer = Group::new("newcomer", App::new("newcomer", 2000)).on(&ONLY_A);
-    newcomer.approve(&world.client).await.unwrap();
-    let dry = world.client.post(&format!("{}/instantiate?dryRun=All", newcomer.path()), None).await.unwrap();
-    let plans: Vec<Value> = world.client.get::<Value>("/v2/plans").await.unwrap()["items"].as_array().cloned().unwrap();
+    newcomer.approve(&system.client).await.unwrap();
+    let dry = system.client.post(&format!("{}/instantiate?dryRun=All", newcomer.path()), None).await.unwrap();
+    let plans: Vec<Value> = system.client.get::<Value>("/v2/plans").await.unwrap()["items"].as_array().cloned().unwrap();
     assert!(plans.is_empty(), "a dry run writes nothing: {plans:?}");
-    let mut said: Vec<String> = waves(&dry.body).iter().map(|m| format!("movable/{}>{}", text(&m["app"]), text(&m["to"]))).collect();
-    said.sort();
-    assert_eq!(said.len(), 2, "{}", dry.body);
+    let mut planned: Vec<String> = waves(&dry.body).iter().map(|m| format!("movable/{}>{}", text(&m["app"]), text(&m["to"]))).collect();
+    planned.sort();
+    assert_eq!(planned.len(), 2, "{}", dry.body);
 
-    let id = newcomer.verb(&world.client, "instantiate").await.unwrap();
-    let operation = ended(&world.client, &id).await.unwrap();
+    let id = newcomer.verb(&system.client, "instantiate").await.unwrap();
+    let operation = ended(&system.client, &id).await.unwrap();
     succeeded(&operation);
-    assert_eq!(moves(&world.client, &operation).await, said);
-    world.serves_on("newcomer", "private-a").await;
+    assert_eq!(moves(&system.client, &operation).await, planned);
+    system.serves_on("newcomer", "private-a").await;
     for app in ["m-1", "m-2", "m-3", "m-4"] {
-        let wanted = if said.iter().any(|s| s.contains(app)) { "public-c" } else { "private-a" };
-        world.serves_on(app, wanted).await;
-        assert_eq!(world.home(app).await, wanted);
+        let wanted = if planned.iter().any(|s| s.contains(app)) { "public-c" } else { "private-a" };
+        system.serves_on(app, wanted).await;
+        assert_eq!(system.home(app).await, wanted);
     }
     for (app, lowest) in witness.lowest() {
         assert!(lowest >= 1, "{app} had a moment without a ready replica");
     }
 }
-scenario!(room_is_made_as_the_dry_run_said);
+scenario!(relocation_does_what_the_dry_run_said);
 
-async fn preferred_insists(world: &World) {
-    succeeded(&Group::of("movable", ones("m", 8)).movable(5).deploy(&world.client).await.unwrap());
+async fn when_full_preferred_moves_others(system: &System) {
+    succeeded(&Group::of("movable", ones("m", 8)).movable(5).deploy(&system.client).await.unwrap());
     let newcomer = Group::new("newcomer", App::new("newcomer", 1000)).preferred();
-    let operation = newcomer.deploy(&world.client).await.unwrap();
+    let operation = newcomer.deploy(&system.client).await.unwrap();
     succeeded(&operation);
-    assert_eq!(moves(&world.client, &operation).await.len(), 1);
-    assert!(world.home("newcomer").await.starts_with("private-"));
+    assert_eq!(moves(&system.client, &operation).await.len(), 1);
+    assert!(system.home("newcomer").await.starts_with("private-"));
 }
-scenario!(preferred_insists);
+scenario!(when_full_preferred_moves_others);
 
-async fn preferred_overflows_without_a_plan(world: &World) {
-    succeeded(&Group::of("pinned", ones("p", 8)).pinned().deploy(&world.client).await.unwrap());
+async fn when_full_preferred_overflows_if_no_plan_is_possible(system: &System) {
+    succeeded(&Group::of("pinned", ones("p", 8)).pinned().deploy(&system.client).await.unwrap());
     let newcomer = Group::new("newcomer", App::new("newcomer", 1000)).preferred();
-    succeeded(&newcomer.deploy(&world.client).await.unwrap());
-    assert_eq!(world.home("newcomer").await, "public-c");
+    succeeded(&newcomer.deploy(&system.client).await.unwrap());
+    assert_eq!(system.home("newcomer").await, "public-c");
 }
-scenario!(preferred_overflows_without_a_plan);
+scenario!(when_full_preferred_overflows_if_no_plan_is_possible);
 
-/// A member takes Deployments but no pods.
-async fn no_pods(world: &World, member: &str, limited: bool) {
+/// Makes a member accept Deployments but no pods, or ends that.
+async fn no_pods(system: &System, member: &str, limited: bool) {
     use k8s_openapi::api::core::v1::ResourceQuota;
-    let quotas: kube::Api<ResourceQuota> = kube::Api::namespaced(world.member(member).client.clone(), "default");
+    let quotas: kube::Api<ResourceQuota> = kube::Api::namespaced(system.member(member).client.clone(), "default");
     if !limited {
         let _ = quotas.delete("none", &Default::default()).await;
         return;
     }
     let quota = serde_json::from_value(json!({"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})).unwrap();
     quotas.create(&Default::default(), &quota).await.unwrap();
-    // The real quota controller has to count once before it refuses.
+    // The quota takes effect when the quota controller has counted once.
     eventually(Duration::from_secs(30), async || quotas.get("none").await.ok()?.status?.hard).await;
 }
 
-async fn next_destination_when_the_copy_never_serves(world: &World) {
-    // private-b is full while the movable ones come, so they go to private-a; later it is their preferred destination.
+async fn copy_that_never_gets_ready_goes_to_the_next_destination(system: &System) {
+    // private-b is full when the movable apps are deployed, so they are placed on private-a; later it is their preferred destination.
     let filler = Group::of("filler", ones("f", 4)).on(&["onprem/private-b"]);
-    succeeded(&filler.deploy(&world.client).await.unwrap());
-    succeeded(&Group::of("movable", ones("m", 4)).movable(5).deploy(&world.client).await.unwrap());
-    let id = filler.verb(&world.client, "terminate").await.unwrap();
-    succeeded(&ended(&world.client, &id).await.unwrap());
-    no_pods(world, "private-b", true).await;
+    succeeded(&filler.deploy(&system.client).await.unwrap());
+    succeeded(&Group::of("movable", ones("m", 4)).movable(5).deploy(&system.client).await.unwrap());
+    let id = filler.verb(&system.client, "terminate").await.unwrap();
+    succeeded(&ended(&system.client, &id).await.unwrap());
+    no_pods(system, "private-b", true).await;
     let newcomer = Group::new("newcomer", App::new("newcomer", 1000)).on(&ONLY_A);
-    let operation = newcomer.deploy(&world.client).await;
-    no_pods(world, "private-b", false).await;
+    let operation = newcomer.deploy(&system.client).await;
+    no_pods(system, "private-b", false).await;
     let operation = operation.unwrap();
     succeeded(&operation);
-    let made = moves(&world.client, &operation).await;
+    let made = moves(&system.client, &operation).await;
     assert!(made.len() == 1 && made[0].ends_with(">aws+public-c"), "{made:?}");
-    assert_eq!(world.member("private-b").deployed().await, Vec::<String>::new(), "the failed copy is gone");
+    assert_eq!(system.member("private-b").deployed().await, Vec::<String>::new(), "the failed copy is gone");
 }
-scenario!(next_destination_when_the_copy_never_serves);
+scenario!(copy_that_never_gets_ready_goes_to_the_next_destination);
 
-async fn undone_when_no_destination_serves(world: &World) {
-    succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&world.client).await.unwrap());
-    let witness = Witness::start(world, &["m-1", "m-2", "m-3", "m-4"]).await;
-    no_pods(world, "public-c", true).await;
+async fn move_is_undone_when_no_destination_gets_ready(system: &System) {
+    succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&system.client).await.unwrap());
+    let witness = Witness::start(system, &["m-1", "m-2", "m-3", "m-4"]).await;
+    no_pods(system, "public-c", true).await;
     let newcomer = Group::new("newcomer", App::new("newcomer", 1000)).on(&ONLY_A);
-    let operation = newcomer.deploy(&world.client).await;
-    no_pods(world, "public-c", false).await;
+    let operation = newcomer.deploy(&system.client).await;
+    no_pods(system, "public-c", false).await;
     failed(&operation.unwrap(), "destination_not_ready");
-    assert_eq!(world.member("public-c").deployed().await, Vec::<String>::new());
+    assert_eq!(system.member("public-c").deployed().await, Vec::<String>::new());
     for app in ["m-1", "m-2", "m-3", "m-4"] {
-        assert_eq!(world.home(app).await, "private-a");
+        assert_eq!(system.home(app).await, "private-a");
     }
-    assert_eq!(world.home("newcomer").await, "");
+    assert_eq!(system.home("newcomer").await, "");
     assert!(witness.lowest().values().all(|low| *low >= 1));
 }
-scenario!(undone_when_no_destination_serves);
+scenario!(move_is_undone_when_no_destination_gets_ready);
 
-async fn a_destination_that_dies_is_given_up(world: &World) {
+async fn move_is_undone_when_its_destination_becomes_unreachable(system: &System) {
     let slow = |at: usize| App::new(&format!("m-{at}"), 1000).annotated("kit/start-delay", "4s");
     let movable = Group::of("movable", (1..=4).map(slow).collect()).on(&["onprem/private-b", "aws/public-c"]).movable(5);
-    succeeded(&movable.deploy(&world.client).await.unwrap());
+    succeeded(&movable.deploy(&system.client).await.unwrap());
     let newcomer = Group::new("newcomer", App::new("newcomer", 1000)).on(&["onprem/private-b"]);
-    newcomer.approve(&world.client).await.unwrap();
-    let id = newcomer.verb(&world.client, "instantiate").await.unwrap();
-    // The copy exists at the destination and does not serve yet: now the destination dies.
-    eventually(Duration::from_secs(60), async || (!world.member("public-c").deployed().await.is_empty()).then_some(())).await;
-    world.cut_off("public-c", true).await;
-    let operation = ended(&world.client, &id).await.unwrap();
+    newcomer.approve(&system.client).await.unwrap();
+    let id = newcomer.verb(&system.client, "instantiate").await.unwrap();
+    // The destination becomes unreachable when the copy exists there and is not ready yet.
+    eventually(Duration::from_secs(60), async || (!system.member("public-c").deployed().await.is_empty()).then_some(())).await;
+    system.cut_off("public-c", true).await;
+    let operation = ended(&system.client, &id).await.unwrap();
     failed(&operation, "destination_not_ready");
     for app in ["m-1", "m-2", "m-3", "m-4"] {
-        world.serves_except("public-c", app, "private-b").await;
+        system.serves_except("public-c", app, "private-b").await;
     }
-    world.cut_off("public-c", false).await;
-    // What was left there is found and removed when it is back.
-    eventually(Duration::from_secs(90), async || world.member("public-c").deployed().await.is_empty().then_some(())).await;
+    system.cut_off("public-c", false).await;
+    // The copy that was left there is deleted when the member is back.
+    eventually(Duration::from_secs(90), async || system.member("public-c").deployed().await.is_empty().then_some(())).await;
 }
-scenario!(a_destination_that_dies_is_given_up);
+scenario!(move_is_undone_when_its_destination_becomes_unreachable);
 
-async fn the_freed_room_is_taken_by_somebody_else(world: &World) {
-    succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&world.client).await.unwrap());
-    // It waits in the member for any room that becomes free.
-    world.member("private-a").foreign_pod("thief", 1000).await;
+async fn newcomer_plans_again_when_a_foreign_pod_takes_the_room(system: &System) {
+    succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&system.client).await.unwrap());
+    // A pending pod that is not Drover's takes any room that becomes free in the member.
+    system.member("private-a").foreign_pod("foreign", 1000).await;
     let newcomer = Group::new("newcomer", App::new("newcomer", 1000)).on(&ONLY_A);
-    let operation = newcomer.deploy(&world.client).await.unwrap();
+    let operation = newcomer.deploy(&system.client).await.unwrap();
     succeeded(&operation);
-    assert_eq!(moves(&world.client, &operation).await.len(), 2, "one for the thief, one for the newcomer");
-    world.serves_on("newcomer", "private-a").await;
-    let thief = world.member("private-a").pods().get("thief").await.unwrap();
-    assert_eq!(thief.status.unwrap().phase.as_deref(), Some("Running"), "the thief kept its room");
+    assert_eq!(moves(&system.client, &operation).await.len(), 2, "one for the foreign pod, one for the newcomer");
+    system.serves_on("newcomer", "private-a").await;
+    eventually(Duration::from_secs(30), async || {
+        let foreign = system.member("private-a").pods().get("foreign").await.unwrap();
+        (foreign.status?.phase? == "Running").then_some(())
+    })
+    .await;
 }
-scenario!(the_freed_room_is_taken_by_somebody_else);
+scenario!(newcomer_plans_again_when_a_foreign_pod_takes_the_room);
 
-async fn two_newcomers_want_the_same_room(world: &World) {
-    succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&world.client).await.unwrap());
+async fn two_newcomers_for_one_room_never_overcommit(system: &System) {
+    succeeded(&Group::of("movable", ones("m", 4)).on(&A_OR_C).movable(5).deploy(&system.client).await.unwrap());
     let one = Group::new("one", App::new("one", 2000)).on(&ONLY_A);
     let two = Group::new("two", App::new("two", 2000)).on(&ONLY_A);
-    let (first, second) = tokio::join!(one.deploy(&world.client), two.deploy(&world.client));
+    let (first, second) = tokio::join!(one.deploy(&system.client), two.deploy(&system.client));
     for operation in [first.unwrap(), second.unwrap()] {
         if operation.finished_at.is_some() && operation.code.is_some() {
-            assert!(!operation.reasons.is_empty(), "a newcomer that loses is told why: {operation:#?}");
+            assert!(!operation.reasons.is_empty(), "a newcomer without a place gets reasons: {operation:#?}");
         }
     }
-    let clusters = world.clusters().await;
+    let clusters = system.clusters().await;
     for node in clusters.iter().flat_map(|c| &c.nodes) {
         assert!(node.room.requested.cpu <= node.room.allocatable.cpu, "{node:?}");
     }
-    let winners = [world.home("one").await, world.home("two").await];
+    let winners = [system.home("one").await, system.home("two").await];
     assert!(winners.contains(&"private-a".to_owned()), "at least one got its place: {winners:?}");
     for app in ["m-1", "m-2", "m-3", "m-4"] {
-        let home = world.home(app).await;
-        assert!(home == "private-a" || home == "public-c", "{app} is in one place: {home}");
-        world.serves_on(app, &home).await;
+        let home = system.home(app).await;
+        assert!(home == "private-a" || home == "public-c", "{app} is on one member: {home}");
+        system.serves_on(app, &home).await;
     }
 }
-scenario!(two_newcomers_want_the_same_room);
+scenario!(two_newcomers_for_one_room_never_overcommit);
 
-async fn a_drain_empties_a_member(world: &World) {
-    succeeded(&Group::of("movable", ones("m", 3)).on(&A_OR_C).movable(5).deploy(&world.client).await.unwrap());
-    let witness = Witness::start(world, &["m-1", "m-2", "m-3"]).await;
+async fn drain_empties_a_member(system: &System) {
+    succeeded(&Group::of("movable", ones("m", 3)).on(&A_OR_C).movable(5).deploy(&system.client).await.unwrap());
+    let witness = Witness::start(system, &["m-1", "m-2", "m-3"]).await;
     let wish = json!({"kind": "drain", "clusterProvider": "onprem", "cluster": "private-a"});
-    let plan = world.client.post("/v2/plans", Some(&wish)).await.unwrap().body;
+    let plan = system.client.post("/v2/plans", Some(&wish)).await.unwrap().body;
     assert_eq!(waves(&plan).len(), 3, "{plan}");
     let path = format!("/v2/plans/{}/apply", text(&plan["id"]));
-    let id = drover_e2e::emco::operation_id(&world.client, Method::POST, &path).await.unwrap();
-    succeeded(&ended(&world.client, &id).await.unwrap());
+    let id = drover_e2e::emco::operation_id(&system.client, Method::POST, &path).await.unwrap();
+    succeeded(&ended(&system.client, &id).await.unwrap());
     for app in ["m-1", "m-2", "m-3"] {
-        world.serves_on(app, "public-c").await;
+        system.serves_on(app, "public-c").await;
     }
     assert!(witness.lowest().values().all(|low| *low >= 1));
-    assert!(world.member("private-a").deployed().await.is_empty());
+    assert!(system.member("private-a").deployed().await.is_empty());
 
-    succeeded(&Group::of("pinned", ones("p", 1)).on(&ONLY_A).pinned().deploy(&world.client).await.unwrap());
-    let plan = world.client.post("/v2/plans", Some(&wish)).await.unwrap().body;
+    succeeded(&Group::of("pinned", ones("p", 1)).on(&ONLY_A).pinned().deploy(&system.client).await.unwrap());
+    let plan = system.client.post("/v2/plans", Some(&wish)).await.unwrap().body;
     assert_eq!(plan["state"], "infeasible", "{plan}");
     assert!(plan["infeasible"].to_string().contains("p-1"), "{plan}");
 }
-scenario!(a_drain_empties_a_member);
+scenario!(drain_empties_a_member);
 
-/// All moves of a plan or of what holds one.
+/// All moves of a plan, or of the plan in the answer to a dry run.
 fn waves(value: &Value) -> Vec<Value> {
     let plan = if value["plan"]["plan"].is_object() { &value["plan"]["plan"] } else { &value["plan"] };
     plan["waves"].as_array().into_iter().flatten().flat_map(|w| w.as_array().cloned().unwrap_or_default()).collect()

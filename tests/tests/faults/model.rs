@@ -1,4 +1,4 @@
-//! What the random walk believes: which groups run with how many pods, and what each act may have made of that. Pure.
+//! The model of the random walk: which groups run with how many pods, and which results each act may have. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use drover_e2e::apps::App;
 use drover_e2e::emco::Group;
 use proptest::prelude::*;
 
-/// One node each, so that a member's sums are its node's. The last is the least preferred.
+/// Name, provider and priority. Each has one node, so that the sums of a member are those of its node. The last one is the least preferred.
 pub const MEMBERS: [(&str, &str, u8); 3] = [("north", "onprem", 1), ("south", "onprem", 1), ("cloud", "aws", 5)];
-/// CPUs of each.
+/// The number of CPUs of each member.
 pub const CPUS: u32 = 4;
-/// Together they want about twice of what there is.
+/// The number of groups. Together they request about twice the CPUs that there are.
 pub const GROUPS: usize = 12;
 
-/// What is done to one group.
+/// What is done to a group.
 #[derive(Clone, Copy, Debug)]
 pub enum Deed {
     Deploy { replicas: u32 },
@@ -22,7 +22,7 @@ pub enum Deed {
     Terminate,
 }
 
-/// A deed, and whether its doer changes her mind at once.
+/// What is done to which group, and whether it is cancelled at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Act {
     pub group: usize,
@@ -30,7 +30,7 @@ pub struct Act {
     pub cancelled: bool,
 }
 
-/// What a member does to everybody for a while.
+/// A fault of a member that lasts for a step.
 #[derive(Clone, Copy, Debug)]
 pub enum Trouble {
     Silent,
@@ -43,16 +43,16 @@ pub enum Trouble {
     LocksOut,
 }
 
-/// What happens at once; the next step begins when all of it has ended.
+/// What happens at the same time. The next step begins when all of it has ended.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub acts: Vec<Act>,
-    /// Everything is to leave this member.
+    /// The member that is drained.
     pub drain: Option<usize>,
     pub trouble: Option<(usize, Trouble)>,
 }
 
-/// A walk of so many steps. None of them is left out; a shorter walk has gaps.
+/// Random walks of so many steps. Shrinking removes steps by replacing them with `None`.
 pub fn walks(steps: usize) -> impl Strategy<Value = Vec<Option<Step>>> {
     let deed = prop_oneof![
         4 => (1..=2_u32).prop_map(|replicas| Deed::Deploy { replicas }),
@@ -79,23 +79,23 @@ pub fn walks(steps: usize) -> impl Strategy<Value = Vec<Option<Step>>> {
     prop::collection::vec(prop::option::weighted(0.999_999_999, step), steps)
 }
 
-/// What a group is, always.
+/// The properties of a group that never change.
 pub struct Nature {
     pub name: String,
     pub cpu_m: u32,
-    /// Indices of members.
+    /// The indices in [`MEMBERS`] of the members where it may run.
     pub on: Vec<usize>,
     pub movable: bool,
 }
 
 impl Nature {
-    /// Of the group with this number.
+    /// The properties of the group with this number.
     pub fn of(at: usize) -> Self {
         let on = [vec![0], vec![0, 1], vec![1, 2], vec![0, 1, 2], vec![1], vec![0, 2]][at % 6].clone();
         Self { name: format!("g-{at}"), cpu_m: [500, 1000, 1500][at % 3], on, movable: at % 4 != 3 }
     }
 
-    /// Its documents; `revision` makes its pods differ from those before.
+    /// Its documents. A new `revision` makes its pods differ from the earlier ones.
     pub fn group(&self, replicas: u32, revision: u32) -> Group {
         let place = |at: &usize| format!("{}/{}", MEMBERS[*at].1, MEMBERS[*at].0);
         let all: Vec<String> = (0..MEMBERS.len()).map(|at| place(&at)).collect();
@@ -107,32 +107,35 @@ impl Nature {
     }
 }
 
-/// Who runs, with how many pods.
+/// The running groups with the number of their pods.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub running: BTreeMap<usize, u32>,
 }
 
-/// What was said to an act.
+/// The result of an act.
 #[derive(Debug)]
-pub enum Said {
-    /// No, with this code.
+pub enum ActResult {
+    /// The request was refused with this code.
     Refused(String),
-    /// Yes, and this came of it.
+    /// The request was accepted, and its operation has ended.
     Ended(Box<Operation>),
 }
 
 impl Model {
-    /// Takes in what was said to an act. Wrong: it could not have been said.
-    pub fn hear(&mut self, act: Act, said: &Said) -> Result<(), String> {
+    /// Updates the model by the result of an act.
+    ///
+    /// # Errors
+    /// The act cannot have this result in the current state.
+    pub fn apply(&mut self, act: Act, result: &ActResult) -> Result<(), String> {
         let runs = self.running.contains_key(&act.group);
         let possible = matches!(act.deed, Deed::Deploy { .. }) != runs;
-        let operation = match said {
-            // Somebody may be moving it just now.
-            Said::Refused(code) if code == "busy" || (code == "wrong_state" && !possible) => return Ok(()),
-            Said::Refused(code) => return Err(format!("{act:?} was refused: {code}")),
-            Said::Ended(_) if !possible => return Err(format!("{act:?} was accepted, which the group's state forbids")),
-            Said::Ended(operation) => operation,
+        let operation = match result {
+            // Another operation may be moving it just now.
+            ActResult::Refused(code) if code == "busy" || (code == "wrong_state" && !possible) => return Ok(()),
+            ActResult::Refused(code) => return Err(format!("{act:?} was refused: {code}")),
+            ActResult::Ended(_) if !possible => return Err(format!("{act:?} was accepted, which the state of the group does not allow")),
+            ActResult::Ended(operation) => operation,
         };
         match (operation.state, act.deed) {
             (OperationState::Succeeded, Deed::Deploy { replicas } | Deed::Update { replicas }) => {
@@ -141,16 +144,16 @@ impl Model {
             (OperationState::Succeeded, Deed::Terminate) => {
                 self.running.remove(&act.group);
             }
-            // Also a terminate, if it had not let go of anything yet.
+            // A terminate can be cancelled, too, as long as it has not released anything.
             (OperationState::Cancelled, _) if act.cancelled => {}
             (OperationState::Failed, Deed::Deploy { .. } | Deed::Update { .. })
                 if operation.code.is_some() && !operation.message.is_empty() => {}
-            _ => return Err(format!("{act:?} ended as it may not: {operation:#?}")),
+            _ => return Err(format!("{act:?} must not end like this: {operation:#?}")),
         }
         Ok(())
     }
 
-    /// Whether a group that does not run must find room now, nobody else being about: `free` milli-cores by member.
+    /// Whether a group that does not run must be placed now if nothing else happens; `free` has the free milli-cores of each member.
     pub fn must_fit(&self, group: usize, replicas: u32, free: &[i64]) -> bool {
         let nature = Nature::of(group);
         nature.on.iter().any(|at| free[*at] >= i64::from(nature.cpu_m * replicas))

@@ -1,5 +1,5 @@
-//! API servers that misbehave, each in its own way and all at the same time: nothing wrong is written, what is the matter is shown,
-//! and nobody has to do anything when it is over.
+//! Members with faulty API servers, each with another fault and all at the same time: nothing wrong is written, the fault is shown, and no
+//! repair is needed when it is over.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use drover_api::scheduling::MemberState;
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended};
 use drover_e2e::members::Shape;
-use drover_e2e::{Member, World, succeeded};
+use drover_e2e::{Member, System, succeeded};
 use drover_kubesim::{Fault, Operation as Write};
 use drover_testkit::eventually;
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
-/// Only against hanging.
-const PATIENCE: Duration = Duration::from_secs(150);
-/// What a watch that breaks for ever is broken by, so often.
-const AGAIN: Duration = Duration::from_millis(200);
+/// It only guards against hanging.
+const TIMEOUT: Duration = Duration::from_secs(150);
+/// How often a fault that acts once is repeated.
+const REPEAT_EVERY: Duration = Duration::from_millis(200);
 
-/// What is the matter with a member.
+/// A member and its fault.
 struct Trouble {
     member: &'static str,
     fault: Fault,
-    /// How it is called while it lasts; none: it goes on as if nothing were.
+    /// The state and a part of the reason that Drover shows meanwhile; `None` if the fault does not disturb operations.
     shown: Option<(MemberState, &'static str)>,
 }
 
@@ -46,7 +46,7 @@ fn troubles() -> Vec<Trouble> {
     ]
 }
 
-/// Waits must outlast the trouble, so that what is said is said of the trouble and not of a deadline.
+/// Long time limits: what operations report must come from the fault and not from a time limit.
 const FLAGS: [(&str, &str); 6] = [
     ("cluster-manager", "--heartbeat-ms=1000"),
     ("orchestrator", "--ready-seconds=300"),
@@ -57,17 +57,17 @@ const FLAGS: [(&str, &str); 6] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn whatever_an_api_server_answers_nothing_wrong_is_written() {
+async fn faulty_api_servers_lead_to_no_wrong_writes() {
     let troubles = troubles();
     let members = troubles.iter().map(|trouble| (trouble.member, "onprem", 1)).collect();
-    let world = World::shaped(&Shape { members, nodes: 1, cpu: 8 }, &FLAGS).await;
-    join_all(troubles.iter().map(|trouble| suffers(&world, trouble))).await;
-    world.end().await;
+    let system = System::shaped(&Shape { members, nodes: 1, cpu: 8 }, &FLAGS).await;
+    join_all(troubles.iter().map(|trouble| suffers(&system, trouble))).await;
+    system.end().await;
 }
 
-async fn suffers(world: &World, trouble: &Trouble) {
-    let (client, sim, name) = (&world.client, world.sim().unwrap(), trouble.member);
-    let (member, place) = (world.member(name), format!("onprem/{name}"));
+async fn suffers(system: &System, trouble: &Trouble) {
+    let (client, sim, name) = (&system.client, system.sim().unwrap(), trouble.member);
+    let (member, place) = (system.member(name), format!("onprem/{name}"));
     let group = |app: &str, replicas| {
         let app = format!("{app}-{name}");
         Group::new(&app, App::new(&app, 200).replicas(replicas)).in_project(name).among(&[&place]).on(&[&place])
@@ -80,30 +80,33 @@ async fn suffers(world: &World, trouble: &Trouble) {
     let witness = sim.record_ready(None, &format!("app=old-{name}")).unwrap();
     witness.arm();
 
-    let over = breaks(world, trouble);
+    let over = breaks(system, trouble);
     if let Some(wanted) = trouble.shown {
-        shown(world, name, wanted).await;
+        shown(system, name, wanted).await;
     }
-    // One of each kind meanwhile.
+    // One operation of each kind during the fault.
     group("old", 2).upload(client).await.unwrap();
     let ids = [old.verb(client, "update").await, going.verb(client, "terminate").await, new.verb(client, "instantiate").await];
     let ids = ids.map(Result::unwrap);
     if trouble.shown.is_some() {
         for id in &ids {
             let operation: Operation = client.get(&format!("/v2/operations/{id}?wait=1s")).await.unwrap();
-            // Whoever goes is not held up: what is left of it is known.
+            // A terminate need not wait: it lists what is left.
             let goes = operation.kind == "terminate" && operation.state == OperationState::Succeeded && !operation.leftovers.is_empty();
-            assert!(goes || operation.state == OperationState::Running, "{name}: nothing is concluded from no answer: {operation:#?}");
+            assert!(
+                goes || operation.state == OperationState::Running,
+                "{name}: an operation must wait while its member does not answer: {operation:#?}"
+            );
         }
         mend(sim, name, over);
-        all_succeed(world, &ids).await;
-        shown(world, name, (MemberState::Ready, "")).await;
+        all_succeed(system, &ids).await;
+        shown(system, name, (MemberState::Ready, "")).await;
     } else {
-        all_succeed(world, &ids).await;
+        all_succeed(system, &ids).await;
         mend(sim, name, over);
     }
 
-    // As if nothing had been: each object once, none too many, and whoever served goes on.
+    // As without a fault: each object was created once, nothing else was deleted, and the old app was ready all the time.
     member_has(member, &[(format!("new-{name}"), 1), (format!("old-{name}"), 2)]).await;
     for app in ["old", "going", "new"] {
         assert_eq!(sim.created(name, "deployments.apps", "default", &format!("{app}-{name}")), 1, "{app} in {name}");
@@ -120,17 +123,17 @@ async fn suffers(world: &World, trouble: &Trouble) {
     member_has(member, &[]).await;
 }
 
-/// Those that happen once happen again and again until told to stop.
-fn breaks(world: &World, trouble: &Trouble) -> CancellationToken {
-    let (over, sim) = (CancellationToken::new(), world.sim().unwrap().clone());
+/// Starts the fault of a member. A fault that acts once is repeated until the returned token is cancelled.
+fn breaks(system: &System, trouble: &Trouble) -> CancellationToken {
+    let (over, sim) = (CancellationToken::new(), system.sim().unwrap().clone());
     sim.fault(trouble.member, trouble.fault.clone());
     if matches!(trouble.fault, Fault::CutWatches | Fault::Gone410) {
         let (stop, member, fault) = (over.clone(), trouble.member, trouble.fault.clone());
         tokio::spawn(stop.run_until_cancelled_owned(async move {
             loop {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(REPEAT_EVERY).await;
                 sim.fault(member, fault.clone());
-                // A log that is compacted is noticed by those who come back.
+                // A compacted log is noticed by watches that are started again.
                 sim.fault(member, Fault::CutWatches);
             }
         }));
@@ -143,23 +146,23 @@ fn mend(sim: &drover_kubesim::Sim, member: &str, over: CancellationToken) {
     sim.clear_faults(member);
 }
 
-async fn all_succeed(world: &World, ids: &[String]) {
-    for operation in join_all(ids.iter().map(|id| ended(&world.client, id))).await {
+async fn all_succeed(system: &System, ids: &[String]) {
+    for operation in join_all(ids.iter().map(|id| ended(&system.client, id))).await {
         succeeded(&operation.unwrap());
     }
 }
 
-/// The state that people see, and what it is put down to.
-async fn shown(world: &World, member: &str, (state, reason): (MemberState, &str)) {
+/// Waits until the member is shown with this state and reason.
+async fn shown(system: &System, member: &str, (state, reason): (MemberState, &str)) {
     let seen = async || {
-        let clusters = world.clusters().await;
+        let clusters = system.clusters().await;
         let cluster = clusters.iter().find(|c| c.cluster == member)?;
         (cluster.state == state && cluster.reason.as_deref().unwrap_or_default().contains(reason)).then_some(())
     };
-    eventually(PATIENCE, seen).await;
+    eventually(TIMEOUT, seen).await;
 }
 
-/// Exactly these Deployments, each with so many pods ready.
+/// Waits until the member has exactly these Deployments, each with so many ready pods.
 async fn member_has(member: &Member, wanted: &[(String, i32)]) {
     let has = async || {
         let mut has = Vec::new();
@@ -169,5 +172,5 @@ async fn member_has(member: &Member, wanted: &[(String, i32)]) {
         }
         (has == wanted).then_some(())
     };
-    eventually(PATIENCE, has).await;
+    eventually(TIMEOUT, has).await;
 }

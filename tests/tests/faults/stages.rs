@@ -1,25 +1,25 @@
-//! Who gets into the way of a move, at each of its steps.
+//! Requests that conflict with a move, at each of its steps.
 
 use drover::client::{Client, Problem};
 use drover_api::operations::{Operation, OperationState};
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended, operation_id};
 use drover_e2e::members::Shape;
-use drover_e2e::{World, succeeded};
+use drover_e2e::{System, succeeded};
 use drover_store::failpoint::{Action, Failpoints};
 use drover_testkit::eventually;
 use reqwest::Method;
 
-/// Only against hanging.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+/// It only guards against hanging.
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 
 fn refused(error: &anyhow::Error) -> (u16, &str, Option<&str>) {
-    let problem = &error.downcast_ref::<Problem>().expect("a refusal in Drover's words").0;
+    let problem = &error.downcast_ref::<Problem>().expect("the refusal is a problem document").0;
     (problem.status, &problem.code, problem.instance.as_deref())
 }
 
-/// The victim's owner is told whose it is now, whatever she wants.
-async fn hands_off(client: &Client, victim: &Group, mover: &str, point: &str) {
+/// Asserts that every request for the victim is refused with the operation that moves it.
+async fn victim_is_locked(client: &Client, victim: &Group, mover: &str, point: &str) {
     for verb in ["terminate", "update"] {
         let error = victim.verb(client, verb).await.expect_err(point);
         assert_eq!(refused(&error), (409, "busy", Some(format!("/v2/operations/{mover}").as_str())), "{verb} at {point}: {error}");
@@ -33,14 +33,14 @@ async fn cancel(client: &Client, id: &str) -> anyhow::Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn at_every_stage_of_a_move_its_victim_is_left_alone() {
+async fn victim_is_locked_at_each_step_of_its_move() {
     let members = vec![("left", "onprem", 1), ("right", "onprem", 1)];
-    let world = World::shaped(
+    let system = System::shaped(
         &Shape { members, nodes: 1, cpu: 1 },
         &[("orchestrator", "--ready-seconds=300"), ("orchestrator", "--gone-seconds=300")],
     )
     .await;
-    let (client, places, names) = (&world.client, ["onprem/left", "onprem/right"], ["left", "right"]);
+    let (client, places, names) = (&system.client, ["onprem/left", "onprem/right"], ["left", "right"]);
     let group = |name: &str| Group::new(name, App::new(name, 1000)).in_project("stages").among(&places);
     let victim = group("victim").on(&places).movable(5);
     succeeded(&victim.deploy(client).await.unwrap());
@@ -48,49 +48,49 @@ async fn at_every_stage_of_a_move_its_victim_is_left_alone() {
     for newcomer in &newcomers {
         newcomer.approve(client).await.unwrap();
     }
-    let witness = world.sim().unwrap().record_ready(None, "app=victim").unwrap();
+    let witness = system.sim().unwrap().record_ready(None, "app=victim").unwrap();
     witness.arm();
     let failpoints = Failpoints::of_process();
 
     let steps = drover_orchestrator::workflows::failpoints().into_iter().filter(|point| point.kind == "relocate" && !point.undo);
     let (mut past_the_pivot, mut seen) = (false, 0);
-    // From the first step on that has the victims; of each, the moment before its effect.
+    // Each step after the one that locks the victims, just before its effect.
     for point in steps.filter(|point| point.moment == "before" && point.step != "hold_victims") {
-        let at = usize::from(world.home("victim").await == names[1]);
+        let at = usize::from(system.home("victim").await == names[1]);
         let newcomer = &newcomers[at];
         let armed = format!("{point}@stages/{0}/v1/{0}", newcomer.name);
         failpoints.set(&armed, Action::Pause);
         let id = newcomer.verb(client, "instantiate").await.unwrap();
-        eventually(PATIENCE, async || failpoints.is_paused(&armed).then_some(())).await;
+        eventually(TIMEOUT, async || failpoints.is_paused(&armed).then_some(())).await;
         let operation: Operation = client.get(&format!("/v2/operations/{id}")).await.unwrap();
-        let mover = operation.children.first().expect("the move is under way").to_string();
-        hands_off(client, &victim, &mover, &armed).await;
+        let mover = operation.children.first().expect("the move has started").to_string();
+        victim_is_locked(client, &victim, &mover, &armed).await;
 
         if past_the_pivot {
             let error = cancel(client, &mover).await.expect_err(&armed);
             assert_eq!((refused(&error).0, refused(&error).1), (409, "past_the_pivot"), "{armed}: {error}");
             failpoints.clear(&armed);
             succeeded(&ended(client, &id).await.unwrap());
-            world.serves_on("victim", names[1 - at]).await;
-            world.serves_on(&newcomer.name, names[at]).await;
-            // Back to one of them, so that there is somewhere to go to.
+            system.serves_on("victim", names[1 - at]).await;
+            system.serves_on(&newcomer.name, names[at]).await;
+            // One of the two members is empty again for the next move.
             let id = newcomer.verb(client, "terminate").await.unwrap();
             succeeded(&ended(client, &id).await.unwrap());
         } else {
             cancel(client, &id).await.unwrap();
-            // It would hear of it by itself, in a moment; it is let go now.
+            // The move would learn of it by itself a little later, but it continues now.
             cancel(client, &mover).await.unwrap();
             failpoints.clear(&armed);
             let operation = ended(client, &id).await.unwrap();
             assert_eq!(operation.state, OperationState::Cancelled, "{armed}: {operation:#?}");
-            world.serves_on("victim", names[at]).await;
-            assert!(world.member(names[1 - at]).deployed().await.is_empty(), "{armed}: the new copy is gone");
-            assert_eq!((world.home("victim").await.as_str(), world.home(&newcomer.name).await.as_str()), (names[at], ""), "{armed}");
+            system.serves_on("victim", names[at]).await;
+            assert!(system.member(names[1 - at]).deployed().await.is_empty(), "{armed}: the new copy is gone");
+            assert_eq!((system.home("victim").await.as_str(), system.home(&newcomer.name).await.as_str()), (names[at], ""), "{armed}");
         }
         past_the_pivot |= Some(point.step) == point.pivot;
         seen += 1;
     }
-    assert!(past_the_pivot && seen > 7, "{seen} stages were seen");
+    assert!(past_the_pivot && seen > 7, "only {seen} steps were tested");
     assert!(witness.min() >= 1, "the victim had a moment without a ready replica");
-    world.end().await;
+    system.end().await;
 }

@@ -1,8 +1,8 @@
-//! A random walk through everything that people and members can do, against a [`Model`]: after each step the hub, the ledger and
-//! the members say what the model says; at all times the ledger's two sums fit, and nobody who runs is ever without a ready pod.
+//! A random walk through the actions of users and the faults of members, compared with a [`Model`]. After each step the services, the ledger and
+//! the members must match the model. At all times the two sums of the ledger must fit, and every running app must have a ready pod.
 //!
-//! Seeded (`DROVER_WALK_SEED`, a number), and shrunk when it fails: the panic names the shortest walk that still does
-//! (`DROVER_WALK_SHRINK`: how many shorter ones are tried).
+//! `DROVER_WALK_SEED` (a number) is the seed. When a walk fails, shorter ones are tried (`DROVER_WALK_SHRINK` says how many), and the panic shows
+//! the shortest one that fails.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::{ClaimState, MemberState};
-use drover_e2e::World;
+use drover_e2e::System;
 use drover_e2e::emco::{ended, operation_id, patiently};
 use drover_e2e::members::Shape;
 use drover_kubesim::{Fault, ReadyRecorder};
@@ -20,11 +20,11 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::look;
-use super::model::{Act, CPUS, Deed, GROUPS, MEMBERS, Model, Nature, Said, Step, Trouble, walks};
+use super::model::{Act, ActResult, CPUS, Deed, GROUPS, MEMBERS, Model, Nature, Step, Trouble, walks};
 
-/// Only against hanging.
-const PATIENCE: Duration = Duration::from_secs(180);
-/// Nothing here shall wait long for a member in trouble.
+/// It only guards against hanging.
+const TIMEOUT: Duration = Duration::from_secs(180);
+/// Short time limits, so that no step waits long for a faulty member.
 const FLAGS: [(&str, &str); 7] = [
     ("cluster-manager", "--heartbeat-ms=500"),
     ("cluster-manager", "--metrics-ms=60000"),
@@ -36,14 +36,14 @@ const FLAGS: [(&str, &str); 7] = [
 ];
 
 #[test]
-fn a_short_walk_goes_as_the_model_says() {
+fn short_random_walk_matches_the_model() {
     go(14);
 }
 
-/// About two acts a step.
+/// A step has about two acts.
 #[test]
 #[ignore = "long: a thousand operations"]
-fn a_thousand_operations_go_as_the_model_says() {
+fn thousand_random_operations_match_the_model() {
     go(545);
 }
 
@@ -64,8 +64,8 @@ fn go(steps: usize) {
 }
 
 async fn walk(steps: &[Option<Step>]) -> Result<(), String> {
-    let world = World::shaped(&Shape { members: MEMBERS.into(), nodes: 1, cpu: CPUS }, &FLAGS).await;
-    let mut walker = Walker::new(&world).await;
+    let system = System::shaped(&Shape { members: MEMBERS.into(), nodes: 1, cpu: CPUS }, &FLAGS).await;
+    let mut walker = Walker::new(&system).await;
     let mut outcome = Ok(());
     for (at, step) in steps.iter().flatten().enumerate() {
         outcome = walker.step(step).await.map_err(|why| format!("step {at}, {step:?}: {why}"));
@@ -75,7 +75,7 @@ async fn walk(steps: &[Option<Step>]) -> Result<(), String> {
     }
     let (operations, accepted) = (walker.operations, walker.accepted.load(Ordering::Relaxed));
     eprintln!("{operations} acts in {} steps, {accepted} of them operations", steps.len());
-    world.end().await;
+    system.end().await;
     outcome
 }
 
@@ -84,7 +84,7 @@ fn terminates(acts: &[Act], group: usize) -> bool {
 }
 
 struct Walker<'a> {
-    world: &'a World,
+    system: &'a System,
     model: Model,
     witnesses: Vec<ReadyRecorder>,
     revision: u32,
@@ -93,18 +93,18 @@ struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    async fn new(world: &'a World) -> Self {
+    async fn new(system: &'a System) -> Self {
         for at in 0..GROUPS {
             let group = Nature::of(at).group(1, 0);
-            patiently(async || group.approve(&world.client).await).await.unwrap();
+            patiently(async || group.approve(&system.client).await).await.unwrap();
         }
-        let sim = world.sim().unwrap();
+        let sim = system.sim().unwrap();
         let witnesses = (0..GROUPS).map(|at| sim.record_ready(None, &format!("app={}", Nature::of(at).name)).unwrap()).collect();
-        Self { world, model: Model::default(), witnesses, revision: 0, operations: 0, accepted: AtomicUsize::new(0) }
+        Self { system, model: Model::default(), witnesses, revision: 0, operations: 0, accepted: AtomicUsize::new(0) }
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), String> {
-        // Of one group one act at a time: what two of them make of it is not the model's to know.
+        // At most one act for each group, because the model does not say what follows from two at the same time.
         let mut acts: Vec<Act> = Vec::new();
         for act in &step.acts {
             if acts.iter().all(|other| other.group != act.group) {
@@ -121,29 +121,29 @@ impl<'a> Walker<'a> {
         self.revision += 1;
         let (revision, this) = (self.revision, &*self);
         let doing = async {
-            let said = join_all(acts.iter().map(|act| this.act(*act, revision)));
-            let (said, drained) = tokio::join!(said, this.drain(step.drain));
-            drained.map(|()| said)
+            let results = join_all(acts.iter().map(|act| this.act(*act, revision)));
+            let (results, drained) = tokio::join!(results, this.drain(step.drain));
+            drained.map(|()| results)
         };
-        let said = tokio::select! {
-            said = doing => said?,
+        let results = tokio::select! {
+            results = doing => results?,
             over = this.sums_fit() => return Err(over),
-            () = tokio::time::sleep(PATIENCE) => return Err("it does not end".to_owned()),
+            () = tokio::time::sleep(TIMEOUT) => return Err("the step does not end".to_owned()),
         };
         self.operations += acts.len();
-        for (act, said) in acts.iter().zip(said) {
-            let said = said?;
+        for (act, result) in acts.iter().zip(results) {
+            let result = result?;
             if let (true, Deed::Deploy { replicas }) = (alone, act.deed)
                 && !self.model.running.contains_key(&act.group)
                 && self.model.must_fit(act.group, replicas, &free)
-                && !matches!(&said, Said::Ended(operation) if operation.state == OperationState::Succeeded)
+                && !matches!(&result, ActResult::Ended(operation) if operation.state == OperationState::Succeeded)
             {
-                return Err(format!("there was room, {free:?}, and it did not get it: {said:#?}"));
+                return Err(format!("there was room, {free:?}, but the group was not placed: {result:#?}"));
             }
-            self.model.hear(*act, &said)?;
+            self.model.apply(*act, &result)?;
         }
         if let Some((member, _)) = step.trouble {
-            self.world.sim().unwrap().clear_faults(MEMBERS[member].0);
+            self.system.sim().unwrap().clear_faults(MEMBERS[member].0);
         }
         self.settled().await?;
         for group in steady {
@@ -165,11 +165,11 @@ impl<'a> Walker<'a> {
             Trouble::Forgets => Fault::Gone410,
             Trouble::LocksOut => Fault::Unauthorized,
         };
-        self.world.sim().unwrap().fault(MEMBERS[member].0, fault);
+        self.system.sim().unwrap().fault(MEMBERS[member].0, fault);
     }
 
-    async fn act(&self, act: Act, revision: u32) -> Result<Said, String> {
-        let (client, nature) = (&self.world.client, Nature::of(act.group));
+    async fn act(&self, act: Act, revision: u32) -> Result<ActResult, String> {
+        let (client, nature) = (&self.system.client, Nature::of(act.group));
         let begun = async {
             let verb = match act.deed {
                 Deed::Deploy { replicas } => {
@@ -189,23 +189,23 @@ impl<'a> Walker<'a> {
         };
         let id = match begun.await {
             Ok(id) => id,
-            Err(error) => return drover::client::code(&error).map(|code| Said::Refused(code.to_owned())).ok_or(format!("{error:#}")),
+            Err(error) => return drover::client::code(&error).map(|code| ActResult::Refused(code.to_owned())).ok_or(format!("{error:#}")),
         };
         self.accepted.fetch_add(1, Ordering::Relaxed);
         if act.cancelled {
-            // Too late is no fault of anybody.
+            // A cancel that comes too late is no error.
             let _ = operation_id(client, Method::POST, &format!("/v2/operations/{id}/cancel")).await;
         }
         let operation = ended(client, &id).await.map_err(|error| format!("{error:#}"))?;
-        Ok(Said::Ended(Box::new(operation)))
+        Ok(ActResult::Ended(Box::new(operation)))
     }
 
-    /// A drain goes as far as it can, or not at all.
+    /// Drains a member if that can be planned. The drain may fail, but only with a code.
     async fn drain(&self, member: Option<usize>) -> Result<(), String> {
         let Some((name, provider, _)) = member.map(|at| MEMBERS[at]) else { return Ok(()) };
-        let client = &self.world.client;
+        let client = &self.system.client;
         let plan = client.post("/v2/plans", Some(&json!({"kind": "drain", "clusterProvider": provider, "cluster": name}))).await;
-        // A member that is not known now cannot be planned for.
+        // There is no plan for a member whose state is unknown.
         let Ok(plan) = plan.map(|answer| answer.body) else { return Ok(()) };
         if plan["state"] != "proposed" {
             return Ok(());
@@ -217,33 +217,33 @@ impl<'a> Walker<'a> {
         match operation.state {
             OperationState::Succeeded => Ok(()),
             OperationState::Failed if operation.code.is_some() => Ok(()),
-            _ => Err(format!("a drain ended as it may not: {operation:#?}")),
+            _ => Err(format!("a drain must not end like this: {operation:#?}")),
         }
     }
 
-    /// Never comes back while the two sums fit: present and future of each member.
+    /// Returns only when the present or the future sum of a member is larger than its capacity, with a message.
     async fn sums_fit(&self) -> String {
         let all = i64::from(CPUS) * 1000;
         loop {
-            if let Ok(sums) = look::sums(self.world).await
+            if let Ok(sums) = look::sums(self.system).await
                 && let Some(over) = sums.iter().find(|(_, (present, future))| *present > all || *future > all)
             {
-                return format!("more than there is: {over:?}");
+                return format!("a sum is larger than the capacity: {over:?}");
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// Milli-cores that are free, by member.
+    /// The free milli-cores of each member.
     async fn free(&self) -> Result<Vec<i64>, String> {
-        let sums = look::sums(self.world).await.map_err(|error| format!("{error:#}"))?;
+        let sums = look::sums(self.system).await.map_err(|error| format!("{error:#}"))?;
         let taken = |name: &str| sums.get(name).map_or(0, |(present, future)| (*present).max(*future));
         Ok(MEMBERS.iter().map(|(name, ..)| i64::from(CPUS) * 1000 - taken(name)).collect())
     }
 
-    /// Members are Ready, and all books and all members say what the model says.
+    /// Waits until all members are ready, and the ledger and the members match the model.
     async fn settled(&self) -> Result<(), String> {
-        let give_up = tokio::time::Instant::now() + PATIENCE;
+        let give_up = tokio::time::Instant::now() + TIMEOUT;
         loop {
             let differs = match self.differs().await {
                 Ok(None) => return Ok(()),
@@ -258,11 +258,11 @@ impl<'a> Walker<'a> {
     }
 
     async fn differs(&self) -> anyhow::Result<Option<String>> {
-        let clusters = self.world.clusters().await;
+        let clusters = self.system.clusters().await;
         if let Some(cluster) = clusters.iter().find(|cluster| cluster.state != MemberState::Ready) {
             return Ok(Some(format!("{} is {:?}", cluster.cluster, cluster.state)));
         }
-        let claims = self.world.claims().await?;
+        let claims = self.system.claims().await?;
         if let Some(claim) = claims.iter().find(|claim| claim.state != ClaimState::Held || claim.surging) {
             return Ok(Some(format!("the claim of {} on {} is {:?}", claim.request.app, claim.member, claim.state)));
         }
@@ -279,18 +279,18 @@ impl<'a> Walker<'a> {
             return Ok(Some(format!("claimed: {counts:?}")));
         }
         let mut serving: BTreeMap<String, (String, u32)> = BTreeMap::new();
-        for member in self.world.members() {
+        for member in self.system.members() {
             for deployment in member.deployments().list(&Default::default()).await? {
                 let (name, status) = (deployment.metadata.name.unwrap_or_default(), deployment.status.unwrap_or_default());
                 let ready = u32::try_from(status.ready_replicas.unwrap_or(0))?;
                 if serving.insert(name.clone(), (member.name.to_owned(), ready)).is_some() {
-                    return Ok(Some(format!("{name} is there twice")));
+                    return Ok(Some(format!("{name} is on two members")));
                 }
             }
             let pods = member.pods().list(&Default::default()).await?.items.len();
             let due: u32 = serving.values().filter(|(at, _)| at == member.name).map(|(_, pods)| pods).sum();
             if pods != due as usize {
-                return Ok(Some(format!("{} has {pods} pods, {due} of them serve", member.name)));
+                return Ok(Some(format!("{} has {pods} pods, {due} of them are ready", member.name)));
             }
         }
         if serving != claimed {
@@ -300,10 +300,10 @@ impl<'a> Walker<'a> {
             (0..GROUPS).map(Nature::of).any(|n| n.name == *app && n.on.iter().any(|at| MEMBERS[*at].0 == member))
         };
         if let Some((app, (member, _))) = claimed.iter().find(|(app, (member, _))| !allowed(app, member)) {
-            return Ok(Some(format!("{app} is on {member}, where it may not be")));
+            return Ok(Some(format!("{app} is on {member}, where it may not run")));
         }
-        // Nobody works in the dark.
-        let running: Value = self.world.client.get("/v2/operations?state=running").await?;
+        // No operation is left running.
+        let running: Value = self.system.client.get("/v2/operations?state=running").await?;
         let running = running["items"].as_array().map_or(0, Vec::len);
         Ok((running > 0).then(|| format!("{running} operations run")))
     }

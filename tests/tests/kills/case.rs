@@ -1,25 +1,24 @@
-//! What is killed where: cases, made from the tables of the code and from nothing else. Pure.
-//!
-//! A step that is new is a case from then on; a point that nobody passes is a case that fails.
+//! The cases of the kill tests: which fault happens at which failpoint. They are derived from the step lists and failpoints of the code, so a new
+//! step has its cases at once, and a failpoint that is never passed makes its case fail. No I/O.
 
 use std::fmt;
 
 use drover_e2e::processes::SERVICES;
 use drover_workflow::Failpoint;
 
-/// What happens to somebody while everything stands still.
+/// The fault that happens while the operations are paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
     /// A service gets SIGKILL and is started again.
     Killed(&'static str),
-    /// Every process of Postgres gets SIGKILL; it is started again when somebody has noticed.
+    /// Every process of Postgres gets SIGKILL. The server is started again when a service has noticed.
     PostgresKilled,
-    /// All connections to Postgres break, and new ones are refused until somebody has noticed.
+    /// All connections to Postgres are closed, and new ones are refused until a service has noticed.
     ConnectionsCut,
 }
 
 impl Fault {
-    /// All of them, in the order of the matrix.
+    /// All faults, in the order of the matrix.
     pub fn all() -> Vec<Self> {
         SERVICES.map(Self::Killed).into_iter().chain([Self::PostgresKilled, Self::ConnectionsCut]).collect()
     }
@@ -35,12 +34,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The operation that passes a point.
+/// The operation that passes a failpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Job {
-    /// Instantiate a newcomer for which somebody has to move.
+    /// Instantiate a newcomer for which another app must be moved.
     MakeRoom,
-    /// Update a group: one app changes, one is new, one is dropped.
+    /// Update a group: one app is changed, one is added, one is removed.
     Update,
     /// Terminate a group.
     Terminate,
@@ -52,54 +51,51 @@ impl Job {
             "instantiate" | "relocate" => Self::MakeRoom,
             "update" => Self::Update,
             "terminate" => Self::Terminate,
-            other => panic!("no job of the kill tests passes through workflow {other}: teach them one"),
+            other => panic!("no job of the kill tests runs the workflow {other}; add one"),
         }
     }
 }
 
-/// Why an operation comes back.
+/// Why an operation is undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It is cancelled while it stands at this point.
+    /// It is cancelled while it is paused at this failpoint.
     Cancelled(String),
-    /// What it did there came to nothing, for good.
+    /// It fails for good at this failpoint.
     Failed(String),
 }
 
-/// A row of the matrix: a step on its way forward or back, or a place inside of a service.
+/// A row of the matrix: a step or its undo, or a place in a service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Row {
-    /// Workflow, or service.
+    /// The workflow or service.
     pub kind: String,
-    /// Step, or place.
+    /// The step or place.
     pub step: String,
-    /// `do`; `cancelled` or `failed` on the way back; or the job that passes.
+    /// `do`, or `cancelled` or `failed` for an undo; for a place in a service, the job that passes it.
     pub way: String,
 }
 
-/// One kill.
+/// One fault at one failpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Where.
     pub row: Row,
-    /// `before`, `after_effect`, `after_journal`, `after`.
+    /// `before`, `after_effect`, `after_journal` or `after`.
     pub moment: &'static str,
-    /// By which operation.
     pub job: Job,
-    /// Name of the failpoint, without whom it is for.
+    /// The name of the failpoint, without the `@who` of its subject.
     pub point: String,
-    /// The process that stops there.
+    /// The process that pauses there.
     pub process: &'static str,
-    /// What makes the operation come back this way.
+    /// Why the operation is undone; `None` on the way forward.
     pub turn: Option<Turn>,
-    /// A transaction is open there: a connection is taken for as long as it stops.
+    /// Whether a transaction is open there, which takes a connection for as long as the pause lasts.
     pub in_transaction: bool,
-    /// Who is hit.
     pub fault: Fault,
 }
 
 impl Case {
-    /// Stops inside of a service, which then stands still for everybody.
+    /// Whether the failpoint is in another service than the orchestrator. That service is then paused for all operations.
     pub fn inside(&self) -> bool {
         self.process != ORCHESTRATOR
     }
@@ -107,12 +103,13 @@ impl Case {
 
 const ORCHESTRATOR: &str = "orchestrator";
 
-/// Every case there is.
+/// All cases: each fault at each failpoint.
 pub fn all() -> Vec<Case> {
     Fault::all().into_iter().flat_map(|fault| points().into_iter().map(move |(case, _)| Case { fault, ..case })).collect()
 }
 
-/// Each point of every workflow with the service that owns it, and all of relocate's with orchestrator.
+/// A selection for `make test`: each failpoint with a kill of the service that owns the step, and those of `relocate` also with a kill of the
+/// orchestrator.
 pub fn short() -> Vec<Case> {
     let owned = points().into_iter().map(|(case, owner)| Case { fault: Fault::Killed(owner), ..case });
     let relocate = points().into_iter().filter(|(case, _)| case.row.kind == "relocate");
@@ -120,10 +117,10 @@ pub fn short() -> Vec<Case> {
     owned.chain(with_orchestrator.map(|case| Case { fault: Fault::Killed(ORCHESTRATOR), ..case })).collect()
 }
 
-/// All points, with the service that owns each.
+/// All failpoints, each with the service that owns the step.
 pub fn points() -> Vec<(Case, &'static str)> {
     let of_workflows = drover_orchestrator::workflows::failpoints().into_iter().flat_map(of_step);
-    // All of a step stand together, as rows.
+    // Those of the same step are next to each other, as in the rows of the matrix.
     let of_workflows = by_row(of_workflows.collect()).into_iter();
     let jobs = [Job::MakeRoom, Job::Update, Job::Terminate];
     let of_synchronizer = jobs.into_iter().flat_map(|job| {
@@ -135,13 +132,13 @@ pub fn points() -> Vec<(Case, &'static str)> {
     of_workflows.chain(of_synchronizer).chain(of_ledger).collect()
 }
 
-/// A point on the way forward, or on both ways back.
+/// The cases of a failpoint: one on the way forward, or two in an undo.
 fn of_step(point: Failpoint) -> Vec<(Case, &'static str)> {
     let turns = match point.undo {
         false => vec![("do", None)],
         true => {
-            let at = |moment: &str| format!("{}/{}/do/{moment}", point.kind, point.pivot.expect("undo ends at a pivot"));
-            // The effect was there, in a transaction that did not come to its end.
+            let at = |moment: &str| format!("{}/{}/do/{moment}", point.kind, point.pivot.expect("a workflow with undo has a pivot"));
+            // The failure comes after the effect, whose transaction is then rolled back.
             vec![("cancelled", Some(Turn::Cancelled(at("before")))), ("failed", Some(Turn::Failed(at("after_effect"))))]
         }
     };
@@ -171,7 +168,7 @@ fn by_row(cases: Vec<(Case, &'static str)>) -> Vec<(Case, &'static str)> {
 }
 
 fn inside(service: &'static str, point: &'static str, job: Job) -> (Case, &'static str) {
-    let (step, moment) = point.rsplit_once('/').expect("a moment");
+    let (step, moment) = point.rsplit_once('/').expect("the name of a failpoint ends with its moment");
     let way = match job {
         Job::MakeRoom => "instantiate",
         Job::Update => "update",

@@ -1,4 +1,4 @@
-//! What must be true of a slot when an operation has ended, whoever was killed meanwhile.
+//! Checks of a slot when an operation has ended, whatever was killed meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use drover_e2e::Member;
 use kube::api::ListParams;
 
 use super::case::Job;
-use super::slot::{Running, State};
+use super::slot::{Running, SlotState};
 use super::stage::Stage;
 
-/// A restarted service may need so long to tidy up.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long restarted services may take to clean up. It only guards against hanging.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How often each Deployment of the scene has been created, by (app, member).
+/// How often each Deployment of a job's apps has been created, by (app, member).
 pub type Created = BTreeMap<(String, String), usize>;
 
-/// Counts what simulated members have seen.
+/// Counts the creations in simulated members; empty with real ones.
 pub fn created(stage: &Stage, slot: usize, job: Job) -> Created {
     let Some(sim) = stage.sim() else { return Created::new() };
     let slot = &stage.slots[slot];
@@ -27,9 +27,9 @@ pub fn created(stage: &Stage, slot: usize, job: Job) -> Created {
     pairs.map(|(app, member)| ((app.clone(), member.to_owned()), sim.created(member, "deployments.apps", "default", &app))).collect()
 }
 
-/// Waits until the slot is as one of `outcomes` says, in every book and in the members; which one, or what differs.
-pub async fn settled(stage: &Stage, slot: usize, job: Job, outcomes: &[State]) -> Result<State, String> {
-    let give_up = Instant::now() + PATIENCE;
+/// Waits until the slot has one of the states `outcomes`, in the ledger, in the databases and in the members. Returns that state, or what differs.
+pub async fn settled(stage: &Stage, slot: usize, job: Job, outcomes: &[SlotState]) -> Result<SlotState, String> {
+    let give_up = Instant::now() + TIMEOUT;
     loop {
         let mut differs = Vec::new();
         for state in outcomes {
@@ -45,7 +45,7 @@ pub async fn settled(stage: &Stage, slot: usize, job: Job, outcomes: &[State]) -
     }
 }
 
-/// Nothing was made twice: neither what had to be made nor what was there before and stayed.
+/// Checks that each new app was created once, and that no app which stayed was created again.
 pub fn made_once(before: &Created, after: &Created, was: &Running, is: &Running) -> Result<(), String> {
     for (object, times) in after {
         let times = times - before.get(object).copied().unwrap_or_default();
@@ -60,7 +60,7 @@ pub fn made_once(before: &Created, after: &Created, was: &Running, is: &Running)
     Ok(())
 }
 
-async fn holds(stage: &Stage, slot: usize, job: Job, state: State) -> Result<(), String> {
+async fn holds(stage: &Stage, slot: usize, job: Job, state: SlotState) -> Result<(), String> {
     let (slot, text) = (&stage.slots[slot], |error: anyhow::Error| format!("{error:#}"));
     let wanted = slot.running(job, state);
     let scene: Vec<&str> = slot.scene(job).iter().map(|member| member.name).collect();
@@ -93,7 +93,7 @@ async fn holds(stage: &Stage, slot: usize, job: Job, state: State) -> Result<(),
     Ok(())
 }
 
-/// The member has exactly these apps, each with all its pods ready and none that is on its way out.
+/// Checks that the member has exactly these apps, that all their pods are ready, and that no pod is being deleted.
 async fn objects(member: &Member, wanted: &Running, replicas: usize) -> Result<(), String> {
     let all = ListParams::default();
     let deployments = member.deployments().list(&all).await.map_err(|error| error.to_string())?;
@@ -120,14 +120,14 @@ fn same(what: &str, found: impl Iterator<Item = (String, String)>, wanted: &Runn
     if found.iter().eq(wanted) { Ok(()) } else { Err(format!("{what}: {found:?}, should be {wanted:?}")) }
 }
 
-/// Of `<provider>+<cluster>`.
+/// The cluster of `<provider>+<cluster>`.
 fn cluster(member: &str) -> &str {
     member.rsplit_once('+').map_or(member, |(_, cluster)| cluster)
 }
 
-/// When all operations have ended: nothing runs on in the dark, and no group is held.
+/// Waits until no workflow runs and no group is held. To be called when all operations have ended.
 pub async fn at_rest(stage: &Stage) -> Result<(), String> {
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = Instant::now() + TIMEOUT;
     loop {
         let left = left(stage).await;
         match left {

@@ -1,5 +1,5 @@
-//! Two orchestrators and two placements at once. The first of each is stopped in its tracks (SIGSTOP) with its hands full, for
-//! longer than its lease; the second of each finishes everything; then the first ones wake up and go on where they stood.
+//! Two orchestrators and two placements run at the same time. The first of each is stopped (SIGSTOP) in the middle of its work for longer than its
+//! lease, the second of each finishes that work, and then the first ones continue where they were stopped.
 
 use std::time::{Duration, Instant};
 
@@ -12,18 +12,18 @@ use super::check;
 use super::run::{Journey, begin_all, ended};
 use super::stage::Stage;
 
-const PATIENCE: Duration = Duration::from_secs(300);
-/// What the engine says when it finds that it is no longer the one.
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// What the engine logs when it finds that another engine has its workflow.
 const FENCED_OFF: &str = "another engine has taken this workflow over";
 
-/// Whoever wakes up at these points is about to change another service.
+/// The cases in which the orchestrator is just about to write to another service.
 fn about_to_write() -> Vec<Case> {
     let points =
         case::points().into_iter().filter(|(case, owner)| *owner != case.process && case.moment == "before" && case.turn.is_none());
     points.map(|(case, _)| case).collect()
 }
 
-/// One more: placement has decided on a ledger that others will have moved on.
+/// The case in which placement is just about to commit a decision that will be outdated when it continues.
 fn about_to_commit() -> Case {
     let (case, _) = case::points()
         .into_iter()
@@ -42,7 +42,7 @@ pub async fn scenario() {
         watches.push(stage.watch(slot).await);
     }
     let mut begun = begin_all(&mut stage, &journeys).await;
-    // Last, because it stands still for everybody who asks the first placement.
+    // Last, because it pauses the first placement for all operations.
     let committing = Journey { slot: slots - 1, stops: vec![about_to_commit()] };
     begun.extend(begin_all(&mut stage, std::slice::from_ref(&committing)).await);
     journeys.push(committing);
@@ -74,7 +74,7 @@ pub async fn scenario() {
         .extend(watches.into_iter().flat_map(|watch| watch.interrupted()).map(|app| format!("{app} had a moment without a ready replica")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 
-    // Both pairs are as good as new: they share what comes next.
+    // Both pairs still work: they share the next operations.
     let client = stage.client.clone();
     let next = join_all(stage.slots.iter_mut().map(|slot| slot.prepare(Job::MakeRoom, &client))).await;
     next.into_iter().for_each(|prepared| prepared.unwrap());
@@ -87,32 +87,36 @@ async fn wake(processes: &Processes, name: &str) {
     processes.until_ready(name).await;
 }
 
-/// The second orchestrator has everything, and the second placement has decided what the first one had on its hands.
+/// Waits until the second orchestrator has taken all workflows over, and the second placement has decided what the first one was about to commit.
 async fn until_taken_over(stage: &Stage) {
     let left = "select count(*) from drover_orchestrator.workflow
         where ended_at is null and (worker = 'orchestrator-0' or kind = 'instantiate' and step = 'decide')";
-    drover_testkit::eventually(PATIENCE, async || {
+    drover_testkit::eventually(TIMEOUT, async || {
         let left: i64 = sqlx::query_scalar(left).fetch_one(&stage.database).await.ok()?;
         (left == 0).then_some(())
     })
     .await;
 }
 
-/// With a migration of their own, which asks them and not the sleepers.
+/// Starts the second processes, with a migration whose peers are these and not the stopped ones.
 async fn second_pair(processes: &mut Processes) {
     let seconds = [("placement-1", "placement"), ("migration-1", "migration"), ("orchestrator-1", "orchestrator")];
     processes.also(&seconds, |name| vec![("DROVER_INSTANCE".to_owned(), name.to_owned())]).await;
 }
 
-/// The first orchestrator has found for each of its operations that it is no longer its own.
+/// Waits until the first orchestrator has found for each of its workflows that it was taken over.
 async fn until_fenced_off(processes: &Processes, operations: usize) {
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = Instant::now() + TIMEOUT;
     loop {
-        let found = processes.said("orchestrator", FENCED_OFF);
+        let found = processes.logged("orchestrator", FENCED_OFF);
         if found >= operations {
             return;
         }
-        assert!(Instant::now() < give_up, "{found} of {operations} are seen to be fenced off:\n{}", processes.log("orchestrator"));
+        assert!(
+            Instant::now() < give_up,
+            "{found} of {operations} workflows were found to be taken over:\n{}",
+            processes.log("orchestrator")
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The matrix as a table: for people at the end of a run, and in docs/operations/failure-modes.md.
+//! The results as a table, printed at the end of a run and written to docs/operations/failure-modes.md.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,10 +10,10 @@ use super::run::Outcome;
 const BEGIN: &str = "<!-- kill matrix: made by `DROVER_ACCEPT=long make test-long` -->";
 const END: &str = "<!-- end of the kill matrix -->";
 
-/// How many of a cell's moments held, of how many.
+/// For each cell of the table: how many of its cases succeeded, and how many there were.
 type Cells = BTreeMap<(Row, Fault), (usize, usize)>;
 
-/// The table, a row per step in the order of the code.
+/// The table, with a row for each step in the order of the code.
 pub fn table(outcomes: &[Outcome]) -> String {
     let mut cells = Cells::new();
     for (case, result) in outcomes {
@@ -47,24 +47,18 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Prints it, also when tests are quiet, and panics unless everything held.
+/// Prints the table, even when test output is captured, and panics unless all cases succeeded.
 pub fn conclude(outcomes: &[Outcome], took: std::time::Duration) {
     let wrong: Vec<String> = outcomes
         .iter()
-        .filter_map(|(case, result)| Some(format!("{} · {} hit: {}", case.point, case.fault, result.as_ref().err()?)))
+        .filter_map(|(case, result)| Some(format!("{}, fault: {}: {}", case.point, case.fault, result.as_ref().err()?)))
         .collect();
-    let text = format!(
-        "{}{} kills in {:.0} s, {} of them without what was promised\n",
-        table(outcomes),
-        outcomes.len(),
-        took.as_secs_f64(),
-        wrong.len()
-    );
-    std::io::stderr().write_all(text.as_bytes()).expect("somebody reads it");
+    let text = format!("{}{} cases in {:.0} s, {} of them failed\n", table(outcomes), outcomes.len(), took.as_secs_f64(), wrong.len());
+    std::io::stderr().write_all(text.as_bytes()).expect("stderr can be written");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// With `DROVER_ACCEPT=short` or `=long`, whichever this run is: writes its matrix into the documentation.
+/// Writes the matrix into the documentation if `DROVER_ACCEPT` (`short` or `long`) names this run.
 pub fn accept(outcomes: &[Outcome], run: &str) {
     if std::env::var("DROVER_ACCEPT").is_ok_and(|wanted| wanted == run) {
         let (text, [head, tail]) = (table(outcomes), around());
@@ -72,18 +66,18 @@ pub fn accept(outcomes: &[Outcome], run: &str) {
     }
 }
 
-/// Checks that the documentation has the rows that the code has.
+/// Checks that the documentation has the same rows as the code.
 pub fn documented() {
     let text = std::fs::read_to_string(page()).expect("the page is part of the repository");
     let described: Vec<&str> = text.split(BEGIN).nth(1).unwrap_or_default().lines().filter(|line| line.starts_with("| ")).skip(2).collect();
-    let stale = "docs/operations/failure-modes.md is not of this code: DROVER_ACCEPT=long make test-long";
+    let stale = "docs/operations/failure-modes.md differs from the code; run DROVER_ACCEPT=long make test-long";
     for (row, at) in rows().into_iter().zip(0..) {
         let wanted = format!("| {} | {} | {} |", row.kind, row.step, row.way);
         assert!(described.get(at).is_some_and(|line| line.starts_with(&wanted)), "{stale}: {wanted}");
     }
 }
 
-/// What stands before and after the matrix.
+/// The text before and after the matrix.
 fn around() -> [String; 2] {
     let text = std::fs::read_to_string(page()).expect("the page is part of the repository");
     let (head, rest) = text.split_once(BEGIN).expect("the page has the place for it");

@@ -1,4 +1,5 @@
-//! Waves: as many operations as there are slots are led to a point each, somebody is hit once, everybody goes on, each is checked.
+//! Runs the cases in waves. In a wave, an operation in each slot is paused at a failpoint, one fault happens, all operations continue, and each of them
+//! is checked.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -13,33 +14,32 @@ use reqwest::Method;
 
 use super::case::{Case, Fault, Job, Turn};
 use super::check::{self, Created};
-use super::slot::State;
+use super::slot::SlotState;
 use super::stage::{Stage, Watch};
 
-/// For an operation to come to a point, and for one to end after the restart: only against hanging, for the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// Of a service's ten connections; the others are needed to get on.
+/// How long an operation may take to reach a failpoint, or to end after the restart. It only guards against hanging.
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// How many of a service's ten connections paused transactions may take. The others are needed to continue.
 const TRANSACTIONS_AT_ONCE: usize = 4;
 
-/// What became of a case: nothing to complain about, or what is wrong.
+/// A case, and what is wrong if it failed.
 pub type Outcome = (Case, Result<(), String>);
 
-/// One operation and the points at which it is stopped, one after the other; of one step, with one fault.
+/// An operation and the cases at which it is paused, one after the other. They have the same step and the same fault.
 #[derive(Clone, Debug)]
 pub struct Journey {
-    /// Where it happens.
     pub slot: usize,
-    /// At least one.
+    /// The cases in their order, at least one.
     pub stops: Vec<Case>,
 }
 
 impl Journey {
-    /// A journey per case.
+    /// A journey for each case.
     pub fn single(cases: Vec<Case>) -> Vec<Self> {
         cases.into_iter().map(|case| Self { slot: 0, stops: vec![case] }).collect()
     }
 
-    /// A journey per step and fault: through all of its points.
+    /// A journey for each step and fault, through all of its failpoints.
     pub fn through_steps(cases: Vec<Case>) -> Vec<Self> {
         let mut journeys: Vec<Self> = Vec::new();
         for case in cases {
@@ -51,7 +51,7 @@ impl Journey {
         journeys
     }
 
-    /// Each in a slot where nothing else of its lane goes on.
+    /// Gives each journey a slot. An update and another job can share a slot, because they use different members.
     pub fn side_by_side(journeys: &mut [Self]) {
         let (mut rooms, mut updates) = (0, 0);
         for journey in journeys {
@@ -66,8 +66,8 @@ impl Journey {
     }
 }
 
-/// Sorts journeys into waves: one fault each, and what the slots can take. Those inside of a service stand alone, for a service
-/// that stops there stops for all.
+/// Sorts journeys into waves: each wave has one fault and no more journeys than the slots allow. A journey with a failpoint in another service
+/// has a wave of its own, because that service is then paused for all operations.
 pub fn waves(journeys: Vec<Journey>, slots: usize) -> Vec<Vec<Journey>> {
     let mut waves = Vec::new();
     let mut left = journeys;
@@ -91,7 +91,7 @@ pub fn waves(journeys: Vec<Journey>, slots: usize) -> Vec<Vec<Journey>> {
     waves
 }
 
-/// Leads each operation to its first stop; their ids.
+/// Starts the operations and waits until each is paused at its first failpoint. Returns their ids.
 pub async fn begin_all(stage: &mut Stage, journeys: &[Journey]) -> Vec<Result<String, String>> {
     let (journeys, broken) = prepare(stage, journeys.to_vec()).await;
     assert!(broken.is_empty(), "{broken:?}");
@@ -100,7 +100,7 @@ pub async fn begin_all(stage: &mut Stage, journeys: &[Journey]) -> Vec<Result<St
     begun.into_iter().map(|begun| begun.map(|begun| begun.id)).collect()
 }
 
-/// Runs one wave.
+/// Runs a wave.
 pub async fn wave(stage: &mut Stage, journeys: Vec<Journey>) -> Vec<Outcome> {
     let Some(fault) = journeys.first().map(|journey| journey.stops[0].fault) else { return Vec::new() };
     let (journeys, mut outcomes) = prepare(stage, journeys).await;
@@ -145,7 +145,7 @@ pub async fn wave(stage: &mut Stage, journeys: Vec<Journey>) -> Vec<Outcome> {
     outcomes
 }
 
-/// Makes every journey possible; the cases of those that cannot be are outcomes already.
+/// Brings the slots into the state that their journeys need. Returns the journeys that can start, and failed outcomes for the others.
 async fn prepare(stage: &mut Stage, journeys: Vec<Journey>) -> (Vec<Journey>, Vec<Outcome>) {
     let client = stage.client.clone();
     let each = stage.slots.iter_mut().enumerate().map(|(number, slot)| {
@@ -153,7 +153,7 @@ async fn prepare(stage: &mut Stage, journeys: Vec<Journey>) -> (Vec<Journey>, Ve
         let client = &client;
         async move {
             for job in jobs {
-                slot.prepare(job, client).await.map_err(|error| format!("it was not even begun: {error:#}"))?;
+                slot.prepare(job, client).await.map_err(|error| format!("the slot could not be prepared: {error:#}"))?;
             }
             Ok::<_, String>(())
         }
@@ -164,13 +164,13 @@ async fn prepare(stage: &mut Stage, journeys: Vec<Journey>) -> (Vec<Journey>, Ve
     (ready, broken.map(|(case, slot)| (case, prepared[slot].clone())).collect())
 }
 
-/// An operation that stands still where it should.
+/// An operation that is paused at its first failpoint.
 struct Begun {
     id: String,
     created: Created,
 }
 
-/// The failpoint as it is armed for this operation alone, where that can be said.
+/// The name of the failpoint for this operation alone; in another service, for all operations.
 fn named(stage: &Stage, slot: usize, case: &Case, point: &str) -> String {
     let (group, _) = stage.slots[slot].target(case.job);
     match case.inside() {
@@ -202,35 +202,35 @@ async fn begin(stage: &Stage, arms: &Arms<'_>, journey: &Journey) -> Result<Begu
         arms.clear(case.process, &at);
     }
     if let Err(never) = arms.until_paused(case.process, &point).await {
-        return Err(format!("{never}: {}", how_it_stands(&stage.client, &id).await));
+        return Err(format!("{never}: {}", describe(&stage.client, &id).await));
     }
     Ok(Begun { id, created })
 }
 
-/// Of an operation that does not come where it should, for people.
-async fn how_it_stands(client: &Client, id: &str) -> String {
+/// The state of an operation that does not reach its failpoint, for messages.
+async fn describe(client: &Client, id: &str) -> String {
     let operation = client.get::<Operation>(&format!("/v2/operations/{id}")).await;
     operation.map_or_else(|error| format!("{error:#}"), |it| format!("{:?}, {}, {:?}", it.state, it.message, it.reasons))
 }
 
-/// The wish to be undone has reached the operation and what it started: none of them goes forward any more.
+/// Waits until the cancel was requested of the operation's workflow and of its children, so that none of them goes forward any more.
 async fn until_cancelled(stage: &Stage, id: &str) -> Result<(), String> {
-    let deaf = "select count(*) from drover_orchestrator.workflow
+    let not_cancelled = "select count(*) from drover_orchestrator.workflow
         where (id = $1::uuid or parent_id = $1::uuid) and ended_at is null and not cancel_requested";
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = Instant::now() + TIMEOUT;
     loop {
-        let left: i64 = sqlx::query_scalar(deaf).bind(id).fetch_one(&stage.database).await.map_err(|error| error.to_string())?;
+        let left: i64 = sqlx::query_scalar(not_cancelled).bind(id).fetch_one(&stage.database).await.map_err(|error| error.to_string())?;
         if left == 0 {
             return Ok(());
         }
         if Instant::now() > give_up {
-            return Err("the cancel never reaches what it started".to_owned());
+            return Err("the cancel does not reach the children".to_owned());
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Hits who is to be hit; everybody goes on while it is away, to the next stop.
+/// Makes the fault happen, and lets all operations continue to their next failpoint meanwhile.
 async fn strike(stage: &mut Stage, fault: Fault, journeys: &[Journey], stop: usize) {
     let armed: BTreeSet<&'static str> = journeys.iter().map(|journey| journey.stops[0].process).collect();
     let next: Vec<(&'static str, String)> = journeys
@@ -239,8 +239,8 @@ async fn strike(stage: &mut Stage, fault: Fault, journeys: &[Journey], stop: usi
         .map(|(journey, case)| (case.process, named(stage, journey.slot, case, &case.point)))
         .collect();
     let processes = &mut stage.processes;
-    // The next stops are set with the same stroke that lets go of these: nobody may slip past one.
-    let go_on = |processes: &Processes| {
+    // The next failpoints are set in the same write that clears the current ones, so that no operation passes them.
+    let continue_all = |processes: &Processes| {
         for process in &armed {
             let of_process = next.iter().filter(|(of, _)| of == process);
             let settings: Vec<String> = of_process.map(|(_, point)| format!("{point}=pause")).collect();
@@ -251,31 +251,31 @@ async fn strike(stage: &mut Stage, fault: Fault, journeys: &[Journey], stop: usi
     match fault {
         Fault::Killed(service) => {
             processes.kill(service);
-            go_on(processes);
+            continue_all(processes);
             processes.run(service);
         }
         Fault::PostgresKilled => {
             processes.postgres.kill().await;
-            go_on(processes);
+            continue_all(processes);
             noticed(processes, refused).await;
             processes.postgres.restart().await;
         }
         Fault::ConnectionsCut => {
             processes.postgres.proxy.cut();
-            go_on(processes);
+            continue_all(processes);
             noticed(processes, refused).await;
             processes.postgres.proxy.restore();
         }
     }
 }
 
-/// Somebody has been refused a connection since.
+/// Waits until a service was refused a connection.
 async fn noticed(processes: &Processes, before: u64) {
-    drover_testkit::eventually(PATIENCE, async || (processes.postgres.proxy.refused() > before).then_some(())).await;
+    drover_testkit::eventually(TIMEOUT, async || (processes.postgres.proxy.refused() > before).then_some(())).await;
 }
 
-/// What the slot is at in the end, and what was wrong on the way there.
-async fn end(stage: &Stage, journey: &Journey, begun: Begun) -> Result<(State, Result<(), String>), String> {
+/// Waits for the end of the operation and checks the slot. Returns the slot's state, and whether each app was created once.
+async fn end(stage: &Stage, journey: &Journey, begun: Begun) -> Result<(SlotState, Result<(), String>), String> {
     let (slot, case) = (journey.slot, &journey.stops[0]);
     let operation = ended(&stage.client, &begun.id).await?;
     let undone = case.turn.is_some();
@@ -285,7 +285,7 @@ async fn end(stage: &Stage, journey: &Journey, begun: Begun) -> Result<(State, R
         Some(Turn::Failed(_)) => OperationState::Failed,
     };
     if operation.state != wanted || !operation.leftovers.is_empty() {
-        return Err(format!("the operation should have {wanted:?}: {operation:?}"));
+        return Err(format!("the operation should have the state {wanted:?} and no leftovers: {operation:?}"));
     }
     let scene = &stage.slots[slot];
     let before = scene.running(case.job, scene.now());
@@ -294,21 +294,21 @@ async fn end(stage: &Stage, journey: &Journey, begun: Begun) -> Result<(State, R
     Ok((state, check::made_once(&begun.created, &after, &before, &now)))
 }
 
-/// The operation when it has ended, asked of a front door behind which somebody may just be starting.
+/// Waits until the operation has ended. Errors are ignored meanwhile, because services may just be starting.
 pub async fn ended(client: &Client, id: &str) -> Result<Operation, String> {
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = Instant::now() + TIMEOUT;
     loop {
         let asked = client.get::<Operation>(&format!("/v2/operations/{id}?wait=5s")).await;
         match asked {
             Ok(operation) if operation.finished_at.is_some() => return Ok(operation),
-            other if Instant::now() > give_up => return Err(format!("it does not end: {other:?}")),
+            other if Instant::now() > give_up => return Err(format!("the operation does not end: {other:?}")),
             Ok(_) => {}
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
 }
 
-/// What is armed in each process, while several operations are being led to their points.
+/// The failpoints that are set in each process while several operations are on their way to theirs.
 struct Arms<'a> {
     processes: &'a Processes,
     set: Mutex<BTreeSet<(&'static str, String)>>,
@@ -337,10 +337,10 @@ impl<'a> Arms<'a> {
     }
 
     async fn until_paused(&self, process: &'static str, point: &str) -> Result<(), String> {
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + TIMEOUT;
         while !self.processes.paused(process, point) {
             if Instant::now() > give_up {
-                return Err(format!("{point} is never reached"));
+                return Err(format!("{point} was not reached"));
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -1,9 +1,9 @@
-//! Slots: little worlds beside each other on one Drover, so that many operations stand still at the same time, each at a point
-//! of its own. What should be where is known here; what is, others look up.
+//! Slots: each has members and groups of its own on the same Drover, so that many operations can be paused at the same time. A slot knows what
+//! should run where; [`super::check`] checks what does.
 //!
 //! ```text
-//! a, b   room for one copy each: `x` runs on one of them and moves to the other when `y` comes, which may run only where x is
-//! d      `keep` and one of `odd`, `even`: each update changes the one and exchanges the other
+//! a, b   each has room for one copy: `x` runs on one of them and moves to the other when `y` comes, which may run only where x is
+//! d      `keep`, and either `odd` or `even`: each update changes the first and replaces the second
 //! ```
 
 use std::collections::BTreeSet;
@@ -19,33 +19,32 @@ use super::case::Job;
 /// What runs where: (app, member).
 pub type Running = BTreeSet<(String, String)>;
 
-/// How large the copies are: one fills `a`, and `b`.
+/// The size of the copies of `x` and `y`: one of them fills a member.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Milli-cores of each pod.
+    /// The milli-cores of each pod.
     pub cpu_m: u32,
-    /// Pods of each copy.
+    /// The number of pods of a copy.
     pub replicas: u32,
 }
 
-/// One of them.
+/// A slot.
 pub struct Slot {
-    /// Its project.
     pub project: String,
-    /// `a`, `b`, `d`.
+    /// `a`, `b` and `d`.
     pub members: [Member; 3],
     size: Size,
     number: usize,
-    /// On which of `a` and `b`.
+    /// The member on which `x` runs: 0 for `a`, 1 for `b`.
     pub x: usize,
-    /// Likewise, where it runs.
+    /// The member on which `y` runs, if it runs.
     pub y: Option<usize>,
     documents: u32,
     revision: u32,
 }
 
 impl Slot {
-    /// Makes all groups; `x` and `keep` run in the end.
+    /// Creates all groups and deploys `x` and `keep`.
     pub async fn start(number: usize, members: [Member; 3], size: Size, client: &Client) -> Self {
         let mut slot = Self { project: format!("slot-{number}"), members, size, number, x: 0, y: None, documents: 1, revision: 0 };
         succeeded(&slot.group_x().deploy(client).await.unwrap());
@@ -73,7 +72,7 @@ impl Slot {
         App::new(&self.named(name), self.size.cpu_m).replicas(self.size.replicas)
     }
 
-    /// A name that no other slot has.
+    /// The name of an app in this slot.
     pub fn named(&self, app: &str) -> String {
         format!("{app}-{}", self.number)
     }
@@ -92,12 +91,12 @@ impl Slot {
         self.group("u", vec![keep, App::new(&self.named(extra(self.documents)), 200)], &[2])
     }
 
-    /// The names of its apps that always run: nobody may ever see one of them without a ready replica.
+    /// The names of the apps that must always have a ready replica.
     pub fn steady(&self) -> [String; 2] {
         [self.named("x"), self.named("keep")]
     }
 
-    /// The group that a job works on now, and the verb.
+    /// The group that a job changes now, and the lifecycle verb.
     pub fn target(&self, job: Job) -> (Group, &'static str) {
         match job {
             Job::MakeRoom => (self.group_y(self.x), "instantiate"),
@@ -106,7 +105,7 @@ impl Slot {
         }
     }
 
-    /// Makes a job possible.
+    /// Brings the slot into a state in which the job is possible.
     pub async fn prepare(&mut self, job: Job, client: &Client) -> anyhow::Result<()> {
         match (job, self.y) {
             (Job::MakeRoom, Some(side)) => {
@@ -127,34 +126,34 @@ impl Slot {
         Ok(())
     }
 
-    /// What may run when a job has ended: by doing it, or by undoing it. Undone, the others may have moved all the same (they
-    /// stay where they are once they have cut over).
-    pub fn outcomes(&self, job: Job, undone: bool) -> Vec<State> {
+    /// The states that are allowed when a job has ended, done or undone. When the job is undone after the cut-over of the move, `x` stays where
+    /// it was moved to.
+    pub fn outcomes(&self, job: Job, undone: bool) -> Vec<SlotState> {
         let now = self.now();
         match (job, undone) {
-            (Job::MakeRoom, false) => vec![State { x: 1 - self.x, y: Some(self.x), ..now }],
-            (Job::MakeRoom, true) => vec![now, State { x: 1 - self.x, ..now }],
-            (Job::Update, false) => vec![State { revision: self.documents, ..now }],
-            (Job::Terminate, false) => vec![State { y: None, ..now }],
+            (Job::MakeRoom, false) => vec![SlotState { x: 1 - self.x, y: Some(self.x), ..now }],
+            (Job::MakeRoom, true) => vec![now, SlotState { x: 1 - self.x, ..now }],
+            (Job::Update, false) => vec![SlotState { revision: self.documents, ..now }],
+            (Job::Terminate, false) => vec![SlotState { y: None, ..now }],
             (Job::Update | Job::Terminate, true) => vec![now],
         }
     }
 
-    /// What it is at.
-    pub fn now(&self) -> State {
-        State { x: self.x, y: self.y, revision: self.revision }
+    /// The current state.
+    pub fn now(&self) -> SlotState {
+        SlotState { x: self.x, y: self.y, revision: self.revision }
     }
 
-    /// Takes one of the outcomes for true.
-    pub fn adopt(&mut self, job: Job, state: State) {
+    /// Makes one of the outcomes the current state.
+    pub fn adopt(&mut self, job: Job, state: SlotState) {
         match job {
             Job::Update => self.revision = state.revision,
             Job::MakeRoom | Job::Terminate => (self.x, self.y) = (state.x, state.y),
         }
     }
 
-    /// What runs in a state, of what a job can change and what it must leave alone.
-    pub fn running(&self, job: Job, state: State) -> Running {
+    /// The apps that run in a state, on the members that the job uses.
+    pub fn running(&self, job: Job, state: SlotState) -> Running {
         let on = |app: &str, member: usize| (self.named(app), self.members[member].name.to_owned());
         match job {
             Job::Update => [on("keep", 2), on(extra(state.revision), 2)].into(),
@@ -165,7 +164,7 @@ impl Slot {
         }
     }
 
-    /// The members that a job works on.
+    /// The members that a job uses.
     pub fn scene(&self, job: Job) -> &[Member] {
         match job {
             Job::Update => &self.members[2..],
@@ -173,15 +172,15 @@ impl Slot {
         }
     }
 
-    /// Pods of a copy.
+    /// The number of pods of each app of a job.
     pub fn replicas(&self, job: Job) -> usize {
         if job == Job::Update { 1 } else { self.size.replicas as usize }
     }
 }
 
-/// What a slot's groups are at.
+/// Where the apps of a slot run, and in which revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct SlotState {
     x: usize,
     y: Option<usize>,
     revision: u32,
@@ -190,7 +189,7 @@ pub struct State {
 async fn done(client: &Client, group: &Group, verb: &str) -> anyhow::Result<()> {
     let id = group.verb(client, verb).await?;
     let operation = ended(client, &id).await?;
-    anyhow::ensure!(operation.state == OperationState::Succeeded, "{verb} without any fault: {operation:?}");
+    anyhow::ensure!(operation.state == OperationState::Succeeded, "{verb} failed without any fault: {operation:?}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The long-lived stack that everything is killed on, with its slots.
+//! The processes, members and slots of the kill tests, which are used for all cases of a run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use sqlx::postgres::PgPoolOptions;
 
 use super::slot::{Size, Slot};
 
-/// More would queue for the services' connections longer than these wait for one.
+/// How many slots are set up at the same time. With more, requests would wait too long for the services' database connections.
 const SET_UP_AT_ONCE: usize = 3;
 
-/// Nothing here may end by a deadline: what is not finished by the restarted service shall be seen as unfinished.
+/// Long time limits: an operation must be finished by the restarted service and not end by a time limit.
 const ENVIRONMENT: [(&str, &str); 8] = [
     ("DROVER_LOG", "info"),
     ("DROVER_MEMBER_HEARTBEAT_MS", "5000"),
@@ -32,25 +32,25 @@ const ENVIRONMENT: [(&str, &str); 8] = [
     ("DROVER_GONE_SECONDS", "900"),
 ];
 
-/// Processes, members, slots.
+/// Processes, members and slots.
 pub struct Stage {
     pub processes: Processes,
     pub client: Client,
     pub slots: Vec<Slot>,
-    /// What the processes have written.
+    /// Connections to the database of the processes.
     pub database: PgPool,
     members: Kept,
     recorders: BTreeMap<String, ReadyRecorder>,
 }
 
-/// What has to live as long as the stage.
+/// The members, which must live as long as the stage.
 enum Kept {
     Simulated(Simulated),
     Real { _alone: Members },
 }
 
 impl Stage {
-    /// So many slots on simulated members, each pair of which has room for one pod of 1 CPU.
+    /// A stage with so many slots on simulated members, each of which has one CPU.
     pub async fn simulated(slots: usize) -> Self {
         let names: Vec<String> = (0..slots).flat_map(|slot| ["a", "b", "d"].map(|member| format!("{member}-{slot}"))).collect();
         let names: Vec<&'static str> = names.into_iter().map(|name| &*name.leak()).collect();
@@ -62,7 +62,7 @@ impl Stage {
         Self::start(Kept::Simulated(simulated), &members, Size { cpu_m: 1000, replicas: 1 }).await
     }
 
-    /// One slot on the three real control planes: two nodes of 2 CPU each.
+    /// A stage with one slot on the three real control planes, with two nodes of 2 CPUs each.
     pub async fn real() -> Self {
         let kept = members::start(Backend::Real).await;
         let [a, d, b]: [Member; 3] = kept.each.clone().try_into().unwrap_or_else(|_| panic!("there are three"));
@@ -90,7 +90,7 @@ impl Stage {
         stage
     }
 
-    /// Controls of simulated members.
+    /// The simulator, if the members are simulated.
     pub fn sim(&self) -> Option<&Sim> {
         match &self.members {
             Kept::Simulated(simulated) => Some(&simulated.sim),
@@ -98,7 +98,7 @@ impl Stage {
         }
     }
 
-    /// Starts to count the ready replicas of a slot's steady apps.
+    /// Starts to record the lowest number of ready replicas of the slot's steady apps.
     pub async fn watch(&self, slot: usize) -> Watch {
         let slot = &self.slots[slot];
         let apps = slot.steady();
@@ -111,23 +111,23 @@ impl Stage {
         Watch::Recorders(recorders)
     }
 
-    /// Ends everything.
+    /// Ends all processes.
     pub async fn end(self) {
         self.database.close().await;
         self.processes.end().await;
     }
 }
 
-/// Counts ready replicas.
+/// Records the lowest number of ready replicas.
 pub enum Watch {
-    /// Inside of the simulator, at every change of a pod.
+    /// In the simulator, at every change of a pod.
     Recorders(Vec<(String, ReadyRecorder)>),
-    /// By watching, as anybody can.
+    /// By watches on the members.
     Witness(Witness),
 }
 
 impl Watch {
-    /// Apps that had a moment without a ready replica.
+    /// The apps that had a moment without a ready replica.
     pub fn interrupted(self) -> Vec<String> {
         match self {
             Self::Recorders(recorders) => recorders.into_iter().filter(|(_, recorder)| recorder.min() < 1).map(|(app, _)| app).collect(),
