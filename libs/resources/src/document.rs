@@ -55,7 +55,7 @@ pub struct Document {
 
 /// A [`Document`] whose spec has been read as a type.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Typed<T> {
+pub struct TypedDocument<T> {
     pub id: Uuid,
     pub path: String,
     pub name: String,
@@ -83,8 +83,8 @@ impl Document {
     ///
     /// # Errors
     /// The stored spec does not fit the type.
-    pub fn typed<T: DeserializeOwned>(self) -> Result<Typed<T>, serde_json::Error> {
-        Ok(Typed {
+    pub fn typed<T: DeserializeOwned>(self) -> Result<TypedDocument<T>, serde_json::Error> {
+        Ok(TypedDocument {
             spec: self.spec()?,
             id: self.id,
             path: self.path,

@@ -8,7 +8,7 @@ use drover_service::{Problem, codes};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::kind::{Checked, Echo, Invalid, Kind, Place, is_name, readable};
+use crate::kind::{Checked, DocumentKind, Echo, Invalid, Place, is_name, readable};
 use crate::{Document, Metadata, ResourceError};
 
 /// A decoded request body.
@@ -29,7 +29,7 @@ struct Envelope {
 }
 
 /// Decodes the JSON of a body; `upload` is the file of a multipart body.
-pub(crate) fn decode(kind: &Kind, json: &[u8], upload: Option<Bytes>) -> Result<Incoming, Problem> {
+pub(crate) fn decode(kind: &DocumentKind, json: &[u8], upload: Option<Bytes>) -> Result<Incoming, Problem> {
     if json.is_empty() {
         return Err(codes::EMPTY_BODY.problem("Empty body"));
     }
@@ -54,7 +54,7 @@ pub(crate) fn decode(kind: &Kind, json: &[u8], upload: Option<Bytes>) -> Result<
 }
 
 /// Checks metadata and spec, and returns the spec as it is to be stored.
-pub(crate) fn check(kind: &Kind, incoming: &Incoming, at: &Place<'_>) -> Result<Checked, ResourceError> {
+pub(crate) fn check(kind: &DocumentKind, incoming: &Incoming, at: &Place<'_>) -> Result<Checked, ResourceError> {
     let Metadata { name, description, user_data1, user_data2 } = &incoming.metadata;
     let mut reasons = Vec::new();
     if !is_name(name) {
@@ -90,7 +90,7 @@ fn has_nul(value: &Value) -> bool {
 }
 
 /// The JSON of a document for clients.
-pub fn output(kind: &Kind, document: &Document) -> Value {
+pub fn output(kind: &DocumentKind, document: &Document) -> Value {
     let mut metadata = json!(document.metadata);
     if kind.lean_metadata
         && let Some(fields) = metadata.as_object_mut()

@@ -6,12 +6,12 @@ use drover_service::Problem;
 use drover_store::Tx;
 use uuid::Uuid;
 
-use crate::{Document, Foreign, Kind};
+use crate::{Document, DocumentKind, Foreign};
 
 /// A change of a document that is about to happen, or has happened.
 #[derive(Clone, Copy)]
 pub struct Change<'a> {
-    pub kind: &'static Kind,
+    pub kind: &'static DocumentKind,
     pub verb: Verb,
     pub path: &'a str,
     /// The document before a replace or delete.

@@ -7,9 +7,9 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
-/// A kind of documents, declared as a `static` by [`Kind::of`].
+/// A kind of documents, declared as a `static` by [`DocumentKind::of`].
 #[derive(Clone, Copy)]
-pub struct Kind {
+pub struct DocumentKind {
     /// The name in the database and in operation ids, which must not change: `cluster-provider`.
     pub name: &'static str,
     /// The name in messages and of the schema: `ClusterProvider`. The schema of the spec is `ClusterProviderSpec`.
@@ -44,7 +44,7 @@ pub enum Parent {
     /// `/v2`.
     Root,
     /// A document of the same service.
-    Local(&'static Kind),
+    Local(&'static DocumentKind),
     /// A document of another service.
     Foreign(Foreign),
 }
@@ -182,7 +182,7 @@ pub struct Checked {
     pub references: Vec<Reference>,
 }
 
-impl Kind {
+impl DocumentKind {
     /// A root kind with the spec `T`, whose PUT replaces and answers 201, without a file, and with the spec always in the output.
     pub const fn of<T: Spec>(name: &'static str, title: &'static str, segment: &'static str, key: &'static [&'static str]) -> Self {
         Self {
@@ -205,7 +205,7 @@ impl Kind {
         }
     }
     /// Puts the kind below a kind of this service.
-    pub const fn below(mut self, parent: &'static Kind) -> Self {
+    pub const fn below(mut self, parent: &'static DocumentKind) -> Self {
         self.parent = Parent::Local(parent);
         self
     }

@@ -18,12 +18,12 @@ mod kind;
 mod openapi;
 mod store;
 
-pub use document::{Document, Metadata, Typed};
+pub use document::{Document, Metadata, TypedDocument};
 pub use envelope::output;
 pub use error::ResourceError;
 pub use hooks::{Change, Hooks, NoHooks, Verb};
 pub use http::{Documents, PathParams, create, delete, get_one, list, mount, mount_all, replace};
-pub use kind::{Echo, File, Foreign, Invalid, Keep, Kind, NoSpec, Parent, Place, Put, Reference, Spec, is_dns_label, is_name};
+pub use kind::{DocumentKind, Echo, File, Foreign, Invalid, Keep, NoSpec, Parent, Place, Put, Reference, Spec, is_dns_label, is_name};
 pub use store::{below_foreign, by_id, children, file, find, get, of_kind, purge_foreign};
 
 /// The migrations of the tables of documents. They come first in a service's list of migration sets.

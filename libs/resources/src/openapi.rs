@@ -6,10 +6,10 @@ use utoipa::openapi::{HttpMethod, OpenApi, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::Metadata;
-use crate::kind::{Echo, Keep, Kind, Put};
+use crate::kind::{DocumentKind, Echo, Keep, Put};
 
 /// Adds the schemas of a kind. It panics if another schema has the same name, because utoipa would silently keep one of them.
-pub(crate) fn describe(document: &mut OpenApi, kind: &Kind) {
+pub(crate) fn describe(document: &mut OpenApi, kind: &DocumentKind) {
     let mut schemas = vec![(Metadata::name().into_owned(), Metadata::schema())];
     let spec_name = format!("{}Spec", kind.title);
     let mut properties = json!({"metadata": {"$ref": "#/components/schemas/Metadata"}});
@@ -40,7 +40,7 @@ fn schema(value: Value) -> RefOr<Schema> {
 }
 
 /// The operations at one of the kind's two paths.
-pub(crate) fn paths(kind: &Kind, path: &str) -> Paths {
+pub(crate) fn paths(kind: &DocumentKind, path: &str) -> Paths {
     let operations = if path == kind.collection_path() { collection(kind) } else { item(kind) };
     let parameters: Vec<Value> = path
         .split('/')
@@ -62,7 +62,7 @@ pub(crate) fn paths(kind: &Kind, path: &str) -> Paths {
     PathsBuilder::new().path(path, item.expect("there is always at least one operation")).build()
 }
 
-fn collection(kind: &Kind) -> Vec<(HttpMethod, Value)> {
+fn collection(kind: &DocumentKind) -> Vec<(HttpMethod, Value)> {
     let id = kind.name.replace('-', "_");
     let create = json!({
         "operationId": format!("{id}_create"), "summary": format!("Create a {}", kind.title), "parameters": write_parameters(),
@@ -86,7 +86,7 @@ fn collection(kind: &Kind) -> Vec<(HttpMethod, Value)> {
     vec![(HttpMethod::Get, list), (HttpMethod::Post, create)]
 }
 
-fn item(kind: &Kind) -> Vec<(HttpMethod, Value)> {
+fn item(kind: &DocumentKind) -> Vec<(HttpMethod, Value)> {
     let id = kind.name.replace('-', "_");
     let mut found = one(kind, "The document");
     if let Some(file) = kind.file.filter(|file| file.keep == Keep::Table) {
@@ -122,16 +122,16 @@ fn item(kind: &Kind) -> Vec<(HttpMethod, Value)> {
     operations
 }
 
-fn reference(kind: &Kind) -> String {
+fn reference(kind: &DocumentKind) -> String {
     format!("#/components/schemas/{}", kind.title)
 }
 
-fn one(kind: &Kind, description: &str) -> Value {
+fn one(kind: &DocumentKind, description: &str) -> Value {
     json!({"description": description, "content": {"application/json": {"schema": {"$ref": reference(kind)}}},
         "headers": {"ETag": {"description": "The version of the document", "schema": {"type": "string"}}}})
 }
 
-fn body(kind: &Kind) -> Value {
+fn body(kind: &DocumentKind) -> Value {
     if kind.file.is_none() {
         return json!({"required": true, "content": {"application/json": {"schema": {"$ref": reference(kind)}}}});
     }

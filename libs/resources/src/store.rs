@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::kind::{Kind, Parent, Reference};
-use crate::{Document, ResourceError, Typed};
+use crate::kind::{DocumentKind, Parent, Reference};
+use crate::{Document, ResourceError, TypedDocument};
 
 macro_rules! select {
     ($rest:literal) => {
@@ -22,12 +22,12 @@ macro_rules! select {
 ///
 /// # Errors
 /// The database cannot be reached.
-pub async fn find(db: &mut PgConnection, kind: &Kind, path: &str) -> Result<Option<Document>, ResourceError> {
+pub async fn find(db: &mut PgConnection, kind: &DocumentKind, path: &str) -> Result<Option<Document>, ResourceError> {
     Ok(sqlx::query_as(select!("where kind = $1 and path = $2")).bind(kind.name).bind(path).fetch_optional(db).await?)
 }
 
 /// The document at `path`, locked until the transaction ends.
-pub(crate) async fn lock(db: &mut PgConnection, kind: &Kind, path: &str) -> Result<Option<Document>, ResourceError> {
+pub(crate) async fn lock(db: &mut PgConnection, kind: &DocumentKind, path: &str) -> Result<Option<Document>, ResourceError> {
     Ok(sqlx::query_as(select!("where kind = $1 and path = $2 for update")).bind(kind.name).bind(path).fetch_optional(db).await?)
 }
 
@@ -35,7 +35,11 @@ pub(crate) async fn lock(db: &mut PgConnection, kind: &Kind, path: &str) -> Resu
 ///
 /// # Errors
 /// The database cannot be reached, or the stored spec is not a `T`.
-pub async fn get<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, path: &str) -> Result<Option<Typed<T>>, ResourceError> {
+pub async fn get<T: DeserializeOwned>(
+    db: &mut PgConnection,
+    kind: &DocumentKind,
+    path: &str,
+) -> Result<Option<TypedDocument<T>>, ResourceError> {
     find(db, kind, path).await?.map(typed).transpose()
 }
 
@@ -43,7 +47,11 @@ pub async fn get<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, path: 
 ///
 /// # Errors
 /// The database cannot be reached, or the stored spec is not a `T`.
-pub async fn by_id<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, id: Uuid) -> Result<Option<Typed<T>>, ResourceError> {
+pub async fn by_id<T: DeserializeOwned>(
+    db: &mut PgConnection,
+    kind: &DocumentKind,
+    id: Uuid,
+) -> Result<Option<TypedDocument<T>>, ResourceError> {
     let found: Option<Document> =
         sqlx::query_as(select!("where kind = $1 and id = $2")).bind(kind.name).bind(id).fetch_optional(db).await?;
     found.map(typed).transpose()
@@ -53,7 +61,11 @@ pub async fn by_id<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, id: 
 ///
 /// # Errors
 /// The database cannot be reached, or a stored spec is not a `T`.
-pub async fn children<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, parent: Uuid) -> Result<Vec<Typed<T>>, ResourceError> {
+pub async fn children<T: DeserializeOwned>(
+    db: &mut PgConnection,
+    kind: &DocumentKind,
+    parent: Uuid,
+) -> Result<Vec<TypedDocument<T>>, ResourceError> {
     let rows: Vec<Document> =
         sqlx::query_as(select!("where parent_id = $1 and kind = $2 order by path")).bind(parent).bind(kind.name).fetch_all(db).await?;
     rows.into_iter().map(typed).collect()
@@ -63,7 +75,11 @@ pub async fn children<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, p
 ///
 /// # Errors
 /// The database cannot be reached, or a stored spec is not a `T`.
-pub async fn below_foreign<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind, foreign: Uuid) -> Result<Vec<Typed<T>>, ResourceError> {
+pub async fn below_foreign<T: DeserializeOwned>(
+    db: &mut PgConnection,
+    kind: &DocumentKind,
+    foreign: Uuid,
+) -> Result<Vec<TypedDocument<T>>, ResourceError> {
     let rows: Vec<Document> = sqlx::query_as(select!("where foreign_parent = $1 and kind = $2 order by path"))
         .bind(foreign)
         .bind(kind.name)
@@ -76,12 +92,12 @@ pub async fn below_foreign<T: DeserializeOwned>(db: &mut PgConnection, kind: &Ki
 ///
 /// # Errors
 /// The database cannot be reached, or a stored spec is not a `T`.
-pub async fn of_kind<T: DeserializeOwned>(db: &mut PgConnection, kind: &Kind) -> Result<Vec<Typed<T>>, ResourceError> {
+pub async fn of_kind<T: DeserializeOwned>(db: &mut PgConnection, kind: &DocumentKind) -> Result<Vec<TypedDocument<T>>, ResourceError> {
     let rows: Vec<Document> = sqlx::query_as(select!("where kind = $1 order by path")).bind(kind.name).fetch_all(db).await?;
     rows.into_iter().map(typed).collect()
 }
 
-fn typed<T: DeserializeOwned>(document: Document) -> Result<Typed<T>, ResourceError> {
+fn typed<T: DeserializeOwned>(document: Document) -> Result<TypedDocument<T>, ResourceError> {
     let path = document.path.clone();
     document.typed().map_err(|source| ResourceError::Unreadable { path, source })
 }
@@ -95,7 +111,7 @@ pub(crate) struct Page<'a> {
     pub limit: i64,
 }
 
-pub(crate) async fn page(db: &mut PgConnection, kind: &Kind, page: Page<'_>) -> Result<Vec<Document>, ResourceError> {
+pub(crate) async fn page(db: &mut PgConnection, kind: &DocumentKind, page: Page<'_>) -> Result<Vec<Document>, ResourceError> {
     // All paths of the collection begin with `…/`. The byte after '/' is '0', which ends the range in the index on the path.
     let from = format!("{}/{}/", page.parent, kind.segment);
     let to = format!("{}/{}0", page.parent, kind.segment);
@@ -118,7 +134,7 @@ pub(crate) async fn page(db: &mut PgConnection, kind: &Kind, page: Page<'_>) -> 
 /// Inserts a document below its parent, and sets its parents and version.
 pub(crate) async fn insert(
     db: &mut PgConnection,
-    kind: &Kind,
+    kind: &DocumentKind,
     document: &mut Document,
     parent: &str,
     foreign: Option<Uuid>,

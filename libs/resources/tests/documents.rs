@@ -12,7 +12,7 @@ use drover_service::{Common, Peers, Problem, codes};
 use drover_store::{Store, StoreConfig, Tx};
 use drover_testkit::{HttpServer, TestDb, openapi, test_db};
 use reqwest::{Method, StatusCode, header, multipart};
-use resources::{Change, Documents, Echo, File, Foreign, Hooks, Invalid, Keep, Kind, Place, Put, Reference, Spec, Verb};
+use resources::{Change, DocumentKind, Documents, Echo, File, Foreign, Hooks, Invalid, Keep, Place, Put, Reference, Spec, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -35,7 +35,7 @@ impl Spec for FarmSpec {
     }
 }
 
-static FARM: Kind = Kind::of::<FarmSpec>("farm", "Farm", "farms", &["farm"]).echo(Echo::IfSent);
+static FARM: DocumentKind = DocumentKind::of::<FarmSpec>("farm", "Farm", "farms", &["farm"]).echo(Echo::IfSent);
 
 #[derive(Serialize, Deserialize, ToSchema)]
 struct CowSpec {
@@ -51,16 +51,17 @@ impl Spec for CowSpec {
     }
 }
 
-static COW: Kind =
-    Kind::of::<CowSpec>("cow", "Cow", "cows", &["cow", "version"]).below(&FARM).put(Put::Upsert).filters(&[("breed", "breed")]);
+static COW: DocumentKind =
+    DocumentKind::of::<CowSpec>("cow", "Cow", "cows", &["cow", "version"]).below(&FARM).put(Put::Upsert).filters(&[("breed", "breed")]);
 
-static REPORT: Kind = Kind::of::<resources::NoSpec>("report", "Report", "reports", &["report"])
+static REPORT: DocumentKind = DocumentKind::of::<resources::NoSpec>("report", "Report", "reports", &["report"])
     .below_foreign("Office", "/v2/offices/{office}")
     .put(Put::Ok200)
     .echo(Echo::Never)
     .file(File { required: true, keep: Keep::Table, max_bytes: 1 << 20, content_type: "application/x-report", check: report_bytes });
 
-static PAGE: Kind = Kind::of::<resources::NoSpec>("page", "Page", "pages", &["page"]).below(&REPORT).echo(Echo::Never).put(Put::None);
+static PAGE: DocumentKind =
+    DocumentKind::of::<resources::NoSpec>("page", "Page", "pages", &["page"]).below(&REPORT).echo(Echo::Never).put(Put::None);
 
 fn report_bytes(bytes: &[u8]) -> Result<(), Invalid> {
     if bytes.starts_with(b"REPORT") { Ok(()) } else { Err(Invalid::with(codes::MALFORMED_UPLOAD, "Error in file format")) }
@@ -68,13 +69,13 @@ fn report_bytes(bytes: &[u8]) -> Result<(), Invalid> {
 
 /// Offices of the other service, and what the hooks saw.
 #[derive(Clone, Default)]
-struct World {
+struct TestHooks {
     offices: Arc<Mutex<HashMap<String, Uuid>>>,
     seen: Arc<Mutex<Vec<String>>>,
 }
 
 #[async_trait]
-impl Hooks for World {
+impl Hooks for TestHooks {
     async fn guard(&self, _: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         match change.before {
             Some(before) if before.name == "sacred" => Err(codes::WRONG_STATE.problem("never touch it")),
@@ -107,17 +108,17 @@ impl FromRef<App> for Documents {
 struct Stack {
     server: HttpServer,
     store: Store,
-    world: World,
+    hooks: TestHooks,
     _db: TestDb,
 }
 
-struct Answer {
+struct HttpAnswer {
     status: StatusCode,
     headers: header::HeaderMap,
     bytes: Vec<u8>,
 }
 
-impl Answer {
+impl HttpAnswer {
     fn json(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&self.bytes).into_owned()))
     }
@@ -139,29 +140,29 @@ impl Stack {
     async fn start() -> Self {
         let db = test_db().await;
         let store = Store::connect(&StoreConfig::new("resources-test", db.url.clone()), &[resources::migrations()]).await.unwrap();
-        let world = World::default();
+        let hooks = TestHooks::default();
         let routes = || resources::mount_all(OpenApiRouter::<App>::new(), &[&FARM, &COW, &REPORT, &PAGE]);
         let document = serde_json::to_value(drover_service::openapi::document("test", routes())).unwrap();
-        let app = App(Documents::new(store.clone(), world.clone()));
+        let app = App(Documents::new(store.clone(), hooks.clone()));
         let common = Common::new("postgres://unused", "token", Peers::default());
         let router = openapi::validated(drover_service::router(routes().with_state(app), &common), document);
-        Self { server: HttpServer::start(router).await, store, world, _db: db }
+        Self { server: HttpServer::start(router).await, store, hooks, _db: db }
     }
 
-    async fn call(&self, method: Method, path: &str, shape: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder) -> Answer {
+    async fn call(&self, method: Method, path: &str, shape: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder) -> HttpAnswer {
         let response = shape(reqwest::Client::new().request(method, self.server.url(path))).send().await.unwrap();
-        Answer { status: response.status(), headers: response.headers().clone(), bytes: response.bytes().await.unwrap().to_vec() }
+        HttpAnswer { status: response.status(), headers: response.headers().clone(), bytes: response.bytes().await.unwrap().to_vec() }
     }
-    async fn post(&self, path: &str, body: Value) -> Answer {
+    async fn post(&self, path: &str, body: Value) -> HttpAnswer {
         self.call(Method::POST, path, |request| request.json(&body)).await
     }
-    async fn put(&self, path: &str, body: Value) -> Answer {
+    async fn put(&self, path: &str, body: Value) -> HttpAnswer {
         self.call(Method::PUT, path, |request| request.json(&body)).await
     }
-    async fn get(&self, path: &str) -> Answer {
+    async fn get(&self, path: &str) -> HttpAnswer {
         self.call(Method::GET, path, |request| request).await
     }
-    async fn delete(&self, path: &str) -> Answer {
+    async fn delete(&self, path: &str) -> HttpAnswer {
         self.call(Method::DELETE, path, |request| request).await
     }
     async fn count(&self, table: &str) -> i64 {
@@ -197,7 +198,7 @@ async fn a_root_document_lives() {
     stack.call(Method::DELETE, "/v2/farms/a", |request| request.header("if-match", stale)).await.refused(412, "precondition_failed");
     stack.delete("/v2/farms/a").await.is(204);
     stack.delete("/v2/farms/a").await.refused(404, "not_found");
-    assert_eq!(*stack.world.seen.lock().unwrap(), ["Create /v2/farms/a", "Replace /v2/farms/a", "Delete /v2/farms/a"]);
+    assert_eq!(*stack.hooks.seen.lock().unwrap(), ["Create /v2/farms/a", "Replace /v2/farms/a", "Delete /v2/farms/a"]);
 
     let again = stack.post("/v2/farms", named("a")).await;
     assert_ne!(again.headers[header::ETAG], made.headers[header::ETAG], "a version is never given twice");
@@ -303,7 +304,7 @@ async fn pages_are_cut_by_name() {
     for name in ["c3", "c1", "c2"] {
         stack.post("/v2/farms/a/cows", cow(name, "x")).await.is(201);
     }
-    let names = |answer: &Answer| {
+    let names = |answer: &HttpAnswer| {
         answer.is(200).as_array().unwrap().iter().map(|cow| cow["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let first = stack.get("/v2/farms/a/cows?limit=2").await;
@@ -317,7 +318,7 @@ async fn pages_are_cut_by_name() {
 #[tokio::test]
 async fn files_come_both_ways_and_are_stored_once() {
     let stack = Stack::start().await;
-    stack.world.offices.lock().unwrap().insert("/v2/offices/o".to_owned(), Uuid::new_v4());
+    stack.hooks.offices.lock().unwrap().insert("/v2/offices/o".to_owned(), Uuid::new_v4());
     let form = |name: &str, bytes: &'static [u8]| {
         multipart::Form::new().text("metadata", named(name).to_string()).part("file", multipart::Part::bytes(bytes).file_name("r"))
     };
@@ -335,7 +336,7 @@ async fn files_come_both_ways_and_are_stored_once() {
         .await
         .refused(400, "empty_body");
 
-    let bytes = |answer: Answer| {
+    let bytes = |answer: HttpAnswer| {
         assert_eq!(answer.status, 200);
         answer.bytes
     };
@@ -358,10 +359,10 @@ async fn a_foreign_parent_made_again_inherits_nothing() {
     let report = json!({"metadata": {"name": "r"}, "file": "UkVQT1JUIDE="});
     stack.post("/v2/offices/o/reports", report.clone()).await.refused(404, "parent_not_found");
     let first = Uuid::new_v4();
-    stack.world.offices.lock().unwrap().insert("/v2/offices/o".to_owned(), first);
+    stack.hooks.offices.lock().unwrap().insert("/v2/offices/o".to_owned(), first);
     stack.post("/v2/offices/o/reports", report.clone()).await.is(201);
     stack.post("/v2/offices/o/reports/r/pages", named("p")).await.is(201);
-    stack.world.offices.lock().unwrap().insert("/v2/offices/o".to_owned(), Uuid::new_v4());
+    stack.hooks.offices.lock().unwrap().insert("/v2/offices/o".to_owned(), Uuid::new_v4());
     assert_eq!(stack.get("/v2/offices/o/reports").await.is(200), json!([]));
     stack.put("/v2/offices/o/reports/r", report.clone()).await.refused(404, "not_found");
     stack.post("/v2/offices/o/reports/r/pages", named("q")).await.refused(404, "parent_not_found");

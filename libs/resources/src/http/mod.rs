@@ -19,7 +19,7 @@ use uuid::Uuid;
 pub use read::{get_one, list};
 pub use write::{create, delete, replace};
 
-use crate::kind::{Kind, Put};
+use crate::kind::{DocumentKind, Put};
 use crate::{Hooks, openapi};
 
 /// The state of the handlers, a part of the service's state (`impl FromRef<App> for Documents`).
@@ -37,7 +37,7 @@ impl Documents {
     }
 
     /// The uuid of the document of another service that the path is below; a problem if it does not exist.
-    async fn foreign(&self, kind: &Kind, params: &PathParams) -> Result<Option<Uuid>, Problem> {
+    async fn foreign(&self, kind: &DocumentKind, params: &PathParams) -> Result<Option<Uuid>, Problem> {
         let Some(foreign) = kind.foreign() else { return Ok(None) };
         let path = params.fill(foreign.path)?;
         let found = self.hooks.foreign_parent(&foreign, &path).await?;
@@ -91,7 +91,7 @@ pub(crate) type Params = Vec<(String, String)>;
 ///
 /// # Panics
 /// As [`mount`].
-pub fn mount_all<S>(router: OpenApiRouter<S>, kinds: &[&'static Kind]) -> OpenApiRouter<S>
+pub fn mount_all<S>(router: OpenApiRouter<S>, kinds: &[&'static DocumentKind]) -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,
     Documents: FromRef<S>,
@@ -103,7 +103,7 @@ where
 ///
 /// # Panics
 /// Another schema has the same name.
-pub fn mount<S>(mut router: OpenApiRouter<S>, kind: &'static Kind) -> OpenApiRouter<S>
+pub fn mount<S>(mut router: OpenApiRouter<S>, kind: &'static DocumentKind) -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,
     Documents: FromRef<S>,
@@ -157,7 +157,7 @@ pub(crate) fn param<'a>(query: &'a Params, key: &str) -> Option<&'a str> {
 }
 
 /// A JSON response with the ETag of the document.
-fn document_response(status: http::StatusCode, kind: &Kind, document: &crate::Document) -> Response {
+fn document_response(status: http::StatusCode, kind: &DocumentKind, document: &crate::Document) -> Response {
     let etag = document.etag();
     (status, [(http::header::ETAG, etag)], axum::Json(crate::output(kind, document))).into_response()
 }

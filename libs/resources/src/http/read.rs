@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{Documents, Params, PathParams, document_response, param};
-use crate::kind::{Keep, Kind, Parent};
+use crate::kind::{DocumentKind, Keep, Parent};
 use crate::{ResourceError, output, store};
 
 /// The largest page, which is also the size without `?limit=`, because EMCO's clients expect all documents in one list.
@@ -18,7 +18,12 @@ const MAX_PAGE: i64 = 10_000;
 ///
 /// # Errors
 /// There is no such document (404), it has no file (406), or the database cannot be reached.
-pub async fn get_one(documents: &Documents, kind: &'static Kind, params: &PathParams, headers: &HeaderMap) -> Result<Response, Problem> {
+pub async fn get_one(
+    documents: &Documents,
+    kind: &'static DocumentKind,
+    params: &PathParams,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
     let path = params.fill(&kind.item_path())?;
     let mut db = documents.store.pool().acquire().await.map_err(StoreError::from)?;
     let found = store::find(&mut db, kind, &path).await?;
@@ -81,7 +86,7 @@ fn multipart(document: &Value, content_type: &str, bytes: &[u8]) -> Response {
 ///
 /// # Errors
 /// A query parameter is invalid (400), the parent does not exist (404), or the database or the parent's service cannot be reached.
-pub async fn list(documents: &Documents, kind: &'static Kind, params: &PathParams, query: &Params) -> Result<Response, Problem> {
+pub async fn list(documents: &Documents, kind: &'static DocumentKind, params: &PathParams, query: &Params) -> Result<Response, Problem> {
     let parent = params.fill(&kind.parent_template())?;
     if query.iter().any(|(_, value)| value.contains('\0')) {
         return Err(codes::INVALID.problem("Invalid query: it contains the character NUL"));

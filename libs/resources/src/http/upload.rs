@@ -8,10 +8,10 @@ use http::header;
 use http::request::Parts;
 
 use crate::envelope::{Incoming, decode};
-use crate::kind::Kind;
+use crate::kind::DocumentKind;
 
 /// Reads and decodes a body of a kind.
-pub(super) async fn read(kind: &Kind, parts: &Parts, body: Body) -> Result<Incoming, Problem> {
+pub(super) async fn read(kind: &DocumentKind, parts: &Parts, body: Body) -> Result<Incoming, Problem> {
     let bytes = extract::read(parts, body).await?;
     if bytes.is_empty() {
         return Err(codes::EMPTY_BODY.problem("Empty body"));

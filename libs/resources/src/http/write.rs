@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{Documents, Params, PathParams, document_response, param, upload};
 use crate::envelope::{self, Incoming};
-use crate::kind::{Checked, Keep, Kind, Place, Put};
+use crate::kind::{Checked, DocumentKind, Keep, Place, Put};
 use crate::{Change, Document, ResourceError, Verb, store};
 
 /// `POST` to a collection: 201 and the document.
@@ -18,7 +18,7 @@ use crate::{Change, Document, ResourceError, Verb, store};
 /// The request is invalid, the document exists, its parent or a reference does not, or a hook refuses.
 pub async fn create(
     documents: &Documents,
-    kind: &'static Kind,
+    kind: &'static DocumentKind,
     params: &PathParams,
     query: &Params,
     request: Request,
@@ -46,7 +46,7 @@ pub async fn create(
 /// hook refuses.
 pub async fn replace(
     documents: &Documents,
-    kind: &'static Kind,
+    kind: &'static DocumentKind,
     params: &PathParams,
     query: &Params,
     request: Request,
@@ -86,7 +86,7 @@ pub async fn replace(
 /// There is no such document, `If-Match` names another version, other documents are below it or refer to it, or a hook refuses.
 pub async fn delete(
     documents: &Documents,
-    kind: &'static Kind,
+    kind: &'static DocumentKind,
     params: &PathParams,
     query: &Params,
     headers: &HeaderMap,
@@ -120,7 +120,7 @@ type Written = (Document, Option<bytes::Bytes>);
 
 struct Writing<'a> {
     documents: &'a Documents,
-    kind: &'static Kind,
+    kind: &'static DocumentKind,
     parent: &'a str,
     path: &'a str,
     foreign: Option<Uuid>,
@@ -230,7 +230,7 @@ fn dry_run(query: &Params) -> Result<bool, Problem> {
 }
 
 /// The path of the document that the body names.
-fn path_of(kind: &Kind, parent: &str, incoming: &Incoming) -> Result<String, Problem> {
+fn path_of(kind: &DocumentKind, parent: &str, incoming: &Incoming) -> Result<String, Problem> {
     let mut path = format!("{parent}/{}", kind.segment);
     for (index, key) in kind.key.iter().enumerate() {
         let value = if index == 0 {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use drover_api::members::{MemberCredential, SecretKubeconfig};
 use drover_members::Clients;
-use drover_resources::{Documents, Kind, ResourceError, Typed, is_name};
+use drover_resources::{DocumentKind, Documents, ResourceError, TypedDocument, is_name};
 use drover_scheduling::MemberKey;
 use drover_service::{Common, Problem, codes};
 use drover_store::{MigrationSet, ResultExt, SealKey, Store, StoreConfig, StoreError};
@@ -42,7 +42,7 @@ pub struct App {
 
 /// A cluster with its labels.
 pub struct LabelledCluster {
-    pub document: Typed<ClusterSpec>,
+    pub document: TypedDocument<ClusterSpec>,
     /// Sorted.
     pub labels: Vec<String>,
 }
@@ -71,7 +71,7 @@ impl App {
     ///
     /// # Errors
     /// `not_found`, or the store fails.
-    pub async fn document<T: DeserializeOwned>(&self, kind: &Kind, path: &str) -> Result<Typed<T>, Problem> {
+    pub async fn document<T: DeserializeOwned>(&self, kind: &DocumentKind, path: &str) -> Result<TypedDocument<T>, Problem> {
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         let found = drover_resources::get(&mut db, kind, path).await?;
         Ok(found.ok_or_else(|| ResourceError::NotFound { title: kind.title, path: path.to_owned() })?)

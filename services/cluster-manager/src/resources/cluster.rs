@@ -1,7 +1,7 @@
 //! Clusters: the members. The kubeconfig of a cluster is vetted, sealed and never returned to users.
 
 use drover_members::kubeconfig::vet;
-use drover_resources::{File, Invalid, Keep, Kind, Put, Spec};
+use drover_resources::{DocumentKind, File, Invalid, Keep, Put, Spec};
 use drover_service::codes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -33,7 +33,7 @@ pub struct GitOps {
 impl Spec for ClusterSpec {}
 
 /// `cluster-providers/{clusterProvider}/clusters/{cluster}`
-pub static CLUSTER: Kind = Kind::of::<ClusterSpec>("cluster", "Cluster", "clusters", &["cluster"])
+pub static CLUSTER: DocumentKind = DocumentKind::of::<ClusterSpec>("cluster", "Cluster", "clusters", &["cluster"])
     .below(&PROVIDER)
     .put(Put::Ok200)
     .own_list()

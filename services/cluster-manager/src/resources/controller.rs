@@ -1,6 +1,6 @@
 //! Controllers of EMCO's cluster manager. EMCO's scripts register them; Drover stores them and calls none.
 
-use drover_resources::{Kind, Put, Spec};
+use drover_resources::{DocumentKind, Put, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -17,5 +17,5 @@ pub struct ControllerSpec {
 impl Spec for ControllerSpec {}
 
 /// `clm-controllers/{controller}`
-pub static CONTROLLER: Kind =
-    Kind::of::<ControllerSpec>("clm-controller", "ClmController", "clm-controllers", &["controller"]).put(Put::Ok200);
+pub static CONTROLLER: DocumentKind =
+    DocumentKind::of::<ControllerSpec>("clm-controller", "ClmController", "clm-controllers", &["controller"]).put(Put::Ok200);

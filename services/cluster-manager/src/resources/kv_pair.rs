@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_resources::{Invalid, Kind, Put, Spec};
+use drover_resources::{DocumentKind, Invalid, Put, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -23,7 +23,7 @@ impl Spec for KvPairSpec {
 }
 
 /// `…/clusters/{cluster}/kv-pairs/{clusterKv}`
-pub static KV_PAIR: Kind = Kind::of::<KvPairSpec>("cluster-kv-pair", "ClusterKvPair", "kv-pairs", &["clusterKv"])
+pub static KV_PAIR: DocumentKind = DocumentKind::of::<KvPairSpec>("cluster-kv-pair", "ClusterKvPair", "kv-pairs", &["clusterKv"])
     .below(&CLUSTER)
     .put(Put::Created201)
     .own_get()

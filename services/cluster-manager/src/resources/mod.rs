@@ -5,7 +5,7 @@ pub mod controller;
 pub mod kv_pair;
 pub mod provider;
 
-use drover_resources::Kind;
+use drover_resources::DocumentKind;
 
 /// All kinds.
-pub static KINDS: &[&Kind] = &[&provider::PROVIDER, &cluster::CLUSTER, &kv_pair::KV_PAIR, &controller::CONTROLLER];
+pub static KINDS: &[&DocumentKind] = &[&provider::PROVIDER, &cluster::CLUSTER, &kv_pair::KV_PAIR, &controller::CONTROLLER];

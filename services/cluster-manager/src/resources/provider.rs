@@ -1,6 +1,6 @@
 //! Cluster providers: a cloud or a data centre, and how much its clusters are preferred.
 
-use drover_resources::{Echo, Invalid, Kind, Put, Spec};
+use drover_resources::{DocumentKind, Echo, Invalid, Put, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -27,6 +27,7 @@ impl Spec for ProviderSpec {
 }
 
 /// `cluster-providers/{clusterProvider}`
-pub static PROVIDER: Kind = Kind::of::<ProviderSpec>("cluster-provider", "ClusterProvider", "cluster-providers", &["clusterProvider"])
-    .put(Put::Created201)
-    .echo(Echo::IfSent);
+pub static PROVIDER: DocumentKind =
+    DocumentKind::of::<ProviderSpec>("cluster-provider", "ClusterProvider", "cluster-providers", &["clusterProvider"])
+        .put(Put::Created201)
+        .echo(Echo::IfSent);

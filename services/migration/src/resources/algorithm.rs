@@ -1,6 +1,6 @@
 //! Algorithms: a number per candidate, as a CEL expression over parameters. Data: a new one needs no new Drover.
 
-use drover_resources::{Invalid, Kind, Place, Put, Reference, Spec};
+use drover_resources::{DocumentKind, Invalid, Place, Put, Reference, Spec};
 use drover_scheduling::{Algorithm, Expression, Missing, Prefer};
 use drover_service::codes;
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 use super::parameter::PARAMETER;
 
 /// See the module.
-pub static ALGORITHM: Kind =
-    Kind::of::<AlgorithmSpec>("migration-algorithm", "MigrationAlgorithm", "migration-algorithms", &["migrationAlgorithm"])
+pub static ALGORITHM: DocumentKind =
+    DocumentKind::of::<AlgorithmSpec>("migration-algorithm", "MigrationAlgorithm", "migration-algorithms", &["migrationAlgorithm"])
         .put(Put::Upsert);
 
 /// A number per candidate.

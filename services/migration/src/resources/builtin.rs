@@ -5,7 +5,7 @@
 
 use axum::body::Body;
 use axum::extract::Request;
-use drover_resources::{Documents, Kind, PathParams, create};
+use drover_resources::{DocumentKind, Documents, PathParams, create};
 use drover_scheduling::{builtin_algorithms, builtin_parameters};
 use drover_service::Problem;
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub async fn make(documents: &Documents) -> Result<(), Problem> {
     Ok(())
 }
 
-async fn once(documents: &Documents, kind: &'static Kind, name: &str, spec: impl Serialize) -> Result<(), Problem> {
+async fn once(documents: &Documents, kind: &'static DocumentKind, name: &str, spec: impl Serialize) -> Result<(), Problem> {
     let path = format!("{}/{name}", kind.collection_path());
     if side::is_made(&documents.store, &path).await? {
         return Ok(());

@@ -1,24 +1,26 @@
 //! Migration intents: their owner's word on which apps of a deployment intent group may be moved.
 
-use drover_resources::{Echo, Invalid, Kind, NoSpec, Put, Spec};
+use drover_resources::{DocumentKind, Echo, Invalid, NoSpec, Put, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// Groups the words on the apps of a deployment intent group. It acts without being named anywhere.
-pub static MIGRATION_INTENT: Kind = Kind::of::<NoSpec>("migration-intent", "MigrationIntent", "migration-intents", &["migrationIntent"])
-    .below_foreign(
-        "DeploymentIntentGroup",
-        "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}",
-    )
-    .put(Put::Upsert)
-    .echo(Echo::Never);
+pub static MIGRATION_INTENT: DocumentKind =
+    DocumentKind::of::<NoSpec>("migration-intent", "MigrationIntent", "migration-intents", &["migrationIntent"])
+        .below_foreign(
+            "DeploymentIntentGroup",
+            "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}",
+        )
+        .put(Put::Upsert)
+        .echo(Echo::Never);
 
 /// One app's.
-pub static APP_INTENT: Kind = Kind::of::<AppIntentSpec>("migration-app-intent", "MigrationAppIntent", "app-intents", &["appIntent"])
-    .below(&MIGRATION_INTENT)
-    .put(Put::Upsert)
-    .filters(&[("app", "app")])
-    .tag("migration-intents");
+pub static APP_INTENT: DocumentKind =
+    DocumentKind::of::<AppIntentSpec>("migration-app-intent", "MigrationAppIntent", "app-intents", &["appIntent"])
+        .below(&MIGRATION_INTENT)
+        .put(Put::Upsert)
+        .filters(&[("app", "app")])
+        .tag("migration-intents");
 
 /// Whether an app may be moved, and how soon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

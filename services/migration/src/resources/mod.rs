@@ -7,8 +7,8 @@ pub mod parameter;
 pub mod policy;
 pub mod rules;
 
-use drover_resources::Kind;
+use drover_resources::DocumentKind;
 
 /// Every kind of document that migration owns.
-pub static KINDS: [&Kind; 5] =
+pub static KINDS: [&DocumentKind; 5] =
     [&intent::MIGRATION_INTENT, &intent::APP_INTENT, &policy::POLICY, &algorithm::ALGORITHM, &parameter::PARAMETER];

@@ -1,13 +1,13 @@
 //! Parameters: named values of a candidate, shared by algorithms.
 
-use drover_resources::{Invalid, Kind, Put, Spec};
+use drover_resources::{DocumentKind, Invalid, Put, Spec};
 use drover_scheduling::{Parameter, ParameterScope, ParameterSource};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// See the module.
-pub static PARAMETER: Kind =
-    Kind::of::<ParameterSpec>("migration-parameter", "MigrationParameter", "migration-parameters", &["migrationParameter"])
+pub static PARAMETER: DocumentKind =
+    DocumentKind::of::<ParameterSpec>("migration-parameter", "MigrationParameter", "migration-parameters", &["migrationParameter"])
         .put(Put::Upsert);
 
 const METRICS: [&str; 7] = ["cpu_used", "cpu_requested", "memory_used", "memory_requested", "age", "image_bytes_missing", "ready_seconds"];

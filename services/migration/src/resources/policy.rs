@@ -1,6 +1,6 @@
 //! Migration policies: in which order a project's newcomers take candidates. At most one of a project is active.
 
-use drover_resources::{Invalid, Kind, Place, Put, Reference, Spec};
+use drover_resources::{DocumentKind, Invalid, Place, Put, Reference, Spec};
 use drover_scheduling::{AlgorithmUse, PolicyMode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,9 +8,10 @@ use utoipa::ToSchema;
 use super::algorithm::ALGORITHM;
 
 /// See the module.
-pub static POLICY: Kind = Kind::of::<PolicySpec>("migration-policy", "MigrationPolicy", "migration-policies", &["migrationPolicy"])
-    .below_foreign("Project", "/v2/projects/{project}")
-    .put(Put::Upsert);
+pub static POLICY: DocumentKind =
+    DocumentKind::of::<PolicySpec>("migration-policy", "MigrationPolicy", "migration-policies", &["migrationPolicy"])
+        .below_foreign("Project", "/v2/projects/{project}")
+        .put(Put::Upsert);
 
 /// How algorithms make one order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use drover_api::scheduling::{AppRequest, PlacementTerms};
-use drover_resources::{NoSpec, Typed};
+use drover_resources::{NoSpec, TypedDocument};
 use sqlx::PgConnection;
 
 use super::terms::{self, CloudMembers};
@@ -169,7 +169,7 @@ async fn sources(tx: &mut PgConnection, group: &Group, cloud: &CloudMembers) -> 
 async fn profiles(tx: &mut PgConnection, group: &Group) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     let name = &group.document.spec.composite_profile;
     let path = format!("{}/{}/{name}", group.composite_app.path, COMPOSITE_PROFILE.segment);
-    let composite: Typed<NoSpec> = drover_resources::get(&mut *tx, &COMPOSITE_PROFILE, &path)
+    let composite: TypedDocument<NoSpec> = drover_resources::get(&mut *tx, &COMPOSITE_PROFILE, &path)
         .await?
         .ok_or_else(|| Error::Inconsistent(vec![format!("the composite profile {name} does not exist")]))?;
     let profiles = drover_resources::children::<ProfileSpec>(tx, &PROFILE, composite.id).await?;

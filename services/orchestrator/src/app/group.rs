@@ -1,7 +1,7 @@
 //! A deployment intent group with the documents above it, read in one transaction.
 
 use drover_api::scheduling::DigRef;
-use drover_resources::Typed;
+use drover_resources::TypedDocument;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -43,9 +43,9 @@ impl GroupPath {
 pub struct Group {
     /// Its id and names, as sent to other services.
     pub dig: DigRef,
-    pub document: Typed<DeploymentIntentGroupSpec>,
-    pub composite_app: Typed<CompositeAppSpec>,
-    pub project: Typed<ProjectSpec>,
+    pub document: TypedDocument<DeploymentIntentGroupSpec>,
+    pub composite_app: TypedDocument<CompositeAppSpec>,
+    pub project: TypedDocument<ProjectSpec>,
 }
 
 impl Group {
@@ -77,13 +77,13 @@ pub async fn by_id(tx: &mut PgConnection, id: Uuid) -> Result<Group, Error> {
     around(tx, document).await
 }
 
-async fn around(tx: &mut PgConnection, document: Typed<DeploymentIntentGroupSpec>) -> Result<Group, Error> {
+async fn around(tx: &mut PgConnection, document: TypedDocument<DeploymentIntentGroupSpec>) -> Result<Group, Error> {
     let gone = || Error::Internal(format!("{} has no parent documents", document.path));
     let composite_app_path = COMPOSITE_APP.within(&document.path).ok_or_else(gone)?;
     let project_path = PROJECT.within(&document.path).ok_or_else(gone)?;
-    let composite_app: Typed<CompositeAppSpec> =
+    let composite_app: TypedDocument<CompositeAppSpec> =
         drover_resources::get(&mut *tx, &COMPOSITE_APP, composite_app_path).await?.ok_or_else(gone)?;
-    let project: Typed<ProjectSpec> = drover_resources::get(&mut *tx, &PROJECT, project_path).await?.ok_or_else(gone)?;
+    let project: TypedDocument<ProjectSpec> = drover_resources::get(&mut *tx, &PROJECT, project_path).await?.ok_or_else(gone)?;
     let dig = DigRef {
         id: document.id,
         project: project.name.clone(),

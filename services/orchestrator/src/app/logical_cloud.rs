@@ -1,6 +1,6 @@
 //! Logical clouds at level 0. Nothing has to be created in the clusters, so instantiating one only changes its state.
 
-use drover_resources::{Typed, by_id, get};
+use drover_resources::{TypedDocument, by_id, get};
 use drover_store::{StoreResult, Timestamp};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ pub struct LogicalCloudAction {
 ///
 /// # Errors
 /// There is no such logical cloud, or a query failed.
-pub async fn at(tx: &mut PgConnection, path: &str) -> Result<Typed<LogicalCloudSpec>, Error> {
+pub async fn at(tx: &mut PgConnection, path: &str) -> Result<TypedDocument<LogicalCloudSpec>, Error> {
     get(tx, &LOGICAL_CLOUD, path).await?.ok_or_else(|| Error::NotFound { what: format!("logical cloud {path}") })
 }
 
@@ -54,7 +54,7 @@ pub async fn instantiate(tx: &mut PgConnection, cloud: Uuid) -> Result<(), Error
 /// # Errors
 /// A deployment intent group runs in it, or a query failed.
 pub async fn terminate(tx: &mut PgConnection, cloud: Uuid) -> Result<(), Error> {
-    let found: Option<Typed<LogicalCloudSpec>> = by_id(&mut *tx, &LOGICAL_CLOUD, cloud).await?;
+    let found: Option<TypedDocument<LogicalCloudSpec>> = by_id(&mut *tx, &LOGICAL_CLOUD, cloud).await?;
     let path = found.map(|cloud| cloud.path).unwrap_or_default();
     let sql = "select dig.path from resource dig join resource_reference on from_id = dig.id join deployment on dig_id = dig.id
         where to_id = $1 and dig.kind = $2 and deployment.state = 'Instantiated' order by dig.path limit 1";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::scheduling::{Element, Intent, MemberKey, PlacementTerms};
-use drover_resources::{NoSpec, Typed};
+use drover_resources::{NoSpec, TypedDocument};
 use sqlx::PgConnection;
 
 use super::{Error, Group, calls};
@@ -17,7 +17,7 @@ use crate::resources::{APP_INTENT, CLUSTER_REFERENCE, GENERIC_PLACEMENT_INTENT, 
 /// The logical cloud of a group with its clusters.
 #[derive(Clone, Debug)]
 pub struct CloudMembers {
-    pub document: Typed<LogicalCloudSpec>,
+    pub document: TypedDocument<LogicalCloudSpec>,
     /// In order, without duplicates.
     pub members: Arc<[MemberKey]>,
 }
@@ -30,7 +30,7 @@ pub async fn cloud(tx: &mut PgConnection, group: &Group) -> Result<CloudMembers,
     let name = &group.document.spec.logical_cloud;
     let path = format!("{}/{}/{name}", group.project.path, LOGICAL_CLOUD.segment);
     debug_assert!(PROJECT.within(&path).is_some());
-    let document: Typed<LogicalCloudSpec> = drover_resources::get(&mut *tx, &LOGICAL_CLOUD, &path)
+    let document: TypedDocument<LogicalCloudSpec> = drover_resources::get(&mut *tx, &LOGICAL_CLOUD, &path)
         .await?
         .ok_or_else(|| Error::Inconsistent(vec![format!("the logical cloud {name} does not exist")]))?;
     let references = drover_resources::children::<ClusterReferenceSpec>(&mut *tx, &CLUSTER_REFERENCE, document.id).await?;

@@ -2,7 +2,7 @@
 
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
-use drover_resources::{NoSpec, PathParams, Typed};
+use drover_resources::{NoSpec, PathParams, TypedDocument};
 use drover_service::{Json, Problem, Query};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub struct GroupIntents {
 pub async fn group_intents(State(app): State<App>, raw: RawPathParams, Query(query): Query<GroupIntentQuery>) -> Result<Response, Problem> {
     let path = PathParams::from(&raw).fill(&DIG.item_path())?;
     let mut tx = app.store.begin().await?;
-    let parent: Typed<Value> = drover_resources::get(&mut tx, &DIG, &path).await?.ok_or_else(|| Error::NotFound { what: path })?;
+    let parent: TypedDocument<Value> = drover_resources::get(&mut tx, &DIG, &path).await?.ok_or_else(|| Error::NotFound { what: path })?;
     let intents = drover_resources::children::<GroupIntentSpec>(&mut tx, &GROUP_INTENT, parent.id).await?;
     let wanted = |name: &str| query.intent.as_deref().is_none_or(|wanted| wanted == name);
     let mut shown: Vec<_> = intents.into_iter().filter(|intent| wanted(&intent.name)).map(|intent| intent.spec.intent).collect();
@@ -71,7 +71,7 @@ pub async fn app_intents(
     };
     let path = params.fill(&GENERIC_PLACEMENT_INTENT.item_path())?;
     let mut tx = app.store.begin().await?;
-    let parent: Typed<NoSpec> =
+    let parent: TypedDocument<NoSpec> =
         drover_resources::get(&mut tx, &GENERIC_PLACEMENT_INTENT, &path).await?.ok_or_else(|| Error::NotFound { what: path })?;
     let intents = drover_resources::children::<AppIntentSpec>(&mut tx, &APP_INTENT, parent.id).await?;
     let found = intents

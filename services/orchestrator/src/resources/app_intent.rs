@@ -1,7 +1,7 @@
 //! App intents: where one app may run, and what to do when that is full.
 
 use drover_api::scheduling::{Element, Intent, Packing, WhenFull};
-use drover_resources::{Invalid, Kind, Place, Put, Reference, Spec};
+use drover_resources::{DocumentKind, Invalid, Place, Put, Reference, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -69,8 +69,9 @@ fn names_one(element: &Element, at: &str, reasons: &mut Vec<String>) {
 }
 
 /// App intents.
-pub static APP_INTENT: Kind = Kind::of::<AppIntentSpec>("app-intent", "AppIntent", "app-intents", &["genericAppPlacementIntent"])
-    .below(&GENERIC_PLACEMENT_INTENT)
-    .put(Put::Upsert)
-    .lean_metadata()
-    .own_list();
+pub static APP_INTENT: DocumentKind =
+    DocumentKind::of::<AppIntentSpec>("app-intent", "AppIntent", "app-intents", &["genericAppPlacementIntent"])
+        .below(&GENERIC_PLACEMENT_INTENT)
+        .put(Put::Upsert)
+        .lean_metadata()
+        .own_list();

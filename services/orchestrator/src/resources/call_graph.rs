@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use drover_api::scheduling::{CallTerms, CallTo, Latency, MemberKey};
-use drover_resources::{Invalid, Kind, Place, Put, Reference, Spec};
+use drover_resources::{DocumentKind, Invalid, Place, Put, Reference, Spec};
 use drover_service::codes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -221,8 +221,8 @@ impl Spec for CallGraphSpec {
 }
 
 /// Call graphs. A composite app may have one.
-pub static CALL_GRAPH: Kind =
-    Kind::of::<CallGraphSpec>("call-graph", "CallGraph", "call-graphs", &["callGraph"]).below(&COMPOSITE_APP).put(Put::Upsert);
+pub static CALL_GRAPH: DocumentKind =
+    DocumentKind::of::<CallGraphSpec>("call-graph", "CallGraph", "call-graphs", &["callGraph"]).below(&COMPOSITE_APP).put(Put::Upsert);
 
 #[cfg(test)]
 mod tests {

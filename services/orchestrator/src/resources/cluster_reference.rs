@@ -1,7 +1,7 @@
 //! Cluster references: the clusters of a logical cloud.
 
 use drover_api::scheduling::MemberKey;
-use drover_resources::{Invalid, Kind, Put, Spec};
+use drover_resources::{DocumentKind, Invalid, Put, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -40,7 +40,7 @@ impl Spec for ClusterReferenceSpec {
 }
 
 /// Cluster references.
-pub static CLUSTER_REFERENCE: Kind =
-    Kind::of::<ClusterReferenceSpec>("cluster-reference", "ClusterReference", "cluster-references", &["clusterReference"])
+pub static CLUSTER_REFERENCE: DocumentKind =
+    DocumentKind::of::<ClusterReferenceSpec>("cluster-reference", "ClusterReference", "cluster-references", &["clusterReference"])
         .below(&LOGICAL_CLOUD)
         .put(Put::None);

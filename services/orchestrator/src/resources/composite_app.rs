@@ -1,6 +1,6 @@
 //! Composite apps: apps that belong together. The version is part of the key.
 
-use drover_resources::{Kind, Spec};
+use drover_resources::{DocumentKind, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -17,6 +17,6 @@ pub struct CompositeAppSpec {
 impl Spec for CompositeAppSpec {}
 
 /// Composite apps.
-pub static COMPOSITE_APP: Kind =
-    Kind::of::<CompositeAppSpec>("composite-app", "CompositeApp", "composite-apps", &["compositeApp", "compositeAppVersion"])
+pub static COMPOSITE_APP: DocumentKind =
+    DocumentKind::of::<CompositeAppSpec>("composite-app", "CompositeApp", "composite-apps", &["compositeApp", "compositeAppVersion"])
         .below(&PROJECT);

@@ -1,6 +1,6 @@
 //! EMCO's controllers: accepted and stored because EMCO's scripts create them first. Drover never calls them.
 
-use drover_resources::{Invalid, Kind, Spec};
+use drover_resources::{DocumentKind, Invalid, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -42,4 +42,4 @@ impl Spec for ControllerSpec {
 }
 
 /// Controllers.
-pub static CONTROLLER: Kind = Kind::of::<ControllerSpec>("controller", "Controller", "controllers", &["controller"]);
+pub static CONTROLLER: DocumentKind = DocumentKind::of::<ControllerSpec>("controller", "Controller", "controllers", &["controller"]);

@@ -1,6 +1,6 @@
 //! Dependencies between the apps of a composite app: in which order they are started.
 
-use drover_resources::{Invalid, Kind, Place, Reference, Spec};
+use drover_resources::{DocumentKind, Invalid, Place, Reference, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -46,4 +46,5 @@ impl Spec for DependencySpec {
 }
 
 /// Dependencies.
-pub static DEPENDENCY: Kind = Kind::of::<DependencySpec>("dependency", "AppDependency", "dependency", &["dependency"]).below(&APP);
+pub static DEPENDENCY: DocumentKind =
+    DocumentKind::of::<DependencySpec>("dependency", "AppDependency", "dependency", &["dependency"]).below(&APP);

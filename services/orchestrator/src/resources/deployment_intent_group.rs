@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_resources::{Invalid, Kind, Place, Put, Reference, Spec, is_dns_label};
+use drover_resources::{DocumentKind, Invalid, Place, Put, Reference, Spec, is_dns_label};
 use drover_service::codes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -65,7 +65,7 @@ impl Spec for DeploymentIntentGroupSpec {
 }
 
 /// Deployment intent groups.
-pub static DIG: Kind = Kind::of::<DeploymentIntentGroupSpec>(
+pub static DIG: DocumentKind = DocumentKind::of::<DeploymentIntentGroupSpec>(
     "deployment-intent-group",
     "DeploymentIntentGroup",
     "deployment-intent-groups",

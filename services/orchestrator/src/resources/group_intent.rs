@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_resources::{Kind, Put, Spec};
+use drover_resources::{DocumentKind, Put, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -26,5 +26,5 @@ impl GroupIntentSpec {
 impl Spec for GroupIntentSpec {}
 
 /// Group intents.
-pub static GROUP_INTENT: Kind =
-    Kind::of::<GroupIntentSpec>("group-intent", "GroupIntent", "intents", &["groupIntent"]).below(&DIG).put(Put::Upsert).own_list();
+pub static GROUP_INTENT: DocumentKind =
+    DocumentKind::of::<GroupIntentSpec>("group-intent", "GroupIntent", "intents", &["groupIntent"]).below(&DIG).put(Put::Upsert).own_list();

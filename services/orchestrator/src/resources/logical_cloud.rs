@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_resources::{Invalid, Kind, Spec, is_dns_label};
+use drover_resources::{DocumentKind, Invalid, Spec, is_dns_label};
 use drover_service::codes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -63,5 +63,5 @@ impl Spec for LogicalCloudSpec {
 }
 
 /// Logical clouds.
-pub static LOGICAL_CLOUD: Kind =
-    Kind::of::<LogicalCloudSpec>("logical-cloud", "LogicalCloud", "logical-clouds", &["logicalCloud"]).below(&PROJECT);
+pub static LOGICAL_CLOUD: DocumentKind =
+    DocumentKind::of::<LogicalCloudSpec>("logical-cloud", "LogicalCloud", "logical-clouds", &["logicalCloud"]).below(&PROJECT);

@@ -16,7 +16,7 @@ pub mod logical_cloud;
 pub mod profile;
 pub mod project;
 
-use drover_resources::Kind;
+use drover_resources::DocumentKind;
 
 pub use app::APP;
 pub use app_intent::APP_INTENT;
@@ -34,7 +34,7 @@ pub use profile::PROFILE;
 pub use project::PROJECT;
 
 /// All kinds of documents, parents first.
-pub static KINDS: [&Kind; 14] = [
+pub static KINDS: [&DocumentKind; 14] = [
     &PROJECT,
     &COMPOSITE_APP,
     &APP,

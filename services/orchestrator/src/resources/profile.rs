@@ -1,6 +1,6 @@
 //! Profiles: the override values of one app within a composite profile. One per app (ensured by `app::guard`).
 
-use drover_resources::{File, Invalid, Keep, Kind, Place, Reference, Spec};
+use drover_resources::{DocumentKind, File, Invalid, Keep, Place, Reference, Spec};
 use drover_service::codes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -27,7 +27,7 @@ fn check(file: &[u8]) -> Result<(), Invalid> {
 }
 
 /// Profiles. The file is a tar.gz with `manifest.yaml` and the values that it names.
-pub static PROFILE: Kind = Kind::of::<ProfileSpec>("profile", "AppProfile", "profiles", &["appProfile"])
+pub static PROFILE: DocumentKind = DocumentKind::of::<ProfileSpec>("profile", "AppProfile", "profiles", &["appProfile"])
     .below(&COMPOSITE_PROFILE)
     .filters(&[("app", "app")])
     .file(File { required: true, keep: Keep::Table, max_bytes: 4 << 20, content_type: "application/octet-stream", check });

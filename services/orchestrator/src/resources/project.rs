@@ -1,7 +1,7 @@
 //! Projects. EMCO's have no spec; Drover's may have defaults for placement.
 
 use drover_api::scheduling::{Packing, WhenFull};
-use drover_resources::{Echo, Kind, Put, Spec};
+use drover_resources::{DocumentKind, Echo, Put, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -22,4 +22,5 @@ pub struct ProjectSpec {
 impl Spec for ProjectSpec {}
 
 /// Projects.
-pub static PROJECT: Kind = Kind::of::<ProjectSpec>("project", "Project", "projects", &["project"]).put(Put::Ok200).echo(Echo::IfSent);
+pub static PROJECT: DocumentKind =
+    DocumentKind::of::<ProjectSpec>("project", "Project", "projects", &["project"]).put(Put::Ok200).echo(Echo::IfSent);
