@@ -1,4 +1,4 @@
-//! Pictures of series, drawn as SVG.
+//! Charts, drawn as SVG.
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
@@ -15,50 +15,48 @@ const PALETTE: [RGBColor; 8] = [
     RGBColor(188, 189, 34),
 ];
 
-/// How the points of a series are joined.
+/// How the points of a series are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Straight lines.
+    /// Points connected by straight lines.
     Line,
-    /// Unjoined dots.
+    /// Separate dots.
     Dots,
-    /// Bars from zero, as wide as the smallest distance of two points allows.
+    /// Bars from zero, as wide as the smallest distance between two points allows.
     Bars,
 }
 
-/// One named curve.
+/// A named series of points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// In the legend.
+    /// The name in the legend.
     pub label: String,
-    /// x, y; points that are not finite are left out.
+    /// Pairs of x and y. Points that are not finite are left out.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A picture with one pair of axes.
+/// A chart with one pair of axes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// Its file is `<name>.svg`.
+    /// The file is `<name>.svg`.
     pub name: String,
-    /// Above the picture.
     pub title: String,
-    /// With the unit in brackets.
+    /// The label of the axis, with the unit in brackets.
     pub x: String,
-    /// With the unit in brackets.
+    /// The label of the axis, with the unit in brackets.
     pub y: String,
-    /// How the series are drawn.
     pub shape: Shape,
-    /// In drawing order.
+    /// In the order in which they are drawn.
     pub series: Vec<Series>,
 }
 
 impl Chart {
-    /// Curves.
+    /// A chart with lines and no series yet.
     pub fn lines(name: impl Into<String>, title: impl Into<String>, x: impl Into<String>, y: impl Into<String>) -> Self {
         Chart { name: name.into(), title: title.into(), x: x.into(), y: y.into(), shape: Shape::Line, series: Vec::new() }
     }
 
-    /// The same chart with points drawn otherwise.
+    /// The same chart with another shape.
     pub fn shape(mut self, shape: Shape) -> Self {
         self.shape = shape;
         self
@@ -70,10 +68,10 @@ impl Chart {
         self
     }
 
-    /// The picture.
+    /// Draws the chart as SVG.
     ///
     /// # Errors
-    /// When the backend cannot draw (never seen with finite points).
+    /// When the drawing backend fails, which was never seen with finite points.
     pub fn svg(&self) -> Result<String> {
         let mut out = String::new();
         self.draw(&SVGBackend::with_string(&mut out, SIZE).into_drawing_area()).map_err(|error| anyhow!("chart {}: {error}", self.name))?;
@@ -111,7 +109,7 @@ impl Chart {
         Ok(())
     }
 
-    /// Axes that hold every finite point; the y axis begins at zero where nothing is below.
+    /// The ranges of the axes: they include every finite point, and the y axis begins at zero unless a value is negative.
     fn ranges(&self) -> (std::ops::Range<f64>, std::ops::Range<f64>) {
         let points = || self.series.iter().flat_map(|series| series.points.iter().copied()).filter(finite);
         let ends = |of: fn((f64, f64)) -> f64| {
@@ -124,7 +122,7 @@ impl Chart {
         (span(left - margin, right + margin), span(low.min(0.0), high.max(0.0) * 1.05))
     }
 
-    /// Eight tenths of the smallest distance between two x values, of the whole span if there is but one.
+    /// The width of a bar: eight tenths of the smallest distance between two x values, or of the whole span if there is only one.
     fn bar_width(&self, span: f64) -> f64 {
         let mut xs: Vec<f64> = self.series.iter().flat_map(|series| &series.points).map(|point| point.0).collect();
         xs.sort_by(f64::total_cmp);
@@ -142,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shape_draws_all_its_series() {
+    fn svg_draws_all_series_in_every_shape() {
         for shape in [Shape::Line, Shape::Dots, Shape::Bars] {
             let chart = Chart::lines("cost", "Cost & time", "time [s]", "cost").shape(shape);
             let svg = chart
@@ -157,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_chart_and_a_single_point_are_drawn() {
+    fn svg_draws_an_empty_chart_and_a_single_point() {
         assert!(Chart::lines("a", "a", "x", "y").svg().is_ok());
         assert!(Chart::lines("a", "a", "x", "y").shape(Shape::Bars).series("one", vec![(3.0, 0.0)]).svg().is_ok());
     }

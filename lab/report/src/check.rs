@@ -1,39 +1,38 @@
-//! One thing that was to be reached.
+//! A check: a target and the measured result.
 
 use serde::Serialize;
 
 use crate::table::number;
 
-/// What was to be reached, what was got; computed in this run.
+/// A target and the result that this run measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was measured.
     pub name: String,
-    /// What was to be reached, in words (`at most 50 ms`).
+    /// The target in words, for example `at most 50 ms`.
     pub reach: String,
-    /// What was got, in words (`31.2 ms`).
+    /// The result in words, for example `31.2 ms`.
     pub got: String,
-    /// Whether it was reached.
+    /// Whether the target was reached.
     pub ok: bool,
 }
 
 impl Check {
-    /// Anything that is not a number against a bound.
+    /// A check of anything other than a number against a bound.
     pub fn holds(name: impl Into<String>, reach: impl Into<String>, got: impl Into<String>, ok: bool) -> Self {
         Check { name: name.into(), reach: reach.into(), got: got.into(), ok }
     }
 
-    /// `got <= reach`; never holds for NaN.
+    /// Holds if `got <= reach`; never for NaN.
     pub fn at_most(name: impl Into<String>, reach: f64, got: f64, unit: &str) -> Self {
         Check::holds(name, format!("at most {}", with(reach, unit)), with(got, unit), got <= reach)
     }
 
-    /// `got >= reach`; never holds for NaN.
+    /// Holds if `got >= reach`; never for NaN.
     pub fn at_least(name: impl Into<String>, reach: f64, got: f64, unit: &str) -> Self {
         Check::holds(name, format!("at least {}", with(reach, unit)), with(got, unit), got >= reach)
     }
 
-    /// `|got - aim| <= tolerance`; never holds for NaN.
+    /// Holds if `|got - aim| <= tolerance`; never for NaN.
     pub fn within(name: impl Into<String>, aim: f64, tolerance: f64, got: f64, unit: &str) -> Self {
         Check::holds(name, format!("{} ± {}", number(aim), with(tolerance, unit)), with(got, unit), (got - aim).abs() <= tolerance)
     }
@@ -48,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_inclusive_and_nothing_holds_for_a_missing_number() {
+    fn checks_include_their_bound_and_never_hold_for_nan() {
         assert!(Check::at_most("plan", 50.0, 50.0, "ms").ok);
         assert!(!Check::at_most("plan", 50.0, 50.1, "ms").ok);
         assert!(Check::within("restarts", -58.0, 10.0, -50.2, "%").ok);

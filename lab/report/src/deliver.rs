@@ -1,4 +1,4 @@
-//! The one place with output: prints a report and writes its files.
+//! The only place with I/O: prints a report and writes its files.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,17 +10,18 @@ use crate::{Report, Table};
 /// How a report is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// As text.
     Text,
-    /// For programs: the report as one JSON object with `findings`, `tables` and `checks`.
+    /// As one JSON object with `findings`, `tables` and `checks`.
     Json,
 }
 
 impl Report {
-    /// Writes one CSV per table and one SVG per chart under `out` (made if need be), then prints the report to standard output.
+    /// Writes one CSV file per table and one SVG file per chart into `out`, which is created if necessary, then prints the report to
+    /// standard output.
     ///
     /// # Errors
-    /// Files that cannot be written. A reader that went away (`| head`) is none.
+    /// When a file or standard output cannot be written. A reader that closed the pipe (`| head`) is no error.
     pub fn deliver(&self, out: Option<&Path>, format: Format) -> Result<()> {
         let files = out.map(|dir| self.write(dir)).transpose()?;
         let mut text = match format {
@@ -36,7 +37,7 @@ impl Report {
         }
     }
 
-    /// As people read it.
+    /// The report as text: findings, tables, checks, and how many of them hold.
     pub fn text(&self) -> String {
         let mut parts = Vec::new();
         if !self.findings.is_empty() {
@@ -56,7 +57,7 @@ impl Report {
     }
 
     fn write(&self, dir: &Path) -> Result<usize> {
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         for table in &self.tables {
             let path = dir.join(format!("{}.csv", table.name));
             let write = || -> Result<(), csv::Error> {
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_a_csv_and_a_chart_an_svg() -> Result<()> {
+    fn write_makes_a_csv_per_table_and_an_svg_per_chart() -> Result<()> {
         let dir = tempfile::tempdir()?;
         let out = dir.path().join("new/dir");
         assert_eq!(report().write(&out)?, 2);
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_come_first_and_a_missed_check_shows() -> Result<()> {
+    fn text_begins_with_findings_and_marks_missed_checks() -> Result<()> {
         let text = report().text();
         assert!(text.starts_with("rl loses on bursts\n"), "{text}");
         assert!(text.contains("✘") && text.ends_with("0 of 1 checks hold"), "{text}");

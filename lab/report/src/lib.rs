@@ -1,6 +1,6 @@
-//! What an experiment or a benchmark says: findings first, then tables, charts and checks.
+//! The report of an experiment or a benchmark: findings first, then tables, charts and checks.
 //!
-//! All of it is plain data; only [`Report::deliver`] touches files. It is no place for what is computed: that is the pure crates' work.
+//! All of it is plain data, and only [`Report::deliver`] does I/O. Nothing is computed here; that is the task of the pure crates.
 
 mod chart;
 mod check;
@@ -16,35 +16,35 @@ pub use table::Table;
 
 use serde::Serialize;
 
-/// The outcome of one experiment or benchmark.
+/// The results of one experiment or benchmark.
 #[derive(Debug, Default, Clone, Serialize)]
 pub struct Report {
-    /// Its name, as typed on the command line.
+    /// The name of the experiment or benchmark on the command line.
     pub name: String,
-    /// The first lines: who wins, who loses, on what.
+    /// The first lines: the most important results, in sentences.
     pub findings: Vec<String>,
-    /// Printed in order, and one CSV each.
+    /// Each is printed, and written as a CSV file.
     pub tables: Vec<Table>,
-    /// One SVG each.
+    /// Each is written as an SVG file.
     #[serde(skip)]
     pub charts: Vec<Chart>,
-    /// What was to be reached and what was got.
+    /// Targets with the measured results.
     pub checks: Vec<Check>,
 }
 
 impl Report {
-    /// An empty report.
+    /// An empty report with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Report { name: name.into(), ..Report::default() }
     }
 
-    /// Adds a first line.
+    /// Adds a finding.
     pub fn finding(&mut self, line: impl Into<String>) -> &mut Self {
         self.findings.push(line.into());
         self
     }
 
-    /// True when every check held.
+    /// Whether every check holds.
     pub fn ok(&self) -> bool {
         self.checks.iter().all(|check| check.ok)
     }

@@ -1,21 +1,18 @@
-//! The two numbers that a report may need of its samples.
+//! The statistics that a report needs: confidence intervals and percentiles.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// A mean with its 95 % confidence interval (Student's t, n − 1 degrees of freedom).
+/// A mean with its 95 % confidence interval (Student's t distribution, n − 1 degrees of freedom).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
-    /// Mean of the samples.
     pub mean: f64,
-    /// Lower end.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
 }
 
 impl Interval {
-    /// Of independent samples. One sample has no width, none is all NaN.
+    /// The interval of independent samples. One sample gives an interval of width zero, no sample gives NaN.
     pub fn of(samples: &[f64]) -> Self {
         let n = samples.len() as f64;
         let mean = samples.iter().sum::<f64>() / n;
@@ -29,12 +26,12 @@ impl Interval {
         Interval { mean, low: mean - half, high: mean + half }
     }
 
-    /// True when this lies wholly below the other.
+    /// Whether this interval lies completely below the other.
     pub fn below(&self, other: &Interval) -> bool {
         self.high < other.low
     }
 
-    /// Half its width.
+    /// Half the width of the interval.
     pub fn half(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
@@ -46,7 +43,8 @@ impl std::fmt::Display for Interval {
     }
 }
 
-/// The smallest sample that at least the share `p` (0 to 1) of them does not exceed (nearest rank); NaN of none.
+/// The percentile by nearest rank: the smallest sample that is not exceeded by at least the share `p` (0 to 1) of the samples; NaN
+/// without samples.
 pub fn percentile(samples: &[f64], p: f64) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -59,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_is_students() {
+    fn interval_uses_students_t_distribution() {
         // t(0.975, 4) = 2.776445; the samples' standard deviation is sqrt(2.5).
         let interval = Interval::of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert!((interval.mean - 3.0).abs() < 1e-12);
@@ -70,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_samples() {
+    fn percentile_returns_samples() {
         let samples: Vec<f64> = (1..=100).rev().map(f64::from).collect();
         assert_eq!([0.0, 0.5, 0.9, 0.99, 1.0].map(|p| percentile(&samples, p)), [1.0, 50.0, 90.0, 99.0, 100.0]);
         assert!(percentile(&[], 0.5).is_nan());

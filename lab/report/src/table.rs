@@ -1,21 +1,21 @@
-//! Rows and columns, for a terminal and for CSV.
+//! Tables, for a terminal and for CSV files.
 
 use comfy_table::{CellAlignment, Table as Drawn, presets};
 use serde::Serialize;
 
-/// A named table; every cell is already text.
+/// A named table whose cells are text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Table {
-    /// Its CSV is `<name>.csv`.
+    /// The CSV file is `<name>.csv`.
     pub name: String,
-    /// Column heads, with the unit in brackets where there is one.
+    /// Headings, with the unit in brackets where there is one.
     pub columns: Vec<String>,
-    /// As many cells each as there are columns.
+    /// Each row has as many cells as there are columns.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// An empty table.
+    /// A table without rows.
     pub fn new<C: Into<String>>(name: impl Into<String>, columns: impl IntoIterator<Item = C>) -> Self {
         Table { name: name.into(), columns: columns.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
@@ -23,12 +23,12 @@ impl Table {
     /// Adds a row.
     pub fn row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) -> &mut Self {
         let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
-        debug_assert_eq!(cells.len(), self.columns.len(), "a row of another width in {}", self.name);
+        debug_assert_eq!(cells.len(), self.columns.len(), "a row of table {} has another number of cells", self.name);
         self.rows.push(cells);
         self
     }
 
-    /// As columns without borders, numbers to the right.
+    /// The table as aligned columns without borders, with columns of numbers aligned to the right.
     pub fn text(&self) -> String {
         let mut drawn = Drawn::new();
         drawn.load_style(presets::NOTHING).set_header(self.columns.clone());
@@ -49,7 +49,7 @@ fn starts_as_number(cell: &str) -> bool {
     cell.is_empty() || cell == "-" || cell.trim_start_matches(['-', '+', '−', '±']).starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// A number with about four significant digits and no needless zeros.
+/// Formats a number with about four significant digits and without trailing zeros.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();
@@ -65,14 +65,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short() {
+    fn number_keeps_four_significant_digits() {
         for (value, text) in [(0.07013, "0.07013"), (12.0, "12"), (9123.4, "9123"), (-58.04, "-58.04"), (0.0, "0"), (123456.7, "123457")] {
             assert_eq!(number(value), text);
         }
     }
 
     #[test]
-    fn columns_of_numbers_stand_right() {
+    fn text_aligns_columns_of_numbers_to_the_right() {
         let mut table = Table::new("costs", ["policy", "cost"]);
         table.row(["hpa", "7"]).row(["rl", "1234"]);
         assert_eq!(table.text(), "policy   cost\nhpa         7\nrl       1234");
