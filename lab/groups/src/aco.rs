@@ -1,24 +1,22 @@
-//! `aco`: ant colony optimisation, the paper's strongest baseline.
+//! `aco`: ant colony optimisation, the strongest baseline of the paper.
 //!
-//! Its published kind balances resources only and knows no calls; on groups with the whole objective it is a fairer rival.
-//! Constants: Hussein et al., J. Cloud Computing 2019, table 4, with alpha 1.
+//! The published version balances resources only and ignores calls; `aco-groups` places groups by the whole objective, which is a fairer
+//! comparison. Constants: Hussein et al., J. Cloud Computing 2019, table 4, with alpha 1.
 
 use crate::greedy::{begin, singles};
 use crate::policy::{Placed, Policy};
-use drover_scheduling::groups::Instance;
-use drover_scheduling::groups::Layout;
-use drover_scheduling::groups::Weights;
+use drover_scheduling::groups::{Instance, Layout, Weights};
 
 const ANTS: usize = 8;
 const ITERATIONS: usize = 100;
 const EVAPORATION: f64 = 0.2;
 
-/// Ants place unit by unit, by pheromone and by the load a place would have.
+/// Ant colony optimisation: ants place unit by unit, by pheromone and by the load that a place would have.
 #[derive(Clone, Copy, Debug)]
 pub struct Aco {
-    /// Copies of groups and the objective f; otherwise containers, and sigma_cluster + sigma_node.
+    /// Place copies of groups by the objective f; otherwise containers by sigma_cluster + sigma_node.
     pub grouped: bool,
-    /// Decides every choice.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -70,7 +68,7 @@ fn walk<'i>(mut layout: Layout<'i>, units: &[Vec<u32>], pheromone: &[f64], rng: 
     layout
 }
 
-/// One roulette over the places with room; false: there is none.
+/// Places the unit at random in proportion to the attraction of each place with room. Returns false if no place has room.
 fn step(layout: &mut Layout<'_>, unit: &[u32], pheromone: &[f64], rng: &mut fastrand::Rng) -> bool {
     let attraction = |(place, p): (usize, &f64)| {
         let eta = 1.0 / (0.05 + layout.after(unit, place).0);

@@ -1,14 +1,12 @@
-//! The three applications that placement is measured on, and the instances that are made of them.
+//! The catalogue: three applications that placement is measured on, and the instances made from them.
 //!
-//! Call rates were derived from the sources of the applications (load generator's weights times calls per handler); requests
-//! are those of the public manifests, assumed where a manifest sets none (all of Bookinfo, databases of Sock Shop).
-//! The nodes are inferred from the paper's figures, not printed in it: 15 nodes 1:2:3, 89 % full at the large scale.
+//! Call rates were derived from the sources of the applications (weights of the load generator times calls per handler). Requests are
+//! those of the public manifests, and assumed where a manifest sets none (all of Bookinfo, the databases of Sock Shop). The nodes are
+//! inferred from the paper's figures: 15 nodes of sizes 1:2:3 that are 89 % full at the large scale.
 
-use drover_scheduling::groups::{CallGraph, Load, RESOURCES, Service};
-use drover_scheduling::groups::{Grouping, Limits, Variant};
-use drover_scheduling::groups::{Instance, Place, Rules, Traffic};
+use drover_scheduling::groups::{CallGraph, Grouping, Instance, Limits, Load, Place, RESOURCES, Rules, Service, Traffic, Variant};
 
-/// The size of groups in the paper.
+/// The largest group size of the paper.
 pub const RHO: usize = 4;
 
 type Row = (&'static str, f64, f64);
@@ -17,7 +15,7 @@ type Edge = (&'static str, &'static str, f64);
 fn app(services: &[Row], calls: &[Edge]) -> CallGraph {
     let services =
         services.iter().map(|(name, cpu, mem)| Service { name: (*name).to_owned(), request: [*cpu, *mem], replicas: 1 }).collect();
-    CallGraph::named(services, calls.iter().copied()).unwrap_or_else(|e| unreachable!("the tables below are sound: {e}"))
+    CallGraph::named(services, calls.iter().copied()).unwrap_or_else(|e| unreachable!("the tables below are valid: {e}"))
 }
 
 /// Weaveworks' Sock Shop, 14 services; calls per iteration of its load test.
@@ -118,12 +116,13 @@ pub fn online_boutique() -> CallGraph {
     )
 }
 
-/// Sock Shop as docker-compose runs it: 13 services, no session-db. The application of the paper's evaluation.
+/// Sock Shop as docker-compose runs it: 13 services without session-db. The application of the paper's evaluation.
 pub fn sock_shop_compose() -> CallGraph {
     sock_shop().without(&["session-db"])
 }
 
-/// Nodes of sizes 1, 2, 3 by thirds that `demand` fills to `full`; even ones are rich in CPU by `aspect`, odd ones in memory.
+/// Nodes of sizes 1, 2 and 3, a third each, which `demand` fills to the share `full`. Even nodes have more CPU by the factor `aspect`,
+/// odd ones more memory.
 pub fn nodes(count: usize, demand: Load, full: f64, aspect: f64) -> Vec<Place> {
     let weight = |i: usize, r: usize| {
         let size = (i * 3 / count + 1) as f64;
@@ -135,18 +134,18 @@ pub fn nodes(count: usize, demand: Load, full: f64, aspect: f64) -> Vec<Place> {
     (0..count).map(|i| Place::new(format!("node-{}", i + 1), capacity(i), i)).collect()
 }
 
-/// What an instance is made with; [`Setting::default`] is what all published numbers were measured with.
+/// The parameters of an instance. All published numbers were measured with [`Setting::default`].
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Copies of each service.
+    /// Replicas of each service.
     pub scale: usize,
-    /// How copies call copies.
+    /// How replicas call replicas.
     pub traffic: Traffic,
-    /// The size of groups; none: no groups.
+    /// Largest group size; `None` for no groups.
     pub rho: Option<usize>,
-    /// How groups are found.
+    /// The grouping algorithm.
     pub variant: Variant,
-    /// 1 for nodes of one shape, 1.6 for the skewed ones.
+    /// Ratio of CPU to memory of the nodes: 1 for nodes of one shape, 1.6 for the skewed ones.
     pub aspect: f64,
 }
 
@@ -156,15 +155,15 @@ impl Default for Setting {
     }
 }
 
-/// `app` at a scale on the paper's 15 nodes, which do not grow with it.
+/// `app` at a scale on the paper's 15 nodes, whose size does not depend on the scale.
 pub fn paper(app: &CallGraph, setting: Setting) -> Instance {
     let graph = app.scaled_to(setting.scale);
     let places = nodes(15, sock_shop_compose().scaled_to(9).demand(), 0.89, setting.aspect);
     build(&graph, setting, places)
 }
 
-/// Mixed applications on many nodes: `copies` of them, in turn Sock Shop, Bookinfo, Online Boutique with 1 to 6 copies of
-/// each service; 75 % full, aspect 1.3. 30 on 100 nodes are 1,030 containers, 300 on 1,000 nodes 10,300.
+/// Mixed applications on many nodes: `copies` of them, in turn Sock Shop, Bookinfo and Online Boutique with 1 to 6 replicas of each
+/// service; 75 % full, aspect 1.3. 30 on 100 nodes are 1,030 containers, 300 on 1,000 nodes are 10,300.
 pub fn big(copies: usize, count: usize) -> Instance {
     let apps = [sock_shop_compose(), bookinfo(), online_boutique()];
     let scaled: Vec<CallGraph> = (0..copies).map(|i| apps[i % 3].scaled_to(1 + i % 6)).collect();
@@ -179,7 +178,7 @@ fn build(graph: &CallGraph, setting: Setting, places: Vec<Place>) -> Instance {
     let instance = grouping.map(|g| Instance::new(graph, setting.traffic, &g, places, Rules::default()));
     match instance {
         Ok(Ok(instance)) => instance,
-        Ok(Err(e)) => unreachable!("the tables above are sound: {e}"),
+        Ok(Err(e)) => unreachable!("the tables above are valid: {e}"),
         Err(e) => unreachable!("few services: {e}"),
     }
 }

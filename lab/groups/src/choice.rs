@@ -1,44 +1,43 @@
-//! A policy by the name that users write.
+//! The choice of a policy by its name.
 
 use crate::aco::Aco;
-use crate::ddpg::Learned;
+use crate::ddpg::LearnedPolicy;
 use crate::exact::Exact;
 use crate::greedy::Greedy;
 use crate::policy::Policy;
 use crate::search::Search;
 
-/// All names, the default first.
+/// The names of all policies, the default first.
 pub const POLICIES: [&str; 10] =
     ["cgs-search", "cgs-greedy", "affinity", "balanced", "spread", "binpack", "aco", "aco-groups", "exact", "cgs-ddpg"];
 
-/// Why there is no such policy.
+/// Why a policy cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// No policy has this name.
-    #[error("there is no policy {0:?}; there are {names}", names = POLICIES.join(", "))]
+    #[error("there is no policy {0:?}; the policies are {names}", names = POLICIES.join(", "))]
     Unknown(String),
-    /// A learned policy without the switch.
+    /// A learned policy was named without allowing experimental ones.
     #[error(
         "cgs-ddpg is experimental: trained as its paper says it beats neither cgs-greedy nor the best fixed order of the nodes \
-         on 4 of 5 seeds (docs/how-to/group-placement.md); use cgs-search, or say `experimental`"
+         on 4 of 5 seeds (docs/how-to/group-placement.md); use cgs-search, or allow experimental policies"
     )]
     Experimental,
-    /// A learned policy needs what it learned.
+    /// A learned policy was named without its training result.
     #[error("cgs-ddpg needs a trained policy: `drover experiment groups --save-policy FILE` makes one")]
     Untrained,
 }
 
-/// What a policy may be given; the rest it ignores.
+/// The settings of all policies. Each policy uses those that concern it.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Of those that choose at random.
+    /// Seed of the policies that choose at random.
     pub seed: u64,
-    /// Of `cgs-search`; 50,000 are about 10 ms for 100 containers.
+    /// Budget of `cgs-search` in moves; 50,000 take about 10 ms for 100 containers.
     pub moves: u64,
-    /// Allows `cgs-ddpg`.
+    /// Allows the experimental policy `cgs-ddpg`.
     pub experimental: bool,
-    /// What `cgs-ddpg` learned.
-    pub learned: Option<Learned>,
+    /// The trained policy for `cgs-ddpg`.
+    pub learned: Option<LearnedPolicy>,
 }
 
 impl Default for Settings {
@@ -47,10 +46,10 @@ impl Default for Settings {
     }
 }
 
-/// The policy of this name.
+/// Makes the policy of this name.
 ///
 /// # Errors
-/// [`ChoiceError`] says what to do.
+/// When there is no such policy, or when it lacks a setting that it needs.
 pub fn policy_named(name: &str, settings: &Settings) -> Result<Box<dyn Policy>, ChoiceError> {
     let seed = settings.seed;
     Ok(match name {
@@ -61,7 +60,7 @@ pub fn policy_named(name: &str, settings: &Settings) -> Result<Box<dyn Policy>, 
         "spread" => Box::new(Greedy::Spread),
         "binpack" => Box::new(Greedy::Binpack),
         "aco" | "aco-groups" => Box::new(Aco { grouped: name == "aco-groups", seed }),
-        // A product must not hang on a proof: what is found by then is returned.
+        // The number of tree nodes is limited so that this ends; the best placement found by then is returned.
         "exact" => Box::new(Exact { limit: 10_000_000, ..Exact::default() }),
         "cgs-ddpg" if !settings.experimental => return Err(ChoiceError::Experimental),
         "cgs-ddpg" => Box::new(settings.learned.clone().ok_or(ChoiceError::Untrained)?),

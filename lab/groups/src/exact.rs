@@ -1,52 +1,49 @@
-//! `exact`: branch and bound over containers, for instances of about 15; the oracle that the other policies are held to.
+//! `exact`: branch and bound over containers, for instances of about 15 containers. The other policies are compared with it.
 //!
-//! A branch is given up when the calls already cut cost as much as the best placement found. Containers come in the order of
-//! their heaviest call to those before them, so calls are cut early; empty places that are alike are tried once.
+//! A branch is pruned when the calls that already leave their place cost as much as the best placement found. Containers are ordered by
+//! their heaviest call to those before them, so that calls are cut early. Of empty places that are alike only one is tried.
 
 use serde::{Deserialize, Serialize};
 
+use crate::annealing::{SearchBudget, anneal};
 use crate::policy::{Placed, Policy};
-use crate::search::Search;
-use drover_scheduling::groups::Instance;
-use drover_scheduling::groups::Layout;
-use drover_scheduling::groups::Weights;
+use drover_scheduling::groups::{Instance, Layout, Weights};
 
-/// How sigma_cluster is measured.
+/// How the term sigma_cluster is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Form {
-    /// The standard deviation of the loads: the objective.
+pub enum DeviationForm {
+    /// The standard deviation of the loads, as in the objective.
     #[default]
     Deviation,
-    /// Their mean absolute deviation, which a MILP can say exactly; only to compare with one.
+    /// Their mean absolute deviation, which a mixed-integer linear program (MILP) can express exactly; used only to compare with one.
     MeanAbsolute,
 }
 
-/// Branch and bound.
+/// The branch-and-bound policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Exact {
-    /// What is minimised.
-    pub form: Form,
-    /// Copies of groups stay whole.
+    /// How the minimised objective measures sigma_cluster.
+    pub form: DeviationForm,
+    /// Whether copies of groups are placed as a whole.
     pub grouped: bool,
-    /// Nodes of the search tree to look at before giving up the proof.
+    /// Number of nodes of the search tree after which the proof is given up.
     pub limit: u64,
 }
 
 impl Default for Exact {
     fn default() -> Self {
-        Self { form: Form::Deviation, grouped: false, limit: u64::MAX }
+        Self { form: DeviationForm::Deviation, grouped: false, limit: u64::MAX }
     }
 }
 
-/// The best placement found, and whether none can be better.
+/// The best placement found, and whether it is proven optimal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Proof {
-    /// The placement.
     pub placed: Placed,
-    /// The objective in the form that was asked for.
+    /// The objective in the requested form.
     pub value: f64,
-    /// The whole tree was searched.
+    /// Whether the whole tree was searched, so that no placement is better.
     pub proven: bool,
 }
 
@@ -61,14 +58,14 @@ impl Policy for Exact {
 }
 
 impl Exact {
-    /// The optimum over placements of all containers. Where there is none the placement of `cgs-search` is returned, not proven.
+    /// The optimum over all complete placements. If there is none, the placement of the annealing is returned, not proven.
     pub fn prove(&self, instance: &Instance, weights: &Weights) -> Proof {
-        let start = Search::moves(20_000, 0).anneal(instance, weights);
+        let start = anneal(instance, weights, &SearchBudget::Moves(20_000), 0, true);
         let mut layout = match instance.rules().moves {
             Some(_) => Layout::of(instance, *weights, instance.now()),
             None => Layout::empty(instance, *weights),
         };
-        // What runs is not moved by a proof under a budget of moves: the budget would have to be branched on.
+        // Running containers are not moved under a budget of moves: the budget would have to be branched on.
         let open = |unit: &Vec<u32>| unit.iter().all(|c| layout.at(*c).is_none());
         let units: Vec<Vec<u32>> = if self.grouped { instance.groups().to_vec() } else { crate::greedy::singles(instance) };
         let units = ordered(instance, units.into_iter().filter(open).collect());
@@ -92,19 +89,19 @@ impl Exact {
 }
 
 impl Placed {
-    /// The value in a form, if this is a complete placement that the proof would consider.
-    fn comparable(&self, instance: &Instance, weights: &Weights, form: Form, grouped: bool) -> Option<f64> {
+    /// The value in the given form, if this is a complete placement that the proof would consider.
+    fn comparable(&self, instance: &Instance, weights: &Weights, form: DeviationForm, grouped: bool) -> Option<f64> {
         let whole = |g: &Vec<u32>| g.iter().all(|c| self.at[*c as usize] == self.at[g[0] as usize]);
         let considered = self.unplaced.is_empty() && instance.rules().moves.is_none() && (!grouped || instance.groups().iter().all(whole));
         considered.then(|| value(&Layout::of(instance, *weights, &self.at), weights, form))
     }
 }
 
-/// The objective of a layout in a form.
-pub(super) fn value(layout: &Layout<'_>, weights: &Weights, form: Form) -> f64 {
+/// The objective of a layout in the given form.
+pub(super) fn value(layout: &Layout<'_>, weights: &Weights, form: DeviationForm) -> f64 {
     match form {
-        Form::Deviation => layout.value(),
-        Form::MeanAbsolute => {
+        DeviationForm::Deviation => layout.value(),
+        DeviationForm::MeanAbsolute => {
             let m = layout.instance().places().len();
             let mean = (0..m).map(|p| layout.load(p)).sum::<f64>() / m as f64;
             let spread = (0..m).map(|p| (layout.load(p) - mean).abs()).sum::<f64>() / m as f64;
@@ -114,13 +111,13 @@ pub(super) fn value(layout: &Layout<'_>, weights: &Weights, form: Form) -> f64 {
     }
 }
 
-/// What the calls already cut cost: no completion is cheaper.
+/// The cost of the calls that already leave their place, a lower bound for every completion.
 fn bound(layout: &Layout<'_>, weights: &Weights) -> f64 {
     let total = layout.instance().total_calls();
     if total > 0.0 { weights.container * layout.calls() / total } else { 0.0 }
 }
 
-/// Next is always the unit with the heaviest calls to those before it.
+/// Orders the units: next is always the one with the heaviest calls to those before it.
 fn ordered(instance: &Instance, mut units: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
     let mut order: Vec<Vec<u32>> = Vec::new();
     let mut taken = std::collections::BTreeSet::new();
@@ -141,7 +138,7 @@ fn ordered(instance: &Instance, mut units: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
 }
 
 struct Tree<'w> {
-    form: Form,
+    form: DeviationForm,
     weights: &'w Weights,
     units: Vec<Vec<u32>>,
     best: f64,
@@ -151,7 +148,7 @@ struct Tree<'w> {
 }
 
 impl Tree<'_> {
-    /// False when the limit ended it.
+    /// Searches the subtree. Returns false if the limit ended the search.
     fn branch(&mut self, layout: &mut Layout<'_>, depth: usize) -> bool {
         if self.left == 0 {
             return false;
@@ -165,7 +162,7 @@ impl Tree<'_> {
             }
             return true;
         };
-        // Most calls together first: good placements early prune the rest.
+        // Places that keep most calls together come first, because good placements found early prune the rest.
         let mut places: Vec<(f64, usize)> = Vec::new();
         for place in 0..layout.instance().places().len() {
             if layout.fits(&unit, place) && !self.tried_alike(layout, place) {
@@ -185,7 +182,7 @@ impl Tree<'_> {
         true
     }
 
-    /// Whether an empty place just like this one comes before it.
+    /// Whether an identical empty place comes before this one.
     fn tried_alike(&self, layout: &Layout<'_>, place: usize) -> bool {
         let instance = layout.instance();
         if !layout.on(place).is_empty() || instance.has_distances() || !instance.rules().per_domain.is_empty() {

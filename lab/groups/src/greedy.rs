@@ -1,28 +1,26 @@
-//! Policies that put one unit after the other where it scores best and never look back.
+//! Greedy policies: they place one unit after the other where it scores best, and never move it again.
 //!
-//! `spread`, `binpack`, `balanced` and `affinity` place containers, as the schedulers they stand for; the `cgs` ones place
-//! copies of groups and take a group apart only where no place has room for it.
+//! `spread`, `binpack`, `balanced` and `affinity` place containers, as the schedulers do that they model. The `cgs` policies place copies
+//! of groups, and split a group only where no place has room for it.
 
 use crate::policy::{Placed, Policy};
-use drover_scheduling::groups::Instance;
-use drover_scheduling::groups::Layout;
-use drover_scheduling::groups::Load;
-use drover_scheduling::groups::Weights;
+use drover_scheduling::groups::{Instance, Layout, Load, Weights};
 
-/// What a greedy policy likes; the place with the least score wins, the lower index among equals.
+/// The score of a greedy policy. The place with the least score is chosen, the lower index among equals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Greedy {
-    /// Swarm's default: fewest containers.
+    /// Docker Swarm's default: fewest containers.
     Spread,
-    /// Swarm's binpack: highest load that still fits.
+    /// Docker Swarm's binpack: highest load that still fits.
     Binpack,
-    /// Kubernetes: NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation in equal parts.
+    /// Kubernetes: NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation with equal weights.
     Balanced,
-    /// The same, and twice the share of the container's calls that already are there (as NetMARKS does with measured traffic).
+    /// As `Balanced`, minus twice the share of the container's calls whose other end is there already (as NetMARKS does with measured
+    /// traffic).
     Affinity,
-    /// Copies of groups, where the objective is least afterwards. `cgs-greedy`.
+    /// Copies of groups, where the objective is least afterwards: `cgs-greedy`.
     Groups,
-    /// Copies of groups, where the load is least. What grouping alone gives.
+    /// Copies of groups, where the load is least: what grouping alone achieves.
     GroupsSpread,
 }
 
@@ -66,7 +64,7 @@ impl Greedy {
     }
 }
 
-/// The layout a policy starts from: empty, or what runs already where a budget of moves protects it.
+/// The layout that a policy starts from: empty or, with a budget of moves, what runs already.
 pub(super) fn begin<'i>(instance: &'i Instance, weights: &Weights) -> Layout<'i> {
     match instance.rules().moves {
         Some(_) => Layout::of(instance, *weights, instance.now()),
@@ -74,12 +72,12 @@ pub(super) fn begin<'i>(instance: &'i Instance, weights: &Weights) -> Layout<'i>
     }
 }
 
-/// Each container alone, copy by copy.
+/// Each container as a unit of its own, copy by copy.
 pub(super) fn singles(instance: &Instance) -> Vec<Vec<u32>> {
     (0..instance.containers().len() as u32).map(|c| vec![c]).collect()
 }
 
-/// Units by what they ask for, the largest first: what is large finds room only while there is some.
+/// Units in order of decreasing demand, because large units find room only at first.
 pub(super) fn heaviest_first(instance: &Instance, units: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let mut all: Load = [0.0; 2];
     instance.places().iter().for_each(|p| (0..2).for_each(|r| all[r] += p.capacity[r]));
@@ -90,7 +88,7 @@ pub(super) fn heaviest_first(instance: &Instance, units: &[Vec<u32>]) -> Vec<Vec
     units.into_iter().map(|(_, u)| u).collect()
 }
 
-/// Puts unit by unit on its best place; one that fits nowhere is taken apart, and what then fits nowhere is left out.
+/// Puts each unit on its best place. A unit that fits nowhere is split into containers, and a container that fits nowhere is left out.
 pub(super) fn fill(layout: &mut Layout<'_>, units: &[Vec<u32>], score: &dyn Fn(&Layout<'_>, &[u32], usize) -> f64) {
     for unit in units {
         let open: Vec<u32> = unit.iter().copied().filter(|x| layout.at(*x).is_none()).collect();
@@ -106,7 +104,7 @@ pub(super) fn fill(layout: &mut Layout<'_>, units: &[Vec<u32>], score: &dyn Fn(&
     }
 }
 
-/// The feasible place with the least score.
+/// The place with the least score among those where the unit fits.
 pub(super) fn best(layout: &Layout<'_>, unit: &[u32], score: &dyn Fn(&Layout<'_>, &[u32], usize) -> f64) -> Option<usize> {
     let mut best: Option<(f64, usize)> = None;
     for place in 0..layout.instance().places().len() {

@@ -1,50 +1,46 @@
-//! What every policy is: an instance goes in, a placement and its reasons come out.
+//! The policy interface: an instance goes in, a placement and its explanation come out.
 
 use serde::Serialize;
 
-use drover_scheduling::groups::Instance;
-use drover_scheduling::groups::Layout;
-use drover_scheduling::groups::{Terms, Weights};
+use drover_scheduling::groups::{Instance, Layout, Terms, Weights};
 
-/// A way of placing. Deterministic: the same instance, weights and settings (seed and budget of moves among them) give the
-/// same placement; only a budget of time gives that up.
+/// A placement policy. It is deterministic: the same instance, weights and settings (including seed and budget of moves) give the same
+/// placement. Only a budget in seconds makes the result depend on the machine.
 pub trait Policy {
-    /// As users write it.
+    /// The name of the policy.
     fn name(&self) -> String;
-    /// Places all that fits. Capacity and rules always hold; who finds no place is in [`Placed::unplaced`].
+    /// Places all containers that fit. Capacity and rules always hold; containers without a place are in [`Placed::unplaced`].
     fn place(&self, instance: &Instance, weights: &Weights) -> Placed;
 }
 
-/// A placement.
+/// A placement with its value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Placed {
-    /// The place of each container.
+    /// The place of each container, as an index; `None` if it has none.
     pub at: Vec<Option<usize>>,
-    /// What it is worth, term by term.
+    /// The terms of the objective.
     pub terms: Terms,
-    /// The objective f.
+    /// The objective f, which is minimised.
     pub value: f64,
-    /// Containers without a place.
     pub unplaced: Vec<usize>,
-    /// Moves (or nodes of the search tree) looked at.
+    /// Number of moves, or of nodes of the search tree, that were evaluated.
     pub effort: u64,
 }
 
-/// Where one copy of a group went and what that means for its calls.
+/// Where one copy of a group was placed, and what that means for its calls.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct GroupStory {
-    /// Names of its containers.
+pub struct GroupReport {
     pub members: Vec<String>,
-    /// Names of the places they are on; more than one: the group was broken.
+    /// Names of the places of its containers; more than one means that the group was split.
     pub places: Vec<String>,
-    /// Calls of its members that stay on their place.
+    /// Calls of its containers within their place.
     pub inside: f64,
-    /// Calls of its members that leave it.
+    /// Calls of its containers to other places.
     pub outside: f64,
 }
 
 impl Placed {
-    /// From the finished layout.
+    /// The placement of a finished layout.
     pub fn of(layout: &Layout<'_>, weights: &Weights, effort: u64) -> Self {
         let at = layout.placement();
         let terms = Terms::of(layout.instance(), &at);
@@ -52,8 +48,8 @@ impl Placed {
         Self { at, terms, value: terms.value(weights), unplaced, effort }
     }
 
-    /// Group by group, for people and for `drover explain`.
-    pub fn stories(&self, instance: &Instance) -> Vec<GroupStory> {
+    /// One report for each copy of a group.
+    pub fn group_reports(&self, instance: &Instance) -> Vec<GroupReport> {
         let story = |group: &Vec<u32>| {
             let mut places: Vec<usize> = group.iter().filter_map(|c| self.at[*c as usize]).collect();
             places.sort_unstable();
@@ -69,18 +65,18 @@ impl Placed {
                 }
             }
             let members = group.iter().map(|c| instance.name(*c as usize)).collect();
-            GroupStory { members, places: places.iter().map(|p| instance.places()[*p].name.clone()).collect(), inside, outside }
+            GroupReport { members, places: places.iter().map(|p| instance.places()[*p].name.clone()).collect(), inside, outside }
         };
         instance.groups().iter().map(story).collect()
     }
 
-    /// Why this placement cannot be: what exceeds a capacity or breaks a rule. Empty for every policy here (tests ask).
+    /// What is wrong with this placement: every exceeded capacity and every broken rule. Tests assert that it is empty for every policy.
     pub fn faults(&self, instance: &Instance) -> Vec<String> {
         let mut faults = Vec::new();
         for (used, place) in drover_scheduling::groups::used(instance, &self.at).iter().zip(instance.places()) {
-            // Others may have filled a place before us; what we put there must fit.
-            let ours = self.at.iter().flatten().any(|p| std::ptr::eq(&instance.places()[*p], place));
-            if ours && used.iter().zip(place.capacity).any(|(u, c)| *u > c * (1.0 + 1e-6)) {
+            // A place may have been overfull before; what was added there must fit.
+            let added = self.at.iter().flatten().any(|p| std::ptr::eq(&instance.places()[*p], place));
+            if added && used.iter().zip(place.capacity).any(|(u, c)| *u > c * (1.0 + 1e-6)) {
                 faults.push(format!("{} is over its capacity", place.name));
             }
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use drover_lab_groups::Budget;
-use drover_lab_groups::roadef::{File, Reassignment, improve};
+use drover_lab_groups::SearchBudget;
+use drover_lab_groups::roadef::{InputFile, Reassignment, improve};
 use drover_report::{Check, Report, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -72,7 +72,8 @@ pub fn run(args: &RoadefArgs, format: Format) -> Result<ExitCode> {
             bail!("{}: the first assignment breaks a constraint: {fault}", path.display());
         }
         let began = cpu();
-        let found = improve(&instance, &Budget::Seconds(args.seconds, watched(&bar, began, i as f64 * args.seconds)), args.common.seed);
+        let found =
+            improve(&instance, &SearchBudget::Seconds(args.seconds, watched(&bar, began, i as f64 * args.seconds)), args.common.seed);
         let seconds = cpu() - began;
         let (first, cost, faults) = (instance.cost(&instance.initial), instance.cost(&found.at), instance.faults(&found.at));
         let best = args.best.get(i).copied();
@@ -115,7 +116,7 @@ pub fn run(args: &RoadefArgs, format: Format) -> Result<ExitCode> {
 fn read(model: &Path) -> Result<Reassignment> {
     let assignment = assignment(model)?;
     Reassignment::read(&text(model)?, &text(&assignment)?).map_err(|wrong| {
-        let file = if wrong.file == File::Model { model } else { &assignment };
+        let file = if wrong.file == InputFile::Model { model } else { &assignment };
         anyhow!("{}:{}: {}", file.display(), wrong.line, wrong.fault)
     })
 }

@@ -1,72 +1,79 @@
-//! Actor, critic, their targets, the replay memory: one DDPG update.
+//! The DDPG agent: actor, critic, their target networks, the replay memory, and one update of them.
 //!
-//! The action is a vector with a number per place. Places without room are masked before anything is made of it, in the target
-//! actor too. `Scores`: tanh outputs, the executed place is the largest (most likely the paper's). `OneHot`: a softmax over the
-//! places with room; the critic learns from what was executed, as a one-hot vector.
+//! An action is a vector with a number for each place. Places without room are masked before the vector is used, in the target actor too.
+//! `Scores`: tanh outputs, and the place with the largest is executed (most likely the paper's way). `OneHot`: a softmax over the places
+//! with room; the critic learns from the executed action as a one-hot vector.
 
 use serde::{Deserialize, Serialize};
 
 use super::net::{Adam, Mlp, Tape};
 
-/// What the actor's outputs mean.
+/// The meaning of the actor's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Action {
-    /// A score in [-1, 1] per place.
+pub enum ActionEncoding {
+    /// A score in [-1, 1] for each place.
     Scores,
-    /// A probability per place.
+    /// A probability for each place.
     OneHot,
 }
 
-/// The paper's constants where it gives them; marked where it does not.
+/// The constants of the algorithm: the paper's where it gives them, and marked where it does not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Learning {
-    /// What the actor's outputs mean (not in the paper).
-    pub action: Action,
-    /// Of the Bellman target; 0.9 in the paper.
+    /// The meaning of the actor's outputs (not in the paper).
+    pub action: ActionEncoding,
+    /// Discount in the Bellman target; 0.9 in the paper.
     pub discount: f32,
-    /// Transitions remembered; 1,000 in the paper, less than 19 episodes at the large scale.
+    /// Size of the replay memory in transitions; 1,000 in the paper, which is less than 19 episodes at the large scale.
     pub replay: usize,
-    /// Transitions an update looks at.
+    /// Transitions per update.
     pub batch: usize,
-    /// Adam's rate for the actor.
+    /// Learning rate of the actor.
     pub actor_rate: f32,
-    /// Adam's rate for the critic.
+    /// Learning rate of the critic.
     pub critic_rate: f32,
-    /// How fast the targets follow, at every update (C = 1).
+    /// The share by which the targets follow at every update (C = 1).
     pub tau: f32,
-    /// Two hidden layers of this width (not in the paper).
+    /// Width of the two hidden layers (not in the paper).
     pub width: usize,
 }
 
 impl Default for Learning {
     fn default() -> Self {
-        Self { action: Action::Scores, discount: 0.9, replay: 1000, batch: 64, actor_rate: 5e-4, critic_rate: 1e-3, tau: 0.01, width: 64 }
+        Self {
+            action: ActionEncoding::Scores,
+            discount: 0.9,
+            replay: 1000,
+            batch: 64,
+            actor_rate: 5e-4,
+            critic_rate: 1e-3,
+            tau: 0.01,
+            width: 64,
+        }
     }
 }
 
-/// One remembered step.
+/// One step in the replay memory.
 #[derive(Clone, Debug)]
 pub struct Transition {
-    /// Before it.
+    /// The state before the step.
     pub state: Vec<f32>,
-    /// Where the unit fitted.
+    /// The places on which the unit fitted.
     pub mask: Vec<bool>,
-    /// As executed.
+    /// The executed action.
     pub action: Vec<f32>,
-    /// What it earned.
     pub reward: f32,
-    /// After it.
+    /// The state after the step.
     pub next: Vec<f32>,
-    /// Where the next unit fits.
+    /// The places on which the next unit fits.
     pub next_mask: Vec<bool>,
-    /// The episode was over.
+    /// Whether the episode was over.
     pub end: bool,
 }
 
-/// The four networks and what they have seen.
+/// The four networks with their replay memory.
 pub struct Agent {
-    /// The policy.
     pub actor: Mlp,
     critic: Mlp,
     actor_target: Mlp,
@@ -79,7 +86,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Untrained.
+    /// An untrained agent.
     pub fn new(state: usize, places: usize, learning: &Learning, rng: &mut fastrand::Rng) -> Self {
         let w = learning.width;
         let actor = Mlp::new(&[state, w, w, places], rng);
@@ -97,7 +104,7 @@ impl Agent {
         }
     }
 
-    /// Keeps it, in the place of the oldest when the memory is full.
+    /// Adds a transition to the memory; a full memory loses its oldest one.
     pub fn remember(&mut self, transition: Transition) {
         if self.memory.len() < self.learning.replay {
             self.memory.push(transition);
@@ -107,12 +114,12 @@ impl Agent {
         }
     }
 
-    /// Whether there is enough to learn from.
+    /// Whether the memory holds enough for an update.
     pub fn ready(&self) -> bool {
         self.memory.len() >= self.learning.batch
     }
 
-    /// One update of all four networks from a random batch; the critic's loss.
+    /// Updates all four networks from a random batch. Returns the critic's loss. The numbers in the comments are the paper's equations.
     pub fn update(&mut self, rng: &mut fastrand::Rng) -> f32 {
         let picked: Vec<usize> = (0..self.learning.batch).map(|_| rng.usize(0..self.memory.len())).collect();
         let batch: Vec<&Transition> = picked.iter().map(|i| &self.memory[*i]).collect();
@@ -149,8 +156,8 @@ impl Agent {
     }
 }
 
-/// The gradient of -mean Q(s, mu(s)) by the actor's parameters.
-pub(super) fn actor_gradient(actor: &Mlp, critic: &Mlp, kind: Action, states: &[f32], masks: &[&[bool]]) -> Vec<f32> {
+/// The gradient of -mean Q(s, mu(s)) with respect to the actor's parameters.
+pub(super) fn actor_gradient(actor: &Mlp, critic: &Mlp, kind: ActionEncoding, states: &[f32], masks: &[&[bool]]) -> Vec<f32> {
     let n = masks.len();
     let tape: Tape = actor.forward(states, n);
     let mut actions = tape.output().to_vec();
@@ -169,11 +176,11 @@ pub(super) fn actor_gradient(actor: &Mlp, critic: &Mlp, kind: Action, states: &[
     gradient
 }
 
-/// What the actor's outputs mean, in place; places without room get the least there is.
-pub(super) fn activate(kind: Action, out: &mut [f32], mask: &[bool]) {
+/// Activates the actor's outputs in place. Places without room get the lowest value.
+pub(super) fn activate(kind: ActionEncoding, out: &mut [f32], mask: &[bool]) {
     match kind {
-        Action::Scores => out.iter_mut().zip(mask).for_each(|(o, fits)| *o = if *fits { o.tanh() } else { -1.0 }),
-        Action::OneHot => {
+        ActionEncoding::Scores => out.iter_mut().zip(mask).for_each(|(o, fits)| *o = if *fits { o.tanh() } else { -1.0 }),
+        ActionEncoding::OneHot => {
             let most = out.iter().zip(mask).filter(|(_, fits)| **fits).map(|(o, _)| *o).fold(f32::NEG_INFINITY, f32::max);
             out.iter_mut().zip(mask).for_each(|(o, fits)| *o = if *fits { (*o - most).exp() } else { 0.0 });
             let sum: f32 = out.iter().sum();
@@ -184,18 +191,31 @@ pub(super) fn activate(kind: Action, out: &mut [f32], mask: &[bool]) {
     }
 }
 
-/// The gradient by the outputs, given that by the activated actions.
-fn through(kind: Action, actions: &[f32], by: &[f32], mask: &[bool]) -> Vec<f32> {
+/// The place with room that scores best, the one with the lowest index among equals.
+pub(super) fn choice(scores: &[f32], mask: &[bool]) -> usize {
+    let mut best = mask.iter().position(|fits| *fits).unwrap_or(0);
+    for (p, s) in scores.iter().enumerate() {
+        if mask[p] && *s > scores[best] {
+            best = p;
+        }
+    }
+    best
+}
+
+/// The gradient with respect to the outputs, from the one with respect to the activated actions.
+fn through(kind: ActionEncoding, actions: &[f32], by: &[f32], mask: &[bool]) -> Vec<f32> {
     match kind {
-        Action::Scores => actions.iter().zip(by).zip(mask).map(|((a, b), fits)| if *fits { b * (1.0 - a * a) } else { 0.0 }).collect(),
-        Action::OneHot => {
+        ActionEncoding::Scores => {
+            actions.iter().zip(by).zip(mask).map(|((a, b), fits)| if *fits { b * (1.0 - a * a) } else { 0.0 }).collect()
+        }
+        ActionEncoding::OneHot => {
             let mean: f32 = actions.iter().zip(by).map(|(a, b)| a * b).sum();
             actions.iter().zip(by).map(|(a, b)| a * (b - mean)).collect()
         }
     }
 }
 
-/// Rows of two matrices beside each other.
+/// Concatenates two matrices row by row.
 fn beside(a: &[f32], b: &[f32], rows: usize) -> Vec<f32> {
     let (p, q) = (a.len() / rows, b.len() / rows);
     (0..rows).flat_map(|r| a[r * p..(r + 1) * p].iter().chain(&b[r * q..(r + 1) * q]).copied()).collect()

@@ -1,16 +1,16 @@
-//! The gradients against finite differences.
+//! Tests that compare the gradients with finite differences.
 
-use super::agent::{Action, activate, actor_gradient};
+use super::agent::{ActionEncoding, activate, actor_gradient};
 use super::net::{Adam, Mlp};
 
-/// A net whose last layer is not nearly zero, so that differences are larger than rounding.
+/// A net whose last layer is not close to zero, so that differences are larger than rounding errors.
 fn net(sizes: &[usize], rng: &mut fastrand::Rng) -> Mlp {
     let mut net = Mlp::new(sizes, rng);
     net.params.iter_mut().for_each(|p| *p = rng.f32() - 0.5);
     net
 }
 
-/// Parameters whose difference quotient is off: a ReLU that switches within the step is one, so a few are allowed.
+/// Number of parameters whose difference quotient deviates. A ReLU that switches within the step causes that, so a few are allowed.
 fn off(analytic: &[f32], mut loss: impl FnMut(usize, f32) -> f64) -> usize {
     const STEP: f32 = 2e-3;
     let largest = analytic.iter().fold(0.0_f32, |m, g| m.max(g.abs()));
@@ -20,7 +20,7 @@ fn off(analytic: &[f32], mut loss: impl FnMut(usize, f32) -> f64) -> usize {
 }
 
 #[test]
-fn the_gradient_of_a_net_is_its_difference_quotient() {
+fn backward_returns_the_gradient_of_the_net() {
     let mut rng = fastrand::Rng::with_seed(1);
     let net = net(&[5, 9, 7, 3], &mut rng);
     let input: Vec<f32> = (0..4 * 5).map(|_| rng.f32() * 2.0 - 1.0).collect();
@@ -48,8 +48,8 @@ fn the_gradient_of_a_net_is_its_difference_quotient() {
 }
 
 #[test]
-fn the_actor_climbs_what_the_critic_thinks() {
-    for kind in [Action::Scores, Action::OneHot] {
+fn actor_gradient_follows_the_critic() {
+    for kind in [ActionEncoding::Scores, ActionEncoding::OneHot] {
         let mut rng = fastrand::Rng::with_seed(2);
         let (actor, critic) = (net(&[4, 8, 3], &mut rng), net(&[7, 8, 1], &mut rng));
         let states: Vec<f32> = (0..5 * 4).map(|_| rng.f32() * 2.0 - 1.0).collect();
@@ -75,17 +75,17 @@ fn the_actor_climbs_what_the_critic_thinks() {
 }
 
 #[test]
-fn what_does_not_fit_is_masked_before_the_argmax() {
+fn activate_masks_places_without_room() {
     let mut scores = [3.0, 9.0, 1.0];
-    activate(Action::Scores, &mut scores, &[true, false, true]);
-    assert_eq!(super::train::choice(&scores, &[true, false, true]), 0);
+    activate(ActionEncoding::Scores, &mut scores, &[true, false, true]);
+    assert_eq!(super::agent::choice(&scores, &[true, false, true]), 0);
     let mut probabilities = [3.0, 9.0, 1.0];
-    activate(Action::OneHot, &mut probabilities, &[true, false, true]);
+    activate(ActionEncoding::OneHot, &mut probabilities, &[true, false, true]);
     assert!(probabilities[1] == 0.0 && (probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-6);
 }
 
 #[test]
-fn adam_finds_a_minimum_and_targets_follow() {
+fn adam_finds_a_minimum_and_follow_moves_targets() {
     let mut rng = fastrand::Rng::with_seed(3);
     let mut net = Mlp::new(&[1, 16, 1], &mut rng);
     let start = net.clone();

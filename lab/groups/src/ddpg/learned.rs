@@ -1,63 +1,61 @@
-//! A trained policy: how it places, how it is kept in a file, and how one sees that it has collapsed.
+//! A trained policy: how it places, how it is saved in a file, and how a collapse is detected.
 //!
-//! Experimental: it is tied to the number and the order of the places it was trained on, and it has not passed acceptance
-//! test 5 (docs/how-to/group-placement.md says by how much). Let `cgs-search` polish what it places, or use that alone.
+//! Experimental: it depends on the number and the order of the places that it was trained on, and it has not passed acceptance test 5
+//! (docs/how-to/group-placement.md says by how much). Improve its placements with `cgs-search`, or use only that.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::agent::{Action, activate};
+use super::agent::{ActionEncoding, activate, choice};
+use super::episode::{PlacementEpisode, Reward};
 use super::net::Mlp;
-use super::train::choice;
-use super::world::{Reward, World};
 use crate::policy::{Placed, Policy};
 use crate::search::Search;
-use drover_scheduling::groups::Instance;
-use drover_scheduling::groups::Weights;
+use drover_scheduling::groups::{Instance, Weights};
 
-/// `cgs-ddpg`: the place with room that the actor scores best, copy of group by copy of group.
+/// `cgs-ddpg`: each copy of a group goes to the place with room that the actor scores best.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Learned {
+pub struct LearnedPolicy {
     pub(super) actor: Mlp,
-    pub(super) action: Action,
+    pub(super) action: ActionEncoding,
     pub(super) affinity: bool,
-    /// It was trained with.
+    /// Seed of its training.
     pub seed: u64,
-    /// It was trained for; 0: not at all.
+    /// Number of updates of its training; 0 if it is untrained.
     pub updates: usize,
 }
 
-/// The version of the file.
+/// The version of the file format.
 const FORMAT: u32 = 1;
 
-/// A policy in a file.
+/// The content of a policy file.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     format: u32,
-    /// SHA-256 of the weights as little-endian f32, in hex.
+    /// SHA-256 of the weights as little-endian f32, in hexadecimal digits.
     checksum: String,
-    policy: Learned,
+    policy: LearnedPolicy,
 }
 
-/// Why a file is no policy.
+/// Why a policy cannot be saved or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedError {
-    /// Not JSON of this kind.
+    /// The text is not the JSON of a policy.
     #[error("this is not a saved policy: {0}")]
     Unreadable(#[from] serde_json::Error),
-    /// Written by another version.
+    /// The file was written in another version of the format.
     #[error("the policy has format {0}, this program reads {FORMAT}; train it again")]
     Format(u32),
-    /// Cut off or changed.
-    #[error("the policy is damaged: its checksum is not that of its weights, or its layers do not fit; train it again")]
+    /// The weights are damaged.
+    #[error("the policy is damaged: its checksum does not match its weights, or its layers do not fit together; train it again")]
     Damaged,
 }
 
-impl Learned {
-    /// As JSON with version and checksum.
+impl LearnedPolicy {
+    /// Saves the policy as JSON with version and checksum.
     ///
     /// # Errors
-    /// When a weight is not a number (training diverged).
+    /// When a weight is not finite, because training diverged.
     pub fn save(&self) -> Result<String, SavedError> {
         if !self.actor.sound() {
             return Err(SavedError::Damaged);
@@ -65,10 +63,10 @@ impl Learned {
         Ok(serde_json::to_string(&Saved { format: FORMAT, checksum: self.checksum(), policy: self.clone() })?)
     }
 
-    /// What [`Learned::save`] wrote.
+    /// Loads what [`LearnedPolicy::save`] has written.
     ///
     /// # Errors
-    /// [`SavedError`].
+    /// When the text is no saved policy, has another version, or is damaged.
     pub fn load(text: &str) -> Result<Self, SavedError> {
         #[derive(Deserialize)]
         struct Version {
@@ -80,11 +78,11 @@ impl Learned {
         }
         let saved: Saved = serde_json::from_str(text)?;
         let policy = saved.policy;
-        let fits = policy.actor.sound() && policy.actor.sizes()[0] == World::width(policy.places(), policy.affinity);
+        let fits = policy.actor.sound() && policy.actor.sizes()[0] == PlacementEpisode::width(policy.places(), policy.affinity);
         if fits && policy.checksum() == saved.checksum { Ok(policy) } else { Err(SavedError::Damaged) }
     }
 
-    /// How many places it was trained on.
+    /// The number of places that it was trained on.
     pub fn places(&self) -> usize {
         self.actor.sizes().last().copied().unwrap_or(0)
     }
@@ -95,20 +93,20 @@ impl Learned {
         sum.finalize().iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    /// Its placement, then searched on.
+    /// Its placement, improved by a search.
     pub fn polished(&self, instance: &Instance, weights: &Weights, search: &Search) -> Placed {
         search.polish(instance, weights, &self.place(instance, weights))
     }
 }
 
-impl Policy for Learned {
+impl Policy for LearnedPolicy {
     fn name(&self) -> String {
         if self.updates == 0 { "cgs-ddpg untrained" } else { "cgs-ddpg" }.to_owned()
     }
 
-    /// On an instance with another number of places nothing was learned: all is reported as unplaced.
+    /// On an instance with another number of places it has learned nothing, and every container is unplaced.
     fn place(&self, instance: &Instance, weights: &Weights) -> Placed {
-        let mut world = World::new(instance, weights, Reward::Delta, self.affinity);
+        let mut world = PlacementEpisode::new(instance, weights, Reward::Delta, self.affinity);
         while instance.places().len() == self.places() && world.unit().is_some() {
             let mask = world.mask();
             let mut scores = self.actor.forward(&world.state(), 1).output().to_vec();
@@ -119,12 +117,12 @@ impl Policy for Learned {
     }
 }
 
-/// A fixed order of the places: each unit goes to the first that has room. What an untrained actor amounts to.
+/// A fixed order of the places: each unit goes to the first place that has room. An untrained actor amounts to this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConstantOrder(pub Vec<usize>);
 
 impl ConstantOrder {
-    /// The best for this instance of the given order, its reverse, and `tries` random ones.
+    /// The best order for this instance among the natural one, its reverse, and `tries` random ones.
     pub fn best(instance: &Instance, weights: &Weights, tries: usize, seed: u64) -> (Self, Placed) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let given: Vec<usize> = (0..instance.places().len()).collect();
@@ -152,7 +150,7 @@ impl Policy for ConstantOrder {
     }
 
     fn place(&self, instance: &Instance, weights: &Weights) -> Placed {
-        let mut world = World::new(instance, weights, Reward::Delta, false);
+        let mut world = PlacementEpisode::new(instance, weights, Reward::Delta, false);
         while world.unit().is_some() {
             let mask = world.mask();
             let Some(place) = self.0.iter().copied().find(|p| mask.get(*p) == Some(&true)) else { break };
@@ -162,7 +160,7 @@ impl Policy for ConstantOrder {
     }
 }
 
-/// Entropy of the chosen places in nats: 0 when all is on one.
+/// Entropy of the chosen places in nats; 0 if all containers are on one place.
 pub fn entropy(instance: &Instance, placed: &Placed) -> f64 {
     let mut counts = vec![0.0; instance.places().len()];
     placed.at.iter().flatten().for_each(|p| counts[*p] += 1.0);
@@ -170,7 +168,7 @@ pub fn entropy(instance: &Instance, placed: &Placed) -> f64 {
     -counts.iter().filter(|c| **c > 0.0).map(|c| c / all * (c / all).ln()).sum::<f64>()
 }
 
-/// Whether a policy has collapsed: all on one place, while the best known placement uses several.
+/// Whether a policy has collapsed: it puts everything on one place, while the best known placement uses several.
 pub fn collapsed(instance: &Instance, placed: &Placed, best: &Placed) -> bool {
     entropy(instance, placed) <= 0.0 && entropy(instance, best) > 0.0
 }

@@ -1,18 +1,18 @@
-//! CGS-DDPG as published, rebuilt: a policy learned by deep deterministic policy gradients. Experimental (see [`Learned`]).
+//! CGS-DDPG as published, reconstructed: a policy learned by deep deterministic policy gradients. Experimental (see [`LearnedPolicy`]).
 //!
 //! ```text
-//! World (state, mask, reward) ──▶ Agent (actor, critic, targets, replay) ──▶ Training ──▶ Learned
+//! PlacementEpisode (state, mask, reward) ──▶ Agent (actor, critic, targets, replay) ──▶ Training ──▶ LearnedPolicy
 //! ```
 
 mod agent;
+mod episode;
 #[cfg(test)]
 mod gradients;
 mod learned;
 mod net;
 mod train;
-mod world;
 
-pub use agent::{Action, Learning};
-pub use learned::{ConstantOrder, Learned, SavedError, collapsed, entropy};
+pub use agent::{ActionEncoding, Learning};
+pub use episode::{PlacementEpisode, Reward};
+pub use learned::{ConstantOrder, LearnedPolicy, SavedError, collapsed, entropy};
 pub use train::{Trained, Training};
-pub use world::{Reward, World};

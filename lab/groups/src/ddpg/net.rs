@@ -1,31 +1,31 @@
-//! A small fully connected network with its gradient, and Adam. Plain loops over f32: the same result on every machine
-//! (kernels that are chosen at run time are faster and round differently).
+//! A small fully connected network with its gradient, and the Adam optimiser. They are plain loops over f32, which give the same result
+//! on every machine (kernels chosen at run time are faster but round differently).
 
 use serde::{Deserialize, Serialize};
 
-/// Layers of `sizes`; ReLU between them, the last one linear.
+/// A network with layers of the given sizes, ReLU between them, and a linear last layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mlp {
     sizes: Vec<usize>,
-    /// Layer by layer: weights, a row per input, then biases.
+    /// Layer by layer: the weights, one row per input, then the biases.
     pub(super) params: Vec<f32>,
 }
 
-/// The activations of a batch, layer by layer, the input first: what a backward pass needs.
+/// The activations of a batch, layer by layer, beginning with the input. The backward pass needs them.
 pub struct Tape {
     batch: usize,
     layers: Vec<Vec<f32>>,
 }
 
 impl Tape {
-    /// What came out.
+    /// The outputs of the batch.
     pub fn output(&self) -> &[f32] {
         self.layers.last().map_or(&[], Vec::as_slice)
     }
 }
 
 impl Mlp {
-    /// Random weights, uniform within 1/sqrt(inputs); the last layer's within 0.003, so that nothing is preferred at first.
+    /// Random weights, uniform within 1/sqrt(inputs). Those of the last layer are within 0.003, so that no output is preferred at first.
     pub fn new(sizes: &[usize], rng: &mut fastrand::Rng) -> Self {
         let mut params = Vec::new();
         for (l, pair) in sizes.windows(2).enumerate() {
@@ -35,7 +35,7 @@ impl Mlp {
         Self { sizes: sizes.to_vec(), params }
     }
 
-    /// The widths of its layers.
+    /// The widths of the layers.
     pub fn sizes(&self) -> &[usize] {
         &self.sizes
     }
@@ -46,7 +46,7 @@ impl Mlp {
             && self.params.iter().all(|p| p.is_finite())
     }
 
-    /// A batch of inputs, one after the other.
+    /// Computes the outputs of a batch of inputs, which follow each other in `input`.
     pub fn forward(&self, input: &[f32], batch: usize) -> Tape {
         let mut layers = vec![input.to_vec()];
         let mut start = 0;
@@ -68,8 +68,8 @@ impl Mlp {
         Tape { batch, layers }
     }
 
-    /// Adds the gradient of a loss to `gradient` (as long as the parameters; none: not asked), given the loss's gradient by the
-    /// output; returns its gradient by the input.
+    /// Given the gradient of a loss with respect to the output, returns its gradient with respect to the input, and adds the one with
+    /// respect to the parameters to `gradient`, which has as many elements as there are parameters; `None` if it is not needed.
     pub fn backward(&self, tape: &Tape, by_output: &[f32], mut gradient: Option<&mut [f32]>) -> Vec<f32> {
         let mut by = by_output.to_vec();
         let mut end = self.params.len();
@@ -101,7 +101,7 @@ impl Mlp {
         by
     }
 
-    /// theta' <- tau theta + (1 - tau) theta'. The published line lacks the theta.
+    /// Moves the parameters towards those of `other`: theta' <- tau theta + (1 - tau) theta'. (The published line lacks the theta.)
     pub fn follow(&mut self, other: &Self, tau: f32) {
         self.params.iter_mut().zip(&other.params).for_each(|(mine, theirs)| *mine += tau * (theirs - *mine));
     }
@@ -126,7 +126,8 @@ fn combine(out: &mut [f32], row: &[f32], weights: &[f32]) {
     }
 }
 
-/// Eight partial sums, so that the compiler may use vectors without changing the order from machine to machine.
+/// The dot product in eight partial sums, so that the compiler may use vector instructions without changing the order of additions from
+/// machine to machine.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0_f32; 8];
     let (mut x, mut y) = (a.chunks_exact(8), b.chunks_exact(8));
@@ -137,7 +138,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// Adam (Kingma and Ba 2015) with its usual constants.
+/// The Adam optimiser (Kingma and Ba 2015) with its usual constants.
 #[derive(Clone, Debug)]
 pub struct Adam {
     rate: f32,
@@ -147,12 +148,12 @@ pub struct Adam {
 }
 
 impl Adam {
-    /// For as many parameters as `of` has.
+    /// An optimiser for the parameters of the network `of`.
     pub fn new(of: &Mlp, rate: f32) -> Self {
         Self { rate, first: vec![0.0; of.params.len()], second: vec![0.0; of.params.len()], steps: 0 }
     }
 
-    /// One step down the gradient.
+    /// Takes one step against the gradient.
     pub fn step(&mut self, net: &mut Mlp, gradient: &[f32]) {
         self.steps += 1;
         let (b1, b2) = (0.9_f32, 0.999_f32);

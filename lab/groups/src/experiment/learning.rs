@@ -5,70 +5,67 @@ use crate::ddpg::{ConstantOrder, Trained, Training, collapsed};
 use crate::greedy::Greedy;
 use crate::policy::{Placed, Policy};
 use crate::search::Search;
-use drover_scheduling::groups::Instance;
-use drover_scheduling::groups::Weights;
+use drover_scheduling::groups::{Instance, Weights};
 
-/// What the policy is trained on: both applications at four scales, alone on the paper's nodes.
+/// The training instances: both applications at four scales, each alone on the paper's nodes.
 pub fn training_set(rho: Option<usize>) -> Vec<Instance> {
     let at = |scale| Setting { scale, rho, ..Setting::default() };
     [1, 3, 6, 9].into_iter().flat_map(|scale| [paper(&bookinfo(), at(scale)), paper(&online_boutique(), at(scale))]).collect()
 }
 
-/// What the best weights are chosen by: the same applications at scales in between, never the test instance.
+/// The validation instances, by which the best weights are chosen: the same applications at other scales, and never a test instance.
 pub fn validation_set(rho: Option<usize>) -> Vec<Instance> {
     let at = |scale| Setting { scale, rho, ..Setting::default() };
     [2, 5, 8].into_iter().flat_map(|scale| [paper(&bookinfo(), at(scale)), paper(&online_boutique(), at(scale))]).collect()
 }
 
-/// One seed: how it was trained, and what it places on each scale of Sock Shop.
-pub struct Run {
-    /// Decides weights, noise and batches.
+/// The training with one seed, and its evaluation on each scale of Sock Shop.
+pub struct TrainingRun {
+    /// Seed of weights, noise and batches.
     pub seed: u64,
-    /// The way there.
+    /// The trained policy and the course of its training.
     pub trained: Trained,
-    /// By scale, in the order of [`SCALES`].
-    pub tests: Vec<Test>,
+    /// In the order of [`SCALES`].
+    pub tests: Vec<ScaleEvaluation>,
 }
 
-/// The scales of the evaluation.
+/// The scales of the evaluation, in replicas of each service.
 pub const SCALES: [usize; 3] = [1, 3, 9];
 
-/// A policy on one scale, beside what it must beat.
-pub struct Test {
-    /// Replicas of each service.
+/// The trained policy on one scale, beside the placements that it must beat.
+pub struct ScaleEvaluation {
     pub scale: usize,
-    /// The instance.
     pub instance: Instance,
-    /// By the trained policy.
+    /// The placement of the trained policy.
     pub trained: Placed,
-    /// By the weights it began with.
+    /// The placement of the policy before its training.
     pub untrained: Placed,
-    /// By the best of 200 fixed orders of the nodes.
+    /// The placement by the best of 200 fixed orders of the nodes.
     pub constant: Placed,
-    /// By `cgs-greedy`.
+    /// The placement of `cgs-greedy`.
     pub greedy: Placed,
-    /// The trained one's, then 100,000 moves of search.
+    /// The placement of the trained policy after 100,000 moves of search.
     pub polished: Placed,
-    /// All on one node although the search uses several.
+    /// Whether all containers are on one node although the search uses several.
     pub collapsed: bool,
 }
 
-impl Test {
-    /// Acceptance test 5: no worse placed, and a smaller objective.
+impl ScaleEvaluation {
+    /// Acceptance test 5: fewer unplaced containers or, with as many, a smaller objective.
     pub fn beats(&self, rival: &Placed) -> bool {
         (self.trained.unplaced.len(), self.trained.value) < (rival.unplaced.len(), rival.value - 1e-9)
     }
 }
 
-/// Trains one seed and evaluates it.
-pub fn run(training: &Training, rho: Option<usize>, weights: &Weights, seed: u64, watch: &mut dyn FnMut(usize)) -> Run {
+/// Trains with one seed and evaluates the result.
+pub fn run(training: &Training, rho: Option<usize>, weights: &Weights, seed: u64, watch: &mut dyn FnMut(usize)) -> TrainingRun {
     let trained = training.run(&training_set(rho), &validation_set(rho), weights, seed, watch);
     let test = |scale| {
         let instance = paper(&sock_shop_compose(), Setting { scale, rho, ..Setting::default() });
         let placed = trained.best.place(&instance, weights);
         let search = Search::moves(100_000, seed);
         let found = search.place(&instance, weights);
-        Test {
+        ScaleEvaluation {
             scale,
             untrained: trained.untrained.place(&instance, weights),
             constant: ConstantOrder::best(&instance, weights, 200, seed).1,
@@ -80,10 +77,10 @@ pub fn run(training: &Training, rho: Option<usize>, weights: &Weights, seed: u64
         }
     };
     let tests = SCALES.into_iter().map(test).collect();
-    Run { seed, trained, tests }
+    TrainingRun { seed, trained, tests }
 }
 
-/// Rewards of episodes as a curve: the mean over windows of `window` updates.
+/// The rewards of the episodes as a curve: means over windows of `window` updates.
 pub fn curve(rewards: &[(usize, f64)], window: usize) -> Vec<(f64, f64)> {
     let mut sums: std::collections::BTreeMap<usize, (f64, f64)> = std::collections::BTreeMap::new();
     for (updates, reward) in rewards {

@@ -1,19 +1,19 @@
-//! One placement, measured in all the ways the paper and we look at one.
+//! The measurements of one placement, those of the paper and our own.
 
 use crate::ddpg::entropy;
 use crate::policy::Placed;
-use drover_scheduling::groups::Instance;
-use drover_scheduling::groups::{Terms, used};
+use drover_scheduling::groups::{Instance, Terms, used};
 
-/// A response-time model, not the paper's measurement: each visit of a service takes processor-sharing time on its node
-/// (service time / (1 - CPU utilisation by requests)), each call between nodes a hop; calls of one request follow each other.
+/// A model of the response time; the paper's measurement is not available. Each visit of a service takes processor-sharing time on its
+/// node (service time / (1 - CPU utilisation by requests)), each call between nodes takes a hop, and the calls of one request follow each
+/// other.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseModel {
-    /// Milliseconds a visit takes on an idle node.
+    /// Milliseconds that a visit takes on an idle node.
     pub service: f64,
-    /// Milliseconds a call takes from node to node and back.
+    /// Milliseconds that a call between two nodes takes, both ways.
     pub hop: f64,
-    /// Utilisation above which a node is counted as this full.
+    /// Upper limit of the utilisation in the formula, below 1.
     pub fullest: f64,
 }
 
@@ -24,13 +24,13 @@ impl Default for ResponseModel {
 }
 
 impl ResponseModel {
-    /// Milliseconds of one request (one iteration of the load test); containers without a place take none.
+    /// Milliseconds of one request (one iteration of the load test). Containers without a place count as zero.
     pub fn of(&self, instance: &Instance, at: &[Option<usize>]) -> f64 {
         let utilisation: Vec<f64> = used(instance, at).iter().zip(instance.places()).map(|(u, p)| u[0] / p.capacity[0]).collect();
         let mut time = 0.0;
         for (c, place) in at.iter().enumerate() {
             let Some(p) = place else { continue };
-            // Calls to and from a container, halved: each call is one visit, of one of its ends.
+            // The calls of a container are halved, because each call is one visit and belongs to two containers.
             let visits: f64 = instance.near(c as u32).iter().map(|(_, w)| w / 2.0).sum();
             time += visits * self.service / (1.0 - utilisation[*p].min(self.fullest));
         }
@@ -38,33 +38,29 @@ impl ResponseModel {
     }
 }
 
-/// A row of the table.
+/// The measurements of one placement.
 #[derive(Clone, Debug)]
-pub struct Row {
-    /// The instance.
+pub struct MeasuredPlacement {
+    /// Name of the instance.
     pub case: String,
-    /// The policy.
+    /// Name of the policy.
     pub policy: String,
-    /// Its seed, where it has one.
     pub seed: Option<u64>,
-    /// The objective.
     pub value: f64,
-    /// Term by term.
     pub terms: Terms,
-    /// Containers without a place.
+    /// Number of containers without a place.
     pub unplaced: usize,
-    /// CPU seconds.
     pub seconds: f64,
-    /// Entropy of the chosen places.
+    /// Entropy of the chosen places in nats.
     pub entropy: f64,
     /// Share of all containers on the small, medium and large third of the places.
     pub classes: [f64; 3],
-    /// Milliseconds by [`ResponseModel`].
+    /// Response time in milliseconds by [`ResponseModel`].
     pub response: f64,
 }
 
-impl Row {
-    /// Measures a placement.
+impl MeasuredPlacement {
+    /// Measures a placement that took `seconds` of CPU time.
     pub fn of(case: &str, policy: impl Into<String>, seed: Option<u64>, instance: &Instance, placed: &Placed, seconds: f64) -> Self {
         let places = instance.places().len();
         let mut classes = [0.0; 3];

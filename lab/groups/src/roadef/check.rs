@@ -1,26 +1,26 @@
-//! The checker: what an assignment costs and which constraints it breaks, from scratch.
+//! The checker: computes from scratch what an assignment costs and which constraints it breaks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::read::{Machine, Reassignment};
 
-/// The objective, part by part, weights included.
+/// The parts of the objective, weights included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Use above safety capacities.
+    /// Cost of use above the safety capacities.
     pub load: i64,
-    /// Free resources out of proportion.
+    /// Cost of free resources that are out of proportion.
     pub balance: i64,
-    /// Moves of processes.
+    /// Cost of the moves of processes.
     pub process_moves: i64,
-    /// Moves in the service with the most.
+    /// Cost of the moves of the service with the most moves.
     pub service_moves: i64,
-    /// Moves from machine to machine.
+    /// Cost of the moves between machines.
     pub machine_moves: i64,
 }
 
 impl Cost {
-    /// What is minimised.
+    /// The sum of all parts, which is minimised.
     pub fn total(&self) -> i64 {
         self.load + self.balance + self.process_moves + self.service_moves + self.machine_moves
     }
@@ -28,40 +28,28 @@ impl Cost {
 
 /// A constraint that an assignment breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// Too little of a resource, counting transient use.
+pub enum Violation {
+    /// A machine has too little of a resource, transient use included.
     #[error("machine {machine} has too little of resource {resource}")]
-    Capacity {
-        /// Where.
-        machine: usize,
-        /// Of what.
-        resource: usize,
-    },
-    /// Two processes of a service on one machine.
+    Capacity { machine: usize, resource: usize },
+    /// Two processes of one service are on the same machine.
     #[error("machine {machine} has two processes of service {service}")]
-    Conflict {
-        /// Where.
-        machine: usize,
-        /// Whose.
-        service: usize,
-    },
-    /// Too few locations.
+    Conflict { machine: usize, service: usize },
+    /// A service is in too few locations.
     #[error("service {0} is in too few locations")]
     Spread(usize),
-    /// A neighbourhood without what a service depends on.
+    /// A service is in a neighbourhood without a service that it depends on.
     #[error("service {service} is in neighborhood {neighborhood} where service {needs}, which it depends on, is not")]
     Dependency {
-        /// Who depends.
         service: usize,
-        /// On whom.
+        /// The service that it depends on.
         needs: usize,
-        /// Where.
         neighborhood: usize,
     },
 }
 
 impl Reassignment {
-    /// The cost of what is used on a machine.
+    /// Load cost and balance cost of a machine with the given use.
     pub(super) fn machine_cost(&self, machine: &Machine, used: &[i64]) -> (i64, i64) {
         let over = |(r, resource): (usize, &super::Resource)| resource.weight * (used[r] - machine.safety[r]).max(0);
         let load = self.resources.iter().enumerate().map(over).sum();
@@ -78,7 +66,7 @@ impl Reassignment {
         used
     }
 
-    /// What an assignment costs.
+    /// The cost of an assignment.
     pub fn cost(&self, at: &[usize]) -> Cost {
         let mut cost = Cost::default();
         for (machine, used) in self.machines.iter().zip(self.used(at)) {
@@ -96,8 +84,8 @@ impl Reassignment {
         cost
     }
 
-    /// Every constraint that an assignment breaks.
-    pub fn faults(&self, at: &[usize]) -> Vec<Fault> {
+    /// All constraints that an assignment breaks.
+    pub fn faults(&self, at: &[usize]) -> Vec<Violation> {
         let mut faults = Vec::new();
         let mut used = self.used(at);
         for ((process, from), _) in self.processes.iter().zip(&self.initial).zip(at).filter(|((_, from), to)| from != to) {
@@ -107,26 +95,26 @@ impl Reassignment {
         }
         for (m, (machine, used)) in self.machines.iter().zip(&used).enumerate() {
             let over = (0..used.len()).filter(|r| used[*r] > machine.capacity[*r]);
-            faults.extend(over.map(|resource| Fault::Capacity { machine: m, resource }));
+            faults.extend(over.map(|resource| Violation::Capacity { machine: m, resource }));
         }
         let mut seen = BTreeSet::new();
         let mut locations: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         let mut near: BTreeSet<(usize, usize)> = BTreeSet::new();
         for (process, machine) in self.processes.iter().zip(at) {
             if !seen.insert((process.service, *machine)) {
-                faults.push(Fault::Conflict { machine: *machine, service: process.service });
+                faults.push(Violation::Conflict { machine: *machine, service: process.service });
             }
             locations.entry(process.service).or_default().insert(self.machines[*machine].location);
             near.insert((process.service, self.machines[*machine].neighborhood));
         }
         for (s, rules) in self.services.iter().enumerate() {
             if locations.get(&s).map_or(0, BTreeSet::len) < rules.spread {
-                faults.push(Fault::Spread(s));
+                faults.push(Violation::Spread(s));
             }
         }
         for (service, neighborhood) in &near {
             for needs in self.services[*service].depends_on.iter().filter(|n| !near.contains(&(**n, *neighborhood))) {
-                faults.push(Fault::Dependency { service: *service, needs: *needs, neighborhood: *neighborhood });
+                faults.push(Violation::Dependency { service: *service, needs: *needs, neighborhood: *neighborhood });
             }
         }
         faults

@@ -1,143 +1,130 @@
-//! The instance format: whitespace-separated integers, in the order of the fields below.
+//! The reader of the instance format: whitespace-separated integers in the order of the fields below.
 
-/// What machines have.
+/// A resource of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// A process that moves uses it on both machines.
+    /// Whether a process that moves uses the resource on both machines.
     pub transient: bool,
-    /// Cost of one unit above the safety capacity.
+    /// Cost of each unit above the safety capacity.
     pub weight: i64,
 }
 
-/// Where processes run.
+/// A machine, which runs processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// What dependencies are about.
     pub neighborhood: usize,
-    /// What spread is about.
     pub location: usize,
-    /// By resource.
     pub capacity: Vec<i64>,
-    /// By resource; use above it costs.
+    /// By resource. Use above it has a cost.
     pub safety: Vec<i64>,
-    /// Of a move from here, by destination.
+    /// Cost of a move from this machine, by destination.
     pub move_cost: Vec<i64>,
 }
 
-/// Processes of a service run on different machines,
+/// The rules of a service. Its processes must run on different machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceRules {
-    /// in at least so many locations,
+    /// The processes run in at least this many locations.
     pub spread: usize,
-    /// each in a neighbourhood where these services have a process too.
+    /// Each process runs in a neighbourhood in which these services have a process too.
     pub depends_on: Vec<usize>,
 }
 
-/// What runs.
+/// A process, which is assigned to a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// It belongs to.
+    /// The service that it belongs to.
     pub service: usize,
-    /// By resource.
     pub requirement: Vec<i64>,
-    /// Of moving it anywhere.
+    /// Cost of moving the process.
     pub move_cost: i64,
 }
 
-/// For each unit of `first` that is free, `target` units of `second` should be.
+/// A balance rule: for each free unit of `first` there should be `target` free units of `second`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balance {
-    /// A resource.
     pub first: usize,
-    /// Another.
     pub second: usize,
-    /// Their ratio.
+    /// Free units of `second` per free unit of `first`.
     pub target: i64,
-    /// Cost of one missing unit.
+    /// Cost of each missing unit.
     pub weight: i64,
 }
 
-/// An instance and where its processes run at first.
+/// An instance with its initial assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reassignment {
-    /// What machines have.
     pub resources: Vec<Resource>,
-    /// Where processes run.
     pub machines: Vec<Machine>,
-    /// What processes belong to.
     pub services: Vec<ServiceRules>,
-    /// What runs.
     pub processes: Vec<Process>,
-    /// Ratios of what should be free.
     pub balances: Vec<Balance>,
-    /// Weights of the costs of moves: of processes, of the service moved most, between machines.
+    /// Weights of the costs of moves: of processes, of the service that moves most, and between machines.
     pub weights: [i64; 3],
-    /// The machine of each process.
+    /// The initial machine of each process.
     pub initial: Vec<usize>,
 }
 
-/// Which of the two files.
+/// Which of the two input files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum File {
-    /// Machines, services, processes, costs.
+pub enum InputFile {
+    /// The model: machines, services, processes, costs.
     Model,
-    /// Where each process runs.
+    /// The assignment: the machine of each process.
     Assignment,
 }
 
-/// What is wrong with a file, and where.
+/// An error in an input file, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct ReadError {
-    /// The file.
-    pub file: File,
-    /// From 1; the last one where it ends too early.
+    pub file: InputFile,
+    /// Line number from 1; the last line if the file ends too early.
     pub line: usize,
-    /// What.
     pub fault: Misread,
 }
 
-/// What is wrong with a number of a file.
+/// What is wrong in an input file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misread {
-    /// It is not there.
+    /// A number is missing.
     #[error("the file ends where {0} should be")]
     Ends(String),
-    /// Not a number.
+    /// A word is no whole number of at least 0.
     #[error("{text:?} is no whole number of at least 0; {what} should be here")]
     NoNumber {
-        /// As written.
+        /// As written in the file.
         text: String,
-        /// What it should be.
+        /// The expected number, in words.
         what: String,
     },
-    /// An index that does not exist.
+    /// An index is too large.
     #[error("{what} is {got}, there are {count}, counted from 0")]
     Index {
-        /// Which index.
+        /// The index, in words.
         what: String,
-        /// As written.
+        /// As written in the file.
         got: usize,
-        /// How many there are.
+        /// How many there are; indices are counted from 0.
         count: usize,
     },
-    /// Something is left.
+    /// Numbers follow after the end of the instance.
     #[error("{0} numbers are left after the end of the instance; is this the right file?")]
     Left(usize),
 }
 
-/// A number that no public instance comes near, so that sums stay within 64 bits.
+/// The largest number that is accepted, so that sums stay within 64 bits; no public instance comes near it.
 const LARGEST: i64 = 1 << 40;
 
 struct Numbers<'t> {
-    file: File,
+    file: InputFile,
     words: Box<dyn Iterator<Item = (usize, &'t str)> + 't>,
-    /// Of the word read last.
+    /// Line of the word that was read last.
     line: usize,
 }
 
 impl<'t> Numbers<'t> {
-    fn of(file: File, text: &'t str) -> Self {
+    fn of(file: InputFile, text: &'t str) -> Self {
         let words = text.lines().enumerate().flat_map(|(at, line)| line.split_whitespace().map(move |word| (at + 1, word)));
         Self { file, words: Box::new(words), line: 1 }
     }
@@ -175,12 +162,12 @@ impl<'t> Numbers<'t> {
 }
 
 impl Reassignment {
-    /// From the texts of a model file and of its assignment file.
+    /// Reads an instance from the contents of a model file and of its assignment file.
     ///
     /// # Errors
-    /// [`ReadError`] names the first number that cannot be.
+    /// When a file has a wrong, missing or surplus number; [`ReadError`] names the first one.
     pub fn read(model: &str, assignment: &str) -> Result<Self, ReadError> {
-        let mut n = Numbers::of(File::Model, model);
+        let mut n = Numbers::of(InputFile::Model, model);
         let mut resources = Vec::new();
         for _ in 0..n.count("the number of resources")? {
             resources.push(Resource { transient: n.next("whether a resource is transient")? != 0, weight: n.next("a load cost weight")? });
@@ -228,12 +215,12 @@ impl Reassignment {
         Ok(read)
     }
 
-    /// A machine for each process, from the text of an assignment file.
+    /// Reads the machine of each process from the content of an assignment file.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// When the file has a wrong, missing or surplus number; [`ReadError`] names the first one.
     pub fn read_assignment(&self, text: &str) -> Result<Vec<usize>, ReadError> {
-        let mut n = Numbers::of(File::Assignment, text);
+        let mut n = Numbers::of(InputFile::Assignment, text);
         let at = (0..self.processes.len()).map(|_| n.index(self.machines.len(), "the machine of a process")).collect::<Result<_, _>>()?;
         n.end()?;
         Ok(at)

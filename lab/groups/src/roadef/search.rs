@@ -1,32 +1,31 @@
-//! The search on this objective: simulated annealing with shifts and swaps, as `cgs-search`, from the given assignment.
+//! The search on this objective: simulated annealing with shifts and swaps as in `cgs-search`, starting from the given assignment.
 //!
-//! Invariant: every assignment it visits keeps all constraints (if the first one does), so moves can be carried out in any order
-//! that transient use allows; cost and use are kept up to date move by move (tests compare them with the checker).
+//! Invariant: every assignment that it visits keeps all constraints (if the first one does), so the moves can be carried out in any order
+//! that transient use allows. Cost and use are updated move by move; tests compare them with the checker.
 
 use std::collections::BTreeMap;
 
 use super::read::Reassignment;
-use crate::search::{Budget, Meter};
+use crate::annealing::{BudgetMeter, SearchBudget};
 
-/// What the search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// The machine of each process.
+pub struct SearchResult {
     pub at: Vec<usize>,
-    /// Its cost.
+    /// The cost of the assignment.
     pub total: i64,
-    /// Moves looked at.
+    /// Number of moves that were evaluated.
     pub effort: u64,
 }
 
-/// Anneals from the initial assignment; deterministic for a seed and a budget of moves.
-pub fn improve(instance: &Reassignment, budget: &Budget, seed: u64) -> Found {
-    let mut meter = Meter::start(budget);
+/// Anneals from the initial assignment. Deterministic for a seed and a budget in moves.
+pub fn improve(instance: &Reassignment, budget: &SearchBudget, seed: u64) -> SearchResult {
+    let mut meter = BudgetMeter::start(budget);
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut state = State::new(instance);
+    let mut state = SearchState::new(instance);
     let (mut best, mut total) = (state.at.clone(), state.total());
     if instance.machines.len() < 2 || instance.processes.is_empty() {
-        return Found { at: best, total, effort: 0 };
+        return SearchResult { at: best, total, effort: 0 };
     }
     let hot = state.typical(&mut rng);
     let cold = (hot * 1e-4).max(0.05);
@@ -58,26 +57,26 @@ pub fn improve(instance: &Reassignment, budget: &Budget, seed: u64) -> Found {
     if at_best && state.total() < total {
         (best, total) = (state.at.clone(), state.total());
     }
-    Found { at: best, total, effort: meter.done }
+    SearchResult { at: best, total, effort: meter.done }
 }
 
-/// Processes with where they were and where they went.
+/// Moved processes, each as process, old machine and new machine.
 type Moved = Vec<(usize, usize, usize)>;
 
-struct State<'i> {
+struct SearchState<'i> {
     instance: &'i Reassignment,
     at: Vec<usize>,
     on: Vec<Vec<usize>>,
     used: Vec<Vec<i64>>,
-    /// Use by processes that left, of transient resources.
+    /// Use of transient resources by processes that moved away, by machine.
     held: Vec<Vec<i64>>,
     machine_cost: Vec<i64>,
     machines: i64,
     moves: i64,
     moved: Vec<usize>,
-    /// How many services have so many moves.
+    /// Number of services by their number of moves.
     with: Vec<usize>,
-    /// The largest number of moves that some service has.
+    /// The largest number of moves of any service.
     most: usize,
     in_location: BTreeMap<(usize, usize), usize>,
     locations: Vec<usize>,
@@ -85,7 +84,7 @@ struct State<'i> {
     needed_by: Vec<Vec<usize>>,
 }
 
-impl<'i> State<'i> {
+impl<'i> SearchState<'i> {
     fn new(instance: &'i Reassignment) -> Self {
         let (m, s) = (instance.machines.len(), instance.services.len());
         let mut needed_by = vec![Vec::new(); s];
@@ -123,7 +122,7 @@ impl<'i> State<'i> {
         self.machines + self.moves + self.instance.weights[1] * self.most as i64
     }
 
-    /// The median cost of a random move for the worse, a tenth of it: processes differ by orders of magnitude.
+    /// A tenth of the median worsening of a random move: processes differ by orders of magnitude.
     fn typical(&mut self, rng: &mut fastrand::Rng) -> f64 {
         let mut worse = Vec::new();
         for _ in 0..500 {
@@ -138,7 +137,7 @@ impl<'i> State<'i> {
         worse.get(worse.len() / 2).map_or(1.0, |w| (*w as f64 / 10.0).max(1.0))
     }
 
-    /// A shift or a swap that keeps all constraints, carried out; none: the one that was tried does not.
+    /// Carries out a random shift or swap that keeps all constraints. Returns `None` if the one that was tried does not.
     fn random_move(&mut self, rng: &mut fastrand::Rng) -> Option<Moved> {
         let p = rng.usize(0..self.at.len());
         let (from, to) = (self.at[p], rng.usize(0..self.on.len()));
@@ -170,7 +169,7 @@ impl<'i> State<'i> {
         self.instance.resources.iter().enumerate().all(fits)
     }
 
-    /// Whether all constraints that a carried-out move touches hold.
+    /// Whether all constraints that concern a move hold after it was carried out.
     fn sound(&self, p: usize, from: usize, to: usize) -> bool {
         let service = self.instance.processes[p].service;
         let (left, entered) = (&self.instance.machines[from], &self.instance.machines[to]);

@@ -1,4 +1,4 @@
-//! Acceptance test 3: the branch and bound proves the optimum of x1.
+//! Acceptance test 3: branch and bound proves the optimum of x1.
 
 use drover_lab_groups::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::paper_at;
 
 #[test]
-fn the_optimum_of_x1_is_proven() {
+fn branch_and_bound_proves_the_optimum_of_x1() {
     let proof = Exact::default().prove(&paper_at(1, Traffic::Local), &Weights::default());
     assert!(proof.proven && (proof.value - 0.07013).abs() < 1e-5, "{} after {} nodes", proof.value, proof.placed.effort);
     let groups = Exact { grouped: true, ..Exact::default() }.prove(&paper_at(1, Traffic::Local), &Weights::default());
@@ -14,13 +14,13 @@ fn the_optimum_of_x1_is_proven() {
 }
 
 #[test]
-fn a_proof_cut_short_says_so() {
+fn prove_reports_an_interrupted_proof() {
     let proof = Exact { limit: 100, ..Exact::default() }.prove(&paper_at(1, Traffic::Local), &Weights::default());
     assert!(!proof.proven);
     assert!(proof.placed.unplaced.is_empty());
 }
 
-/// Every placement there is.
+/// The least objective over all placements.
 fn brute(instance: &Instance, weights: &Weights, at: &mut Vec<Option<usize>>, best: &mut f64) {
     if at.len() == instance.containers().len() {
         let placed = Placed { at: at.clone(), terms: Terms::default(), value: 0.0, unplaced: Vec::new(), effort: 0 };
@@ -39,7 +39,7 @@ fn brute(instance: &Instance, weights: &Weights, at: &mut Vec<Option<usize>>, be
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn branch_and_bound_and_search_find_what_brute_force_finds(seed in any::<u64>(), traffic in prop_oneof![Just(Traffic::Local), Just(Traffic::Uniform)]) {
+    fn branch_and_bound_and_search_agree_with_brute_force(seed in any::<u64>(), traffic in prop_oneof![Just(Traffic::Local), Just(Traffic::Uniform)]) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let k = rng.usize(2..5);
         let services = (0..k).map(|i| Service { name: format!("s{i}"), request: [rng.f64() * 3.0, rng.f64() * 3.0], replicas: rng.usize(1..3) }).collect();

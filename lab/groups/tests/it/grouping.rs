@@ -16,7 +16,7 @@ fn names(graph: &CallGraph, grouping: &Grouping) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_example_of_the_paper_has_its_groups_and_its_value() {
+fn example_of_the_paper_has_its_groups_and_its_value() {
     let (graph, places) = example();
     let grouping = groups(&graph, 4, Variant::Merge);
     assert_eq!(names(&graph, &grouping), [vec!["A", "B", "C"], vec!["D", "E", "F"], vec!["G"]]);
@@ -33,7 +33,7 @@ fn the_example_of_the_paper_has_its_groups_and_its_value() {
 }
 
 #[test]
-fn sock_shop_is_grouped_as_worked_out_by_hand() {
+fn merge_groups_sock_shop_as_computed_by_hand() {
     let graph = sock_shop();
     let found: BTreeSet<BTreeSet<String>> =
         names(&graph, &groups(&graph, 4, Variant::Merge)).into_iter().map(|g| g.into_iter().collect()).collect();
@@ -52,9 +52,9 @@ fn sock_shop_is_grouped_as_worked_out_by_hand() {
     assert_eq!(groups(&compose, 4, Variant::Merge).groups.len(), 6);
 }
 
-/// Share of calls between groups for rho 3, 4, 5, 6: optimum, merge, attach.
+/// The share of calls between groups for rho 3, 4, 5, 6: optimum, merge, attach.
 #[test]
-fn greedy_groups_against_the_best_partition() {
+fn greedy_groupings_come_close_to_the_best_partition() {
     let table = [
         (sock_shop(), [[0.212, 0.152, 0.136, 0.106], [0.212, 0.167, 0.136, 0.106], [0.212, 0.167, 0.152, 0.152]]),
         (bookinfo(), [[0.25, 0.25, 0.125, 0.0], [0.25, 0.25, 0.25, 0.0], [0.25, 0.25, 0.25, 0.0]]),
@@ -75,7 +75,7 @@ fn greedy_groups_against_the_best_partition() {
 }
 
 #[test]
-fn too_many_services_for_the_exact_partition_are_refused() {
+fn exact_grouping_refuses_too_many_services() {
     let services = (0..21).map(|i| Service { name: format!("s{i}"), request: [1.0, 1.0], replicas: 1 }).collect();
     let graph = CallGraph::new(services, []).unwrap();
     let refused = Grouping::of(&graph, Some(4), Variant::Exact, &Limits::default());
@@ -83,7 +83,7 @@ fn too_many_services_for_the_exact_partition_are_refused() {
 }
 
 #[test]
-fn groups_fit_a_node_and_keep_apart_what_must_be() {
+fn groupings_fit_a_node_and_respect_anti_affinity() {
     let (graph, _) = example();
     let small = Limits { nodes: vec![[2.0, 8.0]], ..Limits::default() };
     let apart = Limits { apart: BTreeSet::from([(0, 1)]), ..Limits::default() };
@@ -94,7 +94,7 @@ fn groups_fit_a_node_and_keep_apart_what_must_be() {
 }
 
 #[test]
-fn bad_graphs_are_refused_by_name() {
+fn call_graph_refuses_invalid_services_and_calls() {
     let one = || vec![Service { name: "a".to_owned(), request: [1.0, 1.0], replicas: 1 }];
     assert_eq!(CallGraph::named(one(), [("a", "b", 1.0)]), Err(GraphError::NoSuchService("b".to_owned())));
     assert!(matches!(CallGraph::named(one(), [("a", "a", f64::NAN)]), Err(GraphError::BadRate { .. })));
@@ -115,7 +115,7 @@ fn graph_of(k: usize, calls: &[Call]) -> CallGraph {
     CallGraph::new(services, calls.iter().copied()).unwrap()
 }
 
-/// All partitions of few services, by brute force: the oracle of the oracle.
+/// The least share of calls between groups over all partitions, by brute force.
 fn least_between(graph: &CallGraph, rho: usize, groups: &mut Vec<Vec<usize>>, next: usize) -> f64 {
     if next == graph.services().len() {
         return Grouping { groups: groups.clone() }.between(graph);
@@ -136,7 +136,7 @@ fn least_between(graph: &CallGraph, rho: usize, groups: &mut Vec<Vec<usize>>, ne
 
 proptest! {
     #[test]
-    fn what_every_grouping_obeys((k, calls) in graphs(), rho in 0_usize..6, seed in any::<u64>()) {
+    fn groupings_are_bounded_partitions_that_do_not_depend_on_the_order_of_calls((k, calls) in graphs(), rho in 0_usize..6, seed in any::<u64>()) {
         let graph = graph_of(k, &calls);
         let most = rho.max(1);
         for variant in [Variant::Merge, Variant::Attach, Variant::Exact] {
@@ -155,14 +155,14 @@ proptest! {
         let of = merged.index();
         for (i, j, _) in graph.weights() {
             if of[i] != of[j] {
-                prop_assert!(merged.groups[of[i]].len() + merged.groups[of[j]].len() > most, "an edge was skipped that fits");
+                prop_assert!(merged.groups[of[i]].len() + merged.groups[of[j]].len() > most, "two groups that fit together were not merged");
             }
         }
-        prop_assert_eq!(groups(&graph, k, Variant::Merge), groups(&graph, k, Variant::Exact), "no bound: connected components");
+        prop_assert_eq!(groups(&graph, k, Variant::Merge), groups(&graph, k, Variant::Exact), "without a bound both give the connected components");
     }
 
     #[test]
-    fn the_exact_partition_is_the_best_there_is((k, calls) in graphs(), rho in 1_usize..5) {
+    fn exact_grouping_equals_brute_force((k, calls) in graphs(), rho in 1_usize..5) {
         prop_assume!(k <= 7);
         let graph = graph_of(k, &calls);
         let best = least_between(&graph, rho, &mut Vec::new(), 0);

@@ -1,6 +1,6 @@
-//! Acceptance tests of group placement, with their numbers (specs/group-placement.md, section 6), and what must hold besides.
+//! The acceptance tests of group placement with their numbers (specs/group-placement.md, section 6), and further tests.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
 mod ddpg;
 mod exact;
@@ -18,7 +18,7 @@ fn paper_at(scale: usize, traffic: Traffic) -> Instance {
     paper(&sock_shop_compose(), Setting { scale, traffic, ..Setting::default() })
 }
 
-/// The hand-checkable example: services A to G, a group size of 4, three nodes.
+/// The example that can be checked by hand: services A to G, a group size of 4, three nodes.
 fn example() -> (CallGraph, Vec<Place>) {
     let names = ["A", "B", "C", "D", "E", "F", "G"];
     let services = names.iter().map(|n| Service { name: (*n).to_owned(), request: [1.0, 1.0], replicas: 1 }).collect();

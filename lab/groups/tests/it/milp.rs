@@ -1,5 +1,5 @@
-//! A second oracle: a MILP solver on the linear form of the objective must agree with the branch and bound; and the proof
-//! that the tight and skewed instance has no complete placement.
+//! A comparison with a MILP solver: on the linear form of the objective it must agree with the branch and bound. Also the proof that the
+//! tight and skewed instance has no complete placement.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use microlp::{ComparisonOp, OptimizationDirection, Problem, SolveOutcome, Variab
 
 use crate::paper_at;
 
-/// Proven: an interrupted solve does not count.
+/// The proven optimum; an interrupted solve fails.
 fn optimum(problem: &Problem) -> f64 {
     match problem.solve().unwrap() {
         SolveOutcome::Solution(solution) => solution.objective(),
@@ -66,30 +66,30 @@ fn linear_optimum(instance: &Instance, units: &[Vec<u32>]) -> f64 {
     optimum(&problem)
 }
 
-fn both_oracles_agree(grouped: bool) {
+fn assert_solvers_agree(grouped: bool) {
     let instance = paper_at(1, Traffic::Local);
     let units: Vec<Vec<u32>> = if grouped { instance.groups().to_vec() } else { (0..13).map(|c| vec![c]).collect() };
     let milp = linear_optimum(&instance, &units);
-    let proof = Exact { form: Form::MeanAbsolute, grouped, ..Exact::default() }.prove(&instance, &Weights::default());
+    let proof = Exact { form: DeviationForm::MeanAbsolute, grouped, ..Exact::default() }.prove(&instance, &Weights::default());
     assert!(proof.proven);
     assert!((milp - proof.value).abs() < 1e-6, "MILP {milp}, branch and bound {}", proof.value);
     assert!((milp - 0.0410).abs() < 1e-4, "{milp}");
 }
 
 #[test]
-fn a_milp_solver_agrees_on_groups() {
-    both_oracles_agree(true);
+fn milp_and_branch_and_bound_agree_on_groups() {
+    assert_solvers_agree(true);
 }
 
 #[test]
 #[ignore = "long: a MILP with 195 binaries"]
-fn a_milp_solver_agrees_on_containers() {
-    both_oracles_agree(false);
+fn milp_and_branch_and_bound_agree_on_containers() {
+    assert_solvers_agree(false);
 }
 
-/// No placement has more containers than this: counts of each kind of container on each kind of node, as a linear program.
-/// Two kinds of valid cuts make it sharp: memory is asked in units of 100 MiB, and a node whose CPU holds one container more
-/// when `p` of them ask only 99m holds so many only with them.
+/// An upper bound for the number of containers in any placement: counts of each kind of container on each kind of node, as a linear
+/// program. Two kinds of valid cuts make it sharp: memory is requested in units of 100 MiB, and a node whose CPU holds one container more
+/// when `p` of them request only 99m holds that many only with them.
 fn at_most_placed(instance: &Instance) -> f64 {
     let (mut asked, mut kinds): (BTreeMap<[u64; 2], f64>, BTreeMap<[u64; 2], f64>) = Default::default();
     instance.containers().iter().for_each(|c| *asked.entry(c.request.map(|q| q as u64)).or_default() += 1.0);
@@ -115,9 +115,9 @@ fn at_most_placed(instance: &Instance) -> f64 {
     (optimum(&problem) + 1e-6).floor()
 }
 
-/// At aspect 1.6, the specification's tight and skewed instance, at most 111 of the 117 can be placed by anybody.
+/// At aspect 1.6, the specification's tight and skewed instance, at most 111 of the 117 containers can be placed.
 #[test]
-fn the_search_places_as_many_as_can_be_placed_on_tight_and_skewed_nodes() {
+fn search_places_the_proven_maximum_on_tight_and_skewed_nodes() {
     for (aspect, most) in [(1.3, 117), (1.4, 117), (1.6, 111)] {
         let instance = paper(&sock_shop_compose(), Setting { scale: 9, aspect, ..Setting::default() });
         assert_eq!(at_most_placed(&instance), f64::from(most), "aspect {aspect}");

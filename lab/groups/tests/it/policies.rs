@@ -21,14 +21,14 @@ fn sound(policy: &dyn Policy, instance: &Instance) -> Placed {
     let placed = policy.place(instance, &Weights::default());
     assert_eq!(placed.faults(instance), Vec::<String>::new(), "{}", policy.name());
     let without: Vec<usize> = (0..placed.at.len()).filter(|c| placed.at[*c].is_none()).collect();
-    assert_eq!(placed.unplaced, without, "{}: nobody is dropped in silence", policy.name());
-    assert_eq!(placed, policy.place(instance, &Weights::default()), "{} gives two answers", policy.name());
+    assert_eq!(placed.unplaced, without, "{}: every container without a place must be reported", policy.name());
+    assert_eq!(placed, policy.place(instance, &Weights::default()), "{} must be deterministic", policy.name());
     placed
 }
 
-/// Measured by the probes that the specification was written from; the same instances, so the same numbers.
+/// Measured by the prototypes that the specification was written from; the same instances give the same numbers.
 #[test]
-fn the_baselines_have_their_published_values() {
+fn baselines_have_their_published_values() {
     let table = [(Greedy::Spread, [0.366, 0.420, 0.355]), (Greedy::Binpack, [0.390, 0.296, 0.130])];
     for (policy, row) in table {
         for (scale, expected) in [1, 3, 9].into_iter().zip(row) {
@@ -39,7 +39,7 @@ fn the_baselines_have_their_published_values() {
 }
 
 #[test]
-fn every_policy_places_the_paper_s_instances_soundly() {
+fn every_policy_places_all_containers_of_the_paper_within_the_rules() {
     for scale in [1, 3, 9] {
         for traffic in [Traffic::Local, Traffic::Uniform] {
             let instance = paper_at(scale, traffic);
@@ -51,7 +51,7 @@ fn every_policy_places_the_paper_s_instances_soundly() {
 }
 
 #[test]
-fn groups_beat_the_baselines_and_search_beats_groups() {
+fn cgs_greedy_beats_the_baselines_and_search_is_no_worse() {
     for scale in [1, 3, 9] {
         let instance = paper_at(scale, Traffic::Local);
         let value = |p: &dyn Policy| p.place(&instance, &Weights::default()).value;
@@ -63,7 +63,7 @@ fn groups_beat_the_baselines_and_search_beats_groups() {
 }
 
 #[test]
-fn policies_are_chosen_by_name_and_the_learned_one_only_by_those_who_insist() {
+fn policy_named_finds_each_policy_and_the_learned_one_only_if_experimental_ones_are_allowed() {
     for name in POLICIES.into_iter().filter(|n| *n != "cgs-ddpg") {
         assert_eq!(policy_named(name, &Settings::default()).unwrap().name(), name);
     }
@@ -84,19 +84,19 @@ fn tiny(apart: &[(usize, usize)], per_domain: &[(usize, usize)]) -> Instance {
 }
 
 #[test]
-fn copies_are_kept_apart_and_spread_over_domains() {
+fn policies_respect_anti_affinity_and_failure_domains() {
     for instance in [tiny(&[(0, 0)], &[]), tiny(&[(0, 1), (2, 2)], &[]), tiny(&[], &[(0, 1), (1, 2)]), tiny(&[(1, 1)], &[(1, 1), (2, 1)])] {
         for policy in all() {
             assert!(sound(&*policy, &instance).unplaced.is_empty(), "{}", policy.name());
         }
     }
-    // Without the rule the copies of an application do share a domain: the rule is what keeps them apart.
+    // Without the rule the replicas do share a place, so the rule is what keeps them apart.
     let placed = Search::moves(20_000, 1).place(&tiny(&[], &[]), &Weights::default());
     assert!(!placed.faults(&tiny(&[(0, 1)], &[])).is_empty());
 }
 
 #[test]
-fn what_cannot_be_placed_is_reported() {
+fn policies_report_containers_that_cannot_be_placed() {
     let impossible = tiny(&[(0, 0), (1, 1)], &[(2, 0)]);
     for policy in all() {
         assert_eq!(sound(&*policy, &impossible).unplaced, [2, 5, 8], "{}", policy.name());
@@ -104,7 +104,7 @@ fn what_cannot_be_placed_is_reported() {
 }
 
 #[test]
-fn a_budget_of_moves_is_kept() {
+fn policies_respect_a_budget_of_moves() {
     let weights = Weights::default();
     let graph = sock_shop_compose().scaled_to(3);
     let places = nodes(15, sock_shop_compose().scaled_to(9).demand(), 0.89, 1.0);
@@ -126,19 +126,19 @@ fn a_budget_of_moves_is_kept() {
 }
 
 #[test]
-fn stories_say_what_became_of_each_group() {
+fn group_reports_tell_where_each_group_is_and_which_calls_leave_it() {
     let instance = paper_at(1, Traffic::Local);
     let placed = Search::moves(100_000, 1).place(&instance, &Weights::default());
-    let stories = placed.stories(&instance);
-    assert_eq!(stories.len(), instance.groups().len());
-    let user = stories.iter().find(|s| s.members.contains(&"user-0".to_owned())).unwrap();
+    let group_reports = placed.group_reports(&instance);
+    assert_eq!(group_reports.len(), instance.groups().len());
+    let user = group_reports.iter().find(|s| s.members.contains(&"user-0".to_owned())).unwrap();
     assert_eq!(user.members, ["front-end-0", "orders-0", "user-0", "user-db-0"]);
     assert!((user.inside + user.outside - 34.0).abs() < 1e-9, "{user:?}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// Full or skewed clusters, foreign load, rules: nothing is ever violated.
+    /// Full or skewed clusters, foreign load, rules: no policy violates anything.
     #[test]
     fn no_policy_breaks_a_rule(seed in any::<u64>(), full in 0.5_f64..1.4, aspect in 1.0_f64..2.0, rules in any::<bool>()) {
         let mut rng = fastrand::Rng::with_seed(seed);

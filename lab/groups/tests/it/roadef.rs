@@ -1,6 +1,6 @@
-//! ROADEF/EURO 2012: the reader, the checker by hand, and the search against brute force.
+//! ROADEF/EURO 2012: the reader, the checker on a hand-made instance, and the search compared with brute force.
 
-use drover_lab_groups::Budget;
+use drover_lab_groups::SearchBudget;
 use drover_lab_groups::roadef::*;
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn hand_made() -> Reassignment {
 }
 
 #[test]
-fn a_hand_made_instance_is_read_and_costed_by_hand() {
+fn read_and_cost_agree_with_a_hand_made_instance() {
     let instance = hand_made();
     assert!(instance.resources[0].transient && !instance.resources[1].transient);
     assert_eq!((instance.services[1].spread, instance.services[2].depends_on.as_slice()), (2, &[0][..]));
@@ -47,52 +47,55 @@ fn a_hand_made_instance_is_read_and_costed_by_hand() {
 }
 
 #[test]
-fn each_constraint_is_seen_when_it_is_broken() {
+fn faults_reports_each_broken_constraint() {
     let instance = hand_made();
     // Process 0 leaves machine 0 but holds its transient 4 there: 4 + 4 + 3 = 11 > 10.
-    assert_eq!(instance.faults(&[1, 0, 2, 0]), [Fault::Capacity { machine: 0, resource: 0 }]);
-    assert!(instance.faults(&[0, 2, 2, 1]).contains(&Fault::Conflict { machine: 2, service: 1 }));
-    assert!(instance.faults(&[0, 0, 1, 1]).contains(&Fault::Spread(1)));
-    assert!(instance.faults(&[0, 0, 2, 2]).contains(&Fault::Dependency { service: 2, needs: 0, neighborhood: 1 }));
+    assert_eq!(instance.faults(&[1, 0, 2, 0]), [Violation::Capacity { machine: 0, resource: 0 }]);
+    assert!(instance.faults(&[0, 2, 2, 1]).contains(&Violation::Conflict { machine: 2, service: 1 }));
+    assert!(instance.faults(&[0, 0, 1, 1]).contains(&Violation::Spread(1)));
+    assert!(instance.faults(&[0, 0, 2, 2]).contains(&Violation::Dependency { service: 2, needs: 0, neighborhood: 1 }));
 }
 
 #[test]
-fn the_search_reaches_the_optimum_of_the_hand_made_instance() {
+fn improve_reaches_the_optimum_of_the_hand_made_instance() {
     let instance = hand_made();
     // Process 1 to machine 1 costs 2 x 10 of load there as well; its mate on machine 2 keeps it in location 0. All other
     // ways out of the 30 cost more than they save, so nothing moves: 30 is the optimum, and brute force agrees.
     assert_eq!(least(&instance), Some(30));
-    let found = improve(&instance, &Budget::Moves(20_000), 1);
+    let found = improve(&instance, &SearchBudget::Moves(20_000), 1);
     assert_eq!((found.total, instance.cost(&found.at).total()), (30, 30));
 
     // Cheap moves: with weights 0 the load goes where it costs nothing.
     let free = Reassignment { weights: [0, 0, 0], ..hand_made() };
-    let found = improve(&free, &Budget::Moves(20_000), 1);
+    let found = improve(&free, &SearchBudget::Moves(20_000), 1);
     assert_eq!(Some(found.total), least(&free));
     assert!(found.total < 30 && free.faults(&found.at).is_empty());
-    assert_eq!(found, improve(&free, &Budget::Moves(20_000), 1), "a seed decides");
+    assert_eq!(found, improve(&free, &SearchBudget::Moves(20_000), 1), "the result depends on the seed alone");
 }
 
 #[test]
-fn bad_files_are_refused_with_the_place_of_the_fault() {
+fn read_refuses_bad_files_with_the_line_of_the_error() {
     let read = |model: &str, assignment: &str| {
         let error = Reassignment::read(model, assignment).unwrap_err();
         (error.file, error.to_string())
     };
     let model = |text: &str| {
         let (file, said) = read(text, ASSIGNMENT);
-        assert_eq!(file, File::Model);
+        assert_eq!(file, InputFile::Model);
         said
     };
     assert_eq!(model("2\n1 10 0"), "line 2: the file ends where a load cost weight should be");
     assert_eq!(model("1\n\n0 x"), "line 3: \"x\" is no whole number of at least 0; a load cost weight should be here");
     assert!(model("1\n0 -5").contains("-5"));
     assert!(model(&format!("{MODEL}\n7 8")).starts_with("line 20: 2 numbers are left"), "{}", model(&format!("{MODEL}\n7 8")));
-    assert_eq!(read(MODEL, "0 0 3 1"), (File::Assignment, "line 1: the machine of a process is 3, there are 3, counted from 0".to_owned()));
-    assert_eq!(read(MODEL, "0 0\n1"), (File::Assignment, "line 2: the file ends where the machine of a process should be".to_owned()));
+    assert_eq!(
+        read(MODEL, "0 0 3 1"),
+        (InputFile::Assignment, "line 1: the machine of a process is 3, there are 3, counted from 0".to_owned())
+    );
+    assert_eq!(read(MODEL, "0 0\n1"), (InputFile::Assignment, "line 2: the file ends where the machine of a process should be".to_owned()));
 }
 
-/// The optimum over all assignments that keep the constraints.
+/// The optimum over all assignments that keep the constraints, by brute force.
 fn least(instance: &Reassignment) -> Option<i64> {
     let (n, m) = (instance.processes.len(), instance.machines.len());
     let all = (0..m.pow(n as u32)).map(|code| (0..n).map(|p| code / m.pow(p as u32) % m).collect::<Vec<_>>());
@@ -132,23 +135,23 @@ fn random(seed: u64) -> Option<Reassignment> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, max_global_rejects: 100_000, ..ProptestConfig::default() })]
     #[test]
-    fn the_search_keeps_constraints_and_knows_its_cost(seed in any::<u64>()) {
+    fn improve_keeps_constraints_and_reports_its_cost(seed in any::<u64>()) {
         let instance = random(seed);
         prop_assume!(instance.is_some());
         let instance = instance.unwrap();
-        let found = improve(&instance, &Budget::Moves(30_000), seed);
+        let found = improve(&instance, &SearchBudget::Moves(30_000), seed);
         prop_assert_eq!(instance.faults(&found.at), vec![]);
         prop_assert_eq!(instance.cost(&found.at).total(), found.total);
         let best = least(&instance).unwrap();
-        // Shifts and swaps alone may be shut off from the optimum by constraints, so it is reached nearly always, not always.
+        // Constraints may keep shifts and swaps from reaching the optimum, so it is reached nearly always, not always.
         prop_assert!(found.total >= best && found.total <= instance.cost(&instance.initial).total());
     }
 }
 
 #[test]
-fn the_search_finds_what_brute_force_finds_nearly_always() {
+fn improve_finds_the_optimum_in_nine_of_ten_instances() {
     let instances: Vec<Reassignment> = (0..2000).filter_map(random).take(80).collect();
     assert_eq!(instances.len(), 80);
-    let optimal = instances.iter().filter(|i| Some(improve(i, &Budget::Moves(30_000), 1).total) == least(i)).count();
+    let optimal = instances.iter().filter(|i| Some(improve(i, &SearchBudget::Moves(30_000), 1).total) == least(i)).count();
     assert!(optimal >= 72, "the optimum in {optimal} of 80");
 }

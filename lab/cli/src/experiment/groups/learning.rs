@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use drover_lab_groups::ddpg::Training;
-use drover_lab_groups::experiment::{self, Row, Run, SCALES, Test, curve};
+use drover_lab_groups::experiment::{self, MeasuredPlacement, SCALES, ScaleEvaluation, TrainingRun, curve};
 use drover_lab_groups::{RHO, Weights};
 use drover_report::{Chart, Check, Interval, Table};
 
@@ -16,7 +16,7 @@ const STABLE: f64 = 4_200.0;
 /// Trains, evaluates, judges.
 pub fn run(args: &GroupsArgs, collected: &mut Collected) -> Result<()> {
     let updates = args.updates as usize;
-    let mut by_rho: Vec<(Option<usize>, Vec<Run>)> = Vec::new();
+    let mut by_rho: Vec<(Option<usize>, Vec<TrainingRun>)> = Vec::new();
     for rho in RHOS {
         by_rho.push((rho, train(args, &Training::paper(updates), rho, "paper", collected)));
     }
@@ -37,7 +37,7 @@ pub fn run(args: &GroupsArgs, collected: &mut Collected) -> Result<()> {
     Ok(())
 }
 
-fn train(args: &GroupsArgs, training: &Training, rho: Option<usize>, label: &str, collected: &mut Collected) -> Vec<Run> {
+fn train(args: &GroupsArgs, training: &Training, rho: Option<usize>, label: &str, collected: &mut Collected) -> Vec<TrainingRun> {
     let seeds = args.common.seed..args.common.seed + args.seeds;
     let one = |seed| {
         let said = |updates: usize| {
@@ -55,7 +55,7 @@ fn name(rho: Option<usize>) -> String {
 }
 
 /// Every seed, with untrained weights and the best constant order beside it.
-fn rows(runs: &[Run], label: &str, collected: &mut Collected) {
+fn rows(runs: &[TrainingRun], label: &str, collected: &mut Collected) {
     let cases = experiment::scales(drover_lab_groups::Setting::default());
     for (i, case) in cases.iter().enumerate() {
         for run in runs {
@@ -65,11 +65,12 @@ fn rows(runs: &[Run], label: &str, collected: &mut Collected) {
             let seconds = cpu() - began;
             let kinds = [("", &test.trained, seconds), (" untrained", &test.untrained, seconds), (" + search", &test.polished, f64::NAN)];
             for (what, placed, seconds) in kinds {
-                let row = Row::of(case.name, format!("cgs-ddpg {label}{what}"), Some(run.seed), &test.instance, placed, seconds);
+                let row =
+                    MeasuredPlacement::of(case.name, format!("cgs-ddpg {label}{what}"), Some(run.seed), &test.instance, placed, seconds);
                 collected.add(case, row);
             }
             if label == "paper" {
-                let row = Row::of(case.name, "best constant order", Some(run.seed), &test.instance, &test.constant, f64::NAN);
+                let row = MeasuredPlacement::of(case.name, "best constant order", Some(run.seed), &test.instance, &test.constant, f64::NAN);
                 collected.add(case, row);
             }
         }
@@ -77,12 +78,12 @@ fn rows(runs: &[Run], label: &str, collected: &mut Collected) {
 }
 
 /// Acceptance tests 5 and 6; the lines say where learning wins and where it loses.
-fn acceptance(runs: &[Run], label: &str, collected: &mut Collected) -> Vec<String> {
+fn acceptance(runs: &[TrainingRun], label: &str, collected: &mut Collected) -> Vec<String> {
     let needed = (runs.len() * 4).div_ceil(5);
     let mut lines = Vec::new();
     for (i, scale) in SCALES.into_iter().enumerate() {
-        let tests: Vec<&Test> = runs.iter().map(|r| &r.tests[i]).collect();
-        let wins = |rival: fn(&Test) -> &drover_lab_groups::Placed| tests.iter().filter(|t| t.beats(rival(t))).count();
+        let tests: Vec<&ScaleEvaluation> = runs.iter().map(|r| &r.tests[i]).collect();
+        let wins = |rival: fn(&ScaleEvaluation) -> &drover_lab_groups::Placed| tests.iter().filter(|t| t.beats(rival(t))).count();
         let against = [
             ("untrained weights", wins(|t| &t.untrained)),
             ("the best constant order", wins(|t| &t.constant)),
@@ -100,7 +101,7 @@ fn acceptance(runs: &[Run], label: &str, collected: &mut Collected) -> Vec<Strin
             format!("in {collapsed}"),
             collapsed == 0,
         ));
-        let value = |of: fn(&Test) -> f64| tests.iter().map(|t| of(t)).collect::<Vec<_>>();
+        let value = |of: fn(&ScaleEvaluation) -> f64| tests.iter().map(|t| of(t)).collect::<Vec<_>>();
         let (trained, polished) = (value(|t| t.trained.value), value(|t| t.polished.value));
         let (wins_over, loses_to): (Vec<_>, Vec<_>) = against.into_iter().partition(|(_, won)| *won >= needed);
         let list = |of: &[(&str, usize)]| {
@@ -123,16 +124,16 @@ fn acceptance(runs: &[Run], label: &str, collected: &mut Collected) -> Vec<Strin
 }
 
 /// What the paper says about who is before whom, where its absolute numbers cannot be had.
-fn orderings(paper: &[Run], collected: &mut Collected) {
+fn orderings(paper: &[TrainingRun], collected: &mut Collected) {
     let row = |case: &str, policy: &str| collected.rows.iter().find(|r| r.case == case && r.policy == policy).cloned();
     let mut checks = Vec::new();
     let mut away = Vec::new();
     for (i, scale) in SCALES.into_iter().enumerate() {
         let case = format!("x{scale}");
         let (Some(spread), Some(binpack), Some(aco)) = (row(&case, "spread"), row(&case, "binpack"), row(&case, "aco")) else { return };
-        let method: Vec<Row> =
-            paper.iter().map(|r| Row::of(&case, "", None, &r.tests[i].instance, &r.tests[i].trained, f64::NAN)).collect();
-        let mean = |of: fn(&Row) -> f64| Interval::of(&method.iter().map(of).collect::<Vec<_>>()).mean;
+        let method: Vec<MeasuredPlacement> =
+            paper.iter().map(|r| MeasuredPlacement::of(&case, "", None, &r.tests[i].instance, &r.tests[i].trained, f64::NAN)).collect();
+        let mean = |of: fn(&MeasuredPlacement) -> f64| Interval::of(&method.iter().map(of).collect::<Vec<_>>()).mean;
         let (cluster, container, response) = (mean(|r| r.terms.cluster), mean(|r| r.terms.container), mean(|r| r.response));
         let best = spread.terms.cluster.min(aco.terms.cluster);
         checks.push(Check::holds(
@@ -189,8 +190,8 @@ fn orderings(paper: &[Run], collected: &mut Collected) {
 }
 
 /// Reward curves, by size of group and by kind of reward.
-fn curves(by_rho: &[(Option<usize>, Vec<Run>)], delta: &[Run], collected: &mut Collected) {
-    let mean = |runs: &[Run]| {
+fn curves(by_rho: &[(Option<usize>, Vec<TrainingRun>)], delta: &[TrainingRun], collected: &mut Collected) {
+    let mean = |runs: &[TrainingRun]| {
         let all: Vec<(usize, f64)> = runs.iter().flat_map(|r| r.trained.rewards.iter().copied()).collect();
         curve(&all, 250)
     };
@@ -202,7 +203,7 @@ fn curves(by_rho: &[(Option<usize>, Vec<Run>)], delta: &[Run], collected: &mut C
     let title = "CGS-DDPG, delta reward, rho 4";
     collected.report.charts.push(Chart::lines("rewards-delta", title, "updates", "mean reward of a step").series("delta", mean(delta)));
 
-    let last = |runs: &[Run]| mean(runs).last().map_or(f64::NAN, |p| p.1);
+    let last = |runs: &[TrainingRun]| mean(runs).last().map_or(f64::NAN, |p| p.1);
     let four = by_rho.iter().find(|(rho, _)| *rho == Some(RHO)).map(|(_, runs)| runs.as_slice()).unwrap_or_default();
     let ends = by_rho.iter().map(|(rho, runs)| format!("rho {} {:.4}", name(*rho), last(runs))).collect::<Vec<_>>().join(", ");
     let is_best = by_rho.iter().all(|(_, runs)| last(runs) <= last(four));
@@ -222,14 +223,14 @@ fn curves(by_rho: &[(Option<usize>, Vec<Run>)], delta: &[Run], collected: &mut C
 }
 
 /// What each group size is worth on the test application.
-fn sizes(by_rho: &[(Option<usize>, Vec<Run>)], collected: &mut Collected) {
+fn sizes(by_rho: &[(Option<usize>, Vec<TrainingRun>)], collected: &mut Collected) {
     let mut table =
         Table::new("rho", ["rho", "scale", "f mean", "f half interval", "untrained", "best constant", "cgs-greedy", "polished"]);
     for (rho, runs) in by_rho {
         for (i, scale) in SCALES.into_iter().enumerate() {
-            let of = |f: fn(&Test) -> f64| Interval::of(&runs.iter().map(|r| f(&r.tests[i])).collect::<Vec<_>>());
+            let of = |f: fn(&ScaleEvaluation) -> f64| Interval::of(&runs.iter().map(|r| f(&r.tests[i])).collect::<Vec<_>>());
             let trained = of(|t| t.trained.value);
-            let mean = |f: fn(&Test) -> f64| format!("{:.4}", of(f).mean);
+            let mean = |f: fn(&ScaleEvaluation) -> f64| format!("{:.4}", of(f).mean);
             table.row([
                 name(*rho),
                 format!("x{scale}"),

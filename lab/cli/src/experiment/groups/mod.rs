@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use drover_lab_groups::experiment::{Best, Case, Row};
+use drover_lab_groups::experiment::{BenchmarkCase, BestKnown, MeasuredPlacement};
 use drover_report::{Report, Table};
 use indicatif::ProgressBar;
 use nix::time::{ClockId, clock_gettime};
@@ -47,9 +47,9 @@ pub fn cpu() -> f64 {
 /// What is collected on the way.
 struct Collected {
     report: Report,
-    rows: Vec<Row>,
+    rows: Vec<MeasuredPlacement>,
     /// The best value known for each case, now.
-    best: Vec<(String, Best)>,
+    best: Vec<(String, BestKnown)>,
     bar: ProgressBar,
 }
 
@@ -60,19 +60,19 @@ impl Collected {
     }
 
     /// Keeps a row; a new best value replaces the old.
-    fn add(&mut self, case: &Case, row: Row) {
+    fn add(&mut self, case: &BenchmarkCase, row: MeasuredPlacement) {
         if let (Some(known), true) = (case.best, row.unplaced == 0) {
             let now = self.best.iter_mut().find(|(name, _)| name == case.name);
             match now {
-                Some((_, best)) if row.value < best.value - 5e-6 => *best = Best { value: row.value, proven: false },
+                Some((_, best)) if row.value < best.value - 5e-6 => *best = BestKnown { value: row.value, proven: false },
                 Some(_) => {}
-                None => self.best.push((case.name.to_owned(), Best { value: known.value.min(row.value), ..known })),
+                None => self.best.push((case.name.to_owned(), BestKnown { value: known.value.min(row.value), ..known })),
             }
         }
         self.rows.push(row);
     }
 
-    fn gap(&self, row: &Row) -> String {
+    fn gap(&self, row: &MeasuredPlacement) -> String {
         match self.best.iter().find(|(name, _)| *name == row.case) {
             Some((_, best)) if row.unplaced == 0 => format!("{:.1}", 100.0 * (row.value / best.value - 1.0).max(0.0)),
             _ => "-".to_owned(),

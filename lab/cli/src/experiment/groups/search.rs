@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use drover_lab_groups::experiment::{Case, Row, TIGHT_AT_MOST, large, scales, tight, uniform};
-use drover_lab_groups::{Aco, Budget, Exact, Greedy, Placed, Policy, Search, Setting, Weights};
+use drover_lab_groups::experiment::{BenchmarkCase, MeasuredPlacement, TIGHT_AT_MOST, large, scales, tight, uniform};
+use drover_lab_groups::{Aco, Exact, Greedy, Placed, Policy, Search, SearchBudget, Setting, Weights};
 use drover_report::{Chart, Check};
 
 use super::{Collected, GroupsArgs, cpu};
@@ -33,7 +33,7 @@ pub fn run(args: &GroupsArgs, collected: &mut Collected) {
         baselines(&case, seed, collected);
         let rigid = by(&case, "cgs-greedy", None, collected, &|| Greedy::Groups.place(&case.instance, &Weights::default()));
         let free = timed(&case, 1.0, seed, collected);
-        let broken = free.stories(&case.instance).iter().filter(|s| s.places.len() > 1).count();
+        let broken = free.group_reports(&case.instance).iter().filter(|s| s.places.len() > 1).count();
         let name = format!("{}: groups may be broken where that pays", case.name);
         let got = format!("{broken} of {} broken, f {:.4} against {:.4}", case.instance.groups().len(), free.value, rigid.value);
         collected.report.checks.push(Check::holds(
@@ -67,7 +67,7 @@ pub fn run(args: &GroupsArgs, collected: &mut Collected) {
 }
 
 /// Policies that take no budget; ACO where it takes less than a minute.
-fn baselines(case: &Case, seed: u64, collected: &mut Collected) {
+fn baselines(case: &BenchmarkCase, seed: u64, collected: &mut Collected) {
     let weights = Weights::default();
     for policy in [Greedy::Spread, Greedy::Binpack, Greedy::Balanced, Greedy::Affinity, Greedy::GroupsSpread, Greedy::Groups] {
         if policy != Greedy::Groups || !case.name.contains("uniform") {
@@ -82,22 +82,22 @@ fn baselines(case: &Case, seed: u64, collected: &mut Collected) {
     }
 }
 
-fn by(case: &Case, policy: &str, seed: Option<u64>, collected: &mut Collected, place: &dyn Fn() -> Placed) -> Placed {
+fn by(case: &BenchmarkCase, policy: &str, seed: Option<u64>, collected: &mut Collected, place: &dyn Fn() -> Placed) -> Placed {
     collected.say(format!("{}: {policy}", case.name));
     let began = cpu();
     let placed = place();
-    let row = Row::of(case.name, policy, seed, &case.instance, &placed, cpu() - began);
+    let row = MeasuredPlacement::of(case.name, policy, seed, &case.instance, &placed, cpu() - began);
     collected.add(case, row);
     placed
 }
 
-fn timed(case: &Case, seconds: f64, seed: u64, collected: &mut Collected) -> Placed {
-    let search = Search { seed, budget: Budget::Seconds(seconds, Arc::new(cpu)), grouped: true };
+fn timed(case: &BenchmarkCase, seconds: f64, seed: u64, collected: &mut Collected) -> Placed {
+    let search = Search { seed, budget: SearchBudget::Seconds(seconds, Arc::new(cpu)), grouped: true };
     by(case, &format!("cgs-search {seconds} s"), Some(seed), collected, &|| search.place(&case.instance, &Weights::default()))
 }
 
 /// The search after each time that a check names.
-fn budgets(case: &Case, seed: u64, collected: &mut Collected) {
+fn budgets(case: &BenchmarkCase, seed: u64, collected: &mut Collected) {
     let mut points = Vec::new();
     for (_, seconds, reach) in REACH.into_iter().filter(|(name, ..)| *name == case.name) {
         let placed = timed(case, seconds, seed, collected);
@@ -126,7 +126,7 @@ fn optimum(seed: u64, collected: &mut Collected) {
     collected.say("x1: exact");
     let began = cpu();
     let proof = Exact::default().prove(&case.instance, &Weights::default());
-    let row = Row::of(case.name, "exact", Some(seed), &case.instance, &proof.placed, cpu() - began);
+    let row = MeasuredPlacement::of(case.name, "exact", Some(seed), &case.instance, &proof.placed, cpu() - began);
     collected.add(&case, row);
     let got = format!("{:.5}, {}", proof.value, if proof.proven { "proven" } else { "not proven" });
     let holds = proof.proven && (proof.value - 0.07013).abs() < 1e-5;

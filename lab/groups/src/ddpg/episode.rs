@@ -1,31 +1,28 @@
-//! The decision process: one copy of a group a step, the state of the cluster in, a node out.
+//! The decision process of an episode: each step takes the state of the cluster and places one copy of a group.
 //!
-//! State per place: used CPU and memory; if asked for, the share of the unit's calls that go there (the paper's state has no
-//! call in it, so its policy can only learn a queue by heart). Then the unit's request by the mean capacity, and how much of the
-//! queue is done. A unit that fits nowhere is taken apart; a container that fits nowhere is left out and costs 1.
+//! The state holds for each place the used CPU and memory and, with `affinity`, the share of the unit's calls that go there. (The paper's
+//! state knows no calls, so its policy can only memorise a queue.) Then follow the unit's request relative to the mean capacity, and the
+//! share of the queue that is done. A unit that fits nowhere is split; a container that fits nowhere is left out and costs 1.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use drover_scheduling::groups::Instance;
-use drover_scheduling::groups::Layout;
-use drover_scheduling::groups::Load;
-use drover_scheduling::groups::Weights;
+use drover_scheduling::groups::{Instance, Layout, Load, Weights};
 
-/// What a step earns.
+/// The reward of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reward {
-    /// -f after the step, as published: the sum over the way, not the worth of its end.
+    /// -f after the step, as published. Its sum values the whole episode, not the final placement.
     Path,
-    /// f before - f after: the sum over an episode is minus the value of the final placement.
+    /// f before the step minus f after it. Its sum over an episode is minus the value of the final placement.
     Delta,
 }
 
-/// An episode under way.
+/// The present state of an episode.
 #[derive(Clone, Debug)]
-pub struct World<'i> {
+pub struct PlacementEpisode<'i> {
     layout: Layout<'i>,
     queue: VecDeque<Vec<u32>>,
     steps: usize,
@@ -35,8 +32,8 @@ pub struct World<'i> {
     affinity: bool,
 }
 
-impl<'i> World<'i> {
-    /// The queue of all copies of groups; nothing placed.
+impl<'i> PlacementEpisode<'i> {
+    /// A new episode: all copies of groups are in the queue, and nothing is placed.
     pub fn new(instance: &'i Instance, weights: &Weights, reward: Reward, affinity: bool) -> Self {
         let layout = crate::greedy::begin(instance, weights);
         let open = |unit: &Vec<u32>| unit.iter().copied().filter(|c| layout.at(*c).is_none()).collect::<Vec<_>>();
@@ -48,22 +45,22 @@ impl<'i> World<'i> {
         world
     }
 
-    /// How long a state is for so many places.
+    /// The length of the state vector for this number of places.
     pub fn width(places: usize, affinity: bool) -> usize {
         places * if affinity { 3 } else { 2 } + 3
     }
 
-    /// What comes next; none: the episode is over.
+    /// The next unit; `None` when the episode is over.
     pub fn unit(&self) -> Option<&[u32]> {
         self.queue.front().map(Vec::as_slice)
     }
 
-    /// What has been placed so far.
+    /// The layout of what has been placed so far.
     pub fn layout(&self) -> &Layout<'i> {
         &self.layout
     }
 
-    /// The state as numbers around 1.
+    /// The state as a vector of numbers around 1.
     pub fn state(&self) -> Vec<f32> {
         let instance = self.layout.instance();
         let unit = self.unit().unwrap_or(&[]);
@@ -82,14 +79,14 @@ impl<'i> World<'i> {
         state
     }
 
-    /// Where the next unit fits. At least one place does, unless the episode is over.
+    /// Where the next unit fits: at least on one place, unless the episode is over.
     pub fn mask(&self) -> Vec<bool> {
         let places = 0..self.layout.instance().places().len();
         self.unit()
             .map_or_else(|| places.clone().map(|_| false).collect(), |unit| places.clone().map(|p| self.layout.fits(unit, p)).collect())
     }
 
-    /// Puts the next unit on a place where it fits; what that earns.
+    /// Puts the next unit on a place where it fits. Returns the reward.
     pub fn step(&mut self, place: usize) -> f64 {
         let before = self.worth();
         if let Some(unit) = self.queue.pop_front() {
@@ -107,7 +104,7 @@ impl<'i> World<'i> {
         self.layout.value() + self.left_out as f64
     }
 
-    /// Takes apart or leaves out what fits nowhere, until something fits.
+    /// Splits or leaves out units that fit nowhere, until the next one fits somewhere.
     fn settle(&mut self) {
         while let Some(unit) = self.queue.front() {
             if (0..self.layout.instance().places().len()).any(|p| self.layout.fits(unit, p)) {
