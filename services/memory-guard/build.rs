@@ -1,4 +1,4 @@
-//! Generates the gRPC clients (and the servers that tests answer with) from `proto/`, without `protoc`.
+//! Generates the gRPC clients, and the servers that the tests use, from `proto/` without `protoc`.
 
 use std::error::Error;
 

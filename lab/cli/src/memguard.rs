@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use drover_lab_memguard::experiment::{Sample, Task, published, run as run_tasks, safety};
-use drover_lab_memguard::simulate::World;
+use drover_lab_memguard::experiment::{Sample, SimulationTask, published, run as run_tasks, safety};
+use drover_lab_memguard::simulate::ClusterModel;
 use drover_memguard::{Guard, Policy};
 use drover_report::{Interval, Report, Table};
 use serde::de::DeserializeOwned;
@@ -89,7 +89,7 @@ impl Name {
 pub fn run(args: &SimulateArgs, format: Format) -> Result<ExitCode> {
     let world = match &args.world {
         Some(path) => read(path)?,
-        None => World::paper(args.size, args.oversubscription),
+        None => ClusterModel::paper(args.size, args.oversubscription),
     };
     if let Some(problem) = world.problem() {
         bail!("this world cannot be simulated: {problem}");
@@ -105,8 +105,10 @@ pub fn run(args: &SimulateArgs, format: Format) -> Result<ExitCode> {
         print_document(&shown.context("there is no guard to show: name a --policy other than none")?, format)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let tasks: Vec<Task> =
-        guards.iter().map(|(_, guard)| Task { world: world.clone(), guard: guard.clone(), first: args.seed, seeds: args.seeds }).collect();
+    let tasks: Vec<SimulationTask> = guards
+        .iter()
+        .map(|(_, guard)| SimulationTask { model: world.clone(), guard: guard.clone(), first: args.seed, seeds: args.seeds })
+        .collect();
     let samples = run_tasks(&tasks, &|| {});
     let mut report = Report::new("memguard-simulate");
     report.tables.push(table(&guards, &samples));

@@ -1,6 +1,6 @@
 //! The laboratory of the memory guard: simulated nodes and jobs, and the paper's experiment on them.
 //!
-//! Pure. The guard is that of `drover_memguard`, which the agent runs too; no service depends on this crate.
+//! This crate is pure. It runs the decisions of `drover_memguard`, as the agent does; no service depends on it.
 
 pub mod experiment;
 pub mod simulate;

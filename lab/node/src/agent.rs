@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 
 use super::{PATIENCE, contains, processes};
 use drover_memory_guard::journal;
-use drover_memory_guard::watchdog::Files;
+use drover_memory_guard::watchdog::StateFiles;
 use drover_memory_guard::wire::Status;
 
 /// A running agent, its watchdog included. Dropped, both end (by pid).
@@ -24,7 +24,7 @@ pub struct Agent {
     /// The process.
     pub child: Child,
     /// Its files.
-    pub files: Files,
+    pub files: StateFiles,
     state: PathBuf,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Start<'a> {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.state.join("log"))?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         let child = child.with_context(|| format!("{} cannot be started", self.program.display()))?;
-        Ok(Agent { child, files: Files::of(self.state), state: self.state.to_owned() })
+        Ok(Agent { child, files: StateFiles::of(self.state), state: self.state.to_owned() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is to be done, and why.
+//! The decisions of the guard: what is to be done with a container, and for which reason.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,65 +7,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ContainerId, Lever, Moment};
 
-/// One thing to do on the node. Doing it twice does no harm, and the guard looks at the next observation to see whether it was done:
-/// an action that failed is simply asked for again.
+/// One thing to do on the node. Every action is idempotent. The guard reads from the next observation whether it took effect, so an
+/// action that failed is simply requested again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "do")]
 pub enum Action {
-    /// Stop the container. Whoever carries it out notes `until` before acting and resumes at that moment even if the guard is gone.
+    /// Pause the container. Whoever carries this out records `until` before acting, and resumes the container at that moment even if the
+    /// guard is gone.
     #[serde(rename_all = "camelCase")]
     Pause {
-        /// Whom.
         container: ContainerId,
-        /// How.
         lever: Lever,
-        /// The latest moment of its resumption.
+        /// The container is resumed at this moment at the latest.
         until: Moment,
     },
-    /// Let a paused container go on.
+    /// Resume a paused container.
     #[serde(rename_all = "camelCase")]
-    Resume {
-        /// Whom.
-        container: ContainerId,
-    },
-    /// Let the container go on, but grow no further than `high`: set `memory.high` (cgroup v2).
+    Resume { container: ContainerId },
+    /// Let the container run, but not grow past `high`: set `memory.high` (cgroup v2).
     #[serde(rename_all = "camelCase")]
     Lease {
-        /// Whom.
         container: ContainerId,
         /// `memory.high` in bytes.
         high: u64,
-        /// The latest moment at which it is taken back.
+        /// The old `memory.high` is restored at this moment at the latest.
         until: Moment,
     },
-    /// Take the `memory.high` of the guard back.
+    /// Restore the `memory.high` that the container had before the lease.
     #[serde(rename_all = "camelCase")]
-    EndLease {
-        /// Whom.
-        container: ContainerId,
-    },
-    /// Let a container that is held at the gate start.
+    EndLease { container: ContainerId },
+    /// Let a container that waits at the start gate run.
     #[serde(rename_all = "camelCase")]
-    Admit {
-        /// Whom.
-        container: ContainerId,
-    },
-    /// Open or close the gate of the node: tells the scheduler (a taint) whether another container would be let in.
+    Admit { container: ContainerId },
+    /// Open or close the start gate of the node. The agent can show it to the scheduler as a taint: closed means that another container
+    /// would have to wait.
     #[serde(rename_all = "camelCase")]
-    Gate {
-        /// Open.
-        open: bool,
-    },
-    /// Kill the container so that the others live.
+    Gate { open: bool },
+    /// Kill the container so that the others can continue.
     #[serde(rename_all = "camelCase")]
-    Sacrifice {
-        /// Whom.
-        container: ContainerId,
-    },
+    Sacrifice { container: ContainerId },
 }
 
 impl Action {
-    /// Whom it concerns; the gate concerns the node.
+    /// The container that the action concerns; none for the gate, which concerns the node.
     pub fn container(&self) -> Option<&ContainerId> {
         match self {
             Self::Pause { container, .. }
@@ -78,108 +62,74 @@ impl Action {
         }
     }
 
-    /// Whether it only takes back what the guard did: always allowed, whatever is known or not.
+    /// Whether the action only undoes what the guard did. Such an action is always allowed, even on missing data.
     pub fn releases(&self) -> bool {
         matches!(self, Self::Resume { .. } | Self::EndLease { .. } | Self::Admit { .. } | Self::Gate { open: true })
     }
 }
 
-/// Why. Amounts are bytes.
+/// The reason of a decision. Amounts are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "why")]
 pub enum Reason {
-    /// The node uses more than the upper bound.
     #[serde(rename_all = "camelCase")]
-    AboveUpper {
-        /// Used.
-        used: u64,
-        /// Bound.
-        bound: u64,
-    },
-    /// A round later the node still uses more than the lower bound.
+    AboveUpper { used: u64, bound: u64 },
+    /// One round later the node still uses more than the lower bound.
     #[serde(rename_all = "camelCase")]
-    AboveLower {
-        /// Used.
-        used: u64,
-        /// Bound.
-        bound: u64,
-    },
-    /// The node uses less than the lower bound.
+    AboveLower { used: u64, bound: u64 },
     #[serde(rename_all = "camelCase")]
-    BelowLower {
-        /// Used.
-        used: u64,
-        /// Bound.
-        bound: u64,
-    },
-    /// What it may still take is more than what is left for it.
+    BelowLower { used: u64, bound: u64 },
+    /// The container's need exceeds the free memory that is left for it.
     #[serde(rename_all = "camelCase")]
     DoesNotFit {
-        /// What it may still take.
         need: u64,
-        /// What is left after those before it.
+        /// Free memory after the containers that come before it, in bytes.
         left: u64,
     },
-    /// What it may still take is there.
+    /// The container's need fits into the free memory.
     #[serde(rename_all = "camelCase")]
     Fits {
-        /// What it may still take.
         need: u64,
-        /// What is left after those before it.
+        /// Free memory after the containers that come before it, in bytes.
         left: u64,
     },
-    /// It grew past its `memory.high` all the same.
+    /// The container grew past the `memory.high` of its lease.
     #[serde(rename_all = "camelCase")]
-    Leaks {
-        /// Working set.
-        used: u64,
-        /// `memory.high`.
-        high: u64,
-    },
-    /// The memory that the containers are expected to use at the same time would pass what there is.
+    Leaks { used: u64, high: u64 },
+    /// Start gate: with this container, the expected demand of all containers would exceed the capacity.
     #[serde(rename_all = "camelCase")]
     GateFull {
-        /// Expected, with it.
+        /// Expected demand of all containers, this one included.
         expected: u64,
-        /// There is.
         capacity: u64,
     },
-    /// The expected memory, with it, is there.
+    /// Start gate: the expected demand fits, with this container included.
     #[serde(rename_all = "camelCase")]
     GateRoom {
-        /// Expected, with it.
+        /// Expected demand of all containers, this one included.
         expected: u64,
-        /// There is.
         capacity: u64,
     },
-    /// It was held as long as it may be.
+    /// The container was held for the longest time allowed.
     #[serde(rename_all = "camelCase")]
-    HeldLongEnough {
-        /// How long, in milliseconds.
-        millis: u64,
-    },
-    /// Somebody must run: it needs the least of all.
+    HeldLongEnough { millis: u64 },
+    /// At least one container must run, and this one has the smallest need.
     LastRunnable,
-    /// It may not be touched (any more).
+    /// The container may not be held, or not any more.
     NotEligible,
-    /// The memory of the node has not been seen for a while: what is held is let go.
+    /// The memory of the node could not be read for some time, so every container is released.
     Blind,
-    /// Nobody can grow to the limit any more; the youngest has the least to lose.
-    #[serde(rename_all = "camelCase")]
-    NobodyFits {
-        /// The smallest need.
-        need: u64,
-        /// Free.
-        free: u64,
-    },
-    /// All are paused and memory is still short (the paper's rule).
+    /// No container can grow to its limit any more; the youngest loses the least work.
+    #[serde(rename = "nobodyFits", rename_all = "camelCase")]
+    NoContainerFits { need: u64, free: u64 },
+    /// All containers are paused and memory is still short (the paper's rule).
     AllPaused,
-    /// The policy does not ask for it (any more).
+    /// The policy does not request this, or not any more.
     Unasked,
 }
 
 impl Reason {
-    /// Held for that long, and longer is not allowed.
+    /// The reason for releasing a container that was held for `span`, the longest time allowed.
     pub fn held(span: Duration) -> Self {
         Self::HeldLongEnough { millis: u64::try_from(span.as_millis()).unwrap_or(u64::MAX) }
     }
@@ -192,33 +142,37 @@ impl fmt::Display for Reason {
             Self::AboveUpper { used, bound } => write!(f, "the node uses {}, more than the upper bound of {}", mib(used), mib(bound)),
             Self::AboveLower { used, bound } => write!(f, "the node still uses {}, more than the lower bound of {}", mib(used), mib(bound)),
             Self::BelowLower { used, bound } => write!(f, "the node uses {}, less than the lower bound of {}", mib(used), mib(bound)),
-            Self::DoesNotFit { need, left } => write!(f, "it may still take {}, only {} is left", mib(need), mib(left)),
-            Self::Fits { need, left } => write!(f, "it may still take {}, and {} is left", mib(need), mib(left)),
-            Self::Leaks { used, high } => write!(f, "it uses {}, past its memory.high of {}", mib(used), mib(high)),
-            Self::GateFull { expected, capacity } => write!(f, "with it {} are expected to be used of {}", mib(expected), mib(capacity)),
+            Self::DoesNotFit { need, left } => write!(f, "it may still take {}, but only {} is free", mib(need), mib(left)),
+            Self::Fits { need, left } => write!(f, "it may still take {}, and {} is free", mib(need), mib(left)),
+            Self::Leaks { used, high } => write!(f, "it uses {}, more than its memory.high of {}", mib(used), mib(high)),
+            Self::GateFull { expected, capacity } => write!(f, "with it, {} of {} are expected to be used", mib(expected), mib(capacity)),
             Self::GateRoom { expected, capacity } => {
-                write!(f, "with it only {} are expected to be used of {}", mib(expected), mib(capacity))
+                write!(f, "with it, only {} of {} are expected to be used", mib(expected), mib(capacity))
             }
-            Self::HeldLongEnough { millis } => write!(f, "it was held for {:.1} s, as long as it may be", *millis as f64 / 1000.0),
-            Self::LastRunnable => f.write_str("somebody must run, and it needs the least"),
-            Self::NotEligible => f.write_str("it may not be touched"),
-            Self::Blind => f.write_str("the memory of the node is not seen, so everything held is let go"),
-            Self::NobodyFits { need, free } => {
-                write!(f, "nobody can grow to the limit: the smallest need is {}, free is {}; it is the youngest", mib(need), mib(free))
+            Self::HeldLongEnough { millis } => write!(f, "it was held for {:.1} s, the longest time allowed", *millis as f64 / 1000.0),
+            Self::LastRunnable => f.write_str("at least one container must run, and this one needs the least"),
+            Self::NotEligible => f.write_str("it may not be held"),
+            Self::Blind => f.write_str("the memory of the node cannot be read, so every container is released"),
+            Self::NoContainerFits { need, free } => {
+                write!(
+                    f,
+                    "no container can grow to its limit: the smallest need is {}, only {} are free; this one is the youngest",
+                    mib(need),
+                    mib(free)
+                )
             }
-            Self::AllPaused => f.write_str("all are paused and memory is still short"),
-            Self::Unasked => f.write_str("the policy does not ask for it"),
+            Self::AllPaused => f.write_str("all containers are paused and memory is still short"),
+            Self::Unasked => f.write_str("the policy does not request it"),
         }
     }
 }
 
-/// An action and its reason.
+/// An action with its reason.
+/// An action with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// What.
     pub action: Action,
-    /// Why.
     pub reason: Reason,
 }
 

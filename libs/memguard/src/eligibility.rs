@@ -1,7 +1,8 @@
-//! Who may be touched at all: nobody, unless every question is answered in favour, and the answer names its reason.
+//! Eligibility: which containers the guard may hold at all. A container is denied unless every rule allows it, and each denial names its
+//! rule.
 //!
-//! Pure: the agent collects the facts (from the API server where there is one, else from what the runtime knows) and shows the verdict.
-//! A fact that is not known counts against.
+//! Pure: the agent collects the facts (from the API server where there is one, else from the runtime) and shows the verdict. A fact that
+//! is not known counts against the container.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,22 +12,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::Lever;
 
-/// Label (or annotation) of a pod whose owner agrees to pauses (`true`) or forbids them (`false`).
+/// Label (or annotation) of a pod by which its owner allows pauses (`true`) or forbids them (any other value).
 pub const PAUSABLE: &str = "memguard/pausable";
 
-/// What the kubelet does by default: three failures, ten seconds apart, a second of patience each. Assumed where probes are not known.
+/// The kubelet's default probe: three failures, ten seconds apart, with a time-out of one second. Assumed where the probes are not known.
 const DEFAULT_PROBE: Probe =
-    Probe { period: Duration::from_secs(10), timeout: Duration::from_secs(1), failure_threshold: 3, handler: Handler::Network };
-/// The kubelet may be this much earlier than we think, and we this much later.
+    Probe { period: Duration::from_secs(10), timeout: Duration::from_secs(1), failure_threshold: 3, handler: ProbeHandler::Network };
+/// Safety margin: the kubelet may probe this much earlier, and the guard may resume this much later, than calculated.
 const PROBE_SLACK: Duration = Duration::from_secs(2);
-/// A pause shorter than this gains nothing.
+/// A pause shorter than this is of no use.
 const SHORTEST_USEFUL_PAUSE: Duration = Duration::from_secs(10);
-/// Under a tiny quota an exec of `true` takes up to 0.8 s (measured): a probe that waits less than this would fail.
+/// Under a tiny CPU quota an exec of `true` takes up to 0.8 s (measured), so a probe with a shorter time-out than this would fail.
 const PATIENT_PROBE: Duration = Duration::from_secs(2);
 
-/// Quality of service of a pod.
+/// Quality-of-service class of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Qos {
+pub enum QosClass {
     /// Requests equal limits.
     Guaranteed,
     /// Something is requested.
@@ -35,89 +36,79 @@ pub enum Qos {
     BestEffort,
 }
 
-/// How a probe asks.
+/// How a probe checks the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Handler {
-    /// HTTP, TCP or gRPC: a frozen process does not answer.
+pub enum ProbeHandler {
+    /// HTTP, TCP or gRPC. A frozen process does not answer.
     Network,
-    /// A command in the container.
+    /// A command that runs in the container.
     Exec,
 }
 
-/// A liveness or startup probe: the kind whose failure restarts the container.
+/// A liveness or startup probe. When it fails often enough, the kubelet restarts the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// `periodSeconds`.
     #[serde(with = "crate::time::seconds")]
     pub period: Duration,
-    /// `timeoutSeconds`.
     #[serde(with = "crate::time::seconds")]
     pub timeout: Duration,
-    /// `failureThreshold`.
     pub failure_threshold: u32,
-    /// How it asks.
-    pub handler: Handler,
+    pub handler: ProbeHandler,
 }
 
 impl Probe {
-    /// The longest pause that it survives, whenever in its period the pause begins: `(failureThreshold - 1) * period - 2 s`. Of three
-    /// probes ten seconds apart the third is sent as early as 20 s after the first; by then the container must run again. The time-out of
-    /// that one is not counted in: on a starved node the answer takes part of it (seen on a real kubelet: a kill at the end of a pause).
+    /// The longest pause that the probe tolerates, whenever in its period the pause begins: `(failureThreshold - 1) * period - 2 s`. Of
+    /// three probes ten seconds apart, the third is sent as early as 20 s after the first, and by then the container must run again. The
+    /// time-out of that third probe is not counted: on a busy node answering takes part of it. (A real kubelet was seen to kill a
+    /// container at the end of a pause that used it up.)
     pub fn budget(&self) -> Duration {
         (self.period * self.failure_threshold.saturating_sub(1)).saturating_sub(PROBE_SLACK)
     }
 }
 
-/// Facts about a pod and one of its containers. `None` is: not known.
+/// What is known about a pod and one of its containers. `None` means: not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Facts {
-    /// Namespace.
+pub struct PodFacts {
     pub namespace: String,
-    /// Labels of the pod.
     pub labels: BTreeMap<String, String>,
-    /// Annotations of the pod.
     pub annotations: BTreeMap<String, String>,
-    /// Kind of the controlling owner, as in `Job`.
+    /// Kind of the controlling owner, for example `Job`.
     pub owner_kind: Option<String>,
-    /// Quality of service.
-    pub qos: Option<Qos>,
-    /// Name of its priority class.
+    pub qos: Option<QosClass>,
     pub priority_class: Option<String>,
-    /// Made by the kubelet from a file.
+    /// The kubelet created the pod from a file.
     pub is_static: bool,
     /// Any container of the pod is privileged, or the pod uses the PID or IPC namespace of the host.
     pub privileged: bool,
-    /// It serves the node: mounts the kubelet's plugin directories or the configuration of CNI (CSI and CNI drivers, device plugins).
+    /// The pod serves the node: it mounts the kubelet's plugin directories or the CNI configuration (CSI and CNI drivers, device
+    /// plugins).
     pub node_plugin: bool,
-    /// It is the guard itself.
+    /// The pod is the guard itself.
     pub is_guard: bool,
-    /// It is named as holder of a Lease: another leader would rise meanwhile.
+    /// The pod holds a Kubernetes Lease. While it is paused, another replica would become leader.
     pub holds_lease: bool,
-    /// It has CPUs of its own (static CPU manager): a quota would be wrong.
+    /// The pod has exclusive CPUs (static CPU manager), so a CPU quota would be wrong.
     pub exclusive_cpus: bool,
-    /// Somebody else has paused it.
+    /// Something other than the guard has paused the container.
     pub paused_by_others: bool,
-    /// Liveness and startup probes of the container.
     pub probes: Option<Vec<Probe>>,
 }
 
-/// Levers.
+/// The levers that may be used on a container, or that the node offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Levers {
-    /// The freezer.
     pub freeze: bool,
-    /// A tiny CPU quota.
     pub quota: bool,
-    /// `memory.high` (cgroup v2).
+    /// The node has `memory.high` (cgroup v2).
     pub high: bool,
 }
 
 impl Levers {
-    /// The first of `preferred` that is there.
+    /// The first of `preferred` that is available.
     pub fn stop(self, preferred: &[Lever]) -> Option<Lever> {
         preferred.iter().copied().find(|lever| match lever {
             Lever::Freeze => self.freeze,
@@ -130,49 +121,43 @@ impl Levers {
     }
 }
 
-/// How long the probes of a container may go unanswered.
+/// How long the liveness and startup probes of a container may go unanswered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Patience {
-    /// No longer than this at a stretch, in milliseconds.
+pub struct ProbeBudget {
+    /// The probes may go unanswered for this long at a stretch.
     pub longest_millis: u64,
-    /// The stretch ends when it has run for so long: then each probe has been answered, and the kubelet has forgotten its failures.
+    /// The stretch ends when the container has run for this long: by then every probe was answered, and the kubelet's failure count is
+    /// reset.
     pub answered_millis: u64,
 }
 
-/// Whether the guard may touch a container.
+/// Whether the guard may hold a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "is")]
 pub enum Permission {
-    /// No.
     #[serde(rename_all = "camelCase")]
-    Denied {
-        /// Why not.
-        because: Denial,
-    },
-    /// Yes.
+    Denied { because: Denial },
     #[serde(rename_all = "camelCase")]
     Granted {
-        /// With these.
         levers: Levers,
-        /// What its probes bear, if they set a bound.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        patience: Option<Patience>,
+        #[serde(rename = "patience", skip_serializing_if = "Option::is_none")]
+        probe_budget: Option<ProbeBudget>,
     },
 }
 
 impl Permission {
-    /// Granted with everything and without a bound.
+    /// Granted with every lever and without a probe budget.
     pub fn free() -> Self {
-        Self::Granted { levers: Levers { freeze: true, quota: true, high: true }, patience: None }
+        Self::Granted { levers: Levers { freeze: true, quota: true, high: true }, probe_budget: None }
     }
 
-    /// Whether it may be touched.
+    /// Whether the container may be held.
     pub fn granted(&self) -> bool {
         matches!(self, Self::Granted { .. })
     }
 
-    /// With what.
+    /// The levers that may be used; none if the container may not be held.
     pub fn levers(&self) -> Levers {
         match self {
             Self::Granted { levers, .. } => *levers,
@@ -180,67 +165,61 @@ impl Permission {
         }
     }
 
-    /// How long at a time, at most `max`.
+    /// How long the container may be held at a stretch: `max`, or the probe budget if that is shorter; zero if it may not be held.
     pub fn longest(&self, max: Duration) -> Duration {
         match self {
-            Self::Granted { patience: Some(patience), .. } => Duration::from_millis(patience.longest_millis).min(max),
+            Self::Granted { probe_budget: Some(probe_budget), .. } => Duration::from_millis(probe_budget.longest_millis).min(max),
             Self::Granted { .. } => max,
             Self::Denied { .. } => Duration::ZERO,
         }
     }
 
-    /// The same without a bound by probes.
+    /// The same permission without a probe budget.
     pub fn unprobed(self) -> Self {
         match self {
-            Self::Granted { levers, .. } => Self::Granted { levers, patience: None },
+            Self::Granted { levers, .. } => Self::Granted { levers, probe_budget: None },
             denied @ Self::Denied { .. } => denied,
         }
     }
 
-    /// What its probes bear, if they set a bound.
-    pub fn patience(&self) -> Option<Patience> {
+    /// The probe budget of the container; `None` if no probe limits a pause, or if the container may not be held.
+    pub fn probe_budget(&self) -> Option<ProbeBudget> {
         match self {
-            Self::Granted { patience, .. } => *patience,
+            Self::Granted { probe_budget, .. } => *probe_budget,
             Self::Denied { .. } => None,
         }
     }
 }
 
-/// Why a container may not be touched.
+/// Why a container may not be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Denial {
-    /// It is the guard.
     Guard,
-    /// Namespace `kube-system`, `kube-public` or `kube-node-lease`.
     SystemNamespace,
-    /// Static pod.
     StaticPod,
-    /// Priority class `system-…`.
+    /// Its priority class begins with `system-`.
     SystemPriority,
-    /// Privileged.
+    /// Privileged, or in the PID or IPC namespace of the host.
     Privileged,
-    /// CSI, CNI or device plugin.
+    /// CSI or CNI driver, or device plugin.
     NodePlugin,
-    /// Owned by a DaemonSet.
     DaemonSet,
-    /// Owned by a StatefulSet, without consent: members of a quorum live in these.
+    /// Owned by a StatefulSet and not labelled. StatefulSets often run members of a quorum.
     StatefulSet,
-    /// Guaranteed.
+    /// Its quality-of-service class is Guaranteed.
     Guaranteed,
-    /// Its quality of service is not known.
     UnknownQos,
-    /// It holds a Lease.
+    /// It holds a Kubernetes Lease.
     LeaseHolder,
-    /// Its owner says no.
+    /// Its label or annotation says something else than `true`.
     Forbidden,
-    /// Neither of a Job nor labelled.
+    /// It neither belongs to a Job nor is labelled.
     NotOptedIn,
-    /// Somebody else has paused it.
+    /// Something other than the guard has paused the container.
     PausedByOthers,
-    /// Its probes leave no useful pause and nothing gentler is at hand.
+    /// Its probes tolerate no useful pause, and neither a CPU quota nor `memory.high` can be used.
     ProbesTooTight,
-    /// The node offers no lever.
     NoLever,
 }
 
@@ -248,34 +227,34 @@ impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Guard => "it is the guard itself",
-            Self::SystemNamespace => "its namespace belongs to the system",
+            Self::SystemNamespace => "its namespace belongs to Kubernetes itself",
             Self::StaticPod => "it is a static pod",
-            Self::SystemPriority => "its priority class belongs to the system",
-            Self::Privileged => "it is privileged or uses namespaces of the host",
+            Self::SystemPriority => "its priority class is a system one",
+            Self::Privileged => "it is privileged or shares a PID or IPC namespace with the host",
             Self::NodePlugin => "it serves the node (CSI, CNI or device plugin)",
             Self::DaemonSet => "it belongs to a DaemonSet",
             Self::StatefulSet => "it belongs to a StatefulSet and is not labelled memguard/pausable=true",
-            Self::Guaranteed => "it is Guaranteed",
-            Self::UnknownQos => "its quality of service is not known",
-            Self::LeaseHolder => "it holds a Lease: another leader would rise while it is paused",
+            Self::Guaranteed => "its quality-of-service class is Guaranteed",
+            Self::UnknownQos => "its quality-of-service class is not known",
+            Self::LeaseHolder => "it holds a Kubernetes Lease: another replica would become leader while it is paused",
             Self::Forbidden => "it is labelled memguard/pausable=false",
-            Self::NotOptedIn => "it is neither of a Job nor labelled memguard/pausable=true",
-            Self::PausedByOthers => "somebody else has paused it",
-            Self::ProbesTooTight => "its liveness probe would restart it before a pause is of use",
-            Self::NoLever => "the node offers nothing to hold it with",
+            Self::NotOptedIn => "it neither belongs to a Job nor is labelled memguard/pausable=true",
+            Self::PausedByOthers => "something other than the guard has paused it",
+            Self::ProbesTooTight => "its liveness or startup probe tolerates no useful pause",
+            Self::NoLever => "the node offers no way to hold it",
         })
     }
 }
 
-/// May this container be touched, with what of what the node offers, and how long at a time?
-pub fn judge(facts: &Facts, offered: Levers) -> Permission {
-    match refusal(facts) {
+/// Judges one container: whether the guard may hold it, with which of the levers that the node offers, and for how long at a stretch.
+pub fn judge(facts: &PodFacts, offered: Levers) -> Permission {
+    match denial(facts) {
         Some(because) => Permission::Denied { because },
         None => within_probes(facts, offered),
     }
 }
 
-fn refusal(facts: &Facts) -> Option<Denial> {
+fn denial(facts: &PodFacts) -> Option<Denial> {
     let said = facts.labels.get(PAUSABLE).or_else(|| facts.annotations.get(PAUSABLE)).map(String::as_str);
     let owner = facts.owner_kind.as_deref();
     let rules = [
@@ -286,7 +265,7 @@ fn refusal(facts: &Facts) -> Option<Denial> {
         (facts.privileged, Denial::Privileged),
         (facts.node_plugin, Denial::NodePlugin),
         (owner == Some("DaemonSet"), Denial::DaemonSet),
-        (facts.qos == Some(Qos::Guaranteed), Denial::Guaranteed),
+        (facts.qos == Some(QosClass::Guaranteed), Denial::Guaranteed),
         (facts.qos.is_none(), Denial::UnknownQos),
         (facts.holds_lease, Denial::LeaseHolder),
         (facts.paused_by_others, Denial::PausedByOthers),
@@ -297,7 +276,7 @@ fn refusal(facts: &Facts) -> Option<Denial> {
     rules.into_iter().find_map(|(holds, denial)| holds.then_some(denial))
 }
 
-fn within_probes(facts: &Facts, offered: Levers) -> Permission {
+fn within_probes(facts: &PodFacts, offered: Levers) -> Permission {
     let unknown = [DEFAULT_PROBE];
     let probes: &[Probe] = facts.probes.as_deref().unwrap_or(&unknown);
     let budget = probes.iter().map(Probe::budget).min();
@@ -306,10 +285,10 @@ fn within_probes(facts: &Facts, offered: Levers) -> Permission {
     let levers = Levers { freeze, quota, high: offered.high };
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let answered = probes.iter().map(|probe| probe.period + probe.timeout).max().unwrap_or_default();
-    let patience = |budget| Patience { longest_millis: millis(budget), answered_millis: millis(answered) };
-    let patience = budget.filter(|_| freeze).map(patience);
+    let probe_budget = |budget| ProbeBudget { longest_millis: millis(budget), answered_millis: millis(answered) };
+    let probe_budget = budget.filter(|_| freeze).map(probe_budget);
     match (levers.any(), offered.any()) {
-        (true, _) => Permission::Granted { levers, patience },
+        (true, _) => Permission::Granted { levers, probe_budget },
         (false, false) => Permission::Denied { because: Denial::NoLever },
         (false, true) => Permission::Denied { because: Denial::ProbesTooTight },
     }

@@ -1,7 +1,7 @@
-//! What is seen of a node and its containers at one moment.
+//! One observation of a node and its containers at one moment.
 //!
-//! Not seen is not zero: every measured value is a [`Reading`], which knows when it was taken and may be missing. Nobody is ever paused
-//! on the strength of a missing or old one.
+//! A missing value is not zero: every measured value is a [`Reading`], which knows when it was taken and may be missing. No container is
+//! ever held on the basis of a missing or outdated reading.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,30 +13,23 @@ use serde::{Deserialize, Serialize};
 use crate::Moment;
 use crate::eligibility::Permission;
 
-/// A measured value, or none.
+/// A measured value, or none if it could not be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reading<T> {
-    /// Could not be read.
     #[default]
     Missing,
-    /// Was read.
     #[serde(rename_all = "camelCase")]
-    Seen {
-        /// The value.
-        value: T,
-        /// When.
-        at: Moment,
-    },
+    Seen { value: T, at: Moment },
 }
 
 impl<T> Reading<T> {
-    /// A value read at `at`.
+    /// A value that was read at `at`.
     pub fn seen(value: T, at: Moment) -> Self {
         Self::Seen { value, at }
     }
 
-    /// The value if it is not older than `max_age` (nor from the future, which would be another clock).
+    /// The value, if it is at most `max_age` old. A reading from the future comes from another clock and does not count.
     pub fn fresh(&self, now: Moment, max_age: Duration) -> Option<&T> {
         match self {
             Self::Seen { value, at } if *at <= now && now.since(*at) <= max_age => Some(value),
@@ -45,17 +38,16 @@ impl<T> Reading<T> {
     }
 }
 
-/// Memory of the node (or of the cgroup that stands for it), in bytes.
+/// Memory of the node, or of the cgroup that is treated as the node, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeMemory {
     /// In use and not reclaimable at once: `MemTotal - MemAvailable`, or usage minus inactive file pages.
     pub used: u64,
-    /// All there is.
     pub capacity: u64,
 }
 
-/// Id of a container, as the runtime names it. A restarted container is another one.
+/// Id of a container, as the runtime names it. A restarted container has a new one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ContainerId(pub Arc<str>);
@@ -78,88 +70,73 @@ impl fmt::Display for ContainerId {
     }
 }
 
-/// How a container is stopped.
+/// How a container is paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Lever {
-    /// By the freezer: nothing runs, nothing leaks, no probe is answered.
+    /// By the freezer: nothing runs, nothing is allocated, no probe is answered.
     Freeze,
-    /// By a tiny CPU quota (the paper's way): slow instead of stopped; leaks.
+    /// By a tiny CPU quota (the paper's way): the container still runs slowly, and so still allocates.
     Quota,
 }
 
-/// A `memory.high` that the guard set.
+/// A `memory.high` lease: the guard has set `memory.high` of a running container for a limited time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct HighLease {
-    /// In bytes.
+pub struct MemoryHighLease {
+    /// `memory.high` in bytes.
     pub high: u64,
-    /// Since when there is one (not: since its last change).
+    /// Begin of the lease. Changing `high` does not restart it.
     pub since: Moment,
 }
 
-/// What a container is doing, as found on the node (not as the guard wished it).
+/// What a container is doing, as read from the node, which may differ from what the guard last requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "is")]
 pub enum Activity {
-    /// Created and held before it allocated anything.
+    /// Created, and held at the start gate before it allocated anything.
     #[serde(rename_all = "camelCase")]
-    AtGate {
-        /// Since when.
-        since: Moment,
-    },
-    /// Running, perhaps under a `memory.high` of the guard.
+    AtGate { since: Moment },
+    /// Running, perhaps under a `memory.high` lease.
     #[serde(rename_all = "camelCase")]
-    Running {
-        /// The lease.
-        lease: Option<HighLease>,
-    },
-    /// Paused by the guard. (What others have paused is not eligible.)
+    Running { lease: Option<MemoryHighLease> },
+    /// Paused by the guard. A container that something else has paused is not eligible.
     #[serde(rename_all = "camelCase")]
-    Paused {
-        /// Since when.
-        since: Moment,
-        /// How.
-        lever: Lever,
-    },
+    Paused { since: Moment, lever: Lever },
 }
 
-/// A container of the node. Exited ones are not listed.
+/// A container of the node that has not exited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Container {
-    /// Id.
     pub id: ContainerId,
-    /// `namespace/pod/container`, for people.
+    /// `namespace/pod/container`.
     pub name: Arc<str>,
-    /// When its process started (or was held at the gate).
+    /// When its process started, or when it began to wait at the start gate.
     pub started: Moment,
     /// Working set in bytes: usage minus inactive file pages.
     pub memory: Reading<u64>,
-    /// Memory limit in bytes; none is none.
+    /// Memory limit in bytes; `None` if the container has no limit.
     pub limit: Option<u64>,
-    /// What it is doing.
     pub activity: Activity,
-    /// Whether and how the guard may touch it: the answer of [`crate::eligibility::judge`].
+    /// Whether and how the guard may hold it: the result of [`crate::eligibility::judge`].
     pub permission: Permission,
-    /// Priority of its pod; a higher one is paused later.
+    /// Priority of its pod. Containers of a higher priority are held later.
     #[serde(default)]
     pub priority: i32,
-    /// PodDisruptionBudgets that select its pod: keys of [`Observation::budgets`].
+    /// PodDisruptionBudgets that select its pod, as keys of [`Observation::budgets`].
     #[serde(default)]
     pub budgets: Vec<Arc<str>>,
 }
 
-/// Everything seen at one moment.
+/// Everything that was read from a node at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Observation {
-    /// The node.
     pub node: Reading<NodeMemory>,
-    /// Its containers.
     pub containers: Vec<Container>,
-    /// `disruptionsAllowed` of each PodDisruptionBudget, **without** what the guard has paused itself (it counts that on its own).
-    /// A budget that is named by a container and not listed here allows nothing.
+    /// `disruptionsAllowed` of each PodDisruptionBudget, **not** reduced by the pauses of the guard: the guard counts those itself. A
+    /// budget that a container names and that is not listed here allows nothing.
     #[serde(default)]
     pub budgets: BTreeMap<Arc<str>, u32>,
 }

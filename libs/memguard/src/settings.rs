@@ -1,5 +1,5 @@
-//! Settings: which policy, and the safety rules around it. Shares are of the node's capacity, durations are written in seconds.
-//! The defaults are those of production; the experiment writes down where it differs.
+//! Settings: which policy, and the safety rules around it. Shares refer to the node's capacity; durations are written in seconds. The
+//! defaults are those of production; the experiment states where it differs.
 
 use std::time::Duration;
 
@@ -7,22 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::Lever;
 
-/// A policy and its settings.
+/// A policy with its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", tag = "policy", deny_unknown_fields)]
 pub enum Policy {
-    /// Touches nobody.
+    /// Holds no container.
     None,
-    /// The paper's rule: above an upper bound pause the containers that use least, a few per round; below a lower bound resume all.
+    /// The paper's rule: above an upper bound it pauses the containers that use least, a few per round; below a lower bound it resumes
+    /// all.
     Paper(PaperSettings),
-    /// Whoever's way to its limit fits into what is left may grow, the nearest to its limit first; the others wait.
+    /// The bank: free memory is lent so that at least one container can always reach its limit and finish; containers whose growth does
+    /// not fit are held.
     Bank(BankSettings),
-    /// A container starts only when the demand expected of all fits; `bank` watches those that started.
+    /// The start gate and the bank: a container starts only when the expected demand of all fits, and the bank watches those that
+    /// started.
     GateBank(GateBankSettings),
 }
 
 impl Policy {
-    /// The name users type.
+    /// The name of the policy on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Self::None => "none",
@@ -32,7 +35,7 @@ impl Policy {
         }
     }
 
-    /// The policy of that name with its default settings.
+    /// The policy of that name with its default settings; `None` if there is no such policy.
     pub fn by_name(name: &str) -> Option<Self> {
         match name {
             "none" => Some(Self::None),
@@ -43,7 +46,7 @@ impl Policy {
         }
     }
 
-    /// The settings of the bank, if it is part of the policy.
+    /// The settings of the bank; `None` if the policy has none.
     pub fn bank(&self) -> Option<&BankSettings> {
         match self {
             Self::Bank(bank) | Self::GateBank(GateBankSettings { bank, .. }) => Some(bank),
@@ -51,7 +54,7 @@ impl Policy {
         }
     }
 
-    /// The settings of the gate, if there is one.
+    /// The settings of the start gate; `None` if the policy has none.
     pub fn gate(&self) -> Option<&GateSettings> {
         match self {
             Self::GateBank(GateBankSettings { gate, .. }) => Some(gate),
@@ -60,17 +63,17 @@ impl Policy {
     }
 }
 
-/// Settings of the paper's rule (its table 3 is not available; these are fitted, see the experiment).
+/// Settings of the paper's rule. Its table 3 is not available, so the defaults are fitted (see docs/how-to/memory-guard.md).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PaperSettings {
-    /// U: above this share it begins.
+    /// Upper bound U: above this share of the capacity the rule becomes active.
     pub upper: f64,
-    /// L: below this share it ends.
+    /// Lower bound L: below this share of the capacity the rule resumes all.
     pub lower: f64,
-    /// R: how many are paused per round.
+    /// R: containers paused per round.
     pub per_round: usize,
-    /// T: time between rounds.
+    /// T: time between two rounds.
     #[serde(with = "crate::time::seconds")]
     pub round: Duration,
 }
@@ -85,14 +88,15 @@ impl Default for PaperSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct BankSettings {
-    /// This share is never lent: for the kernel's own.
+    /// This share of the capacity is never lent; it is left for the kernel.
     pub margin: f64,
-    /// What a container can take until the guard has looked and acted again is kept back: this long at the fastest growth seen.
+    /// For each container, what it can take within this time at its fastest observed growth is reserved: the time until the guard has
+    /// observed and acted again.
     #[serde(with = "crate::time::seconds")]
     pub reaction: Duration,
-    /// For a container that stands still right now, only this share of it.
+    /// A container that does not grow at present is reserved only this share of that amount.
     pub still: f64,
-    /// Containers without a limit, and those that may not be touched, are expected to grow this long at their present rate.
+    /// Containers without a limit, and containers that may not be held, are expected to grow this long at their present rate.
     #[serde(with = "crate::time::seconds")]
     pub horizon: Duration,
 }
@@ -103,22 +107,22 @@ impl Default for BankSettings {
     }
 }
 
-/// Settings of the start gate.
+/// Settings of the start gate. The demand factor is the working set as a share of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct GateSettings {
-    /// Demand factor (mean use as a share of the limit) assumed before anything was seen.
+    /// Mean of the demand factor that is assumed before anything was observed.
     pub factor: f64,
-    /// Its standard deviation, likewise.
+    /// Standard deviation of the demand factor that is assumed before anything was observed.
     pub deviation: f64,
-    /// How many standard deviations of the sum must fit.
+    /// How many standard deviations of the total demand must fit beside its mean.
     pub sigmas: f64,
-    /// How many container-seconds the assumption weighs against what is seen.
+    /// Weight of the assumption against observations, in container-seconds.
     pub prior_weight: f64,
-    /// What was seen this long ago counts half.
+    /// Observations of this age count half.
     #[serde(with = "crate::time::seconds")]
     pub half_life: Duration,
-    /// A container counts as seen from this age on: the first allocations say little.
+    /// A container is observed from this age on, because its first allocations say little.
     #[serde(with = "crate::time::seconds")]
     pub settle: Duration,
 }
@@ -136,13 +140,13 @@ impl Default for GateSettings {
     }
 }
 
-/// Settings of the gate and the bank behind it.
+/// Settings of the start gate and of the bank behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct GateBankSettings {
-    /// The gate.
     pub gate: GateSettings,
-    /// The bank. It may lend more freely than alone: the gate keeps the mean demand within the node, so it only meets the swings.
+    /// The bank behind the gate may lend more than alone: the gate keeps the mean demand within the node, so the bank only handles the
+    /// variation.
     pub bank: BankSettings,
 }
 
@@ -153,21 +157,20 @@ impl Default for GateBankSettings {
     }
 }
 
-/// Whether a policy may kill one container so that others live.
+/// Whether a policy may kill one container so that the others can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "allow", deny_unknown_fields)]
 pub enum Sacrifices {
-    /// Never.
     Never,
-    /// Only when nobody can grow to its limit any more, the youngest only, and seldom.
+    /// Only when no container can grow to its limit any more, only the youngest one, and seldom.
     Governed {
-        /// Time between two.
+        /// Shortest time between two sacrifices.
         #[serde(with = "crate::time::seconds")]
         every: Duration,
-        /// At most so many in an hour.
+        /// Most sacrifices per hour.
         per_hour: usize,
     },
-    /// As the policy says: the paper's rule as it was published. It can livelock.
+    /// Whenever the policy proposes it: the paper's rule as it was published, which can livelock.
     Unrestrained,
 }
 
@@ -175,30 +178,29 @@ pub enum Sacrifices {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Safety {
-    /// A reading older than this is no reading (three polls).
+    /// Readings older than this do not count (the agent allows at least three polls).
     #[serde(with = "crate::time::seconds")]
     pub max_age: Duration,
-    /// When the memory of the node was not seen for this long, everything held is let go.
+    /// When the memory of the node could not be read for this long, every container is released.
     #[serde(with = "crate::time::seconds")]
     pub blind: Duration,
-    /// The longest time a container is paused or under a lease at a stretch. Its probes may set a shorter one.
+    /// The longest time for which a container is paused or leased at a stretch. Its probe budget may be shorter.
     #[serde(with = "crate::time::seconds")]
     pub max_pause: Duration,
-    /// After a stretch that long it is left alone for this long.
+    /// After the longest stretch a container is not held again for this long.
     #[serde(with = "crate::time::seconds")]
     pub cooldown: Duration,
-    /// The longest time a container is held at the gate.
+    /// The longest time for which a container is held at the start gate.
     #[serde(with = "crate::time::seconds")]
     pub max_hold: Duration,
-    /// So many eligible containers always run.
+    /// At least this many of the containers that may be held always run.
     pub keep_running: usize,
-    /// Ways to stop a container, best first.
+    /// Levers for a pause, the preferred one first.
     pub levers: Vec<Lever>,
-    /// Try `memory.high` first where there is one, and stop only who leaks through it.
+    /// Prefer a `memory.high` lease where the node has it, and pause only containers that grow past it.
     pub high_first: bool,
-    /// More than this past its `memory.high`, in bytes, is a leak (the kernel counts in batches).
+    /// A container that uses this many bytes more than its `memory.high` has grown past its lease (the kernel counts in batches).
     pub leak_tolerance: u64,
-    /// Who may be killed.
     pub sacrifices: Sacrifices,
 }
 
@@ -220,7 +222,7 @@ impl Default for Safety {
 }
 
 impl Safety {
-    /// No rule at all: the paper's agent as it was published, for comparison only.
+    /// No safety rule at all: the paper's agent as it was published, for comparison only.
     pub fn as_published() -> Self {
         let forever = Duration::from_secs(u64::from(u32::MAX));
         Self {

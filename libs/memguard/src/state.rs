@@ -1,5 +1,5 @@
-//! What the guard remembers between two looks. Serialisable: an agent that starts again goes on with it, and one that starts without it
-//! is only less informed, never wrong, because who is paused is read off the node and not off this memory.
+//! What the guard remembers between two observations. It can be serialised, so that an agent that restarts continues with it. An agent
+//! that starts without it is less informed but not wrong: which containers are held is read from the node, not from this memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,92 +10,90 @@ use serde::{Deserialize, Serialize};
 use crate::settings::GateSettings;
 use crate::{Activity, Container, ContainerId, Moment, Observation, Safety};
 
-/// The growth average looks back about this far, in seconds.
-const GROWTH_MEMORY: f64 = 5.0;
-/// The present rate looks back about this far, in seconds.
-const RATE_MEMORY: f64 = 1.0;
-/// The fastest growth is forgotten over about this long, in seconds.
-const BURST_MEMORY: f64 = 60.0;
-/// A container that was let in and is not seen running after this long, in seconds, has failed to start.
+/// Time constant of the average growth, in seconds.
+const GROWTH_WINDOW: f64 = 5.0;
+/// Time constant of the present growth rate, in seconds.
+const RATE_WINDOW: f64 = 1.0;
+/// Time constant with which the fastest growth decays, in seconds.
+const BURST_WINDOW: f64 = 60.0;
+/// A container that the start gate admitted and that is not seen running after this many seconds has failed to start.
 const START_PATIENCE: u64 = 10;
-/// A container that is gone comes back within this long, in seconds, or not at all: the kubelet's longest back-off is half of it.
+/// A container that ended is restarted within this many seconds or not at all: twice the longest back-off of the kubelet.
 const RESTART_PATIENCE: u64 = 600;
 
-/// Memory of the guard.
+/// What the guard remembers between two steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct State {
-    /// Per container of the last observation.
-    pub tracks: BTreeMap<ContainerId, Track>,
-    /// Per container of a pod, by name: what the kubelet may count against its probes.
-    pub probing: BTreeMap<Arc<str>, Probing>,
-    /// The paper's rule: whom it restricted, in that order (`C_list`).
+pub struct GuardState {
+    /// Growth of each container of the last observation.
+    pub tracks: BTreeMap<ContainerId, ContainerTrack>,
+    /// Unanswered probes by `namespace/pod/container`. The name outlives a restart of the container, as the kubelet's failure count does.
+    pub probing: BTreeMap<Arc<str>, ProbeSilence>,
+    /// The paper's rule: the containers that it restricted, in that order (`C_list`).
     pub restricted: Vec<ContainerId>,
-    /// The paper's rule: when its last round was, while it is active.
+    /// The paper's rule: time of its last round; `None` while it is not active.
     pub last_round: Option<Moment>,
-    /// The demand factor seen so far.
-    pub demand: Demand,
-    /// What was last said about the gate.
+    pub demand: DemandEstimate,
+    /// Whether the last [`crate::Action::Gate`] opened the gate; `None` before the first one.
     pub gate_open: Option<bool>,
-    /// Let in a moment ago and not yet seen running.
-    pub admitted: BTreeMap<ContainerId, Admitted>,
-    /// When containers were sacrificed, the last hour.
+    /// Containers that the start gate admitted and that were not seen running yet.
+    pub admitted: BTreeMap<ContainerId, AdmittedContainer>,
+    /// Times of the sacrifices of the last hour.
     pub sacrifices: Vec<Moment>,
-    /// When the memory of the node was last seen (or the guard began).
+    /// When the memory of the node was last read, or when the guard began.
     pub last_seen: Option<Moment>,
 }
 
-/// A container that was let in.
+/// A container that the start gate admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Admitted {
-    /// Its limit in bytes (the node's capacity if it has none).
+pub struct AdmittedContainer {
+    /// Its limit in bytes; the node's capacity if it has none.
     pub limit: u64,
-    /// When.
     pub at: Moment,
 }
 
-/// What is remembered of a container.
+/// Last reading and growth of one container.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Track {
-    /// Last reading, bytes.
+pub struct ContainerTrack {
+    /// Last reading of its working set, in bytes.
     pub memory: u64,
-    /// When.
     pub at: Moment,
-    /// Growth in bytes per second, averaged over the last seconds of running; shrinking counts as none.
+    /// Growth in bytes per second, averaged over the last seconds in which it ran. Shrinking counts as zero.
     pub growth: f64,
-    /// The same over the last second.
+    /// The same over about the last second.
     pub rate: f64,
-    /// The fastest growth between two readings, slowly forgotten.
+    /// The fastest growth between two readings, in bytes per second, slowly decaying.
     pub burst: f64,
-    /// Let alone until then: it was just held as long as it may be.
+    /// Not held again before this moment, because it was just held for the longest time allowed.
     pub leave_alone_until: Option<Moment>,
 }
 
-/// For how long the probes of a container may have gone unanswered. The kubelet counts failures in a row, and goes on counting when the
-/// container is restarted: the predecessor's pause and its death count against the one that comes after it.
+/// For how long the probes of a container may have gone unanswered. The kubelet counts failures in a row and keeps counting over a
+/// restart of the container, so the pause and the death of the predecessor count against its successor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Probing {
+pub struct ProbeSilence {
     id: ContainerId,
     seen: Moment,
-    /// Stopped, with interruptions too short for its probes to be answered, since then.
+    /// Begin of the present stretch of pauses. Interruptions that are too short for every probe to be answered do not end it.
     unanswered_since: Option<Moment>,
-    /// Not stopped since then.
-    going_since: Option<Moment>,
+    /// The container has run without a pause since then.
+    running_since: Option<Moment>,
 }
 
-/// Sums from which the demand factor follows: weight, weighted share of the limit, weighted square of it.
+/// Running estimate of the demand factor (working set as a share of the limit): sum of the weights, of the weighted shares, and of their
+/// weighted squares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Demand {
+pub struct DemandEstimate {
     weight: f64,
     sum: f64,
     squares: f64,
 }
 
-impl Demand {
+impl DemandEstimate {
     fn fade(&mut self, keep: f64) {
         self.weight *= keep;
         self.sum *= keep;
@@ -108,7 +106,7 @@ impl Demand {
         self.squares += weight * share * share;
     }
 
-    /// Mean and standard deviation of use as a share of the limit: what was seen and what was assumed, each by its weight.
+    /// Mean and standard deviation of the demand factor: observations and the assumed prior, each by its weight.
     pub fn factor(&self, gate: &GateSettings) -> (f64, f64) {
         let weight = self.weight + gate.prior_weight;
         if weight <= 0.0 {
@@ -121,16 +119,16 @@ impl Demand {
     }
 }
 
-impl State {
-    /// Takes an observation in: growth, demand, who is gone.
-    pub(crate) fn learn(&mut self, seen: &Observation, gate: Option<&GateSettings>, safety: &Safety, now: Moment) {
+impl GuardState {
+    /// Updates growth, demand and probe silence from an observation, and forgets containers that are gone.
+    pub(crate) fn learn(&mut self, observation: &Observation, gate: Option<&GateSettings>, safety: &Safety, now: Moment) {
         let mut elapsed = 0.0_f64;
         let mut known = 0;
-        for container in &seen.containers {
+        for container in &observation.containers {
             let memory = container.memory.fresh(now, safety.max_age).copied();
-            if let Some(patience) = container.permission.patience() {
-                let answered = Duration::from_millis(patience.answered_millis);
-                let probing = Probing::next(self.probing.get(&container.name), container, answered, now);
+            if let Some(probe_budget) = container.permission.probe_budget() {
+                let answered = Duration::from_millis(probe_budget.answered_millis);
+                let probing = ProbeSilence::next(self.probing.get(&container.name), container, answered, now);
                 self.probing.insert(container.name.clone(), probing);
             }
             match (self.tracks.get_mut(&container.id), memory) {
@@ -139,7 +137,7 @@ impl State {
                     *track = track.next(memory, now, container);
                 }
                 (None, Some(memory)) => {
-                    self.tracks.insert(container.id.clone(), Track::first(memory, now));
+                    self.tracks.insert(container.id.clone(), ContainerTrack::first(memory, now));
                 }
                 (Some(_), None) => {}
                 (None, None) => continue,
@@ -147,26 +145,26 @@ impl State {
             known += 1;
         }
         if known < self.tracks.len() {
-            let here: BTreeSet<&ContainerId> = seen.containers.iter().map(|container| &container.id).collect();
+            let here: BTreeSet<&ContainerId> = observation.containers.iter().map(|container| &container.id).collect();
             self.tracks.retain(|id, _| here.contains(id));
         }
         self.probing.retain(|_, probing| now.since(probing.seen).as_secs() < RESTART_PATIENCE);
-        self.admitted.retain(|id, let_in| !self.tracks.contains_key(id) && now.since(let_in.at).as_secs() < START_PATIENCE);
+        self.admitted.retain(|id, admitted| !self.tracks.contains_key(id) && now.since(admitted.at).as_secs() < START_PATIENCE);
         self.sacrifices.retain(|at| now.since(*at).as_secs() < 3600);
         if let Some(gate) = gate {
-            self.learn_demand(seen, gate, safety, now, elapsed);
+            self.learn_demand(observation, gate, safety, now, elapsed);
         }
     }
 
-    /// Since when the probes of a container may have gone unanswered, if they set a bound.
+    /// Since when the probes of a container may have gone unanswered; `None` if no probe limits its pauses.
     pub(crate) fn unanswered_since(&self, container: &Container) -> Option<Moment> {
-        container.permission.patience()?;
+        container.permission.probe_budget()?;
         self.probing.get(&container.name)?.unanswered_by(&container.id)
     }
 
-    fn learn_demand(&mut self, seen: &Observation, gate: &GateSettings, safety: &Safety, now: Moment, elapsed: f64) {
+    fn learn_demand(&mut self, observation: &Observation, gate: &GateSettings, safety: &Safety, now: Moment, elapsed: f64) {
         self.demand.fade(0.5_f64.powf(elapsed / gate.half_life.as_secs_f64().max(1e-3)));
-        for container in &seen.containers {
+        for container in &observation.containers {
             let settled = now.since(container.started) >= gate.settle;
             let running = matches!(container.activity, Activity::Running { lease: None }) && container.permission.granted();
             if let (true, true, Some(limit @ 1..), Some(&memory)) =
@@ -178,7 +176,7 @@ impl State {
     }
 }
 
-impl Track {
+impl ContainerTrack {
     fn first(memory: u64, at: Moment) -> Self {
         Self { memory, at, growth: 0.0, rate: 0.0, burst: 0.0, leave_alone_until: None }
     }
@@ -188,39 +186,40 @@ impl Track {
         if seconds <= 0.0 {
             return self;
         }
-        // A held container says nothing about how it grows when it may.
+        // A held container does not show how fast it would grow.
         if !matches!(container.activity, Activity::Running { lease: None }) {
             return Self { memory, at, ..self };
         }
         let rate = memory.saturating_sub(self.memory) as f64 / seconds;
-        let towards = |old: f64, memory: f64| old + (1.0 - (-seconds / memory).exp()) * (rate - old);
+        let towards = |old: f64, window: f64| old + (1.0 - (-seconds / window).exp()) * (rate - old);
         Self {
             memory,
             at,
-            growth: towards(self.growth, GROWTH_MEMORY),
-            rate: towards(self.rate, RATE_MEMORY),
-            burst: rate.max(self.burst * (-seconds / BURST_MEMORY).exp()),
+            growth: towards(self.growth, GROWTH_WINDOW),
+            rate: towards(self.rate, RATE_WINDOW),
+            burst: rate.max(self.burst * (-seconds / BURST_WINDOW).exp()),
             ..self
         }
     }
 }
 
-impl Probing {
-    /// After `answered` without a stop at least one probe was answered.
+impl ProbeSilence {
+    /// After `answered` without a pause, at least one of each kind of probe was answered.
     fn next(before: Option<&Self>, container: &Container, answered: Duration, now: Moment) -> Self {
         let unanswered_since = before.and_then(|before| before.unanswered_by(&container.id));
-        let going_since = before.filter(|before| before.id == container.id).and_then(|before| before.going_since);
-        let (unanswered_since, going_since) = match container.activity {
+        let running_since = before.filter(|before| before.id == container.id).and_then(|before| before.running_since);
+        let (unanswered_since, running_since) = match container.activity {
             Activity::Paused { since, .. } | Activity::AtGate { since } => (Some(unanswered_since.unwrap_or(since)), None),
             Activity::Running { .. } => {
-                let going_since = going_since.unwrap_or(now);
-                (unanswered_since.filter(|_| now.since(going_since) < answered), Some(going_since))
+                let running_since = running_since.unwrap_or(now);
+                (unanswered_since.filter(|_| now.since(running_since) < answered), Some(running_since))
             }
         };
-        Self { id: container.id.clone(), seen: now, unanswered_since, going_since }
+        Self { id: container.id.clone(), seen: now, unanswered_since, running_since }
     }
 
-    /// The same for this container or, if another one was seen, for its successor: the last probe of who died went unanswered.
+    /// Begin of the unanswered stretch for the container `id`. For a successor of the observed container it begins at the latest when the
+    /// predecessor was last seen, because that one's last probe went unanswered.
     fn unanswered_by(&self, id: &ContainerId) -> Option<Moment> {
         self.unanswered_since.or_else(|| (self.id != *id).then_some(self.seen))
     }

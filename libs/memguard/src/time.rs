@@ -1,5 +1,5 @@
-//! Time as the guard sees it: milliseconds on one clock of the node that never goes back and goes on while the machine sleeps
-//! (`CLOCK_BOOTTIME` in the agent, the time since the start of the run in the simulator). Wall-clock time does not occur.
+//! Time as the guard measures it: milliseconds on a clock of the node that never goes back and keeps running while the machine sleeps
+//! (`CLOCK_BOOTTIME` in the agent, the time since the start of the run in the simulator). Wall-clock time is never used.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time, in milliseconds of that clock.
+/// A point in time, in milliseconds of the guard's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// How long ago `earlier` was; zero if it is not earlier.
+    /// The time from `earlier` to this moment; zero if `earlier` is not earlier.
     pub fn since(self, earlier: Moment) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -39,21 +39,24 @@ impl fmt::Display for Moment {
     }
 }
 
-/// Settings write durations as seconds: `0.25`, `120`. For `#[serde(with = "seconds")]`.
+/// Durations in settings are written as seconds, for example `0.25` or `120`. For `#[serde(with = "seconds")]`.
 pub mod seconds {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    /// Writes seconds.
+    /// Writes a duration as a number of seconds.
+    ///
+    /// # Errors
+    /// When the serializer fails.
     pub fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(span.as_secs_f64())
     }
 
-    /// Reads seconds.
+    /// Reads a duration from a number of seconds.
     ///
     /// # Errors
-    /// A number that is negative, not finite or too large.
+    /// When the value is not a number, or is negative, not finite or too large.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)
     }

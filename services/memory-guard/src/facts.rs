@@ -1,16 +1,16 @@
-//! What is known of a pod, for the verdict whether it may be touched: from the runtime alone, or from the API server where there is one.
+//! What is known about a pod for the verdict whether it may be held: from the runtime alone, or from the API server where there is one.
 //!
-//! The runtime knows what the kubelet told it: labels, annotations, the place in the cgroup tree. That is enough to refuse safely, and to
-//! allow Jobs and pods whose owner says so.
+//! The runtime knows what the kubelet told it: labels, annotations, the place in the cgroup tree. That is enough to deny safely, and to
+//! allow Jobs and pods whose owner consents.
 
 use std::collections::BTreeMap;
 
-use drover_memguard::{Facts, Qos};
+use drover_memguard::{PodFacts, QosClass};
 
-use crate::runtime::{Inspected, Sandbox};
+use crate::runtime::{InspectedContainer, Sandbox};
 
-/// Mounting one of these makes a pod part of the node's own plumbing.
-const PLUMBING: [&str; 6] = [
+/// A pod that mounts one of these host paths serves the node.
+const NODE_PATHS: [&str; 6] = [
     "/var/lib/kubelet/plugins",
     "/var/lib/kubelet/plugins_registry",
     "/var/lib/kubelet/device-plugins",
@@ -19,11 +19,11 @@ const PLUMBING: [&str; 6] = [
     "/var/run/nri",
 ];
 
-/// Facts from the runtime alone.
-pub fn from_runtime(sandbox: &Sandbox, container: &Inspected) -> Facts {
+/// The facts that the runtime alone can tell.
+pub fn from_runtime(sandbox: &Sandbox, container: &InspectedContainer) -> PodFacts {
     let labels: BTreeMap<String, String> = sandbox.labels.clone().into_iter().collect();
     let annotations: BTreeMap<String, String> = sandbox.annotations.clone().into_iter().collect();
-    // Set by the Job and DaemonSet controllers themselves.
+    // These labels are set by the controllers themselves.
     let owner_kind = if labels.contains_key("batch.kubernetes.io/controller-uid") {
         Some("Job")
     } else if labels.contains_key("pod-template-generation") {
@@ -33,42 +33,43 @@ pub fn from_runtime(sandbox: &Sandbox, container: &Inspected) -> Facts {
     } else {
         None
     };
-    Facts {
+    PodFacts {
         namespace: sandbox.namespace.clone(),
         owner_kind: owner_kind.map(str::to_owned),
         qos: qos(&container.cgroups_path),
         is_static: annotations.get("kubernetes.io/config.source").is_some_and(|source| source != "api"),
         privileged: container.privileged,
-        node_plugin: container.host_paths.iter().any(|path| plumbing(path)),
+        node_plugin: container.host_paths.iter().any(|path| serves_node(path)),
         labels,
         annotations,
-        // CPUs of their own have only Guaranteed pods, which are refused anyway. Priority class, Leases and probes only the API server knows.
-        ..Facts::default()
+        // Only Guaranteed pods have exclusive CPUs, and those are denied anyway. Priority class, Leases and probes are known to the API
+        // server only.
+        ..PodFacts::default()
     }
 }
 
-/// Whether a mounted path belongs to the node's plumbing.
-pub fn plumbing(path: &str) -> bool {
-    PLUMBING.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+/// Whether a mounted path belongs to a driver or plugin of the node.
+pub fn serves_node(path: &str) -> bool {
+    NODE_PATHS.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Quality of service from the place that the kubelet gives a pod: `kubepods/burstable/pod…`, `kubepods/pod…` for Guaranteed;
-/// with systemd `kubepods-burstable-pod….slice`.
-pub fn qos(cgroups_path: &str) -> Option<Qos> {
+/// Quality-of-service class from the cgroup in which the kubelet puts a pod: `kubepods/burstable/pod…`, or `kubepods/pod…` for
+/// Guaranteed; with systemd `kubepods-burstable-pod….slice`.
+pub fn qos(cgroups_path: &str) -> Option<QosClass> {
     let parts: Vec<&str> = cgroups_path.split(['/', ':']).collect();
     let has = |class: &str| parts.iter().any(|part| *part == class || part.starts_with(&format!("kubepods-{class}")));
     if has("burstable") {
-        Some(Qos::Burstable)
+        Some(QosClass::Burstable)
     } else if has("besteffort") {
-        Some(Qos::BestEffort)
+        Some(QosClass::BestEffort)
     } else if cgroups_path.contains("kubepods") {
-        Some(Qos::Guaranteed)
+        Some(QosClass::Guaranteed)
     } else {
         None
     }
 }
 
-/// Path of a cgroup from `cgroupsPath`: as it is, or in systemd's `slice:prefix:name` form.
+/// Path of a cgroup from `cgroupsPath`, which is a path or has systemd's form `slice:prefix:name`.
 pub fn cgroup_path(cgroups_path: &str) -> String {
     let mut parts = cgroups_path.split(':');
     let (Some(slice), Some(prefix), Some(name), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
@@ -88,35 +89,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quality_of_service_is_read_off_the_place() {
-        assert_eq!(qos("/kubepods/burstable/pod1/c"), Some(Qos::Burstable));
-        assert_eq!(qos("/part/kubepods/besteffort/pod1/c"), Some(Qos::BestEffort));
-        assert_eq!(qos("/kubepods/pod1/c"), Some(Qos::Guaranteed));
-        assert_eq!(qos("kubepods-burstable-pod1.slice:cri-containerd:c"), Some(Qos::Burstable));
-        assert_eq!(qos("kubepods-pod1.slice:cri-containerd:c"), Some(Qos::Guaranteed));
+    fn qos_is_read_from_the_cgroup_path() {
+        assert_eq!(qos("/kubepods/burstable/pod1/c"), Some(QosClass::Burstable));
+        assert_eq!(qos("/part/kubepods/besteffort/pod1/c"), Some(QosClass::BestEffort));
+        assert_eq!(qos("/kubepods/pod1/c"), Some(QosClass::Guaranteed));
+        assert_eq!(qos("kubepods-burstable-pod1.slice:cri-containerd:c"), Some(QosClass::Burstable));
+        assert_eq!(qos("kubepods-pod1.slice:cri-containerd:c"), Some(QosClass::Guaranteed));
         assert_eq!(qos("/system.slice/x.service"), None);
     }
 
     #[test]
-    fn systemd_paths_are_unfolded() {
+    fn cgroup_path_expands_systemd_slices() {
         let path = cgroup_path("kubepods-burstable-pod1.slice:cri-containerd:abc");
         assert_eq!(path, "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-abc.scope");
         assert_eq!(cgroup_path("/kubepods/burstable/pod1/abc"), "/kubepods/burstable/pod1/abc");
     }
 
     #[test]
-    fn plumbing_is_a_whole_path() {
-        assert!(plumbing("/etc/cni/net.d"));
-        assert!(plumbing("/var/lib/kubelet/plugins"));
-        assert!(!plumbing("/var/lib/kubelet/pods/1/volumes"));
-        assert!(!plumbing("/etc/cnimon"));
+    fn serves_node_compares_whole_path_components() {
+        assert!(serves_node("/etc/cni/net.d"));
+        assert!(serves_node("/var/lib/kubelet/plugins"));
+        assert!(!serves_node("/var/lib/kubelet/pods/1/volumes"));
+        assert!(!serves_node("/etc/cnimon"));
     }
 
     #[test]
-    fn a_job_is_known_by_its_controllers_label() {
+    fn from_runtime_recognises_a_job_by_its_label_and_a_static_pod_by_its_annotation() {
         let labels = [("batch.kubernetes.io/controller-uid".to_owned(), "1".to_owned())].into();
         let sandbox = Sandbox { namespace: "batch".into(), labels, ..Sandbox::default() };
-        let container = Inspected { cgroups_path: "/kubepods/burstable/pod1/c".into(), ..Inspected::default() };
+        let container = InspectedContainer { cgroups_path: "/kubepods/burstable/pod1/c".into(), ..InspectedContainer::default() };
         assert_eq!(from_runtime(&sandbox, &container).owner_kind.as_deref(), Some("Job"));
         let mine = Sandbox { annotations: [("kubernetes.io/config.source".to_owned(), "file".to_owned())].into(), ..sandbox };
         assert!(from_runtime(&mine, &container).is_static);

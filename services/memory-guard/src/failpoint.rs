@@ -1,19 +1,19 @@
-//! Where a test may have the agent killed: `MEMGUARD_DIE_AT=point` in a debug build. In a release build nothing of this exists.
+//! Points at which a test can kill the agent: `MEMGUARD_DIE_AT=point` in a debug build. A release build has no failpoints.
 
-/// The points, in the order in which a pause and its end pass them.
+/// The failpoints, in the order in which a pause and its release pass them.
 pub const POINTS: [&str; 8] =
     ["before_begin", "after_begin", "mid_hold", "after_hold", "before_release", "mid_release", "after_release", "after_end"];
 
-/// Dies here, at once and without a word, if the test says so.
+/// Kills this process with SIGKILL if `MEMGUARD_DIE_AT` names this point.
 #[cfg(debug_assertions)]
 pub fn hit(point: &str) {
     if std::env::var("MEMGUARD_DIE_AT").is_ok_and(|at| at == point) {
-        tracing::warn!(point, "dying here, as told");
+        tracing::warn!(point, "killing this process at the failpoint that MEMGUARD_DIE_AT names");
         let _ = nix::sys::signal::kill(nix::unistd::Pid::this(), nix::sys::signal::Signal::SIGKILL);
     }
 }
 
-/// Nothing.
+/// Does nothing in a release build.
 #[cfg(not(debug_assertions))]
 #[inline]
 pub fn hit(_: &str) {}

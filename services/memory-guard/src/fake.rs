@@ -1,5 +1,5 @@
-//! A runtime that is none: answers on a unix socket from a table, with faults where one asks for them. For tests of error paths without
-//! root, and for measuring the agent beside many containers. Made from the same definition as the client.
+//! A fake container runtime: it answers on a unix socket from a table, with faults on demand. For tests of error paths without root, and
+//! for measuring the agent beside many containers. Its server is generated from the same definition as the client.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,59 +22,56 @@ use crate::proto::containerd::v1::types::{Process, Status as TaskStatus};
 use crate::proto::runtime::v1 as cri;
 use crate::proto::runtime::v1::runtime_service_server::{RuntimeService, RuntimeServiceServer};
 
-/// How a call misbehaves.
+/// How a call of the fake runtime misbehaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The runtime has no such call.
+pub enum CallFault {
+    /// The call is not implemented.
     Unimplemented,
-    /// No answer, ever.
+    /// The call is never answered.
     Silent,
-    /// The container is not there.
+    /// The container is not found.
     NotFound,
-    /// containerd's way to fail: code UNKNOWN and a text.
+    /// It fails as containerd does: with code UNKNOWN and a text.
     Unknown(String),
-    /// Yes is said and nothing done.
+    /// Success is answered, but nothing is done.
     Ignored,
 }
 
-/// A container.
+/// A container of the fake runtime.
 #[derive(Clone, Debug, Default)]
 pub struct FakeContainer {
-    /// Process, as the runtime says.
+    /// Process id, as the runtime reports it.
     pub pid: i32,
-    /// Namespace of the pod.
     pub namespace: String,
-    /// Uid of the pod; `uid-` and the id if it is empty.
+    /// Uid of the pod; if empty, `uid-` followed by the id.
     pub uid: String,
-    /// Labels of the pod.
     pub labels: BTreeMap<String, String>,
-    /// Path of its cgroup.
     pub cgroups_path: String,
-    /// What the verbose status says instead of something sensible.
-    pub nonsense: Option<String>,
-    /// Nanoseconds since 1970.
+    /// The verbose status to answer instead of a well-formed one.
+    pub malformed: Option<String>,
+    /// Time of its start, in nanoseconds since 1970.
     pub started: i64,
-    /// Whether containerd takes it for paused.
+    /// Whether containerd regards it as paused.
     pub paused: bool,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct FakeState {
     containers: BTreeMap<String, FakeContainer>,
-    faults: BTreeMap<&'static str, Fault>,
+    faults: BTreeMap<&'static str, CallFault>,
     calls: Vec<String>,
-    listeners: Vec<mpsc::Sender<Result<Envelope, Status>>>,
+    subscribers: Vec<mpsc::Sender<Result<Envelope, Status>>>,
 }
 
-/// The runtime; cheap to clone.
+/// The fake runtime; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Fake(Arc<Mutex<Table>>);
+pub struct FakeRuntime(Arc<Mutex<FakeState>>);
 
-impl Fake {
-    /// Begins to answer on `socket`.
+impl FakeRuntime {
+    /// Starts to answer on `socket`.
     ///
     /// # Errors
-    /// The socket cannot be made.
+    /// When the socket cannot be created.
     pub fn serve(&self, socket: &Path) -> std::io::Result<tokio::task::JoinHandle<()>> {
         let listener = UnixListener::bind(socket)?;
         let server = tonic::transport::Server::builder()
@@ -86,7 +83,7 @@ impl Fake {
         }))
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, FakeState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,40 +92,40 @@ impl Fake {
         self.table().containers.insert(id.to_owned(), container);
     }
 
-    /// Takes one away.
+    /// Removes a container.
     pub fn remove(&self, id: &str) {
         self.table().containers.remove(id);
     }
 
-    /// From now on a call (by its name in the definition) misbehaves; `None` heals it.
-    pub fn fault(&self, call: &'static str, fault: Option<Fault>) {
+    /// Makes a call, by its name in the definition, misbehave from now on; `None` ends that.
+    pub fn fault(&self, call: &'static str, fault: Option<CallFault>) {
         match fault {
             Some(fault) => self.table().faults.insert(call, fault),
             None => self.table().faults.remove(call),
         };
     }
 
-    /// The calls so far, as `Call container`.
+    /// The calls so far, each as `Call container`.
     pub fn calls(&self) -> Vec<String> {
         self.table().calls.clone()
     }
 
-    /// Whether containerd takes a container for paused.
+    /// Whether containerd regards a container as paused.
     pub fn paused(&self, id: &str) -> bool {
         self.table().containers.get(id).is_some_and(|container| container.paused)
     }
 
-    /// Sends an event to all who listen.
+    /// Sends an event to all subscribers.
     pub async fn publish(&self, topic: &str, event: &impl Message) {
-        let listeners = self.table().listeners.clone();
-        for listener in listeners {
+        let subscribers = self.table().subscribers.clone();
+        for subscriber in subscribers {
             let event = prost_types::Any { type_url: String::new(), value: event.encode_to_vec() };
             let envelope = Envelope { topic: topic.to_owned(), namespace: "k8s.io".into(), event: Some(event), timestamp: None };
-            let _ = listener.send(Ok(envelope)).await;
+            let _ = subscriber.send(Ok(envelope)).await;
         }
     }
 
-    /// Notes the call. `Ok(true)`: go on; `Ok(false)`: say yes and do nothing.
+    /// Records the call. `Ok(true)`: carry it out; `Ok(false)`: answer success and do nothing.
     async fn called(&self, call: &'static str, id: &str) -> Result<bool, Status> {
         let fault = {
             let mut table = self.table();
@@ -137,11 +134,11 @@ impl Fake {
         };
         match fault {
             None => Ok(true),
-            Some(Fault::Ignored) => Ok(false),
-            Some(Fault::Unimplemented) => Err(Status::unimplemented(format!("unknown method {call}"))),
-            Some(Fault::NotFound) => Err(Status::not_found(format!("container {id}: not found"))),
-            Some(Fault::Unknown(text)) => Err(Status::unknown(text)),
-            Some(Fault::Silent) => std::future::pending().await,
+            Some(CallFault::Ignored) => Ok(false),
+            Some(CallFault::Unimplemented) => Err(Status::unimplemented(format!("unknown method {call}"))),
+            Some(CallFault::NotFound) => Err(Status::not_found(format!("container {id}: not found"))),
+            Some(CallFault::Unknown(text)) => Err(Status::unknown(text)),
+            Some(CallFault::Silent) => std::future::pending().await,
         }
     }
 
@@ -150,21 +147,21 @@ impl Fake {
     }
 }
 
-type Answer<T> = Result<Response<T>, Status>;
+type RpcResult<T> = Result<Response<T>, Status>;
 
-fn not_offered<T>() -> Answer<T> {
-    Err(Status::unimplemented("the fake runtime does not play this"))
+fn not_offered<T>() -> RpcResult<T> {
+    Err(Status::unimplemented("the fake runtime does not implement this call"))
 }
 
 #[tonic::async_trait]
-impl RuntimeService for Fake {
-    async fn version(&self, _: Request<cri::VersionRequest>) -> Answer<cri::VersionResponse> {
+impl RuntimeService for FakeRuntime {
+    async fn version(&self, _: Request<cri::VersionRequest>) -> RpcResult<cri::VersionResponse> {
         self.called("Version", "").await?;
         let (runtime_name, runtime_version) = ("fake".to_owned(), "1".to_owned());
         Ok(Response::new(cri::VersionResponse { runtime_name, runtime_version, ..Default::default() }))
     }
 
-    async fn list_containers(&self, _: Request<cri::ListContainersRequest>) -> Answer<cri::ListContainersResponse> {
+    async fn list_containers(&self, _: Request<cri::ListContainersRequest>) -> RpcResult<cri::ListContainersResponse> {
         self.called("ListContainers", "").await?;
         let container = |(id, _): (&String, &FakeContainer)| cri::Container {
             id: id.clone(),
@@ -176,7 +173,7 @@ impl RuntimeService for Fake {
         Ok(Response::new(cri::ListContainersResponse { containers }))
     }
 
-    async fn list_pod_sandbox(&self, _: Request<cri::ListPodSandboxRequest>) -> Answer<cri::ListPodSandboxResponse> {
+    async fn list_pod_sandbox(&self, _: Request<cri::ListPodSandboxRequest>) -> RpcResult<cri::ListPodSandboxResponse> {
         self.called("ListPodSandbox", "").await?;
         let sandbox = |(id, container): (&String, &FakeContainer)| {
             let (name, namespace) = (format!("pod-{id}"), container.namespace.clone());
@@ -192,11 +189,11 @@ impl RuntimeService for Fake {
         Ok(Response::new(cri::ListPodSandboxResponse { items }))
     }
 
-    async fn container_status(&self, request: Request<cri::ContainerStatusRequest>) -> Answer<cri::ContainerStatusResponse> {
+    async fn container_status(&self, request: Request<cri::ContainerStatusRequest>) -> RpcResult<cri::ContainerStatusResponse> {
         let id = request.into_inner().container_id;
         self.called("ContainerStatus", &id).await?;
         let container = self.get(&id)?;
-        let info = container.nonsense.clone().unwrap_or_else(|| {
+        let info = container.malformed.clone().unwrap_or_else(|| {
             serde_json::json!({
                 "pid": container.pid, "sandboxID": format!("sandbox-{id}"),
                 "runtimeSpec": {"linux": {"cgroupsPath": container.cgroups_path}},
@@ -217,7 +214,7 @@ impl RuntimeService for Fake {
     async fn update_container_resources(
         &self,
         request: Request<cri::UpdateContainerResourcesRequest>,
-    ) -> Answer<cri::UpdateContainerResourcesResponse> {
+    ) -> RpcResult<cri::UpdateContainerResourcesResponse> {
         let request = request.into_inner();
         let id = request.container_id;
         if self.called("UpdateContainerResources", &id).await? {
@@ -226,7 +223,7 @@ impl RuntimeService for Fake {
         Ok(Response::new(cri::UpdateContainerResourcesResponse {}))
     }
 
-    async fn stop_container(&self, request: Request<cri::StopContainerRequest>) -> Answer<cri::StopContainerResponse> {
+    async fn stop_container(&self, request: Request<cri::StopContainerRequest>) -> RpcResult<cri::StopContainerResponse> {
         let id = request.into_inner().container_id;
         if self.called("StopContainer", &id).await? {
             self.remove(&id);
@@ -234,53 +231,53 @@ impl RuntimeService for Fake {
         Ok(Response::new(cri::StopContainerResponse {}))
     }
 
-    async fn status(&self, _: Request<cri::StatusRequest>) -> Answer<cri::StatusResponse> {
+    async fn status(&self, _: Request<cri::StatusRequest>) -> RpcResult<cri::StatusResponse> {
         not_offered()
     }
 
-    async fn run_pod_sandbox(&self, _: Request<cri::RunPodSandboxRequest>) -> Answer<cri::RunPodSandboxResponse> {
+    async fn run_pod_sandbox(&self, _: Request<cri::RunPodSandboxRequest>) -> RpcResult<cri::RunPodSandboxResponse> {
         not_offered()
     }
 
-    async fn stop_pod_sandbox(&self, _: Request<cri::StopPodSandboxRequest>) -> Answer<cri::StopPodSandboxResponse> {
+    async fn stop_pod_sandbox(&self, _: Request<cri::StopPodSandboxRequest>) -> RpcResult<cri::StopPodSandboxResponse> {
         not_offered()
     }
 
-    async fn remove_pod_sandbox(&self, _: Request<cri::RemovePodSandboxRequest>) -> Answer<cri::RemovePodSandboxResponse> {
+    async fn remove_pod_sandbox(&self, _: Request<cri::RemovePodSandboxRequest>) -> RpcResult<cri::RemovePodSandboxResponse> {
         not_offered()
     }
 
-    async fn pod_sandbox_status(&self, _: Request<cri::PodSandboxStatusRequest>) -> Answer<cri::PodSandboxStatusResponse> {
+    async fn pod_sandbox_status(&self, _: Request<cri::PodSandboxStatusRequest>) -> RpcResult<cri::PodSandboxStatusResponse> {
         not_offered()
     }
 
-    async fn create_container(&self, _: Request<cri::CreateContainerRequest>) -> Answer<cri::CreateContainerResponse> {
+    async fn create_container(&self, _: Request<cri::CreateContainerRequest>) -> RpcResult<cri::CreateContainerResponse> {
         not_offered()
     }
 
-    async fn start_container(&self, _: Request<cri::StartContainerRequest>) -> Answer<cri::StartContainerResponse> {
+    async fn start_container(&self, _: Request<cri::StartContainerRequest>) -> RpcResult<cri::StartContainerResponse> {
         not_offered()
     }
 
-    async fn remove_container(&self, _: Request<cri::RemoveContainerRequest>) -> Answer<cri::RemoveContainerResponse> {
+    async fn remove_container(&self, _: Request<cri::RemoveContainerRequest>) -> RpcResult<cri::RemoveContainerResponse> {
         not_offered()
     }
 
-    async fn exec_sync(&self, _: Request<cri::ExecSyncRequest>) -> Answer<cri::ExecSyncResponse> {
+    async fn exec_sync(&self, _: Request<cri::ExecSyncRequest>) -> RpcResult<cri::ExecSyncResponse> {
         not_offered()
     }
 }
 
 #[tonic::async_trait]
-impl Tasks for Fake {
-    async fn get(&self, request: Request<GetRequest>) -> Answer<GetResponse> {
+impl Tasks for FakeRuntime {
+    async fn get(&self, request: Request<GetRequest>) -> RpcResult<GetResponse> {
         let id = request.into_inner().container_id;
         self.called("Tasks.Get", &id).await?;
         let status = if self.get(&id)?.paused { TaskStatus::Paused } else { TaskStatus::Running };
         Ok(Response::new(GetResponse { process: Some(Process { status: status.into(), ..Default::default() }) }))
     }
 
-    async fn pause(&self, request: Request<PauseTaskRequest>) -> Answer<()> {
+    async fn pause(&self, request: Request<PauseTaskRequest>) -> RpcResult<()> {
         let id = request.into_inner().container_id;
         if self.called("Tasks.Pause", &id).await? {
             self.get(&id)?;
@@ -289,7 +286,7 @@ impl Tasks for Fake {
         Ok(Response::new(()))
     }
 
-    async fn resume(&self, request: Request<ResumeTaskRequest>) -> Answer<()> {
+    async fn resume(&self, request: Request<ResumeTaskRequest>) -> RpcResult<()> {
         let id = request.into_inner().container_id;
         if self.called("Tasks.Resume", &id).await? {
             self.get(&id)?;
@@ -300,13 +297,13 @@ impl Tasks for Fake {
 }
 
 #[tonic::async_trait]
-impl Events for Fake {
+impl Events for FakeRuntime {
     type SubscribeStream = Pin<Box<dyn Stream<Item = Result<Envelope, Status>> + Send>>;
 
-    async fn subscribe(&self, _: Request<SubscribeRequest>) -> Answer<Self::SubscribeStream> {
+    async fn subscribe(&self, _: Request<SubscribeRequest>) -> RpcResult<Self::SubscribeStream> {
         self.called("Events.Subscribe", "").await?;
         let (sender, receiver) = mpsc::channel(64);
-        self.table().listeners.push(sender);
+        self.table().subscribers.push(sender);
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 }

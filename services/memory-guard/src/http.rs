@@ -1,5 +1,5 @@
-//! What the agent answers: everything on its socket (root only), and on an address, if one is given, what machines ask:
-//! `/metrics`, `/pressure`, `/healthz`. Nothing can be changed over either.
+//! The agent's HTTP answers: all of them on its socket (root only) and, if an address is given, `/metrics`, `/pressure` and `/healthz`
+//! there. Nothing can be changed over either.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -18,16 +18,15 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::metrics::Metrics;
 use crate::wire::{Pressure, Status};
 
-/// What is shared with the guard: the latest status, and how it is refreshed.
+/// What the HTTP handlers share with the agent: the latest status and the metrics.
 #[derive(Debug, Default)]
 pub struct Shared {
     status: Mutex<Option<(Status, std::time::Instant)>>,
-    /// Metrics.
     pub metrics: Metrics,
 }
 
 impl Shared {
-    /// Puts a new status in place.
+    /// Replaces the latest status.
     pub fn publish(&self, status: Status) {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Some((status, std::time::Instant::now()));
     }
@@ -42,10 +41,10 @@ impl Shared {
     }
 }
 
-/// Serves the socket. It is made anew: only one agent has the directory.
+/// Serves the socket, after removing an old one: only one agent uses the directory.
 ///
 /// # Errors
-/// It cannot be made.
+/// When the socket cannot be created, or serving fails.
 pub async fn serve_socket(path: &Path, shared: Arc<Shared>) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).context("cannot remove the old socket"),
@@ -54,16 +53,15 @@ pub async fn serve_socket(path: &Path, shared: Arc<Shared>) -> Result<()> {
     let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     let router = machines().route("/status", get(status)).with_state(shared);
-    axum::serve(listener, router).await.context("the socket failed")
+    axum::serve(listener, router).await.context("serving the socket failed")
 }
 
-/// Serves the address.
 ///
 /// # Errors
-/// It is taken.
+/// When the address cannot be listened on, or serving fails.
 pub async fn serve_address(address: SocketAddr, shared: Arc<Shared>) -> Result<()> {
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-    axum::serve(listener, machines().with_state(shared)).await.context("the address failed")
+    axum::serve(listener, machines().with_state(shared)).await.context("serving the address failed")
 }
 
 fn machines() -> Router<Arc<Shared>> {

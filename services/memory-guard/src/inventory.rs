@@ -1,4 +1,5 @@
-//! The containers of the node: who there is (from the runtime, when something changes), and what each uses (from its files, every poll).
+//! The inventory of the node's containers: which exist (from the runtime, when something changes), and what each uses (from its cgroup
+//! files, at every poll).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -6,46 +7,43 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use drover_memguard::{Activity, Container, Facts, HighLease, Lever, Levers, Moment, Permission, Reading, judge};
+use drover_memguard::{Activity, Container, Lever, Levers, MemoryHighLease, Moment, Permission, PodFacts, Reading, judge};
 
 use crate::api::ClusterView;
 use crate::cgroup::{CpuQuota, Group, Hierarchy, Sampler};
 use crate::clock;
 use crate::facts;
-use crate::journal::{Entry, Hold, Journal, Key, Kind};
+use crate::journal::{Hold, HoldKey, HoldKind, Journal, JournalEntry};
 use crate::levers::{gone, in_effect};
-use crate::nri::Newcomer;
-use crate::runtime::{Inspected, Runtime, RuntimeError, Sandbox};
+use crate::nri::NewContainer;
+use crate::runtime::{InspectedContainer, Runtime, RuntimeError, Sandbox};
 
-/// A container that is known.
+/// A container of the inventory.
 #[derive(Debug)]
-pub struct Known {
-    /// `namespace/pod/container`.
+pub struct KnownContainer {
     pub name: Arc<str>,
-    /// Uid of its pod.
     pub uid: String,
-    /// Its pod, as namespace and name.
+    /// Namespace and name of its pod.
     pub pod: (String, String),
-    /// When it was started.
     pub started: Moment,
-    /// Its cgroup.
     pub group: Group,
-    /// Memory limit.
+    /// Memory limit in bytes.
     pub limit: Option<u64>,
-    /// What the runtime says of it.
-    facts: Facts,
+    /// What the runtime tells about it and its pod.
+    facts: PodFacts,
     sampler: Sampler,
-    /// CPU quota that it was created with, if the runtime tells.
+    /// The CPU quota with which it was created, if the runtime tells.
     pub created_quota: Option<CpuQuota>,
-    /// While it is held: what it used when that began, and the most that it used above that: what leaked.
+    /// While it is held: its working set when the hold began, and the most that it used above that since, both in bytes. The latter is
+    /// the leak.
     pub leak: Option<(u64, u64)>,
-    verdict: Option<Verdict>,
+    verdict: Option<CachedVerdict>,
     added: Instant,
 }
 
-/// What is only worked out anew now and then.
+/// What the guard may do with a container, recomputed only now and then.
 #[derive(Clone, Debug)]
-struct Verdict {
+struct CachedVerdict {
     version: u64,
     looks: u32,
     permission: Permission,
@@ -53,37 +51,37 @@ struct Verdict {
     budgets: Vec<Arc<str>>,
 }
 
-/// Verdicts are made anew after so many looks, or when the API server said something new.
+/// Verdicts are recomputed after this many observations, or when the API server was read again.
 const VERDICT_EVERY: u32 = 10;
 
-/// What is asked of the node and offered to the guard.
+/// The containers of this node, and how they are read.
 #[derive(Debug)]
 pub struct Inventory {
     hierarchy: Hierarchy,
     proc: PathBuf,
     own_group: Option<Group>,
     levers: Levers,
-    known: BTreeMap<String, Known>,
-    /// Ids that could not be understood, so that each is only logged once.
-    odd: BTreeMap<String, String>,
+    known: BTreeMap<String, KnownContainer>,
+    /// Containers that could not be understood, with the reason, so that each is logged only once.
+    not_understood: BTreeMap<String, String>,
 }
 
-/// Who runs, and what those are made of that were not known.
+/// Which containers run, with the details of those that were not known.
 #[derive(Debug)]
-pub struct Listing {
+pub struct RuntimeListing {
     began: Instant,
     running: BTreeSet<String>,
-    fresh: Vec<(String, Sandbox, Result<Inspected, String>)>,
+    fresh: Vec<(String, Sandbox, Result<InspectedContainer, String>)>,
 }
 
-/// Asks the runtime who runs. Takes as long as the runtime takes: the agent does not wait for it.
+/// Asks the runtime which containers run. This takes as long as the runtime takes; the agent does not wait for it.
 ///
 /// # Errors
-/// The runtime did not answer: what was known stays known.
-pub async fn list(runtime: Runtime, known: BTreeSet<String>) -> Result<Listing, RuntimeError> {
+/// When the runtime does not answer. The inventory then stays as it was.
+pub async fn list(runtime: Runtime, known: BTreeSet<String>) -> Result<RuntimeListing, RuntimeError> {
     let began = Instant::now();
     let listed = runtime.running().await?;
-    let mut listing = Listing { began, running: listed.iter().map(|one| one.id.clone()).collect(), fresh: Vec::new() };
+    let mut listing = RuntimeListing { began, running: listed.iter().map(|one| one.id.clone()).collect(), fresh: Vec::new() };
     let unknown: Vec<_> = listed.into_iter().filter(|one| !known.contains(&one.id)).collect();
     let sandboxes = if unknown.is_empty() { HashMap::new() } else { runtime.sandboxes().await? };
     for one in unknown {
@@ -91,7 +89,7 @@ pub async fn list(runtime: Runtime, known: BTreeSet<String>) -> Result<Listing, 
         let inspected = match runtime.inspect(&one.id).await {
             Ok(inspected) => Ok(inspected),
             Err(RuntimeError::Gone) => continue,
-            Err(RuntimeError::Nonsense(call, what)) => Err(format!("{call}: {what}")),
+            Err(RuntimeError::Malformed(call, what)) => Err(format!("{call}: {what}")),
             Err(error) => return Err(error),
         };
         listing.fresh.push((one.id, sandbox, inspected));
@@ -99,83 +97,83 @@ pub async fn list(runtime: Runtime, known: BTreeSet<String>) -> Result<Listing, 
     Ok(listing)
 }
 
-/// Something that was found out while looking.
+/// Something noticed while the containers were observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The container is gone.
+    /// The cgroup of the container is gone.
     Vanished(String),
-    /// The guard's hold was taken back by somebody else.
-    LetGoByOthers(Entry),
+    /// Something other than the guard has undone this hold.
+    ReleasedByOthers(JournalEntry),
 }
 
 impl Inventory {
-    /// Of this machine; `proc` is `/proc`, also where tests put another one.
+    /// An empty inventory of this machine. `proc` is `/proc`, or the directory that a test provides instead.
     pub fn new(hierarchy: Hierarchy, proc: PathBuf, levers: Levers) -> Self {
         let own_group = std::fs::read_to_string(proc.join("self/cgroup")).ok().and_then(|text| hierarchy.group_of(&text).ok());
-        Self { hierarchy, proc, own_group, levers, known: BTreeMap::new(), odd: BTreeMap::new() }
+        Self { hierarchy, proc, own_group, levers, known: BTreeMap::new(), not_understood: BTreeMap::new() }
     }
 
-    /// The containers.
-    pub fn known(&self) -> &BTreeMap<String, Known> {
+    /// The containers by id.
+    pub fn known(&self) -> &BTreeMap<String, KnownContainer> {
         &self.known
     }
 
-    /// One of them.
-    pub fn get_mut(&mut self, id: &str) -> Option<&mut Known> {
+    /// One container.
+    pub fn get_mut(&mut self, id: &str) -> Option<&mut KnownContainer> {
         self.known.get_mut(id)
     }
 
-    /// Forgets one that ended.
+    /// Removes a container that ended.
     pub fn forget(&mut self, id: &str) {
         self.known.remove(id);
-        self.odd.remove(id);
+        self.not_understood.remove(id);
     }
 
-    /// Takes in what was listed. What cannot be understood is left out, and thereby left alone.
-    pub fn update(&mut self, listing: Listing) {
+    /// Updates the inventory from a list. Containers that cannot be understood are left out and therefore never held.
+    pub fn update(&mut self, listing: RuntimeListing) {
         for (id, sandbox, inspected) in &listing.fresh {
             match inspected {
                 Ok(inspected) => self.add(id, sandbox, inspected),
-                Err(what) => self.note_odd(id, what),
+                Err(what) => self.note_not_understood(id, what),
             }
         }
-        // Who came after the question is not in the answer.
+        // A container that was added after the list was requested is not in it.
         self.known.retain(|id, known| listing.running.contains(id) || known.added >= listing.began);
-        self.odd.retain(|id, _| listing.running.contains(id));
+        self.not_understood.retain(|id, _| listing.running.contains(id));
     }
 
-    /// Takes one in; `pid` is where its cgroup is looked up.
-    pub fn add(&mut self, id: &str, sandbox: &Sandbox, inspected: &Inspected) {
+    /// Adds a container. Its cgroup is the one of the process `inspected.pid`.
+    pub fn add(&mut self, id: &str, sandbox: &Sandbox, inspected: &InspectedContainer) {
         match self.understand(sandbox, inspected) {
             Ok(known) => {
-                self.odd.remove(id);
+                self.not_understood.remove(id);
                 self.known.insert(id.to_owned(), known);
             }
             Err(error) if gone(&error) => {}
-            Err(error) => self.note_odd(id, &error.to_string()),
+            Err(error) => self.note_not_understood(id, &error.to_string()),
         }
     }
 
-    fn note_odd(&mut self, id: &str, what: &str) {
-        if self.odd.insert(id.to_owned(), what.to_owned()).is_none() {
-            tracing::warn!(container.id = id, what, "a container is not understood and is left alone");
+    fn note_not_understood(&mut self, id: &str, what: &str) {
+        if self.not_understood.insert(id.to_owned(), what.to_owned()).is_none() {
+            tracing::warn!(container.id = id, what, "a container is not understood and is therefore never held");
         }
     }
 
-    fn understand(&self, sandbox: &Sandbox, inspected: &Inspected) -> io::Result<Known> {
-        // Where its process really is; the runtime's word where there is no process (yet).
+    fn understand(&self, sandbox: &Sandbox, inspected: &InspectedContainer) -> io::Result<KnownContainer> {
+        // The cgroup that its process is in; where there is no process yet, the path that the runtime tells.
         let membership = std::fs::read_to_string(self.proc.join(inspected.pid.to_string()).join("cgroup"));
         let group = match membership {
             Ok(text) if inspected.pid > 0 => self.hierarchy.group_of(&text)?,
             _ if inspected.cgroups_path.is_empty() => {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "neither a process nor a cgroup path"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the container has neither a process nor a cgroup path"));
             }
             _ => self.hierarchy.group_at(&facts::cgroup_path(&inspected.cgroups_path)),
         };
         let container = inspected.labels.get("io.kubernetes.container.name").map_or("?", String::as_str);
         let mut facts = facts::from_runtime(sandbox, inspected);
         facts.is_guard = self.own_group.as_ref().is_some_and(|own| own.memory_dir().starts_with(group.memory_dir()));
-        Ok(Known {
+        Ok(KnownContainer {
             name: format!("{}/{}/{container}", sandbox.namespace, sandbox.pod).into(),
             uid: sandbox.uid.clone(),
             pod: (sandbox.namespace.clone(), sandbox.pod.clone()),
@@ -191,13 +189,13 @@ impl Inventory {
         })
     }
 
-    /// Looks at everybody. Reads only files. `undecided` are entries on their way in or out, of which the files say nothing yet; those
-    /// on their way in, `holding`, count as held.
-    pub fn look(
+    /// Observes every container by reading files only. `undecided` are journal entries that are being carried out or undone, whose files
+    /// may not show it yet; those of them that are being carried out, `holding`, count as held.
+    pub fn observe(
         &mut self,
         journal: &Journal,
-        undecided: &BTreeSet<Key>,
-        holding: &BTreeSet<Key>,
+        undecided: &BTreeSet<HoldKey>,
+        holding: &BTreeSet<HoldKey>,
         cluster: &ClusterView,
         now: Moment,
     ) -> (Vec<Container>, Vec<Finding>) {
@@ -211,21 +209,21 @@ impl Inventory {
                     continue;
                 }
                 Err(error) => {
-                    tracing::warn!(container.name = %known.name, %error, "its memory cannot be read");
+                    tracing::warn!(container.name = %known.name, %error, "the memory of a container cannot be read");
                     Reading::Missing
                 }
             };
             let entry = |kind| journal.open_entries().get(&(id.clone(), kind));
-            let mut holds: Vec<&Entry> = [Kind::Freeze, Kind::Quota, Kind::High].into_iter().filter_map(entry).collect();
+            let mut holds: Vec<&JournalEntry> = [HoldKind::Freeze, HoldKind::Quota, HoldKind::High].into_iter().filter_map(entry).collect();
             holds.retain(|entry| {
                 let key = entry.key();
                 let kept = entry.at_gate && undecided.contains(&key) || holding.contains(&key) || in_effect(entry);
                 if !kept && !undecided.contains(&key) {
-                    findings.push(Finding::LetGoByOthers((*entry).clone()));
+                    findings.push(Finding::ReleasedByOthers((*entry).clone()));
                 }
                 kept
             });
-            // What it takes once it may is no leak, though the runtime may still have to be told.
+            // What it allocates after its release is no leak, even if the runtime still has to be told.
             if let (Some((base, most)), Reading::Seen { value, .. }, false) = (&mut known.leak, memory, holds.is_empty()) {
                 *most = (*most).max(value.saturating_sub(*base));
             }
@@ -250,10 +248,10 @@ impl Inventory {
         (seen, findings)
     }
 
-    /// The same of one that the runtime asks about before it exists: no probe counts yet, and there is nothing to freeze. The place in
-    /// the queue is that of `since`.
-    pub fn stranger(&self, newcomer: &Newcomer, id: &str, cluster: &ClusterView, since: Moment) -> Container {
-        let Newcomer { container, sandbox, inspected, limit, .. } = newcomer;
+    /// Describes a container that the runtime asks about before it exists. No probe counts yet, and there is nothing to freeze. `since`
+    /// decides its place in the queue.
+    pub fn describe_before_creation(&self, newcomer: &NewContainer, id: &str, cluster: &ClusterView, since: Moment) -> Container {
+        let NewContainer { container, sandbox, inspected, limit, .. } = newcomer;
         let mut facts = facts::from_runtime(sandbox, inspected);
         let pod = (sandbox.namespace.clone(), sandbox.pod.clone());
         cluster.complete(&sandbox.uid, &pod, container, &mut facts);
@@ -271,8 +269,8 @@ impl Inventory {
         }
     }
 
-    /// A container as the gate sees it: about to start, holding nothing yet.
-    pub fn newcomer(&mut self, id: &str, cluster: &ClusterView, now: Moment) -> Option<Container> {
+    /// Describes a known container that is about to start and has allocated nothing yet.
+    pub fn describe_at_start(&mut self, id: &str, cluster: &ClusterView, now: Moment) -> Option<Container> {
         let levers = self.levers;
         let known = self.known.get_mut(id)?;
         let verdict = known.verdict(cluster, levers, &[]);
@@ -290,8 +288,8 @@ impl Inventory {
     }
 }
 
-impl Known {
-    fn verdict(&mut self, cluster: &ClusterView, node: Levers, holds: &[&Entry]) -> Verdict {
+impl KnownContainer {
+    fn verdict(&mut self, cluster: &ClusterView, node: Levers, holds: &[&JournalEntry]) -> CachedVerdict {
         if let Some(verdict) = self.verdict.as_mut().filter(|old| old.version == cluster.version && old.looks < VERDICT_EVERY) {
             verdict.looks += 1;
             return verdict.clone();
@@ -299,13 +297,13 @@ impl Known {
         let mut facts = self.facts.clone();
         cluster.complete(&self.uid, &self.pod, self.name.rsplit('/').next().unwrap_or_default(), &mut facts);
         facts.paused_by_others =
-            holds.iter().all(|entry| entry.hold.kind() != Kind::Freeze) && self.group.freezer().frozen().unwrap_or(false);
+            holds.iter().all(|entry| entry.hold.kind() != HoldKind::Freeze) && self.group.freezer().frozen().unwrap_or(false);
         let offered = Levers {
             freeze: node.freeze,
             quota: node.quota && self.group.cpu_quota().is_ok(),
             high: node.high && self.group.high_file().is_some(),
         };
-        let verdict = Verdict {
+        let verdict = CachedVerdict {
             version: cluster.version,
             looks: 0,
             permission: judge(&facts, offered),
@@ -316,12 +314,12 @@ impl Known {
     }
 }
 
-fn activity(holds: &[&Entry]) -> Activity {
-    let stopped = holds.iter().find(|entry| entry.hold.kind() != Kind::High);
+fn activity(holds: &[&JournalEntry]) -> Activity {
+    let stopped = holds.iter().find(|entry| entry.hold.kind() != HoldKind::High);
     match (stopped, holds.first()) {
         (Some(entry), _) if entry.at_gate => Activity::AtGate { since: entry.since },
         (Some(entry), _) => {
-            let lever = if entry.hold.kind() == Kind::Freeze { Lever::Freeze } else { Lever::Quota };
+            let lever = if entry.hold.kind() == HoldKind::Freeze { Lever::Freeze } else { Lever::Quota };
             Activity::Paused { since: entry.since, lever }
         }
         (None, Some(entry)) => {
@@ -329,7 +327,7 @@ fn activity(holds: &[&Entry]) -> Activity {
                 Hold::High { file, .. } => std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0),
                 _ => 0,
             };
-            Activity::Running { lease: Some(HighLease { high, since: entry.since }) }
+            Activity::Running { lease: Some(MemoryHighLease { high, since: entry.since }) }
         }
         (None, None) => Activity::Running { lease: None },
     }

@@ -1,8 +1,9 @@
-//! What the guard has done to the node and not yet taken back, on disk before it is done.
+//! The journal: what the guard has done to the node and not yet undone, written to disk before it is done.
 //!
-//! An append-only file of JSON lines. `begin` is written and synced **before** the act, `end` after it was taken back; `end` needs no sync,
-//! because taking back twice does no harm. A torn last line is an act that never began. Whoever reads the file (the agent when it starts,
-//! the dead man's switch at any time) knows everything that might be held, and enough to let it go without asking anybody.
+//! An append-only file of JSON lines. `begin` is written and synced **before** a hold, `end` after its release. `end` needs no sync,
+//! because releasing twice does no harm. A torn last line belongs to a hold that never began. Any process that reads the file (the agent
+//! when it starts, the dead man's switch at any time) knows every container that may be held, and enough to release it without asking
+//! another process.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -15,89 +16,77 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::{CpuQuota, Freezer};
 use crate::clock;
 
-/// Lines after which the file is written anew with only what is open.
+/// Number of lines after which the file is rewritten with only the open entries.
 const COMPACT_AFTER: usize = 4096;
 
-/// One thing that was done to a container, and how it was before.
+/// One hold of a container, with the state that the release restores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "by")]
 pub enum Hold {
-    /// Frozen by the file.
+    /// Frozen by writing the freezer file.
     Freeze {
-        /// Which.
         freezer: Freezer,
     },
-    /// Frozen through containerd.
     Pause {
-        /// The freezer that containerd uses, if it can be reached.
+        /// The freezer that containerd uses, if its file is accessible.
         freezer: Option<Freezer>,
     },
-    /// A tiny CPU quota through CRI.
+    /// Slowed by a tiny CPU quota, set through CRI.
     Quota {
-        /// Directory with the CPU files.
+        /// Directory with the CPU files of the cgroup.
         dir: PathBuf,
-        /// As it was.
         before: CpuQuota,
-        /// As it is made.
+        /// The quota that the guard sets.
         ours: CpuQuota,
     },
-    /// `memory.high`.
     High {
-        /// The file.
         file: PathBuf,
-        /// Its content before.
         before: String,
     },
 }
 
 impl Hold {
-    /// A container is held once in each of these ways.
-    pub fn kind(&self) -> Kind {
+    /// The kind of the hold. A container has at most one hold of each kind.
+    pub fn kind(&self) -> HoldKind {
         match self {
-            Self::Freeze { .. } | Self::Pause { .. } => Kind::Freeze,
-            Self::Quota { .. } => Kind::Quota,
-            Self::High { .. } => Kind::High,
+            Self::Freeze { .. } | Self::Pause { .. } => HoldKind::Freeze,
+            Self::Quota { .. } => HoldKind::Quota,
+            Self::High { .. } => HoldKind::High,
         }
     }
 }
 
-/// The ways.
+/// The kinds of holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Freezer.
+pub enum HoldKind {
     Freeze,
-    /// CPU quota.
     Quota,
-    /// `memory.high`.
     High,
 }
 
-/// An entry: who is held, how, since when and until when.
+/// An entry of the journal: which container is held, how, since when and until when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
-    /// Container id.
+pub struct JournalEntry {
     pub container: String,
-    /// `namespace/pod/container`, for people.
+    /// `namespace/pod/container`.
     pub name: String,
-    /// How.
     pub hold: Hold,
-    /// Since.
     pub since: Moment,
-    /// At the latest until.
+    /// The container is released at this moment at the latest.
     pub until: Moment,
-    /// Held at the start gate.
+    /// The container is held at the start gate.
     #[serde(default)]
     pub at_gate: bool,
 }
 
-/// Who, in which way.
-pub type Key = (String, Kind);
+/// Container id and kind of hold: what identifies an entry.
+pub type HoldKey = (String, HoldKind);
 
-impl Entry {
-    /// Its key.
-    pub fn key(&self) -> Key {
+impl JournalEntry {
+    /// The key of the entry.
+    pub fn key(&self) -> HoldKey {
         (self.container.clone(), self.hold.kind())
     }
 }
@@ -106,24 +95,25 @@ impl Entry {
 #[serde(rename_all = "camelCase", tag = "line")]
 enum Line {
     Boot { id: String },
-    Begin(Entry),
-    End { container: String, kind: Kind },
+    Begin(JournalEntry),
+    End { container: String, kind: HoldKind },
 }
 
-/// The journal of this agent. One writer.
+/// The journal of this agent, its only writer.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: File,
-    open: BTreeMap<Key, Entry>,
+    open: BTreeMap<HoldKey, JournalEntry>,
     lines: usize,
 }
 
-/// What a journal says is (or may be) held. Of another boot: nothing, since the machine forgot it.
+/// Reads the open entries of a journal: what is, or may be, held. A journal of another boot has none, because a reboot releases
+/// everything.
 ///
 /// # Errors
-/// The file is there and cannot be read.
-pub fn read(path: &Path) -> io::Result<BTreeMap<Key, Entry>> {
+/// When the file exists and cannot be read.
+pub fn read(path: &Path) -> io::Result<BTreeMap<HoldKey, JournalEntry>> {
     let text = match std::fs::read(path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -143,34 +133,34 @@ pub fn read(path: &Path) -> io::Result<BTreeMap<Key, Entry>> {
             Ok(Line::End { container, kind }) => {
                 open.remove(&(container, kind));
             }
-            // The last line may be torn; a damaged one further up must not hide the others.
-            Err(error) => tracing::warn!(%error, "a line of the journal cannot be read and is passed over"),
+            // The last line may be torn. A damaged line further up must not hide the others.
+            Err(error) => tracing::warn!(%error, "a line of the journal cannot be read and is skipped"),
         }
     }
     Ok(if this_boot { open } else { BTreeMap::new() })
 }
 
 impl Journal {
-    /// Opens it, or makes it. What [`Journal::open_entries`] says then is left over from an agent that died.
+    /// Opens the journal or creates it. The entries that [`Journal::open_entries`] then returns are left over from an agent that died.
     ///
     /// # Errors
-    /// It cannot be read or written.
+    /// When the file cannot be read or written.
     pub fn open(path: &Path) -> io::Result<Self> {
         let open = read(path)?;
         let file = write_anew(path, &open)?;
         Ok(Self { path: path.to_owned(), file, lines: open.len() + 1, open })
     }
 
-    /// What is held.
-    pub fn open_entries(&self) -> &BTreeMap<Key, Entry> {
+    /// The entries that were begun and not ended.
+    pub fn open_entries(&self) -> &BTreeMap<HoldKey, JournalEntry> {
         &self.open
     }
 
-    /// Notes what is about to be done, and returns when that is on the disk.
+    /// Records what is about to be done, and returns when the record is on disk.
     ///
     /// # Errors
-    /// It could not be made durable: do not act.
-    pub fn begin(&mut self, entries: &[Entry]) -> io::Result<()> {
+    /// When the record could not be made durable. The caller must not act then.
+    pub fn begin(&mut self, entries: &[JournalEntry]) -> io::Result<()> {
         if entries.is_empty() {
             return Ok(());
         }
@@ -189,11 +179,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes that it was taken back.
+    /// Records that a hold was released.
     ///
     /// # Errors
-    /// The disk is full, say. It is taken back once more by whoever reads the journal next, which does no harm.
-    pub fn end(&mut self, key: &Key) -> io::Result<()> {
+    /// When the file cannot be written, for example because the disk is full. The next reader of the journal then releases the hold once
+    /// more, which does no harm.
+    pub fn end(&mut self, key: &HoldKey) -> io::Result<()> {
         if self.open.remove(key).is_none() {
             return Ok(());
         }
@@ -210,8 +201,8 @@ fn push(bytes: &mut Vec<u8>, line: &Line) -> io::Result<()> {
     Ok(())
 }
 
-/// A whole new file under the old name.
-fn write_anew(path: &Path, open: &BTreeMap<Key, Entry>) -> io::Result<File> {
+/// Replaces the file by one that holds only the given entries.
+fn write_anew(path: &Path, open: &BTreeMap<HoldKey, JournalEntry>) -> io::Result<File> {
     let mut bytes = Vec::new();
     push(&mut bytes, &Line::Boot { id: clock::boot_id() })?;
     for entry in open.values() {
@@ -234,13 +225,13 @@ mod tests {
 
     type Tried = Result<(), Box<dyn std::error::Error>>;
 
-    fn entry(container: &str) -> Entry {
+    fn entry(container: &str) -> JournalEntry {
         let hold = Hold::Freeze { freezer: Freezer::V2("/sys/fs/cgroup/x".into()) };
-        Entry { container: container.into(), name: "a/b/c".into(), hold, since: Moment(1), until: Moment(2), at_gate: false }
+        JournalEntry { container: container.into(), name: "a/b/c".into(), hold, since: Moment(1), until: Moment(2), at_gate: false }
     }
 
     #[test]
-    fn what_was_begun_and_not_ended_is_open_for_the_next_one() -> Tried {
+    fn open_returns_entries_that_were_begun_and_not_ended() -> Tried {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("journal");
         let mut journal = Journal::open(&path)?;
@@ -249,12 +240,12 @@ mod tests {
         drop(journal);
         let next = Journal::open(&path)?;
         assert_eq!(next.open_entries().values().cloned().collect::<Vec<_>>(), [entry("b")]);
-        assert_eq!(read(&path)?.len(), 1, "whoever only reads sees the same");
+        assert_eq!(read(&path)?.len(), 1, "read returns the same entries");
         Ok(())
     }
 
     #[test]
-    fn a_torn_last_line_never_began_and_hides_nothing() -> Tried {
+    fn read_skips_a_torn_last_line_and_keeps_the_others() -> Tried {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("journal");
         Journal::open(&path)?.begin(&[entry("a"), entry("b")])?;
@@ -265,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_reboot_nothing_is_held() -> Tried {
+    fn read_returns_nothing_after_a_reboot() -> Tried {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("journal");
         Journal::open(&path)?.begin(&[entry("a")])?;
@@ -276,8 +267,8 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_for_ever() -> Tried {
-        // In memory: thousands of syncs.
+    fn begin_compacts_the_file_after_many_lines() -> Tried {
+        // In memory, because of thousands of syncs.
         let dir = tempfile::tempdir_in("/dev/shm")?;
         let path = dir.path().join("journal");
         let mut journal = Journal::open(&path)?;

@@ -1,75 +1,75 @@
-//! Holding a container and letting it go. Letting go is what must always work: it may be repeated, by anybody who reads the journal,
-//! with the runtime there or not, and it touches nothing that somebody else has changed meanwhile.
+//! Holding a container and releasing it. A release must always be possible: it can be repeated, by any process that reads the journal,
+//! with or without the runtime, and it changes nothing that something else has changed in the meantime.
 
 use std::io;
 use std::path::Path;
 
 use crate::cgroup::{CpuQuota, Freezer, read_quota, write_quota};
 use crate::failpoint;
-use crate::journal::{Entry, Hold};
+use crate::journal::{Hold, JournalEntry};
 use crate::runtime::{Runtime, RuntimeError};
 
-/// No container of this size is slowed to less than this (the runtime refuses less than 1 ms).
+/// The smallest quota in microseconds; the runtime refuses less than 1 ms.
 const SMALLEST_QUOTA: i64 = 1000;
-/// The longest period the kernel takes: with it 0.1 % of a CPU can be given.
+/// The longest period that the kernel accepts, in microseconds. With it a container can get as little as 0.1 % of a CPU.
 const LONGEST_PERIOD: u64 = 1_000_000;
 
-/// Why a lever failed.
+/// Why holding or releasing a container failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LeverError {
-    /// Files.
+    /// A cgroup file cannot be read or written.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Runtime.
+    /// The runtime cannot be reached, or refused.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// It says yes, and nothing happened.
-    #[error("the runtime agreed and the container is not held")]
+    /// The runtime reported success, but the container is not held.
+    #[error("the runtime reported success, but the container is not held")]
     NoEffect,
 }
 
-/// What came of letting go.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// It is as it was.
+    /// The state from before the hold is restored.
     Restored,
-    /// The container is gone, and what was done to it with it.
+    /// The container is gone, and the hold with it.
     Gone,
-    /// Somebody else has changed it since: theirs stays.
+    /// Something else has changed the quota since, and that change stays.
     Foreign,
 }
 
-/// The quota with which a container crawls at `share` of what it had (of one CPU, if it was without bound).
-pub fn crawl(before: CpuQuota, share: f64) -> CpuQuota {
+/// The quota for a container that is to get `share` of the CPU that it had (of one CPU, if it had no quota).
+pub fn slow_quota(before: CpuQuota, share: f64) -> CpuQuota {
     let had = if before.quota > 0 { before.quota as f64 / before.period.max(1) as f64 } else { 1.0 };
     let quota = (had * share * LONGEST_PERIOD as f64) as i64;
     CpuQuota { quota: quota.max(SMALLEST_QUOTA), period: LONGEST_PERIOD }
 }
 
-/// Holds it. The entry is in the journal already.
+/// Holds the container. The entry must be in the journal already.
 ///
 /// # Errors
-/// It is not held, or only perhaps: the entry stays until it is let go.
-pub async fn hold(entry: &Entry, runtime: &Runtime) -> Result<(), LeverError> {
+/// When the container is not held, or possibly not. The entry stays open until it is released.
+pub async fn hold(entry: &JournalEntry, runtime: &Runtime) -> Result<(), LeverError> {
     match &entry.hold {
         Hold::Freeze { freezer } => Ok(freezer.freeze()?),
         Hold::Pause { .. } => Ok(runtime.pause(&entry.container).await?),
         Hold::Quota { dir, ours, .. } => {
-            // Twice: the file at once, and through the runtime so that its next update of anything does not undo it.
+            // First the file, which takes effect at once, then the runtime, so that its next update does not undo the quota.
             write_quota(dir, *ours)?;
             failpoint::hit("mid_hold");
             runtime.set_quota(&entry.container, *ours).await?;
             if read_quota(dir)? == *ours { Ok(()) } else { Err(LeverError::NoEffect) }
         }
-        Hold::High { file, .. } => Err(io::Error::other(format!("{}: a lease is set by `lease`", file.display())).into()),
+        Hold::High { file, .. } => Err(io::Error::other(format!("{}: a lease cannot be set without its value", file.display())).into()),
     }
 }
 
-/// Lets it go. `runtime` is none where there is none: what can be done without is done, and the error says that something is left.
+/// Releases the container. Without a `runtime`, everything that needs none is done, and the error says that something is left.
 ///
 /// # Errors
-/// Something is left to be done: repeat it.
-pub async fn release(entry: &Entry, runtime: Option<&Runtime>) -> Result<Released, LeverError> {
+/// When something is left to be done: the caller repeats the release.
+pub async fn release(entry: &JournalEntry, runtime: Option<&Runtime>) -> Result<Released, LeverError> {
     let result = match &entry.hold {
         Hold::Freeze { freezer } => freezer.thaw().map(|()| Released::Restored).map_err(LeverError::from),
         Hold::Pause { freezer } => resume(entry, freezer.as_ref(), runtime).await,
@@ -83,8 +83,8 @@ pub async fn release(entry: &Entry, runtime: Option<&Runtime>) -> Result<Release
     }
 }
 
-/// Whether what was done to it is still so, as far as the files tell; what cannot be read is taken for unchanged.
-pub fn in_effect(entry: &Entry) -> bool {
+/// Whether a hold is still in effect, as far as the files tell. A file that cannot be read counts as unchanged.
+pub fn in_effect(entry: &JournalEntry) -> bool {
     match &entry.hold {
         Hold::Freeze { freezer } | Hold::Pause { freezer: Some(freezer) } => freezer.frozen().unwrap_or(true),
         Hold::Pause { freezer: None } => true,
@@ -93,20 +93,21 @@ pub fn in_effect(entry: &Entry) -> bool {
     }
 }
 
-/// Whether an error of a cgroup file says that the cgroup is no more.
+/// Whether an error of a cgroup file means that the cgroup does not exist any more.
 pub fn gone(error: &io::Error) -> bool {
     const ENODEV: i32 = nix::errno::Errno::ENODEV as i32;
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ENODEV)
 }
 
-/// Thaws at once by the file, and then makes containerd know: its shim refuses execs for ever in a task that was thawed behind its back,
-/// and it only resumes what is frozen. So it is frozen once more for the moment of the call.
-async fn resume(entry: &Entry, freezer: Option<&Freezer>, runtime: Option<&Runtime>) -> Result<Released, LeverError> {
+/// Resumes a container that was paused through containerd. The file is written first, which takes effect at once, and then containerd is
+/// told: its shim refuses every exec in a task that was thawed without it. containerd resumes only a frozen task, so the task is frozen
+/// again for the moment of that call.
+async fn resume(entry: &JournalEntry, freezer: Option<&Freezer>, runtime: Option<&Runtime>) -> Result<Released, LeverError> {
     let Some(runtime) = runtime else {
         if let Some(freezer) = freezer {
             freezer.thaw()?;
         }
-        return Err(RuntimeError::Unreachable("not asked".into()).into());
+        return Err(RuntimeError::Unreachable("it was not asked".into()).into());
     };
     let asked = runtime.paused(&entry.container).await;
     if matches!(asked, Ok(true)) {
@@ -128,14 +129,15 @@ async fn resume(entry: &Entry, freezer: Option<&Freezer>, runtime: Option<&Runti
 }
 
 async fn restore_quota(
-    entry: &Entry,
+    entry: &JournalEntry,
     dir: &Path,
     before: CpuQuota,
     ours: CpuQuota,
     runtime: Option<&Runtime>,
 ) -> Result<Released, LeverError> {
     let now = read_quota(dir)?;
-    // The file may be ours, as before (let go without the runtime), half written by either of us, or somebody's.
+    // The file may hold the guard's quota, the earlier quota (released without the runtime), a half-written pair of the two, or a quota
+    // of something else.
     let half_written = now.quota == -1 && (now.period == ours.period || now.period == before.period);
     let foreign = now != ours && now != before && !half_written;
     let goal = if foreign { now } else { before };
@@ -143,8 +145,8 @@ async fn restore_quota(
         write_quota(dir, goal)?;
     }
     failpoint::hit("mid_release");
-    let Some(runtime) = runtime else { return Err(RuntimeError::Unreachable("not asked".into()).into()) };
-    // The runtime remembers our quota even where the file does not: its next update would bring it back.
+    let Some(runtime) = runtime else { return Err(RuntimeError::Unreachable("it was not asked".into()).into()) };
+    // The runtime remembers the guard's quota even where the file does not, and its next update would restore it.
     runtime.set_quota(&entry.container, goal).await?;
     if read_quota(dir)? != goal {
         write_quota(dir, goal)?;

@@ -1,14 +1,15 @@
-//! The memory guard of a node: sees its containers and its memory, carries out what libs/memguard decides, and always lets go again.
+//! The memory guard of a node: reads its containers and its memory, carries out the decisions of libs/memguard, and always releases what
+//! it held.
 //!
 //! ```text
 //! cgroup files ─┐                                     ┌─▶ journal ─▶ freezer, memory.high, CRI quota
 //! /proc/meminfo ┼─▶ Observation ─▶ Guard::step ─▶ Decisions
 //! containerd ───┤   (libs/memguard, pure)             └─▶ Events, evictions, taint (API server, optional)
 //! API server ───┘
-//!                 agent.pulse ─▶ watchdog (second process): lets go of what the journal names when the agent is silent
+//!                 agent.pulse ─▶ watchdog (second process): releases what the journal names when the agent is silent
 //! ```
 //!
-//! Not in here: any decision whom to hold. Invariants: see [`agent`].
+//! This crate decides nothing about which containers are held; libs/memguard does. Its invariants are those of [`agent`].
 
 pub mod agent;
 pub mod api;
@@ -29,7 +30,7 @@ pub mod runtime;
 pub mod watchdog;
 pub mod wire;
 
-/// Made from `proto/` by build.rs.
+/// Messages, clients and servers that build.rs generates from `proto/`.
 #[allow(missing_docs, clippy::all, rust_2018_idioms, reason = "generated")]
 pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/proto.rs"));

@@ -1,4 +1,4 @@
-//! Prometheus metrics. Names begin with `drover_memguard_`.
+//! The Prometheus metrics of the agent. Their names begin with `drover_memguard_`.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -14,29 +14,26 @@ use crate::wire::{Pressure, Totals};
 type Seconds = Counter<f64, AtomicU64>;
 type Float = Gauge<f64, AtomicU64>;
 
-/// All of them.
+/// The metrics and the registry that shows them.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Containers paused.
     pub pauses: Counter,
-    /// Leases of `memory.high` begun.
+    /// `memory.high` leases begun.
     pub leases: Counter,
-    /// Containers held at the gate.
+    /// Containers held at the start gate.
     pub gated: Counter,
-    /// Containers sacrificed.
     pub sacrifices: Counter,
-    /// Containers killed by the kernel.
+    /// Containers that died of a SIGKILL which the guard did not send.
     pub oom_kills: Counter,
-    /// Episodes that ended without one.
+    /// Episodes (first hold to last release) without such a death.
     pub oom_avoided: Counter,
-    /// Container-seconds held.
     pub paused_seconds: Seconds,
-    /// Bytes taken while held.
+    /// Bytes that containers allocated while they were held.
     pub leaked: Counter,
-    /// From the reading to the container being held.
+    /// Seconds from the reading of memory until the container is held.
     pub reaction: Histogram,
-    /// Levers that failed.
+    /// Holds that failed.
     pub failures: Counter,
     held: Gauge,
     used: Gauge,
@@ -88,7 +85,7 @@ impl Metrics {
         registry.register("exhaustion_seconds", "Predicted time to exhaustion; +Inf if memory does not grow", self.exhaustion.clone());
     }
 
-    /// Sets what is shown as it is now.
+    /// Sets the gauges from the present pressure.
     pub fn show(&self, pressure: &Pressure) {
         let bytes = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         self.held.set(i64::from(pressure.held));
@@ -97,7 +94,7 @@ impl Metrics {
         self.exhaustion.set(pressure.seconds_to_exhaustion.unwrap_or(f64::INFINITY));
     }
 
-    /// The counts, for the status.
+    /// The counters, for the status.
     pub fn totals(&self) -> Totals {
         Totals {
             pauses: self.pauses.get(),
@@ -111,10 +108,10 @@ impl Metrics {
         }
     }
 
-    /// As text.
+    /// The metrics in the OpenMetrics text format.
     ///
     /// # Errors
-    /// None in practice: memory is written to.
+    /// When formatting fails, which does not happen because the target is memory.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;

@@ -1,8 +1,8 @@
-//! The dead man's switch: a second, tiny process that lets everything go when the agent shows no sign of life for three polls, and
-//! whatever is held longer than its entry in the journal allows.
+//! The dead man's switch: a second, small process that releases every container when the agent's heartbeat stops for three polls, and
+//! every container that is held longer than its journal entry allows.
 //!
-//! It reads the journal and writes cgroup files; it asks the runtime only where the runtime has to be told. It goes on looking while the
-//! agent is silent: a call that the agent had sent before it died may take effect later.
+//! It reads the journal and writes cgroup files. It calls the runtime only where the runtime has to be told. While the agent is silent it
+//! keeps checking, because a call that the agent sent before it died may take effect later.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -14,75 +14,75 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
 use crate::clock;
-use crate::heartbeat::{Heartbeat, Pulse};
-use crate::journal::{self, Entry, Key};
+use crate::heartbeat::{Heartbeat, HeartbeatMonitor};
+use crate::journal::{self, HoldKey, JournalEntry};
 use crate::levers::{Released, in_effect, release};
 use crate::runtime::Runtime;
 
-/// An entry may be this much over its time: the agent, which lives, is about to let it go itself.
+/// A hold may last this much longer than its entry allows, because an agent that lives is about to release it itself.
 const GRACE: Duration = Duration::from_secs(2);
-/// An agent that gives no sign of life for so many polls, and so many looks, is dead.
+/// An agent whose heartbeat stops for this many polls, and is missed in this many readings in a row, counts as dead.
 const POLLS: u32 = 3;
-/// With nobody to watch and nothing held for so long, it ends.
+/// With no agent to watch and nothing held for this long, the process ends.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// The files of an agent, in its directory.
+/// The files of an agent in its state directory.
 #[derive(Clone, Debug)]
-pub struct Files(PathBuf);
+pub struct StateFiles(PathBuf);
 
-impl Files {
-    /// In this directory.
+impl StateFiles {
+    /// The files in the directory `state`.
     pub fn of(state: &Path) -> Self {
         Self(state.to_owned())
     }
 
-    /// The journal.
+    /// Path of the journal.
     pub fn journal(&self) -> PathBuf {
         self.0.join("journal")
     }
 
-    /// Beaten by the agent.
+    /// Path of the agent's heartbeat.
     pub fn agent_pulse(&self) -> PathBuf {
         self.0.join("agent.pulse")
     }
 
-    /// Beaten by the watchdog.
+    /// Path of the watchdog's heartbeat.
     pub fn watchdog_pulse(&self) -> PathBuf {
         self.0.join("watchdog.pulse")
     }
 
-    /// Locked by the one watchdog.
+    /// Path of the lock that the running watchdog holds.
     pub fn watchdog_lock(&self) -> PathBuf {
         self.0.join("watchdog.lock")
     }
 
-    /// Where the agent answers.
+    /// Path of the socket on which the agent answers.
     pub fn socket(&self) -> PathBuf {
         self.0.join("agent.sock")
     }
 }
 
-/// Watches until it is told to stop, or until there is nothing to watch.
+/// Watches until it receives SIGTERM or there is nothing left to watch.
 ///
 /// # Errors
-/// Its files cannot be made.
-pub async fn watch(files: &Files, poll: Duration, runtime: Runtime) -> Result<()> {
-    let lock = File::create(files.watchdog_lock()).context("cannot make the lock of the watchdog")?;
+/// When its files cannot be created, read or written.
+pub async fn watch(files: &StateFiles, poll: Duration, runtime: Runtime) -> Result<()> {
+    let lock = File::create(files.watchdog_lock()).context("cannot create the lock file of the watchdog")?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            tracing::info!("another watchdog is on duty");
+            tracing::info!("another watchdog is running; this one ends");
             return Ok(());
         }
-        Err(TryLockError::Error(error)) => return Err(error).context("cannot lock"),
+        Err(TryLockError::Error(error)) => return Err(error).context("cannot lock the lock file of the watchdog"),
     }
     let mut terminated = signal(SignalKind::terminate())?;
     let mut beat = Heartbeat::start(&files.watchdog_pulse())?;
-    let mut agent = Pulse::of(&files.agent_pulse());
+    let mut agent = HeartbeatMonitor::new(&files.agent_pulse());
     let mut tick = tokio::time::interval(poll);
-    // Looks that come late are not made up for: each is to be a poll after the last one.
+    // Late ticks are not made up for: each reading must come a poll after the last one.
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut switch = Switch { runtime, done: BTreeSet::new() };
+    let mut releaser = Releaser { runtime, done: BTreeSet::new() };
     let mut idle_since = Instant::now();
     let patience = poll * POLLS;
     loop {
@@ -92,10 +92,10 @@ pub async fn watch(files: &Files, poll: Duration, runtime: Runtime) -> Result<()
         let entries = journal::read(&files.journal()).context("cannot read the journal")?;
         let now = clock::now();
         if silent {
-            switch.release(entries.values()).await;
+            releaser.release(entries.values()).await;
         } else {
-            switch.done.clear();
-            switch.release(entries.values().filter(|entry| now >= entry.until + GRACE)).await;
+            releaser.done.clear();
+            releaser.release(entries.values().filter(|entry| now >= entry.until + GRACE)).await;
         }
         if !silent || entries.values().any(in_effect) {
             idle_since = Instant::now();
@@ -106,35 +106,36 @@ pub async fn watch(files: &Files, poll: Duration, runtime: Runtime) -> Result<()
     }
 }
 
-/// Lets everything in the journal go, once, without an agent: for `ExecStopPost=` and for people. Says how many are left.
+/// Releases everything in the journal once, without an agent: for `ExecStopPost=` and for manual use. Returns how many holds could not be
+/// completely undone.
 ///
 /// # Errors
-/// The journal cannot be read.
-pub async fn thaw(files: &Files, runtime: Runtime) -> Result<usize> {
-    let mut switch = Switch { runtime, done: BTreeSet::new() };
+/// When the journal cannot be read.
+pub async fn thaw(files: &StateFiles, runtime: Runtime) -> Result<usize> {
+    let mut releaser = Releaser { runtime, done: BTreeSet::new() };
     let entries = journal::read(&files.journal()).context("cannot read the journal")?;
-    switch.release(entries.values()).await;
-    Ok(entries.len() - switch.done.len())
+    releaser.release(entries.values()).await;
+    Ok(entries.len() - releaser.done.len())
 }
 
-struct Switch {
+struct Releaser {
     runtime: Runtime,
-    done: BTreeSet<Key>,
+    done: BTreeSet<HoldKey>,
 }
 
-impl Switch {
-    /// All at once: a runtime that does not answer for one must not keep the others waiting.
-    async fn release(&mut self, entries: impl Iterator<Item = &Entry>) {
-        let due: Vec<&Entry> = entries.filter(|entry| !self.done.contains(&entry.key()) || in_effect(entry)).collect();
+impl Releaser {
+    /// All at the same time, so that a runtime that does not answer about one container does not delay the others.
+    async fn release(&mut self, entries: impl Iterator<Item = &JournalEntry>) {
+        let due: Vec<&JournalEntry> = entries.filter(|entry| !self.done.contains(&entry.key()) || in_effect(entry)).collect();
         let results = futures::future::join_all(due.iter().map(|entry| release(entry, Some(&self.runtime)))).await;
         for (entry, result) in due.into_iter().zip(results) {
             match result {
                 Ok(released) => {
                     if self.done.insert(entry.key()) && released == Released::Restored {
-                        tracing::warn!(container.name = %entry.name, container.id = %entry.container, "let go by the dead man's switch");
+                        tracing::warn!(container.name = %entry.name, container.id = %entry.container, "released by the dead man's switch");
                     }
                 }
-                Err(error) => tracing::warn!(container.name = %entry.name, %error, "not wholly let go yet"),
+                Err(error) => tracing::warn!(container.name = %entry.name, %error, "a release is not complete yet"),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the agent tells: the answers of its socket, for `drover memguard` and whoever else asks.
+//! The JSON documents that the agent answers on its socket, for `drover memguard` and other clients.
 
 use std::path::PathBuf;
 
@@ -10,149 +10,128 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Nothing; measures only.
+    /// Only measure
     Off,
-    /// Says what it would do.
+    /// Decide and report, but do nothing
     #[default]
     Recommend,
-    /// Does it.
+    /// Carry out the decisions
     Apply,
 }
 
-/// `GET /status`.
+/// The answer to `GET /status`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Node.
+    /// Name of the node.
     pub node: String,
-    /// What it may do.
     pub mode: Mode,
-    /// Why it does not do it although it may.
+    /// Why the agent holds nothing although its mode is `apply`; `None` if nothing prevents it.
     pub hindered: Option<String>,
-    /// Policy that decides.
+    /// Name of the policy that decides.
     pub policy: String,
-    /// Why it is this one.
+    /// Why it is this policy.
     pub policy_because: String,
-    /// How a start is gated.
-    pub gate: Gate,
-    /// The runtime, or why it does not answer.
+    pub gate: GateStatus,
+    /// Name and version of the runtime, or why it does not answer.
     pub runtime: String,
-    /// cgroup version.
+    /// `v1` or `v2`.
     pub cgroup: String,
-    /// Where the memory of the node is read.
     pub memory_source: String,
-    /// Whether an API server was ever read.
     pub api_server: bool,
-    /// How the node is.
     pub pressure: Pressure,
-    /// The containers.
     pub containers: Vec<ContainerStatus>,
-    /// Since this agent began.
     pub totals: Totals,
 }
 
-/// The start gate.
+/// How starts are gated, and whether the gate is open.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Gate {
-    /// How containers are held at their start: `nri`, `events`, or `none`.
+pub struct GateStatus {
+    /// How containers are held at their start: `nri`, `events` or `none`.
     pub by: String,
-    /// Why not in a better way.
+    /// Why not by a better way.
     pub why: Option<String>,
-    /// Whether another container would be let in now; none without a gate.
+    /// Whether another container would be admitted now; `None` without a gate.
     pub open: Option<bool>,
-    /// Mean use as a share of the limit, and its standard deviation, as learned so far.
+    /// Demand factor as learned so far: mean and standard deviation of the working set as a share of the limit.
     pub demand: Option<(f64, f64)>,
 }
 
-/// `GET /pressure`: what the hub may read. Bytes and seconds.
+/// The answer to `GET /pressure`: memory pressure of the node, in bytes and seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pressure {
-    /// All there is.
     pub capacity: u64,
-    /// In use.
     pub used: u64,
-    /// Growth of what is in use, in bytes per second, averaged over about five seconds; negative when it shrinks.
+    /// Growth of `used` in bytes per second, averaged over about five seconds; negative when it shrinks.
     pub growth: f64,
-    /// When memory would be exhausted if it went on like that; none if it does not grow.
+    /// Seconds until memory is exhausted at this growth; `None` if it does not grow.
     pub seconds_to_exhaustion: Option<f64>,
-    /// Containers held now: paused, under `memory.high`, or at the gate.
+    /// Containers held now: paused, leased, or at the start gate.
     pub held: u32,
-    /// Age of the reading in seconds; older than a second is not to be trusted.
+    /// Age of the reading in seconds. A reading older than a second should not be trusted.
     pub age_seconds: f64,
 }
 
-/// A container.
+/// The status of one container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerStatus {
-    /// Id.
     pub id: String,
-    /// `namespace/pod/container`.
     pub name: String,
-    /// Working set in bytes; none if it cannot be read.
+    /// Working set in bytes; `None` if it cannot be read.
     pub memory: Option<u64>,
-    /// Limit in bytes.
     pub limit: Option<u64>,
-    /// What it may still take, as the bank sees it.
+    /// The memory that it may still take, as the bank computes it, in bytes.
     pub need: Option<u64>,
-    /// Growth in bytes per second.
     pub growth: f64,
-    /// What it is doing.
     pub activity: Activity,
-    /// For how many seconds.
+    /// For how many seconds it has been held; `None` if it is not held.
     pub held_seconds: Option<f64>,
-    /// Whether it may be touched.
     pub permission: Permission,
-    /// The verdict in words.
+    /// `permission` in words.
     pub verdict: String,
-    /// What was last decided about it.
     pub last: Option<LastDecision>,
 }
 
-/// A decision.
+/// The last decision about a container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastDecision {
-    /// What; none is: held at its start.
+    /// `None` means that the container is held at its start.
     pub action: Option<Action>,
-    /// Why.
     pub reason: Reason,
-    /// In words.
+    /// Action and reason in words.
     pub words: String,
-    /// Whether it was done (else it was only recommended, or failed).
+    /// Whether it was carried out; otherwise it was only recommended, or it failed.
     pub done: bool,
-    /// How many seconds ago.
     pub seconds_ago: f64,
 }
 
-/// Counts since the agent began.
+/// Counts since the agent started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
-    /// Containers paused.
     pub pauses: u64,
-    /// Leases of `memory.high`.
+    /// `memory.high` leases.
     pub leases: u64,
-    /// Containers held at the gate.
+    /// Containers held at the start gate.
     pub gated: u64,
-    /// Containers sacrificed.
     pub sacrifices: u64,
-    /// Containers that died of SIGKILL without the agent having stopped them.
+    /// Containers that died of a SIGKILL which the guard did not send.
     pub oom_kills: u64,
-    /// Episodes (first pause to last release) that ended without such a death.
+    /// Episodes (first hold to last release) that ended without such a death.
     pub oom_avoided: u64,
-    /// Container-seconds held.
     pub paused_seconds: f64,
-    /// Bytes that held containers took all the same.
+    /// Bytes that containers allocated while they were held.
     pub leaked_bytes: u64,
 }
 
-/// Where the agent of this machine answers, unless it is told otherwise.
+/// The socket on which the agent of this machine answers by default.
 pub fn default_socket() -> PathBuf {
     PathBuf::from(DEFAULT_STATE).join("agent.sock")
 }
 
-/// Where the agent keeps its files. On a tmpfs, because after a reboot nothing is held.
+/// The default state directory. It is on a tmpfs, because after a reboot nothing is held.
 pub const DEFAULT_STATE: &str = "/run/drover-memory-guard";

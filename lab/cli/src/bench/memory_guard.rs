@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use drover_memory_guard::cgroup::Hierarchy;
-use drover_memory_guard::fake::{Fake, FakeContainer};
-use drover_memory_guard::watchdog::Files;
+use drover_memory_guard::fake::{FakeContainer, FakeRuntime};
+use drover_memory_guard::watchdog::StateFiles;
 use drover_report::{Check, Report, Table};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -32,7 +32,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let (containers, settle, measured) = size.of((100, 10, 60), (3, 0, 1));
     let node = Node::new(containers)?;
-    let fake = Fake::default();
+    let fake = FakeRuntime::default();
     let runtime = node.dir.path().join("runtime.sock");
     fake.serve(&runtime)?;
     for number in 0..containers {
@@ -166,7 +166,7 @@ impl Drop for Node {
 /// The agent, as it runs on a node.
 struct Agent {
     child: Child,
-    files: Files,
+    files: StateFiles,
     log: PathBuf,
 }
 
@@ -176,7 +176,7 @@ impl Agent {
         let mut command = Command::new(beside("drover-memory-guard")?);
         command.arg("run").arg("--state").arg(&state).arg("--runtime").arg(runtime).arg("--cgroup-root").arg(&node.root);
         command.args(["--mode", "apply"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&log)?);
-        Ok(Self { child: command.spawn()?, files: Files::of(&state), log })
+        Ok(Self { child: command.spawn()?, files: StateFiles::of(&state), log })
     }
 }
 

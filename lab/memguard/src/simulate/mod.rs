@@ -1,70 +1,72 @@
-//! The paper's experiment in memory: nodes, jobs that allocate and free, the kernel's OOM killer, CrashLoopBackOff, and the guard.
+//! The simulator of the paper's experiment: nodes, jobs that allocate and free memory, the kernel's OOM killer, CrashLoopBackOff, and the
+//! guard.
 //!
-//! Deterministic: a world, a guard and a seed give one [`Outcome`]. What is assumed is in [`World`]; the guard is the very one of the agent.
+//! Deterministic: a model, a guard and a seed determine one [`Outcome`]. All assumptions are in [`ClusterModel`]. The guard is the one
+//! that the agent runs.
 
+mod model;
 mod node;
 mod outcome;
 mod path;
 mod pod;
-mod world;
 
 use std::collections::VecDeque;
 
+pub use model::{Backoff, ClusterModel, JobClass, JobModel, OomVictim};
 pub use outcome::Outcome;
-pub use world::{Backoff, JobClass, JobModel, Victim, World};
 
 use drover_memguard::Guard;
-use node::Node;
-use pod::Pod;
+use node::SimulatedNode;
+use pod::SimulatedPod;
 
-/// Runs all jobs of the world once, with or without a guard on each node.
-pub fn simulate(world: &World, guard: Option<&Guard>, seed: u64) -> Outcome {
-    let mut nodes: Vec<Node> = (0..world.nodes).map(|_| Node::new(guard.cloned())).collect();
-    let mut queue = submit(world, seed);
+/// Runs all jobs of the model once, with a guard on each node or without.
+pub fn simulate(model: &ClusterModel, guard: Option<&Guard>, seed: u64) -> Outcome {
+    let mut nodes: Vec<SimulatedNode> = (0..model.nodes).map(|_| SimulatedNode::new(guard.cloned())).collect();
+    let mut queue = submit(model, seed);
     let total = queue.len();
-    let mut done: Vec<Pod> = Vec::with_capacity(total);
+    let mut done: Vec<SimulatedPod> = Vec::with_capacity(total);
     let mut now = 0.0;
     let mut ticks = 0_u64;
-    schedule(&mut queue, &mut nodes, now, world);
-    while done.len() < total && now < world.give_up {
+    schedule(&mut queue, &mut nodes, now, model);
+    while done.len() < total && now < model.give_up {
         ticks += 1;
-        now = ticks as f64 * world.step;
+        now = ticks as f64 * model.step;
         let before = done.len();
         for node in &mut nodes {
-            done.extend(node.step(now, world));
+            done.extend(node.step(now, model));
         }
         if done.len() > before {
-            schedule(&mut queue, &mut nodes, now, world);
+            schedule(&mut queue, &mut nodes, now, model);
         }
     }
     let paused = nodes.iter().map(|node| node.paused_seconds).sum();
     let gated = nodes.iter().map(|node| node.gate_seconds).sum();
-    let left: Vec<Pod> = nodes.into_iter().flat_map(|node| node.pods).chain(queue).collect();
-    Outcome::of(&done, &left, paused, gated, world)
+    let left: Vec<SimulatedPod> = nodes.into_iter().flat_map(|node| node.pods).chain(queue).collect();
+    Outcome::of(&done, &left, paused, gated, model)
 }
 
-/// All jobs: classes alternate in proportion to their counts, higher priorities first.
-fn submit(world: &World, seed: u64) -> VecDeque<Pod> {
+/// All jobs in the order of submission: higher priorities first, classes alternating in proportion to their counts.
+fn submit(model: &ClusterModel, seed: u64) -> VecDeque<SimulatedPod> {
     let mut order: Vec<(f64, usize)> = Vec::new();
-    for (class, jobs) in world.jobs.iter().enumerate() {
+    for (class, jobs) in model.jobs.iter().enumerate() {
         order.extend((0..jobs.count).map(|nth| ((nth as f64 + 0.5) / jobs.count as f64, class)));
     }
     order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    order.sort_by_key(|(_, class)| std::cmp::Reverse(world.jobs[*class].priority));
-    order.iter().enumerate().map(|(number, (_, class))| Pod::new(number, &world.jobs[*class], world, seed)).collect()
+    order.sort_by_key(|(_, class)| std::cmp::Reverse(model.jobs[*class].priority));
+    order.iter().enumerate().map(|(number, (_, class))| SimulatedPod::new(number, &model.jobs[*class], model, seed)).collect()
 }
 
-/// First come, first served by whoever fits; the node with the least allocated takes it.
-fn schedule(queue: &mut VecDeque<Pod>, nodes: &mut [Node], now: f64, world: &World) {
-    let mut allocated: Vec<f64> = nodes.iter().map(Node::allocated).collect();
+/// Binds queued pods to nodes, first come, first served; the node with the least allocated that has room takes the pod.
+fn schedule(queue: &mut VecDeque<SimulatedPod>, nodes: &mut [SimulatedNode], now: f64, model: &ClusterModel) {
+    let mut allocated: Vec<f64> = nodes.iter().map(SimulatedNode::allocated).collect();
     let waiting = std::mem::take(queue);
     for mut pod in waiting {
-        let fits = |index: &usize| allocated[*index] + pod.request <= world.node_memory + 1e-6;
+        let fits = |index: &usize| allocated[*index] + pod.request <= model.node_memory + 1e-6;
         match (0..nodes.len()).filter(fits).min_by(|a, b| allocated[*a].total_cmp(&allocated[*b])) {
             Some(index) => {
                 allocated[index] += pod.request;
                 pod.bound = now;
-                pod.order(now, 0.0, world);
+                pod.order(now, 0.0, model);
                 nodes[index].pods.push(pod);
             }
             None => queue.push_back(pod),

@@ -1,9 +1,9 @@
-//! The path of one container: what it computes and allocates, drawn as it goes. A restart is a new path.
+//! The memory use of one container over time, drawn at random as it runs. A restart begins a new path.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::world::{JobClass, JobModel};
+use super::model::{JobClass, JobModel};
 
 #[derive(Debug)]
 enum Phase {
@@ -12,22 +12,23 @@ enum Phase {
     Hold { left: f64 },
 }
 
-/// Where a container is on its path. Memory in MiB, time in seconds of unhindered running.
+/// The position of a container on its path. Memory is in MiB, time in seconds of unhindered running.
 #[derive(Debug)]
-pub(super) struct Path {
+pub(super) struct MemoryPath {
     random: ChaCha8Rng,
     cycles_left: u32,
     phase: Phase,
     pub memory: f64,
 }
 
-impl Path {
+impl MemoryPath {
+    /// A new path that begins to compute at half of the limit.
     pub fn new(mut random: ChaCha8Rng, model: &JobModel, class: &JobClass) -> Self {
         let left = exponential(&mut random, model.compute);
         Self { random, cycles_left: model.cycles, phase: Phase::Compute { left }, memory: class.limit / 2.0 }
     }
 
-    /// Goes on by `work` seconds; growth ends at `ceiling` MiB and waits there. True when all is done.
+    /// Continues by `work` seconds. Growth stops and waits at `ceiling` MiB. Returns true when the job is done.
     pub fn advance(&mut self, mut work: f64, ceiling: f64, model: &JobModel, class: &JobClass) -> bool {
         loop {
             match &mut self.phase {
@@ -76,7 +77,7 @@ impl Path {
     }
 }
 
-/// Uniform between `1 - jitter` and `1 + jitter`.
+/// A factor drawn uniformly between `1 - jitter` and `1 + jitter`.
 pub(super) fn around_one(random: &mut ChaCha8Rng, jitter: f64) -> f64 {
     1.0 + jitter * (2.0 * random.random::<f64>() - 1.0)
 }

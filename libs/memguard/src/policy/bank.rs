@@ -1,52 +1,53 @@
-//! Banker's rule on the distance to the limit.
+//! The bank: the banker's algorithm applied to the distance of each container from its limit.
 //!
-//! Each container may still take `limit - working set`. The way of the nearest to its limit is kept free, so it can always arrive, and gives
-//! back when it is done: nobody is killed and nothing locks up. Of what is left beyond that the others, in that order, may take what they
-//! can take until the guard has looked and acted again; who finds nothing left waits. When there is plenty, all run; when there is
-//! nothing but the way of the nearest, it alone runs; nobody waits who need not.
+//! Each container may still take `limit - working set`, its need. The need of the container nearest to its limit is kept free, so that
+//! this one can always reach its limit, finish, and free its memory: no container is killed, and there is no deadlock. Of the memory
+//! beyond that, the others, in the order of their needs, may take as much as they can take until the guard has observed and acted again.
+//! A container for which nothing is left is held. With plenty of memory all run; with nothing but the first need left only the nearest
+//! one runs.
 
 use std::cmp::Reverse;
 
-use crate::policy::{Candidate, View, Wishes};
+use crate::policy::{Candidate, PolicyInput, Proposal};
 use crate::settings::BankSettings;
 use crate::{Activity, NodeMemory, Reason};
 
-/// Growing less than this share of its fastest, a container stands still.
+/// A container that grows by less than this share of its fastest growth counts as not growing.
 const STILL: f64 = 0.1;
 
-pub(crate) fn step(settings: &BankSettings, view: &View<'_>) -> Wishes {
-    let mut wishes = Wishes::default();
-    let mut left = free(settings, view);
-    for (nth, (candidate, need)) in by_need(settings, view).into_iter().enumerate() {
+pub(crate) fn step(settings: &BankSettings, input: &PolicyInput<'_>) -> Proposal {
+    let mut proposal = Proposal::default();
+    let mut left = free(settings, input);
+    for (nth, (candidate, need)) in by_need(settings, input).into_iter().enumerate() {
         let id = &candidate.container.id;
         let price = if nth == 0 { need } else { until_next_act(settings, candidate).min(need) };
         if price <= left {
             if candidate.container.activity != (Activity::Running { lease: None }) {
-                wishes.free.push((id.clone(), Reason::Fits { need: price, left }));
+                proposal.free.push((id.clone(), Reason::Fits { need: price, left }));
             }
             left -= price;
         } else {
-            wishes.hold.push((id.clone(), Reason::DoesNotFit { need: price, left }));
+            proposal.hold.push((id.clone(), Reason::DoesNotFit { need: price, left }));
         }
     }
-    // The guard keeps the last runnable running: the farthest from fitting must be asked for first.
-    wishes.hold.reverse();
-    wishes
+    // The safety rules keep the last runnable container running, so the one that is farthest from fitting must be held first.
+    proposal.hold.reverse();
+    proposal
 }
 
-/// What the container can take until the guard has looked and acted again, at the fastest it was seen to grow.
+/// What the container can take until the guard has observed and acted again, at its fastest observed growth.
 fn until_next_act(settings: &BankSettings, candidate: &Candidate<'_>) -> u64 {
     let track = candidate.track;
-    // Under a `memory.high` it went on to where it wants to grow.
+    // A container under a `memory.high` lease stopped growing because of it, not by itself.
     let leased = matches!(candidate.container.activity, Activity::Running { lease: Some(_) });
     let share = if track.rate < STILL * track.burst && !leased { settings.still } else { 1.0 };
     (track.burst * settings.reaction.as_secs_f64() * share) as u64
 }
 
-/// Candidates with what each may still take: the smallest need of all first, because its way must be free or everybody waits for ever;
-/// then higher priority, the smaller need, the older.
-pub(crate) fn by_need<'v, 'a>(settings: &BankSettings, view: &'v View<'a>) -> Vec<(&'v Candidate<'a>, u64)> {
-    let mut sorted: Vec<_> = view.candidates.iter().map(|candidate| (candidate, need(settings, candidate, view.node))).collect();
+/// Candidates with their needs. The smallest need of all comes first, because it must be met or every container waits for ever; then
+/// higher priority, smaller need, older container.
+pub(crate) fn by_need<'v, 'a>(settings: &BankSettings, input: &'v PolicyInput<'a>) -> Vec<(&'v Candidate<'a>, u64)> {
+    let mut sorted: Vec<_> = input.candidates.iter().map(|candidate| (candidate, need(settings, candidate, input.node))).collect();
     sorted.sort_by(|(a, a_need), (b, b_need)| {
         let key = |candidate: &Candidate<'_>, need: u64| (Reverse(candidate.container.priority), need, candidate.container.started);
         key(a, *a_need).cmp(&key(b, *b_need)).then_with(|| a.container.id.cmp(&b.container.id))
@@ -57,7 +58,7 @@ pub(crate) fn by_need<'v, 'a>(settings: &BankSettings, view: &'v View<'a>) -> Ve
     sorted
 }
 
-/// What the container may still take: up to its limit, or, without one, what it takes within the horizon at its present rate.
+/// The need of the container in bytes: up to its limit or, without one, what it takes within the horizon at its present rate.
 pub(crate) fn need(settings: &BankSettings, candidate: &Candidate<'_>, node: NodeMemory) -> u64 {
     match candidate.container.limit {
         Some(limit) => limit.min(node.capacity).saturating_sub(candidate.memory),
@@ -65,11 +66,12 @@ pub(crate) fn need(settings: &BankSettings, candidate: &Candidate<'_>, node: Nod
     }
 }
 
-/// Free memory that may be lent: without the margin, what grows until the guard reacts, and what the untouchable are about to take.
-pub(crate) fn free(settings: &BankSettings, view: &View<'_>) -> u64 {
-    let node = view.node;
+/// Free memory that may be lent, in bytes: without the margin, and without what the containers that may not be held are expected to take
+/// within the horizon.
+pub(crate) fn free(settings: &BankSettings, input: &PolicyInput<'_>) -> u64 {
+    let node = input.node;
     let margin = (node.capacity as f64 * settings.margin) as u64;
-    node.capacity.saturating_sub(node.used).saturating_sub(margin).saturating_sub(growth_within(settings, view.untouchable_growth))
+    node.capacity.saturating_sub(node.used).saturating_sub(margin).saturating_sub(growth_within(settings, input.ineligible_growth))
 }
 
 fn growth_within(settings: &BankSettings, growth: f64) -> u64 {

@@ -1,40 +1,43 @@
-//! What the policies share: what they look at, and what they wish. A policy wishes; [`crate::Guard`] applies the safety rules.
+//! What the policies have in common: their input and their proposal. A policy proposes holds and releases; [`crate::Guard`] applies the
+//! safety rules to the proposal.
 
 pub(crate) mod bank;
 pub(crate) mod gate;
 pub(crate) mod paper;
 
-use crate::state::{State, Track};
+use crate::state::{ContainerTrack, GuardState};
 use crate::{Activity, Container, ContainerId, Moment, NodeMemory, Observation, Reason, Safety};
 
-/// A container that may be touched and whose memory is known. Those at the gate are not among them.
+/// A container that may be held and whose memory is known. Containers at the start gate are not candidates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'a> {
     pub container: &'a Container,
     pub memory: u64,
-    pub track: Track,
+    pub track: ContainerTrack,
 }
 
 impl Candidate<'_> {
+    /// Whether the guard has paused the container.
     pub fn paused(&self) -> bool {
         matches!(self.container.activity, Activity::Paused { .. })
     }
 }
 
-/// What a policy looks at.
+/// The input of a policy.
 #[derive(Debug)]
-pub(crate) struct View<'a> {
+pub(crate) struct PolicyInput<'a> {
     pub now: Moment,
     pub node: NodeMemory,
-    pub seen: &'a Observation,
+    pub observation: &'a Observation,
     pub candidates: Vec<Candidate<'a>>,
-    /// How fast those grow that may not be touched, in bytes per second.
-    pub untouchable_growth: f64,
+    /// Growth of the containers that may not be held, in bytes per second.
+    pub ineligible_growth: f64,
 }
 
-impl<'a> View<'a> {
-    pub fn new(seen: &'a Observation, node: NodeMemory, state: &State, safety: &Safety, now: Moment) -> Self {
-        let candidates = seen
+impl<'a> PolicyInput<'a> {
+    /// Selects the candidates of an observation and sums the growth of the other containers.
+    pub fn new(observation: &'a Observation, node: NodeMemory, state: &GuardState, safety: &Safety, now: Moment) -> Self {
+        let candidates = observation
             .containers
             .iter()
             .filter(|container| container.permission.granted() && !matches!(container.activity, Activity::AtGate { .. }))
@@ -43,23 +46,23 @@ impl<'a> View<'a> {
                 Some(Candidate { container, memory, track: *state.tracks.get(&container.id)? })
             })
             .collect();
-        let untouchable = seen.containers.iter().filter(|container| !container.permission.granted());
-        let untouchable_growth = untouchable.filter_map(|container| state.tracks.get(&container.id)).map(|track| track.growth).sum();
-        Self { now, node, seen, candidates, untouchable_growth }
+        let ineligible = observation.containers.iter().filter(|container| !container.permission.granted());
+        let ineligible_growth = ineligible.filter_map(|container| state.tracks.get(&container.id)).map(|track| track.growth).sum();
+        Self { now, node, observation, candidates, ineligible_growth }
     }
 }
 
-/// What a policy wishes, most urgent first.
+/// What a policy proposes, most urgent first in each list.
 #[derive(Debug, Default)]
-pub(crate) struct Wishes {
-    /// Do not let these grow.
+pub(crate) struct Proposal {
+    /// Containers that must not grow.
     pub hold: Vec<(ContainerId, Reason)>,
-    /// Let these grow.
+    /// Containers that may grow again.
     pub free: Vec<(ContainerId, Reason)>,
-    /// Kill these.
+    /// Containers to kill.
     pub sacrifice: Vec<(ContainerId, Reason)>,
-    /// Let these in.
+    /// Containers that may pass the start gate.
     pub admit: Vec<(ContainerId, Reason)>,
-    /// Would another one be let in?
+    /// Whether the start gate is open, if that has changed.
     pub gate: Option<(bool, Reason)>,
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use drover_memory_guard::fake::{Fake, FakeContainer};
+use drover_memory_guard::fake::{FakeContainer, FakeRuntime};
 use serde_json::Value;
 
 /// Only against hanging.
@@ -31,7 +31,7 @@ fn drover(args: &[&str], socket: &Path) -> Output {
     command.args(args).arg("--socket").arg(socket).stdin(Stdio::null()).output().unwrap()
 }
 
-fn container(fake: &Fake, root: &Path, id: &str, pausable: bool) {
+fn container(fake: &FakeRuntime, root: &Path, id: &str, pausable: bool) {
     let path = format!("kubepods/burstable/pod1/{id}");
     let group = root.join(&path);
     std::fs::create_dir_all(&group).unwrap();
@@ -63,7 +63,7 @@ fn status_and_explain_tell_what_a_live_agent_does() {
     std::fs::create_dir_all(&root).unwrap();
     std::fs::write(root.join("cgroup.controllers"), "cpu memory\n").unwrap();
     std::fs::write(proc.join("meminfo"), "MemTotal: 1048576 kB\nMemAvailable: 104857 kB\n").unwrap();
-    let fake = Fake::default();
+    let fake = FakeRuntime::default();
     for (id, pausable) in [("a", true), ("b", false)] {
         container(&fake, &root, id, pausable);
     }

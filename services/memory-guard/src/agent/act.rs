@@ -1,4 +1,4 @@
-//! Carrying decisions out, and letting go.
+//! Carrying decisions out: holds, releases, sacrifices.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,40 +6,41 @@ use std::time::Duration;
 use drover_memguard::{Action, ContainerId, Decision, Lever};
 
 use super::Agent;
-use super::underway::Landed;
-use crate::api::Say;
+use super::pending::FinishedChange;
+use crate::api::ApiWrite;
 use crate::cgroup::CpuQuota;
 use crate::clock;
 use crate::config::FreezeBy;
 use crate::failpoint;
-use crate::journal::{Entry, Hold, Key, Kind};
-use crate::levers::{self, LeverError, Released, crawl};
+use crate::journal::{Hold, HoldKey, HoldKind, JournalEntry};
+use crate::levers::{self, LeverError, Released, slow_quota};
 use crate::runtime::RuntimeError;
 use crate::wire::Mode;
 
-/// A sacrificed container gets this long to end by itself.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// So long a round waits for what it began: enough for files, too little for a runtime.
-const PROMPT: Duration = Duration::from_millis(5);
-/// On the way out the runtime gets this many chances to be told.
-const LAST_TRIES: usize = 5;
+/// Time that a sacrificed container gets to end by itself.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+/// Each poll waits this long for the holds that it began: long enough for file writes, too short for a call to the runtime.
+const SHORT_WAIT: Duration = Duration::from_millis(5);
+/// On exit, telling the runtime is attempted this many times.
+const EXIT_ATTEMPTS: usize = 5;
 
-/// By which a container is stopped.
-const STOPS: &[Kind] = &[Kind::Freeze, Kind::Quota];
+/// The kinds of holds that a resumption ends.
+const PAUSES: &[HoldKind] = &[HoldKind::Freeze, HoldKind::Quota];
 
-fn keys(id: &ContainerId, kinds: &[Kind]) -> Vec<Key> {
+fn keys(id: &ContainerId, kinds: &[HoldKind]) -> Vec<HoldKey> {
     kinds.iter().map(|kind| (id.to_string(), *kind)).collect()
 }
 
 impl Agent {
-    /// Does what was decided, or only notes it. Holds go before releases, as they were ordered; all holds of a round share one journal write.
+    /// Carries out decisions or, if that is not allowed, only records them. Holds go before releases, in the order of the decisions; all
+    /// holds of a poll share one write to the journal.
     pub(super) async fn carry_out(&mut self, decisions: Vec<Decision>, allowed: bool) {
-        let mut begun: Vec<(Entry, Decision)> = Vec::new();
+        let mut begun: Vec<(JournalEntry, Decision)> = Vec::new();
         let mut raised = Vec::new();
         let mut rest = Vec::new();
         for decision in decisions {
             if !allowed {
-                // Said again when it may be: the guard tells of its gate only when that changes.
+                // The guard reports its gate only when that changes, so it must report it again once the agent may act.
                 if matches!(decision.action, Action::Gate { .. }) && self.run.mode == Mode::Apply {
                     self.state.gate_open = None;
                 }
@@ -47,8 +48,9 @@ impl Agent {
                 continue;
             }
             match &decision.action {
-                // It has nothing that could be released: it comes in when the kubelet asks again.
-                Action::Admit { container } if self.waiting.contains_key(container) => {
+                // A container that was refused by NRI does not exist, so there is nothing to release; it is allowed when the kubelet asks
+                // again.
+                Action::Admit { container } if self.refused.contains_key(container) => {
                     self.note(container, Some(decision.action.clone()), &decision.reason, false);
                 }
                 Action::Pause { container, lever, until } => match self.pause_entry(container, *lever, *until) {
@@ -68,17 +70,17 @@ impl Agent {
         }
         self.begin(begun, &raised).await;
         let ordered: Vec<(Decision, bool)> = rest.into_iter().map(|decision| (decision.clone(), self.carry_out_one(&decision))).collect();
-        self.land_for(PROMPT).await;
+        self.finish_changes_within(SHORT_WAIT).await;
         for (decision, ordered) in ordered {
-            let done = ordered && self.let_go(&decision.action);
+            let done = ordered && self.is_released(&decision.action);
             self.note_decision(&decision, done);
         }
         self.forget_unstarted();
     }
 
-    async fn begin(&mut self, begun: Vec<(Entry, Decision)>, leases: &[(Entry, u64)]) {
-        // Whose release is not wholly done is asked for again at the next look.
-        let (busy, begun): (Vec<_>, Vec<_>) = begun.into_iter().partition(|(entry, _)| self.underway.keys().contains(&entry.key()));
+    async fn begin(&mut self, begun: Vec<(JournalEntry, Decision)>, leases: &[(JournalEntry, u64)]) {
+        // A container whose release is not complete is decided about again at the next poll.
+        let (busy, begun): (Vec<_>, Vec<_>) = begun.into_iter().partition(|(entry, _)| self.pending.keys().contains(&entry.key()));
         for (_, decision) in busy {
             self.note_decision(&decision, false);
         }
@@ -86,72 +88,72 @@ impl Agent {
             return;
         }
         failpoint::hit("before_begin");
-        let entries: Vec<Entry> = begun.iter().map(|(entry, _)| entry.clone()).collect();
+        let entries: Vec<JournalEntry> = begun.iter().map(|(entry, _)| entry.clone()).collect();
         if let Err(error) = self.journal.begin(&entries) {
-            tracing::error!(%error, "the journal cannot be written: nothing is held");
+            tracing::error!(%error, "the journal cannot be written, so nothing is held");
             return;
         }
         failpoint::hit("after_begin");
         for (entry, decision) in begun {
-            self.watch_leak(&entry);
+            self.begin_leak(&entry);
             let high = leases.iter().find(|(lease, _)| lease.key() == entry.key()).map(|(_, high)| *high);
-            let (runtime, looked) = (self.runtime.clone(), self.looked);
-            self.underway.hold(entry.key(), async move {
+            let (runtime, observed_at) = (self.runtime.clone(), self.observed_at);
+            self.pending.hold(entry.key(), async move {
                 let result = match (&entry.hold, high) {
                     (Hold::High { file, .. }, Some(high)) => std::fs::write(file, high.to_string()).map_err(LeverError::from),
                     _ => levers::hold(&entry, &runtime).await,
                 };
-                Landed::Held { entry, decision, looked, result }
+                FinishedChange::Held { entry, decision, observed_at, result }
             });
         }
         self.begin_episode();
-        self.land_for(PROMPT).await;
+        self.finish_changes_within(SHORT_WAIT).await;
     }
 
-    /// Takes in what lands within that time; the rest lands later.
-    async fn land_for(&mut self, patience: Duration) {
+    /// Processes the changes that finish within that time; the others finish later.
+    async fn finish_changes_within(&mut self, patience: Duration) {
         let end = tokio::time::Instant::now() + patience;
-        while !self.underway.keys().is_empty() {
-            let Ok(landed) = tokio::time::timeout_at(end, self.underway.next()).await else { return };
-            self.land(landed);
+        while !self.pending.keys().is_empty() {
+            let Ok(finished) = tokio::time::timeout_at(end, self.pending.next()).await else { return };
+            self.finish_change(finished);
         }
     }
 
-    /// Takes in what came of a hold or a release.
-    pub(super) fn land(&mut self, landed: Landed) {
-        match landed {
-            // The container ended meanwhile, and its entry with it.
-            Landed::Held { entry, .. } if !self.journal.open_entries().contains_key(&entry.key()) => {}
-            Landed::Held { entry, decision, looked, result: Ok(()) } => {
+    /// Processes a finished hold or release.
+    pub(super) fn finish_change(&mut self, finished: FinishedChange) {
+        match finished {
+            // The container ended in the meantime, and its entry with it.
+            FinishedChange::Held { entry, .. } if !self.journal.open_entries().contains_key(&entry.key()) => {}
+            FinishedChange::Held { entry, decision, observed_at, result: Ok(()) } => {
                 failpoint::hit("after_hold");
                 let metrics = &self.shared.metrics;
-                metrics.reaction.observe(looked.elapsed().as_secs_f64());
-                if entry.hold.kind() == Kind::High {
+                metrics.reaction.observe(observed_at.elapsed().as_secs_f64());
+                if entry.hold.kind() == HoldKind::High {
                     metrics.leases.inc()
                 } else {
                     metrics.pauses.inc()
                 };
                 self.note_decision(&decision, true);
-                self.tell(&entry.container, "MemoryGuardPaused", &format!("held: {}", decision.reason));
+                self.send_event(&entry.container, "MemoryGuardPaused", &format!("held: {}", decision.reason));
             }
-            Landed::Held { entry, decision, result: Err(error), .. } => {
+            FinishedChange::Held { entry, decision, result: Err(error), .. } => {
                 failpoint::hit("after_hold");
                 self.shared.metrics.failures.inc();
-                tracing::warn!(container.name = %entry.name, %error, "could not be held");
+                tracing::warn!(container.name = %entry.name, %error, "a container could not be held");
                 self.note_decision(&decision, false);
-                // Perhaps it is held after all.
+                // It may be held all the same, so it is released.
                 self.releasing.insert(entry.key());
             }
-            Landed::Released { entry, result: Ok(released) } => {
+            FinishedChange::Released { entry, result: Ok(released) } => {
                 failpoint::hit("after_release");
                 if released == Released::Foreign {
-                    tracing::info!(container.name = %entry.name, "somebody else has changed it meanwhile; theirs stays");
+                    tracing::info!(container.name = %entry.name, "something else has changed the container in the meantime; that change stays");
                 }
                 self.finish(&entry.key());
                 failpoint::hit("after_end");
             }
-            Landed::Released { entry, result: Err(error) } => {
-                tracing::debug!(container.name = %entry.name, %error, "not wholly let go yet");
+            FinishedChange::Released { entry, result: Err(error) } => {
+                tracing::debug!(container.name = %entry.name, %error, "a release is not complete yet");
             }
         }
     }
@@ -159,22 +161,22 @@ impl Agent {
     fn carry_out_one(&mut self, decision: &Decision) -> bool {
         match &decision.action {
             Action::Resume { container } | Action::Admit { container } => {
-                self.armed.remove(&*container.0);
-                self.release(&keys(container, STOPS));
-                self.tell(&container.0, "MemoryGuardResumed", &format!("goes on: {}", decision.reason));
+                self.to_hold.remove(&*container.0);
+                self.release(&keys(container, PAUSES));
+                self.send_event(&container.0, "MemoryGuardResumed", &format!("resumed: {}", decision.reason));
                 true
             }
             Action::EndLease { container } => {
-                self.release(&keys(container, &[Kind::High]));
+                self.release(&keys(container, &[HoldKind::High]));
                 true
             }
-            Action::Lease { container, high, .. } => self.raise(container, *high),
+            Action::Lease { container, high, .. } => self.change_lease(container, *high),
             Action::Sacrifice { container } => self.sacrifice(container, &decision.reason.to_string()),
             Action::Gate { open } => {
                 if self.run.taint
-                    && let Some(say) = &self.say
+                    && let Some(writes) = &self.api_writes
                 {
-                    return say.try_send(Say::Gate { open: *open }).is_ok();
+                    return writes.try_send(ApiWrite::Gate { open: *open }).is_ok();
                 }
                 true
             }
@@ -182,19 +184,19 @@ impl Agent {
         }
     }
 
-    /// Whether whom this lets go is held no more, or is on its way; true of all that lets nobody go.
-    fn let_go(&self, action: &Action) -> bool {
+    /// Whether the container that this action releases is not held any more, or is being released; true for actions that release nothing.
+    fn is_released(&self, action: &Action) -> bool {
         let keys = match action {
-            Action::Resume { container } | Action::Admit { container } => keys(container, STOPS),
-            Action::EndLease { container } => keys(container, &[Kind::High]),
+            Action::Resume { container } | Action::Admit { container } => keys(container, PAUSES),
+            Action::EndLease { container } => keys(container, &[HoldKind::High]),
             _ => Vec::new(),
         };
-        let held = |key: &Key| self.journal.open_entries().get(key).is_some_and(levers::in_effect);
-        keys.iter().all(|key| self.underway.keys().contains(key) || !held(key))
+        let held = |key: &HoldKey| self.journal.open_entries().get(key).is_some_and(levers::in_effect);
+        keys.iter().all(|key| self.pending.keys().contains(key) || !held(key))
     }
 
-    fn pause_entry(&self, id: &ContainerId, lever: Lever, until: drover_memguard::Moment) -> Result<Entry, String> {
-        let known = self.inventory.known().get(&*id.0).ok_or("it is not known")?;
+    fn pause_entry(&self, id: &ContainerId, lever: Lever, until: drover_memguard::Moment) -> Result<JournalEntry, String> {
+        let known = self.inventory.known().get(&*id.0).ok_or("the container is not known")?;
         let freezer = known.group.freezer().clone();
         let hold = match lever {
             Lever::Freeze if self.run.freeze_by == FreezeBy::Runtime => {
@@ -203,54 +205,54 @@ impl Agent {
             Lever::Freeze => Hold::Freeze { freezer },
             Lever::Quota => {
                 let before = known.group.cpu_quota().map_err(|error| error.to_string())?;
-                Hold::Quota { dir: known.group.cpu_dir().to_owned(), before, ours: crawl(before, self.run.crawl) }
+                Hold::Quota { dir: known.group.cpu_dir().to_owned(), before, ours: slow_quota(before, self.run.crawl) }
             }
         };
-        Ok(Entry { container: id.to_string(), name: known.name.to_string(), hold, since: clock::now(), until, at_gate: false })
+        Ok(JournalEntry { container: id.to_string(), name: known.name.to_string(), hold, since: clock::now(), until, at_gate: false })
     }
 
-    /// The entry of a new lease; none if there is one already.
-    fn lease_entry(&self, id: &ContainerId, until: drover_memguard::Moment) -> Result<Option<Entry>, String> {
-        let key = (id.to_string(), Kind::High);
+    /// The entry of a new lease; `None` if the container has one already.
+    fn lease_entry(&self, id: &ContainerId, until: drover_memguard::Moment) -> Result<Option<JournalEntry>, String> {
+        let key = (id.to_string(), HoldKind::High);
         if self.journal.open_entries().contains_key(&key) && !self.releasing.contains(&key) {
             return Ok(None);
         }
-        let known = self.inventory.known().get(&*id.0).ok_or("it is not known")?;
-        let file = known.group.high_file().ok_or("it has no memory.high")?;
+        let known = self.inventory.known().get(&*id.0).ok_or("the container is not known")?;
+        let file = known.group.high_file().ok_or("the container has no memory.high")?;
         let before = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
         let hold = Hold::High { file, before: before.trim().to_owned() };
-        Ok(Some(Entry { container: id.to_string(), name: known.name.to_string(), hold, since: clock::now(), until, at_gate: false }))
+        Ok(Some(JournalEntry { container: id.to_string(), name: known.name.to_string(), hold, since: clock::now(), until, at_gate: false }))
     }
 
-    /// Sets another value in a lease that is there.
-    fn raise(&self, id: &ContainerId, high: u64) -> bool {
-        match self.journal.open_entries().get(&(id.to_string(), Kind::High)).map(|entry| &entry.hold) {
+    /// Sets another value in an existing lease.
+    fn change_lease(&self, id: &ContainerId, high: u64) -> bool {
+        match self.journal.open_entries().get(&(id.to_string(), HoldKind::High)).map(|entry| &entry.hold) {
             Some(Hold::High { file, .. }) => std::fs::write(file, high.to_string()).is_ok(),
             _ => false,
         }
     }
 
-    /// Lets go; what cannot be finished now is tried again at every look.
-    fn release(&mut self, keys: &[Key]) {
-        let entries: Vec<Entry> = keys.iter().filter_map(|key| self.journal.open_entries().get(key).cloned()).collect();
-        self.releasing.extend(entries.iter().map(Entry::key));
+    /// Releases holds; what cannot be finished now is tried again at every poll.
+    fn release(&mut self, keys: &[HoldKey]) {
+        let entries: Vec<JournalEntry> = keys.iter().filter_map(|key| self.journal.open_entries().get(key).cloned()).collect();
+        self.releasing.extend(entries.iter().map(JournalEntry::key));
         if !entries.is_empty() {
             failpoint::hit("before_release");
         }
         for entry in entries {
-            if self.underway.keys().contains(&entry.key()) {
+            if self.pending.keys().contains(&entry.key()) {
                 continue;
             }
             let runtime = self.runtime.clone();
-            self.underway.release(entry.key(), async move {
+            self.pending.release(entry.key(), async move {
                 let result = levers::release(&entry, Some(&runtime)).await;
-                Landed::Released { entry, result }
+                FinishedChange::Released { entry, result }
             });
         }
     }
 
-    /// Books the end of a hold.
-    pub(super) fn finish(&mut self, key: &Key) {
+    /// Records the end of a hold in the journal and the metrics.
+    pub(super) fn finish(&mut self, key: &HoldKey) {
         self.releasing.remove(key);
         let Some(entry) = self.journal.open_entries().get(key).cloned() else { return };
         if let Err(error) = self.journal.end(key) {
@@ -263,14 +265,15 @@ impl Agent {
         }
     }
 
-    /// Also of those that nobody lists any more: without events that is how an end is noticed.
-    pub(super) async fn let_go_of_leftovers(&mut self) {
-        let unlisted = |key: &&Key| !self.inventory.known().contains_key(&key.0) && !self.armed.contains_key(&key.0);
+    /// Repeats the releases that are not complete, and releases containers that are not listed any more: without events, that is how
+    /// their end is noticed.
+    pub(super) async fn release_leftovers(&mut self) {
+        let unlisted = |key: &&HoldKey| !self.inventory.known().contains_key(&key.0) && !self.to_hold.contains_key(&key.0);
         self.releasing.extend(self.journal.open_entries().keys().filter(unlisted).cloned());
         if !self.releasing.is_empty() {
-            let keys: Vec<Key> = self.releasing.iter().cloned().collect();
+            let keys: Vec<HoldKey> = self.releasing.iter().cloned().collect();
             self.release(&keys);
-            self.land_for(PROMPT).await;
+            self.finish_changes_within(SHORT_WAIT).await;
         }
     }
 
@@ -278,38 +281,40 @@ impl Agent {
         self.releasing.extend(self.journal.open_entries().keys().cloned());
     }
 
-    /// On the way out. What is left then is in the journal, for the watchdog and the next agent.
-    pub(super) async fn let_everything_go(&mut self) {
-        for _ in 0..LAST_TRIES {
+    /// Releases everything on exit. What is left then is in the journal, for the watchdog and the next agent.
+    pub(super) async fn release_everything(&mut self) {
+        for _ in 0..EXIT_ATTEMPTS {
             self.release_all();
-            self.let_go_of_leftovers().await;
-            while !self.underway.keys().is_empty() {
-                self.land_for(self.run.common.poll).await;
-                self.sign_of_life();
+            self.release_leftovers().await;
+            while !self.pending.keys().is_empty() {
+                self.finish_changes_within(self.run.common.poll).await;
+                self.beat();
             }
             if self.journal.open_entries().is_empty() {
                 return;
             }
             tokio::time::sleep(self.run.common.poll).await;
         }
-        tracing::warn!(left = self.journal.open_entries().len(), "the runtime could not be told of everything that was let go");
+        tracing::warn!(left = self.journal.open_entries().len(), "the runtime could not be told of every release");
     }
 
-    /// Containers with a quota like ours that no journal knows (it was deleted, say): given back what they were created with.
-    pub(super) async fn free_orphans(&mut self) {
+    /// Restores the quota of containers that have the guard's quota without a journal entry, for example because the journal was deleted.
+    pub(super) async fn restore_orphaned_quotas(&mut self) {
         let mut orphans: BTreeMap<String, CpuQuota> = BTreeMap::new();
         for (id, known) in self.inventory.known() {
             let (Some(created), Ok(now)) = (known.created_quota, known.group.cpu_quota()) else { continue };
-            let journaled = self.journal.open_entries().contains_key(&(id.clone(), Kind::Quota));
-            if !journaled && now != created && now == crawl(created, self.run.crawl) {
+            let journaled = self.journal.open_entries().contains_key(&(id.clone(), HoldKind::Quota));
+            if !journaled && now != created && now == slow_quota(created, self.run.crawl) {
                 orphans.insert(id.clone(), created);
             }
         }
         for (id, created) in orphans {
             let runtime = self.runtime.clone();
             match self.beating(runtime.set_quota(&id, created)).await {
-                Ok(()) => tracing::warn!(container.id = id, "had a quota of ours that no journal knew: restored"),
-                Err(error) => tracing::warn!(container.id = id, %error, "has a quota of ours that no journal knew"),
+                Ok(()) => tracing::warn!(container.id = id, "a container had the guard's quota without a journal entry; it was restored"),
+                Err(error) => {
+                    tracing::warn!(container.id = id, %error, "a container has the guard's quota without a journal entry, and it could not be restored")
+                }
             }
         }
     }
@@ -317,29 +322,29 @@ impl Agent {
     fn sacrifice(&mut self, id: &ContainerId, reason: &str) -> bool {
         let Some(known) = self.inventory.known().get(&*id.0) else { return false };
         let (pod, uid) = (known.pod.clone(), known.uid.clone());
-        if let Some(say) = &self.say {
+        if let Some(writes) = &self.api_writes {
             self.shared.metrics.sacrifices.inc();
-            return say.try_send(Say::Evict { pod, uid }).is_ok();
+            return writes.try_send(ApiWrite::Evict { pod, uid }).is_ok();
         }
         if !self.run.sacrifice_by_runtime {
             return false;
         }
-        tracing::warn!(container.name = %known.name, reason, "is sacrificed");
+        tracing::warn!(container.name = %known.name, reason, "a container is sacrificed");
         self.stopped.insert(id.to_string());
-        self.release(&keys(id, &[Kind::Freeze, Kind::Quota, Kind::High]));
+        self.release(&keys(id, &[HoldKind::Freeze, HoldKind::Quota, HoldKind::High]));
         self.shared.metrics.sacrifices.inc();
         let (runtime, id) = (self.runtime.clone(), id.to_string());
         tokio::spawn(async move {
-            match runtime.stop(&id, LAST_WORDS).await {
+            match runtime.stop(&id, STOP_GRACE).await {
                 Ok(()) | Err(RuntimeError::Gone) => {}
-                Err(error) => tracing::warn!(container.id = id, %error, "could not be stopped"),
+                Err(error) => tracing::warn!(container.id = id, %error, "a sacrificed container could not be stopped"),
             }
         });
         true
     }
 
-    fn watch_leak(&mut self, entry: &Entry) {
-        let seen = self.seen.containers.iter().find(|container| *container.id.0 == *entry.container);
+    fn begin_leak(&mut self, entry: &JournalEntry) {
+        let seen = self.observation.containers.iter().find(|container| *container.id.0 == *entry.container);
         let now = match seen.map(|container| container.memory) {
             Some(drover_memguard::Reading::Seen { value, .. }) => value,
             _ => return,
@@ -351,21 +356,21 @@ impl Agent {
 
     fn failed(&self, id: &ContainerId, error: &str) {
         self.shared.metrics.failures.inc();
-        tracing::warn!(container.id = %id, error, "cannot be held");
+        tracing::warn!(container.id = %id, error, "a container cannot be held");
     }
 
-    /// An Event, if there is an API server.
-    pub(super) fn tell(&self, id: &str, reason: &'static str, message: &str) {
-        let (Some(say), Some(known)) = (&self.say, self.inventory.known().get(id)) else { return };
-        let event = Say::Event {
+    /// Sends an Event about a container, if there is an API server.
+    pub(super) fn send_event(&self, id: &str, reason: &'static str, message: &str) {
+        let (Some(writes), Some(known)) = (&self.api_writes, self.inventory.known().get(id)) else { return };
+        let event = ApiWrite::Event {
             pod: known.pod.clone(),
             uid: known.uid.clone(),
             container: known.name.rsplit('/').next().unwrap_or_default().to_owned(),
             reason,
             message: message.to_owned(),
         };
-        if say.try_send(event).is_err() {
-            tracing::debug!("an Event was dropped: too many wait");
+        if writes.try_send(event).is_err() {
+            tracing::debug!("an Event was dropped because too many are queued");
         }
     }
 }

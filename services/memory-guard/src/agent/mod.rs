@@ -1,14 +1,14 @@
-//! The agent of a node: looks, lets the guard decide, carries it out. One loop, one thread.
+//! The agent of a node: observes, lets the guard decide, carries the decisions out. One loop in one thread.
 //!
-//! Invariants: nothing is held that is not in the journal first; nothing is held unless a dead man's switch is alive; what the journal
-//! of an earlier agent says is let go before anything else; on the way out everything is let go.
+//! Invariants: a hold is in the journal before it is carried out; nothing is held unless a dead man's switch runs; what the journal of an
+//! earlier agent names is released before anything else; on exit everything is released.
 
 mod act;
-mod gate;
-mod newcomers;
+mod event_gate;
+mod nri_gate;
+mod pending;
 mod policy;
 mod report;
-mod underway;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
@@ -16,86 +16,86 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use drover_memguard::{ContainerId, Guard, Levers, NodeMemory, Observation, Reading, State};
+use drover_memguard::{ContainerId, Guard, GuardState, Levers, NodeMemory, Observation, Reading};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use crate::api::{ApiServer, ClusterView, Say};
+use crate::api::{ApiServer, ApiWrite, ClusterView};
 use crate::cgroup::{Hierarchy, NodeMemorySource};
 use crate::clock;
 use crate::config::Run;
-use crate::heartbeat::{Heartbeat, Pulse};
+use crate::heartbeat::{Heartbeat, HeartbeatMonitor};
 use crate::http::{Shared, serve_address, serve_socket};
-use crate::inventory::{Finding, Inventory, Listing, list};
-use crate::journal::{Entry, Journal, Key};
-use crate::nri::Plugin;
+use crate::inventory::{Finding, Inventory, RuntimeListing, list};
+use crate::journal::{HoldKey, Journal, JournalEntry};
+use crate::nri::NriPlugin;
 use crate::runtime::{Runtime, RuntimeError};
-use crate::watchdog::Files;
+use crate::watchdog::StateFiles;
 use crate::wire::Mode;
 
-use gate::Events;
-use newcomers::Waiting;
-use report::{Memory, Said};
-use underway::Underway;
+use event_gate::EventStream;
+use nri_gate::RefusedContainer;
+use pending::PendingChanges;
+use report::{MemoryTrend, RememberedDecision};
 
-/// The list of containers is read anew this often, besides whenever a task begins or ends.
+/// The list of containers is read at least this often, and whenever a task begins or ends.
 const REFRESH: Duration = Duration::from_secs(5);
-/// What is said of the runtime before it was asked.
+/// The status of the runtime before it was asked for the first time.
 const UNASKED: &str = "not asked yet";
-/// Events that may wait for the API server; more are dropped.
-const SAY_QUEUE: usize = 256;
+/// Writes that may queue for the API server; more are dropped.
+const WRITE_QUEUE: usize = 256;
 
-/// The agent.
+/// The agent of a node with everything it knows.
 pub struct Agent {
     run: Run,
-    files: Files,
+    files: StateFiles,
     guard: Guard,
     policy_because: String,
-    state: State,
-    seen: Observation,
+    state: GuardState,
+    observation: Observation,
     inventory: Inventory,
     journal: Journal,
     runtime: Runtime,
-    runtime_words: String,
-    events: Events,
-    plugin: Plugin,
+    runtime_status: String,
+    events: EventStream,
+    plugin: NriPlugin,
     memory_source: NodeMemorySource,
-    memory_words: String,
+    memory_description: String,
     hierarchy: Hierarchy,
     cluster: Arc<Mutex<ClusterView>>,
-    say: Option<mpsc::Sender<Say>>,
+    api_writes: Option<mpsc::Sender<ApiWrite>>,
     shared: Arc<Shared>,
-    beat: Heartbeat,
-    watchdog: Pulse,
+    heartbeat: Heartbeat,
+    watchdog: HeartbeatMonitor,
     child: Option<Child>,
-    /// Entries on their way out: let go as far as possible, to be repeated until the runtime has been told too.
-    releasing: BTreeSet<Key>,
-    /// Holds and releases of which the runtime is being told.
-    underway: Underway,
-    /// To be held when they start.
-    armed: BTreeMap<String, (Entry, Instant)>,
-    /// Refused at their creation; the kubelet will ask again.
-    waiting: BTreeMap<ContainerId, Waiting>,
-    /// Stopped by the guard: their death is no OOM kill.
+    /// Entries that are being released: undone as far as possible, and repeated until the runtime has been told too.
+    releasing: BTreeSet<HoldKey>,
+    /// Holds and releases of which the runtime is still being told.
+    pending: PendingChanges,
+    /// Containers that are to be held as soon as they have started, since when.
+    to_hold: BTreeMap<String, (JournalEntry, Instant)>,
+    /// Containers that were refused at their creation; the kubelet will ask again.
+    refused: BTreeMap<ContainerId, RefusedContainer>,
+    /// Containers that the guard has stopped: their death is no OOM kill.
     stopped: BTreeSet<String>,
     episode: Option<u64>,
-    said: BTreeMap<ContainerId, Said>,
-    memory: Memory,
+    remembered: BTreeMap<ContainerId, RememberedDecision>,
+    memory: MemoryTrend,
     refreshed: Option<Instant>,
-    listing: Option<JoinHandle<Result<Listing, RuntimeError>>>,
-    looked: Instant,
+    listing: Option<JoinHandle<Result<RuntimeListing, RuntimeError>>>,
+    observed_at: Instant,
 }
 
-/// Runs the agent until it is told to stop.
+/// Runs the agent until it receives SIGTERM or SIGINT.
 ///
 /// # Errors
-/// It cannot begin: no cgroups, no place for the journal, bad settings. Later troubles are logged and survived.
+/// When the agent cannot start: no cgroups, no place for the journal, bad settings. Later errors are logged and survived.
 pub async fn run(run: Run) -> Result<()> {
-    let files = Files::of(&run.common.state);
-    std::fs::create_dir_all(&run.common.state).with_context(|| format!("cannot make {}", run.common.state.display()))?;
+    let files = StateFiles::of(&run.common.state);
+    std::fs::create_dir_all(&run.common.state).with_context(|| format!("cannot create {}", run.common.state.display()))?;
     let mut agent = Agent::new(run, files).await?;
     let shared = agent.shared.clone();
     let socket = agent.files.socket();
@@ -103,14 +103,14 @@ pub async fn run(run: Run) -> Result<()> {
         let shared = shared.clone();
         async move {
             if let Err(error) = serve_socket(&socket, shared).await {
-                tracing::error!(error = format!("{error:#}"), "the agent cannot be asked");
+                tracing::error!(error = format!("{error:#}"), "the agent's socket is not served");
             }
         }
     });
     if let Some(address) = agent.run.listen {
         tokio::spawn(async move {
             if let Err(error) = serve_address(address, shared).await {
-                tracing::error!(error = format!("{error:#}"), "the metrics cannot be read");
+                tracing::error!(error = format!("{error:#}"), "the metrics address is not served");
             }
         });
     }
@@ -118,10 +118,10 @@ pub async fn run(run: Run) -> Result<()> {
 }
 
 impl Agent {
-    async fn new(run: Run, files: Files) -> Result<Self> {
+    async fn new(run: Run, files: StateFiles) -> Result<Self> {
         let hierarchy = Hierarchy::detect(&run.cgroup_root)?;
         let meminfo = run.proc.join("meminfo");
-        let (memory_source, mut memory_words) = match &run.cgroup {
+        let (memory_source, mut memory_description) = match &run.cgroup {
             Some(path) => {
                 let source = NodeMemorySource::group(hierarchy.group_at(path), &meminfo).with_context(|| format!("no cgroup {path}"))?;
                 (source, format!("cgroup {path}"))
@@ -129,20 +129,20 @@ impl Agent {
             None => (NodeMemorySource::machine(&meminfo)?, "/proc/meminfo".to_owned()),
         };
         if run.eviction > 0 {
-            memory_words = format!("{memory_words}, without the {} MiB below which the kubelet evicts", run.eviction >> 20);
+            memory_description = format!("{memory_description}, minus the {} MiB below which the kubelet evicts", run.eviction >> 20);
         }
         let runtime = Runtime::at(&run.common.runtime, run.common.deadline);
-        let events = Events::new(runtime.clone());
-        let plugin = Plugin::new(run.nri.clone());
-        let journal = Journal::open(&files.journal()).context("the journal cannot be opened: nothing could be held safely")?;
+        let events = EventStream::new(runtime.clone());
+        let plugin = NriPlugin::new(run.nri.clone());
+        let journal = Journal::open(&files.journal()).context("the journal cannot be opened, and without it nothing can be held safely")?;
         let levers = Levers { freeze: true, quota: true, high: hierarchy.version() == "v2" };
         let inventory = Inventory::new(hierarchy.clone(), run.proc.clone(), levers);
         let cluster = Arc::new(Mutex::new(ClusterView::default()));
-        let say = match run.kubeconfig.is_some() || run.in_cluster {
+        let api_writes = match run.kubeconfig.is_some() || run.in_cluster {
             true => {
-                anyhow::ensure!(!run.node.is_empty(), "with an API server --node is needed: the node's name there");
+                anyhow::ensure!(!run.node.is_empty(), "--kubeconfig and --in-cluster need --node, the name of this node in the API server");
                 let server = ApiServer::new(run.kubeconfig.as_deref(), run.node.clone()).await?;
-                let (sender, receiver) = mpsc::channel(SAY_QUEUE);
+                let (sender, receiver) = mpsc::channel(WRITE_QUEUE);
                 tokio::spawn(server.run(cluster.clone(), receiver));
                 Some(sender)
             }
@@ -152,22 +152,22 @@ impl Agent {
         let mut agent = Self {
             guard: policy::guard(&run)?,
             policy_because: String::new(),
-            state: State::default(),
-            seen: Observation::default(),
-            beat: Heartbeat::start(&files.agent_pulse())?,
-            watchdog: Pulse::of(&files.watchdog_pulse()),
+            state: GuardState::default(),
+            observation: Observation::default(),
+            heartbeat: Heartbeat::start(&files.agent_pulse())?,
+            watchdog: HeartbeatMonitor::new(&files.watchdog_pulse()),
             child: None,
-            runtime_words: UNASKED.to_owned(),
+            runtime_status: UNASKED.to_owned(),
             shared: Arc::default(),
-            armed: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            to_hold: BTreeMap::new(),
+            refused: BTreeMap::new(),
             stopped: BTreeSet::new(),
             episode: None,
-            said: BTreeMap::new(),
-            memory: Memory::default(),
+            remembered: BTreeMap::new(),
+            memory: MemoryTrend::default(),
             refreshed: None,
             listing: None,
-            looked: Instant::now(),
+            observed_at: Instant::now(),
             run,
             files,
             inventory,
@@ -176,12 +176,12 @@ impl Agent {
             events,
             plugin,
             memory_source,
-            memory_words,
+            memory_description,
             hierarchy,
             cluster,
-            say,
+            api_writes,
             releasing,
-            underway: Underway::default(),
+            pending: PendingChanges::default(),
         };
         agent.choose_policy().await;
         Ok(agent)
@@ -192,7 +192,7 @@ impl Agent {
         let mut tick = tokio::time::interval(self.run.common.poll);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         if !self.releasing.is_empty() {
-            tracing::warn!(count = self.releasing.len(), "an earlier agent left containers held; they are let go");
+            tracing::warn!(count = self.releasing.len(), "an earlier agent left containers held; they are released now");
         }
         loop {
             tokio::select! {
@@ -200,93 +200,93 @@ impl Agent {
                 _ = stop.1.recv() => break,
                 event = self.events.next() => self.on_event(event).await,
                 question = self.plugin.next() => self.on_question(question),
-                landed = self.underway.next() => self.land(landed),
+                finished = self.pending.next() => self.finish_change(finished),
                 listing = finished(&mut self.listing) => self.on_listing(listing).await,
-                _ = tick.tick() => self.look_and_act().await,
+                _ = tick.tick() => self.poll().await,
             }
         }
-        self.let_everything_go().await;
+        self.release_everything().await;
         if let Some(mut child) = self.child.take() {
             let _ = child.kill().await;
         }
         Ok(())
     }
 
-    /// One poll.
-    async fn look_and_act(&mut self) {
-        self.sign_of_life();
+    /// One poll: observe, decide, carry out, publish.
+    async fn poll(&mut self) {
+        self.beat();
         if self.listing.is_none() && self.refreshed.is_none_or(|at| at.elapsed() >= REFRESH) {
             self.refreshed = Some(Instant::now());
             let known = self.inventory.known().keys().cloned().collect();
             self.listing = Some(tokio::spawn(list(self.runtime.clone(), known)));
         }
-        self.let_go_of_leftovers().await;
-        self.look();
+        self.release_leftovers().await;
+        self.observe();
         let (allowed, hindered) = self.may_act();
         if !allowed && !self.journal.open_entries().is_empty() {
             self.release_all();
         }
         let decisions = match self.run.mode {
             Mode::Off => Vec::new(),
-            // Not before it is known who there is.
-            _ if self.runtime_words == UNASKED => Vec::new(),
-            Mode::Recommend | Mode::Apply => self.guard.step(&mut self.state, &self.seen, clock::now()),
+            // Nothing is decided before the containers were listed once.
+            _ if self.runtime_status == UNASKED => Vec::new(),
+            Mode::Recommend | Mode::Apply => self.guard.step(&mut self.state, &self.observation, clock::now()),
         };
         self.carry_out(decisions, allowed).await;
         self.note_episode();
         self.publish(hindered);
     }
 
-    /// Waits for the runtime and goes on to show that it lives: a runtime that is slow must not look like an agent that is dead.
+    /// Waits for `work` and keeps the heartbeat going, so that an agent that waits for a slow runtime does not look dead.
     pub(super) async fn beating<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
                 result = &mut work => return result,
-                () = tokio::time::sleep(self.run.common.poll) => self.sign_of_life(),
+                () = tokio::time::sleep(self.run.common.poll) => self.beat(),
             }
         }
     }
 
-    fn sign_of_life(&mut self) {
-        if let Err(error) = self.beat.beat() {
-            // The watchdog will take us for dead and let everything go: the safe side.
-            tracing::error!(%error, "no sign of life can be given");
+    fn beat(&mut self) {
+        if let Err(error) = self.heartbeat.beat() {
+            // The watchdog will regard this agent as dead and release everything, which is the safe outcome.
+            tracing::error!(%error, "the heartbeat cannot be written");
         }
         self.keep_watchdog();
     }
 
-    async fn on_listing(&mut self, listing: Result<Listing, RuntimeError>) {
+    async fn on_listing(&mut self, listing: Result<RuntimeListing, RuntimeError>) {
         match listing {
             Ok(listing) => {
                 self.inventory.update(listing);
-                if self.runtime_words.starts_with("not ") {
-                    self.introduce().await;
+                if self.runtime_status.starts_with("not ") {
+                    self.greet_runtime().await;
                 }
             }
             Err(error) => {
-                if !self.runtime_words.starts_with("not answering") {
-                    tracing::warn!(%error, "the runtime cannot be asked who runs; going on with those known");
+                if !self.runtime_status.starts_with("not answering") {
+                    tracing::warn!(%error, "the runtime does not list its containers; continuing with those already known");
                 }
-                self.runtime_words = format!("not answering: {error}");
+                self.runtime_status = format!("not answering: {error}");
             }
         }
     }
 
-    /// First contact, and each after a break.
-    async fn introduce(&mut self) {
+    /// On the first contact with the runtime, and on each one after an interruption.
+    async fn greet_runtime(&mut self) {
         let runtime = self.runtime.clone();
         if let Ok((name, version)) = self.beating(runtime.version()).await {
-            self.runtime_words = format!("{name} {version}");
+            self.runtime_status = format!("{name} {version}");
         }
-        self.free_orphans().await;
+        self.restore_orphaned_quotas().await;
     }
 
-    fn look(&mut self) {
+    fn observe(&mut self) {
         let now = clock::now();
-        self.looked = Instant::now();
+        self.observed_at = Instant::now();
         let node = match self.memory_source.read() {
-            // What is below the eviction threshold is nobody's: the kubelet evicts before it is taken.
+            // The memory below the eviction threshold cannot be used, because the kubelet evicts before it is taken.
             Ok(memory) => Reading::seen(NodeMemory { capacity: memory.capacity.saturating_sub(self.run.eviction), ..memory }, now),
             Err(error) => {
                 tracing::warn!(%error, "the memory of the node cannot be read");
@@ -294,46 +294,53 @@ impl Agent {
             }
         };
         let mut undecided = self.releasing.clone();
-        undecided.extend(self.underway.keys().iter().cloned());
-        undecided.extend(self.armed.values().map(|(entry, _)| entry.key()));
+        undecided.extend(self.pending.keys().iter().cloned());
+        undecided.extend(self.to_hold.values().map(|(entry, _)| entry.key()));
         let view = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
-        let (containers, findings) = self.inventory.look(&self.journal, &undecided, self.underway.holds(), &view, now);
-        self.seen = Observation { node, containers, budgets: view.allowances() };
+        let (containers, findings) = self.inventory.observe(&self.journal, &undecided, self.pending.holds(), &view, now);
+        self.observation = Observation { node, containers, budgets: view.allowances() };
         drop(view);
-        self.see_waiting(now);
-        self.memory.learn(&self.seen, now);
+        self.observe_refused(now);
+        self.memory.learn(&self.observation, now);
         for finding in findings {
             match finding {
                 Finding::Vanished(id) => {
                     self.refreshed = None;
                     self.gone(&id);
                 }
-                Finding::LetGoByOthers(entry) => {
-                    tracing::info!(container.name = %entry.name, "somebody else let it go");
+                Finding::ReleasedByOthers(entry) => {
+                    tracing::info!(container.name = %entry.name, "something else released a held container");
                     self.releasing.insert(entry.key());
                 }
             }
         }
     }
 
-    /// Whether holds may be made now, and else why not.
+    /// Whether containers may be held now, and if not, why.
     fn may_act(&mut self) -> (bool, Option<String>) {
         if self.run.mode != Mode::Apply {
             return (false, None);
         }
-        // Before that a leader looks like anybody else.
-        if self.say.is_some() && self.cluster.lock().unwrap_or_else(PoisonError::into_inner).version == 0 {
-            return (false, Some("the API server has not answered yet: who holds a Lease or has a budget is not known".to_owned()));
+        // Before the API server was read, a leader cannot be told from other pods.
+        if self.api_writes.is_some() && self.cluster.lock().unwrap_or_else(PoisonError::into_inner).version == 0 {
+            return (
+                false,
+                Some(
+                    "the API server has not answered yet, so it is not known which pods hold a Lease or have a PodDisruptionBudget"
+                        .to_owned(),
+                ),
+            );
         }
-        // As patient with the watchdog as it is with us, and a second for its start.
+        // The watchdog gets as much time as it gives the agent, and a second for its start.
         if self.watchdog.alive(self.run.common.poll * 3 + Duration::from_secs(1)) {
             (true, None)
         } else {
-            (false, Some("no dead man's switch is alive: nothing is held without one".to_owned()))
+            (false, Some("the dead man's switch does not run, and nothing is held without it".to_owned()))
         }
     }
 
-    /// Starts the watchdog, and again if it ended. In a session of its own: what kills our group does not kill it.
+    /// Starts the watchdog, and again if it ended. It gets a process group of its own, so that a signal to the agent's group does not
+    /// reach it.
     fn keep_watchdog(&mut self) {
         if self.run.external_watchdog || self.run.mode != Mode::Apply {
             return;
@@ -341,11 +348,11 @@ impl Agent {
         match self.child.as_mut().map(Child::try_wait) {
             Some(Ok(None)) => return,
             Some(Ok(Some(status))) => {
-                // "Another one is on duty" is fine as long as its pulse goes.
+                // It ends with success when another watchdog runs, which is fine as long as that one's heartbeat is seen.
                 if status.success() && self.watchdog.alive(self.run.common.poll * 3) {
                     return;
                 }
-                tracing::warn!(%status, "the dead man's switch ended; it is started again");
+                tracing::warn!(%status, "the dead man's switch ended and is started again");
             }
             _ => {}
         }
@@ -366,21 +373,21 @@ impl Agent {
         });
         match spawned {
             Ok(child) => self.child = Some(child),
-            Err(error) => tracing::error!(%error, "the dead man's switch cannot be started: nothing will be held"),
+            Err(error) => tracing::error!(%error, "the dead man's switch cannot be started, so nothing will be held"),
         }
     }
 
     fn gone(&mut self, id: &str) {
-        self.armed.remove(id);
-        let keys: Vec<Key> = self.journal.open_entries().keys().filter(|key| key.0 == id).cloned().collect();
+        self.to_hold.remove(id);
+        let keys: Vec<HoldKey> = self.journal.open_entries().keys().filter(|key| key.0 == id).cloned().collect();
         for key in keys {
             self.finish(&key);
         }
     }
 }
 
-/// The result of a task when it is there; waits for ever if there is none.
-async fn finished(task: &mut Option<JoinHandle<Result<Listing, RuntimeError>>>) -> Result<Listing, RuntimeError> {
+/// The result of a task when it has ended; waits for ever if there is no task.
+async fn finished(task: &mut Option<JoinHandle<Result<RuntimeListing, RuntimeError>>>) -> Result<RuntimeListing, RuntimeError> {
     let result = match task {
         Some(running) => running.await,
         None => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! Which policy decides, with which safety rules: as told, or what this node makes possible.
+//! The choice of the policy and its safety rules: from the settings, or by what this node makes possible.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use drover_memguard::{BankSettings, GateBankSettings, Guard, Lever, PaperSettings, Policy, Sacrifices, Safety};
 
 use super::Agent;
-use super::gate::Hearing;
+use super::event_gate::StreamState;
 use crate::config::{FreezeBy, PolicyName, Run};
-use crate::nri::Link;
+use crate::nri::NriLink;
 
 /// The guard as the settings say.
 pub(super) fn guard(run: &Run) -> Result<Guard> {
@@ -57,7 +57,7 @@ impl Agent {
             self.policy_because = "the settings say so".to_owned();
             return;
         }
-        if self.plugin.linked().await == Link::Yes {
+        if self.plugin.linked().await == NriLink::Yes {
             self.policy_because = "starts can be gated: the runtime asks before it creates a container (NRI)".to_owned();
             tracing::info!(policy = self.guard.policy.name(), because = self.policy_because, "policy chosen");
             return;
@@ -65,10 +65,10 @@ impl Agent {
         let obstacle = if self.run.freeze_by == FreezeBy::Runtime {
             Some("starts are gated by the freezer file, and containers are frozen through the runtime here".to_owned())
         } else {
-            match self.events.hearing().await {
-                Hearing::Never(why) => Some(format!("the runtime tells nothing of starting tasks: {why}")),
+            match self.events.settled_state().await {
+                StreamState::Unsupported(why) => Some(format!("the runtime tells nothing of starting tasks: {why}")),
                 // A runtime that is not up yet will be; until then the bank works alone.
-                Hearing::Trying | Hearing::Yes | Hearing::No(_) => None,
+                StreamState::Trying | StreamState::Receiving | StreamState::Interrupted(_) => None,
             }
         };
         match obstacle {

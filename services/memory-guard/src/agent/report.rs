@@ -1,4 +1,5 @@
-//! What the agent says of itself: decisions remembered for `explain`, growth of the node, episodes, the status.
+//! The agent's report about itself: remembered decisions for `drover memguard explain`, growth of the node's memory, episodes, the
+//! status.
 
 use std::time::Duration;
 
@@ -8,35 +9,35 @@ use super::Agent;
 use crate::clock;
 use crate::wire::{ContainerStatus, LastDecision, Pressure, Status};
 
-/// Growth is averaged over about this long, in seconds.
-const GROWTH_MEMORY: f64 = 5.0;
-/// Slower growth than this, in bytes per second, exhausts nothing.
+/// Time constant of the average growth, in seconds.
+const GROWTH_WINDOW: f64 = 5.0;
+/// Growth below this rate, in bytes per second, counts as none when the time to exhaustion is predicted.
 const NO_GROWTH: f64 = 1024.0;
 
-/// The last decision about a container.
+/// The last decision about a container, whether it was carried out or not.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct RememberedDecision {
     action: Option<Action>,
     reason: Reason,
     done: bool,
     at: Moment,
 }
 
-/// How the memory of the node goes.
+/// Use and average growth of the node's memory.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct MemoryTrend {
     last: Option<(NodeMemory, Moment)>,
     growth: f64,
 }
 
-impl Memory {
+impl MemoryTrend {
     pub(super) fn learn(&mut self, seen: &Observation, now: Moment) {
         let Reading::Seen { value, .. } = seen.node else { return };
         if let Some((last, at)) = self.last {
             let seconds = now.since(at).as_secs_f64();
             if seconds > 0.0 {
                 let rate = (value.used as f64 - last.used as f64) / seconds;
-                self.growth += (1.0 - (-seconds / GROWTH_MEMORY).exp()) * (rate - self.growth);
+                self.growth += (1.0 - (-seconds / GROWTH_WINDOW).exp()) * (rate - self.growth);
             }
         }
         self.last = Some((value, now));
@@ -69,34 +70,35 @@ impl Agent {
     }
 
     pub(super) fn note(&mut self, id: &ContainerId, action: Option<Action>, reason: &Reason, done: bool) {
-        self.said.insert(id.clone(), Said { action, reason: reason.clone(), done, at: clock::now() });
+        self.remembered.insert(id.clone(), RememberedDecision { action, reason: reason.clone(), done, at: clock::now() });
     }
 
-    /// An episode is from the first hold to the last release.
+    /// Begins an episode, which lasts from the first hold to the last release, unless one is under way. The count of OOM kills at its
+    /// begin is kept.
     pub(super) fn begin_episode(&mut self) {
         self.episode.get_or_insert(self.shared.metrics.oom_kills.get());
     }
 
-    /// One that ended without a kill has avoided one.
+    /// Ends the episode when nothing is held any more. One without an OOM kill counts as an avoided kill.
     pub(super) fn note_episode(&mut self) {
         if self.journal.open_entries().is_empty() && self.episode.take().is_some_and(|kills| kills == self.shared.metrics.oom_kills.get()) {
             self.shared.metrics.oom_avoided.inc();
         }
     }
 
-    /// Makes the status known.
+    /// Publishes the status of this poll.
     pub(super) fn publish(&mut self, hindered: Option<String>) {
         let now = clock::now();
         let pressure = self.memory.pressure(self.held());
         self.shared.metrics.show(&pressure);
         let known = |id: &ContainerId| self.inventory.known().contains_key(&*id.0);
-        self.said.retain(|id, said| known(id) || now.since(said.at) < Duration::from_secs(60));
-        let needed = match self.seen.node {
-            Reading::Seen { value, .. } => needs(&self.guard, &self.state, &self.seen, value, now).1,
+        self.remembered.retain(|id, said| known(id) || now.since(said.at) < Duration::from_secs(60));
+        let needed = match self.observation.node {
+            Reading::Seen { value, .. } => needs(&self.guard, &self.state, &self.observation, value, now),
             Reading::Missing => Vec::new(),
         };
         let containers = self
-            .seen
+            .observation
             .containers
             .iter()
             .map(|container| {
@@ -117,8 +119,8 @@ impl Agent {
                     activity: container.activity,
                     held_seconds: since.map(|since| now.since(since).as_secs_f64()),
                     permission: container.permission,
-                    verdict: verdict(&container.permission),
-                    last: self.said.get(&container.id).and_then(|said| said.told(now)),
+                    verdict: describe(&container.permission),
+                    last: self.remembered.get(&container.id).and_then(|said| said.summary(now)),
                 }
             })
             .collect();
@@ -128,10 +130,10 @@ impl Agent {
             hindered,
             policy: self.guard.policy.name().to_owned(),
             policy_because: self.policy_because.clone(),
-            gate: self.gate_words(),
-            runtime: self.runtime_words.clone(),
+            gate: self.gate_status(),
+            runtime: self.runtime_status.clone(),
             cgroup: self.hierarchy.version().to_owned(),
-            memory_source: self.memory_words.clone(),
+            memory_source: self.memory_description.clone(),
             api_server: self.cluster.lock().is_ok_and(|view| view.version > 0),
             pressure,
             containers,
@@ -140,13 +142,13 @@ impl Agent {
     }
 }
 
-impl Said {
-    fn told(&self, now: Moment) -> Option<LastDecision> {
+impl RememberedDecision {
+    fn summary(&self, now: Moment) -> Option<LastDecision> {
         let words = match &self.action {
             Some(Action::Pause { .. }) => "pause",
             Some(Action::Resume { .. }) => "resume",
-            Some(Action::Lease { .. }) => "let it grow no further",
-            Some(Action::EndLease { .. }) => "let it grow",
+            Some(Action::Lease { .. }) => "limit its growth",
+            Some(Action::EndLease { .. }) => "lift the limit on its growth",
             Some(Action::Admit { .. }) => "let it start",
             Some(Action::Sacrifice { .. }) => "sacrifice",
             Some(Action::Gate { .. }) => return None,
@@ -162,16 +164,17 @@ impl Said {
     }
 }
 
-fn verdict(permission: &Permission) -> String {
+fn describe(permission: &Permission) -> String {
     match permission {
-        Permission::Denied { because } => format!("left alone: {because}"),
-        Permission::Granted { levers, patience } => {
+        Permission::Denied { because } => format!("never held: {because}"),
+        Permission::Granted { levers, probe_budget } => {
             let with: Vec<&str> = [(levers.high, "memory.high"), (levers.freeze, "freezer"), (levers.quota, "CPU quota")]
                 .into_iter()
                 .filter_map(|(there, name)| there.then_some(name))
                 .collect();
-            let bound =
-                patience.map(|patience| format!(", at most {:.0} s at a time (its probes)", patience.longest_millis as f64 / 1000.0));
+            let bound = probe_budget.map(|probe_budget| {
+                format!(", for at most {:.0} s at a time because of its probes", probe_budget.longest_millis as f64 / 1000.0)
+            });
             format!("may be held by {}{}", with.join(", "), bound.unwrap_or_default())
         }
     }

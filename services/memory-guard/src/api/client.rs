@@ -1,6 +1,7 @@
-//! Talking to the API server: reads this node's pods and what concerns them every few seconds, writes Events, evicts, taints.
+//! The client of the API server: reads this node's pods and what concerns them every few seconds, writes Events, evicts pods, taints the
+//! node.
 //!
-//! A task of its own: nothing here ever holds up the guard. What cannot be sent is dropped and counted, what cannot be read stays as it was.
+//! It is a task of its own, so it never delays the guard. What cannot be sent is dropped and logged; what cannot be read stays as it was.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,47 +16,42 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval};
 
-use super::types::{DisruptionBudget, Lease, List, Node, Pod};
-use super::{Budget, ClusterView};
+use super::types::{DisruptionBudget, KubeLease, List, Node, Pod};
+use super::{ClusterView, PodBudget};
 
-/// How often it is read. (Leases are renewed every 10 s, pods are known to the runtime at once.)
+/// Time between two readings. (Leases are renewed every 10 s, and the runtime reports new pods at once.)
 const EVERY: Duration = Duration::from_secs(5);
-/// A call that takes longer is given up.
+/// Time limit of a call.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The taint while the gate is closed.
+/// The taint of the node while the start gate is closed.
 const TAINT: &str = "drover.dev/memory-gate";
 
-/// What is to be written.
+/// One write to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Say {
-    /// An Event about a pod.
+pub enum ApiWrite {
+    /// Create an Event about a pod.
     Event {
-        /// Namespace and name of the pod.
         pod: (String, String),
-        /// Its uid.
         uid: String,
-        /// Container.
         container: String,
-        /// One word.
+        /// The reason of the Event, one word.
         reason: &'static str,
-        /// A sentence.
         message: String,
     },
-    /// Evict a pod: respects PodDisruptionBudgets.
+    /// Evict a pod, which respects PodDisruptionBudgets.
     Evict {
-        /// Namespace and name of the pod.
         pod: (String, String),
-        /// Its uid: another pod of that name is not meant.
+        /// Another pod with the same name but another uid is not evicted.
         uid: String,
     },
-    /// Taint the node, or take the taint away.
+    /// Taint the node, or remove the taint.
     Gate {
-        /// Whether it is open: no taint.
+        /// Whether the start gate is open, which means no taint.
         open: bool,
     },
 }
 
-/// The API server of this node's cluster.
+/// The API server of the cluster that this node belongs to.
 #[derive(Clone)]
 pub struct ApiServer {
     client: kube::Client,
@@ -63,24 +59,24 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// From a kubeconfig, or (`None`) from the service account of the pod that this process runs in.
+    /// A client from a kubeconfig or, if there is none, from the service account of the pod that this process runs in.
     ///
     /// # Errors
-    /// The configuration is not usable.
+    /// When the configuration cannot be read or is not usable.
     pub async fn new(kubeconfig: Option<&std::path::Path>, node: String) -> Result<Self> {
         let mut config = match kubeconfig {
             Some(path) => {
                 let file = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
                 kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
             }
-            None => kube::Config::incluster().context("this is no pod with a service account; give --kubeconfig")?,
+            None => kube::Config::incluster().context("this process does not run in a pod with a service account; give --kubeconfig")?,
         };
         config.read_timeout = Some(DEADLINE);
         Ok(Self { client: kube::Client::try_from(config)?, node })
     }
 
-    /// Reads and writes until the other ends are dropped.
-    pub async fn run(self, view: Arc<Mutex<ClusterView>>, mut say: mpsc::Receiver<Say>) {
+    /// Reads and writes until the sender of the writes is dropped.
+    pub async fn run(self, view: Arc<Mutex<ClusterView>>, mut writes: mpsc::Receiver<ApiWrite>) {
         let mut read = interval(EVERY);
         let mut failing_since = None;
         loop {
@@ -94,15 +90,15 @@ impl ApiServer {
                     }
                     Err(error) => {
                         if failing_since.is_none() {
-                            tracing::warn!(error = format!("{error:#}"), "the API server cannot be read; going on with what was known");
+                            tracing::warn!(error = format!("{error:#}"), "the API server cannot be read; continuing with what was last read");
                         }
                         failing_since.get_or_insert(Instant::now());
                     }
                 },
-                what = say.recv() => {
+                what = writes.recv() => {
                     let Some(what) = what else { return };
                     if let Err(error) = self.write(&what).await {
-                        tracing::warn!(error = format!("{error:#}"), ?what, "could not be written to the API server");
+                        tracing::warn!(error = format!("{error:#}"), write = ?what, "a write to the API server failed");
                     }
                 }
             }
@@ -110,14 +106,14 @@ impl ApiServer {
     }
 
     async fn read(&self) -> Result<ClusterView> {
-        // From the server's cache: one reading a few seconds old is as good as another.
+        // `resourceVersion=0` reads from the server's cache, which is enough: a reading that is a few seconds older does no harm.
         let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}&resourceVersion=0", self.node);
         let pods: List<Pod> = self.get(&path).await?;
-        // Only where pods of this node are: Leases of a large cluster are many.
+        // Only the namespaces of this node's pods, because a large cluster has many Leases.
         let namespaces: BTreeSet<&str> = pods.items.iter().map(|pod| pod.metadata.namespace.as_str()).collect();
         let mut view = ClusterView::default();
         for namespace in namespaces {
-            let leases: List<Lease> =
+            let leases: List<KubeLease> =
                 self.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases?resourceVersion=0")).await?;
             let holders = leases.items.into_iter().filter_map(|lease| Some((lease.metadata.namespace, lease.spec.holder_identity?)));
             view.lease_holders.extend(holders);
@@ -125,7 +121,7 @@ impl ApiServer {
                 self.get(&format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets?resourceVersion=0")).await?;
             view.budgets.extend(budgets.items.into_iter().filter_map(|budget| {
                 let key = format!("{namespace}/{}", budget.metadata.name).into();
-                Some(Budget {
+                Some(PodBudget {
                     namespace: namespace.to_owned(),
                     key,
                     selector: budget.spec.selector?,
@@ -137,9 +133,9 @@ impl ApiServer {
         Ok(view)
     }
 
-    async fn write(&self, what: &Say) -> Result<()> {
+    async fn write(&self, what: &ApiWrite) -> Result<()> {
         match what {
-            Say::Event { pod: (namespace, name), uid, container, reason, message } => {
+            ApiWrite::Event { pod: (namespace, name), uid, container, reason, message } => {
                 let now = Timestamp::now();
                 let body = json!({
                     "apiVersion": "v1", "kind": "Event",
@@ -152,12 +148,12 @@ impl ApiServer {
                 });
                 self.send("POST", &format!("/api/v1/namespaces/{namespace}/events"), "application/json", &body).await
             }
-            Say::Evict { pod: (namespace, name), uid } => {
+            ApiWrite::Evict { pod: (namespace, name), uid } => {
                 let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
                                   "deleteOptions": {"preconditions": {"uid": uid}}});
                 self.send("POST", &format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction"), "application/json", &body).await
             }
-            Say::Gate { open } => self.taint(!open).await,
+            ApiWrite::Gate { open } => self.taint(!open).await,
         }
     }
 
@@ -172,7 +168,7 @@ impl ApiServer {
         if wanted {
             taints.push(json!({"key": TAINT, "effect": "NoSchedule"}));
         }
-        // With the version that was read: somebody else's taint is never lost.
+        // With the version that was read, so that a taint that was added in the meantime is never lost.
         let body = json!({"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints}});
         self.send("PATCH", &path, "application/merge-patch+json", &body).await
     }

@@ -1,9 +1,10 @@
-//! The few fields of Kubernetes objects that are read, and nothing else: a node's pods stay a few kilobytes in memory.
+//! The few fields of Kubernetes objects that the agent reads, and nothing else, so that a node's pods take only a few kilobytes of
+//! memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use drover_memguard::{Handler, Probe, Qos};
+use drover_memguard::{Probe, ProbeHandler, QosClass};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -56,7 +57,7 @@ pub(super) struct PodSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PodStatus {
-    qos_class: Option<Qos>,
+    qos_class: Option<QosClass>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -110,7 +111,7 @@ struct HostPath {
 }
 
 impl Pod {
-    pub(super) fn qos(&self) -> Option<Qos> {
+    pub(super) fn qos(&self) -> Option<QosClass> {
         self.status.qos_class
     }
 
@@ -123,7 +124,7 @@ impl Pod {
         self.spec.volumes.iter().filter_map(|volume| volume.host_path.as_ref()).map(|host| host.path.as_str())
     }
 
-    /// Liveness and startup probes of a container; none if it has no container of that name.
+    /// Liveness and startup probes of a container; `None` if the pod has no container of that name.
     pub(super) fn probes(&self, name: &str) -> Option<Vec<Probe>> {
         let container = self.spec.containers.iter().chain(&self.spec.init_containers).find(|container| container.name == name)?;
         Some([&container.liveness_probe, &container.startup_probe].into_iter().flatten().map(ProbeSpec::probe).collect())
@@ -136,14 +137,14 @@ impl ProbeSpec {
             period: Duration::from_secs(self.period_seconds),
             timeout: Duration::from_secs(self.timeout_seconds),
             failure_threshold: self.failure_threshold,
-            handler: if self.exec.is_some() { Handler::Exec } else { Handler::Network },
+            handler: if self.exec.is_some() { ProbeHandler::Exec } else { ProbeHandler::Network },
         }
     }
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Lease {
+pub(super) struct KubeLease {
     pub(super) metadata: Metadata,
     pub(super) spec: LeaseSpec,
 }
@@ -174,7 +175,7 @@ pub(super) struct BudgetStatus {
     pub(super) disruptions_allowed: u32,
 }
 
-/// A label selector; an empty one selects everything.
+/// A label selector. An empty one selects every pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Selector {
@@ -205,7 +206,7 @@ impl Expression {
             "NotIn" => value.is_none_or(|value| !self.values.contains(value)),
             "Exists" => value.is_some(),
             "DoesNotExist" => value.is_none(),
-            // An operator of tomorrow: better protected once too often.
+            // An unknown operator selects the pod, so that the budget protects rather too many pods than too few.
             _ => true,
         }
     }

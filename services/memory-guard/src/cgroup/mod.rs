@@ -1,8 +1,9 @@
-//! What the kernel says about a container, and the files by which it is held. Plain file reads: no process, no daemon.
+//! What the kernel tells about a container, and the files by which it is held. All of it is plain file access, without a process or
+//! daemon in between.
 //!
-//! Both versions of cgroups. The freezer is the file that **runc itself** uses (`freezer.state` on v1, `cgroup.freeze` on v2), so that the
-//! runtime sees the pause: an exec into it fails at once ("cannot exec in a paused container"), a kill works, and whoever thaws it needs
-//! nobody's help. (On a hybrid machine `unified/…/cgroup.freeze` is another freezer, of which the runtime knows nothing: never used.)
+//! Both versions of cgroups are supported. The freezer is the file that **runc itself** uses (`freezer.state` on v1, `cgroup.freeze` on
+//! v2), so the runtime sees the pause: an exec fails at once ("cannot exec in a paused container"), a kill works, and thawing needs no
+//! other process. (On a hybrid machine `unified/…/cgroup.freeze` is another freezer, unknown to the runtime, and is never used.)
 
 mod files;
 mod node;
@@ -12,32 +13,32 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use files::{Numbers, tell, word};
+use files::{NumberFile, overwrite, word};
 pub use node::NodeMemorySource;
 
-/// CPU quota: `quota` microseconds per `period`; -1 is none.
+/// A CPU quota: `quota` microseconds of CPU time per `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuQuota {
-    /// Microseconds per period; -1 is without bound.
+    /// Microseconds per period; -1 means no quota.
     pub quota: i64,
-    /// Microseconds.
+    /// In microseconds.
     pub period: u64,
 }
 
-/// Where the hierarchies are mounted.
+/// The version of cgroups and where it is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
-    /// A directory per controller.
+    /// Version 1, with a directory per controller.
     V1(PathBuf),
-    /// One directory.
+    /// Version 2, with one directory.
     V2(PathBuf),
 }
 
 impl Hierarchy {
-    /// Looks at `root`, usually `/sys/fs/cgroup`.
+    /// Detects the version mounted at `root`, usually `/sys/fs/cgroup`.
     ///
     /// # Errors
-    /// Neither version has a memory controller there.
+    /// When neither version has a memory controller there.
     pub fn detect(root: &Path) -> io::Result<Self> {
         if std::fs::read_to_string(root.join("cgroup.controllers")).is_ok_and(|list| list.split_whitespace().any(|name| name == "memory")) {
             return Ok(Self::V2(root.to_owned()));
@@ -56,10 +57,10 @@ impl Hierarchy {
         }
     }
 
-    /// The group whose membership `/proc/PID/cgroup` describes.
+    /// The cgroup that the content of `/proc/PID/cgroup` names.
     ///
     /// # Errors
-    /// The text names no memory group.
+    /// When the text names no memory cgroup.
     pub fn group_of(&self, membership: &str) -> io::Result<Group> {
         let path = |controller: &str| {
             membership.lines().find_map(|line| {
@@ -83,7 +84,7 @@ impl Hierarchy {
         })
     }
 
-    /// The group of that path, the same in every hierarchy.
+    /// The cgroup at `path`, which is the same in every hierarchy.
     pub fn group_at(&self, path: &str) -> Group {
         let path = path.trim_start_matches('/');
         match self {
@@ -98,43 +99,43 @@ impl Hierarchy {
     }
 }
 
-/// A freezer: the directory with its file. Kept in the journal, so that thawing needs nothing else.
+/// The freezer of a cgroup, by its directory. It is kept in the journal, so that thawing needs nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Freezer {
-    /// `freezer.state` below it.
+    /// Version 1: the directory contains `freezer.state`.
     V1(PathBuf),
-    /// `cgroup.freeze` below it.
+    /// Version 2: the directory contains `cgroup.freeze`.
     V2(PathBuf),
 }
 
 impl Freezer {
-    /// Stops it.
+    /// Freezes the processes of the cgroup.
     ///
     /// # Errors
-    /// The group is gone, or may not be written.
+    /// When the cgroup is gone or its file cannot be written.
     pub fn freeze(&self) -> io::Result<()> {
         match self {
-            Self::V1(dir) => tell(&dir.join("freezer.state"), "FROZEN"),
-            Self::V2(dir) => tell(&dir.join("cgroup.freeze"), "1"),
+            Self::V1(dir) => overwrite(&dir.join("freezer.state"), "FROZEN"),
+            Self::V2(dir) => overwrite(&dir.join("cgroup.freeze"), "1"),
         }
     }
 
-    /// Lets it go on. Harmless if it runs.
+    /// Thaws the processes of the cgroup. This does no harm if they run.
     ///
     /// # Errors
-    /// As [`Freezer::freeze`].
+    /// When the cgroup is gone or its file cannot be accessed.
     pub fn thaw(&self) -> io::Result<()> {
         match self {
-            Self::V1(dir) => tell(&dir.join("freezer.state"), "THAWED"),
-            Self::V2(dir) => tell(&dir.join("cgroup.freeze"), "0"),
+            Self::V1(dir) => overwrite(&dir.join("freezer.state"), "THAWED"),
+            Self::V2(dir) => overwrite(&dir.join("cgroup.freeze"), "0"),
         }
     }
 
-    /// Whether it was told to stop (it may need a moment until all threads do).
+    /// Whether freezing was requested. It may take a moment until all threads have stopped.
     ///
     /// # Errors
-    /// As [`Freezer::freeze`].
+    /// When the cgroup is gone or its file cannot be accessed.
     pub fn frozen(&self) -> io::Result<bool> {
         Ok(match self {
             Self::V1(dir) => word(&dir.join("freezer.state"))? != "THAWED",
@@ -142,7 +143,7 @@ impl Freezer {
         })
     }
 
-    /// Whether there is a freezer at all.
+    /// Whether the freezer's file exists.
     pub fn there(&self) -> bool {
         match self {
             Self::V1(dir) => dir.join("freezer.state").exists(),
@@ -151,7 +152,7 @@ impl Freezer {
     }
 }
 
-/// The cgroup of a container.
+/// A cgroup: its directories and its freezer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     memory: PathBuf,
@@ -165,33 +166,32 @@ impl Group {
         Self { memory: dir.clone(), cpu: dir.clone(), freezer: Freezer::V2(dir), v2: true }
     }
 
-    /// Its freezer.
+    /// The freezer of this cgroup.
     pub fn freezer(&self) -> &Freezer {
         &self.freezer
     }
 
-    /// Directory with its CPU files.
+    /// The directory with its CPU files.
     pub fn cpu_dir(&self) -> &Path {
         &self.cpu
     }
 
-    /// Directory with its memory files.
+    /// The directory with its memory files.
     pub fn memory_dir(&self) -> &Path {
         &self.memory
     }
 
-    /// Memory limit in bytes.
+    /// The memory limit in bytes; `None` if there is none.
     ///
     /// # Errors
-    /// The group is gone.
+    /// When the cgroup is gone.
     pub fn limit(&self) -> io::Result<Option<u64>> {
         files::limit(&self.memory.join(if self.v2 { "memory.max" } else { "memory.limit_in_bytes" }))
     }
 
-    /// Opens the files that are read at every poll.
     ///
     /// # Errors
-    /// The group is gone.
+    /// When the cgroup is gone.
     pub fn sampler(&self) -> io::Result<Sampler> {
         let (usage, stat, inactive) = if self.v2 {
             ("memory.current", "memory.stat", "inactive_file")
@@ -199,41 +199,41 @@ impl Group {
             ("memory.usage_in_bytes", "memory.stat", "total_inactive_file")
         };
         Ok(Sampler {
-            usage: Numbers::open(&self.memory.join(usage))?,
-            stat: Numbers::open(&self.memory.join(stat))?,
+            usage: NumberFile::open(&self.memory.join(usage))?,
+            stat: NumberFile::open(&self.memory.join(stat))?,
             inactive,
             cached: 0,
             reads: 0,
         })
     }
 
-    /// How many processes the OOM killer took from it.
+    /// How many of its processes the OOM killer has killed.
     ///
     /// # Errors
-    /// The group is gone.
+    /// When the cgroup is gone.
     pub fn oom_kills(&self) -> io::Result<u64> {
         let file = self.memory.join(if self.v2 { "memory.events" } else { "memory.oom_control" });
         files::keyed(&std::fs::read_to_string(file)?, "oom_kill").ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
-    /// Its CPU quota.
+    /// The CPU quota of this cgroup.
     ///
     /// # Errors
-    /// The group is gone, or has no CPU controller.
+    /// When the cgroup is gone or has no CPU controller.
     pub fn cpu_quota(&self) -> io::Result<CpuQuota> {
         read_quota(&self.cpu)
     }
 
-    /// File of its `memory.high`, on v2.
+    /// The path of its `memory.high`; `None` on v1.
     pub fn high_file(&self) -> Option<PathBuf> {
         self.v2.then(|| self.memory.join("memory.high")).filter(|file| file.exists())
     }
 }
 
-/// Reads a quota, whichever version the directory is of.
+/// Reads a CPU quota from the directory of either version.
 ///
 /// # Errors
-/// The directory is gone, or has no CPU files.
+/// When the directory is gone or has no CPU files.
 pub fn read_quota(dir: &Path) -> io::Result<CpuQuota> {
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
     let (quota, period) = match word(&dir.join("cpu.cfs_quota_us")) {
@@ -247,39 +247,40 @@ pub fn read_quota(dir: &Path) -> io::Result<CpuQuota> {
     Ok(CpuQuota { quota: quota.parse().map_err(|_| bad())?, period: period.parse().map_err(|_| bad())? })
 }
 
-/// Writes a quota, whichever version the directory is of. The runtime does not learn of it.
+/// Writes a CPU quota into the directory of either version. The runtime does not learn of it.
 ///
 /// # Errors
-/// As [`read_quota`], or the kernel refuses the values.
+/// When the directory is gone, has no CPU files, or the kernel refuses the values.
 pub fn write_quota(dir: &Path, to: CpuQuota) -> io::Result<()> {
     if dir.join("cpu.max").exists() {
         let quota = if to.quota < 0 { "max".to_owned() } else { to.quota.to_string() };
         return std::fs::write(dir.join("cpu.max"), format!("{quota} {}", to.period));
     }
-    // Lifted first: no pair of the old quota and the new period can then be refused for being more than the parent's.
+    // The quota is lifted first. Otherwise the kernel could refuse the old quota with the new period for exceeding the parent's.
     std::fs::write(dir.join("cpu.cfs_quota_us"), "-1")?;
     std::fs::write(dir.join("cpu.cfs_period_us"), to.period.to_string())?;
     std::fs::write(dir.join("cpu.cfs_quota_us"), to.quota.to_string())
 }
 
-/// The open files of a group that are read at every poll.
+/// The open memory files of a cgroup, which are read at every poll.
 #[derive(Debug)]
 pub struct Sampler {
-    usage: Numbers,
-    stat: Numbers,
+    usage: NumberFile,
+    stat: NumberFile,
     inactive: &'static str,
     cached: u64,
     reads: u32,
 }
 
-/// Inactive file pages are read every so many polls: `memory.stat` makes the kernel add up all CPUs, and they change slowly.
+/// Inactive file pages are read only once in this many polls, because `memory.stat` makes the kernel sum over all CPUs, and they change
+/// slowly.
 const STAT_EVERY: u32 = 10;
 
 impl Sampler {
-    /// Working set in bytes: usage minus inactive file pages.
+    /// The working set in bytes: usage minus inactive file pages.
     ///
     /// # Errors
-    /// The group is gone.
+    /// When the cgroup is gone.
     pub fn working_set(&mut self) -> io::Result<u64> {
         if self.reads.is_multiple_of(STAT_EVERY) {
             self.cached = self.stat.keyed(self.inactive)?.unwrap_or(0);

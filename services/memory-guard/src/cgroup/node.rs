@@ -1,4 +1,4 @@
-//! Memory of the node: all of the machine, or a cgroup, so that a part of a machine can be "the node".
+//! Memory of the node: of the whole machine, or of a cgroup that is treated as the node.
 
 use std::io;
 use std::path::Path;
@@ -6,60 +6,60 @@ use std::path::Path;
 use drover_memguard::NodeMemory;
 
 use super::Group;
-use super::files::Numbers;
+use super::files::NumberFile;
 
 /// Where the memory of the node is read.
 #[derive(Debug)]
 pub enum NodeMemorySource {
-    /// `/proc/meminfo`: `MemTotal`, and `MemTotal - MemAvailable`.
+    /// `/proc/meminfo`: capacity is `MemTotal`, use is `MemTotal - MemAvailable`.
     Meminfo(MeminfoFile),
-    /// A cgroup with a limit: its working set.
+    /// A cgroup: capacity is its limit, use is its working set.
     Group(Box<GroupFiles>),
 }
 
-/// `/proc/meminfo`.
+/// The open file `/proc/meminfo`.
 #[derive(Debug)]
-pub struct MeminfoFile(Numbers);
+pub struct MeminfoFile(NumberFile);
 
-/// The files of a cgroup.
+/// The open memory files of a cgroup.
 #[derive(Debug)]
 pub struct GroupFiles {
     group: Group,
-    usage: Numbers,
-    stat: Numbers,
+    usage: NumberFile,
+    stat: NumberFile,
     inactive: &'static str,
     machine: MeminfoFile,
 }
 
 impl NodeMemorySource {
-    /// The machine.
+    /// Reads the memory of the machine.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// When the file cannot be opened.
     pub fn machine(meminfo: &Path) -> io::Result<Self> {
-        Ok(Self::Meminfo(MeminfoFile(Numbers::open(meminfo)?)))
+        Ok(Self::Meminfo(MeminfoFile(NumberFile::open(meminfo)?)))
     }
 
-    /// A cgroup. Without a limit of its own its capacity is that of the machine.
+    /// Reads the memory of a cgroup. One without a limit has the capacity of the machine.
     ///
     /// # Errors
-    /// It does not exist.
+    /// When the cgroup does not exist.
     pub fn group(group: Group, meminfo: &Path) -> io::Result<Self> {
         let (usage, inactive) =
             if group.v2 { ("memory.current", "inactive_file") } else { ("memory.usage_in_bytes", "total_inactive_file") };
         Ok(Self::Group(Box::new(GroupFiles {
-            usage: Numbers::open(&group.memory.join(usage))?,
-            stat: Numbers::open(&group.memory.join("memory.stat"))?,
+            usage: NumberFile::open(&group.memory.join(usage))?,
+            stat: NumberFile::open(&group.memory.join("memory.stat"))?,
             inactive,
-            machine: MeminfoFile(Numbers::open(meminfo)?),
+            machine: MeminfoFile(NumberFile::open(meminfo)?),
             group,
         })))
     }
 
-    /// Reads it.
+    /// Reads use and capacity.
     ///
     /// # Errors
-    /// It cannot be read, or lacks a number.
+    /// When a file cannot be read or lacks a number.
     pub fn read(&self) -> io::Result<NodeMemory> {
         match self {
             Self::Meminfo(file) => file.read(),

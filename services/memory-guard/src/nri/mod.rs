@@ -1,9 +1,9 @@
-//! The start gate by NRI (containerd 2, CRI-O): the runtime asks before it creates a container, and one that does not fit is refused.
-//! It has no process yet, so nothing leaks; its pod waits as `CreateContainerError` with the reason, and the kubelet asks again.
+//! The start gate by NRI (containerd 2, CRI-O): the runtime asks before it creates a container, and one that does not fit is refused. It
+//! has no process yet, so nothing leaks. Its pod waits as `CreateContainerError` with the reason, and the kubelet tries again.
 //!
-//! Refused and not kept waiting, because a runtime calls its plugins one at a time under one lock: while an answer is out no other
-//! container of the node is created, started or stopped, and after `plugin_request_timeout` (2 s) the runtime drops the plugin for good.
-//! For the same reason whoever gets no word from the agent in time is let in, and so is everybody when the agent is gone.
+//! A container is refused rather than kept waiting because the runtime calls its plugins one at a time under one lock. While an answer is
+//! outstanding, no other container of the node is created, started or stopped, and after `plugin_request_timeout` (2 s) the runtime drops
+//! the plugin for good. For the same reason every container is allowed when the agent does not answer in time or does not run.
 
 pub mod wire;
 
@@ -17,97 +17,91 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::proto::nri::pkg::api::v1alpha1 as nri;
 use crate::proto::ttrpc;
-use crate::runtime::{Inspected, Sandbox};
-use wire::{Kind, Message, PLUGIN, RUNTIME, Wire};
+use crate::runtime::{InspectedContainer, Sandbox};
+use wire::{Message, MessageKind, NriSocket, PLUGIN, RUNTIME};
 
-/// The agent has this long to answer; never more than half of what the runtime grants.
+/// Time limit for the agent's answer; never more than half of what the runtime grants.
 const ANSWER: Duration = Duration::from_millis(500);
-/// Between two attempts to connect.
+/// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_secs(1);
-/// After other plugins, which may still change the container's limit.
+/// The plugin runs after the others, because they may still change the container's limit.
 const INDEX: &str = "90";
 const NAME: &str = "drover-memory-guard";
-/// The bit of the event CREATE_CONTAINER (number 4): the only one subscribed to.
+/// The bit of the event CREATE_CONTAINER (number 4), the only event subscribed to.
 const CREATE_CONTAINER: i32 = 1 << 3;
 /// Status codes of gRPC.
 const UNIMPLEMENTED: i32 = 12;
 const UNAVAILABLE: i32 = 14;
 
-/// A container that is about to be created.
+/// A container that the runtime is about to create.
 #[derive(Clone, Debug)]
-pub struct Newcomer {
-    /// The id that it will have.
+pub struct NewContainer {
     pub id: String,
-    /// Name of the container in its pod.
     pub container: String,
-    /// Its pod.
     pub sandbox: Sandbox,
-    /// What it is made of.
-    pub inspected: Inspected,
-    /// Memory limit in bytes.
+    pub inspected: InspectedContainer,
     pub limit: Option<u64>,
 }
 
-/// May it be created? The answer of one that may not is the reason.
+/// The runtime's question whether a container may be created.
 #[derive(Debug)]
-pub struct Question {
-    /// Who.
-    pub newcomer: Newcomer,
-    /// Where the answer goes.
+pub struct CreationRequest {
+    pub new_container: NewContainer,
+    /// Receives the answer; an error is the reason for refusing.
     pub answer: oneshot::Sender<Result<(), String>>,
 }
 
-/// How it stands with the runtime.
+/// Whether the runtime asks this plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Link {
-    /// Not asked by it, because.
+pub enum NriLink {
+    /// It does not ask, for this reason.
     No(String),
-    /// Asked by it.
+    /// It asks before it creates a container.
     Yes,
 }
 
-/// The plugin: a task of its own answers the runtime, and connects again when that was restarted.
+/// The NRI plugin: a task of its own that answers the runtime, and connects again after the runtime restarted.
 #[derive(Debug)]
-pub struct Plugin {
-    questions: mpsc::Receiver<Question>,
-    link: watch::Receiver<Link>,
+pub struct NriPlugin {
+    questions: mpsc::Receiver<CreationRequest>,
+    link: watch::Receiver<NriLink>,
 }
 
-impl Plugin {
-    /// Connects to the runtime's NRI socket, as soon as there is one.
+impl NriPlugin {
+    /// Connects to the runtime's NRI socket as soon as it exists.
     pub fn new(socket: PathBuf) -> Self {
         let (sender, questions) = mpsc::channel(1);
-        let (tell, link) = watch::channel(Link::No("no answer yet".to_owned()));
+        let (tell, link) = watch::channel(NriLink::No("the runtime has not answered yet".to_owned()));
         tokio::spawn(async move {
             while !sender.is_closed() {
-                let why = match attend(&socket, &sender, &tell).await {
+                let why = match answer_runtime(&socket, &sender, &tell).await {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => format!("there is no {}", socket.display()),
                     Err(error) => error.to_string(),
                     Ok(never) => match never {},
                 };
-                if *tell.borrow() == Link::Yes {
-                    tracing::warn!(why, "the runtime asks no more before it creates containers (NRI)");
+                if *tell.borrow() == NriLink::Yes {
+                    tracing::warn!(why, "the runtime does not ask any more before it creates containers (NRI)");
                 }
-                let _ = tell.send(Link::No(why));
+                let _ = tell.send(NriLink::No(why));
                 tokio::time::sleep(AGAIN).await;
             }
         });
         Self { questions, link }
     }
 
-    /// Whether the runtime asks, after a moment for the first try.
-    pub async fn linked(&mut self) -> Link {
-        let _ = tokio::time::timeout(AGAIN, self.link.wait_for(|link| *link == Link::Yes)).await;
+    /// Whether the runtime asks, after waiting briefly for the first connection.
+    pub async fn linked(&mut self) -> NriLink {
+        let _ = tokio::time::timeout(AGAIN, self.link.wait_for(|link| *link == NriLink::Yes)).await;
         self.link()
     }
 
-    /// Whether the runtime asks now.
-    pub fn link(&self) -> Link {
+    /// Whether the runtime asks at present.
+    pub fn link(&self) -> NriLink {
         self.link.borrow().clone()
     }
 
-    /// The next question.
-    pub async fn next(&mut self) -> Question {
+    /// Waits for the next question.
+    pub async fn next(&mut self) -> CreationRequest {
         match self.questions.recv().await {
             Some(question) => question,
             None => std::future::pending().await,
@@ -115,9 +109,13 @@ impl Plugin {
     }
 }
 
-/// Registers and answers until the connection ends.
-async fn attend(socket: &Path, ask: &mpsc::Sender<Question>, tell: &watch::Sender<Link>) -> io::Result<std::convert::Infallible> {
-    let mut wire = Wire::new(UnixStream::connect(socket).await?);
+/// Registers the plugin and answers the runtime until the connection ends.
+async fn answer_runtime(
+    socket: &Path,
+    ask: &mpsc::Sender<CreationRequest>,
+    tell: &watch::Sender<NriLink>,
+) -> io::Result<std::convert::Infallible> {
+    let mut wire = NriSocket::new(UnixStream::connect(socket).await?);
     let register = nri::RegisterPluginRequest { plugin_name: NAME.into(), plugin_idx: INDEX.into(), ..Default::default() };
     let call = ttrpc::Request {
         service: "nri.pkg.api.v1alpha1.Runtime".into(),
@@ -125,36 +123,36 @@ async fn attend(socket: &Path, ask: &mpsc::Sender<Question>, tell: &watch::Sende
         payload: register.encode_to_vec(),
         ..Default::default()
     };
-    wire.send(RUNTIME, 1, Kind::Request, &call).await?;
+    wire.send(RUNTIME, 1, MessageKind::Request, &call).await?;
     let mut patience = ANSWER;
-    // The runtime waits for each answer before it asks again.
+    // One call at a time, because the runtime waits for each answer.
     loop {
         let message = wire.receive().await?;
         match (message.connection, message.kind) {
-            (RUNTIME, Kind::Response) => registered(&message)?,
-            (PLUGIN, Kind::Request) => {
+            (RUNTIME, MessageKind::Response) => registered(&message)?,
+            (PLUGIN, MessageKind::Request) => {
                 let call: ttrpc::Request = message.read()?;
                 let answer = match call.method.as_str() {
                     "Configure" => {
                         let told = nri::ConfigureRequest::decode(call.payload.as_slice())?;
                         patience = ANSWER.min(Duration::from_millis(u64::try_from(told.request_timeout).unwrap_or(0)) / 2);
-                        yes(&nri::ConfigureResponse { events: CREATE_CONTAINER })
+                        accept(&nri::ConfigureResponse { events: CREATE_CONTAINER })
                     }
                     "Synchronize" => {
                         let more = nri::SynchronizeRequest::decode(call.payload.as_slice())?.more;
                         if !more {
-                            tell.send_replace(Link::Yes);
+                            tell.send_replace(NriLink::Yes);
                         }
-                        yes(&nri::SynchronizeResponse { more })
+                        accept(&nri::SynchronizeResponse { more })
                     }
                     "CreateContainer" => match may_create(&call.payload, ask, patience).await? {
-                        Ok(()) => yes(&()),
-                        Err(reason) => no(UNAVAILABLE, reason),
+                        Ok(()) => accept(&()),
+                        Err(reason) => refuse(UNAVAILABLE, reason),
                     },
-                    "Shutdown" => yes(&()),
-                    other => no(UNIMPLEMENTED, format!("{other} was not subscribed to")),
+                    "Shutdown" => accept(&()),
+                    other => refuse(UNIMPLEMENTED, format!("{other} was not subscribed to")),
                 };
-                wire.send(PLUGIN, message.stream, Kind::Response, &answer).await?;
+                wire.send(PLUGIN, message.stream, MessageKind::Response, &answer).await?;
             }
             _ => {}
         }
@@ -169,52 +167,53 @@ fn registered(message: &Message) -> io::Result<()> {
     }
 }
 
-fn yes(payload: &impl prost::Message) -> ttrpc::Response {
+fn accept(payload: &impl prost::Message) -> ttrpc::Response {
     ttrpc::Response { status: None, payload: payload.encode_to_vec() }
 }
 
-fn no(code: i32, message: String) -> ttrpc::Response {
+fn refuse(code: i32, message: String) -> ttrpc::Response {
     ttrpc::Response { status: Some(ttrpc::Status { code, message }), payload: Vec::new() }
 }
 
-/// Asks the agent.
-async fn may_create(payload: &[u8], ask: &mpsc::Sender<Question>, patience: Duration) -> io::Result<Result<(), String>> {
+/// Asks the agent whether a container may be created.
+async fn may_create(payload: &[u8], ask: &mpsc::Sender<CreationRequest>, patience: Duration) -> io::Result<Result<(), String>> {
     let request = nri::CreateContainerRequest::decode(payload)?;
     let (Some(pod), Some(container)) = (request.pod, request.container) else { return Ok(Ok(())) };
-    let newcomer = newcomer(pod, container);
-    let (id, (answer, answered)) = (newcomer.id.clone(), oneshot::channel());
+    let new_container = new_container(pod, container);
+    let (id, (answer, answered)) = (new_container.id.clone(), oneshot::channel());
     let asked = async {
-        ask.send(Question { newcomer, answer }).await.ok()?;
+        ask.send(CreationRequest { new_container, answer }).await.ok()?;
         answered.await.ok()
     };
     match tokio::time::timeout(patience, asked).await {
         Ok(Some(verdict)) => Ok(verdict),
         Ok(None) => Ok(Ok(())),
         Err(_) => {
-            tracing::warn!(container.id = id, "the agent was too busy to say whether it fits: it is created");
+            tracing::warn!(container.id = id, "the agent did not answer in time whether a container fits, so it is created");
             Ok(Ok(()))
         }
     }
 }
 
-fn newcomer(pod: nri::PodSandbox, container: nri::Container) -> Newcomer {
+fn new_container(pod: nri::PodSandbox, container: nri::Container) -> NewContainer {
     let linux = container.linux.unwrap_or_default();
     let of_pod = pod.linux.unwrap_or_default().namespaces;
-    // A privileged container may write to /sys; one in a namespace of the host has none of its own. What is not told counts against.
-    let own = |kind: &str, namespaces: &[nri::LinuxNamespace]| namespaces.iter().any(|namespace| namespace.r#type == kind);
+    // A privileged container may write to /sys, and one in a namespace of the host has no such namespace of its own. What is not told
+    // counts against the container.
+    let has_own = |kind: &str, namespaces: &[nri::LinuxNamespace]| namespaces.iter().any(|namespace| namespace.r#type == kind);
     let writes_sys = |mount: &nri::Mount| mount.destination == "/sys" && !mount.options.iter().any(|option| option == "ro");
-    let privileged = !own("pid", &linux.namespaces) || !own("ipc", &of_pod) || container.mounts.iter().any(writes_sys);
-    Newcomer {
+    let privileged = !has_own("pid", &linux.namespaces) || !has_own("ipc", &of_pod) || container.mounts.iter().any(writes_sys);
+    NewContainer {
         id: container.id,
         container: container.name,
         limit: linux.resources.and_then(|r| r.memory?.limit).and_then(|limit| u64::try_from(limit.value).ok()).filter(|limit| *limit > 0),
-        inspected: Inspected {
+        inspected: InspectedContainer {
             sandbox: pod.id,
             cgroups_path: linux.cgroups_path,
             privileged,
             host_paths: container.mounts.into_iter().map(|mount| mount.source).collect(),
             labels: container.labels,
-            ..Inspected::default()
+            ..InspectedContainer::default()
         },
         sandbox: Sandbox { namespace: pod.namespace, pod: pod.name, uid: pod.uid, labels: pod.labels, annotations: pod.annotations },
     }
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_to_be_harmless_counts_as_privileged() {
+    fn new_container_counts_as_privileged_unless_known_otherwise() {
         let pod =
             |kinds: &[&str]| nri::PodSandbox { linux: Some(nri::LinuxPodSandbox { namespaces: namespaces(kinds) }), ..Default::default() };
         let container = |kinds: &[&str], sys: &str| nri::Container {
@@ -237,10 +236,10 @@ mod tests {
             mounts: vec![nri::Mount { destination: "/sys".into(), options: vec![sys.into()], ..Default::default() }],
             ..Default::default()
         };
-        assert!(!newcomer(pod(&["pid", "ipc"]), container(&["pid", "ipc"], "ro")).inspected.privileged);
-        assert!(newcomer(pod(&["pid", "ipc"]), container(&["pid", "ipc"], "rw")).inspected.privileged);
-        assert!(newcomer(pod(&["pid"]), container(&["pid", "ipc"], "ro")).inspected.privileged, "IPC of the host");
-        assert!(newcomer(pod(&["pid", "ipc"]), container(&["ipc"], "ro")).inspected.privileged, "PIDs of the host");
-        assert!(newcomer(nri::PodSandbox::default(), nri::Container::default()).inspected.privileged, "nothing told");
+        assert!(!new_container(pod(&["pid", "ipc"]), container(&["pid", "ipc"], "ro")).inspected.privileged);
+        assert!(new_container(pod(&["pid", "ipc"]), container(&["pid", "ipc"], "rw")).inspected.privileged);
+        assert!(new_container(pod(&["pid"]), container(&["pid", "ipc"], "ro")).inspected.privileged, "IPC of the host");
+        assert!(new_container(pod(&["pid", "ipc"]), container(&["ipc"], "ro")).inspected.privileged, "PIDs of the host");
+        assert!(new_container(nri::PodSandbox::default(), nri::Container::default()).inspected.privileged, "nothing told");
     }
 }

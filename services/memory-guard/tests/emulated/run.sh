@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # run.sh COMMAND...
 #
-# Runs a command as root on an emulated machine (QEMU without KVM) with Debian's kernel and cgroup v2 only, on this machine's files: they
-# are shared read-only, what is written there is gone afterwards. Ends with the command's exit code. Slow: a boot takes about half a minute.
+# Runs a command as root on an emulated machine (QEMU without KVM) with Debian's kernel, cgroup v2 only, and this machine's files. They are
+# shared read-only; what the command writes is discarded. Exits with the command's exit code. Slow: a boot takes about half a minute.
 #   run.sh $CARGO_TARGET_DIR/debug/deps/guard-HASH --include-ignored leases:: trees::     in services/memory-guard, after a build
 # Needs qemu-system-x86 and busybox-static; the kernel is fetched by apt once and kept in $DROVER_CACHE, not installed.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 : "${DROVER_CACHE:=$HOME/.cache/drover}" "${MEMORY:=3072}"
 die() { echo "emulated: $*" >&2; exit 1; }
-[ $# -gt 0 ] || die "say what to run"
+[ $# -gt 0 ] || die "usage: run.sh COMMAND..."
 command -v qemu-system-x86_64 >/dev/null || die "missing: apt-get install -y --no-install-recommends qemu-system-x86"
 [ -x /bin/busybox ] || die "missing: apt-get install -y busybox-static"
 

@@ -1,5 +1,6 @@
-//! What the agent reads of an API server and writes there, on a real one (`DROVER_CONTRACT_KUBECONFIG`, see deploy/test.sh): owners, probes,
-//! Leases and PodDisruptionBudgets decide who is held; Events, evictions and the taint of the node are the server's own objects.
+//! What the agent reads from an API server and writes there, on a real one (`DROVER_CONTRACT_KUBECONFIG`, see deploy/test.sh). Owners,
+//! probes, Leases and PodDisruptionBudgets decide which containers are held; Events, evictions and the taint of the node are the server's
+//! own objects.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,10 +16,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::support::world::World;
+use crate::support::machine::FakeMachine;
 use crate::support::{PATIENCE, say};
 
-/// Of the server's admin; none where there is no server, which only a person may leave so.
+/// The kubeconfig of the server's admin; `None` where there is no server, which is allowed only outside `make test`.
 fn kubeconfig(test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("DROVER_CONTRACT_KUBECONFIG").map(PathBuf::from);
     if path.is_none() {
@@ -29,9 +30,9 @@ fn kubeconfig(test: &str) -> Option<PathBuf> {
     path
 }
 
-/// A node that nobody else serves, with pods bound to it, and a namespace; the machine below is made of files.
+/// A node object without a kubelet, with pods bound to it, and a namespace. The machine behind it is made of files.
 struct Cluster {
-    world: World,
+    machine: FakeMachine,
     client: kube::Client,
     kubeconfig: PathBuf,
     name: String,
@@ -43,13 +44,13 @@ impl Cluster {
         let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
         let client = kube::Client::try_from(config).unwrap();
         let name = format!("memguard-{part}-{}", std::process::id());
-        let cluster = Self { world: World::new(), client, kubeconfig, name };
+        let cluster = Self { machine: FakeMachine::new(), client, kubeconfig, name };
         cluster.make::<Namespace>(Api::all(cluster.client.clone()), json!({"metadata": {"name": cluster.name}})).await;
         let taints = json!([{"key": "example.com/mine", "effect": "NoSchedule"}]);
         cluster
             .make::<Node>(Api::all(cluster.client.clone()), json!({"metadata": {"name": cluster.name}, "spec": {"taints": taints}}))
             .await;
-        // Without it no pod is admitted.
+        // Without its service account the namespace admits no pod.
         let accounts: Api<ServiceAccount> = cluster.here();
         eventually("the namespace has its service account", async || accounts.get_opt("default").await.unwrap().is_some()).await;
         cluster
@@ -69,7 +70,7 @@ impl Cluster {
         api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
     }
 
-    /// A pod `pod-ID` of this node, in the API and in the runtime.
+    /// Creates a pod `pod-ID` of this node in the API and in the runtime.
     async fn pod(&self, id: &str, labels: Value, owner: Option<&str>, probe: Value) {
         let owners: Vec<Value> = owner
             .iter()
@@ -85,12 +86,12 @@ impl Cluster {
         let labels: BTreeMap<String, String> = serde_json::from_value(labels).unwrap();
         let uid = pod.metadata.uid.unwrap();
         let started = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
-        let container = self.world.container(id);
-        self.world.fake.put(id, FakeContainer { namespace: self.name.clone(), uid, labels, started, ..container });
+        let container = self.machine.container(id);
+        self.machine.fake.put(id, FakeContainer { namespace: self.name.clone(), uid, labels, started, ..container });
     }
 
     fn frozen(&self, id: &str) -> bool {
-        self.world.read(id, "cgroup.freeze") == "1"
+        self.machine.read(id, "cgroup.freeze") == "1"
     }
 
     async fn taints(&self) -> Vec<String> {
@@ -98,7 +99,7 @@ impl Cluster {
         node.spec.unwrap().taints.unwrap_or_default().into_iter().map(|taint| taint.key).collect()
     }
 
-    /// Takes everything away again; a test that fails leaves it to be looked at.
+    /// Removes everything again. A test that fails leaves it for inspection.
     async fn remove(self) {
         let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
         self.here::<Pod>().delete_collection(&now, &ListParams::default()).await.unwrap();
@@ -107,7 +108,7 @@ impl Cluster {
     }
 }
 
-/// Waits for what a server says.
+/// Waits until the server answers as expected.
 async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !holds().await {
@@ -121,45 +122,45 @@ fn verdict<'a>(status: &'a Status, id: &str) -> &'a str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_api_server_knows_decides_and_what_happens_is_told_there() {
-    let Some(kubeconfig) = kubeconfig("what_the_api_server_knows_decides_and_what_happens_is_told_there") else { return };
+async fn agent_honours_owners_leases_probes_and_budgets_and_writes_events_and_evictions() {
+    let Some(kubeconfig) = kubeconfig("agent_honours_owners_leases_probes_and_budgets_and_writes_events_and_evictions") else { return };
     let cluster = Cluster::new(kubeconfig, "held").await;
     let pausable = json!({"memguard/pausable": "true"});
     let tight = json!({"httpGet": {"port": 80}, "periodSeconds": 3, "failureThreshold": 3});
-    // Nothing but its owner, whom the runtime does not know, makes it one that may be held.
+    // Only its owner, which the runtime does not know, makes it eligible.
     cluster.pod("job", json!({}), Some("Job"), Value::Null).await;
     cluster.pod("leader", pausable.clone(), None, Value::Null).await;
     cluster.pod("probed", pausable.clone(), None, tight).await;
     cluster.pod("budgeted", json!({"memguard/pausable": "true", "app": "budgeted"}), None, Value::Null).await;
-    // The youngest.
+    // The youngest pod.
     cluster.pod("free", pausable, None, Value::Null).await;
     let lease = json!({"metadata": {"name": "leader"}, "spec": {"holderIdentity": "pod-leader_5f3c"}});
     cluster.make::<Lease>(cluster.here(), lease).await;
     let budget = json!({"metadata": {"name": "all"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "budgeted"}}}});
     cluster.make::<PodDisruptionBudget>(cluster.here(), budget).await;
 
-    let (state, socket) = (cluster.world.dir.path().join("state"), cluster.world.socket());
-    // Pauses all, a round later evicts one of those that are paused.
+    let (state, socket) = (cluster.machine.dir.path().join("state"), cluster.machine.socket());
+    // Pauses all, and a round later evicts one of the paused pods.
     let settings = json!({
         "policy": {"policy": "paper", "upper": 0.0, "lower": 0.0, "perRound": 100, "round": 6.0},
         "safety": {"keepRunning": 0, "levers": ["freeze"], "highFirst": false,
                    "sacrifices": {"allow": "governed", "every": 3600.0, "perHour": 1}},
     });
-    let mut start = cluster.world.start(&state, &socket).settings(settings);
+    let mut start = cluster.machine.start(&state, &socket).settings(settings);
     start.args.extend(["--kubeconfig".into(), cluster.kubeconfig.display().to_string(), "--node".into(), cluster.name.clone()]);
-    // The governor sacrifices only when nobody's way fits.
-    std::fs::write(cluster.world.proc().join("meminfo"), "MemTotal: 1048576 kB\nMemAvailable: 10 kB\n").unwrap();
+    // A governed sacrifice needs a node on which no container can grow to its limit.
+    std::fs::write(cluster.machine.proc().join("meminfo"), "MemTotal: 1048576 kB\nMemAvailable: 10 kB\n").unwrap();
     let agent = start.start().unwrap();
 
-    eventually("those of whom nothing speaks against are frozen", async || cluster.frozen("free") && cluster.frozen("job")).await;
+    eventually("the eligible pods are frozen", async || cluster.frozen("free") && cluster.frozen("job")).await;
     let status = agent
         .status_when("the API server was read", |status| status.api_server && verdict(status, "leader").contains("Lease"))
         .await
         .unwrap();
     assert!(!cluster.frozen("leader"), "{}", verdict(&status, "leader"));
-    // Its probe would restart it after 9 s: a freeze is not among what may be done to it.
+    // Its probe would restart it after 9 s, so it may not be frozen.
     assert!(!cluster.frozen("probed"), "{}", verdict(&status, "probed"));
-    // The budget allows none, for its pod is not even ready.
+    // The budget allows no disruption, because its pod is not ready.
     assert!(!cluster.frozen("budgeted"), "{}", verdict(&status, "budgeted"));
 
     let events: Api<Event> = cluster.here();
@@ -167,7 +168,7 @@ async fn what_the_api_server_knows_decides_and_what_happens_is_told_there() {
         let all = events.list(&ListParams::default()).await.unwrap().items;
         all.into_iter().filter(|event| event.reason.as_deref() == Some(reason)).collect()
     };
-    eventually("the pauses are told as Events", async || about("MemoryGuardPaused").await.len() >= 2).await;
+    eventually("the pauses are written as Events", async || about("MemoryGuardPaused").await.len() >= 2).await;
     let told = about("MemoryGuardPaused").await;
     let free = told.iter().find(|event| event.involved_object.name.as_deref() == Some("pod-free")).unwrap();
     assert_eq!(free.involved_object.field_path.as_deref(), Some("spec.containers{main}"));
@@ -182,28 +183,28 @@ async fn what_the_api_server_knows_decides_and_what_happens_is_told_there() {
         names.collect()
     };
     eventually("the youngest is evicted", async || leaving().await.contains(&"pod-free".to_owned())).await;
-    // The owner of pod-job does not exist: its end is the garbage collector's business.
+    // The owner of pod-job does not exist, so the garbage collector may delete that pod.
     let others: Vec<String> = leaving().await.into_iter().filter(|name| !["pod-free", "pod-job"].contains(&name.as_str())).collect();
     assert!(others.is_empty(), "{others:?}");
 
     agent.stop().await.unwrap();
-    assert!(!cluster.frozen("free") && !cluster.frozen("job"), "on the way out everything is let go");
+    assert!(!cluster.frozen("free") && !cluster.frozen("job"), "on exit everything is released");
     cluster.remove().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_node_is_tainted_while_the_gate_is_closed() {
-    let Some(kubeconfig) = kubeconfig("the_node_is_tainted_while_the_gate_is_closed") else { return };
+async fn agent_taints_the_node_while_the_gate_is_closed() {
+    let Some(kubeconfig) = kubeconfig("agent_taints_the_node_while_the_gate_is_closed") else { return };
     let cluster = Cluster::new(kubeconfig, "gate").await;
-    // Each may take 200 of 1024 MiB: more than four are not expected to fit.
+    // Each may take 200 of 1024 MiB, and more than four are not expected to fit.
     let ids = ["a", "b", "c", "d", "e", "f"];
     for id in ids {
         cluster.pod(id, json!({"memguard/pausable": "true"}), None, Value::Null).await;
     }
-    let meminfo = cluster.world.proc().join("meminfo");
+    let meminfo = cluster.machine.proc().join("meminfo");
     std::fs::write(&meminfo, "MemTotal: 1048576 kB\nMemAvailable: 433152 kB\n").unwrap();
-    let (state, socket) = (cluster.world.dir.path().join("state"), cluster.world.socket());
-    let mut start = cluster.world.start(&state, &socket).settings(json!({"policy": {"policy": "gate-bank"}}));
+    let (state, socket) = (cluster.machine.dir.path().join("state"), cluster.machine.socket());
+    let mut start = cluster.machine.start(&state, &socket).settings(json!({"policy": {"policy": "gate-bank"}}));
     let node = ["--kubeconfig".into(), cluster.kubeconfig.display().to_string(), "--node".into(), cluster.name.clone(), "--taint".into()];
     start.args.extend(node);
     let agent = start.start().unwrap();
@@ -211,12 +212,12 @@ async fn the_node_is_tainted_while_the_gate_is_closed() {
     agent.status_when("the gate is closed", |status| status.gate.open == Some(false)).await.unwrap();
     eventually("the node is tainted", async || cluster.taints().await.contains(&ours)).await;
     for id in &ids[1..] {
-        cluster.world.fake.remove(id);
-        std::fs::remove_dir_all(cluster.world.group(id)).unwrap();
+        cluster.machine.fake.remove(id);
+        std::fs::remove_dir_all(cluster.machine.group(id)).unwrap();
     }
     std::fs::write(&meminfo, "MemTotal: 1048576 kB\nMemAvailable: 945152 kB\n").unwrap();
     eventually("the taint is gone", async || !cluster.taints().await.contains(&ours)).await;
-    assert!(cluster.taints().await.contains(&"example.com/mine".to_owned()), "not ours to take");
+    assert!(cluster.taints().await.contains(&"example.com/mine".to_owned()), "the taint of others must stay");
     agent.stop().await.unwrap();
     cluster.remove().await;
 }

@@ -1,5 +1,5 @@
-//! The agent is killed at every point of a pause and its end, on a real containerd: everything goes on, and the quotas are what they were,
-//! for the kernel and for the runtime.
+//! The agent is killed at every point of a pause and of its release, on a real containerd: every container runs again, and the quotas are
+//! restored in the kernel and in the runtime.
 
 use drover_lab_node::{Containerd, Spec, Version};
 use drover_memguard::Lever;
@@ -7,7 +7,8 @@ use drover_memory_guard::cgroup::{CpuQuota, Group};
 use drover_memory_guard::failpoint::POINTS;
 use drover_memory_guard::journal;
 use drover_memory_guard::proto::runtime::v1 as cri;
-use drover_memory_guard::watchdog::Files;
+use drover_memory_guard::watchdog::StateFiles;
+use drover_memory_guard::wire::Status;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
@@ -15,15 +16,15 @@ use crate::support::{guard, missing, until};
 
 const GIB: u64 = 1 << 30;
 
-/// Pauses whoever may be paused, at once; and lets go after `seconds`.
-fn pause_everybody(lever: Lever, seconds: f64) -> Value {
+/// Settings under which every eligible container is paused at once and released after `seconds`.
+fn pause_all(lever: Lever, seconds: f64) -> Value {
     json!({
         "policy": {"policy": "paper", "upper": 0.0, "lower": 0.0, "perRound": 100, "round": 3600},
         "safety": {"keepRunning": 0, "maxPause": seconds, "cooldown": 60, "levers": [lever], "highFirst": false},
     })
 }
 
-/// An unrelated update, as the kubelet's CPU manager sends: the runtime writes all that it remembers.
+/// Sends an unrelated update, as the kubelet's CPU manager does: the runtime then writes everything that it remembers.
 async fn touch(containerd: &Containerd, id: &str) {
     let linux = Some(cri::LinuxContainerResources { cpu_shares: 512, ..Default::default() });
     let request = cri::UpdateContainerResourcesRequest { container_id: id.to_owned(), linux, ..Default::default() };
@@ -53,29 +54,29 @@ impl Before {
             .all(|(group, quota)| !group.freezer().frozen().unwrap() && group.cpu_quota().unwrap() == *quota)
     }
 
-    /// Also in the memory of the runtime.
+    /// Asserts that the quotas are also restored in the memory of the runtime, and that exec works.
     async fn restored_for_good(&self, containerd: &Containerd) {
         for (id, (group, quota)) in self.ids.iter().zip(self.groups.iter().zip(&self.quotas)) {
-            assert!(!containerd.runtime.paused(id).await.unwrap(), "containerd takes {id} for paused");
+            assert!(!containerd.runtime.paused(id).await.unwrap(), "containerd regards {id} as paused");
             touch(containerd, id).await;
             assert_eq!(group.cpu_quota().unwrap(), *quota, "the runtime remembered the tiny quota");
             let request = cri::ExecSyncRequest { container_id: id.clone(), cmd: vec!["/workload".into(), "true".into()], timeout: 30 };
             let answer = containerd.runtime.raw().exec_sync(request).await.unwrap().into_inner();
-            assert_eq!(answer.exit_code, 0, "exec works as ever");
+            assert_eq!(answer.exit_code, 0, "exec must work");
         }
     }
 }
 
 async fn two_pods(containerd: &Containerd) -> Before {
-    // One with a quota, one without.
+    // One pod has a quota, the other has none.
     let bounded = containerd.pod(&Spec::new("bounded", &["spin"])).await.unwrap();
     let free = containerd.pod(&Spec { quota: 0, ..Spec::new("free", &["pause"]) }).await.unwrap();
     Before::of(containerd, vec![bounded, free]).await
 }
 
 #[tokio::test]
-async fn killed_at_any_point_everything_goes_on() {
-    if missing("killed_at_any_point_everything_goes_on") {
+async fn watchdog_restores_every_container_when_the_agent_is_killed_at_any_failpoint() {
+    if missing("watchdog_restores_every_container_when_the_agent_is_killed_at_any_failpoint") {
         return;
     }
     let containerd = Containerd::start(GIB, Version::Debian).await.unwrap();
@@ -89,7 +90,7 @@ async fn killed_at_any_point_everything_goes_on() {
                 continue;
             }
             let state = containerd.dir.path().join(format!("{name}-{point}"));
-            let start = guard(&state, &containerd.socket).settings(pause_everybody(lever, 0.3));
+            let start = guard(&state, &containerd.socket).settings(pause_all(lever, 0.3));
             let mut start = start.args(["--mode", "apply", "--poll", "50ms", "--freeze-by", by, "--cgroup", &containerd.node]);
             start.die_at = Some(point);
             let mut agent = start.start().unwrap();
@@ -97,9 +98,9 @@ async fn killed_at_any_point_everything_goes_on() {
             let status = status.unwrap_or_else(|_| panic!("{name}: {point} was never reached:\n{}", agent.log())).unwrap();
             assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(Signal::SIGKILL as i32), "{}", agent.log());
             until(&format!("{name}: all is restored after death at {point}"), || before.restored()).await;
-            // The runtime is told a moment later; the journal of the dead one says of how many.
-            let let_go = || agent.log().matches("let go by the dead man's switch").count();
-            until(&format!("{name}: the runtime was told after death at {point}"), || let_go() >= agent.held().unwrap()).await;
+            // The runtime is told a moment later. The dead agent's journal tells about how many containers.
+            let released = || agent.log().matches("released by the dead man's switch").count();
+            until(&format!("{name}: the runtime was told after death at {point}"), || released() >= agent.held().unwrap()).await;
             before.restored_for_good(&containerd).await;
             assert!(before.restored(), "{name}: {point}");
             drop(agent);
@@ -108,8 +109,8 @@ async fn killed_at_any_point_everything_goes_on() {
 }
 
 #[tokio::test]
-async fn a_restart_of_containerd_in_between_does_not_matter() {
-    if missing("a_restart_of_containerd_in_between_does_not_matter") {
+async fn thaw_restores_every_container_across_a_restart_of_containerd() {
+    if missing("thaw_restores_every_container_across_a_restart_of_containerd") {
         return;
     }
     let mut containerd = Containerd::start(GIB, Version::Debian).await.unwrap();
@@ -118,7 +119,7 @@ async fn a_restart_of_containerd_in_between_does_not_matter() {
         [("freezer", Lever::Freeze, "cgroup"), ("quota", Lever::Quota, "cgroup"), ("runtime", Lever::Freeze, "runtime")]
     {
         let state = containerd.dir.path().join(name);
-        let start = guard(&state, &containerd.socket).settings(pause_everybody(lever, 100.0));
+        let start = guard(&state, &containerd.socket).settings(pause_all(lever, 100.0));
         let start = start.args(["--mode", "apply", "--poll", "250ms", "--freeze-by", by, "--cgroup", &containerd.node]);
         let mut agent = start.start().unwrap();
         let mut held = 0;
@@ -132,13 +133,13 @@ async fn a_restart_of_containerd_in_between_does_not_matter() {
             held == 2
         })
         .await;
-        // Both processes and the daemon die: nobody is left to act.
+        // Both processes and the daemon die, so nothing is left that could act.
         agent.status_when("both are paused", |status| status.totals.pauses == 2).await.unwrap();
         kill(agent.watchdog().unwrap(), Signal::SIGKILL).unwrap();
         agent.child.kill().await.unwrap();
         agent.child.wait().await.unwrap();
         containerd.kill().unwrap();
-        assert!(!before.restored(), "{name}: held by nobody, for ever");
+        assert!(!before.restored(), "{name}: the containers must still be held");
         let socket = containerd.socket.clone();
         let thaw = || async {
             let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_drover-memory-guard"));
@@ -146,12 +147,13 @@ async fn a_restart_of_containerd_in_between_does_not_matter() {
             command.stderr(std::process::Stdio::null()).status().await.unwrap().success()
         };
         if name != "freezer" {
-            // Without the runtime everything runs again at once; it has to be told of the quota and of its own pause.
-            assert!(!thaw().await, "{name}: something is left to be told");
+            // Without the runtime every container runs again at once; the runtime still has to be told about the quota and about its own
+            // pause.
+            assert!(!thaw().await, "{name}: the runtime was not told yet, so thaw must fail");
             assert!(before.restored(), "{name}: the kernel's side does not need the runtime");
         }
         containerd.again().await.unwrap();
-        // It says to run it again when the runtime is too slow to answer.
+        // It fails while the runtime is too slow to answer, and has to be run again.
         let began = std::time::Instant::now();
         while !thaw().await {
             assert!(began.elapsed() < crate::support::PATIENCE, "{name}: the runtime is never told");
@@ -159,20 +161,20 @@ async fn a_restart_of_containerd_in_between_does_not_matter() {
         assert!(before.restored(), "{name}");
         if by == "cgroup" {
             before.restored_for_good(&containerd).await;
-        } // else: containerd 1.6 finds a paused task when it starts and takes the container for CONTAINER_UNKNOWN ever after
+        } // otherwise containerd 1.6 finds a paused task when it starts, and reports the container as CONTAINER_UNKNOWN from then on
     }
 }
 
 #[tokio::test]
-async fn the_next_agent_lets_go_of_what_the_last_one_held() {
-    if missing("the_next_agent_lets_go_of_what_the_last_one_held") {
+async fn next_agent_releases_what_the_last_one_held() {
+    if missing("next_agent_releases_what_the_last_one_held") {
         return;
     }
     let containerd = Containerd::start(GIB, Version::Debian).await.unwrap();
     let before = two_pods(&containerd).await;
     let state = containerd.dir.path().join("state");
     let start = || {
-        let start = guard(&state, &containerd.socket).settings(pause_everybody(Lever::Quota, 100.0));
+        let start = guard(&state, &containerd.socket).settings(pause_all(Lever::Quota, 100.0));
         start.args(["--poll", "250ms", "--cgroup", &containerd.node])
     };
     let mut agent = start().args(["--mode", "apply"]).start().unwrap();
@@ -180,25 +182,26 @@ async fn the_next_agent_lets_go_of_what_the_last_one_held() {
     kill(agent.watchdog().unwrap(), Signal::SIGKILL).unwrap();
     agent.child.kill().await.unwrap();
     agent.child.wait().await.unwrap();
-    assert_eq!(journal::read(&Files::of(&state).journal()).unwrap().len(), 2);
+    assert_eq!(journal::read(&StateFiles::of(&state).journal()).unwrap().len(), 2);
     drop(agent);
-    // One that may do nothing lets go all the same.
+    // An agent that only recommends releases them all the same.
     let agent = start().args(["--mode", "recommend"]).start().unwrap();
     until("all is restored", || before.restored() && agent.held().unwrap() == 0).await;
     before.restored_for_good(&containerd).await;
-    let status = agent.status_when("it has looked again", |status| !status.containers.is_empty()).await.unwrap();
-    assert_eq!((status.totals.pauses, agent.held().unwrap()), (0, 0), "it only recommends");
+    let decided = |status: &Status| status.containers.iter().any(|container| container.last.is_some());
+    let status = agent.status_when("it has decided again", decided).await.unwrap();
+    assert_eq!((status.totals.pauses, agent.held().unwrap()), (0, 0), "an agent that only recommends must hold nothing");
     agent.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn nothing_is_held_without_a_dead_mans_switch_and_stopping_lets_go() {
-    if missing("nothing_is_held_without_a_dead_mans_switch_and_stopping_lets_go") {
+async fn agent_holds_nothing_without_a_watchdog_and_releases_everything_when_it_stops() {
+    if missing("agent_holds_nothing_without_a_watchdog_and_releases_everything_when_it_stops") {
         return;
     }
     let containerd = Containerd::start(GIB, Version::Debian).await.unwrap();
     let before = two_pods(&containerd).await;
-    let settings = pause_everybody(Lever::Freeze, 100.0);
+    let settings = pause_all(Lever::Freeze, 100.0);
     let alone = containerd.dir.path().join("alone");
     let start = guard(&alone, &containerd.socket).settings(settings.clone());
     let agent = start.args(["--mode", "apply", "--poll", "250ms", "--external-watchdog", "--cgroup", &containerd.node]).start().unwrap();
@@ -213,11 +216,11 @@ async fn nothing_is_held_without_a_dead_mans_switch_and_stopping_lets_go() {
     let agent = start.args(["--mode", "apply", "--poll", "250ms", "--cgroup", &containerd.node]).start().unwrap();
     agent.status_when("both are paused", |status| status.totals.pauses == 2).await.unwrap();
     assert!(before.groups.iter().all(|group| group.freezer().frozen().unwrap()));
-    // The kubelet's exec probe: an error, at once, no time-out.
+    // An exec probe of the kubelet fails at once, without a time-out.
     let request = cri::ExecSyncRequest { container_id: before.ids[0].clone(), cmd: vec!["/workload".into(), "true".into()], timeout: 30 };
     let error = containerd.runtime.raw().exec_sync(request).await.unwrap_err();
     assert!(error.message().contains("paused"), "{error}");
     agent.stop().await.unwrap();
-    assert!(before.restored(), "on the way out everything is let go");
+    assert!(before.restored(), "on exit everything is released");
     before.restored_for_good(&containerd).await;
 }

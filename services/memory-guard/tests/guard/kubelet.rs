@@ -1,5 +1,6 @@
-//! Beside a real kubelet: Jobs that want more than the node has, with liveness probes, and one in CrashLoopBackOff. No pause makes a probe
-//! fail so often that the kubelet kills; and by NRI a refused pod waits, is asked about again by the kubelet itself, and no Job fails of it.
+//! The guard beside a real kubelet: Jobs that want more memory than the node has, with liveness probes, and one in CrashLoopBackOff. No
+//! pause makes a probe fail so often that the kubelet kills the container. With NRI a refused pod waits until the kubelet asks again, and
+//! no Job fails because of it.
 
 use std::time::Instant;
 
@@ -9,10 +10,11 @@ use serde_json::{Value, json};
 use crate::support::node::{Node, missing};
 use crate::support::{ALONE, containerd_two, guard, say};
 
-/// What all pods have together, in MiB; the six of the Job may want 960, and always hold 480.
+/// Memory of all pods together, in MiB. The six pods of the Job may want 960 and always hold 480.
 const MEMORY: u64 = 640;
 
-/// A container; with a probe it bears (3 - 1) * 6 - 2 = 10 s without an answer, and 6 s for one: this machine may be starved.
+/// A container. With a probe it tolerates (3 - 1) * 6 - 2 = 10 s without an answer, and 6 s for one answer, because this machine may be
+/// busy.
 fn container(arguments: &[&str], memory: u64, probe: bool) -> Value {
     let mut container = json!({
         "name": "main", "image": IMAGE, "args": arguments,
@@ -33,7 +35,8 @@ fn pod(restart: &str, container: Value) -> Value {
     json!({"restartPolicy": restart, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "containers": [container]})
 }
 
-/// Each always holds 80 MiB, and twice grows by up to 80 in steps of 20 at 0.2 s of CPU, holds them for 1.5 s or so, and frees them.
+/// A Job of six pods. Each always holds 80 MiB and twice grows by up to 80 in steps of 20, each taking 0.2 s of CPU, holds that for about
+/// 1.5 s, and frees it.
 fn work() -> Value {
     let arguments = ["serve", "8080", "job", "160", "80", "20", "2", "200", "100", "1500", "1"];
     job("work", 6, container(&arguments, 170, true))
@@ -56,7 +59,7 @@ fn of<'a>(pods: &'a [Value], job: &'a str) -> impl Iterator<Item = &'a Value> {
     pods.iter().filter(move |pod| pod["metadata"]["labels"]["job-name"] == job)
 }
 
-/// Kills for a failed probe, of pods whose name begins so.
+/// Number of kills because of a failed liveness probe, of pods whose names begin with `of`.
 fn liveness_kills(node: &Node, of: &str) -> usize {
     let killed = |event: &Value| {
         event["reason"] == "Killing"
@@ -76,7 +79,7 @@ async fn until_done(node: &Node, name: &str) {
     .await;
 }
 
-/// Frozen by hand and not let go, with the same probe: the kubelet kills it, so the probe does bite.
+/// Freezes a pod with the same probe by hand and does not release it: the kubelet kills it, which shows that the probe works.
 async fn control_is_killed(node: &Node) {
     let group = node
         .eventually("the control runs", || {
@@ -87,12 +90,12 @@ async fn control_is_killed(node: &Node) {
         .await;
     group.freezer().freeze().unwrap();
     node.eventually("its probe has killed the control", || (liveness_kills(node, "control") > 0).then_some(())).await;
-    // Only who runs can die; it may be gone already.
+    // A frozen process cannot die. The container may be gone already.
     let _ = group.freezer().thaw();
 }
 
 async fn crashing_backs_off(node: &Node) {
-    // Its status says CrashLoopBackOff for a moment only, or never: the kubelet looks at it again when it is to be restarted.
+    // The status shows CrashLoopBackOff only briefly or never, so the events of the kubelet are read.
     let backs_off = |event: &Value| {
         event["reason"] == "BackOff" && event["involvedObject"]["name"].as_str().is_some_and(|name| name.starts_with("crashing"))
     };
@@ -104,8 +107,8 @@ async fn crashing_backs_off(node: &Node) {
 }
 
 #[tokio::test]
-async fn no_pause_makes_the_kubelet_restart_anything() {
-    if missing("no_pause_makes_the_kubelet_restart_anything") {
+async fn pauses_never_make_the_kubelet_restart_a_container() {
+    if missing("pauses_never_make_the_kubelet_restart_a_container") {
         return;
     }
     let _alone = ALONE.lock().await;
@@ -121,7 +124,7 @@ async fn no_pause_makes_the_kubelet_restart_anything() {
     let pods = node.list("pods");
     let restarted: i64 = of(&pods, "work").map(restarts).sum();
     say(&format!("a real kubelet, 6 pods of 160 MiB on {MEMORY} MiB: {:?}, {restarted} restarts, {totals:?}", began.elapsed()));
-    assert!(totals.pauses + totals.gated > 0, "nobody was held: this proves nothing");
+    assert!(totals.pauses + totals.gated > 0, "no container was held, so this run proves nothing");
     assert_eq!(liveness_kills(&node, "work"), 0, "{}\n{}", node.kubectl(&["get", "events"]), agent.log());
     agent.status_when("nothing is held any more", |status| status.pressure.held == 0).await.unwrap();
     assert_eq!(agent.held().unwrap(), 0);
@@ -130,8 +133,8 @@ async fn no_pause_makes_the_kubelet_restart_anything() {
 
 #[tokio::test]
 #[ignore = "long: a cluster with a real node and containerd 2, three minutes"]
-async fn what_nri_refuses_the_kubelet_asks_for_again_and_no_job_fails() {
-    if missing("what_nri_refuses_the_kubelet_asks_for_again_and_no_job_fails") {
+async fn kubelet_retries_containers_that_nri_refused_and_no_job_fails() {
+    if missing("kubelet_retries_containers_that_nri_refused_and_no_job_fails") {
         return;
     }
     let _alone = ALONE.lock().await;

@@ -1,13 +1,13 @@
-//! The whole mechanism: real containers on a memory-limited cgroup, the real OOM killer, each policy; half of the cycles of the long run,
-//! which is also `drover experiment memory-guard --real`.
+//! The whole mechanism: real containers in a cgroup with limited memory, the real OOM killer, each policy. It runs half of the cycles of
+//! the long test, which is also `drover experiment memory-guard --real`.
 
 use drover_lab_node::{POLICIES, Trial, trial};
 
 use crate::support::{ALONE, missing, program, say};
 
-/// So many kills without a guard tell something of those with one.
+/// With at least this many kills without a guard, the comparison with a guard is meaningful.
 const ENOUGH: usize = 12;
-/// Cycles of a job on a machine so starved that fewer are killed of shorter ones.
+/// Most cycles of a job, for a machine so busy that few containers with shorter jobs are killed.
 const LONGEST: u32 = 80;
 
 async fn run(policy: &'static str, seed: u64, cycles: u32) -> Trial {
@@ -16,19 +16,19 @@ async fn run(policy: &'static str, seed: u64, cycles: u32) -> Trial {
     trial
 }
 
-/// All policies at once: whatever else the machine does, it does to all of them.
+/// All policies run at the same time, so that any other load affects all of them.
 async fn run_all(seed: u64, cycles: u32) -> [Trial; 4] {
     let [none, paper, bank, gate_bank] = POLICIES;
     tokio::join!(run(none, seed, cycles), run(paper, seed, cycles), run(bank, seed, cycles), run(gate_bank, seed, cycles)).into()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fewer_containers_are_killed_with_a_guard_than_without() {
-    if missing("fewer_containers_are_killed_with_a_guard_than_without") {
+async fn each_policy_has_fewer_oom_kills_than_no_guard() {
+    if missing("each_policy_has_fewer_oom_kills_than_no_guard") {
         return;
     }
     let _alone = ALONE.lock().await;
-    // A starved machine starts containers so slowly that few run at once, and hardly anybody is killed: longer jobs then.
+    // A busy machine starts containers so slowly that few run at once and hardly any is killed; then the jobs are made longer.
     let mut cycles = 20;
     let [none, guarded @ ..] = loop {
         let trials = run_all(1, cycles).await;
@@ -37,10 +37,10 @@ async fn fewer_containers_are_killed_with_a_guard_than_without() {
         }
         cycles *= 2;
     };
-    assert!(none.outcome.restarts > 0, "without a guard the kernel kills: else this proves nothing");
+    assert!(none.outcome.restarts > 0, "the kernel killed nothing without a guard, so this run proves nothing");
     let [paper, ours @ ..] = guarded;
     assert!(paper.totals.is_some_and(|totals| totals.pauses > 0), "{paper:?}");
-    // The paper's rule halves what is killed, and one run in some twenty does not show that: a second seed counts with the first then.
+    // The paper's rule halves the kills, which one run in about twenty does not show; then a second seed counts together with the first.
     let mut both = [none.outcome.restarts, paper.outcome.restarts];
     if both[1] >= both[0] {
         let (none, paper) = tokio::join!(run("none", 2, cycles), run("paper", 2, cycles));
@@ -54,8 +54,8 @@ async fn fewer_containers_are_killed_with_a_guard_than_without() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long: five seeds of four workflows at once, about twenty minutes"]
-async fn over_five_seeds_the_bank_and_the_gate_spare_nine_of_ten() {
-    if missing("over_five_seeds_the_bank_and_the_gate_spare_nine_of_ten") {
+async fn bank_and_gate_avoid_nine_of_ten_oom_kills_over_five_seeds() {
+    if missing("bank_and_gate_avoid_nine_of_ten_oom_kills_over_five_seeds") {
         return;
     }
     let _alone = ALONE.lock().await;

@@ -1,11 +1,11 @@
-//! Readers on recorded trees: what the files of both versions of cgroups say, byte for byte as a kernel wrote them.
+//! The readers of cgroup files on recorded trees: the files of both versions of cgroups, byte for byte as a kernel wrote them.
 
 use std::path::Path;
 
 use drover_memory_guard::cgroup::{CpuQuota, Hierarchy, NodeMemorySource};
 
-/// A tree recorded as lines `path: content` (lines of a file separated by `|`).
-fn plant(record: &str, root: &Path) {
+/// Creates a tree from a record with lines `path: content` (the lines of a file are separated by `|`).
+fn create_tree(record: &str, root: &Path) {
     for line in record.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
         let (path, content) = line.split_once(": ").unwrap();
         let file = root.join(path);
@@ -15,9 +15,9 @@ fn plant(record: &str, root: &Path) {
 }
 
 #[test]
-fn version_one() {
+fn cgroup_readers_understand_version_one() {
     let root = tempfile::tempdir().unwrap();
-    plant(include_str!("trees/v1.txt"), root.path());
+    create_tree(include_str!("trees/v1.txt"), root.path());
     let hierarchy = Hierarchy::detect(root.path()).unwrap();
     assert_eq!(hierarchy.version(), "v1");
     let membership =
@@ -37,9 +37,9 @@ fn version_one() {
 }
 
 #[test]
-fn version_two() {
+fn cgroup_readers_understand_version_two() {
     let root = tempfile::tempdir().unwrap();
-    plant(include_str!("trees/v2.txt"), root.path());
+    create_tree(include_str!("trees/v2.txt"), root.path());
     let hierarchy = Hierarchy::detect(root.path()).unwrap();
     assert_eq!(hierarchy.version(), "v2");
     let group = hierarchy.group_of("0::/node/kubepods/burstable/pod1/c1\n").unwrap();
@@ -59,7 +59,7 @@ fn version_two() {
     let meminfo = root.path().join("meminfo");
     let node = NodeMemorySource::group(hierarchy.group_at("/node"), &meminfo).unwrap().read().unwrap();
     assert_eq!((node.used, node.capacity), (71_950_336, 536_870_912));
-    // Without a limit of its own a group has the machine's memory.
+    // A cgroup without a limit has the machine's memory.
     let all = NodeMemorySource::group(hierarchy.group_at("/node/kubepods"), &meminfo).unwrap().read().unwrap();
     assert_eq!(all.capacity, 995_612 * 1024);
     let machine = NodeMemorySource::machine(&meminfo).unwrap().read().unwrap();
@@ -67,7 +67,7 @@ fn version_two() {
 }
 
 #[test]
-fn a_mount_that_is_none_is_refused() {
+fn detect_refuses_a_directory_that_is_no_cgroup_mount() {
     let root = tempfile::tempdir().unwrap();
     let error = Hierarchy::detect(root.path()).unwrap_err();
     assert!(error.to_string().contains("is it a cgroup mount?"), "{error}");

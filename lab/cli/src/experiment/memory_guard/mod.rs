@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use drover_lab_memguard::experiment::{Sample, Task, run as run_tasks};
+use drover_lab_memguard::experiment::{Sample, SimulationTask, run as run_tasks};
 use drover_report::Report;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -85,7 +85,7 @@ fn report(results: &plan::Results) -> Report {
 }
 
 /// Runs tasks of the same number of seeds and moves the bar.
-fn with_bar(tasks: &[Task], bar: &ProgressBar) -> Vec<Sample> {
+fn with_bar(tasks: &[SimulationTask], bar: &ProgressBar) -> Vec<Sample> {
     let each = tasks.first().map_or(0, |task| task.seeds);
     run_tasks(tasks, &|| bar.inc(each))
 }

@@ -1,10 +1,10 @@
 //! What is run, in which order, and where its results go.
 
 use drover_lab_memguard::experiment::{
-    Arm, FOUR, OVERSUBSCRIPTIONS, SIZES, Sample, Task, arms, assumptions, best, governed, grid, mistuned, mixes, paper_in_rules,
+    Arm, FOUR, OVERSUBSCRIPTIONS, SIZES, Sample, SimulationTask, arms, assumptions, best, governed, grid, mistuned, mixes, paper_in_rules,
     paused_all_its_life, published,
 };
-use drover_lab_memguard::simulate::World;
+use drover_lab_memguard::simulate::ClusterModel;
 use drover_memguard::{Guard, PaperSettings, Safety};
 use indicatif::ProgressBar;
 
@@ -33,7 +33,7 @@ pub struct Compared {
 }
 
 /// A world with its name and, of the paper's own, its setting (GB a job, per cent of oversubscription).
-type Named = (String, Option<(u32, u32)>, World);
+type Named = (String, Option<(u32, u32)>, ClusterModel);
 
 impl Compared {
     /// Without a guard.
@@ -105,7 +105,7 @@ pub struct Plan {
 impl Plan {
     /// Everything, on these seeds.
     pub fn new(first: u64, seeds: u64) -> Self {
-        Self { first, seeds, sets: grid(), give_up: World::default().give_up }
+        Self { first, seeds, sets: grid(), give_up: ClusterModel::default().give_up }
     }
 
     /// The same with few parameter sets and without patience for runs that do not end: to see that all of it works.
@@ -123,8 +123,13 @@ impl Plan {
         here as u64 * self.seeds + tuned * (tuning + 2 * self.seeds)
     }
 
-    fn task(&self, world: World, guard: Option<Guard>) -> Task {
-        Task { world: World { give_up: world.give_up.min(self.give_up), ..world }, guard, first: self.first, seeds: self.seeds }
+    fn task(&self, world: ClusterModel, guard: Option<Guard>) -> SimulationTask {
+        SimulationTask {
+            model: ClusterModel { give_up: world.give_up.min(self.give_up), ..world },
+            guard,
+            first: self.first,
+            seeds: self.seeds,
+        }
     }
 
     /// Runs it.
@@ -132,12 +137,12 @@ impl Plan {
         let mut worlds = Vec::new();
         for size in SIZES {
             for percent in OVERSUBSCRIPTIONS {
-                worlds.push((format!("{size} GB, {percent} %"), Some((size, percent)), World::paper(size, percent)));
+                worlds.push((format!("{size} GB, {percent} %"), Some((size, percent)), ClusterModel::paper(size, percent)));
             }
         }
-        let other = |worlds: Vec<(&str, World)>| worlds.into_iter().map(|(name, world)| (name.to_owned(), None, world)).collect();
+        let other = |worlds: Vec<(&str, ClusterModel)>| worlds.into_iter().map(|(name, world)| (name.to_owned(), None, world)).collect();
         let few = arms().into_iter().filter(|arm| ["none", "paper", "gate-bank"].contains(&arm.name));
-        let few: Vec<Arm> = few.map(Arm::looking_as_the_world_says).collect();
+        let few: Vec<Arm> = few.map(Arm::polling_as_the_model_says).collect();
         let calm = SIZES.into_iter().flat_map(|size| CALM.map(|percent| (size, percent)));
         Results {
             seeds: (self.first, self.seeds),
@@ -156,8 +161,8 @@ impl Plan {
     }
 
     fn compare(&self, worlds: Vec<Named>, arms: &[Arm], bar: &ProgressBar) -> Vec<Compared> {
-        let tasks: Vec<Task> =
-            worlds.iter().flat_map(|(_, _, world)| arms.iter().map(|arm| self.task(arm.world(world), arm.guard.clone()))).collect();
+        let tasks: Vec<SimulationTask> =
+            worlds.iter().flat_map(|(_, _, world)| arms.iter().map(|arm| self.task(arm.model(world), arm.guard.clone()))).collect();
         let samples = with_bar(&tasks, bar);
         let named = |chunk: &[Sample]| arms.iter().map(|arm| arm.name).zip(chunk.iter().cloned()).collect();
         let worlds = worlds.into_iter().zip(samples.chunks(arms.len()));
@@ -165,10 +170,10 @@ impl Plan {
     }
 
     fn tune(&self, setting: (u32, u32), bar: &ProgressBar) -> Option<Tuned> {
-        let world = World::paper(setting.0, setting.1);
-        let short = World { give_up: TUNING_GIVE_UP.min(self.give_up), ..world.clone() };
-        let tuning = |guard| Task { world: short.clone(), guard, first: TUNING_FIRST, seeds: TUNING_SEEDS };
-        let tasks: Vec<Task> =
+        let world = ClusterModel::paper(setting.0, setting.1);
+        let short = ClusterModel { give_up: TUNING_GIVE_UP.min(self.give_up), ..world.clone() };
+        let tuning = |guard| SimulationTask { model: short.clone(), guard, first: TUNING_FIRST, seeds: TUNING_SEEDS };
+        let tasks: Vec<SimulationTask> =
             std::iter::once(tuning(None)).chain(self.sets.iter().map(|settings| tuning(Some(published(*settings))))).collect();
         let samples = with_bar(&tasks, bar);
         let (base, samples) = samples.split_first()?;
@@ -182,7 +187,7 @@ impl Plan {
     }
 
     fn mistune(&self, name: &'static str, settings: PaperSettings, bar: &ProgressBar) -> Option<Mistuned> {
-        let world = World::paper(4, 140);
+        let world = ClusterModel::paper(4, 140);
         let governed = Guard { safety: Safety { sacrifices: governed(), ..Safety::as_published() }, ..published(settings) };
         let guards = [published(settings), governed, paper_in_rules(settings)];
         let tasks = guards.map(|guard| self.task(world.clone(), Some(guard)));

@@ -1,8 +1,8 @@
-//! What the tests share, beside the lab that the crate has itself: what the machine must offer, files that wait, a machine of plain files,
-//! a cluster with a real kubelet.
+//! Helpers that the tests share in addition to `drover_lab_node`: what the machine must have, waiting for a condition, a machine of plain
+//! files, a cluster with a real kubelet.
 
+pub mod machine;
 pub mod node;
-pub mod world;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,24 +13,23 @@ use drover_lab_node::{Start, Version, lacking};
 
 pub use drover_lab_node::PATIENCE;
 
-/// Held by who starves everybody beside it and compares: one after the other.
+/// Held by tests that load the whole machine and compare results, so that they run one after the other.
 pub static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// The agent.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_drover-memory-guard");
 
-/// The agent that is tested.
+/// Path of the agent's program.
 pub fn program() -> &'static Path {
     Path::new(PROGRAM)
 }
 
-/// How it is started, with its files in `state`.
+/// How the agent is started, with its files in `state`.
 pub fn guard<'a>(state: &'a Path, runtime: &'a Path) -> Start<'a> {
     Start::new(program(), state, runtime)
 }
 
-/// Whether the machine lacks something for a real containerd. That is said past the capture of test output; root, for whom `make test`
-/// installs everything, may leave nothing out.
+/// Whether the machine lacks something that a real containerd needs. This is printed past the capture of test output. Root, for whom
+/// `make test` installs everything, may not skip a test.
 pub fn missing(test: &str) -> bool {
     let lacks = lacking();
     if lacks.is_empty() {
@@ -42,7 +41,7 @@ pub fn missing(test: &str) -> bool {
     true
 }
 
-/// containerd 2, built if need be; with a warm cache of Go modules that takes about two minutes on idle cores.
+/// containerd 2, built if necessary, which takes about two minutes with a warm cache of Go modules on an idle machine.
 pub fn containerd_two() -> Version {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/local-kube/containerd/build.sh");
     let built = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
@@ -50,12 +49,12 @@ pub fn containerd_two() -> Version {
     Version::Two(PathBuf::from(String::from_utf8(built.stdout).unwrap().trim()))
 }
 
-/// Says something past the capture of test output.
+/// Prints past the capture of test output.
 pub fn say(words: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{words}");
 }
 
-/// Waits until it holds, and says what was waited for if it never does.
+/// Waits until the condition holds; fails with a description of it if it never does.
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {

@@ -1,4 +1,4 @@
-//! A cluster of one real node with a real kubelet, whose pods share little memory; gone with the test, however that ends.
+//! A cluster of one real node with a real kubelet, whose pods share little memory. It is removed with the test, however that ends.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::say;
 
-/// A cluster, its pods and their backoffs, also beside other work.
+/// Time-out for a cluster, its pods and their back-offs, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// The kubelet sees this much more than the pods of the test may use: it evicts when less than 100 MiB are free, and what is tried here
-/// is the guard.
+/// The kubelet sees this many MiB more than the pods of the test may use, because it evicts when less than 100 MiB are free and the guard
+/// is what is tested.
 const ROOM: u64 = 800;
 const NAME: &str = "mg";
 
-/// Whether the machine lacks something for it.
+/// Whether the machine lacks something that a real node needs.
 pub fn missing(test: &str) -> bool {
     if super::missing(test) {
         return true;
@@ -39,20 +39,19 @@ fn local_kube() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/local-kube").canonicalize().unwrap()
 }
 
-/// The node.
 pub struct Node {
     dir: tempfile::TempDir,
 }
 
 impl Node {
-    /// Up and ready, with the workload's image; its Burstable pods have `memory` MiB together.
+    /// Starts a node with the workload's image. Its Burstable pods have `memory` MiB together.
     pub async fn up(memory: u64, version: &Version) -> Self {
         let node = Self { dir: tempfile::Builder::new().prefix("mgn").tempdir().unwrap() };
         let image = image(node.dir.path()).unwrap();
         let mut up = Command::new(local_kube().join("kube.sh"));
         let (owner, sees) = (std::process::id().to_string(), format!("{}Mi", memory + ROOM));
         up.args(["up", "--real", "--names", NAME, "--nodes", "1", "--owner", &owner, "--memory", &sees, "--dir"]).arg(node.set());
-        // Other tests have real nodes too, and there are nine addresses.
+        // Other tests have real nodes too, and there are only nine addresses.
         up.env("EXTRA_IMAGES", image).env("PROXY", "none").env("ADDRESS_WAIT", PATIENCE.as_secs().to_string());
         if let Version::Two(bin) = version {
             up.env("NODE_CONTAINERD", bin);
@@ -61,9 +60,9 @@ impl Node {
         assert!(output.status.success(), "the cluster does not come up: {}", String::from_utf8_lossy(&output.stderr));
         let group = |controller: &str| Path::new("/sys/fs/cgroup").join(controller).join(&node.pods_group()[1..]);
         std::fs::write(group("memory").join("memory.limit_in_bytes"), (memory << 20).to_string()).unwrap();
-        // For the kernel a cgroup counts as one process: beside busy others all pods would starve together.
+        // The kernel shares CPU time between cgroups, so without more shares all pods together would get as little as one busy process.
         std::fs::write(group("cpu").ancestors().nth(2).unwrap().join("cpu.shares"), "10240").unwrap();
-        // Without it no pod is admitted.
+        // Without its service account the namespace admits no pod.
         let account = |accounts: Vec<Value>| accounts.iter().any(|account| account["metadata"]["name"] == "default").then_some(());
         node.eventually("the namespace has its service account", || account(node.list("serviceaccounts"))).await;
         node
@@ -73,7 +72,7 @@ impl Node {
         self.dir.path().join("set")
     }
 
-    /// Of the cluster's admin.
+    /// The kubeconfig of the cluster's admin.
     pub fn kubeconfig(&self) -> PathBuf {
         self.set().join(NAME).join("kubeconfig")
     }
@@ -83,12 +82,12 @@ impl Node {
         format!("{NAME}-1")
     }
 
-    /// Where this test may put files.
+    /// A directory for the files of the test.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Its containerd's socket, as the machine sees it.
+    /// The socket of its containerd, as seen from this machine.
     pub fn socket(&self) -> PathBuf {
         self.set().join(NAME).join("nodes/1/fs/run/containerd/containerd.sock")
     }
@@ -100,7 +99,7 @@ impl Node {
         format!("{root}/kubepods/burstable")
     }
 
-    /// kubectl; what it prints.
+    /// Runs kubectl and returns what it prints.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
         let kubectl = PathBuf::from(std::env::var_os("DROVER_KUBE_BIN").unwrap()).join("kubectl");
         let output = Command::new(kubectl).arg("--kubeconfig").arg(self.kubeconfig()).args(arguments).output().unwrap();
@@ -108,13 +107,13 @@ impl Node {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Objects of that kind in the namespace `default`.
+    /// The objects of that kind in the namespace `default`.
     pub fn list(&self, kind: &str) -> Vec<Value> {
         let mut list: Value = serde_json::from_str(&self.kubectl(&["get", kind, "-o", "json"])).unwrap();
         list["items"].as_array_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Makes objects.
+    /// Creates objects.
     pub fn make(&self, objects: &[Value]) {
         let file = self.dir.path().join("objects.json");
         let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
@@ -122,7 +121,7 @@ impl Node {
         self.kubectl(&["create", "-f", file.to_str().unwrap()]);
     }
 
-    /// Waits until it gives something.
+    /// Waits until `look` returns something.
     pub async fn eventually<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         let began = Instant::now();
         loop {
@@ -137,7 +136,7 @@ impl Node {
         }
     }
 
-    /// The cgroup of the container of a pod with one.
+    /// The cgroup of the only container of a pod.
     pub fn group(&self, pod: &Value) -> Group {
         let hierarchy = Hierarchy::detect(Path::new("/sys/fs/cgroup")).unwrap();
         let id = pod["status"]["containerStatuses"][0]["containerID"].as_str().unwrap().trim_start_matches("containerd://");
@@ -148,7 +147,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // A test that failed may leave frozen what then could not be killed.
+        // A test that failed may leave frozen processes, which cannot be killed.
         if self.kubeconfig().exists() {
             thaw_below(&self.pods_group());
         }

@@ -1,6 +1,9 @@
-//! The container runtime: CRI for what runs and for quotas, containerd's own API for pauses and for hearing of new tasks.
+//! The container runtime: CRI for the list of containers and for quotas, containerd's own API for pauses and for events of new tasks.
 //!
-//! One socket serves both. Every call has a deadline. Trusts no code of an error: the callers look at the cgroup for what came of it.
+//! One socket serves both. Every call has a deadline, except the subscription to events. Error codes are not relied on: callers check in
+//! the cgroup what a call has done.
+
+mod verbose_status;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,7 +11,6 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use prost::Message;
-use serde::Deserialize;
 use tokio::net::UnixStream;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -25,122 +27,95 @@ use crate::proto::containerd::types::Envelope;
 use crate::proto::containerd::v1::types::Status as TaskStatus;
 use crate::proto::runtime::v1 as cri;
 use crate::proto::runtime::v1::runtime_service_client::RuntimeServiceClient;
+use verbose_status::VerboseStatus;
 
-/// Kubernetes' containers are in this namespace of containerd.
+/// The namespace of containerd in which Kubernetes keeps its containers.
 const NAMESPACE: &str = "k8s.io";
-/// Lists of nodes with many pods pass tonic's own 4 MiB.
+/// Lists on nodes with many pods exceed tonic's default of 4 MiB.
 const LARGEST_MESSAGE: usize = 32 << 20;
 
-/// What went wrong with a call.
+/// Why a call to the runtime failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
-    /// The container is not there (any more).
-    #[error("the runtime does not know it")]
+    /// The runtime has no such container, or not any more.
+    #[error("the runtime has no such container")]
     Gone,
-    /// The runtime has no such call.
+    /// The runtime does not implement the call.
     #[error("the runtime does not offer {0}")]
     Unsupported(&'static str),
-    /// No answer in time, or nobody there.
+    /// The runtime did not answer in time, or does not run.
     #[error("the runtime cannot be reached: {0}")]
     Unreachable(String),
-    /// Anything else it said.
+    /// The runtime answered with another error.
     #[error("the runtime refused {call}: {message}")]
-    Refused {
-        /// Which call.
-        call: &'static str,
-        /// Its words.
-        message: String,
-    },
-    /// It answered nonsense.
-    #[error("the runtime's answer to {0} makes no sense: {1}")]
-    Nonsense(&'static str, String),
+    Refused { call: &'static str, message: String },
+    /// The answer cannot be understood.
+    #[error("the runtime's answer to {0} cannot be understood: {1}")]
+    Malformed(&'static str, String),
 }
 
-/// Clients of one runtime; cheap to clone. Connects when first used, and again after the runtime was restarted.
+/// Clients of one runtime, cheap to clone. They connect when first used, and again after the runtime restarted.
 #[derive(Clone, Debug)]
 pub struct Runtime {
     channel: Channel,
     deadline: Duration,
 }
 
-/// A container, as listed.
+/// A container in the list of the runtime.
 #[derive(Clone, Debug)]
-pub struct Listed {
-    /// Id.
+pub struct ListedContainer {
     pub id: String,
-    /// Its sandbox.
+    /// Id of its pod sandbox.
     pub sandbox: String,
 }
 
-/// A sandbox: what the kubelet told the runtime of a pod.
+/// A pod sandbox: what the kubelet told the runtime about a pod.
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox {
-    /// Namespace.
     pub namespace: String,
-    /// Pod.
+    /// Name of the pod.
     pub pod: String,
-    /// Uid.
+    /// Uid of the pod.
     pub uid: String,
-    /// Labels of the pod.
     pub labels: HashMap<String, String>,
-    /// Annotations of the pod.
     pub annotations: HashMap<String, String>,
 }
 
-/// What a container is made of.
+/// The details of a container, from its verbose status.
 #[derive(Clone, Debug, Default)]
-pub struct Inspected {
-    /// Process, 0 if there is none.
+pub struct InspectedContainer {
+    /// Process id; 0 if there is no process.
     pub pid: i32,
-    /// Its sandbox.
+    /// Id of its pod sandbox.
     pub sandbox: String,
-    /// Nanoseconds since 1970 of its start (or creation, before it is started).
+    /// When it was started, or created if it was not started yet, in nanoseconds since 1970.
     pub started: i64,
-    /// Path of its cgroup as the runtime was told.
+    /// Path of its cgroup, as the kubelet told the runtime.
     pub cgroups_path: String,
-    /// Privileged, or in the host's PID or IPC namespace.
+    /// Whether it is privileged or in the host's PID or IPC namespace.
     pub privileged: bool,
-    /// Paths of the host that it mounts.
     pub host_paths: Vec<String>,
-    /// `io.kubernetes.…` labels.
+    /// Labels of the container, `io.kubernetes.…`.
     pub labels: HashMap<String, String>,
-    /// CPU quota that it was created with, if that is known.
+    /// The CPU quota with which it was created, if the runtime tells.
     pub created_quota: Option<CpuQuota>,
-    /// Exit code, of one that ended.
+    /// Exit code, if it has exited.
     pub exit_code: Option<i32>,
 }
 
-/// Something happened to a task.
+/// A change of a task, which is the process of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskEvent {
-    /// Its process exists and waits to be started.
-    Created {
-        /// Container.
-        id: String,
-        /// Process.
-        pid: u32,
-    },
-    /// It was started.
-    Started {
-        /// Container.
-        id: String,
-        /// Process.
-        pid: u32,
-    },
-    /// Its first process ended.
-    Exited {
-        /// Container.
-        id: String,
-        /// How.
-        code: u32,
-    },
+    Created { id: String, pid: u32 },
+    Started { id: String, pid: u32 },
+    Exited { id: String, code: u32 },
 }
 
 impl Runtime {
-    /// Clients for the runtime that listens on `socket`. Does not connect yet.
+    /// Clients for the runtime that listens on `socket`. This does not connect yet.
     pub fn at(socket: &Path, deadline: Duration) -> Self {
         let socket = socket.to_owned();
-        // The authority must be a plain name: grpc-go refuses an escaped path.
+        // The authority must be a plain name, because grpc-go refuses an escaped path.
         let channel = Endpoint::from_static("http://localhost").connect_with_connector_lazy(service_fn(move |_: Uri| {
             let socket = socket.clone();
             async move { UnixStream::connect(socket).await.map(TokioIo::new) }
@@ -152,12 +127,12 @@ impl Runtime {
         RuntimeServiceClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    /// The CRI client itself, for tests that play kubelet.
+    /// The CRI client itself, for tests that act as the kubelet.
     pub fn raw(&self) -> RuntimeServiceClient<Channel> {
         self.cri()
     }
 
-    /// The channel itself, for the image service.
+    /// The channel, for clients of the image service.
     pub fn channel(&self) -> Channel {
         self.channel.clone()
     }
@@ -177,25 +152,25 @@ impl Runtime {
     /// Name and version of the runtime.
     ///
     /// # Errors
-    /// See [`RuntimeError`]; so of all calls below.
+    /// See [`RuntimeError`].
     pub async fn version(&self) -> Result<(String, String), RuntimeError> {
         let request = cri::VersionRequest { version: "v1".into() };
         let answer = self.within("Version", self.cri().version(request)).await?;
         Ok((answer.runtime_name, answer.runtime_version))
     }
 
-    /// The containers that run or are about to.
+    /// The containers that run or are created.
     ///
     /// # Errors
     /// See [`RuntimeError`].
-    pub async fn running(&self) -> Result<Vec<Listed>, RuntimeError> {
+    pub async fn running(&self) -> Result<Vec<ListedContainer>, RuntimeError> {
         let answer = self.within("ListContainers", self.cri().list_containers(cri::ListContainersRequest::default())).await?;
         let alive = [cri::ContainerState::ContainerCreated, cri::ContainerState::ContainerRunning].map(i32::from);
         let containers = answer.containers.into_iter().filter(|container| alive.contains(&container.state));
-        Ok(containers.map(|c| Listed { id: c.id, sandbox: c.pod_sandbox_id }).collect())
+        Ok(containers.map(|c| ListedContainer { id: c.id, sandbox: c.pod_sandbox_id }).collect())
     }
 
-    /// The sandboxes by id.
+    /// The pod sandboxes by id.
     ///
     /// # Errors
     /// See [`RuntimeError`].
@@ -215,34 +190,34 @@ impl Runtime {
         Ok(answer.items.into_iter().map(sandbox).collect())
     }
 
-    /// What a container is made of.
+    /// The details of a container, from its verbose status.
     ///
     /// # Errors
     /// See [`RuntimeError`].
-    pub async fn inspect(&self, id: &str) -> Result<Inspected, RuntimeError> {
+    pub async fn inspect(&self, id: &str) -> Result<InspectedContainer, RuntimeError> {
         let request = cri::ContainerStatusRequest { container_id: id.into(), verbose: true };
         let answer = self.within("ContainerStatus", self.cri().container_status(request)).await?;
-        let status = answer.status.ok_or_else(|| RuntimeError::Nonsense("ContainerStatus", "no status".into()))?;
-        let info: Info = match answer.info.get("info") {
-            Some(text) => serde_json::from_str(text).map_err(|e| RuntimeError::Nonsense("ContainerStatus", e.to_string()))?,
-            None => Info::default(),
+        let status = answer.status.ok_or_else(|| RuntimeError::Malformed("ContainerStatus", "no status".into()))?;
+        let info: VerboseStatus = match answer.info.get("info") {
+            Some(text) => serde_json::from_str(text).map_err(|e| RuntimeError::Malformed("ContainerStatus", e.to_string()))?,
+            None => VerboseStatus::default(),
         };
         let exited = status.state == i32::from(cri::ContainerState::ContainerExited);
         Ok(info.inspected(&status, exited))
     }
 
-    /// Changes the CPU quota of a container, nothing else. "None" is sent as -1: CRI takes 0 for "leave it".
+    /// Changes the CPU quota of a container and nothing else. No quota is sent as -1, because CRI takes 0 for "leave it".
     ///
     /// # Errors
     /// See [`RuntimeError`].
     pub async fn set_quota(&self, id: &str, to: CpuQuota) -> Result<(), RuntimeError> {
-        let period = i64::try_from(to.period).map_err(|e| RuntimeError::Nonsense("UpdateContainerResources", e.to_string()))?;
+        let period = i64::try_from(to.period).map_err(|e| RuntimeError::Malformed("UpdateContainerResources", e.to_string()))?;
         let linux = cri::LinuxContainerResources { cpu_quota: to.quota, cpu_period: period, ..Default::default() };
         let request = cri::UpdateContainerResourcesRequest { container_id: id.into(), linux: Some(linux), ..Default::default() };
         self.within("UpdateContainerResources", self.cri().update_container_resources(request)).await.map(drop)
     }
 
-    /// Stops a container: SIGTERM, and SIGKILL after `grace`.
+    /// Stops a container with SIGTERM, and with SIGKILL after `grace`.
     ///
     /// # Errors
     /// See [`RuntimeError`].
@@ -271,7 +246,7 @@ impl Runtime {
         self.within("Tasks.Resume", TasksClient::new(self.channel.clone()).resume(request)).await.map(drop)
     }
 
-    /// Whether containerd takes the container for paused.
+    /// Whether containerd regards the container as paused.
     ///
     /// # Errors
     /// See [`RuntimeError`].
@@ -281,8 +256,8 @@ impl Runtime {
         Ok(answer.process.is_some_and(|process| process.status() == TaskStatus::Paused))
     }
 
-    /// The stream of task events; it ends when the runtime does. containerd answers only with the first event, so this may take
-    /// for ever and has no deadline.
+    /// Subscribes to task events. The stream ends when the runtime ends. containerd answers only with the first event, which may never
+    /// come, so this call has no deadline.
     ///
     /// # Errors
     /// See [`RuntimeError`].
@@ -294,7 +269,7 @@ impl Runtime {
     }
 }
 
-/// Reads an event; none if it is of no interest (or of an exec, not of the container's first process).
+/// Decodes an event; `None` if it is not about the first process of a container.
 pub fn task_event(envelope: &Envelope) -> Option<TaskEvent> {
     let bytes = envelope.event.as_ref()?.value.as_slice();
     match envelope.topic.as_str() {
@@ -320,93 +295,5 @@ fn failure(call: &'static str, status: &Status) -> RuntimeError {
         Code::Unimplemented => RuntimeError::Unsupported(call),
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => RuntimeError::Unreachable(format!("{call}: {}", status.message())),
         _ => RuntimeError::Refused { call, message: status.message().to_owned() },
-    }
-}
-
-/// The JSON that containerd adds to a verbose status. Every field may be missing: other runtimes write other things.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Info {
-    pid: i32,
-    #[serde(rename = "sandboxID")]
-    sandbox: String,
-    config: Config,
-    #[serde(rename = "runtimeSpec")]
-    spec: Spec,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Config {
-    linux: LinuxConfig,
-    mounts: Vec<MountConfig>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct LinuxConfig {
-    resources: Resources,
-    security_context: SecurityContext,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Resources {
-    cpu_period: Option<u64>,
-    cpu_quota: Option<i64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SecurityContext {
-    privileged: bool,
-    namespace_options: NamespaceOptions,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct NamespaceOptions {
-    pid: i32,
-    ipc: i32,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct MountConfig {
-    host_path: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Spec {
-    linux: SpecLinux,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SpecLinux {
-    #[serde(rename = "cgroupsPath")]
-    cgroups_path: String,
-}
-
-impl Info {
-    fn inspected(self, status: &cri::ContainerStatus, exited: bool) -> Inspected {
-        let node = i32::from(cri::NamespaceMode::Node);
-        let context = &self.config.linux.security_context;
-        let resources = &self.config.linux.resources;
-        Inspected {
-            pid: self.pid,
-            sandbox: self.sandbox,
-            started: if status.started_at > 0 { status.started_at } else { status.created_at },
-            cgroups_path: self.spec.linux.cgroups_path,
-            privileged: context.privileged || context.namespace_options.pid == node || context.namespace_options.ipc == node,
-            host_paths: self.config.mounts.into_iter().map(|mount| mount.host_path).collect(),
-            labels: status.labels.clone(),
-            created_quota: resources
-                .cpu_period
-                .filter(|period| *period > 0)
-                .map(|period| CpuQuota { quota: resources.cpu_quota.filter(|quota| *quota != 0).unwrap_or(-1), period }),
-            exit_code: exited.then_some(status.exit_code),
-        }
     }
 }

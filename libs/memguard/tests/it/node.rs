@@ -1,8 +1,8 @@
-//! Any node: containers in every state, readable or not, eligible or not.
+//! Random nodes: containers in every activity, with and without memory readings, eligible or not.
 
 use drover_memguard::{
-    Activity, Container, Denial, Guard, HighLease, Lever, Levers, Moment, NodeMemory, Observation, Patience, Permission, Policy, Reading,
-    Sacrifices, Safety,
+    Activity, Container, Denial, Guard, Lever, Levers, MemoryHighLease, Moment, NodeMemory, Observation, Permission, Policy, ProbeBudget,
+    Reading, Sacrifices, Safety,
 };
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ pub fn container(id: &str, memory: u64, limit: Option<u64>, at: u64) -> Containe
     }
 }
 
-/// Every policy, with and without `memory.high`, with every rule about sacrifices but the published one.
+/// Every policy, with and without `memory.high` leases, with every setting of [`Sacrifices`]; limits on governed ones are lifted.
 pub fn guards() -> impl Strategy<Value = Guard> {
     let policy = prop::sample::select(vec!["none", "paper", "bank", "gate-bank"]).prop_map(|name| Policy::by_name(name).unwrap());
     let sacrifices = prop_oneof![
@@ -42,7 +42,7 @@ fn activities(at: u64) -> impl Strategy<Value = Activity> {
     let since = at.saturating_sub(5_000);
     prop_oneof![
         3 => Just(Activity::Running { lease: None }),
-        1 => (0..4 * GIB).prop_map(move |high| Activity::Running { lease: Some(HighLease { high, since: Moment(since) }) }),
+        1 => (0..4 * GIB).prop_map(move |high| Activity::Running { lease: Some(MemoryHighLease { high, since: Moment(since) }) }),
         2 => Just(Activity::Paused { since: Moment(since), lever: Lever::Freeze }),
         1 => Just(Activity::Paused { since: Moment(since), lever: Lever::Quota }),
         1 => Just(Activity::AtGate { since: Moment(since) }),
@@ -53,13 +53,13 @@ fn permissions() -> impl Strategy<Value = Permission> {
     let levers = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(freeze, quota, high)| Levers { freeze, quota, high });
     prop_oneof![
         3 => Just(Permission::free()),
-        2 => (levers, prop::option::of((10_000_u64..60_000, 1_000_u64..60_000).prop_map(|(longest_millis, answered_millis)| Patience { longest_millis, answered_millis })))
-            .prop_map(|(levers, patience)| Permission::Granted { levers, patience }),
+        2 => (levers, prop::option::of((10_000_u64..60_000, 1_000_u64..60_000).prop_map(|(longest_millis, answered_millis)| ProbeBudget { longest_millis, answered_millis })))
+            .prop_map(|(levers, probe_budget)| Permission::Granted { levers, probe_budget }),
         1 => Just(Permission::Denied { because: Denial::NotOptedIn }),
     ]
 }
 
-/// Any look at a node at that moment; the containers are the same from look to look, what they do is not.
+/// Any observation of a node at that moment. The containers are the same in every observation; what they do is not.
 pub fn observations(at: u64) -> impl Strategy<Value = Observation> {
     let one = (0..4 * GIB, prop::option::of(GIB..4 * GIB), activities(at), permissions(), 0..3_i32, 0..20_000_u64);
     (prop::collection::vec(one, 0..12), 0..=8 * GIB).prop_map(move |(containers, used)| {

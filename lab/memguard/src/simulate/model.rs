@@ -1,46 +1,43 @@
-//! The assumptions of the simulator, every one a parameter. The defaults are the paper's experiment as far as its text goes; what the text
-//! does not say is marked *assumed* (fitted to, or chosen as plausible for, its 4 GB jobs at 140 %).
+//! The assumptions of the simulator, each of them a parameter. The defaults are the paper's experiment as far as its text describes it.
+//! What the text does not say is marked *assumed*: fitted to, or plausible for, its 4 GB jobs at 140 %.
 
 use serde::{Deserialize, Serialize};
 
-/// Jobs of one kind.
+/// The jobs of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JobClass {
-    /// How many.
     pub count: usize,
-    /// Memory limit in MiB; half of it is always held.
+    /// Memory limit in MiB. A job always uses at least half of it.
     pub limit: f64,
-    /// Allocation unit in MiB.
     pub unit: f64,
-    /// Priority of the pods.
     #[serde(default)]
     pub priority: i32,
 }
 
 impl JobClass {
-    /// The paper's jobs of 2, 4 or 8 GB: 200 GB of limits, the unit an eighth of the limit.
+    /// The paper's jobs of 2, 4 or 8 GB: as many as have limits of 200 GB together, with an allocation unit of an eighth of the limit.
     pub fn of_size(gigabytes: u32) -> Self {
         let limit = f64::from(gigabytes) * 1024.0;
         Self { count: (200 / gigabytes) as usize, limit, unit: limit / 8.0, priority: 0 }
     }
 }
 
-/// What a job does: compute at base, allocate unit by unit, hold, free all, and again.
+/// What a job does, in cycles: compute at half of its limit, allocate unit by unit, hold, free.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct JobModel {
-    /// Cycles; *assumed*.
+    /// Number of cycles; *assumed*.
     pub cycles: u32,
-    /// Mean time of computing at base in seconds, exponential; *assumed*.
+    /// Mean time of computing in seconds, exponentially distributed; *assumed*.
     pub compute: f64,
-    /// Fewest units per cycle (the most follow from the limit); uniform; *assumed*.
+    /// Fewest units per cycle, uniformly distributed up to what the limit allows; *assumed*.
     pub least_units: u32,
-    /// Seconds to allocate a unit unhindered, the same for all sizes; *assumed*.
+    /// Seconds to allocate a unit without a hold, the same for all sizes; *assumed*.
     pub unit_seconds: f64,
-    /// It varies by this share up and down; *assumed*.
+    /// The preceding time varies by this share up and down; *assumed*.
     pub unit_jitter: f64,
-    /// Mean time at the top in seconds, exponential; *assumed*.
+    /// Mean time of holding the memory in seconds, exponentially distributed; *assumed*.
     pub hold: f64,
 }
 
@@ -54,13 +51,13 @@ impl Default for JobModel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Backoff {
-    /// Before the first restart: the real kubelet restarts at once, the paper's text says 10 s.
+    /// Delay before the first restart. The real kubelet restarts at once; the paper's text says 10 s.
     pub first: f64,
-    /// Before the second; doubled from then on.
+    /// Delay before the second restart; doubled for each further one.
     pub second: f64,
-    /// At most.
+    /// Longest delay.
     pub most: f64,
-    /// Forgotten after running this long.
+    /// A container that ran this long starts again without back-off.
     pub reset: f64,
 }
 
@@ -71,7 +68,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The pause before restart number `nth` (1 is the first).
+    /// The delay before restart number `nth`; 1 is the first.
     pub fn delay(&self, nth: u32) -> f64 {
         match nth {
             0 | 1 => self.first,
@@ -80,63 +77,62 @@ impl Backoff {
     }
 }
 
-/// Whom the OOM killer takes.
+/// Which container the OOM killer kills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Victim {
-    /// The one farthest above its request, as `oom_score_adj` of the kubelet makes it: with equal requests the largest.
+pub enum OomVictim {
+    /// The one farthest above its request, as the kubelet's `oom_score_adj` makes it: with equal requests the largest.
     OverRequest,
-    /// The one that runs for the shortest time (`oom_score_adj` raised by youth).
+    /// The one that has run for the shortest time, as if `oom_score_adj` were raised for young containers.
     Youngest,
 }
 
-/// Everything that is assumed. Memory in MiB, time in seconds.
+/// A simulated cluster with its jobs and its guard's timing. Memory is in MiB, time in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct World {
-    /// Worker nodes.
+pub struct ClusterModel {
     pub nodes: usize,
-    /// Memory of a node.
     pub node_memory: f64,
-    /// Of that for the operating system and daemons; *assumed*.
+    /// Part of a node's memory that the operating system and daemons use; *assumed*.
     pub os_memory: f64,
-    /// CPU threads of a node: more running containers than that slow each other; *assumed* (10 cores, 20 threads).
+    /// CPU threads of a node. More running containers than that slow each other down; *assumed* (10 cores, 20 threads).
     pub threads: f64,
-    /// Oversubscription: limits over requests.
+    /// Oversubscription: limits divided by requests.
     pub oversubscription: f64,
-    /// Jobs, all submitted at the start.
+    /// The jobs, all submitted at the start.
     pub jobs: Vec<JobClass>,
-    /// What each does.
+    /// What each job does.
     pub job: JobModel,
-    /// From the order to start to the first allocation; *assumed*.
+    /// Time from the order to start a container to its first allocation; *assumed*.
     pub start_latency: f64,
-    /// It varies by this share up and down; *assumed*.
+    /// The preceding time varies by this share up and down; *assumed*.
     pub start_jitter: f64,
-    /// Restarts after a kill.
+    /// Back-off of restarts after a kill.
     pub backoff: Backoff,
-    /// A sacrificed container restarts without backoff, because its removal hides it from the kubelet; *assumed*.
+    /// A sacrificed container restarts without back-off, because its removal hides the kill from the kubelet; *assumed*.
     pub sacrifice_without_backoff: bool,
-    /// Whom the OOM killer takes; *assumed*.
-    pub victim: Victim,
-    /// The guard looks this often; *assumed*.
+    /// Which container the OOM killer kills; *assumed*.
+    pub victim: OomVictim,
+    /// Time between two observations of the guard; *assumed*.
     pub poll: f64,
-    /// From its decision to its effect; *assumed*.
+    /// Time from a decision of the guard to its effect; *assumed*.
     pub latency: f64,
-    /// The CPU quota of a paused container, in thousandths of a CPU; the paper tried 25 and 10 and does not say which it used; *assumed*.
+    /// CPU quota of a paused container, in thousandths of a CPU. The paper tried 25 and 10 and does not say which it used; *assumed*.
     pub pause_quota: f64,
-    /// What a container uses when it runs, likewise: from the paper's 4.2, 18 times slower at 25 and 45 times at 10.
+    /// CPU use of a running container, in thousandths of a CPU, so that a paused one is 18 times slower at 25 and 45 times at 10, as the
+    /// paper's section 4.2 says.
     pub cpu_demand: f64,
-    /// What passes a `memory.high` all the same, MiB per second.
+    /// Growth past a `memory.high` lease, in MiB per second.
     pub high_leak: f64,
-    /// Whether the nodes have cgroup v2, and so `memory.high`.
+    /// Whether the nodes have cgroup v2 and therefore `memory.high`.
     pub cgroup_v2: bool,
-    /// Time step.
+    /// Time step of the simulation.
     pub step: f64,
-    /// A run is given up after this long.
+    /// A run that is not done after this time is given up.
     pub give_up: f64,
 }
 
-impl Default for World {
+impl Default for ClusterModel {
     fn default() -> Self {
         Self {
             nodes: 3,
@@ -150,7 +146,7 @@ impl Default for World {
             start_jitter: 0.5,
             backoff: Backoff::default(),
             sacrifice_without_backoff: true,
-            victim: Victim::OverRequest,
+            victim: OomVictim::OverRequest,
             poll: 0.5,
             latency: 0.0,
             pause_quota: 10.0,
@@ -163,23 +159,23 @@ impl Default for World {
     }
 }
 
-impl World {
-    /// The paper's setting: jobs of one size, an oversubscription in percent.
+impl ClusterModel {
+    /// The paper's setting: jobs of one size, with the oversubscription in per cent.
     pub fn paper(gigabytes: u32, percent: u32) -> Self {
         Self { jobs: vec![JobClass::of_size(gigabytes)], oversubscription: f64::from(percent) / 100.0, ..Self::default() }
     }
 
-    /// Memory for pods on a node.
+    /// Memory for the pods of a node, in MiB.
     pub fn capacity(&self) -> f64 {
         self.node_memory - self.os_memory
     }
 
-    /// How much slower a container is under the quota of a pause.
+    /// How many times slower a container runs under the CPU quota of a pause.
     pub fn slowdown(&self) -> f64 {
         (self.cpu_demand / self.pause_quota).max(1.0)
     }
 
-    /// What makes this world impossible, for people.
+    /// Why this model cannot be simulated, as a message for users; `None` if it can.
     pub fn problem(&self) -> Option<String> {
         let positive = [
             ("nodeMemory", self.node_memory),

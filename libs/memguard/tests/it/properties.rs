@@ -1,29 +1,21 @@
-//! What holds for every policy, on any node, whatever was remembered: the safety rules.
-
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
-
-mod world;
+//! The safety rules: what holds for every policy, on any node, whatever the guard remembers.
 
 use std::time::Duration;
 
+use crate::node::{GIB, container, guards, node, observations};
 use drover_memguard::{
-    Action, Activity, Container, Denial, Facts, Guard, Lever, Levers, Moment, NodeMemory, Observation, PaperSettings, Permission, Policy,
-    Qos, Reading, Safety, State, judge,
+    Action, Activity, Container, Decision, Denial, Guard, GuardState, Lever, Levers, Moment, NodeMemory, Observation, PaperSettings,
+    Permission, PodFacts, Policy, QosClass, Reading, Safety, judge,
 };
 use proptest::prelude::*;
-use world::{GIB, container, guards, node, observations};
 
 fn held(activity: Activity) -> bool {
     !matches!(activity, Activity::Running { lease: None })
 }
 
-/// Steps the guard twice, so that it has something to remember.
-fn two_steps(
-    guard: &Guard,
-    first: &drover_memguard::Observation,
-    second: &drover_memguard::Observation,
-) -> (State, Vec<drover_memguard::Decision>) {
-    let mut state = State::default();
+/// Steps the guard twice, so that the second step has something to remember.
+fn two_steps(guard: &Guard, first: &Observation, second: &Observation) -> (GuardState, Vec<Decision>) {
+    let mut state = GuardState::default();
     guard.step(&mut state, first, Moment(100_000));
     let decisions = guard.step(&mut state, second, Moment(100_250));
     (state, decisions)
@@ -31,7 +23,7 @@ fn two_steps(
 
 proptest! {
     #[test]
-    fn only_who_may_be_touched_is_touched_once_and_only_releases_touch_others(
+    fn step_decides_once_per_container_and_holds_only_eligible_ones(
         guard in guards(), first in observations(100_000), second in observations(100_250),
     ) {
         let (_, decisions) = two_steps(&guard, &first, &second);
@@ -44,8 +36,8 @@ proptest! {
     }
 
     #[test]
-    fn nobody_is_held_on_missing_or_old_data(guard in guards(), first in observations(100_000), second in observations(90_000)) {
-        // The second look shows readings that are ten seconds old.
+    fn step_only_releases_when_node_memory_is_missing_or_outdated(guard in guards(), first in observations(100_000), second in observations(90_000)) {
+        // The second observation has readings that are ten seconds old.
         let (_, decisions) = two_steps(&guard, &first, &second);
         prop_assert!(decisions.iter().all(|decision| decision.action.releases()), "{decisions:?}");
         let mut unseen = first.clone();
@@ -55,21 +47,22 @@ proptest! {
     }
 
     #[test]
-    fn who_cannot_be_seen_is_not_held(guard in guards(), first in observations(100_000), mut second in observations(100_250)) {
-        for container in second.containers.iter_mut().step_by(2) {
-            container.memory = Reading::Missing;
+    fn step_never_holds_a_container_whose_reading_is_missing_or_outdated(guard in guards(), first in observations(100_000), mut second in observations(100_250)) {
+        let unusable = [Reading::Missing, Reading::seen(GIB, Moment(90_000))];
+        for (number, container) in second.containers.iter_mut().enumerate().filter(|(number, _)| number % 3 < 2) {
+            container.memory = unusable[number % 3];
         }
         let (_, decisions) = two_steps(&guard, &first, &second);
         for id in decisions.iter().filter(|decision| !decision.action.releases()).filter_map(|decision| decision.action.container()) {
             let container = second.containers.iter().find(|container| container.id == *id).unwrap();
-            prop_assert!(container.memory != Reading::Missing);
+            prop_assert!(!unusable.contains(&container.memory), "{container:?}");
         }
     }
 
     #[test]
-    fn the_last_who_runs_is_never_held_and_of_all_held_one_goes_on(guard in guards(), first in observations(100_000), second in observations(100_250)) {
+    fn step_never_holds_the_last_runnable_container_and_releases_one_if_all_are_held(guard in guards(), first in observations(100_000), second in observations(100_250)) {
         let (_, decisions) = two_steps(&guard, &first, &second);
-        let after = |container: &&drover_memguard::Container| {
+        let after = |container: &&Container| {
             let decided = decisions.iter().find(|decision| decision.action.container() == Some(&container.id));
             decided.map_or(!held(container.activity), |decision| decision.action.releases())
         };
@@ -77,13 +70,13 @@ proptest! {
         let ran = eligible().filter(|container| !held(container.activity)).count();
         let runs = eligible().filter(after).count();
         prop_assert!(runs >= ran.min(guard.safety.keep_running), "{ran} ran, {runs} run: {decisions:?}");
-        // Who is paused and seen may go on, so somebody does.
+        // A paused container whose memory is known can be released, so one always runs.
         let could = eligible().any(|container| !matches!(container.activity, Activity::AtGate { .. }) && container.memory != Reading::Missing);
         prop_assert!(!could || runs >= 1 || guard.safety.keep_running == 0, "{decisions:?}");
     }
 
     #[test]
-    fn whoever_was_held_long_enough_goes_on_in_the_same_step(guard in guards(), mut seen in observations(900_000)) {
+    fn step_releases_every_container_that_was_held_for_the_longest_time(guard in guards(), mut seen in observations(900_000)) {
         for container in &mut seen.containers {
             match &mut container.activity {
                 Activity::Paused { since, .. } | Activity::AtGate { since } => *since = Moment(0),
@@ -91,7 +84,7 @@ proptest! {
                 Activity::Running { lease: None } => {}
             }
         }
-        let decisions = guard.step(&mut State::default(), &seen, Moment(900_000));
+        let decisions = guard.step(&mut GuardState::default(), &seen, Moment(900_000));
         for container in seen.containers.iter().filter(|container| held(container.activity)) {
             let freed = decisions.iter().find(|decision| decision.action.container() == Some(&container.id));
             prop_assert!(freed.is_some_and(|decision| decision.action.releases()), "{container:?}");
@@ -99,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn pauses_have_an_end_within_the_probes(guard in guards(), first in observations(100_000), second in observations(100_250)) {
+    fn pauses_end_within_the_probe_budget_and_use_a_granted_lever(guard in guards(), first in observations(100_000), second in observations(100_250)) {
         let (_, decisions) = two_steps(&guard, &first, &second);
         for decision in &decisions {
             if let Action::Pause { container, until, lever } = &decision.action {
@@ -117,7 +110,7 @@ proptest! {
     }
 
     #[test]
-    fn budgets_are_kept(guard in guards(), mut second in observations(100_250), allowed in 0_u32..4) {
+    fn pauses_never_exceed_a_disruption_budget(guard in guards(), mut second in observations(100_250), allowed in 0_u32..4) {
         for container in &mut second.containers {
             container.budgets = vec!["shop".into()];
         }
@@ -130,79 +123,76 @@ proptest! {
     }
 
     #[test]
-    fn state_and_guard_survive_being_written_down(guard in guards(), first in observations(100_000), second in observations(100_250)) {
+    fn guard_and_state_round_trip_through_json(guard in guards(), first in observations(100_000), second in observations(100_250)) {
         let (state, decisions) = two_steps(&guard, &first, &second);
         let again: Guard = serde_json::from_str(&serde_json::to_string(&guard).unwrap()).unwrap();
         prop_assert_eq!(&again, &guard);
-        let mut remembered: State = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
+        let mut remembered: GuardState = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
         let mut state = state;
         prop_assert_eq!(guard.step(&mut remembered, &second, Moment(100_500)), guard.step(&mut state, &second, Moment(100_500)));
-        let _: Vec<drover_memguard::Decision> = serde_json::from_str(&serde_json::to_string(&decisions).unwrap()).unwrap();
+        let _: Vec<Decision> = serde_json::from_str(&serde_json::to_string(&decisions).unwrap()).unwrap();
     }
 }
 
 #[test]
-fn everything_held_is_let_go_when_the_node_is_not_seen_for_long() {
-    let guard = Guard { policy: drover_memguard::Policy::by_name("bank").unwrap(), safety: drover_memguard::Safety::default() };
-    let mut state = State::default();
-    let mut seen = drover_memguard::Observation { node: node(7 * GIB, 8 * GIB, 1000), ..Default::default() };
+fn step_releases_all_after_node_memory_was_missing_for_long() {
+    let guard = Guard { policy: Policy::by_name("bank").unwrap(), safety: Safety::default() };
+    let mut state = GuardState::default();
+    let mut seen = Observation { node: node(7 * GIB, 8 * GIB, 1000), ..Default::default() };
     let mut paused = container("a", GIB, Some(2 * GIB), 1000);
     paused.activity = Activity::Paused { since: Moment(900), lever: Lever::Freeze };
     seen.containers = vec![paused, container("b", GIB, Some(2 * GIB), 1000)];
     guard.step(&mut state, &seen, Moment(1000));
     seen.node = Reading::Missing;
-    assert!(guard.step(&mut state, &seen, Moment(3000)).is_empty(), "a short gap changes nothing");
+    assert!(guard.step(&mut state, &seen, Moment(3000)).is_empty(), "a short gap must change nothing");
     let decisions = guard.step(&mut state, &seen, Moment(1000) + guard.safety.blind);
     assert_eq!(decisions.len(), 1);
     assert!(matches!(&decisions[0].action, Action::Resume { container } if container.0.as_ref() == "a"), "{decisions:?}");
 }
 
 #[test]
-fn who_was_held_long_enough_is_left_alone_for_a_while() {
-    let guard = Guard { policy: drover_memguard::Policy::by_name("bank").unwrap(), safety: drover_memguard::Safety::default() };
+fn a_container_held_for_the_longest_time_is_not_held_again_during_the_cooldown() {
+    let guard = Guard { policy: Policy::by_name("bank").unwrap(), safety: Safety::default() };
     let safety = &guard.safety;
-    let mut state = State::default();
+    let mut state = GuardState::default();
     let look = |at: u64, activity: Activity| {
         let mut far = container("far", GIB, Some(4 * GIB), at);
         far.activity = activity;
-        far.permission = Permission::Granted { levers: Levers { freeze: true, ..Levers::default() }, patience: None };
-        // The nearest is at its limit, and nothing is left for `far`, which was seen to grow.
+        far.permission = Permission::Granted { levers: Levers { freeze: true, ..Levers::default() }, probe_budget: None };
+        // `near` is at its limit, and nothing is left for `far`, which was observed to grow.
         let near = container("near", 3 * GIB, Some(3 * GIB), at);
-        drover_memguard::Observation { node: node(8 * GIB - 64, 8 * GIB, at), containers: vec![far, near], ..Default::default() }
+        Observation { node: node(8 * GIB - 64, 8 * GIB, at), containers: vec![far, near], ..Default::default() }
     };
     let running = Activity::Running { lease: None };
-    let pauses = |decisions: &[drover_memguard::Decision]| decisions.iter().any(|decision| matches!(decision.action, Action::Pause { .. }));
+    let pauses = |decisions: &[Decision]| decisions.iter().any(|decision| matches!(decision.action, Action::Pause { .. }));
     let mut grow = look(0, running);
     grow.containers[0].memory = Reading::seen(GIB / 2, Moment(0));
     guard.step(&mut state, &grow, Moment(0));
-    assert!(pauses(&guard.step(&mut state, &look(500, running), Moment(500))), "it grows and nothing is left");
+    assert!(pauses(&guard.step(&mut state, &look(500, running), Moment(500))), "it grows and no memory is left");
     let late = 500 + safety.max_pause.as_millis() as u64;
     let paused = Activity::Paused { since: Moment(500), lever: Lever::Freeze };
-    assert!(matches!(
-        guard.step(&mut state, &look(late, paused), Moment(late))[..],
-        [drover_memguard::Decision { action: Action::Resume { .. }, .. }]
-    ));
-    assert!(!pauses(&guard.step(&mut state, &look(late + 500, running), Moment(late + 500))), "it was just let go");
+    assert!(matches!(guard.step(&mut state, &look(late, paused), Moment(late))[..], [Decision { action: Action::Resume { .. }, .. }]));
+    assert!(!pauses(&guard.step(&mut state, &look(late + 500, running), Moment(late + 500))), "it was just released");
     let later = Moment(late) + safety.cooldown + Duration::from_millis(500);
-    assert!(pauses(&guard.step(&mut state, &look(later.0, running), later)), "the while is over");
+    assert!(pauses(&guard.step(&mut state, &look(later.0, running), later)), "the cooldown is over");
 }
 
 #[test]
-fn denied_is_denied_whatever_was_done_before() {
-    let guard = Guard { policy: drover_memguard::Policy::by_name("bank").unwrap(), safety: drover_memguard::Safety::default() };
+fn step_releases_a_held_container_that_is_denied() {
+    let guard = Guard { policy: Policy::by_name("bank").unwrap(), safety: Safety::default() };
     let mut paused = container("a", GIB, Some(2 * GIB), 1000);
     paused.activity = Activity::Paused { since: Moment(900), lever: Lever::Freeze };
     paused.permission = Permission::Denied { because: Denial::LeaseHolder };
-    let seen = drover_memguard::Observation { node: node(8 * GIB, 8 * GIB, 1000), containers: vec![paused], ..Default::default() };
-    let decisions = guard.step(&mut State::default(), &seen, Moment(1000));
+    let seen = Observation { node: node(8 * GIB, 8 * GIB, 1000), containers: vec![paused], ..Default::default() };
+    let decisions = guard.step(&mut GuardState::default(), &seen, Moment(1000));
     assert!(matches!(&decisions[..], [only] if matches!(only.action, Action::Resume { .. })), "{decisions:?}");
 }
 
 #[test]
-fn of_two_who_both_do_not_fit_only_one_is_held() {
-    let guard = Guard { policy: drover_memguard::Policy::by_name("bank").unwrap(), safety: drover_memguard::Safety::default() };
-    let mut state = State::default();
-    let look = |memory: u64, at: u64| drover_memguard::Observation {
+fn step_holds_only_one_of_two_containers_that_do_not_fit() {
+    let guard = Guard { policy: Policy::by_name("bank").unwrap(), safety: Safety::default() };
+    let mut state = GuardState::default();
+    let look = |memory: u64, at: u64| Observation {
         node: node(8 * GIB - 64, 8 * GIB, at),
         containers: vec![container("a", memory, Some(8 * GIB), at), container("b", memory, Some(8 * GIB), at)],
         ..Default::default()
@@ -213,8 +203,8 @@ fn of_two_who_both_do_not_fit_only_one_is_held() {
 }
 
 #[test]
-fn a_governed_sacrifice_takes_the_youngest_once_and_only_when_nobody_fits() {
-    use drover_memguard::{PaperSettings, Policy, Sacrifices, Safety};
+fn a_governed_sacrifice_takes_the_youngest_once_and_only_when_no_container_fits() {
+    use drover_memguard::Sacrifices;
     let paper = PaperSettings { round: Duration::from_secs(1), per_round: 2, ..PaperSettings::default() };
     let sacrifices = Sacrifices::Governed { every: Duration::from_secs(60), per_hour: 10 };
     let guard =
@@ -228,34 +218,31 @@ fn a_governed_sacrifice_takes_the_youngest_once_and_only_when_nobody_fits() {
             }
             one
         };
-        drover_memguard::Observation {
-            node: node(8 * GIB - 64, 8 * GIB, at),
-            containers: vec![one("old", 10), one("young", 500)],
-            ..Default::default()
-        }
+        Observation { node: node(8 * GIB - 64, 8 * GIB, at), containers: vec![one("old", 10), one("young", 500)], ..Default::default() }
     };
-    let killed = |decisions: &[drover_memguard::Decision]| -> Vec<String> {
+    let killed = |decisions: &[Decision]| -> Vec<String> {
         let kills = decisions.iter().filter(|decision| matches!(decision.action, Action::Sacrifice { .. }));
         kills.filter_map(|decision| decision.action.container().map(ToString::to_string)).collect()
     };
     for (memory, expected) in [(3 * GIB, vec!["young".to_owned()]), (4 * GIB, vec![])] {
-        let mut state = State::default();
+        let mut state = GuardState::default();
         guard.step(&mut state, &look(memory, 1_000, false), Moment(1_000));
         assert_eq!(killed(&guard.step(&mut state, &look(memory, 2_500, true), Moment(2_500))), expected, "{memory}");
-        // The rule has dropped them from its list by now: restrict again, and ask again too soon.
+        // The paper's rule has dropped them from its list by now: it restricts them again and proposes another sacrifice, too soon.
         guard.step(&mut state, &look(memory, 4_000, true), Moment(4_000));
         assert!(killed(&guard.step(&mut state, &look(memory, 5_500, true), Moment(5_500))).is_empty(), "too soon");
     }
 }
 
-/// A kubelet with the default probe beside a container that is paused and let go as memory comes and goes.
+/// Most probe failures in a row that a kubelet with the default probe counts for a container that is paused and resumed as memory comes
+/// and goes.
 fn most_failures_in_a_row(short: &[bool], phase: u64) -> u32 {
     let settings = PaperSettings { upper: 0.5, lower: 0.5, per_round: 9, round: Duration::from_secs(1) };
     let safety = Safety { keep_running: 0, cooldown: Duration::ZERO, high_first: false, ..Safety::default() };
     let guard = Guard { policy: Policy::Paper(settings), safety };
-    let facts = Facts { namespace: "a".into(), owner_kind: Some("Job".into()), qos: Some(Qos::Burstable), ..Facts::default() };
+    let facts = PodFacts { namespace: "a".into(), owner_kind: Some("Job".into()), qos: Some(QosClass::Burstable), ..PodFacts::default() };
     let permission = judge(&facts, Levers { freeze: true, ..Levers::default() });
-    let (mut state, mut activity) = (State::default(), Activity::Running { lease: None });
+    let (mut state, mut activity) = (GuardState::default(), Activity::Running { lease: None });
     let (mut failures, mut most) = (0, 0);
     for look in 0..short.len() as u64 * 4 {
         let now = Moment(100_000 + look * 500);
@@ -279,21 +266,21 @@ fn most_failures_in_a_row(short: &[bool], phase: u64) -> u32 {
 
 proptest! {
     #[test]
-    fn pauses_with_whatever_interruptions_never_exhaust_a_probe(short in prop::collection::vec(prop::bool::weighted(0.8), 100), phase in 0_u64..20) {
+    fn pauses_with_any_interruptions_never_fail_a_probe_three_times(short in prop::collection::vec(prop::bool::weighted(0.8), 100), phase in 0_u64..20) {
         prop_assert!(most_failures_in_a_row(&short, phase) < 3);
     }
 }
 
 #[test]
-fn without_interruptions_it_is_paused_for_as_long_as_its_probe_bears() {
-    assert_eq!(most_failures_in_a_row(&[true; 100], 0), 2, "else the property proves nothing");
+fn uninterrupted_pauses_use_the_whole_probe_budget() {
+    assert_eq!(most_failures_in_a_row(&[true; 100], 0), 2, "otherwise the property above proves nothing");
 }
 
-/// The kubelet counts failures across restarts of a container: seen on a real one.
+/// A real kubelet was seen to count probe failures across restarts of a container.
 #[test]
-fn what_went_unanswered_before_a_restart_counts_after_it() {
+fn probe_silence_before_a_restart_counts_against_the_successor() {
     let guard = Guard { policy: Policy::None, safety: Safety::default() };
-    let facts = Facts { namespace: "a".into(), owner_kind: Some("Job".into()), qos: Some(Qos::Burstable), ..Facts::default() };
+    let facts = PodFacts { namespace: "a".into(), owner_kind: Some("Job".into()), qos: Some(QosClass::Burstable), ..PodFacts::default() };
     let permission = judge(&facts, Levers { freeze: true, ..Levers::default() });
     let second = |second: u64| Moment(100_000 + second * 1000);
     let one = |id: &str, activity, at: Moment| {
@@ -301,19 +288,19 @@ fn what_went_unanswered_before_a_restart_counts_after_it() {
         Container { name: "default/c/main".into(), permission, activity, ..one }
     };
     let running = Activity::Running { lease: None };
-    let mut state = State::default();
-    let look = |state: &mut State, containers: Vec<Container>, at: Moment| {
+    let mut state = GuardState::default();
+    let look = |state: &mut GuardState, containers: Vec<Container>, at: Moment| {
         let node = Reading::seen(NodeMemory { used: GIB, capacity: 4 * GIB }, at);
         guard.step(state, &Observation { node, containers, ..Observation::default() }, at);
     };
-    // Paused for ten seconds, then killed: its successor may be held for eight more.
+    // Paused for ten seconds, then killed: its successor may be held for eight more seconds.
     look(&mut state, vec![one("1", running, second(0))], second(0));
     let paused = Activity::Paused { since: second(1), lever: Lever::Freeze };
     look(&mut state, vec![one("1", paused, second(1))], second(1));
     look(&mut state, vec![one("1", paused, second(11))], second(11));
     look(&mut state, Vec::new(), second(12));
     assert_eq!(guard.hold_until(&state, &one("2", running, second(12)), second(12)), second(19));
-    // It runs until a probe was answered; only its own death counts against the third.
+    // It runs until a probe was answered, so only its own death counts against the third container.
     for at in 12..=24 {
         look(&mut state, vec![one("2", running, second(at))], second(at));
     }

@@ -1,29 +1,29 @@
-//! A machine made of plain files, and a fake runtime: what can be tried without root.
+//! A machine made of plain files with a fake runtime, for tests that run without root.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use drover_lab_node::Start;
-use drover_memory_guard::fake::{Fake, FakeContainer};
+use drover_memory_guard::fake::{FakeContainer, FakeRuntime};
 
 use super::guard;
 
-/// A machine with cgroup v2, made of files, and its runtime.
-pub struct World {
+/// A machine with cgroup v2, made of files, and its fake runtime.
+pub struct FakeMachine {
     pub dir: tempfile::TempDir,
-    pub fake: Fake,
+    pub fake: FakeRuntime,
 }
 
-impl World {
+impl FakeMachine {
     pub fn new() -> Self {
-        let world = Self { dir: tempfile::tempdir().unwrap(), fake: Fake::default() };
-        let root = world.root();
+        let machine = Self { dir: tempfile::tempdir().unwrap(), fake: FakeRuntime::default() };
+        let root = machine.root();
         std::fs::create_dir_all(&root).unwrap();
-        std::fs::create_dir_all(world.proc().join("self")).unwrap();
+        std::fs::create_dir_all(machine.proc().join("self")).unwrap();
         std::fs::write(root.join("cgroup.controllers"), "cpuset cpu io memory pids\n").unwrap();
-        std::fs::write(world.proc().join("meminfo"), "MemTotal: 1048576 kB\nMemFree: 10 kB\nMemAvailable: 104857 kB\n").unwrap();
-        world.fake.serve(&world.socket()).unwrap();
-        world
+        std::fs::write(machine.proc().join("meminfo"), "MemTotal: 1048576 kB\nMemFree: 10 kB\nMemAvailable: 104857 kB\n").unwrap();
+        machine.fake.serve(&machine.socket()).unwrap();
+        machine
     }
 
     pub fn root(&self) -> PathBuf {
@@ -42,7 +42,7 @@ impl World {
         self.root().join("kubepods/burstable/pod1").join(id)
     }
 
-    /// A container that may be touched.
+    /// Creates the cgroup of a container that may be held, and returns the container.
     pub fn container(&self, id: &str) -> FakeContainer {
         let group = self.group(id);
         std::fs::create_dir_all(&group).unwrap();
@@ -68,7 +68,7 @@ impl World {
         self.fake.put(id, self.container(id));
     }
 
-    /// Changes what a container uses, in place and in one write, as the kernel would.
+    /// Changes the memory that a container uses, in place and in one write, as the kernel does.
     pub fn uses(&self, id: &str, bytes: u64) {
         let file = std::fs::OpenOptions::new().write(true).open(self.group(id).join("memory.current")).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, format!("{bytes:020}").as_bytes(), 0).unwrap();

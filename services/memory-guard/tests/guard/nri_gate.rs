@@ -1,5 +1,5 @@
-//! The start gate by NRI, on a real containerd 2: a container that does not fit is refused before it exists, and is let in later; an agent
-//! that hangs or dies refuses nobody.
+//! The start gate by NRI on a real containerd 2: a container that does not fit is refused before it exists and is allowed later; an agent
+//! that hangs or dies refuses no container.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::support::{containerd_two, guard, missing, say, until};
 const MIB: u64 = 1 << 20;
 
 fn spec(name: &str) -> Spec {
-    // Two of 220 MiB fit into 512 MiB at the factor that is assumed at first, a third does not.
+    // With the demand factor that is assumed at first, two containers of 220 MiB fit into 512 MiB, and a third does not.
     Spec { memory: i64::try_from(220 * MIB).unwrap(), quota: 0, ..Spec::new(name, &["grow", "50"]) }
 }
 
@@ -23,7 +23,7 @@ async fn agent(containerd: &Containerd) -> Agent {
     let state = containerd.dir.path().join("agent");
     let start = guard(&state, &containerd.socket).settings(json!({"policy": {"policy": "gate-bank"}}));
     let agent = start.args(["--mode", "apply", "--poll", "100ms", "--cgroup", &containerd.node]).start().unwrap();
-    agent.status_when("it is asked", |status| status.gate.by == "nri" && status.hindered.is_none()).await.unwrap();
+    agent.status_when("the runtime asks it", |status| status.gate.by == "nri" && status.hindered.is_none()).await.unwrap();
     agent
 }
 
@@ -34,8 +34,8 @@ fn waits(status: &Status, pod: &str) -> bool {
 
 #[tokio::test]
 #[ignore = "long: containerd 2 is built from its Go module, two minutes the first time"]
-async fn by_nri_a_container_that_does_not_fit_does_not_exist_until_it_fits() {
-    if missing("by_nri_a_container_that_does_not_fit_does_not_exist_until_it_fits") {
+async fn nri_gate_refuses_a_container_until_it_fits() {
+    if missing("nri_gate_refuses_a_container_until_it_fits") {
         return;
     }
     let containerd = Containerd::start(512 * MIB, containerd_two()).await.unwrap();
@@ -47,7 +47,7 @@ async fn by_nri_a_container_that_does_not_fit_does_not_exist_until_it_fits() {
     containerd.pod(&spec("second")).await.unwrap();
     agent.status_when("both run", |status| status.containers.len() == 2).await.unwrap();
 
-    // Who may not be touched is never refused: no label, no Job.
+    // A container that may not be held (no label, no Job) is never refused.
     let bystander = Spec { labels: Default::default(), memory: 16 << 20, ..spec("bystander") };
     let sandbox = containerd.sandbox(&bystander).await.unwrap();
     containerd.create(&sandbox, &bystander, 0).await.unwrap();
@@ -61,30 +61,30 @@ async fn by_nri_a_container_that_does_not_fit_does_not_exist_until_it_fits() {
     assert!(listed.iter().all(|container| container.sandbox != third.id), "nothing was created, so nothing leaks");
     agent.status_when("it is shown at the gate", |status| waits(status, "third")).await.unwrap();
 
-    // A later one does not overtake it, even where it would fit beside those that run.
+    // A later container does not overtake it, even one that would fit beside those that run.
     let small = Spec { memory: 20 << 20, ..spec("small") };
     let fourth = containerd.sandbox(&small).await.unwrap();
     containerd.create(&fourth, &small, 0).await.unwrap_err();
 
-    // The kubelet would ask again and again.
+    // The kubelet would try again and again.
     containerd.runtime.stop(&first, Duration::from_secs(1)).await.unwrap();
     let id = loop {
         if let Ok(id) = containerd.create(&third, &spec("third"), 0).await {
             break id;
         }
-        assert!(asked.elapsed() < Duration::from_secs(120), "it never came in:\n{}", agent.log());
+        assert!(asked.elapsed() < Duration::from_secs(120), "it was never allowed:\n{}", agent.log());
         tokio::time::sleep(Duration::from_millis(200)).await;
     };
     agent.status_when("it runs or is about to", |status| !waits(status, "third")).await.unwrap();
     containerd.runtime.stop(&id, Duration::from_secs(1)).await.unwrap();
-    assert_eq!(agent.held().unwrap(), 0, "there is nothing to let go");
+    assert_eq!(agent.held().unwrap(), 0, "there is nothing to release");
     agent.stop().await.unwrap();
 }
 
 #[tokio::test]
 #[ignore = "long: containerd 2 is built from its Go module, two minutes the first time"]
-async fn an_agent_that_hangs_or_dies_refuses_nobody_and_is_asked_again_when_it_is_back() {
-    if missing("an_agent_that_hangs_or_dies_refuses_nobody_and_is_asked_again_when_it_is_back") {
+async fn nri_gate_refuses_nothing_while_the_agent_hangs_or_is_dead_and_refuses_again_afterwards() {
+    if missing("nri_gate_refuses_nothing_while_the_agent_hangs_or_is_dead_and_refuses_again_afterwards") {
         return;
     }
     let mut containerd = Containerd::start(512 * MIB, containerd_two()).await.unwrap();
@@ -100,15 +100,15 @@ async fn an_agent_that_hangs_or_dies_refuses_nobody_and_is_asked_again_when_it_i
     let asked = Instant::now();
     containerd.create(&third, &spec("third"), 0).await.unwrap();
     say(&format!("a hanging agent delayed a creation by {:?}", asked.elapsed()));
-    // It was dropped; awake again it registers anew.
+    // The runtime has dropped the plugin; the agent registers again when it continues.
     kill(pid, Signal::SIGCONT).unwrap();
     let fourth = containerd.sandbox(&spec("fourth")).await.unwrap();
     until_refused(&containerd, &fourth, "fourth").await;
 
-    // After a restart of the runtime too.
+    // It also registers again after a restart of the runtime.
     containerd.kill().unwrap();
     containerd.again().await.unwrap();
-    hung.status_when("it is asked by the new one", |status| status.gate.by == "nri").await.unwrap();
+    hung.status_when("the restarted runtime asks it", |status| status.gate.by == "nri").await.unwrap();
     until_refused(&containerd, &fourth, "fourth").await;
 
     kill(pid, Signal::SIGKILL).unwrap();
@@ -117,7 +117,7 @@ async fn an_agent_that_hangs_or_dies_refuses_nobody_and_is_asked_again_when_it_i
     containerd.create(&fourth, &spec("fourth"), 0).await.unwrap();
 }
 
-/// Each attempt that comes through is taken back.
+/// Tries to create the container until it is refused; each container that was created is removed.
 async fn until_refused(containerd: &Containerd, pod: &Pod, name: &str) {
     let began = Instant::now();
     while let Ok(id) = containerd.create(pod, &spec(name), 0).await {
