@@ -220,6 +220,7 @@ impl Agent {
             let known = self.inventory.known().keys().cloned().collect();
             self.listing = Some(tokio::spawn(list(self.runtime.clone(), known)));
         }
+        self.adapt_policy();
         self.release_leftovers().await;
         self.observe();
         let (allowed, hindered) = self.may_act();

@@ -10,21 +10,26 @@ use super::event_gate::StreamState;
 use crate::config::{FreezeBy, PolicyName, Run};
 use crate::nri::NriLink;
 
-/// The guard as the settings say.
+/// The guard according to the settings.
 pub(super) fn guard(run: &Run) -> Result<Guard> {
     let mut guard = match &run.settings {
         Some(path) => {
             let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            serde_json::from_slice(&text).with_context(|| format!("{} is no settings of a guard", path.display()))?
+            serde_json::from_slice(&text).with_context(|| format!("{} does not contain the settings of a guard", path.display()))?
         }
-        None => named(run.policy, run),
+        None => return Ok(named(run.policy, run)),
     };
-    // Three polls: a reading older than that is none.
+    respect_poll(&mut guard, run);
+    Ok(guard)
+}
+
+/// Adapts time limits to the poll: within them the agent must have observed and acted again.
+fn respect_poll(guard: &mut Guard, run: &Run) {
+    // A reading counts for at least three polls.
     guard.safety.max_age = guard.safety.max_age.max(run.common.poll * 3);
     if let Policy::Bank(bank) | Policy::GateBank(GateBankSettings { bank, .. }) = &mut guard.policy {
         bank.reaction = bank.reaction.max(run.common.poll * 2);
     }
-    Ok(guard)
 }
 
 fn named(name: PolicyName, run: &Run) -> Guard {
@@ -39,45 +44,98 @@ fn named(name: PolicyName, run: &Run) -> Guard {
         safety.levers = vec![Lever::Quota];
         safety.high_first = false;
     }
-    // Somebody must be able to carry them out.
+    // Sacrifices are allowed only where they can be carried out.
     if run.kubeconfig.is_some() || run.in_cluster || run.sacrifice_by_runtime {
         safety.sacrifices = Sacrifices::Governed { every: Duration::from_secs(60), per_hour: 6 };
     }
-    Guard { policy, safety }
+    let mut guard = Guard { policy, safety };
+    respect_poll(&mut guard, run);
+    guard
 }
 
 impl Agent {
-    /// Without a word about the policy: the gate where it works, else the bank alone.
+    /// Chooses the policy when the agent starts. With `auto` it waits briefly for the runtime, so that the first choice is the right one
+    /// wherever the runtime answers.
     pub(super) async fn choose_policy(&mut self) {
         if self.run.settings.is_some() {
             self.policy_because = "the settings file says so".to_owned();
-            return;
-        }
-        if self.run.policy != PolicyName::Auto {
+        } else if self.run.policy != PolicyName::Auto {
             self.policy_because = "the settings say so".to_owned();
-            return;
-        }
-        if self.plugin.linked().await == NriLink::Yes {
-            self.policy_because = "starts can be gated: the runtime asks before it creates a container (NRI)".to_owned();
-            tracing::info!(policy = self.guard.policy.name(), because = self.policy_because, "policy chosen");
-            return;
-        }
-        let obstacle = if self.run.freeze_by == FreezeBy::Runtime {
-            Some("starts are gated by the freezer file, and containers are frozen through the runtime here".to_owned())
         } else {
-            match self.events.settled_state().await {
-                StreamState::Unsupported(why) => Some(format!("the runtime tells nothing of starting tasks: {why}")),
-                // A runtime that is not up yet will be; until then the bank works alone.
-                StreamState::Trying | StreamState::Receiving | StreamState::Interrupted(_) => None,
+            self.policy_because = "the runtime has not told yet whether starts can be gated".to_owned();
+            if self.plugin.linked().await != NriLink::Yes {
+                self.events.settled_state().await;
             }
-        };
-        match obstacle {
-            None => self.policy_because = "starts can be gated: the runtime tells of them, and there is a freezer".to_owned(),
-            Some(obstacle) => {
-                self.guard.policy = Policy::Bank(*self.guard.policy.bank().unwrap_or(&BankSettings::default()));
-                self.policy_because = format!("starts cannot be gated: {obstacle}");
-            }
+            self.adapt_policy();
         }
+    }
+
+    /// With `auto`: the gate where starts can be gated, else the bank alone. Called at every poll, because a runtime may start after the
+    /// agent, and may be replaced by one that offers more or less.
+    pub(super) fn adapt_policy(&mut self) {
+        if self.run.settings.is_some() || self.run.policy != PolicyName::Auto {
+            return;
+        }
+        let Some((policy, because)) = auto_policy(self.run.freeze_by, &self.plugin.link(), &self.events.state()) else { return };
+        if self.policy_because == because {
+            return;
+        }
+        let adapted = named(policy, &self.run);
+        if self.guard != adapted {
+            // The bank never admits what the gate holds.
+            self.release_all();
+            self.guard = adapted;
+        }
+        self.policy_because = because;
         tracing::info!(policy = self.guard.policy.name(), because = self.policy_because, "policy chosen");
+    }
+}
+
+/// The policy that `auto` stands for, with the reason; `None` while the runtime does not answer, which changes nothing.
+fn auto_policy(freeze_by: FreezeBy, link: &NriLink, events: &StreamState) -> Option<(PolicyName, String)> {
+    let gate = |why: &str| Some((PolicyName::GateBank, format!("starts can be gated: {why}")));
+    let bank = |why: String| Some((PolicyName::Bank, format!("starts cannot be gated: {why}")));
+    match (link, freeze_by, events) {
+        (NriLink::Yes, ..) => gate("the runtime asks before it creates a container (NRI)"),
+        (_, FreezeBy::Runtime, _) => {
+            bank("without NRI they are gated by the freezer file, and containers are frozen through the runtime here".to_owned())
+        }
+        (_, _, StreamState::Receiving) => gate("the runtime reports them, and there is a freezer"),
+        (_, _, StreamState::Unsupported(why)) => bank(format!("the runtime does not report starting tasks: {why}")),
+        (_, _, StreamState::Trying | StreamState::Interrupted(_)) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::config::{Cli, Command};
+
+    fn run_with(arguments: &[&str]) -> Run {
+        match Cli::parse_from(["drover-memory-guard", "run"].iter().chain(arguments)).command {
+            Command::Run(run) => *run,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn auto_policy_gates_starts_only_where_the_runtime_allows_it() {
+        let chosen = |freeze_by, link: NriLink, events| auto_policy(freeze_by, &link, &events).map(|(policy, _)| policy);
+        let no_nri = || NriLink::No("no socket".to_owned());
+        assert_eq!(chosen(FreezeBy::Runtime, NriLink::Yes, StreamState::Trying), Some(PolicyName::GateBank));
+        assert_eq!(chosen(FreezeBy::Cgroup, no_nri(), StreamState::Receiving), Some(PolicyName::GateBank));
+        assert_eq!(chosen(FreezeBy::Runtime, no_nri(), StreamState::Receiving), Some(PolicyName::Bank));
+        assert_eq!(chosen(FreezeBy::Cgroup, no_nri(), StreamState::Unsupported("no such call".to_owned())), Some(PolicyName::Bank));
+        assert_eq!(chosen(FreezeBy::Cgroup, no_nri(), StreamState::Interrupted("no answer".to_owned())), None);
+    }
+
+    #[test]
+    fn guard_of_auto_without_a_gate_has_the_settings_of_the_bank_alone() -> Result<()> {
+        let chosen = named(PolicyName::Bank, &run_with(&[]));
+        assert_eq!(chosen, guard(&run_with(&["--policy", "bank"]))?);
+        assert_eq!(chosen.policy, Policy::Bank(BankSettings::default()));
+        Ok(())
     }
 }

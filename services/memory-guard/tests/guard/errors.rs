@@ -191,3 +191,16 @@ async fn agent_notices_a_pause_that_the_runtime_confirms_but_does_not_carry_out(
     agent.stop().await.unwrap();
     assert!(!machine.fake.paused("a"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn auto_policy_becomes_the_bank_when_a_runtime_without_events_starts_late() {
+    let machine = FakeMachine::without_runtime();
+    machine.fake.fault("Events.Subscribe", Some(CallFault::Unimplemented));
+    let (state, socket) = (machine.dir.path().join("state"), machine.socket());
+    let agent = machine.start(&state, &socket).start().unwrap();
+    agent.status_when("it runs without a runtime", |status| status.runtime.starts_with("not answering")).await.unwrap();
+    machine.start_runtime();
+    let status = agent.status_when("the bank decides", |status| status.policy == "bank").await.unwrap();
+    assert!(status.policy_because.contains("does not offer Events.Subscribe"), "{}", status.policy_because);
+    agent.stop().await.unwrap();
+}

@@ -15,15 +15,26 @@ pub struct FakeMachine {
 }
 
 impl FakeMachine {
+    /// A machine whose runtime runs.
     pub fn new() -> Self {
+        let machine = Self::without_runtime();
+        machine.start_runtime();
+        machine
+    }
+
+    /// A machine whose runtime has not started yet.
+    pub fn without_runtime() -> Self {
         let machine = Self { dir: tempfile::tempdir().unwrap(), fake: FakeRuntime::default() };
         let root = machine.root();
         std::fs::create_dir_all(&root).unwrap();
         std::fs::create_dir_all(machine.proc().join("self")).unwrap();
         std::fs::write(root.join("cgroup.controllers"), "cpuset cpu io memory pids\n").unwrap();
         std::fs::write(machine.proc().join("meminfo"), "MemTotal: 1048576 kB\nMemFree: 10 kB\nMemAvailable: 104857 kB\n").unwrap();
-        machine.fake.serve(&machine.socket()).unwrap();
         machine
+    }
+
+    pub fn start_runtime(&self) {
+        self.fake.serve(&self.socket()).unwrap();
     }
 
     pub fn root(&self) -> PathBuf {
