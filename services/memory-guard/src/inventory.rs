@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use drover_memguard::{Activity, Container, Lever, Levers, MemoryHighLease, Moment, Permission, PodFacts, Reading, judge};
 
@@ -51,6 +51,9 @@ struct CachedVerdict {
     budgets: Vec<Arc<str>>,
 }
 
+/// The event of an exit may come this much later than the container was seen to be gone.
+const EXIT_DELAY: Duration = Duration::from_secs(60);
+
 /// Verdicts are recomputed after this many observations, or when the API server was read again.
 const VERDICT_EVERY: u32 = 10;
 
@@ -62,6 +65,8 @@ pub struct Inventory {
     own_group: Option<Group>,
     levers: Levers,
     known: BTreeMap<String, KnownContainer>,
+    /// Containers that vanished, since when: the event of their exit may still come.
+    vanished: BTreeMap<String, Instant>,
     /// Containers that could not be understood, with the reason, so that each is logged only once.
     not_understood: BTreeMap<String, String>,
 }
@@ -110,7 +115,7 @@ impl Inventory {
     /// An empty inventory of this machine. `proc` is `/proc`, or the directory that a test provides instead.
     pub fn new(hierarchy: Hierarchy, proc: PathBuf, levers: Levers) -> Self {
         let own_group = std::fs::read_to_string(proc.join("self/cgroup")).ok().and_then(|text| hierarchy.group_of(&text).ok());
-        Self { hierarchy, proc, own_group, levers, known: BTreeMap::new(), not_understood: BTreeMap::new() }
+        Self { hierarchy, proc, own_group, levers, known: BTreeMap::new(), vanished: BTreeMap::new(), not_understood: BTreeMap::new() }
     }
 
     /// The containers by id.
@@ -123,10 +128,17 @@ impl Inventory {
         self.known.get_mut(id)
     }
 
-    /// Removes a container that ended.
-    pub fn forget(&mut self, id: &str) {
-        self.known.remove(id);
+    /// Removes a container that ended. Returns whether it was known, or had vanished only a short time ago.
+    pub fn forget(&mut self, id: &str) -> bool {
         self.not_understood.remove(id);
+        self.known.remove(id).is_some() | self.vanished.remove(id).is_some()
+    }
+
+    /// Removes a container whose end was noticed otherwise than by the event of its exit.
+    fn vanish(&mut self, id: &str) {
+        if self.known.remove(id).is_some() {
+            self.vanished.insert(id.to_owned(), Instant::now());
+        }
     }
 
     /// Updates the inventory from a list. Containers that cannot be understood are left out and therefore never held.
@@ -138,7 +150,10 @@ impl Inventory {
             }
         }
         // A container that was added after the list was requested is not in it.
-        self.known.retain(|id, known| listing.running.contains(id) || known.added >= listing.began);
+        let ended = |(id, known): &(&String, &KnownContainer)| !listing.running.contains(*id) && known.added < listing.began;
+        let ended: Vec<String> = self.known.iter().filter(ended).map(|(id, _)| id.clone()).collect();
+        ended.iter().for_each(|id| self.vanish(id));
+        self.vanished.retain(|_, since| since.elapsed() < EXIT_DELAY);
         self.not_understood.retain(|id, _| listing.running.contains(id));
     }
 
@@ -242,7 +257,7 @@ impl Inventory {
         }
         for finding in &findings {
             if let Finding::Vanished(id) = finding {
-                self.known.remove(id);
+                self.vanish(id);
             }
         }
         (seen, findings)

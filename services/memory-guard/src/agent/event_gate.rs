@@ -187,12 +187,11 @@ impl Agent {
 
     fn on_exited(&mut self, id: &str, code: u32) {
         const SIGKILLED: u32 = 137;
-        let known = self.inventory.known().contains_key(id);
+        let known = self.inventory.forget(id);
         if known && code == SIGKILLED && !self.stopped.contains(id) {
             self.shared.metrics.oom_kills.inc();
         }
         self.stopped.remove(id);
-        self.inventory.forget(id);
         self.gone(id);
     }
 

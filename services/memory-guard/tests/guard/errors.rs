@@ -204,3 +204,27 @@ async fn auto_policy_becomes_the_bank_when_a_runtime_without_events_starts_late(
     assert!(status.policy_because.contains("does not offer Events.Subscribe"), "{}", status.policy_because);
     agent.stop().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_exit_event_counts_as_oom_kill_after_the_container_left_the_list() {
+    let machine = FakeMachine::new();
+    machine.add("a");
+    let (state, socket) = (machine.dir.path().join("state"), machine.socket());
+    let agent = machine.start(&state, &socket).start().unwrap();
+    let ready = |status: &Status| status.containers.len() == 1 && status.gate.by == "events";
+    agent.status_when("it knows the container and receives events", ready).await.unwrap();
+    machine.fake.remove("a");
+    agent.status_when("the container is not listed any more", |status| status.containers.is_empty()).await.unwrap();
+    let exit = TaskExit { container_id: "a".into(), exit_status: 137, ..TaskExit::default() };
+    machine.fake.publish("/tasks/exit", &exit).await;
+    agent.status_when("its OOM kill is counted", |status| status.totals.oom_kills == 1).await.unwrap();
+    // Events are processed in order, so the last one shows that the others were: a repeated one, and one of an unknown container.
+    machine.add("b");
+    agent.status_when("it knows the second container", |status| status.containers.len() == 1).await.unwrap();
+    for id in ["a", "unknown", "b"] {
+        machine.fake.publish("/tasks/exit", &TaskExit { container_id: id.into(), ..exit.clone() }).await;
+    }
+    let status = agent.status_when("the second OOM kill is counted", |status| status.totals.oom_kills > 1).await.unwrap();
+    assert_eq!(status.totals.oom_kills, 2, "each container counts once, and only if it was known");
+    agent.stop().await.unwrap();
+}
