@@ -70,19 +70,27 @@ impl Metrics {
     fn register(&mut self) {
         let registry = &mut self.registry;
         registry.register("pauses", "Containers paused", self.pauses.clone());
-        registry.register("leases", "Containers put under a memory.high of the guard", self.leases.clone());
-        registry.register("gated", "Containers held at their start", self.gated.clone());
-        registry.register("sacrifices", "Containers sacrificed so that others live", self.sacrifices.clone());
+        registry.register("leases", "Leases of memory.high that began", self.leases.clone());
+        registry.register("gated", "Containers held at the start gate", self.gated.clone());
+        registry.register("sacrifices", "Containers sacrificed so that the others can continue", self.sacrifices.clone());
         registry.register("oom_kills", "Containers that died of a SIGKILL which the guard did not send", self.oom_kills.clone());
-        registry.register("oom_avoided", "Episodes (first pause to last release) without such a death", self.oom_avoided.clone());
-        registry.register("paused_seconds", "Container-seconds paused, leased or held at the gate", self.paused_seconds.clone());
-        registry.register("leaked_bytes", "Bytes that containers took while they were held", self.leaked.clone());
-        registry.register("reaction_seconds", "From the reading of memory to the container being held", self.reaction.clone());
-        registry.register("failures", "Levers that failed", self.failures.clone());
+        registry.register(
+            "oom_avoided",
+            "Episodes (first hold to last release) without a death counted in oom_kills",
+            self.oom_avoided.clone(),
+        );
+        registry.register("paused_seconds", "Container-seconds paused, leased or held at the start gate", self.paused_seconds.clone());
+        registry.register("leaked_bytes", "Bytes that containers allocated while they were held", self.leaked.clone());
+        registry.register("reaction_seconds", "Seconds from the reading of memory until the container is held", self.reaction.clone());
+        registry.register("failures", "Holds that failed", self.failures.clone());
         registry.register("held", "Containers held now", self.held.clone());
         registry.register("node_used_bytes", "Memory of the node in use", self.used.clone());
-        registry.register("node_capacity_bytes", "Memory of the node", self.capacity.clone());
-        registry.register("exhaustion_seconds", "Predicted time to exhaustion; +Inf if memory does not grow", self.exhaustion.clone());
+        registry.register("node_capacity_bytes", "Memory capacity of the node", self.capacity.clone());
+        registry.register(
+            "exhaustion_seconds",
+            "Predicted seconds until memory is exhausted; +Inf if its use does not grow",
+            self.exhaustion.clone(),
+        );
     }
 
     /// Sets the gauges from the present pressure.

@@ -62,7 +62,7 @@ impl Agent {
         } else if self.run.policy != PolicyName::Auto {
             self.policy_because = "the settings say so".to_owned();
         } else {
-            self.policy_because = "the runtime has not told yet whether starts can be gated".to_owned();
+            self.policy_because = "the runtime has not answered yet, so it is not known whether starts can be gated".to_owned();
             if self.plugin.linked().await != NriLink::Yes {
                 self.events.settled_state().await;
             }

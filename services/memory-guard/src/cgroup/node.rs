@@ -79,7 +79,7 @@ impl NodeMemorySource {
 impl MeminfoFile {
     fn read(&self) -> io::Result<NodeMemory> {
         let (Some(total), Some(available)) = self.0.two("MemTotal", "MemAvailable")? else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "meminfo lacks MemTotal or MemAvailable"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo lacks MemTotal or MemAvailable"));
         };
         Ok(NodeMemory { used: total.saturating_sub(available) * 1024, capacity: total * 1024 })
     }

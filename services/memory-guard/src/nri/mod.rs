@@ -134,8 +134,8 @@ async fn answer_runtime(
                 let call: ttrpc::Request = message.read()?;
                 let answer = match call.method.as_str() {
                     "Configure" => {
-                        let told = nri::ConfigureRequest::decode(call.payload.as_slice())?;
-                        patience = ANSWER.min(Duration::from_millis(u64::try_from(told.request_timeout).unwrap_or(0)) / 2);
+                        let settings = nri::ConfigureRequest::decode(call.payload.as_slice())?;
+                        patience = ANSWER.min(Duration::from_millis(u64::try_from(settings.request_timeout).unwrap_or(0)) / 2);
                         accept(&nri::ConfigureResponse { events: CREATE_CONTAINER })
                     }
                     "Synchronize" => {
@@ -240,6 +240,6 @@ mod tests {
         assert!(new_container(pod(&["pid", "ipc"]), container(&["pid", "ipc"], "rw")).inspected.privileged);
         assert!(new_container(pod(&["pid"]), container(&["pid", "ipc"], "ro")).inspected.privileged, "IPC of the host");
         assert!(new_container(pod(&["pid", "ipc"]), container(&["ipc"], "ro")).inspected.privileged, "PIDs of the host");
-        assert!(new_container(nri::PodSandbox::default(), nri::Container::default()).inspected.privileged, "nothing told");
+        assert!(new_container(nri::PodSandbox::default(), nri::Container::default()).inspected.privileged, "nothing is known");
     }
 }

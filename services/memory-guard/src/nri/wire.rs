@@ -97,7 +97,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> NriSocket<S> {
             let connection = self.socket.read_u32().await?;
             let length = self.socket.read_u32().await? as usize;
             if length > LARGEST + MESSAGE_HEADER {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("a frame of {length} bytes exceeds the limit of the protocol"),
+                ));
             }
             let partial = self.partial.entry(connection).or_default();
             let from = partial.len();
@@ -113,7 +116,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> NriSocket<S> {
             let [l0, l1, l2, l3, s0, s1, s2, s3, kind, _] = *header;
             let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
             if length > LARGEST {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("a message of {length} bytes exceeds the limit of the protocol"),
+                ));
             }
             let Some(body) = rest.get(..length) else { continue };
             let kind = match kind {
