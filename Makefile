@@ -1,25 +1,39 @@
-# What a person types. The work is done by deploy/*.sh and cargo; caches live outside the clone (deploy/env.sh).
+# Commands for people. The work is done by deploy/*.sh and cargo; caches are outside the clone (deploy/env.sh).
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -euo pipefail -c
 MEMBERS ?= sim
 
-.PHONY: help demo build test test-long bench lint
+.PHONY: help demo build dist check test test-long bench lint
+# What is shipped: no laboratory, no tools of this repository.
+SHIPPED := --workspace --exclude 'drover-lab*' --exclude drover-e2e --exclude xtask
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:[^#]*## /\t/' | expand -t 12
 
-demo: ## tells the story on three clusters; MEMBERS=sim|local|real, ONCE=1 to exit when told
+demo: ## shows a relocation on three clusters; MEMBERS=sim|local|real, ONCE=1 to exit at its end
 	@case $(MEMBERS) in sim) needs=demo ;; local|real) needs=$(MEMBERS) ;; *) echo "MEMBERS is sim, local or real" >&2; exit 2 ;; esac
 	deploy/setup.sh $$needs
 	. deploy/env.sh
-	cargo build --locked --workspace --bin drover --bin drover-lab # --workspace: the features, and so the crates, of make test
+	cargo build --locked --workspace --bin drover --bin drover-lab # --workspace: with the same features, and so the same crates, as make test
 	exec "$$CARGO_TARGET_DIR/debug/drover" demo --members $(MEMBERS) $(if $(ONCE),--once)
 
-build: ## all binaries, optimised
+build: ## all programs, optimised, without link-time optimisation
 	@deploy/setup.sh demo
 	. deploy/env.sh
-	cargo build --workspace --bins --release
-	echo "binaries are in $$CARGO_TARGET_DIR/release"
+	cargo build --locked --release --workspace --bins
+	echo "the programs are in $$CARGO_TARGET_DIR/release"
+
+dist: ## the programs that are shipped, as small and fast as they get; slow to build
+	@deploy/setup.sh demo
+	. deploy/env.sh
+	cargo build --locked --profile dist $(SHIPPED) --bins
+	echo "the programs are in $$CARGO_TARGET_DIR/dist"
+
+check: ## format, clippy and unit tests; before every commit
+	@. deploy/env.sh
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo test --locked --workspace --lib
 
 test: ## set-up, format, clippy and all tests, on real Kubernetes control planes too
 	@exec deploy/test.sh
@@ -27,7 +41,7 @@ test: ## set-up, format, clippy and all tests, on real Kubernetes control planes
 test-long: ## the same with the longer runs
 	@exec deploy/test.sh --long
 
-bench: ## what this build does a second, how long things take, what it needs; NAMES="decisions plan" for some of it
+bench: ## measures throughput, latency, memory and CPU of this build; NAMES="decisions plan" for some of it
 	@deploy/setup.sh test
 	. deploy/env.sh
 	export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
