@@ -1,8 +1,16 @@
 #!/usr/bin/env bash
-# lane.sh PROGRAM [ARGUMENT...]: runs a test program if it belongs to $DROVER_LANE, else does nothing. deploy/test.sh sets it as cargo's
-# runner: the tests of the command line and the agents mostly wait for clusters, so they run at the same time as those of the services.
+# lane.sh PROGRAM [ARGUMENT...]: runs a test program if its package belongs to the lane $DROVER_LANE, else does nothing. It is
+# cargo's runner in deploy/test.sh, which runs two lanes side by side: "around" (command line and agents, which mostly wait for
+# clusters) and "hub" (everything else). Adds a line "SECONDS PACKAGE PROGRAM" to the file $DROVER_TIMES, also when the program fails.
 case $PWD in
   */services/autoscaler | */services/drover | */services/memory-guard | */lab/cli) lane=around ;;
   *) lane=hub ;;
 esac
-[ "$lane" != "$DROVER_LANE" ] || exec "$@"
+[ "$lane" = "$DROVER_LANE" ] || exit 0
+began=${EPOCHREALTIME/[.,]/}
+code=0
+"$@" || code=$?
+took=$((${EPOCHREALTIME/[.,]/} - began))
+name=${1##*/}
+printf '%d.%02d %s %s\n' $((took / 1000000)) $((took / 10000 % 100)) "$(basename "$PWD")" "${name%-*}" >>"$DROVER_TIMES"
+exit $code

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 step() { echo "== $* ($(date +%T))"; }
 
-step "what the machine lacks"
+step "packages that the machine lacks"
 deploy/setup.sh test $(case ${1:-} in --long) echo long ;; esac)
 . deploy/env.sh
 
@@ -21,8 +21,8 @@ DROVER_HELM=$(deploy/local-kube/build.sh helm)/helm
 DROVER_BIN=$CARGO_TARGET_DIR/debug/drover
 export DROVER_KUBE_BIN DROVER_HELM DROVER_BIN
 
-# One for all tests that compare with a real API server; it comes up beside clippy. Its owner is this script: it goes down
-# however that ends.
+# One control plane for all tests that compare with a real API server; it starts while clippy runs. Its owner is this script, so it
+# is taken down however the script ends.
 contract=$(mktemp -d)
 clean_up() {
   deploy/local-kube/kube.sh down --dir "$contract" >"$contract.log" 2>&1
@@ -50,28 +50,31 @@ wait $contract_up || { cat "$contract.log" >&2; exit 1; }
 export DROVER_CONTRACT_KUBECONFIG=$contract/contract/kubeconfig
 export DROVER_NO_SKIPS=1 # a test that lacks something fails
 cargo test --locked --workspace --no-run
+DROVER_TIMES=$(mktemp)
+export DROVER_TIMES
 lane() { DROVER_LANE=$1 cargo test --locked --workspace --no-fail-fast --config "target.'cfg(unix)'.runner=['$PWD/deploy/lane.sh']" "${@:2}" "${extra[@]}"; }
 log=$(mktemp)
 code=0
-set -m # the lane beside this one is a process group: it ends with this script
+set -m # the lane in the background is a process group of its own, so that it can be ended with this script
 lane around --lib --bins --tests >"$log.around" 2>&1 &
 around=$!
 trap 'kill -- -$around || true; clean_up' EXIT
 set +m
 lane hub 2>&1 | tee "$log" || code=$?
-step "tests of command line and agents, which ran beside those"
+step "tests of command line and agents, which ran at the same time"
 tail -n +1 -f --pid=$around "$log.around"
 wait $around || code=$?
 trap clean_up EXIT
 cat "$log.around" >>"$log"
 rm "$log.around"
 
-# Build trees of other pins that nobody used for a week.
+# Target directories of other toolchains and dependencies that were not used for a week.
 touch "$CARGO_TARGET_DIR"
 find "$DROVER_CACHE" -maxdepth 1 -name 'target-????????????' -mtime +7 -exec rm -rf {} +
 
-step "the ten slowest programs of tests, in seconds"
-awk '/^ +(Running|Doc-tests) / {name = $NF; gsub(/.*[/]|-[0-9a-f]+[)]$/, "", name)} /^test result:/ {sub(/s$/, "", $NF); print $NF, name}' "$log" | sort -rn | sed -n 1,10p
+step "seconds of each test program of both lanes, longest first"
+sort -rn "$DROVER_TIMES"
+rm "$DROVER_TIMES"
 
 step "done"
 awk '/^test result:/ {for (i = 2; i <= NF; i++) n[$i] += $(i - 1)} END {printf "%d passed, %d failed, %d skipped\n", n["passed;"], n["failed;"], n["ignored;"]}' "$log"
