@@ -1,10 +1,11 @@
-//! The commands, and what runs them. Help and usage say `drover`, which is what a person types.
+//! The commands. Help and usage say `drover`, which is what people type.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use drover::cli::Globals;
+use tokio::runtime::Runtime;
 
 use crate::autoscale::AutoscaleCommand;
 use crate::bench::BenchArgs;
@@ -13,14 +14,14 @@ use crate::dev::DevCommand;
 use crate::experiment::ExperimentCommand;
 use crate::{autoscale, bench, demo, dev, experiment, memguard};
 
-/// The commands of drover that are not in the product: benchmarks, experiments, simulators, the demo.
+/// The commands of drover that are not part of the product: benchmarks, experiments, simulators, the demo.
 #[derive(Debug, Parser)]
 #[command(name = "drover-lab", bin_name = "drover", version, propagate_version = true)]
 pub struct Cli {
-    /// What every command takes.
+    /// Options of every command.
     #[command(flatten)]
     pub globals: Globals,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -28,13 +29,13 @@ pub struct Cli {
 /// Commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// The autoscaler: simulate, train offline.
+    /// Autoscaler: simulate, train offline.
     #[command(subcommand)]
     Autoscale(AutoscaleCommand),
-    /// The memory guard of the nodes: simulate.
+    /// Memory guard of the nodes: simulate.
     #[command(subcommand)]
     Memguard(MemguardCommand),
-    /// Clusters to try things on: simulated, or real control planes on this machine.
+    /// Start clusters for trials: simulated ones, or real control planes on this machine.
     #[command(subcommand)]
     Dev(DevCommand),
     /// Show a relocation from end to end on three clusters: an application that fits nowhere gets room because others move.
@@ -56,15 +57,15 @@ pub enum MemguardCommand {
 /// Runs the command.
 ///
 /// # Errors
-/// What it needs is missing, or it fails.
-pub async fn run(cli: Cli) -> Result<ExitCode> {
+/// Something that the command needs is missing, or the command fails.
+pub fn run(cli: Cli) -> Result<ExitCode> {
     let format = cli.globals.output;
     match cli.command {
         Command::Autoscale(command) => autoscale::run(command, format).map(|()| ExitCode::SUCCESS),
         Command::Memguard(MemguardCommand::Simulate(args)) => memguard::run(&args, format),
-        Command::Dev(command) => dev::run(command, format).await,
-        Command::Demo(args) => demo::run(args).await,
-        Command::Experiment(command) => experiment::run(command, format).await,
-        Command::Bench(args) => bench::run(args, format).await,
+        Command::Dev(command) => Runtime::new()?.block_on(dev::run(command, format)),
+        Command::Demo(args) => Runtime::new()?.block_on(demo::run(args)),
+        Command::Experiment(command) => Runtime::new()?.block_on(experiment::run(command, format)),
+        Command::Bench(args) => bench::run(args, format),
     }
 }

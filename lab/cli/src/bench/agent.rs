@@ -1,6 +1,6 @@
-//! What the autoscaler's agent takes of a machine: many workloads on a real control plane, metrics of simulated pods.
+//! Memory and CPU of the autoscaler's agent with many workloads on a real control plane and metrics of simulated pods.
 //!
-//! The agent is the program beside this one, of the same build. In the small size the control plane is that of
+//! The agent is the program of the same build in the directory of this one. In the small size the control plane is that of
 //! `DROVER_CONTRACT_KUBECONFIG`, if there is one.
 
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ use super::stack::folder;
 use super::{Size, cell, machine, world};
 use crate::dev::kube as local;
 
-/// Pods of a workload.
+/// Pods of each workload.
 const PODS: usize = 3;
-/// Seconds between two decisions of one workload.
+/// Seconds between two decisions about a workload.
 const PERIOD: u32 = 15;
 
-/// The agent; killed at the end.
+/// The agent; killed when dropped.
 struct Agent(Child);
 
 impl Drop for Agent {
@@ -38,7 +38,10 @@ impl Drop for Agent {
     }
 }
 
-/// Measures it.
+/// Measures memory and CPU of the agent.
+///
+/// # Errors
+/// A part cannot be started, or a request fails.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let (workloads, settle, measured) = size.of((200, 90, 120), (2, 0, 1));
     let folder = folder()?;
@@ -87,13 +90,13 @@ async fn on(kubeconfig: &Path, workloads: usize, settle: u64, measured: u64, rep
         .spawn()?;
     let agent = Agent(agent);
     let policies: Api<ScalingPolicy> = Api::namespaced(client.clone(), &namespace);
-    // All have been decided on, by metrics that were read.
+    // Until the agent has decided on every workload from metrics that it read.
     let all = async || {
         let list = policies.list(&ListParams::default()).await?;
         let decided = |policy: &&ScalingPolicy| policy.status.as_ref().is_some_and(|status| status.desired_replicas.is_some());
         Ok((list.items.iter().filter(decided).count() == workloads).then_some(()))
     };
-    world::until(Duration::from_secs(300), all).await.context("not every workload was decided on")?;
+    world::until(Duration::from_secs(300), all).await.context("the agent did not decide on every workload")?;
     tokio::time::sleep(Duration::from_secs(settle)).await;
     let (before, began) = (machine::usage(agent.0.id())?, Instant::now());
     let mut resident = before.resident;
@@ -113,7 +116,7 @@ async fn on(kubeconfig: &Path, workloads: usize, settle: u64, measured: u64, rep
     Ok(())
 }
 
-/// A namespace with workloads, and a policy in mode apply for each.
+/// Creates a namespace with workloads, and a policy in mode apply for each of them.
 async fn prepare(client: &Client, namespace: &str, workloads: usize) -> Result<()> {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let definition = definition();
@@ -123,7 +126,7 @@ async fn prepare(client: &Client, namespace: &str, workloads: usize) -> Result<(
     Api::all(client.clone()).create(&PostParams::default(), &object).await?;
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let policies: Api<ScalingPolicy> = Api::namespaced(client.clone(), namespace);
-    // The definition is served a moment after it was taken.
+    // The API server serves a new resource definition after a short delay.
     world::until(Duration::from_secs(60), async || Ok(policies.list(&ListParams::default()).await.ok().map(drop))).await?;
     for at in 0..workloads {
         let name = format!("app-{at}");

@@ -1,6 +1,6 @@
-//! What the autoscaler's pure core does on one core: KPA decisions a second, and a training.
+//! Speed of the autoscaler's pure core on one CPU core: KPA decisions per second, and a training.
 //!
-//! Time is this thread's time on a core: "a second and core" is not for what else runs on the machine to decide.
+//! Times are CPU time of this thread, so that other programs on the machine do not count.
 
 use std::hint::black_box;
 
@@ -17,7 +17,10 @@ use super::{Size, cell};
 const PASSES: usize = 20;
 const SECONDS: usize = 5_000;
 
-/// Measures it.
+/// Measures decisions and training.
+///
+/// # Errors
+/// A decision cannot be written as JSON.
 pub fn run(size: Size, report: &mut Report) -> Result<()> {
     let count = size.of(1_000_000, 1_000);
     let mut table = Table::new("autoscale", ["what", "how many", "took [core s]", "a second and core"]);
@@ -37,14 +40,14 @@ pub fn run(size: Size, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Seconds for which this thread was on a core so far; where Linux does not say, seconds that passed.
+/// CPU time of this thread in seconds; elapsed time where the kernel does not provide it.
 fn on_core() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = told.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
     nanoseconds.map_or_else(|| jiff::Timestamp::now().as_nanosecond() as f64 / 1e9, |nanoseconds| nanoseconds / 1e9)
 }
 
-/// Load of a decision: now one pod's worth, now hundreds', in and out of panic.
+/// Stable and panic load of a decision. It varies from that of one pod to that of hundreds, and enters and leaves panic mode.
 fn load(index: u32) -> (f64, f64) {
     let wave = f64::from(index % 997);
     (wave, f64::from(index % 89) * 20.0)

@@ -1,4 +1,4 @@
-//! 1,000 apps at once to 10 members of 10 nodes: placed, claimed, applied and Ready. Simulated pods start at once.
+//! 1,000 apps at the same time to 10 members of 10 nodes, until all are Ready. Simulated pods start without delay.
 
 use std::time::Instant;
 
@@ -10,7 +10,10 @@ use super::stack::Stack;
 use super::world::{self, App};
 use super::{Size, cell};
 
-/// Measures it.
+/// Measures how long the apps take to become Ready.
+///
+/// # Errors
+/// A part cannot be started, or a request fails.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let (members, nodes, apps, rounds) = size.of((10, 10, 1_000, 3), (2, 2, 6, 1));
     let stack = Stack::simulated(Members::new(members, nodes), 1, |_| vec!["all".to_owned()]).await?;

@@ -1,7 +1,7 @@
-//! Placement decisions a second over its REST port, each durable with its claim.
+//! Placement decisions per second over REST, each durable with its claims.
 //!
-//! Real cluster-manager and placement in this process, Postgres with fsync and the simulated members in others. The baseline,
-//! rows committed singly by as many clients, is measured between any two rounds on the same server.
+//! cluster-manager and placement run in this process, Postgres (with fsync) and the simulated members in others. The baseline is single-row
+//! commits by as many clients; it is measured in every round on the same server.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,11 +21,12 @@ use uuid::Uuid;
 
 use super::load::{self, Connection, Done, THREAD};
 use super::process::{self, Members};
+use super::stack::folder;
 use super::{Size, cell, machine, spread, world};
 
 const TOKEN: &str = "of this benchmark alone";
 const PROVIDERS: usize = 10;
-/// Alternatives of an app that names clusters.
+/// Number of clusters that an app names as alternatives.
 const NAMED: usize = 8;
 
 struct Sizes {
@@ -35,14 +36,14 @@ struct Sizes {
     time: Duration,
 }
 
-/// What the apps of a series may run on.
+/// Series of measurements: decisions by what the apps may run on, and two baselines.
 #[derive(Clone, Copy, PartialEq)]
 enum Series {
     AnyOfEight,
     AnyByLabel,
-    /// Through a pool and on the services' runtime, as services write.
+    /// Commits through a pool on the runtime of the services, as services write.
     Commits,
-    /// A connection per client on one thread: the least that a client of Postgres can cost.
+    /// Commits with a connection per client on one thread, the cheapest way to use Postgres.
     LeanCommits,
 }
 
@@ -62,19 +63,22 @@ impl Series {
 /// One round of one series.
 struct Round {
     done: Done,
-    /// CPU microseconds each: services, Postgres, load.
+    /// CPU microseconds per decision or commit: services, Postgres, load.
     cpu: [f64; 3],
 }
 
-/// Measures it.
+/// Measures decisions and the baseline.
+///
+/// # Errors
+/// A part cannot be started, or a request fails.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let large = |count, nodes| Members { cpu: 1_000, room: 100_000, ..Members::new(count, nodes) };
     let full = Sizes { members: large(100, 20), clients: 16, rounds: 5, time: Duration::from_secs(3) };
     let small = Sizes { members: large(4, 2), clients: 2, rounds: 1, time: Duration::from_millis(300) };
     let sizes = size.of(full, small);
 
-    let folder = tempfile::Builder::new().prefix("drover-bench-").tempdir()?;
-    let simulated = process::simulate(sizes.members, &folder.path().join("sim"))?;
+    let folder = folder()?;
+    let simulated = process::simulate(sizes.members, &folder.path().join("sim")).await?;
     let postgres = PrivatePostgres::start(&folder.path().join("postgres"), Durability::Durable).await?;
     let services = Services::start(postgres.url("postgres").expose_secret(), folder.path()).await?;
     services.register(&simulated.kubeconfigs, sizes.members.nodes).await?;
@@ -103,8 +107,8 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// CPU seconds so far of the services (this process without the load), Postgres and the load. The load's thread ends with
-/// its round, so its own figure is the process's difference.
+/// CPU seconds so far of the services (this process without the load), Postgres and the load. Load threads end with their round and add
+/// their CPU time to [`LOAD`] before.
 fn cpu() -> [f64; 3] {
     let pid = std::process::id();
     let all = machine::usage(pid).map_or(f64::NAN, |usage| usage.cpu);
@@ -112,7 +116,7 @@ fn cpu() -> [f64; 3] {
     [all - load, machine::postgres_cpu(pid), load]
 }
 
-/// CPU microseconds that load threads took, noted by each before it ends.
+/// CPU microseconds of all load threads that have ended.
 static LOAD: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 fn tell(rounds: &[Vec<Round>], sizes: &Sizes, report: &mut Report) {
@@ -226,7 +230,7 @@ async fn commits(url: String, sizes: &Sizes) -> Result<Done> {
     load::run(sizes.clients, sizes.time, client).await
 }
 
-/// Notes what the load's thread took so far; the last client to end has it all.
+/// Stores the CPU time of the load's thread so far; the last client to end stores the whole time.
 fn note_load() {
     thread_local!(static NOTED: std::cell::Cell<f64> = const { std::cell::Cell::new(0.0) });
     let now = machine::threads_cpu(THREAD);
@@ -236,7 +240,7 @@ fn note_load() {
     });
 }
 
-/// Three pods that may go to some members; every request is about another app.
+/// A request for three pods. Every request is about another app.
 fn request(series: Series, members: usize, n: usize) -> DecisionRequest {
     let keys: Vec<MemberKey> = (0..members).map(|at| MemberKey(world::key(at, PROVIDERS))).collect();
     let requests = Amounts::pod(10, 16 << 20);
@@ -261,10 +265,10 @@ fn request(series: Series, members: usize, n: usize) -> DecisionRequest {
     DecisionRequest { dig, apps: vec![app], overflow: false, operation: Uuid::now_v7(), fence: 1 }
 }
 
-/// The app's name in a template, of as many bytes as a simple uuid has.
+/// Placeholder of the app's name in a template, as long as a UUID without hyphens.
 const APP: &str = "app-0123456789abcdef0123456789ab";
 
-/// A request's body that is cheap to make anew.
+/// A request body in which only the app's name is replaced, which is cheap.
 struct Template {
     body: Vec<u8>,
     places: Vec<usize>,

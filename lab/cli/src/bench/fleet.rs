@@ -1,5 +1,5 @@
-//! 1,000 members of 20 nodes: one app to 100 of them, the same with 1,000 apps there, and what Drover needs at rest with 100
-//! bindings in each.
+//! 1,000 members of 20 nodes: one app to 100 of them, before and after 1,000 other apps are deployed there, and memory and CPU at rest with
+//! 100 bindings in each member.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,10 @@ use super::{Size, cell, idle, spread};
 
 const PROVIDERS: usize = 10;
 
-/// Measures it.
+/// Measures the deployments and the resources at rest.
+///
+/// # Errors
+/// A part cannot be started, or a request fails.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let (members, nodes, wide) = size.of((1_000, 20, 100), (12, 2, 4));
     let (rounds, apps, everywhere) = size.of((20, 1_000, 100), (2, 4, 2));

@@ -1,4 +1,4 @@
-//! Memory and CPU of `drover up` with three members and nothing to do.
+//! Memory and CPU of `drover up` at rest with three members.
 
 use std::time::Duration;
 
@@ -9,7 +9,10 @@ use super::process::Members;
 use super::stack::Stack;
 use super::{Size, cell};
 
-/// Measures it.
+/// Measures memory and CPU at rest.
+///
+/// # Errors
+/// A part cannot be started, or a request fails.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let (settle, measured) = size.of((30, 60), (0, 1));
     let stack = Stack::simulated(Members::new(3, 5), 1, |_| Vec::new()).await?;
@@ -24,7 +27,11 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
 /// Columns of [`rest`].
 pub const HEAD: [&str; 5] = ["with", "drover [MiB]", "drover [% of a core]", "Postgres [%]", "members [%]"];
 
-/// Waits `settle` seconds, looks for `measured` seconds, adds a row; memory in MiB and CPU in % of a core of Drover.
+/// Waits `settle` seconds, measures for `measured` seconds and adds a row to the table. Returns Drover's memory in MiB and CPU in percent of
+/// a core.
+///
+/// # Errors
+/// A process has ended.
 pub async fn rest(stack: &Stack, with: &str, settle: u64, measured: u64, table: &mut Table) -> Result<[f64; 2]> {
     tokio::time::sleep(Duration::from_secs(settle)).await;
     let before = stack.cpu()?;

@@ -1,4 +1,4 @@
-//! Clients that ask as fast as they are answered, on a thread of their own with as little work as can be.
+//! Clients that send the next request as soon as the last one is answered, all on one thread and with little work of their own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,29 +13,28 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// The thread's name, by which its CPU is told apart.
+/// Name of the thread, by which its CPU time is found.
 pub const THREAD: &str = "load";
 
-/// What clients did together.
+/// Result of all clients together.
 pub struct Done {
-    /// How long each took.
+    /// Duration of each request that counts.
     pub took: Vec<Duration>,
-    /// How many a second.
+    /// Requests per second.
     pub rate: f64,
 }
 
 impl Done {
-    /// What was counted, over the time that it was counted for.
+    /// The rate is the number of requests over the time for which the clock counted.
     pub fn new(took: Vec<Duration>, clock: &Clock) -> Self {
         Self { rate: took.len() as f64 / clock.counted_for().as_secs_f64(), took }
     }
 }
 
-/// Runs one future per client, all on one thread named [`THREAD`]; each does `one` over and over, for a while that is not
-/// counted (a fifth of `time`) and then for `time`.
+/// Runs one future per client, all on one thread named [`THREAD`]. Requests count for `time`, after a fifth of `time` that does not count.
 ///
 /// # Errors
-/// The first of any client.
+/// The first error of any client.
 pub async fn run<C, Fut>(clients: usize, time: Duration, client: impl Fn(usize, Clock) -> Fut + Send + 'static) -> Result<Done>
 where
     Fut: Future<Output = Result<C>> + 'static,
@@ -66,30 +65,30 @@ async fn stop_others<T>(client: impl Future<Output = Result<T>>, clock: Clock) -
     done
 }
 
-/// When to count, and when to end.
+/// Decides which requests count and when to end.
 #[derive(Clone)]
 pub struct Clock {
     began: Instant,
     ends: Instant,
     failed: Arc<AtomicBool>,
-    /// When the last that counts ended, in nanoseconds since `began`; 0 while nothing counts.
+    /// End of the last request that counts, in nanoseconds since `began`; 0 before the first one.
     last: Arc<AtomicU64>,
 }
 
 impl Clock {
-    /// Begins to count after a fifth of `time`, and then counts for `time`; where nothing ended in that, until something has.
+    /// Begins to count after a fifth of `time` and counts for `time`; if no request ends in that time, until one has.
     pub fn new(time: Duration) -> Self {
         let began = Instant::now() + time / 5;
         Self { began, ends: began + time, failed: Arc::default(), last: Arc::default() }
     }
 
-    /// Whether to go on: the time is not over or nothing counts yet, and no other client failed.
+    /// Whether to send another request: the time is not over or no request counts yet, and no other client failed.
     pub fn runs(&self) -> bool {
         (Instant::now() < self.ends || self.nothing_yet()) && !self.failed.load(Ordering::Relaxed)
     }
 
-    /// How long something took that began then and ended now, if it counts. What ends after the end would make the rate look
-    /// better than it was.
+    /// Duration of a request that began at `began` and ended now, if it counts. One that ends after the time is over does not count,
+    /// because it would raise the rate.
     pub fn counts(&self, began: Instant) -> Option<Duration> {
         let now = Instant::now();
         let counts = began >= self.began && (now < self.ends || self.nothing_yet());
@@ -108,10 +107,10 @@ impl Clock {
         (self.ends - self.began).max(Duration::from_nanos(self.last.load(Ordering::Relaxed)))
     }
 
-    /// Does `one` until the time is over, or another client failed; what counts of it.
+    /// Repeats `one` until the time is over or another client failed; returns the durations that count.
     ///
     /// # Errors
-    /// That of `one`.
+    /// The first error of `one`.
     pub async fn repeat(&self, mut one: impl AsyncFnMut() -> Result<()>) -> Result<Vec<Duration>> {
         let mut took = Vec::new();
         while self.runs() {
@@ -123,31 +122,31 @@ impl Clock {
     }
 }
 
-/// One connection.
+/// One HTTP connection.
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
 }
 
 impl Connection {
-    /// Opens it.
+    /// Connects to a server.
     ///
     /// # Errors
-    /// Nobody listens there.
+    /// No server listens at the address.
     pub async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::task::spawn_local(async move {
-            // Its end shows in the next request.
+            // If the connection breaks, the next request fails.
             let _ = connection.await;
         });
         Ok(Self { sender })
     }
 
-    /// Sends a request and reads the answer to its end, which must be a success.
+    /// Sends a request and reads the whole response.
     ///
     /// # Errors
-    /// Any other answer.
+    /// The connection breaks, or the response is not a success.
     pub async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<()> {
         self.sender.ready().await?;
         let answer = self.sender.send_request(request).await?;
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_longer_than_the_time_is_waited_for() {
+    fn clock_counts_the_first_request_even_after_the_time_is_over() {
         let now = Instant::now();
         let clock = clock(now - 2 * SECOND, now - SECOND);
         assert!(clock.runs(), "nothing counts yet");
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_late_or_began_early_does_not_count() {
+    fn clock_does_not_count_requests_that_began_early_or_end_late() {
         let now = Instant::now();
         let running = clock(now - SECOND, now + 3600 * SECOND);
         assert!(running.counts(now - 2 * SECOND).is_none() && running.counts(now).is_some() && running.runs());

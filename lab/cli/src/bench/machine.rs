@@ -1,4 +1,4 @@
-//! The machine: what it is, what else it does, and what processes take of it. All from /proc.
+//! The machine: hardware, load, and memory and CPU of processes, all read from /proc.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -8,10 +8,13 @@ use drover_report::Table;
 
 use super::{cell, spread};
 
-/// Clock ticks a second, of `/proc/<pid>/stat`; fixed on Linux.
+/// Clock ticks per second in `/proc/<pid>/stat`; fixed on Linux.
 const TICKS: f64 = 100.0;
 
-/// Hardware, kernel, and what a commit must wait for.
+/// A table of hardware, kernel, speed of the disk and load.
+///
+/// # Errors
+/// /proc or the temporary directory cannot be used.
 pub async fn describe() -> Result<Table> {
     let cpuinfo = read("/proc/cpuinfo")?;
     let model =
@@ -29,13 +32,13 @@ pub async fn describe() -> Result<Table> {
     Ok(table)
 }
 
-/// Load averages.
+/// Load averages of 1, 5 and 15 minutes.
 pub fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// How long the disk below the temporary folder takes to keep 8 KiB.
+/// Durations of 100 synchronous writes of 8 KiB to the disk of the temporary directory, which is what a commit waits for.
 fn fdatasync() -> Result<Vec<Duration>> {
     let mut file = tempfile::tempfile()?;
     let sync = |_| {
@@ -51,31 +54,31 @@ fn read(path: &str) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
 }
 
-/// The KiB that a line of a /proc file tells.
+/// The number of KiB in a line of a /proc file.
 fn kib(text: &str, field: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(field));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// What a process takes, with all its descendants or alone.
+/// Memory and CPU of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Resident memory in MiB.
     pub resident: f64,
-    /// CPU seconds since it began.
+    /// CPU seconds since it started.
     pub cpu: f64,
 }
 
-/// What one process takes.
+/// Memory and CPU of one process, without its children.
 ///
 /// # Errors
-/// It has ended.
+/// The process has ended.
 pub fn usage(pid: u32) -> Result<Usage> {
     let status = read(&format!("/proc/{pid}/status"))?;
     Ok(Usage { resident: kib(&status, "VmRSS:") / 1024.0, cpu: cpu(pid).context("it has ended")? })
 }
 
-/// CPU seconds of the Postgres processes below `pid`, also of those that have ended and were waited for.
+/// CPU seconds of the Postgres processes below `pid`, including those that have ended.
 pub fn postgres_cpu(pid: u32) -> f64 {
     let below: Vec<u32> = descendants(pid);
     below.into_iter().filter(|pid| name(*pid).is_some_and(|name| name == "postgres")).filter_map(cpu_with_children).sum()
@@ -92,12 +95,12 @@ pub fn threads_cpu(named: &str) -> f64 {
     tasks.filter_map(|task| cpu(task.ok()?.path())).sum()
 }
 
-/// Whether there is such a process, and it has not ended already.
+/// Whether there is a process with this id that is not a zombie.
 pub fn runs(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| fields.first().is_some_and(|state| state != "Z"))
 }
 
-/// A process and all below it.
+/// A process and all its descendants, the process itself first.
 pub fn descendants(pid: u32) -> Vec<u32> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let all: Vec<(u32, u32)> = processes
@@ -138,7 +141,7 @@ fn ticks(pid: u32, fields: &[usize]) -> Option<f64> {
     Some(each.sum::<Option<f64>>()? / TICKS)
 }
 
-/// CPU seconds that the whole machine has spent on anything, whoever's it was.
+/// CPU seconds of all processes of the machine since it started.
 pub fn busy() -> f64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let fields: Vec<f64> =

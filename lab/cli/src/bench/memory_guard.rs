@@ -1,7 +1,7 @@
-//! The agent of the memory guard beside 100 containers that all may be held: memory and CPU, those of its dead man's switch apart.
+//! Memory and CPU of the memory guard's agent and of its watchdog, with 100 containers that may all be held.
 //!
-//! The agent is the program that lies beside this one. The containers are cgroups of the kernel where this may make them (root), because
-//! to read their files is what costs; else plain files, and the table says so. Only the runtime, which names them, is a fake one.
+//! The agent is the program of the same build in the directory of this one. The containers are real cgroups if this process may create them
+//! (root), because most of the cost is reading their files; otherwise plain files, which the table says. The container runtime is a fake.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,12 +23,15 @@ use super::process::beside;
 use super::{Size, cell};
 use drover::commands::memguard::ask;
 
-/// Against hanging.
+/// Time limit for the agent to see its containers.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Where the kernel's cgroups are.
+/// Where cgroups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Measures it.
+/// Measures memory and CPU of the agent.
+///
+/// # Errors
+/// The agent cannot be started, or ends.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let (containers, settle, measured) = size.of((100, 10, 60), (3, 0, 1));
     let node = Node::new(containers)?;
@@ -70,25 +73,23 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Cgroups that look like a node's.
+/// The cgroups of a node with containers.
 struct Node {
     dir: TempDir,
-    /// Where cgroups are mounted, or seem to be.
+    /// Where cgroups are mounted, or the directory that stands for it.
     root: PathBuf,
-    /// Path of the node's below that.
+    /// Path of the node's cgroup below that.
     path: String,
     kind: &'static str,
-    /// What was made of the kernel's, parents first.
-    made: Vec<PathBuf>,
 }
 
 impl Node {
     fn new(containers: usize) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("drover-bench-guard").tempdir()?;
-        let path = format!("drover-bench-{}", std::process::id());
-        let mut node = Self { root: CGROUPS.into(), path, kind: "the kernel's", made: Vec::new(), dir };
+        let path = group_name(std::process::id());
+        let mut node = Self { root: CGROUPS.into(), path, kind: "the kernel's", dir };
         if node.in_kernel(containers).is_err() {
-            node.remove();
+            remove_cgroups(std::process::id());
             (node.kind, node.root) = ("plain files", node.dir.path().join("cgroup"));
             node.in_files(containers)?;
         }
@@ -104,7 +105,7 @@ impl Node {
         FakeContainer { namespace: "jobs".into(), labels, cgroups_path: format!("/{}", self.group(number)), ..FakeContainer::default() }
     }
 
-    fn in_kernel(&mut self, containers: usize) -> Result<()> {
+    fn in_kernel(&self, containers: usize) -> Result<()> {
         let roots: Vec<PathBuf> = match Hierarchy::detect(&self.root)? {
             // cpu is often a link to cpu,cpuacct.
             Hierarchy::V1(root) => ["memory", "cpu", "freezer"].map(|controller| root.join(controller)).into(),
@@ -121,7 +122,6 @@ impl Node {
                     below.push(part);
                     if !below.exists() {
                         fs::create_dir(&below)?;
-                        self.made.push(below.clone());
                     }
                 }
             }
@@ -130,7 +130,7 @@ impl Node {
     }
 
     fn in_files(&self, containers: usize) -> Result<()> {
-        // A real memory.stat has about fifty lines.
+        // As long as a real memory.stat.
         let stat = (0..50).map(|line| format!("counter_{line} 123456789\n")).collect::<String>() + "inactive_file 4096\n";
         let files: [(&str, &str); 6] = [
             ("memory.current", "104857600\n"),
@@ -149,21 +149,37 @@ impl Node {
         }
         Ok(fs::write(self.root.join("cgroup.controllers"), "cpu memory\n")?)
     }
-
-    fn remove(&mut self) {
-        while let Some(dir) = self.made.pop() {
-            let _ = fs::remove_dir(dir);
-        }
-    }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.remove();
+        remove_cgroups(std::process::id());
     }
 }
 
-/// The agent, as it runs on a node.
+/// Name of the cgroup that a benchmark with this process id creates.
+fn group_name(pid: u32) -> String {
+    format!("drover-bench-{pid}")
+}
+
+/// Removes the cgroups that a benchmark with this process id created, if any.
+pub fn remove_cgroups(pid: u32) {
+    for hierarchy in ["", "memory", "cpu", "freezer"] {
+        remove_below(&Path::new(CGROUPS).join(hierarchy).join(group_name(pid)));
+    }
+}
+
+/// Removes a cgroup and all cgroups below it. The files in them need not be removed.
+fn remove_below(group: &Path) {
+    for entry in fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_below(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(group);
+}
+
+/// The running agent.
 struct Agent {
     child: Child,
     files: StateFiles,
@@ -180,7 +196,7 @@ impl Agent {
     }
 }
 
-/// In order, for it ends its dead man's switch; by force if it does not.
+/// Ends the agent with SIGTERM, so that it ends its watchdog, and with SIGKILL if that takes too long.
 impl Drop for Agent {
     fn drop(&mut self) {
         let began = Instant::now();

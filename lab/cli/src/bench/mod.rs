@@ -1,15 +1,16 @@
-//! `drover bench`: what Drover does a second, how long things take, what it needs; each beside what is to be reached.
+//! `drover bench`: throughput, latency, memory and CPU of Drover on this machine, each beside its target.
 //!
-//! One file per measure. A measure starts real parts of its own (services, Postgres with fsync, members), each in a process
-//! of its own where its cost must be told apart, and takes them down again. [`Size::Small`] runs everything with next to
-//! nothing, to show that it runs; its figures mean nothing and its checks are left out.
+//! One file per benchmark. A benchmark starts its own services, Postgres (with fsync) and members, each in a process of its own where its
+//! cost is measured separately, and stops them at the end. [`Size::Small`] only shows that everything works: its figures mean nothing and
+//! its checks are left out.
 //!
-//! What only this machine can answer (speed of its disk, what else runs) is printed with the figures, and rates are compared
-//! with a baseline of the same run.
+//! The report includes what figures depend on (speed of the disk, load of the machine), and rates are compared with a baseline of the same
+//! run.
 
 mod agent;
 mod autoscale;
 mod burst;
+mod cleanup;
 mod decisions;
 mod fleet;
 mod idle;
@@ -40,55 +41,55 @@ pub struct BenchArgs {
     /// What to measure [default: everything].
     #[arg(value_enum, value_name = "NAME")]
     pub names: Vec<Measure>,
-    /// How much of everything.
+    /// Scale of the benchmarks.
     #[arg(long, value_enum, default_value_t = Size::Full)]
     pub size: Size,
     /// Directory for a CSV per table and an SVG per chart.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Exit with 1 when a check falls short.
+    /// Exit with 1 if a target is missed.
     #[arg(long)]
     pub strict: bool,
 }
 
-/// What can be measured.
+/// The benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Measure {
-    /// Durable placement decisions a second over REST, beside single-row commits on the same Postgres.
+    /// Durable placement decisions per second over REST, compared with single-row commits on the same Postgres.
     Decisions,
-    /// A plan for a newcomer over 1,000 candidates.
+    /// Time to plan the relocation of some of 1,000 candidates.
     Plan,
-    /// 1,000 apps at once, until all are Ready.
+    /// 1,000 apps deployed at the same time, until all are Ready.
     Burst,
-    /// Memory and CPU of `drover up` with nothing to do.
+    /// Memory and CPU of `drover up` at rest.
     Idle,
-    /// One app to 100 of 1,000 members, before and after 1,000 apps are there; then what all that needs at rest.
+    /// One app deployed to 100 of 1,000 members, before and after 1,000 other apps; then memory and CPU at rest.
     Fleet,
-    /// A restart with 1,000 apps on each of 100 members.
+    /// Restart of all services with 1,000 apps on each of 100 members.
     Restart,
-    /// From instantiate to the objects in three real control planes, at a steady rate.
+    /// Time from instantiate until the objects are in three real control planes, at a steady rate.
     Latency,
-    /// 200 apps at once to three real control planes.
+    /// 200 apps deployed at the same time to three real control planes.
     Rollout,
-    /// The autoscaler's pure core: KPA decisions a second, a training.
+    /// Speed of the autoscaler's algorithms: KPA decisions per second, Q-learning training.
     Autoscale,
-    /// The autoscaler's agent with 200 workloads on a real control plane: memory and CPU.
+    /// Memory and CPU of the autoscaler's agent with 200 workloads on a real control plane.
     Autoscaler,
-    /// Memory and CPU of the memory guard's agent beside 100 containers.
+    /// Memory and CPU of the memory guard's agent with 100 containers.
     MemoryGuard,
 }
 
-/// How much of everything.
+/// Scale of the benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Size {
-    /// What the checks are about.
+    /// The scale for which targets are given.
     Full,
-    /// Next to nothing: shows that everything runs.
+    /// As little as possible, to show that everything works.
     Small,
 }
 
 impl Size {
-    /// The one or the other.
+    /// Chooses the value for this size.
     pub fn of<T>(self, full: T, small: T) -> T {
         match self {
             Self::Full => full,
@@ -97,11 +98,15 @@ impl Size {
     }
 }
 
-/// Runs it.
+/// Runs benchmarks. Leaves no process and no directory behind, even when it is interrupted.
 ///
 /// # Errors
-/// A part cannot be started, or what is measured fails.
-pub async fn run(args: BenchArgs, format: Format) -> Result<ExitCode> {
+/// A part cannot be started, or a benchmark fails.
+pub fn run(args: BenchArgs, format: Format) -> Result<ExitCode> {
+    cleanup::run(measure(args, format))
+}
+
+async fn measure(args: BenchArgs, format: Format) -> Result<ExitCode> {
     let names = if args.names.is_empty() { Measure::value_variants().to_vec() } else { args.names.clone() };
     let mut report = Report::new("bench");
     report.tables.push(machine::describe().await?);
@@ -134,13 +139,13 @@ pub async fn run(args: BenchArgs, format: Format) -> Result<ExitCode> {
     Ok(if args.strict && !report.ok() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// p50, p90, p99 and the most of some durations, in milliseconds.
+/// p50, p90, p99 and maximum of durations, in milliseconds.
 fn spread(samples: &[Duration]) -> [f64; 4] {
     let ms: Vec<f64> = samples.iter().map(|sample| sample.as_secs_f64() * 1e3).collect();
     [0.5, 0.9, 0.99, 1.0].map(|share| percentile(&ms, share))
 }
 
-/// A cell.
+/// A number as a cell of a table, with a precision that fits its size.
 fn cell(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),

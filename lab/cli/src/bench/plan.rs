@@ -1,4 +1,4 @@
-//! A plan for a newcomer over 1,000 candidates on 100 members: the pure planner, as migration calls it.
+//! Time of a plan for a newcomer with 1,000 candidates on 100 members; calls the planner directly, as migration does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,19 @@ use super::{Size, cell, spread, world};
 
 const PROVIDERS: usize = 10;
 const NODES: usize = 20;
-/// CPU of a node and of a candidate, milli-cores.
+/// CPU of a node and of a candidate in milli-cores.
 const NODE: i64 = 16_000;
 const APP: i64 = 300;
 
-/// Measures it.
+/// Measures how long a plan takes.
+///
+/// # Errors
+/// No plan is found.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let (members, candidates, rounds) = size.of((100, 1_000, 100), (5, 40, 2));
     let ledger = Ledger::from(&fleet(members, candidates));
     let mut table = Table::new("plan", ["policy", "moves", "candidates", "examined", "p50 [ms]", "p90 [ms]", "p99 [ms]"]);
-    // The newcomer wants whole nodes of the first member, which candidates share evenly.
+    // The newcomer needs a part of every node of the first member, over which the candidates are spread evenly.
     for (name, policy) in [("none (intent priority, cost)", Policy::default()), ("CPU use, then cost of the move", by_use())] {
         let request = request(members, candidates, policy);
         let (mut took, mut last) = (Vec::new(), None);
@@ -89,7 +92,7 @@ fn app(at: usize) -> String {
     format!("app-{at:04}")
 }
 
-/// Every candidate on the first member, one pod each, observed and measured.
+/// A fleet with all candidates on the first member, one pod each, with observed requests and measured use.
 fn fleet(members: usize, candidates: usize) -> Fleet {
     let keys = keys(members);
     let mut fleet = Fleet::default();
@@ -129,13 +132,13 @@ fn fleet(members: usize, candidates: usize) -> Fleet {
     fleet
 }
 
-/// Twenty pods of half a node each that may only go to the first member.
+/// A plan request for a newcomer with a pod for each node of the first member, the only one where it may run.
 fn request(members: usize, candidates: usize, policy: Policy) -> PlanRequest {
     let first = keys(members).swap_remove(0);
     let only = Element { cluster_provider: Some(first.provider().into()), cluster: Some(first.cluster().into()), ..Element::default() };
     let intent = Intent { any_of: vec![only], ..Intent::default() };
     let terms = PlacementTerms { intent, logical_cloud: [first].into(), ..PlacementTerms::default() };
-    // So much that about every tenth candidate must go.
+    // So much that about every tenth candidate has to move.
     let taken = (candidates / NODES) as i64 * APP;
     let newcomer = AppRequest { app: "newcomer".into(), demand: demand(NODES as u32, NODE - taken + taken / 10), terms };
     let movable = |at: usize| Movability { dig: dig(&app(at)).id, app: app(at), migration: true, priority: 5 };

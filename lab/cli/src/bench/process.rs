@@ -1,4 +1,4 @@
-//! Processes of a measure: `drover up` of the same build, and simulated members, whose cost is counted apart.
+//! Processes of a benchmark: `drover up` of the same build, and simulated members, whose cost is measured separately.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -13,20 +13,24 @@ use url::Url;
 
 use super::machine::{self, Usage};
 
-/// How long a process may take to come up: a thousand members with all their pods take their time.
+/// Time limit for a process to start; a thousand simulated members with all their pods take long.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The program of this build that lies beside this one.
+/// Path of a program in the directory of this one.
 ///
 /// # Errors
-/// It was not built.
+/// The program was not built.
 pub fn beside(name: &str) -> Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name(name);
-    ensure!(program.exists(), "{} is not there: build it as this program was (cargo build … --workspace --bins)", program.display());
+    ensure!(
+        program.exists(),
+        "{} does not exist: build all programs with `cargo build --workspace --bins` and the same profile",
+        program.display()
+    );
     Ok(program)
 }
 
-/// A process that ends with this value, in order.
+/// A running process; killed when dropped.
 pub struct Program {
     child: Child,
 }
@@ -44,15 +48,15 @@ impl Program {
         self.child.id()
     }
 
-    /// What it takes, Postgres not counted.
+    /// Memory and CPU of the process, without its Postgres.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub fn usage(&self) -> Result<Usage> {
         machine::usage(self.pid())
     }
 
-    /// Ends it in order and waits for the end.
+    /// Sends SIGTERM and waits until the process has ended, at most a minute.
     pub fn stop(&mut self) {
         let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap_or(i32::MAX));
         let began = Instant::now();
@@ -63,9 +67,13 @@ impl Program {
         }
     }
 
-    /// The first line on `from` that `found` makes something of. What follows is passed on, for it is about what went wrong.
-    fn told<T: Send + 'static>(&self, from: impl Read + Send + 'static, found: impl Fn(&str) -> Option<T> + Send + 'static) -> Result<T> {
-        let (send, told) = std::sync::mpsc::channel();
+    /// Reads lines until `found` returns a value for one, and returns that. Other lines are printed, because they may tell what went wrong.
+    async fn told<T: Send + 'static>(
+        &self,
+        from: impl Read + Send + 'static,
+        found: impl Fn(&str) -> Option<T> + Send + 'static,
+    ) -> Result<T> {
+        let (send, told) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let mut send = Some(send);
             for line in BufReader::new(from).lines().map_while(Result::ok) {
@@ -75,11 +83,14 @@ impl Program {
                 }
             }
         });
-        told.recv_timeout(PATIENCE).map_err(|_| anyhow::anyhow!("a process of the benchmark does not come up; above is what it said"))
+        match tokio::time::timeout(PATIENCE, told).await {
+            Ok(Ok(told)) => Ok(told),
+            _ => bail!("a process of the benchmark does not start; its output is above"),
+        }
     }
 }
 
-/// Nobody needs its state any more: killed, and waited for until its Postgres is gone too, which writes in our folder.
+/// Kills the process, whose state is no longer needed, and waits until its Postgres, which writes into the same directory, has ended too.
 impl Drop for Program {
     fn drop(&mut self) {
         let all = machine::descendants(self.pid());
@@ -92,41 +103,41 @@ impl Drop for Program {
     }
 }
 
-/// Simulated members to be.
+/// Specification of simulated members.
 #[derive(Clone, Copy, Debug)]
 pub struct Members {
-    /// How many.
+    /// Number of members.
     pub count: usize,
-    /// Nodes of each.
+    /// Number of nodes of each.
     pub nodes: usize,
-    /// Foreign pods of each.
+    /// Number of pods of each that Drover did not create.
     pub pods: usize,
-    /// CPUs of a node.
+    /// CPUs of each node.
     pub cpu: u32,
-    /// Room for pods of a node.
+    /// Maximum number of pods of each node.
     pub room: u32,
 }
 
 impl Members {
-    /// Members with nodes of 8 CPUs and 110 pods.
+    /// Members whose nodes have 8 CPUs and room for 110 pods.
     pub fn new(count: usize, nodes: usize) -> Self {
         Self { count, nodes, pods: 0, cpu: 8, room: 110 }
     }
 }
 
-/// Simulated members, and a kubeconfig of each.
+/// Running simulated members with their kubeconfigs.
 pub struct Simulated {
-    /// Their process.
+    /// Process that serves all of them.
     pub program: Program,
-    /// In the order of their numbers.
+    /// Kubeconfigs, ordered by the number of the member.
     pub kubeconfigs: Vec<PathBuf>,
 }
 
 /// Starts simulated members.
 ///
 /// # Errors
-/// The process does not come up.
-pub fn simulate(members: Members, folder: &Path) -> Result<Simulated> {
+/// The process does not start.
+pub async fn simulate(members: Members, folder: &Path) -> Result<Simulated> {
     let number = |flag: &str, value: usize| [OsString::from(flag), value.to_string().into()];
     let args = ["dev".into(), "sim".into(), "--dir".into(), folder.as_os_str().to_owned()].into_iter();
     let args =
@@ -135,7 +146,7 @@ pub fn simulate(members: Members, folder: &Path) -> Result<Simulated> {
     let mut program = Program::start(&std::env::current_exe()?, args.chain(number("--node-pods", members.room as usize)))?;
     let errors = program.child.stderr.take().context("its stderr is ours")?;
     let told = program.told(errors, |line| line.contains("simulated clusters at").then_some(()));
-    told.context("the simulated members")?;
+    told.await.context("the simulated members")?;
     let kubeconfigs: Vec<PathBuf> = (1..=members.count).map(|at| folder.join(format!("sim-{at}.kubeconfig"))).collect();
     match kubeconfigs.iter().find(|file| !file.exists()) {
         Some(missing) => bail!("{} was not written", missing.display()),
@@ -143,11 +154,11 @@ pub fn simulate(members: Members, folder: &Path) -> Result<Simulated> {
     }
 }
 
-/// Starts `drover up` with its state in `data`; where it listens.
+/// Starts `drover up` with its state in `data`; returns it with the address of its gateway.
 ///
 /// # Errors
-/// The process does not come up.
-pub fn up(data: &Path) -> Result<(Program, Url)> {
+/// The process does not start.
+pub async fn up(data: &Path) -> Result<(Program, Url)> {
     let args = ["up", "--listen", "127.0.0.1:0", "--log", "warn", "--data"].map(OsString::from).into_iter();
     let mut program = Program::start(&beside("drover")?, args.chain([data.as_os_str().to_owned()]))?;
     let errors = program.child.stderr.take().context("its stderr is ours")?;
@@ -155,6 +166,6 @@ pub fn up(data: &Path) -> Result<(Program, Url)> {
         let told = line.contains("Drover is up").then_some(line)?;
         told.split_whitespace().find(|word| word.starts_with("http://")).and_then(|word| Url::parse(word).ok())
     };
-    let url = program.told(errors, address).context("drover up")?;
+    let url = program.told(errors, address).await.context("drover up")?;
     Ok((program, url))
 }

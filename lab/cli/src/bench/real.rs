@@ -1,6 +1,6 @@
-//! Real control planes: from the order to instantiate until the objects are seen in all of them, by a watch on each.
+//! Real control planes: time from the request to instantiate until a watch on each control plane has seen the objects.
 //!
-//! In the small size the members are simulated, for control planes take their time to start.
+//! In the small size the members are simulated, because control planes take long to start.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -24,24 +24,24 @@ use crate::dev::kube as local;
 const MEMBERS: u16 = 3;
 const PROVIDERS: usize = 1;
 
-/// When each Deployment was first seen, by name, in the order of members.
+/// By name of a Deployment: the times at which each member first had it.
 type Seen = Arc<Mutex<HashMap<String, Vec<Instant>>>>;
 
-/// A stack over three members that are watched.
-struct World {
+/// A stack with three members, and a watch on each.
+struct WatchedStack {
     stack: Stack,
     seen: Seen,
     watches: tokio::task::JoinSet<()>,
     planes: Option<local::Set>,
 }
 
-impl World {
+impl WatchedStack {
     async fn start(size: Size) -> Result<Self> {
         let folder = folder()?;
         let nodes = size.of(20, 2);
         let (simulated, planes, kubeconfigs): (Option<Simulated>, _, Vec<PathBuf>) = match size {
             Size::Small => {
-                let simulated = process::simulate(Members::new(MEMBERS.into(), nodes.into()), &folder.path().join("sim"))?;
+                let simulated = process::simulate(Members::new(MEMBERS.into(), nodes.into()), &folder.path().join("sim")).await?;
                 let kubeconfigs = simulated.kubeconfigs.clone();
                 (Some(simulated), None, kubeconfigs)
             }
@@ -71,7 +71,7 @@ impl World {
         Ok(Self { stack, seen, watches, planes })
     }
 
-    /// From `began` until this app was seen in all members, once it has been.
+    /// Time from `began` until the last member had this app; `None` until then.
     fn seen(&self, app: &str, began: Instant) -> Option<Duration> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.get(app).filter(|seen| seen.len() == usize::from(MEMBERS)).and_then(|seen| seen.iter().max()).map(|last| *last - began)
@@ -97,7 +97,7 @@ async fn client(kubeconfig: &PathBuf) -> Result<kube::Client> {
     Ok(kube::Client::try_from(config)?)
 }
 
-/// Notes new Deployments until it is dropped.
+/// Records when Deployments appear, until it is dropped.
 async fn watch(client: kube::Client, seen: Seen) {
     let api: Api<PartialObjectMeta<Deployment>> = Api::namespaced(client, "default");
     let events = watcher(api, watcher::Config::default()).default_backoff().applied_objects();
@@ -113,11 +113,13 @@ async fn watch(client: kube::Client, seen: Seen) {
     }
 }
 
-/// One app at a time, at a steady rate. An app before them is not counted: with the first of a kind Drover learns the API of
-/// each member and begins to watch it.
+/// Deploys apps at a steady rate. The first app does not count: with it Drover discovers the API of each member and starts watching.
+///
+/// # Errors
+/// A part cannot be started, or a request fails.
 pub async fn latency(size: Size, report: &mut Report) -> Result<()> {
     let seconds = size.of(60, 2);
-    let world = World::start(size).await?;
+    let world = WatchedStack::start(size).await?;
     let mut table = Table::new(
         "latency",
         ["apps a second", "apps", "p50 [ms]", "p90 [ms]", "p99 [ms]", "most [ms]", "CPU ms per app: drover", "Postgres"],
@@ -155,10 +157,13 @@ pub async fn latency(size: Size, report: &mut Report) -> Result<()> {
     world.stop().await
 }
 
-/// Many apps at once.
+/// Deploys many apps at the same time.
+///
+/// # Errors
+/// A part cannot be started, or a request fails.
 pub async fn rollout(size: Size, report: &mut Report) -> Result<()> {
     let (count, rounds) = size.of((200, 3), (5, 1));
-    let world = World::start(size).await?;
+    let world = WatchedStack::start(size).await?;
     let mut table =
         Table::new("rollout", ["round", "all there [s]", "apps/s", "CPU ms per app: drover", "Postgres", "everything on this machine"]);
     let mut rates = Vec::new();

@@ -1,5 +1,5 @@
-//! All services ended and started again with 1,000 apps on each of 100 members: until everything is watched, and without a
-//! write to any member.
+//! Restart of all services with 1,000 apps on each of 100 members: time until everything is watched again. A restart must not write to any
+//! member.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,10 @@ use super::{Size, cell};
 
 const PROVIDERS: usize = 1;
 
-/// Measures it.
+/// Measures the restarts.
+///
+/// # Errors
+/// A part cannot be started, or a request fails.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let (members, nodes, apps, rounds) = size.of((100, 20, 1_000, 3), (3, 2, 3, 1));
     let spec = Members { cpu: 64, room: 1_000, ..Members::new(members, nodes) };
@@ -36,7 +39,7 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     for round in 0..rounds {
         let simulated = stack.simulated.as_ref().context("simulated members")?;
         let before = revisions(simulated).await?;
-        let began = stack.restart()?;
+        let began = stack.restart().await?;
         world::until(Duration::from_secs(600), async || Ok((ready(&stack).await? == apps * members).then_some(()))).await?;
         let took = began.elapsed().as_secs_f64();
         let after = revisions(stack.simulated.as_ref().context("simulated members")?).await?;
@@ -51,19 +54,19 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Bindings that Drover sees Ready. To list a hundred thousand takes a second of CPU, so a pause comes first.
+/// Number of bindings that Drover reports as Ready. Listing 100,000 takes a second of CPU, so it waits before each request.
 async fn ready(stack: &Stack) -> Result<usize> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let apps: Value = match stack.client.find("/v2/apps").await {
         Ok(found) => found.unwrap_or_default(),
-        // The gateway is up before those behind it.
+        // The gateway starts before the services behind it.
         Err(_) => return Ok(0),
     };
     let bindings = apps["items"].as_array().into_iter().flatten().flat_map(|app| app["bindings"].as_array().into_iter().flatten());
     Ok(bindings.filter(|binding| binding["phase"] == "Ready").count())
 }
 
-/// The revision of each member: it moves with every write to it.
+/// The resource version of each member, which every write to it increments.
 async fn revisions(simulated: &Simulated) -> Result<Vec<u64>> {
     let http = reqwest::Client::new();
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! A Drover with its members, each in a process of its own, and what they take.
+//! `drover up` with its members, in processes of their own, and their use of CPU.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use super::process::{self, Members, Program, Simulated};
 use super::{machine, world};
 use drover::client::Client;
 
-/// The parts; dropping it ends them, Drover first.
+/// The running processes; dropping it ends them, Drover first.
 pub struct Stack {
-    /// REST through the gateway.
+    /// REST client of the gateway.
     pub client: Client,
     /// `drover up`.
     pub drover: Program,
-    /// Simulated members, if they are.
+    /// The simulated members; `None` if the members are real.
     pub simulated: Option<Simulated>,
     folder: tempfile::TempDir,
 }
@@ -23,9 +23,9 @@ pub struct Stack {
 /// CPU seconds so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {
-    /// Drover's process.
+    /// `drover up`.
     pub drover: f64,
-    /// Its Postgres.
+    /// The Postgres of `drover up`.
     pub postgres: f64,
     /// The simulated members.
     pub members: f64,
@@ -33,7 +33,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// What came since `before`; and how long that is.
+    /// CPU used since `before`, and the time that passed.
     pub fn since(&self, before: &Self) -> (Self, Duration) {
         let took = self.at - before.at;
         let (drover, postgres) = (self.drover - before.drover, self.postgres - before.postgres);
@@ -42,18 +42,18 @@ impl Cpu {
 }
 
 impl Stack {
-    /// Simulated members, registered and known, in turn to so many providers.
+    /// Starts simulated members and Drover, and registers the members, distributed over `providers` providers.
     ///
     /// # Errors
-    /// A part does not come up.
+    /// A part does not start.
     pub async fn simulated(members: Members, providers: usize, labels: impl Fn(usize) -> Vec<String> + Copy) -> Result<Self> {
         let folder = folder()?;
-        let simulated = process::simulate(members, &folder.path().join("sim"))?;
+        let simulated = process::simulate(members, &folder.path().join("sim")).await?;
         let kubeconfigs = simulated.kubeconfigs.clone();
         Self::over(folder, Some(simulated), &kubeconfigs, members.nodes, providers, labels).await
     }
 
-    /// Over members that are there.
+    /// As [`Stack::simulated`], with members that run already.
     ///
     /// # Errors
     /// As [`Stack::simulated`].
@@ -65,7 +65,7 @@ impl Stack {
         providers: usize,
         labels: impl Fn(usize) -> Vec<String> + Copy,
     ) -> Result<Self> {
-        let (drover, url) = process::up(&folder.path().join("data"))?;
+        let (drover, url) = process::up(&folder.path().join("data")).await?;
         let stack = Self { client: Client::new(url, None)?, drover, simulated, folder };
         world::register(&stack.client, kubeconfigs, providers, labels).await?;
         world::members_known(&stack.client, kubeconfigs.len(), nodes).await?;
@@ -74,19 +74,19 @@ impl Stack {
         Ok(stack)
     }
 
-    /// Ends Drover and starts it again on the same data; when the new process was started.
+    /// Stops Drover and starts it again on the same data; returns the time of the start.
     ///
     /// # Errors
-    /// It does not come up again.
-    pub fn restart(&mut self) -> Result<Instant> {
+    /// It does not start again.
+    pub async fn restart(&mut self) -> Result<Instant> {
         self.drover.stop();
         let began = Instant::now();
-        let (drover, url) = process::up(&self.folder.path().join("data"))?;
+        let (drover, url) = process::up(&self.folder.path().join("data")).await?;
         (self.drover, self.client) = (drover, Client::new(url, None)?);
         Ok(began)
     }
 
-    /// CPU so far.
+    /// CPU used so far.
     ///
     /// # Errors
     /// A process has ended.
@@ -101,10 +101,10 @@ impl Stack {
     }
 }
 
-/// A folder for a stack.
+/// A temporary directory for a stack.
 ///
 /// # Errors
-/// None can be made.
+/// The directory cannot be created.
 pub fn folder() -> Result<tempfile::TempDir> {
     Ok(tempfile::Builder::new().prefix("drover-bench-").tempdir()?)
 }

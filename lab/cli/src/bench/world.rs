@@ -1,4 +1,4 @@
-//! What several measures need of a running Drover: members registered, something waited for. Through REST, as anybody would.
+//! Helpers of several benchmarks: registering members, deploying apps, waiting. All through the public REST API.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use drover::client::{Client, segment};
 
-/// Requests at once while something is prepared.
+/// Number of concurrent requests while something is prepared.
 const AT_ONCE: usize = 16;
 
 /// The provider of the member with this number; the first is the most preferred.
@@ -30,10 +30,10 @@ pub fn cluster(at: usize) -> String {
     format!("member-{at:04}")
 }
 
-/// Registers members, one per kubeconfig, in turn to so many providers, each with its labels.
+/// Registers a member per kubeconfig, distributed over `providers` providers, with the labels of its number.
 ///
 /// # Errors
-/// Drover refuses one.
+/// A request fails.
 pub async fn register(
     client: &Client,
     kubeconfigs: &[PathBuf],
@@ -58,19 +58,19 @@ pub async fn register(
     .await
 }
 
-/// Does something for each number below `count`, several at once.
+/// Calls `one` for each number below `count`, several at the same time.
 ///
 /// # Errors
-/// The first of any.
+/// The first error of any call.
 pub async fn each(count: usize, one: impl AsyncFn(usize) -> Result<()>) -> Result<()> {
     let one = &one;
     futures::stream::iter(0..count).map(|at| Ok(async move { one(at).await })).try_buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Asks until there is an answer.
+/// Repeats `ask` until it returns a value.
 ///
 /// # Errors
-/// That of the question, or the time is over.
+/// `ask` fails, or the time limit is reached.
 pub async fn until<T>(limit: Duration, ask: impl AsyncFn() -> Result<Option<T>>) -> Result<T> {
     let began = Instant::now();
     loop {
@@ -78,7 +78,7 @@ pub async fn until<T>(limit: Duration, ask: impl AsyncFn() -> Result<Option<T>>)
             return Ok(answer);
         }
         if began.elapsed() > limit {
-            bail!("not seen within {limit:?}");
+            bail!("timed out after {limit:?}");
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -86,10 +86,10 @@ pub async fn until<T>(limit: Duration, ask: impl AsyncFn() -> Result<Option<T>>)
 
 const PROJECT: &str = "/v2/projects/bench";
 
-/// Makes the project with a logical cloud of these members (`<provider>+<cluster>`).
+/// Creates the project with a logical cloud of these members (`<provider>+<cluster>`).
 ///
 /// # Errors
-/// Drover refuses a part.
+/// A request fails.
 pub async fn project(client: &Client, members: &[String]) -> Result<()> {
     client.ensure("/v2/projects", &json!({"metadata": {"name": "bench"}})).await?;
     let clouds = format!("{PROJECT}/logical-clouds");
@@ -104,10 +104,10 @@ pub async fn project(client: &Client, members: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// An app of one Deployment to be.
+/// An app with one Deployment.
 #[derive(Clone, Debug)]
 pub struct App {
-    /// Name, also of its Deployment.
+    /// Name of the app and of its Deployment.
     pub name: String,
     /// EMCO's placement intent.
     pub intent: Value,
@@ -115,7 +115,7 @@ pub struct App {
     pub replicas: u32,
 }
 
-/// All members that have a label, of so many providers.
+/// A placement intent for all members with a label, of the first `providers` providers.
 pub fn all_with(label: &str, providers: usize) -> Value {
     let element = |at| json!({"clusterProvider": provider(at), "clusterLabel": label});
     json!({"allOf": (0..providers).map(element).collect::<Vec<_>>()})
@@ -128,7 +128,7 @@ impl App {
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": self.name},
             "spec": {"replicas": self.replicas, "selector": {"matchLabels": labels}, "template": {
-                // Simulated pods start at once.
+                // Simulated pods start without delay.
                 "metadata": {"labels": labels, "annotations": {"kit/start-delay": "0s"}},
                 "spec": {"containers": [{"name": "app", "image": "registry.example/app:1", "resources": {"requests": requests}}]}}},
         })
@@ -139,10 +139,10 @@ impl App {
         format!("{PROJECT}/composite-apps/{name}/v1/deployment-intent-groups/{name}")
     }
 
-    /// Makes every document of it, and approves.
+    /// Creates all documents of the app, and approves them.
     ///
     /// # Errors
-    /// Drover refuses a part.
+    /// A request fails.
     pub async fn prepare(&self, client: &Client) -> Result<()> {
         let composite = format!("{PROJECT}/composite-apps/{}/v1", segment(&self.name));
         let named = |name: &str| json!({"metadata": {"name": name}});
@@ -163,20 +163,20 @@ impl App {
         client.post(&format!("{group}/approve"), None).await.map(drop)
     }
 
-    /// Starts it; the operation.
+    /// Instantiates the app; returns the id of the operation.
     ///
     /// # Errors
-    /// Drover refuses.
+    /// The request fails.
     pub async fn instantiate(&self, client: &Client) -> Result<String> {
         let answer = client.post(&format!("{}/instantiate", self.group()), None).await?;
-        let location = answer.location.context("the answer names no operation")?;
+        let location = answer.location.context("the response names no operation")?;
         Ok(location.rsplit('/').next().unwrap_or_default().to_owned())
     }
 
-    /// Starts it and waits until it serves.
+    /// Instantiates the app and waits until it is Ready.
     ///
     /// # Errors
-    /// Drover refuses, or the operation fails.
+    /// The request or the operation fails.
     pub async fn deploy(&self, client: &Client) -> Result<()> {
         let operation = self.instantiate(client).await?;
         succeeded(client, &operation).await
@@ -186,7 +186,7 @@ impl App {
 /// Waits until an operation has succeeded.
 ///
 /// # Errors
-/// It failed.
+/// The operation failed.
 pub async fn succeeded(client: &Client, id: &str) -> Result<()> {
     loop {
         let operation: Operation = client.get(&format!("/v2/operations/{id}?wait=30s")).await?;
@@ -198,10 +198,10 @@ pub async fn succeeded(client: &Client, id: &str) -> Result<()> {
     }
 }
 
-/// Waits until so many members are Ready with so many nodes each.
+/// Waits until `count` members with `nodes` nodes each are known.
 ///
 /// # Errors
-/// They do not become so in time.
+/// The time limit is reached.
 pub async fn members_known(client: &Client, count: usize, nodes: usize) -> Result<()> {
     let known = async || {
         let clusters: Vec<ClusterCapacity> = client.get("/v2/clusters?view=capacity").await?;

@@ -4,6 +4,7 @@
 mod autoscale;
 mod bench;
 mod demo;
+mod interrupted;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,13 +12,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const LAB: &str = env!("CARGO_BIN_EXE_drover-lab");
 
-/// Stacks that would take the same default ports run one after the other.
+/// Tests that start whole stacks run one after the other.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The `drover` of this build.
+/// The program `drover` of the same build.
 fn drover() -> PathBuf {
     let program = Path::new(LAB).with_file_name("drover");
     assert!(program.exists(), "{} is not built: cargo build --workspace --bins", program.display());

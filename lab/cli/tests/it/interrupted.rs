@@ -1,0 +1,99 @@
+//! A benchmark that is interrupted leaves no process and no directory.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Against hanging.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Processes that name `folder` on their command line or in their environment: pid and command line. Those that have ended but were not
+/// waited for have neither.
+fn processes(folder: &Path) -> Vec<(i32, String)> {
+    let folder = folder.to_str().unwrap();
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let read = |pid: i32, file: &str| {
+        let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace('\0', " ")
+    };
+    let named = |pid: i32| {
+        let command = read(pid, "cmdline");
+        let other = pid != std::process::id().cast_signed();
+        (other && (command.contains(folder) || read(pid, "environ").contains(folder))).then_some((pid, command))
+    };
+    all.filter_map(named).collect()
+}
+
+fn until(what: &str, holds: impl Fn() -> bool, said: impl Fn() -> String) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}: {}", said());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn signal(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+/// A benchmark that goes on for long, with its temporary files in `folder`; returns once services, Postgres and members run.
+fn start(folder: &Path) -> Child {
+    let mut bench = Command::new(crate::LAB);
+    bench.arg("bench").args(["idle"; 50]).args(["--size", "small"]).env("TMPDIR", folder).env_remove("DATABASE_URL");
+    let log = std::fs::File::create(folder.with_extension("log")).unwrap();
+    let bench = bench.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).spawn().unwrap();
+    let runs = |part: &str| processes(folder).iter().any(|(_, command)| command.contains(part));
+    until("it does not start", || runs(" up ") && runs("postgres -D") && runs(" dev sim "), || log_of(folder));
+    bench
+}
+
+fn log_of(folder: &Path) -> String {
+    std::fs::read_to_string(folder.with_extension("log")).unwrap_or_default()
+}
+
+/// Interrupts a benchmark with `interrupt`, which gets its process, and asserts that nothing is left.
+fn nothing_is_left_after(interrupt: impl Fn(&Child, &Path)) -> std::process::ExitStatus {
+    let _alone = crate::alone();
+    let outer = tempfile::tempdir().unwrap();
+    let folder = outer.path().join("tmp");
+    std::fs::create_dir(&folder).unwrap();
+    let mut bench = start(&folder);
+    interrupt(&bench, &folder);
+    let status = bench.wait().unwrap();
+    let left = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let clean = || processes(&folder).is_empty() && left().is_empty();
+    until("something is left", clean, || format!("{:#?}\n{:#?}\n{}", processes(&folder), left(), log_of(&folder)));
+    status
+}
+
+#[test]
+fn interrupted_bench_leaves_nothing() {
+    let status = nothing_is_left_after(|bench, _| signal(bench.id().cast_signed(), Signal::SIGINT));
+    assert_eq!(status.code(), Some(130));
+}
+
+#[test]
+fn terminated_bench_leaves_nothing() {
+    let status = nothing_is_left_after(|bench, _| signal(bench.id().cast_signed(), Signal::SIGTERM));
+    assert_eq!(status.code(), Some(143));
+}
+
+#[test]
+fn killed_bench_leaves_nothing() {
+    nothing_is_left_after(|bench, _| signal(bench.id().cast_signed(), Signal::SIGKILL));
+}
+
+#[test]
+fn bench_whose_measuring_process_is_killed_leaves_nothing_and_fails() {
+    let status = nothing_is_left_after(|bench, folder| {
+        let parent = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let below = format!(" {} ", bench.id());
+        let inner = processes(folder).into_iter().find(|(pid, _)| parent(*pid).rsplit(") ").next().unwrap()[1..].starts_with(&below));
+        signal(inner.unwrap().0, Signal::SIGKILL);
+    });
+    assert_eq!(status.code(), Some(1));
+}
