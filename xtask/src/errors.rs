@@ -6,7 +6,7 @@ use drover_service::codes::ALL;
 
 use crate::{File, root};
 
-/// The table.
+/// The file with the table.
 pub fn files() -> anyhow::Result<Vec<File>> {
     let mut codes = ALL.to_vec();
     codes.sort_by_key(|code| code.name);

@@ -1,6 +1,6 @@
-//! Files that are made from the code: `cargo run -p xtask -- <openapi|clients|errors> [--check]`.
+//! Generates files from the code: `cargo run -p xtask -- <openapi|clients|errors> [--check]`.
 //!
-//! They are checked in, so that what changes on the outside is seen in review; tests check the same that `--check` does.
+//! They are checked in, so that reviews see changes of the interfaces. Tests check the same as `--check`.
 
 mod clients;
 #[cfg(feature = "services")]
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A file and what it should hold.
+/// A file and its expected content.
 struct File {
     path: PathBuf,
     text: String,
@@ -47,9 +47,9 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// Writes the files, or says which are not as they should be.
+/// Writes the files; with `check` only reports those that are not up to date.
 fn settle(files: &[File], check: bool) -> anyhow::Result<()> {
-    ensure!(!files.is_empty(), "nothing to make");
+    ensure!(!files.is_empty(), "there are no files to generate");
     let mut stale = Vec::new();
     for File { path, text } in files {
         let name = path.strip_prefix(root()).unwrap_or(path).display().to_string();
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_what_the_documents_say() {
-        settle(&clients::files().unwrap(), true).expect("`cargo run -p xtask -- clients` makes them anew");
+    fn clients_match_the_documents() {
+        settle(&clients::files().unwrap(), true).expect("run `cargo run -p xtask -- clients`");
     }
 }

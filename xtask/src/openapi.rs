@@ -1,8 +1,11 @@
-//! `openapi/<service>.json`: what each service says it serves.
+//! `openapi/<service>.json`: the OpenAPI document of each service.
 
 use crate::{File, root};
 
 /// One file per service.
+///
+/// # Errors
+/// A document cannot be written as JSON.
 pub fn files() -> anyhow::Result<Vec<File>> {
     let services = [
         ("cluster-manager", drover_cluster_manager::openapi()),

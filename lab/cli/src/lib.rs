@@ -1,7 +1,7 @@
-//! `drover-lab`: benchmarks, experiments, simulators, clusters to try things on, and the demo. Not shipped with the product.
+//! `drover-lab`: benchmarks, experiments, simulators, clusters for trials, and the demo. Not shipped with the product.
 //!
-//! `drover` runs it for these commands with the same arguments, so a person types `drover bench`. It uses the product's library
-//! (the stack, the REST client, output); the product uses nothing of it.
+//! `drover` runs it for these commands with the same arguments, so people type `drover bench`. It uses the product's library (the
+//! stack, the REST client, output); the product uses nothing of it.
 
 pub mod autoscale;
 pub mod bench;

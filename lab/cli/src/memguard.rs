@@ -1,4 +1,4 @@
-//! `drover memguard simulate`: the model of the memory guard with any assumption changed; reads files, prints a table.
+//! `drover memguard simulate`: runs the model of the memory guard under given assumptions and prints a table.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,34 +19,34 @@ use drover::output;
 #[command(after_help = "\
 Examples:
   drover memguard simulate --size 4 --oversubscription 140
-  drover memguard simulate --show-world > world.yaml     # every assumption; change what you like
+  drover memguard simulate --show-world > world.yaml     # all assumptions, to be edited
   drover memguard simulate --world world.yaml --policy gate-bank --seeds 30")]
 pub struct SimulateArgs {
-    /// Policy; may be repeated. All of them unless given.
+    /// Policy; may be repeated [default: all].
     #[arg(long = "policy", value_enum, value_name = "POLICY")]
     pub policies: Vec<Name>,
-    /// Size of the jobs in GB: 200 GB of limits in all.
+    /// Memory limit of each job in GB; there are as many jobs as make 200 GB in all.
     #[arg(long, default_value_t = 4, value_name = "GB", value_parser = clap::value_parser!(u32).range(1..=31))]
     pub size: u32,
-    /// Limits over requests in percent.
+    /// Sum of the limits over sum of the requests, in percent.
     #[arg(long, default_value_t = 140, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub oversubscription: u32,
-    /// YAML or JSON file with assumptions, instead of --size and --oversubscription; what is not named in it stays as it is.
+    /// YAML or JSON file with assumptions, instead of --size and --oversubscription; assumptions not named in it keep their defaults.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "oversubscription"])]
     pub world: Option<PathBuf>,
-    /// YAML or JSON file with the settings of a guard, policy and safety rules, to be compared with no guard.
+    /// YAML or JSON file with the settings of a guard (policy and safety rules), which is compared with no guard.
     #[arg(long, value_name = "FILE", conflicts_with = "policies")]
     pub guard: Option<PathBuf>,
-    /// Runs of each policy.
+    /// Number of runs of each policy, each with a seed of its own.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub seeds: u64,
     /// First seed; the same seed gives the same result.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(..1 << 31))]
     pub seed: u64,
-    /// Print the assumptions and stop.
+    /// Print the assumptions and exit.
     #[arg(long)]
     pub show_world: bool,
-    /// Print the settings of the guard and stop; of the first --policy, or gate-bank.
+    /// Print the settings of the guard of the first --policy (gate-bank if none is given) and exit.
     #[arg(long)]
     pub show_guard: bool,
 }
@@ -92,7 +92,7 @@ pub fn run(args: &SimulateArgs, format: Format) -> Result<ExitCode> {
         None => ClusterModel::paper(args.size, args.oversubscription),
     };
     if let Some(problem) = world.problem() {
-        bail!("this world cannot be simulated: {problem}");
+        bail!("these assumptions cannot be simulated: {problem}");
     }
     if args.show_world {
         print_document(&world, format)?;
@@ -130,7 +130,7 @@ fn guards(args: &SimulateArgs) -> Result<Vec<(String, Option<Guard>)>> {
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_yaml::from_str(&text)
-        .with_context(|| format!("{}: not what it should be; --show-world and --show-guard print examples", path.display()))
+        .with_context(|| format!("{} has another format than expected; --show-world and --show-guard print examples", path.display()))
 }
 
 fn print_document<T: serde::Serialize>(value: &T, format: Format) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The shape of the command line: commands, flags and their help. No behaviour.
+//! The commands, their flags and their help texts. What they do is in [`crate::commands`].
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use url::Url;
 
 use crate::lab::LabArgs;
 
-/// Runs applications on many Kubernetes clusters, fills the preferred cloud first, and makes room by moving what may move.
+/// Runs applications on many Kubernetes clusters, fills the preferred cloud first, and makes room there by moving movable applications.
 #[derive(Debug, Parser)]
 #[command(name = "drover", version, propagate_version = true, after_help = EXAMPLES)]
 pub struct Cli {
-    /// What every command takes.
+    /// Options of every command.
     #[command(flatten)]
     pub globals: Globals,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -22,10 +22,10 @@ pub struct Cli {
 /// Options of every command; `drover-lab` takes them too.
 #[derive(Debug, Args)]
 pub struct Globals {
-    /// Where Drover listens.
+    /// Address of Drover's gateway.
     #[arg(long, global = true, env = "DROVER_URL", default_value = "http://127.0.0.1:7070", value_name = "URL")]
     pub url: Url,
-    /// File with the bearer token (or the token itself in DROVER_TOKEN).
+    /// File with the bearer token; DROVER_TOKEN may hold the token itself.
     #[arg(long, global = true, env = "DROVER_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Project.
@@ -66,35 +66,35 @@ pub enum Command {
     /// Register and remove clusters.
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Providers and their priority.
+    /// List providers, set their priority, remove them.
     #[command(subcommand)]
     Provider(ProviderCommand),
-    /// Deploy manifests or a Helm chart (again: update in place).
+    /// Deploy manifests or a Helm chart; updates the application in place if it is deployed already.
     Deploy(DeployArgs),
-    /// Make or replace EMCO resources from files, parents first.
+    /// Create or replace EMCO resources from files, parents before children.
     Apply(crate::commands::apply::ApplyArgs),
-    /// Terminate what `deploy` made and remove its resources.
+    /// Terminate an application that `deploy` made, and remove its resources.
     Delete(DeleteArgs),
     /// List apps, clusters, plans, operations, moves or call graphs.
     Get(GetArgs),
-    /// Why an app is where it is, and why not elsewhere.
+    /// Explain why an app runs where it does and not elsewhere.
     Explain(ExplainArgs),
-    /// Ask for a plan, read it, carry it out.
+    /// Make, show, apply and discard plans.
     #[command(subcommand)]
     Plan(PlanCommand),
-    /// Watch and cancel long work.
+    /// List, watch and cancel operations.
     #[command(subcommand)]
     Operation(OperationCommand),
-    /// Migration policies.
+    /// Try migration policies.
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// The autoscaler: decide, simulate, train offline; explain what a cluster's agent does.
+    /// Autoscaler: explain what a cluster's agent does; decide, simulate and train offline.
     #[command(subcommand)]
     Autoscale(crate::commands::autoscale::AutoscaleCommand),
-    /// The memory guard of the nodes: status, explain, simulate.
+    /// Memory guard of the nodes: status, explain, simulate.
     #[command(subcommand)]
     Memguard(crate::commands::memguard::MemguardCommand),
-    /// Clusters to try things on: simulated, or real control planes on this machine.
+    /// Start clusters for trials: simulated ones, or real control planes on this machine.
     Dev(LabArgs),
     /// Show a relocation from end to end on three clusters: an application that fits nowhere gets room because others move.
     Demo(LabArgs),
@@ -102,7 +102,7 @@ pub enum Command {
     Experiment(LabArgs),
     /// Measure this build on this machine: throughput, latency, memory and CPU.
     Bench(LabArgs),
-    /// Settings: what they are and where they come from.
+    /// Explain the settings of the services and where their values come from.
     #[command(subcommand)]
     Config(crate::commands::config::ConfigCommand),
     /// Print a shell completion script.
@@ -113,7 +113,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The command's name if `drover-lab` runs it.
+    /// The command's name if it is one of those that `drover-lab` runs.
     pub fn of_lab(&self) -> Option<&'static str> {
         match self {
             Self::Dev(_) => Some("dev"),
@@ -130,7 +130,7 @@ impl Command {
 /// `drover cluster …`.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Register a cluster (its provider is made if it is new).
+    /// Register a cluster; its provider is created if there is none of that name.
     #[command(after_help = "Example:\n  drover cluster add private-a --provider onprem --kubeconfig a.kubeconfig --label zone=kr-1")]
     Add {
         /// Name.
@@ -138,30 +138,30 @@ pub enum ClusterCommand {
         /// Provider.
         #[arg(long)]
         provider: String,
-        /// Kubeconfig file (certificates and tokens inline; `kubectl config view --raw --flatten --minify` makes one).
+        /// Kubeconfig with certificates and tokens inline, as `kubectl config view --raw --flatten --minify` prints it.
         #[arg(long, value_name = "FILE")]
         kubeconfig: PathBuf,
         /// Label; may be repeated.
         #[arg(long = "label", value_name = "LABEL")]
         labels: Vec<String>,
-        /// Priority of the provider if it is made now (1 is best, 10 the default).
+        /// Priority of the provider, 1 (filled first) to 10 [default: as it is; 10 for a new provider].
         #[arg(long, value_parser = clap::value_parser!(u8).range(1..=10))]
         priority: Option<u8>,
     },
-    /// Remove a cluster that no app is on.
+    /// Remove a cluster on which no app runs.
     #[command(alias = "rm")]
     Remove {
         /// Name, or provider/name.
         name: String,
     },
-    /// List clusters by preference.
+    /// List clusters, most preferred first.
     List,
 }
 
 /// `drover provider …`.
 #[derive(Debug, Subcommand)]
 pub enum ProviderCommand {
-    /// Make a provider, or change its priority.
+    /// Create a provider, or change its priority.
     #[command(after_help = "Example:\n  drover provider set onprem --priority 1")]
     Set {
         /// Name.
@@ -172,7 +172,7 @@ pub enum ProviderCommand {
     },
     /// List providers.
     List,
-    /// Remove a provider without clusters.
+    /// Remove a provider that has no clusters.
     #[command(alias = "rm")]
     Remove {
         /// Name.
@@ -190,35 +190,35 @@ Examples:
 pub struct DeployArgs {
     /// Name of the application.
     pub name: String,
-    /// Manifest file, folder of manifests, folder of a Helm chart, or a chart's .tgz; `-` reads manifests from stdin.
+    /// Manifest file, directory of manifests, directory or .tgz of a Helm chart; `-` reads manifests from stdin.
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     pub path: PathBuf,
-    /// Only clusters of these providers (comma separated). Without this, `--only` and `--label`: as it was; a new application
-    /// may run anywhere, also on clusters that are added later.
+    /// Run only on clusters of these providers (comma separated). Without `--on`, `--only` and `--label` an application keeps what it
+    /// had; a new one may run on every cluster, including those added later.
     #[arg(long, value_delimiter = ',', value_name = "PROVIDERS", conflicts_with_all = ["only", "label"])]
     pub on: Vec<String>,
-    /// Only this cluster.
+    /// Run only on this cluster.
     #[arg(long, value_name = "CLUSTER", conflicts_with = "label")]
     pub only: Option<String>,
-    /// Only clusters with this label.
+    /// Run only on clusters with this label.
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
-    /// What to do when the best provider is full (default: the project's, else overflow; deployed again: as it was).
+    /// What to do when the best provider is full [default: as it was; for a new application the project's setting, else overflow].
     #[arg(long, value_enum)]
     pub when_full: Option<WhenFullArg>,
-    /// Its apps may be moved to make room for others.
+    /// Allow its apps to be moved to make room for others.
     #[arg(long, conflicts_with = "pinned")]
     pub movable: bool,
-    /// Its apps are never moved (the default for a new application).
+    /// Never move its apps (the default for a new application).
     #[arg(long)]
     pub pinned: bool,
-    /// Which apps are moved first, 1 (first) to 10.
+    /// How early its apps are moved, 1 (first) to 10 (last).
     #[arg(long, requires = "movable", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=10))]
     pub move_priority: u8,
-    /// Say what would happen; what is written for that is put back as it was.
+    /// Print what would happen. Documents written for that are restored afterwards.
     #[arg(long)]
     pub dry_run: bool,
-    /// Wait until it is Ready; Ctrl-C stops waiting, not the work.
+    /// Wait until the application is Ready. Ctrl-C ends the waiting, not the deployment.
     #[arg(long)]
     pub wait: bool,
 }
@@ -233,7 +233,7 @@ pub enum WhenFullArg {
 }
 
 impl WhenFullArg {
-    /// The word on the wire.
+    /// The value in the REST API.
     pub fn word(self) -> &'static str {
         match self {
             Self::Overflow => "overflow",
@@ -244,6 +244,7 @@ impl WhenFullArg {
 
 /// `drover delete`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  drover delete shop")]
 pub struct DeleteArgs {
     /// Name of the application.
     pub name: String,
@@ -253,12 +254,12 @@ pub struct DeleteArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drover get apps -o wide\n  drover get operations --watch\n  drover get clusters -o json")]
 pub struct GetArgs {
-    /// What.
+    /// What to list.
     #[arg(value_enum)]
     pub what: What,
-    /// Id or name, to see one.
+    /// Id or name, to show only one.
     pub name: Option<String>,
-    /// Print again whenever something changes.
+    /// Print the list again whenever it changes.
     #[arg(long, short = 'w')]
     pub watch: bool,
 }
@@ -285,45 +286,45 @@ pub enum What {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  drover explain shop/cart")]
 pub struct ExplainArgs {
-    /// `application/app`, or an application with one app.
+    /// `APPLICATION/APP`, or the application alone if it has one app.
     pub app: String,
 }
 
 /// `drover plan …`.
 #[derive(Debug, Subcommand)]
 pub enum PlanCommand {
-    /// What would have to move for these manifests; moves nothing.
+    /// Plan what would have to move to make room for these manifests. Moves nothing.
     #[command(after_help = "Example:\n  drover plan newcomer ledger.yaml --only private-a")]
     Newcomer {
         /// Manifests.
         path: PathBuf,
-        /// Name of the application (default: the file's).
+        /// Name of the application [default: that of the file].
         #[arg(long)]
         name: Option<String>,
-        /// Only this cluster.
+        /// Run only on this cluster.
         #[arg(long, value_name = "CLUSTER")]
         only: Option<String>,
-        /// Only clusters of these providers.
+        /// Run only on clusters of these providers (comma separated).
         #[arg(long, value_delimiter = ',', value_name = "PROVIDERS", conflicts_with = "only")]
         on: Vec<String>,
     },
-    /// What would have to move to empty a cluster; moves nothing.
+    /// Plan what would have to move to empty a cluster. Moves nothing.
     #[command(after_help = "Example:\n  drover plan drain private-a")]
     Drain {
         /// Cluster, or provider/cluster.
         cluster: String,
     },
-    /// What would have to move to even clusters out (comes with a later version).
+    /// Plan an even distribution over the clusters (not available in this version).
     Rebalance,
     /// Show a plan.
     Show {
         /// Plan id.
         id: String,
-        /// Also show why every other candidate stays.
+        /// Also show for every other candidate why it is not moved.
         #[arg(long)]
         why_not: bool,
     },
-    /// Carry a plan out, if the world still matches it.
+    /// Carry out a plan; refused if what it assumed has changed.
     Apply {
         /// Plan id.
         id: String,
@@ -331,7 +332,7 @@ pub enum PlanCommand {
         #[arg(long)]
         wait: bool,
     },
-    /// Throw a plan away.
+    /// Discard a plan.
     Discard {
         /// Plan id.
         id: String,
@@ -341,12 +342,12 @@ pub enum PlanCommand {
 /// `drover operation …`.
 #[derive(Debug, Subcommand)]
 pub enum OperationCommand {
-    /// Follow an operation live; Ctrl-C stops watching, not working.
+    /// Follow an operation until it ends. Ctrl-C ends the watching, not the operation.
     Watch {
         /// Operation id.
         id: String,
     },
-    /// Undo an operation (possible until it cuts over).
+    /// Cancel an operation and undo it; possible until it switches over to the new copies.
     Cancel {
         /// Operation id.
         id: String,
@@ -358,12 +359,12 @@ pub enum OperationCommand {
 /// `drover policy …`.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
-    /// Scores of today's candidates under a policy, active or not.
+    /// Show the scores that a policy, active or not, gives to the apps that could be moved now.
     #[command(after_help = "Example:\n  drover policy test busy-first --on private-a")]
     Test {
-        /// Policy.
+        /// Name of the policy.
         name: String,
-        /// Cluster.
+        /// Cluster whose apps are scored.
         #[arg(long)]
         on: String,
     },

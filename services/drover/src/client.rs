@@ -1,4 +1,4 @@
-//! Speaking REST with a running Drover. Knows problem+json, tokens and the base address; nothing of any noun.
+//! The REST client of the command line: base address, bearer token, problem+json errors. It knows nothing of single resources.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-/// A refusal in Drover's own words.
+/// An error response of Drover (`application/problem+json`).
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", text(.0))]
 pub struct Problem(pub ProblemDocument);
@@ -25,16 +25,16 @@ fn text(problem: &ProblemDocument) -> String {
     text
 }
 
-/// An answer: its status, the operation it points at, and its JSON.
+/// A successful response.
 #[derive(Debug)]
 pub struct Answer {
     /// HTTP status.
     pub status: StatusCode,
-    /// `Location`, for accepted work.
+    /// `Location` header: the operation that was started.
     pub location: Option<String>,
     /// `Warning` headers.
     pub warnings: Vec<String>,
-    /// JSON body, `null` if empty.
+    /// JSON body; `null` if the body is empty.
     pub body: Value,
 }
 
@@ -48,12 +48,15 @@ pub struct Client {
 
 impl Client {
     /// A client of the Drover at `base`.
+    ///
+    /// # Errors
+    /// The HTTP client cannot be set up.
     pub fn new(base: Url, token: Option<String>) -> Result<Self> {
         let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).timeout(Duration::from_secs(90)).build()?;
         Ok(Self { base, token, http })
     }
 
-    /// The address it speaks to.
+    /// The base address of all requests.
     pub fn base(&self) -> &Url {
         &self.base
     }
@@ -70,7 +73,7 @@ impl Client {
     async fn answered(&self, request: RequestBuilder) -> Result<Response> {
         let response = request.send().await.map_err(|error| {
             if error.is_connect() {
-                anyhow!("no Drover answers at {}\n  start one with `drover up`, or name another with --url (DROVER_URL)", self.base)
+                anyhow!("no Drover answers at {}\n  start it with `drover up`, or give another address with --url (DROVER_URL)", self.base)
             } else {
                 anyhow!(error).context(format!("no answer from {}", self.base))
             }
@@ -97,7 +100,10 @@ impl Client {
         Ok(Answer { status, location, warnings, body })
     }
 
-    /// Any call with an optional JSON body.
+    /// Sends a request with an optional JSON body.
+    ///
+    /// # Errors
+    /// Drover cannot be reached, answers with an error ([`Problem`]), or the body is not JSON.
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer> {
         let mut request = self.request(method, path)?;
         if let Some(body) = body {
@@ -106,20 +112,29 @@ impl Client {
         self.send(request).await
     }
 
-    /// The file of a document.
+    /// The file that belongs to a document.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
     pub async fn file(&self, path: &str) -> Result<Vec<u8>> {
         let request = self.request(Method::GET, path)?;
         let request = request.headers(HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("application/octet-stream"))]));
         Ok(self.answered(request).await?.bytes().await?.into())
     }
 
-    /// GET as a typed value.
+    /// GET, decoded as `T`.
+    ///
+    /// # Errors
+    /// As [`Client::call`], and when the response does not have the form of `T`.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let answer = self.call(Method::GET, path, None).await?;
         serde_json::from_value(answer.body).with_context(|| format!("unexpected answer of {path}"))
     }
 
-    /// GET, `None` where there is no such thing.
+    /// GET; `None` when the answer is 404.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
     pub async fn find(&self, path: &str) -> Result<Option<Value>> {
         match self.call(Method::GET, path, None).await {
             Ok(answer) => Ok(Some(answer.body)),
@@ -129,16 +144,25 @@ impl Client {
     }
 
     /// POST.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
     pub async fn post(&self, path: &str, body: Option<&Value>) -> Result<Answer> {
         self.call(Method::POST, path, body).await
     }
 
     /// PUT.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
     pub async fn put(&self, path: &str, body: &Value) -> Result<Answer> {
         self.call(Method::PUT, path, Some(body)).await
     }
 
-    /// DELETE; absent is fine.
+    /// DELETE; succeeds as well when there is nothing to delete.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
     pub async fn delete(&self, path: &str) -> Result<()> {
         match self.call(Method::DELETE, path, None).await {
             Ok(_) => Ok(()),
@@ -147,7 +171,10 @@ impl Client {
         }
     }
 
-    /// Creates `collection/name` from `body`, or replaces it.
+    /// Creates `collection/name` from `body`, or replaces it if it exists.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
     pub async fn upsert(&self, collection: &str, name: &str, body: &Value) -> Result<()> {
         match self.post(collection, Some(body)).await {
             Ok(_) => Ok(()),
@@ -158,7 +185,10 @@ impl Client {
         }
     }
 
-    /// Creates `collection` item from `body` unless it exists.
+    /// Creates an item of `collection` from `body` unless it exists.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
     pub async fn ensure(&self, collection: &str, body: &Value) -> Result<()> {
         match self.post(collection, Some(body)).await {
             Ok(_) => Ok(()),
@@ -168,12 +198,12 @@ impl Client {
     }
 }
 
-/// Whether Drover answered with this status.
+/// Whether the error is a response with this HTTP status.
 pub fn is_status(error: &anyhow::Error, status: u16) -> bool {
     error.downcast_ref::<Problem>().is_some_and(|problem| problem.0.status == status)
 }
 
-/// The problem's code.
+/// The error code of a response, if the error is one.
 pub fn code(error: &anyhow::Error) -> Option<&str> {
     error.downcast_ref::<Problem>().map(|problem| problem.0.code.as_str())
 }

@@ -1,6 +1,6 @@
-//! Commands that `drover-lab` runs: benchmarks, experiments, simulators, the demo. None of their code is in this program.
+//! Commands that the program `drover-lab` runs: benchmarks, experiments, simulators, the demo. None of their code is in this program.
 //!
-//! This process becomes `drover-lab` with the same arguments, so that signals, the exit code and the terminal are those of the command.
+//! This process replaces itself (`exec`) with `drover-lab` and the same arguments, so signals, exit code and terminal belong to that.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -10,10 +10,9 @@ use std::process::Command;
 use anyhow::{Error, anyhow};
 use clap::Args;
 
-/// Name of the program.
 const PROGRAM: &str = "drover-lab";
 
-/// Arguments that `drover-lab` parses, `--help` among them.
+/// Arguments that are passed on to `drover-lab` unparsed, `--help` among them.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub struct LabArgs {
@@ -21,7 +20,7 @@ pub struct LabArgs {
     arguments: Vec<OsString>,
 }
 
-/// Becomes `drover-lab`: the one beside this program, else the one on PATH. Returns only what went wrong.
+/// Replaces this process with `drover-lab`: the one in the directory of this program, else the one on PATH. Returns only if that fails.
 pub fn exec(command: &str) -> Error {
     let this = std::env::current_exe().unwrap_or_default();
     let beside = this.with_file_name(PROGRAM);

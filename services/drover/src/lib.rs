@@ -1,8 +1,8 @@
-//! The command line. Everything but `up` speaks REST with a running Drover and nothing else:
-//! what it can do, a script with curl can do. Benchmarks, experiments, simulators and the demo are in `drover-lab`
-//! (lab/cli), which this program runs when one of those commands is given.
+//! The command line. Every command but `up` only sends REST requests to a running Drover, so a script with curl can do the same.
+//! Benchmarks, experiments, simulators and the demo are in the program `drover-lab` (lab/cli), which this program runs for those commands.
 //!
-//! stdout is data, stderr is everything else; exit code 0 done, 1 refused or failed, 2 wrong usage.
+//! Results go to stdout, everything else to stderr. The exit code is 0 when the command succeeded, 1 when it was refused or failed, and
+//! 2 when the command line is wrong.
 
 pub mod cli;
 pub mod client;
@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The command line; what `drover up` is not told by flags or environment its TOML file may say.
+/// Parses the command line. Settings of `drover up` that neither a flag nor the environment gives are read from its TOML file.
 fn parse() -> Result<cli::Cli, FileError> {
     let args: Vec<OsString> = std::env::args_os().collect();
     let mut command = cli::Cli::command();

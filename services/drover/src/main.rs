@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Work goes from thread to thread here, and glibc's allocator makes them wait for each other: a tenth of a decision's CPU.
+/// Memory is often freed by another thread than the one that allocated it. Threads wait for each other in glibc's allocator then, which
+/// took a tenth of the CPU time of a placement decision.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

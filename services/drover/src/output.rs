@@ -1,4 +1,4 @@
-//! Printing: tables for people, JSON and YAML for programs. stdout only; errors go to stderr.
+//! Prints results to stdout, as tables for people or as JSON and YAML for programs, and errors to stderr.
 
 use std::io::{IsTerminal, Write};
 
@@ -11,16 +11,22 @@ use crate::cli::Format;
 
 type Rows = (Vec<&'static str>, Vec<Vec<String>>);
 
-/// Prints `value` as asked; `rows` makes the table (wide or not) only when one is wanted.
+/// Prints `value` in the format asked for. `rows` makes the table, wide if it gets `true`, and is called only for tables.
+///
+/// # Errors
+/// The value cannot be serialised, or stdout cannot be written.
 pub fn print<T: Serialize>(format: Format, value: &T, rows: impl FnOnce(bool) -> Rows) -> Result<()> {
     write_stdout(&render(format, value, rows)?)
 }
 
 /// As [`print`], into a string.
+///
+/// # Errors
+/// The value cannot be serialised.
 pub fn render<T: Serialize>(format: Format, value: &T, rows: impl FnOnce(bool) -> Rows) -> Result<String> {
     Ok(match format {
         Format::Json => serde_json::to_string_pretty(value)?,
-        // As maps, not as YAML's tags, which most readers refuse.
+        // Enum variants as maps: many YAML parsers refuse tags.
         Format::Yaml => {
             let mut yaml = Vec::new();
             serde_yaml::with::singleton_map_recursive::serialize(value, &mut serde_yaml::Serializer::new(&mut yaml))?;
@@ -33,7 +39,10 @@ pub fn render<T: Serialize>(format: Format, value: &T, rows: impl FnOnce(bool) -
     })
 }
 
-/// Writes to stdout; a reader that went away (`| head`) is no error.
+/// Writes to stdout. A closed pipe (`| head`) is no error.
+///
+/// # Errors
+/// stdout cannot be written for another reason.
 pub fn write_stdout(text: &str) -> Result<()> {
     match writeln!(std::io::stdout().lock(), "{}", text.trim_end()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -72,12 +81,12 @@ pub fn memory(bytes: i64) -> String {
     if bytes != 0 && bytes % GI == 0 { format!("{}Gi", bytes / GI) } else { format!("{}Mi", bytes / MI) }
 }
 
-/// Share in percent.
+/// `part` of `whole` in percent; `-` if `whole` is 0.
 pub fn percent(part: i64, whole: i64) -> String {
     drover_api::words::percent(part, whole).map_or_else(|| "-".into(), |percent| format!("{percent} %"))
 }
 
-/// Prints an error with its chain and, where one is known, what to do next.
+/// Prints an error with its causes and, for some error codes, what to do next.
 pub fn print_error(error: &anyhow::Error) {
     let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
     eprintln!("error: {}", chain.join(": "));
@@ -98,7 +107,7 @@ fn hint(code: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether progress may redraw its line.
+/// Whether stderr is a terminal, on which progress may redraw its line.
 pub fn is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }

@@ -1,8 +1,8 @@
-//! Unmodified manifests into apps: one per workload, with the objects that belong to it. Pure.
+//! Splits unmodified manifests into apps: one per workload, with the objects that belong to it. No I/O.
 //!
 //! Objects belong to a workload when its pods refer to them (ConfigMap, Secret, ServiceAccount, PVC), when they select
 //! its pods (Service, PodDisruptionBudget, NetworkPolicy), or when they refer to it or to what it has (HPA, Ingress,
-//! RoleBinding). Workloads that share an object are one app, because an object has one owner. What belongs to nobody goes
+//! RoleBinding). Workloads that share an object are one app, because an object has one owner. Objects that belong to no workload go
 //! to the first app.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,39 +13,42 @@ use serde_json::Value;
 /// One app made of manifests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct App {
-    /// Name: its (first) workload's.
+    /// Name of its first workload.
     pub name: String,
     /// Its objects, in the order given.
     pub objects: Vec<Value>,
 }
 
-/// What is wrong with manifests.
+/// Why manifests cannot be split.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitError {
     /// Not YAML.
     #[error("document {index} is not valid YAML: {reason}")]
     NotYaml {
-        /// From 1.
+        /// Number of the document, from 1.
         index: usize,
-        /// The parser's words.
+        /// The parser's message.
         reason: String,
     },
     /// No `kind` or `metadata.name`.
     #[error("document {index} is no Kubernetes object: it has no {missing}")]
     NotAnObject {
-        /// From 1.
+        /// Number of the document, from 1.
         index: usize,
-        /// What it lacks.
+        /// The missing field.
         missing: &'static str,
     },
-    /// Nothing in them runs.
+    /// None of the objects runs pods.
     #[error("there is no workload (Deployment, StatefulSet, DaemonSet, Job, Pod, …) in these manifests")]
     NoWorkload,
 }
 
 const WORKLOADS: [&str; 8] = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"];
 
-/// Parses YAML documents (and `List`s) into objects.
+/// Parses YAML documents into objects; a `List` becomes its items.
+///
+/// # Errors
+/// A document is not YAML or not a Kubernetes object.
 pub fn parse(text: &str) -> Result<Vec<Value>, SplitError> {
     let mut objects = Vec::new();
     for (at, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
@@ -63,6 +66,9 @@ pub fn parse(text: &str) -> Result<Vec<Value>, SplitError> {
 }
 
 /// Splits objects into apps.
+///
+/// # Errors
+/// There is no workload among them.
 pub fn split(objects: Vec<Value>) -> Result<Vec<App>, SplitError> {
     let workloads: Vec<usize> = (0..objects.len()).filter(|i| WORKLOADS.contains(&kind(&objects[*i]))).collect();
     let Some(&first) = workloads.first() else { return Err(SplitError::NoWorkload) };
@@ -82,7 +88,7 @@ pub fn split(objects: Vec<Value>) -> Result<Vec<App>, SplitError> {
             }
         }
     }
-    // What refers to something by kind and name follows it; twice, for chains (Ingress -> Service -> Deployment).
+    // Objects join what they refer to by kind and name; twice, for chains (Ingress -> Service -> Deployment).
     for _ in 0..2 {
         for (at, object) in objects.iter().enumerate() {
             for (wanted_kind, wanted_name) in outward_references(object) {
@@ -273,7 +279,7 @@ spec: {rules: [{http: {paths: [{backend: {service: {name: catalogue}}}]}}]}
 ---
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: nobodys}
+metadata: {name: unused}
 ";
 
     fn names(app: &App) -> Vec<String> {
@@ -281,15 +287,15 @@ metadata: {name: nobodys}
     }
 
     #[test]
-    fn one_app_per_workload_with_what_belongs_to_it() {
+    fn split_makes_one_app_per_workload_with_its_objects() {
         let apps = split(parse(SHOP).unwrap()).unwrap();
         assert_eq!(apps.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["cart", "catalogue"]);
-        assert_eq!(names(&apps[0]), ["ConfigMap/cart-config", "Deployment/cart", "ConfigMap/nobodys"]);
+        assert_eq!(names(&apps[0]), ["ConfigMap/cart-config", "Deployment/cart", "ConfigMap/unused"]);
         assert_eq!(names(&apps[1]), ["Deployment/catalogue", "Service/catalogue", "Ingress/front"]);
     }
 
     #[test]
-    fn workloads_that_share_an_object_are_one_app() {
+    fn split_joins_workloads_that_share_an_object() {
         let shared = SHOP.replace("{containers: [{name: c, image: i}]}", "{serviceAccountName: x, containers: []}")
             + "---\nkind: ServiceAccount\nmetadata: {name: x}\n---\nkind: Pod\nmetadata: {name: p}\nspec: {serviceAccountName: x}\n";
         let apps = split(parse(&shared).unwrap()).unwrap();
@@ -298,7 +304,7 @@ metadata: {name: nobodys}
     }
 
     #[test]
-    fn errors_name_the_document() {
+    fn parse_errors_name_the_document() {
         assert_eq!(
             parse("kind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n"),
             Err(SplitError::NotAnObject { index: 2, missing: "metadata.name" })

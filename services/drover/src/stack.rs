@@ -1,6 +1,6 @@
-//! All services in one process, meeting over loopback TCP exactly as they would on six machines.
+//! All services in one process. They talk over loopback TCP, as they would on six machines.
 //!
-//! Used by `drover up`, the demo and the end-to-end tests. Postgres is private unless one is given.
+//! Used by `drover up`, the demo and the end-to-end tests. Starts a private Postgres unless the URL of another one is given.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,23 +13,23 @@ use rand::distr::{Alphanumeric, SampleString};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-/// What a stack is made of.
+/// Settings of a stack.
 pub struct Options {
-    /// Where state lives: Postgres, keys.
+    /// Directory of all state: the private Postgres and the key that seals kubeconfigs.
     pub data: PathBuf,
     /// Address of the gateway.
     pub listen: SocketAddr,
-    /// A Postgres to use instead of a private one.
+    /// URL of a Postgres to use instead of a private one.
     pub database_url: Option<SecretString>,
-    /// Token that clients must show.
+    /// Bearer token that clients must send.
     pub api_token: Option<SecretString>,
-    /// Serve other addresses than loopback without a token.
+    /// Allow listening on other addresses than loopback without a token.
     pub insecure: bool,
-    /// Whether data must survive a power cut (tests say no).
+    /// What data of the private Postgres must survive.
     pub durability: Durability,
-    /// Services take their own ports where they are free; else all take any (several stacks on one machine).
+    /// Use each service's default port where it is free; otherwise any free port, so that several stacks fit on one machine.
     pub own_ports: bool,
-    /// More flags for a service by name (`("orchestrator", "--ready-seconds=5")`).
+    /// More flags by service, for example `("orchestrator", "--ready-seconds=5")`.
     pub flags: Vec<(&'static str, String)>,
 }
 
@@ -37,17 +37,17 @@ pub struct Options {
 pub struct Stack {
     /// Address of the gateway.
     pub url: Url,
-    /// Its context.
+    /// What all its services share.
     pub common: Common,
     services: Vec<(&'static str, Running)>,
     postgres: Option<PrivatePostgres>,
 }
 
 impl Stack {
-    /// Starts everything; what was started ends again when a later part cannot start.
+    /// Starts all parts. When one cannot start, those already started are stopped.
     ///
     /// # Errors
-    /// No Postgres can be found or started, the address is taken, or a service cannot start.
+    /// Postgres cannot be found or started, the address is in use, or a service cannot start.
     pub async fn start(options: Options) -> Result<Self> {
         std::fs::create_dir_all(&options.data).with_context(|| format!("cannot make {}", options.data.display()))?;
         let (postgres, database_url) = match options.database_url {
@@ -67,7 +67,7 @@ impl Stack {
             migration: port(9900)?,
             resource_synchronizer: port(9023)?,
         };
-        // Services and their callers are this one process: the token never leaves it.
+        // All services and their callers are in this process, so the token never leaves it.
         let peer_token = Alphanumeric.sample_string(&mut rand::rng(), 40);
         let mut common = Common::new(database_url.expose_secret(), peer_token, peers);
         (common.api_token, common.insecure, common.reserved) = (options.api_token, options.insecure, reserved.clone());
@@ -122,7 +122,7 @@ impl Stack {
         self.services.iter().map(|(name, running)| (*name, &running.tasks))
     }
 
-    /// Ends all services, callers first, then Postgres.
+    /// Stops all services, callers before those they call, and then Postgres.
     pub async fn stop(mut self) {
         self.common.shutdown.cancel();
         while let Some((_, running)) = self.services.pop() {
@@ -134,13 +134,13 @@ impl Stack {
     }
 }
 
-/// A service's settings, from its own parser: flags given here, then its environment and defaults.
+/// A service's settings as its own parser reads them: from these flags, then from its environment and defaults.
 fn settings<'a, C: Args>(name: &'static str, flags: impl Iterator<Item = &'a str>) -> Result<C> {
     let matches = C::augment_args(Command::new(name)).try_get_matches_from(std::iter::once(name).chain(flags))?;
     Ok(C::from_arg_matches(&matches)?)
 }
 
-/// The service's own port if it is free, else any; open from here on, so that no other stack takes it.
+/// Reserves the service's own port if it is free, else any. The port is open from here on, so that no other stack takes it.
 fn reserve(reserved: &Reserved, own: u16) -> Result<Url> {
     Ok(Url::parse(&format!("http://{}", reserved.reserve(own)?))?)
 }

@@ -1,4 +1,4 @@
-//! Following one operation: a bar on a terminal, a line per change elsewhere. Watching never changes anything.
+//! Follows one operation, with a progress bar on a terminal and a line per change elsewhere. Changes nothing.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,10 @@ use crate::output;
 
 const POLL: Duration = Duration::from_millis(300);
 
-/// Follows operation `id` to its end, reporting on stderr. Ctrl-C ends the watching only.
+/// Follows operation `id` to its end and reports on stderr.
+///
+/// # Errors
+/// A request fails, or Ctrl-C ended the watching; the operation itself goes on.
 pub async fn follow(client: &Client, id: &str) -> Result<Operation> {
     let bar = output::is_terminal().then(|| {
         let bar = ProgressBar::new_spinner();
@@ -25,7 +28,7 @@ pub async fn follow(client: &Client, id: &str) -> Result<Operation> {
         end = until_ended(client, id, &mut said, bar.as_ref()) => end,
         _ = tokio::signal::ctrl_c() => {
             if let Some(bar) = &bar { bar.finish_and_clear(); }
-            bail!("stopped watching; the work goes on: `drover operation watch {id}`, `drover operation cancel {id}`");
+            bail!("stopped watching; the operation goes on: `drover operation watch {id}` follows it, `drover operation cancel {id}` undoes it");
         }
     };
     if let Some(bar) = bar {
@@ -34,7 +37,10 @@ pub async fn follow(client: &Client, id: &str) -> Result<Operation> {
     end
 }
 
-/// Follows it and turns anything but success into an error that says why.
+/// As [`follow`], for callers that need success.
+///
+/// # Errors
+/// As [`follow`], and when the operation fails or is cancelled; the error gives the reasons.
 pub async fn to_success(client: &Client, id: &str) -> Result<Operation> {
     let operation = follow(client, id).await?;
     match operation.state {
@@ -72,7 +78,7 @@ async fn until_ended(client: &Client, id: &str, said: &mut Said, bar: Option<&Pr
     }
 }
 
-/// Whether it has ended.
+/// Whether the operation has ended.
 pub fn ended(operation: &Operation) -> bool {
     !matches!(operation.state, OperationState::Running | OperationState::Undoing)
 }

@@ -1,7 +1,7 @@
-//! `libs/service/src/clients/<service>.rs`: what services may ask of each other, made from the golden documents.
+//! `libs/service/src/clients/<service>.rs`: clients for the requests between services, generated from the documents in openapi/.
 //!
-//! Operations tagged `peer` become methods (progenitor, positional style), with the types of libs/api: a client has none
-//! of its own. How requests travel is not here: each client has a `Peer`, see libs/service/src/peer.rs.
+//! Operations tagged `peer` become methods (progenitor, positional style). Clients have no types of their own but use those of libs/api.
+//! Requests are sent by the `Peer` that each client has, see libs/service/src/peer.rs.
 
 mod projection;
 mod types;
@@ -17,15 +17,18 @@ use serde_json::Value;
 
 use crate::{File, root};
 
-/// Services that others ask something.
+/// Services that other services send requests to.
 const SERVICES: [&str; 5] = ["cluster-manager", "migration", "orchestrator", "placement", "resource-synchronizer"];
 
 /// One file per service.
+///
+/// # Errors
+/// A document cannot be read, has a schema that is not known in `types.rs`, or rustfmt fails.
 pub fn files() -> anyhow::Result<Vec<File>> {
     let files = SERVICES.into_iter().map(|service| {
         let document = root().join("openapi").join(format!("{service}.json"));
         let text = std::fs::read_to_string(&document).with_context(|| format!("cannot read {}", document.display()))?;
-        let text = client(service, &serde_json::from_str(&text)?).with_context(|| format!("no client of {service}"))?;
+        let text = client(service, &serde_json::from_str(&text)?).with_context(|| format!("cannot generate the client of {service}"))?;
         Ok(File { path: root().join("libs/service/src/clients").join(format!("{}.rs", service.replace('-', "_"))), text })
     });
     files.collect()
@@ -42,14 +45,14 @@ fn client(service: &str, document: &Value) -> anyhow::Result<String> {
     let tokens = generator.generate_tokens(&serde_json::from_value(projected)?)?;
     let types = generator.get_type_space().iter_types().map(|kind| kind.ident().to_string());
     let own: BTreeSet<String> = types.filter(|ident| ident.starts_with("types ::")).collect();
-    ensure!(own.is_empty(), "schemas without a name in the document would become types of the client alone: {own:?}");
+    ensure!(own.is_empty(), "these schemas have no name in the document, so they would become types of the client: {own:?}");
     let header = format!(
         "//! What other services may ask of {service}. Made from openapi/{service}.json by `cargo run -p xtask -- clients`; not to be edited.\n\n"
     );
     formatted(header + &tokens.to_string())
 }
 
-/// As `cargo fmt` would leave it.
+/// Formats the code as `cargo fmt` does.
 fn formatted(code: String) -> anyhow::Result<String> {
     let mut rustfmt = Command::new("rustfmt")
         .args(["--edition", "2024", "--config-path"])
@@ -59,10 +62,10 @@ fn formatted(code: String) -> anyhow::Result<String> {
         .spawn()
         .context("rustfmt does not start: `rustup component add rustfmt`")?;
     let mut input = rustfmt.stdin.take().context("rustfmt has no input")?;
-    // In a thread of its own: rustfmt may answer before it has read everything.
+    // In a thread of its own, because rustfmt may write output before it has read all input.
     let writer = std::thread::spawn(move || input.write_all(code.as_bytes()));
     let output = rustfmt.wait_with_output()?;
     writer.join().map_err(|_| anyhow::anyhow!("writing to rustfmt panicked"))??;
-    ensure!(output.status.success(), "rustfmt refuses the client");
+    ensure!(output.status.success(), "rustfmt cannot format the client");
     Ok(String::from_utf8(output.stdout)?)
 }

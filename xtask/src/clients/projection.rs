@@ -1,16 +1,19 @@
-//! From the OpenAPI 3.1 that services describe themselves with to the 3.0 that progenitor reads, peer operations only.
+//! Converts a service's OpenAPI 3.1 document to the 3.0 that progenitor reads, with the peer operations only.
 //!
-//! Schemas of components are left empty: each of them stands for a type of libs/api, so nobody looks inside.
+//! Schemas of components are left empty, because each of them is replaced by a type of libs/api.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
 use serde_json::{Map, Value, json};
 
-/// Services ask each other operations with this tag.
+/// Tag of the operations that services request from each other.
 const TAG: &str = "peer";
 
-/// The projected document and the names of the schemas that its operations use.
+/// The converted document, and the names of the schemas that its operations use.
+///
+/// # Errors
+/// The document has no paths, or no operation with the tag `peer`.
 pub fn project(document: &Value) -> anyhow::Result<(Value, BTreeSet<String>)> {
     let mut paths = document["paths"].as_object().context("a document without paths")?.clone();
     for item in paths.values_mut() {
@@ -28,7 +31,7 @@ pub fn project(document: &Value) -> anyhow::Result<(Value, BTreeSet<String>)> {
     Ok((json!({"openapi": "3.0.3", "info": info, "paths": paths, "components": {"schemas": components}}), schemas))
 }
 
-/// The `default` answer is the problem. progenitor would take it for one of success too.
+/// Replaces the `default` response, which is the error, by `4XX` and `5XX`: progenitor would treat it as a success as well.
 fn name_errors(operation: &mut Value) {
     let Some(responses) = operation["responses"].as_object_mut() else { return };
     if let Some(problem) = responses.remove("default") {
@@ -37,14 +40,14 @@ fn name_errors(operation: &mut Value) {
     }
 }
 
-/// Everything below `value` in the words of 3.0, and which schemas it refers to.
+/// Converts everything below `value` to OpenAPI 3.0, and collects the schemas that it refers to.
 fn simplify(value: &mut Value, schemas: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) => {
             if let Some(name) = object.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/components/schemas/")) {
                 schemas.insert(name.to_owned());
             }
-            // An error of an unknown media type would be a stream of bytes.
+            // progenitor treats media types that it does not know as streams of bytes.
             if let Some(problem) = object.remove("application/problem+json") {
                 object.insert("application/json".to_owned(), problem);
             }
@@ -57,7 +60,7 @@ fn simplify(value: &mut Value, schemas: &mut BTreeSet<String>) {
     }
 }
 
-/// `type: [T, null]` and `oneOf: [null, T]` are 3.1's `nullable: true`.
+/// Converts `type: [T, null]` and `oneOf: [null, T]` of 3.1 to `nullable: true`.
 fn nullable(object: &mut Map<String, Value>) {
     let null = json!("null");
     if let Some(kinds) = object.get_mut("type").and_then(Value::as_array_mut) {
@@ -79,7 +82,7 @@ fn nullable(object: &mut Map<String, Value>) {
     }
 }
 
-/// utoipa says `minimum: 0` of unsigned numbers, progenitor knows them by their format.
+/// utoipa marks unsigned numbers by `minimum: 0`; progenitor recognises them by their format.
 fn unsigned(object: &mut Map<String, Value>) {
     if object.get("minimum") == Some(&json!(0)) {
         let format = match object.get("format").and_then(Value::as_str) {

@@ -1,8 +1,11 @@
-//! Which type of libs/api a schema of the documents stands for.
+//! The type of libs/api for each schema of the documents.
 
 use anyhow::bail;
 
-/// The path of the type. Schemas are named as their types are, but for the problem.
+/// Path of the type in libs/api. Schemas have the names of their types, except for the problem.
+///
+/// # Errors
+/// The schema is not known.
 pub fn of(schema: &str) -> anyhow::Result<String> {
     let module = match schema {
         "BindingStatus" | "Bundle" | "DesiredBinding" => "bindings",
@@ -13,7 +16,7 @@ pub fn of(schema: &str) -> anyhow::Result<String> {
         "PlanAcceptance" | "PlanDocument" | "PlanList" | "PlanOrder" => "plans",
         "Decision" | "DecisionRequest" => "scheduling",
         "Problem" => return Ok("drover_api::problem::ProblemDocument".to_owned()),
-        _ => bail!("no type of libs/api is known for the schema {schema}: name it in xtask/src/clients/types.rs"),
+        _ => bail!("no type of libs/api is known for the schema {schema}: add it in xtask/src/clients/types.rs"),
     };
     Ok(format!("drover_api::{module}::{schema}"))
 }

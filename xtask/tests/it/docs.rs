@@ -8,7 +8,7 @@ use syn::{Attribute, Ident, ImplItem, Item, Meta, TraitItem, Type, UseTree, Visi
 use crate::{crates, root, rust_files};
 
 /// Folders of generated code.
-const GENERATED: [&str; 1] = ["libs/api/src/clients"];
+const GENERATED: [&str; 1] = ["libs/service/src/clients"];
 
 /// What lacks documentation in a crate, found by following its `mod` items.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! What simulations read: a load, a Q-table, measured capacities; and the options of the simulated workload.
+//! Inputs of the simulations: a load, measured capacities, and the options of the simulated workload.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use drover_lab_autoscaling::sim::{Shape, SimSpec, Trace};
 /// The load: from a file, or generated.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// Load as a CSV: time in the first column, requests per second in the last (may be a .gz).
+    /// Load as CSV, may be a .gz: time in the first column, requests per second in the last.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shape", "seconds"])]
     pub trace: Option<PathBuf>,
     /// Generate a load of this shape.
@@ -20,10 +20,11 @@ pub struct LoadArgs {
     /// Seconds of generated load.
     #[arg(long, value_name = "SECONDS", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(60..=1_000_000))]
     pub seconds: u32,
-    /// Scale the load so that its highest second has this many requests [default: a file as it is; generated: what the most pods can do].
+    /// Scale the load so that its highest second has this many requests [default: a file is not scaled; a generated load peaks at the
+    /// capacity of --max-pods].
     #[arg(long, value_name = "RATE")]
     pub peak: Option<f64>,
-    /// Seed of generated load, of arrivals and of exploration.
+    /// Seed of the generated load, of arrivals and of exploration.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -31,16 +32,19 @@ pub struct LoadArgs {
 /// `--shape`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ShapeArg {
-    /// One day, with bursts.
+    /// A day with bursts.
     Daily,
-    /// A launch and its long tail.
+    /// A launch with a long tail.
     Launch,
-    /// Little to do, with rare bursts.
+    /// Little load with rare bursts.
     Idle,
 }
 
 impl LoadArgs {
-    /// Reads or generates it.
+    /// Reads or generates the load.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not such a CSV.
     pub fn load(&self, spec: &SimSpec) -> Result<Trace> {
         let trace = match &self.trace {
             Some(path) => {
@@ -64,25 +68,26 @@ impl LoadArgs {
 /// The simulated workload.
 #[derive(Debug, Args)]
 pub struct SimArgs {
-    /// Measured capacity as a CSV: pods in the first column, requests per second of all together in the last [default: the paper's curve].
+    /// Measured capacity as CSV: number of pods in the first column, requests per second of all of them in the last [default: the
+    /// paper's curve].
     #[arg(long, value_name = "FILE")]
     pub capacity: Option<PathBuf>,
-    /// Seconds after which a request that is not served expires.
+    /// Seconds after which a waiting request expires.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
     pub timeout: f64,
-    /// Seconds from asking for a pod to its serving.
+    /// Seconds from the request for a pod until it serves.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub delay: f64,
-    /// Seconds of a simulation step.
+    /// Length of a simulation step in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1)]
     pub step: f64,
-    /// Fewest pods.
+    /// Minimum number of pods.
     #[arg(long, default_value_t = 1)]
     pub min_pods: i32,
-    /// Most pods.
+    /// Maximum number of pods.
     #[arg(long, default_value_t = 4)]
     pub max_pods: i32,
-    /// Cost of an expired request in pod-seconds.
+    /// Cost of an expired request, in pod-seconds.
     #[arg(long, default_value_t = 0.1)]
     pub penalty: f64,
     /// Seconds between decisions (KPA decides every 2 s).
@@ -91,7 +96,10 @@ pub struct SimArgs {
 }
 
 impl SimArgs {
-    /// The workload, checked.
+    /// The specification of the workload.
+    ///
+    /// # Errors
+    /// The capacity file cannot be read, or an option is out of range.
     pub fn spec(&self) -> Result<SimSpec> {
         let capacity = match &self.capacity {
             Some(path) => {
@@ -110,7 +118,10 @@ impl SimArgs {
     }
 }
 
-/// A load from a CSV, packed or not.
+/// Reads a load from a CSV file, compressed or not.
+///
+/// # Errors
+/// The file cannot be read or is not such a CSV.
 pub fn read_trace(path: &Path) -> Result<Trace> {
     Trace::from_csv(&read(path)?).with_context(|| path.display().to_string())
 }

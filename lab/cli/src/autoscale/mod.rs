@@ -1,4 +1,4 @@
-//! `drover autoscale simulate` and `train`: the queueing simulator over a load. Needs no running Drover.
+//! `drover autoscale simulate` and `train`: run the queueing simulator over a load. They need no running Drover.
 
 mod input;
 mod simulate;
@@ -12,7 +12,7 @@ pub use input::{LoadArgs, SimArgs, read_trace};
 pub use simulate::SimulateArgs;
 pub use train::TrainArgs;
 
-/// `drover autoscale …`, the commands that simulate.
+/// The commands of `drover autoscale` that simulate.
 #[derive(Debug, Subcommand)]
 pub enum AutoscaleCommand {
     /// Let every policy scale the same load in the queueing simulator.

@@ -1,4 +1,4 @@
-//! `drover autoscale simulate`: every policy scales the same load; what it cost, and how it went.
+//! `drover autoscale simulate`: every policy scales the same load; reports cost and course of each.
 
 use std::path::PathBuf;
 
@@ -28,22 +28,22 @@ pub struct SimulateArgs {
     /// Workload.
     #[command(flatten)]
     pub sim: SimArgs,
-    /// How the learner learns.
+    /// Parameters of the learner.
     #[command(flatten)]
     pub learner: LearnerArgs,
-    /// Q-table that the learner starts from [default: trained on the first quarter, which is then left out of the comparison].
+    /// Q-table that the learner starts from [default: one trained on the first quarter of the load, which the comparison leaves out].
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
-    /// CPU target of the threshold policy, in per cent.
+    /// CPU target of the threshold policy in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(i32).range(1..=1_000))]
     pub target: i32,
-    /// Seconds over which the threshold policy stabilises.
+    /// Stabilisation window of the threshold policy in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub stabilisation: u32,
-    /// Pods serve this share of the capacity curve.
+    /// Share of the capacity curve that the pods really serve.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub capacity_factor: f64,
-    /// Arrivals spread evenly, not by chance.
+    /// Spread arrivals evenly instead of at random.
     #[arg(long)]
     pub even: bool,
     /// Directory for a CSV per table and an SVG per chart.
@@ -85,7 +85,7 @@ pub fn run(args: &SimulateArgs, format: Format) -> Result<()> {
         .deliver(args.out.as_deref(), if format == Format::Json { drover_report::Format::Json } else { drover_report::Format::Text })
 }
 
-/// The course goes to files only: it has thousands of rows.
+/// The report. The course has thousands of rows and is only written to files.
 fn report(runs: &[(String, Run)], penalty: f64, from: usize, files: bool) -> Report {
     let mut report = Report::new("autoscale-simulate");
     let cost = |run: &Run| run.totals.cost(penalty);

@@ -1,4 +1,4 @@
-//! `drover autoscale train`: passes over the first part of a load, and the Q-table that came of it.
+//! `drover autoscale train`: trains on the first part of a load and writes the Q-table.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -23,13 +23,13 @@ pub struct TrainArgs {
     /// Workload.
     #[command(flatten)]
     pub sim: SimArgs,
-    /// How it learns.
+    /// Parameters of the learner.
     #[command(flatten)]
     pub learner: LearnerArgs,
-    /// Passes.
+    /// Number of passes over the training load.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub passes: u32,
-    /// Seconds of the load to train on, from its start.
+    /// Length of the training load in seconds, from the start of the load.
     #[arg(long, value_name = "SECONDS", default_value_t = 5_000)]
     pub training: usize,
     /// File to write the Q-table to [default: stdout].
@@ -37,22 +37,25 @@ pub struct TrainArgs {
     pub table: Option<PathBuf>,
 }
 
-/// How a learner learns.
+/// Parameters of the learner.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct LearnerArgs {
     /// Learning rate.
     #[arg(long, default_value_t = 0.3)]
     pub alpha: f64,
-    /// Weight of the future.
+    /// Discount factor of future rewards.
     #[arg(long, default_value_t = 0.5)]
     pub gamma: f64,
-    /// Learn and act without guard rails, as the paper does.
+    /// Learn and act without safety rules, as the paper does.
     #[arg(long)]
     pub unguarded: bool,
 }
 
 impl LearnerArgs {
     /// The learner for a workload.
+    ///
+    /// # Errors
+    /// A parameter is out of range.
     pub fn spec(self, sim: &SimSpec, seed: u64) -> Result<QLearningSpec> {
         let (alpha, gamma, guards) = (self.alpha, self.gamma, !self.unguarded);
         let spec = QLearningSpec { alpha, gamma, guards, penalty: sim.penalty, capacity: sim.capacity, seed, ..QLearningSpec::default() };
@@ -61,7 +64,7 @@ impl LearnerArgs {
     }
 }
 
-/// Trains on the first part of a load.
+/// A Q-table trained with `passes` passes over the first `training` seconds of a load.
 pub fn trained(learner: &QLearningSpec, sim: &SimSpec, trace: &Trace, period: u16, training: usize, passes: u32) -> QTable {
     let pass = Arrivals::even(trace, sim, 0, training);
     train(learner, sim, &Schedule::default(), usize::from(period), (0..passes).map(|_| &pass))
@@ -70,7 +73,7 @@ pub fn trained(learner: &QLearningSpec, sim: &SimSpec, trace: &Trace, period: u1
 /// Runs it.
 pub fn run(args: &TrainArgs) -> Result<()> {
     let sim = args.sim.spec()?;
-    anyhow::ensure!(sim.min_pods >= 1, "--min-pods must be 1 or more: a learner cannot wake a workload up");
+    anyhow::ensure!(sim.min_pods >= 1, "--min-pods must be 1 or more: Q-learning cannot scale up from zero");
     let learner = args.learner.spec(&sim, args.load.seed)?;
     let trace = args.load.load(&sim)?;
     let started = Instant::now();

@@ -1,14 +1,14 @@
-//! The applications of the story, as ordinary manifests. Pure.
+//! The applications of the demo, as ordinary manifests. No I/O.
 
 use drover_scheduling::Amounts;
 use serde_json::{Value, json};
 
 use drover::output;
 
-/// CPU (milli-cores) and memory (bytes) of the members that the figures below are made for.
+/// CPU (milli-cores) and memory (bytes) of the members for which the requests below are chosen.
 const MEMBER: (i64, i64) = (4000, 8 << 30);
 
-/// The figures below fit smaller members too: requests are multiplied by this, at most 1.
+/// Factors by which requests are multiplied so that they fit smaller members; at most 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     cpu: f64,
@@ -16,7 +16,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// For members of which the smallest has this much left.
+    /// For members of which the smallest has this much free.
     pub fn for_members(free: &Amounts) -> Self {
         let share = |free: i64, made_for: i64| (free as f64 / made_for as f64).min(1.0);
         Self { cpu: share(free.cpu, MEMBER.0), memory: share(free.memory, MEMBER.1) }
@@ -31,21 +31,21 @@ impl Size {
     }
 }
 
-/// One microservice of the story.
+/// One microservice of the demo.
 pub struct App {
     /// Name.
     pub name: &'static str,
     cpu_m: u32,
     memory_mi: u32,
-    /// CPU that it will be seen to use, milli-cores.
+    /// CPU that its simulated pods use, in milli-cores.
     used_m: u32,
 }
 
-/// One application of the story.
+/// One application of the demo.
 pub struct Application {
     /// Name.
     pub name: &'static str,
-    /// `None`: its owner lets nobody move it; else how readily (1 first).
+    /// Priority of being moved (1 is moved first); `None` if it may not be moved.
     pub movable: Option<u8>,
     /// Its microservices.
     pub apps: &'static [App],
@@ -65,17 +65,17 @@ pub const APPLICATIONS: [Application; 6] = [
     Application { name: "build", movable: Some(5), apps: &[app("ci", 1000, 1024, 850), app("cache", 700, 512, 500)] },
 ];
 
-/// The application that fits nowhere it may run.
+/// The application that has no room in any cluster where it may run.
 pub const NEWCOMER: Application = Application { name: "ledger", movable: None, apps: &[app("ledger", 1500, 2048, 700)] };
 
-/// Requests of the newcomer's pod, for people.
+/// Requests of the newcomer's pod, as text.
 pub fn newcomer_needs(size: Size) -> String {
     let app = &NEWCOMER.apps[0];
     output::amounts(&Amounts { cpu: size.cpu(app.cpu_m), memory: size.memory(app.memory_mi) << 20, ..Amounts::default() })
 }
 
 impl Application {
-    /// Its manifests, YAML. `image` is what its containers run.
+    /// Its manifests in YAML; its containers run `image`.
     pub fn manifests(&self, image: &str, size: Size) -> String {
         self.apps
             .iter()

@@ -1,4 +1,4 @@
-//! The three members of the story: simulated, or real control planes of deploy/local-kube.
+//! The three members of the demo: simulated, or real control planes of deploy/local-kube.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::Members;
 use crate::dev::kube;
 use crate::dev::sim::Simulated;
 
-/// A member to be.
+/// A member to be registered.
 pub struct Member {
     /// Cluster name.
     pub name: String,
@@ -18,9 +18,9 @@ pub struct Member {
     pub priority: u8,
     /// Kubeconfig.
     pub kubeconfig: Vec<u8>,
-    /// Image that its containers can run.
+    /// Image that its nodes can run.
     pub image: String,
-    /// What it is, for people.
+    /// Description of the kind of member.
     pub what: &'static str,
 }
 
@@ -28,14 +28,17 @@ const NAMES: [(&str, &str, u8); 3] = [("private-a", "onprem", 1), ("private-b", 
 const CPU: &str = "4";
 const MEMORY: &str = "8Gi";
 
-/// The members, and what ends simulated ones when it is dropped.
+/// The running members; dropping it ends simulated ones.
 pub struct Started {
     /// The members.
     pub members: Vec<Member>,
     _simulated: Option<Simulated>,
 }
 
-/// Starts them; `data` is the demo's folder.
+/// Starts the members. `data` is the directory of the demo.
+///
+/// # Errors
+/// Control planes cannot be started, or no port is free.
 pub async fn start(kind: Members, data: &Path) -> Result<Started> {
     let mut simulated = None;
     let kubeconfigs = match kind {
@@ -61,7 +64,7 @@ pub async fn start(kind: Members, data: &Path) -> Result<Started> {
     };
     let image = if kind == Members::Real { "drover.local/pause:1" } else { "registry.example/app:1" };
     let what = match kind {
-        Members::Sim => "simulated clusters (kubesim); MEMBERS=local tells the same on real Kubernetes API servers",
+        Members::Sim => "simulated clusters (kubesim); MEMBERS=local uses real Kubernetes API servers",
         Members::Local => "three real Kubernetes control planes, simulated nodes",
         Members::Real => "three real Kubernetes control planes with real kubelets and containers",
     };
@@ -76,7 +79,7 @@ pub async fn start(kind: Members, data: &Path) -> Result<Started> {
     Ok(Started { members: NAMES.into_iter().zip(kubeconfigs).map(member).collect(), _simulated: simulated })
 }
 
-/// Ends what would outlive this process.
+/// Stops real control planes, which would outlive this process.
 pub async fn clean(kind: Members, data: &Path) {
     if kind != Members::Sim
         && let Err(error) = kube::down(&kube::Down { set: set(data), ..kube::Down::default() }).await

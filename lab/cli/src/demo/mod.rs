@@ -1,4 +1,4 @@
-//! `drover demo`: the main job told live, through the same REST as everyone's. Every figure printed is measured in this run.
+//! `drover demo`: shows a relocation from end to end through the public REST API. Every figure that it prints is measured in this run.
 
 mod apps;
 mod members;
@@ -22,13 +22,13 @@ use drover::stack::{Options, Stack};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drover demo\n  drover demo --members local --once")]
 pub struct DemoArgs {
-    /// What the three members are.
+    /// Kind of the three members.
     #[arg(long, env = "MEMBERS", value_enum, default_value_t = Members::Sim)]
     pub members: Members,
-    /// Tell the story and exit: 0 only if every step of it held.
+    /// Exit after the last step, with 0 only if every step succeeded.
     #[arg(long, env = "ONCE", value_parser = clap::builder::FalseyValueParser::new())]
     pub once: bool,
-    /// Address of the gateway (another port is used when it is taken).
+    /// Address of the gateway; another port is used if this one is in use.
     #[arg(long, default_value = "127.0.0.1:7070")]
     pub listen: SocketAddr,
     #[command(flatten)]
@@ -38,17 +38,20 @@ pub struct DemoArgs {
 /// Kinds of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Members {
-    /// Simulated clusters, in this process.
+    /// Clusters simulated in this process.
     Sim,
-    /// Real Kubernetes control planes on this machine, simulated nodes.
+    /// Real Kubernetes control planes on this machine with simulated nodes.
     Local,
-    /// Real control planes, kubelets and containers (root).
+    /// Real control planes, kubelets and containers; needs root.
     Real,
 }
 
-/// Runs it.
+/// Runs the demo.
+///
+/// # Errors
+/// A part cannot start, or a request fails.
 pub async fn run(args: DemoArgs) -> Result<ExitCode> {
-    // The story is told on this terminal; the log joins in only when something is wrong, or when asked to.
+    // The terminal is for the steps of the demo, so only warnings are logged unless another level was given.
     let log = if args.telemetry.log == "info" { "warn".to_owned() } else { args.telemetry.log.clone() };
     let telemetry = telemetry::init("drover", &telemetry::Options { log, ..args.telemetry.clone() })?;
     let data = tempfile::Builder::new().prefix("drover-demo-").tempdir()?;
@@ -56,7 +59,7 @@ pub async fn run(args: DemoArgs) -> Result<ExitCode> {
         outcome = tell(&args, data.path()) => outcome,
         () = drover_service::signalled() => { eprintln!("\nending the demo…"); Ok(true) }
     };
-    // Dropping `tell` ended its tasks; what outlives a process of ours is ended here.
+    // Dropping `tell` has ended its tasks. Control planes would outlive this process.
     members::clean(args.members, data.path()).await;
     telemetry.flush().await;
     Ok(if outcome? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -79,19 +82,19 @@ async fn tell(args: &DemoArgs, data: &std::path::Path) -> Result<bool> {
     let session = Session { client: Client::new(stack.url.clone(), None)?, project: "default".into(), format: Format::Table };
     let mut outcome = Ok(story::tell(&session, &members.members).await?);
     if !args.once && std::io::stdout().is_terminal() {
-        println!("\nThe stack is yours: {}   `drover --url {} get apps`   Ctrl-C ends it", stack.url, stack.url);
+        println!("\nThe services keep running at {} until Ctrl-C; try `drover --url {} get apps`", stack.url, stack.url);
         outcome = Err(stack.ended().await);
     }
     stack.stop().await;
     outcome
 }
 
-/// `wanted`, or another port where that one is taken.
+/// `wanted`, or the same address with a free port if that port is in use.
 fn free(wanted: SocketAddr) -> Result<SocketAddr> {
     if TcpListener::bind(wanted).is_ok() {
         return Ok(wanted);
     }
     let other = TcpListener::bind((wanted.ip(), 0))?.local_addr()?;
-    eprintln!("{wanted} is taken, using {other}");
+    eprintln!("{wanted} is in use; using {other}");
     Ok(other)
 }

@@ -1,4 +1,4 @@
-//! The story itself: fill the preferred provider, bring a newcomer that fits nowhere, watch room being made.
+//! The steps of the demo: fill the preferred provider, deploy a newcomer that fits nowhere, and show how room is made for it.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,10 @@ use drover::{output, watch};
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLICY: &str = "least-busy-first";
 
-/// Tells it; whether every step held.
+/// Runs the steps and prints them; whether all of them succeeded.
+///
+/// # Errors
+/// A request fails, or a wait takes too long.
 pub async fn tell(session: &Session, members: &[Member]) -> Result<bool> {
     println!("Drover demo                                   web  {}", session.client.base());
     println!("  members: {}", members.first().map(|m| m.what).unwrap_or_default());
@@ -108,13 +111,13 @@ async fn verify(session: &Session, moves: &[MoveView]) -> Result<bool> {
     Ok(held)
 }
 
-/// What the pods of the story run, and how large they are.
+/// Image and size of the demo's pods.
 struct Pods<'a> {
     image: &'a str,
     size: Size,
 }
 
-/// Members may be small, a real kubelet on a laptop is: the smallest one counts.
+/// The size that fits the smallest member; a real kubelet on a laptop may be small.
 fn size(clusters: &[ClusterCapacity]) -> Size {
     let smallest = |of: fn(&Amounts) -> i64| clusters.iter().map(|c| of(&c.total.free)).min().unwrap_or_default();
     Size::for_members(&Amounts { cpu: smallest(|free| free.cpu), memory: smallest(|free| free.memory), ..Amounts::default() })
@@ -134,7 +137,7 @@ async fn bring(session: &Session, application: &Application, pods: &Pods<'_>, on
     deploy::operation_of(&session.client.post(&format!("{}/{verb}", group.group), None).await?)
 }
 
-/// The least busy moves first; others may call a victim's Services by name here, so that is allowed for the story.
+/// Activates a policy that moves the least busy app first, and allows moving apps whose Services others may call by name.
 async fn policy(session: &Session) -> Result<()> {
     let project = json!({"metadata": {"name": session.project}, "spec": {"allowDependants": true}});
     session.client.upsert("/v2/projects", &session.project, &project).await?;
@@ -143,7 +146,7 @@ async fn policy(session: &Session) -> Result<()> {
     session.client.upsert(&format!("/v2/projects/{}/migration-policies", session.project), POLICY, &body).await
 }
 
-/// Waits for an operation without a line per change.
+/// Waits for an operation to succeed, without printing its progress.
 async fn quietly(session: &Session, id: &str) -> Result<()> {
     loop {
         let operation: Operation = session.client.get(&format!("/v2/operations/{id}?wait=30s")).await?;
@@ -168,7 +171,7 @@ where
     let mut said = false;
     while ask().await?.is_none() {
         if began.elapsed() > PATIENCE {
-            bail!("waited {} s for {what} in vain", PATIENCE.as_secs());
+            bail!("timed out after {} s waiting for {what}", PATIENCE.as_secs());
         }
         if !said && began.elapsed() > Duration::from_secs(3) {
             eprintln!("  waiting for {what}…");

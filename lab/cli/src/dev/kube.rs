@@ -1,8 +1,8 @@
 //! `drover dev kube`: real Kubernetes control planes on this machine.
 //!
-//! The work is done by the scripts of deploy/local-kube, which are part of this binary (unpacked into the cache), or by those
-//! in `DROVER_LOCAL_KUBE`. This module shows their progress and turns their words into tables, JSON and errors.
-//! Invariant: it keeps no state; what runs is what the scripts find in the set's directory.
+//! The work is done by the scripts of deploy/local-kube, which are part of this program (unpacked into the cache), or by those in
+//! `DROVER_LOCAL_KUBE`. This module shows their progress and turns their output into tables, JSON and errors. It keeps no state: the
+//! scripts find out what runs from the directory of the set.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,48 +23,49 @@ use drover::output;
 /// `drover dev kube …`.
 #[derive(Debug, Subcommand)]
 pub enum KubeCommand {
-    /// Start clusters (again: start what died, add clusters and nodes). The first time builds Kubernetes, about 8 minutes.
+    /// Start clusters, or restart and add what is missing of a running set. The first start builds Kubernetes, which takes about 8 minutes.
     #[command(after_help = "Example:\n  drover dev kube up --clusters 3 --nodes 5 --metrics")]
     Up(Up),
     /// Stop the clusters of a set and remove their state.
+    #[command(after_help = "Examples:\n  drover dev kube down\n  drover dev kube down --only member-2 --keep")]
     Down(Down),
     /// List the clusters of a set.
     List(Set),
 }
 
-/// Which set of clusters.
+/// A set of clusters.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Set {
-    /// Directory of everything the set has; sets in different directories live side by side [default: ~/.cache/drover/run/kube].
+    /// Directory of the set. Sets in different directories are independent [default: ~/.cache/drover/run/kube].
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }
 
-/// What to start.
+/// Options of `up`.
 #[derive(Args, Clone, Debug)]
 pub struct Up {
-    /// Number of clusters, called member-1, member-2, …
+    /// Number of clusters, which are called member-1, member-2, …
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=250))]
     pub clusters: u16,
-    /// Their names instead.
+    /// Names of the clusters, instead of their number.
     #[arg(long, value_name = "A,B,C", value_delimiter = ',', conflicts_with = "clusters")]
     pub names: Vec<String>,
-    /// Nodes per cluster.
+    /// Number of nodes of each cluster.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(0..=9999))]
     pub nodes: u16,
-    /// Each node's CPU [default: 4; real nodes: the machine's].
+    /// CPU of each node [default: 4; for real nodes that of the machine].
     #[arg(long, value_name = "CPU")]
     pub cpu: Option<String>,
-    /// Each node's memory [default: 8Gi; real nodes: the machine's less 1Gi].
+    /// Memory of each node [default: 8Gi; for real nodes that of the machine less 1Gi].
     #[arg(long, value_name = "MEMORY")]
     pub memory: Option<String>,
-    /// Start metrics-server too (its first figures come after about 30 s).
+    /// Also start metrics-server, which has its first figures after about 30 s.
     #[arg(long)]
     pub metrics: bool,
-    /// Real kubelets with containerd instead of simulated nodes (root).
+    /// Run real kubelets with containerd instead of simulated nodes; needs root.
     #[arg(long)]
     pub real: bool,
-    /// Take the set down when this process ends, however it ends.
+    /// Stop the set when the process with this id ends, for whatever reason.
     #[arg(long, value_name = "PID")]
     pub owner: Option<u32>,
     /// The set.
@@ -72,13 +73,13 @@ pub struct Up {
     pub set: Set,
 }
 
-/// What to stop.
+/// Options of `down`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Down {
-    /// Only this cluster.
+    /// Stop only this cluster.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
-    /// Keep the state for the next `up`.
+    /// Keep the state of the clusters for the next `up`.
     #[arg(long)]
     pub keep: bool,
     /// The set.
@@ -95,7 +96,7 @@ pub struct Cluster {
     pub server: String,
     /// Kubeconfig of an administrator, complete in itself.
     pub kubeconfig: PathBuf,
-    /// `running`, `stopped`, or `damaged`: some of its programs run (`up` starts the others).
+    /// `running`, `stopped`, or `damaged`, which means that only some of its programs run; `up` starts the others.
     pub state: String,
     /// `kwok` (simulated) or `real`.
     pub nodes: String,
@@ -106,7 +107,7 @@ pub struct Cluster {
 /// Runs it.
 ///
 /// # Errors
-/// A script failed; the error is its own last words.
+/// A script failed; the error is the last line that it printed.
 pub async fn run(command: KubeCommand, format: Format) -> Result<ExitCode> {
     let clusters = match command {
         KubeCommand::Up(options) => up(&options).await?,
@@ -126,7 +127,7 @@ pub async fn run(command: KubeCommand, format: Format) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the set, or what is missing of it, and returns its clusters when their nodes are ready.
+/// Starts the set, or the missing parts of it, and returns its clusters once their nodes are ready.
 ///
 /// # Errors
 /// See [`run`].
@@ -168,7 +169,7 @@ pub async fn list(set: &Set) -> Result<Vec<Cluster>> {
     parse(&kube(vec!["list".into()], set, "looking").await?)
 }
 
-/// Runs `kube.sh`: its stderr becomes progress, its stdout the result, its last words the error.
+/// Runs `kube.sh`. Shows its stderr as progress and returns its stdout; if it fails, its last line on stderr is the error.
 async fn kube(mut args: Vec<OsString>, set: &Set, doing: &'static str) -> Result<String> {
     if let Some(dir) = &set.dir {
         args.extend(["--dir".into(), dir.into()]);
@@ -181,7 +182,7 @@ async fn kube(mut args: Vec<OsString>, set: &Set, doing: &'static str) -> Result
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .context("cannot run bash, which local clusters need")?;
+        .context("cannot run bash, which the scripts of local clusters need")?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut progress = Progress::new(doing);
     let (result, ()) = tokio::join!(read(stdout), progress.follow(stderr));
@@ -198,13 +199,13 @@ async fn kube(mut args: Vec<OsString>, set: &Set, doing: &'static str) -> Result
 async fn read(from: Option<impl AsyncRead + Unpin>) -> String {
     let mut text = String::new();
     if let Some(mut from) = from {
-        // What cannot be read is missing from the list, and the exit code tells.
+        // If this fails the script has failed too, which its exit code tells.
         let _ = from.read_to_string(&mut text).await;
     }
     text
 }
 
-/// Shows each line when the next one comes, so that the last one is left over: as the error, or to be shown after all.
+/// Shows each line when the next one is read, so that the last one is still available: as the error, or to be shown at the end.
 struct Progress {
     bar: Option<ProgressBar>,
     last: Option<String>,
@@ -246,7 +247,7 @@ impl Progress {
     }
 }
 
-/// How build.sh's lines end that only count; on a terminal they are not kept.
+/// How those lines of build.sh end that only count. On a terminal they are not kept.
 const COUNTING: &str = " packages compiled";
 
 fn parse(lines: &str) -> Result<Vec<Cluster>> {
@@ -261,7 +262,7 @@ fn parse(lines: &str) -> Result<Vec<Cluster>> {
                 nodes: nodes.to_owned(),
                 metrics: metrics == "metrics",
             }),
-            _ => bail!("kube.sh answered {line:?}: the scripts in DROVER_LOCAL_KUBE are of another version"),
+            _ => bail!("kube.sh printed {line:?}, which is no cluster: are the scripts in DROVER_LOCAL_KUBE of another version?"),
         })
         .collect()
 }
@@ -271,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_script_is_a_cluster() {
+    fn parse_reads_a_cluster_per_line() {
         let clusters = parse("a\thttps://127.0.1.1:6443\t/x/a/kubeconfig\trunning\tkwok\tmetrics\n").unwrap();
         assert_eq!(clusters.len(), 1);
         assert_eq!((clusters[0].name.as_str(), clusters[0].metrics), ("a", true));
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_embedded_scripts_run() {
+    async fn embedded_scripts_list_and_stop_an_empty_set() {
         let dir = tempfile::tempdir().unwrap();
         let set = Set { dir: Some(dir.path().join("set")) };
         assert_eq!(list(&set).await.unwrap(), []);
@@ -288,9 +289,8 @@ mod tests {
         assert!(error.to_string().contains("no cluster nobody"), "{error}");
     }
 
-    /// A control plane comes up, is found again after its API server was killed, and goes with its owner.
     #[tokio::test]
-    async fn a_real_control_plane_comes_and_goes() {
+    async fn up_restarts_a_killed_api_server_and_the_set_ends_with_its_owner() {
         if drover_testkit::needs("DROVER_KUBE_BIN").is_none() {
             return;
         }
@@ -329,6 +329,6 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), seen).await.expect("never seen");
+        tokio::time::timeout(Duration::from_secs(60), seen).await.expect("the expected state was not reached");
     }
 }

@@ -1,4 +1,4 @@
-//! `drover dev`: clusters to try things on.
+//! `drover dev`: clusters for trials.
 
 pub mod kube;
 mod scripts;
@@ -13,10 +13,10 @@ use drover::cli::Format;
 /// `drover dev …`.
 #[derive(Debug, Subcommand)]
 pub enum DevCommand {
-    /// Real Kubernetes control planes on this machine, with simulated or real nodes.
+    /// Start and stop real Kubernetes control planes on this machine, with simulated or real nodes.
     #[command(subcommand)]
     Kube(kube::KubeCommand),
-    /// Simulated clusters on loopback, as many as you like.
+    /// Serve simulated clusters on loopback.
     Sim(sim::SimArgs),
 }
 

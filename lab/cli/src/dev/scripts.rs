@@ -1,6 +1,7 @@
-//! The scripts of deploy/local-kube inside this binary, so that `drover dev kube` works without a checkout.
+//! The scripts of deploy/local-kube, embedded in this program so that `drover dev kube` works without a checkout.
 //!
-//! Invariant: a directory under the cache holds all files of one version, unchanged; it appears under its name only when whole.
+//! They are unpacked into a directory of the cache whose name depends on their content. The directory gets its name only after all files
+//! are written, so one that exists is complete.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -42,7 +43,10 @@ const FILES: &[(&str, &str)] = embedded![
     "node/node.sh",
 ];
 
-/// Where the scripts are: `DROVER_LOCAL_KUBE`, or unpacked in the cache.
+/// The directory of the scripts: `DROVER_LOCAL_KUBE`, or the one in the cache, into which they are unpacked first if need be.
+///
+/// # Errors
+/// The scripts cannot be unpacked.
 pub fn directory() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("DROVER_LOCAL_KUBE") {
         return Ok(dir.into());
@@ -72,13 +76,13 @@ fn unpack(cache: &std::path::Path, dir: &std::path::Path) -> Result<()> {
     }
     std::fs::set_permissions(partial.path(), std::fs::Permissions::from_mode(0o755))?;
     match std::fs::rename(partial.path(), dir) {
-        // Another process was faster with the same files.
+        // Another process unpacked the same files at the same time.
         Err(_) if dir.exists() => Ok(()),
         other => Ok(other?),
     }
 }
 
-/// FNV-1a over all paths and texts: tells versions of the scripts apart, nothing more.
+/// FNV-1a over all paths and texts, to tell versions of the scripts apart.
 fn version() -> u64 {
     let bytes = FILES.iter().flat_map(|(path, text)| path.bytes().chain([0]).chain(text.bytes()).chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -90,7 +94,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn nothing_is_missing() {
+    fn all_files_of_the_directory_are_embedded() {
         fn walk(dir: &Path, found: &mut Vec<String>, root: &Path) {
             for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
                 match entry.file_type().unwrap().is_dir() {
@@ -108,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn unpacked_whole_and_once() {
+    fn unpack_writes_all_files_and_can_be_repeated() {
         let cache = tempfile::tempdir().unwrap();
         let dir = cache.path().join("scripts");
         unpack(cache.path(), &dir).unwrap();

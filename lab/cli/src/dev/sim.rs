@@ -1,4 +1,4 @@
-//! `drover dev sim`: simulated clusters served on loopback, for trying things out, the demo and tests.
+//! `drover dev sim`: simulated clusters served on loopback, for trials, the demo and benchmarks.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,22 +18,22 @@ pub struct SimArgs {
     /// Number of clusters.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=5000))]
     pub clusters: u16,
-    /// Nodes of each.
+    /// Number of nodes of each cluster.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(0..=5000))]
     pub nodes: u16,
-    /// CPUs of a node.
+    /// CPUs of each node.
     #[arg(long, default_value_t = 4)]
     pub cpu: u32,
-    /// Memory of a node, GiB.
+    /// Memory of each node in GiB.
     #[arg(long, default_value_t = 16)]
     pub memory: u32,
-    /// Pods that a node takes.
+    /// Maximum number of pods on each node.
     #[arg(long, default_value_t = 110)]
     pub node_pods: u32,
-    /// Pods that run in each to begin with.
+    /// Number of pods that run in each cluster at the start.
     #[arg(long, default_value_t = 0)]
     pub pods: usize,
-    /// Folder for the kubeconfigs.
+    /// Directory for the kubeconfigs.
     #[arg(long, default_value = "sim", value_name = "DIR")]
     pub dir: PathBuf,
 }
@@ -41,7 +41,7 @@ pub struct SimArgs {
 /// Serves until Ctrl-C or SIGTERM.
 ///
 /// # Errors
-/// No port or no folder can be had.
+/// No port is free, or the directory cannot be created.
 pub async fn run(args: SimArgs) -> Result<ExitCode> {
     let told = |url: &str, files: &[PathBuf]| {
         eprintln!("{} simulated clusters at {url}; Ctrl-C ends them", files.len());
@@ -56,11 +56,11 @@ pub async fn run(args: SimArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Simulated clusters that are being served; dropping it ends them.
+/// Simulated clusters that are served by this process; dropping it ends them.
 pub struct Simulated {
-    /// Their controls.
+    /// Handle to control them.
     pub sim: Sim,
-    /// A kubeconfig each.
+    /// A kubeconfig for each cluster.
     pub kubeconfigs: Vec<Vec<u8>>,
     server: JoinHandle<()>,
 }
@@ -69,7 +69,7 @@ impl Simulated {
     /// Starts clusters of these names with `nodes` nodes of `cpu` and `memory` each.
     ///
     /// # Errors
-    /// No port can be had.
+    /// No port is free.
     pub async fn start(names: &[&str], nodes: usize, cpu: &str, memory: &str) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);

@@ -1,4 +1,4 @@
-//! `drover experiment autoscaling`: the RL-HPA paper's cases, and beside them what it lacks.
+//! `drover experiment autoscaling`: the RL-HPA paper's cases, compared with policies that the paper leaves out.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,27 +16,28 @@ use drover::cli::Format;
 
 /// `drover experiment autoscaling`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  drover experiment autoscaling --data traces/ --seeds 5 --out autoscaling/")]
 pub struct AutoscalingArgs {
-    /// What every experiment takes.
+    /// Options of every experiment.
     #[command(flatten)]
     pub common: Common,
-    /// Seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=1_000))]
     pub seeds: u64,
     /// Directory with the traces nasa_paperlike_launch20k.csv and nasa_paperlike_rpm20k.csv.
     #[arg(long, value_name = "DIR", default_value = "../shared/data")]
     pub data: PathBuf,
-    /// Compare on these traces too; may be repeated.
+    /// Another trace (CSV) to compare on; may be repeated.
     #[arg(long, value_name = "FILE")]
     pub trace: Vec<PathBuf>,
-    /// Leave the generated traces out.
+    /// Leave out the generated traces.
     #[arg(long)]
     pub no_generated: bool,
 }
 
 /// The paper's two traces, as the checks name them.
 const TRACES: [(&str, &str); 2] = [("launch", "nasa_paperlike_launch20k.csv"), ("rpm", "nasa_paperlike_rpm20k.csv")];
-/// Most that the guarded learner may cost and lose, beside the tuned HPA.
+/// Highest cost and number of expired requests of the guarded learner, relative to the tuned HPA.
 const COST: f64 = 1.10;
 const EXPIRED: f64 = 1.02;
 
@@ -99,7 +100,7 @@ fn report(plan: &Plan, compared: &[(String, Option<Comparison>)], data: &Path) -
     report
 }
 
-/// Who wins, who loses.
+/// Adds a finding per comparison: which policy is cheaper.
 fn findings(report: &mut Report, name: &str, comparison: &Comparison) {
     let Some(cheapest) = comparison.outcomes.iter().min_by(|one, other| one.mean_cost().total_cmp(&other.mean_cost())) else { return };
     report.finding(format!("{name}: the cheapest is {} ({:.0} pod-seconds)", cheapest.label, cheapest.mean_cost()));
@@ -164,7 +165,7 @@ fn courses(name: &str, comparison: &Comparison, penalty: f64) -> [Chart; 2] {
     [pods, cost]
 }
 
-/// What is to be reached on the paper's traces.
+/// The checks on the paper's traces.
 fn checks(trace: &str, comparison: Option<&Comparison>) -> Vec<Check> {
     let pair = |one: &str, other: &str| comparison.and_then(|comparison| Some((comparison.get(one)?, comparison.get(other)?)));
     let named = |what: &str| format!("{trace}: {what}");

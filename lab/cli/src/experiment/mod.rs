@@ -1,7 +1,7 @@
-//! `drover experiment`: runs a pure core over a paper's settings and says what came out, beside what was to be reached.
+//! `drover experiment`: runs an algorithm over a paper's settings and reports the results beside the expected ones.
 //!
-//! One file per experiment. It reads arguments and files, shows progress, and makes a [`Report`]; what is computed lives in the pure crates,
-//! and what runs real containers in services/memory-guard.
+//! One file per experiment, which reads arguments and files, shows progress and makes a [`Report`]. The computations are in lab/groups,
+//! lab/autoscaling and lab/memguard; lab/node runs real containers.
 
 mod autoscaling;
 mod groups;
@@ -20,17 +20,17 @@ use drover::cli::Format;
 /// `drover experiment …`.
 #[derive(Debug, Subcommand)]
 pub enum ExperimentCommand {
-    /// The RL-HPA paper's cases a to e beside a tuned HPA, KPA, fixed numbers and the learner with its guards.
+    /// Compare the RL-HPA paper's cases a to e with a tuned HPA, KPA, fixed numbers of pods and the learner with safety rules.
     Autoscaling(autoscaling::AutoscalingArgs),
-    /// Group placement: every policy beside the optimum, and CGS-DDPG as its paper evaluates it.
+    /// Compare the policies of group placement with the optimum, and evaluate CGS-DDPG as its paper does.
     Groups(groups::GroupsArgs),
-    /// The memory guard paper's settings under its rule and under ours: restarts, workflow time, waiting.
+    /// Compare the memory guard paper's rule with Drover's on the paper's settings: restarts, workflow time, waiting.
     MemoryGuard(memory_guard::MemoryGuardArgs),
-    /// The search of group placement on instances of the ROADEF/EURO challenge 2012.
+    /// Run the search of group placement on instances of the ROADEF/EURO challenge 2012.
     Roadef(roadef::RoadefArgs),
 }
 
-/// What every experiment takes.
+/// Options of every experiment.
 #[derive(Debug, Args)]
 pub struct Common {
     /// First seed; the same seed gives the same result.
@@ -39,7 +39,7 @@ pub struct Common {
     /// Directory for a CSV per table and an SVG per chart.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Exit with 1 when a check falls short.
+    /// Exit with 1 if a check fails.
     #[arg(long)]
     pub strict: bool,
 }
@@ -54,7 +54,10 @@ pub async fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode>
     }
 }
 
-/// Prints the report, writes its files, and says how it went.
+/// Prints the report and writes its files; the exit code of the command.
+///
+/// # Errors
+/// A file cannot be written.
 pub fn finish(report: &Report, common: &Common, format: Format) -> Result<ExitCode> {
     let printed = if format == Format::Json { drover_report::Format::Json } else { drover_report::Format::Text };
     report.deliver(common.out.as_deref(), printed)?;

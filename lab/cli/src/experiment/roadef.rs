@@ -20,29 +20,34 @@ const TICKS: f64 = 10.0;
 
 /// `drover experiment roadef FILE…`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  drover experiment roadef model_a1_1.txt model_a1_2.txt --seconds 30 --out roadef/")]
 pub struct RoadefArgs {
-    /// What every experiment takes.
+    /// Options of every experiment.
     #[command(flatten)]
     pub common: Common,
-    /// Model files (model_a1_1.txt); the assignment beside each is read too (assignment_a1_1.txt).
+    /// Model files, for example model_a1_1.txt; the assignment (assignment_a1_1.txt) is read from the same directory.
     #[arg(required = true, value_name = "FILE")]
     pub models: Vec<PathBuf>,
-    /// CPU seconds for each; the challenge gave 300 seconds of two cores.
+    /// CPU seconds for each file; the challenge gave 300 seconds of two cores.
     #[arg(long, default_value_t = 60.0, value_parser = positive)]
     pub seconds: f64,
-    /// The best published cost of each file, in their order, to say the gap.
+    /// Best published cost of each file, in the order of the files; the report then gives the gap to it.
     #[arg(long, value_name = "COST")]
     pub best: Vec<i64>,
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0).ok_or_else(|| "say a number of seconds above 0".to_owned())
+    text.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0).ok_or_else(|| "must be a number of seconds above 0".to_owned())
 }
 
 /// Runs it.
 pub fn run(args: &RoadefArgs, format: Format) -> Result<ExitCode> {
     if args.best.len() > args.models.len() {
-        bail!("--best is given {} times for {} files; give it at most once a file, in their order", args.best.len(), args.models.len());
+        bail!(
+            "--best is given {} times for {} files; give it at most once per file, in the order of the files",
+            args.best.len(),
+            args.models.len()
+        );
     }
     let bar = ProgressBar::new((args.seconds * args.models.len() as f64 * TICKS) as u64);
     bar.set_style(ProgressStyle::with_template("{wide_bar} {msg}, {eta} left").unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -112,7 +117,7 @@ pub fn run(args: &RoadefArgs, format: Format) -> Result<ExitCode> {
     finish(&report, &args.common, format)
 }
 
-/// A model and its assignment; what is wrong is said with file and line.
+/// Reads a model and its assignment; errors name file and line.
 fn read(model: &Path) -> Result<Reassignment> {
     let assignment = assignment(model)?;
     Reassignment::read(&text(model)?, &text(&assignment)?).map_err(|wrong| {
@@ -121,7 +126,7 @@ fn read(model: &Path) -> Result<Reassignment> {
     })
 }
 
-/// The clock of the search, which shows on the bar what it has told.
+/// The clock of the search; each reading of it also updates the progress bar.
 fn watched(bar: &ProgressBar, began: f64, before: f64) -> Arc<dyn Fn() -> f64 + Send + Sync> {
     let bar = bar.clone();
     Arc::new(move || {
@@ -135,11 +140,14 @@ fn text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// model_x.txt has its assignment_x.txt in the same directory.
+/// The path of the assignment of a model: assignment_x.txt in the directory of model_x.txt.
 fn assignment(model: &Path) -> Result<PathBuf> {
     let name = model.file_name().unwrap_or_default().to_string_lossy();
     let Some((before, after)) = name.rsplit_once("model") else {
-        bail!("{}: the name of a model file has `model` in it (model_a1_1.txt); its assignment is found by that", model.display());
+        bail!(
+            "{}: the name of a model file must contain `model` (model_a1_1.txt), which is replaced to find its assignment",
+            model.display()
+        );
     };
     Ok(model.with_file_name(format!("{before}assignment{after}")))
 }

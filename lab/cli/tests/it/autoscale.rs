@@ -1,4 +1,4 @@
-//! `drover autoscale simulate` and `train` and `drover experiment autoscaling` as programs: files, exit codes.
+//! `drover autoscale simulate` and `train`, and `drover experiment autoscaling`, run as programs: files, exit codes.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// `drover`, which runs `drover-lab` for what it cannot do itself.
+/// Runs `drover`, which runs `drover-lab` for these commands.
 fn drover(dir: &Path, args: &[&str], input: &str) -> Output {
     let mut command = Command::new(crate::drover());
     command.args(args).current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -16,7 +16,7 @@ fn drover(dir: &Path, args: &[&str], input: &str) -> Output {
 }
 
 #[test]
-fn a_trained_table_is_used_and_checked() {
+fn decide_uses_a_trained_table_and_refuses_one_for_fewer_pods() {
     let dir = tempfile::tempdir().unwrap();
     let train =
         ["autoscale", "train", "--shape", "launch", "--seconds", "5000", "--training", "5000", "--passes", "10", "--table", "table.json"];
@@ -32,7 +32,7 @@ fn a_trained_table_is_used_and_checked() {
 }
 
 #[test]
-fn simulations_write_their_pictures() {
+fn simulate_writes_tables_and_charts() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("points.csv"), "pods,rps\n1,100\n2,190\n4,380\n").unwrap();
     let args = ["autoscale", "simulate", "--seconds", "1200", "--capacity", "points.csv", "--out", "out", "-o", "json"];
@@ -52,7 +52,7 @@ fn simulations_write_their_pictures() {
 }
 
 #[test]
-fn an_experiment_without_its_traces_says_so() {
+fn experiment_without_traces_fails_its_checks() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["experiment", "autoscaling", "--data", "nowhere", "--no-generated", "--strict", "-o", "json"];
     let output = drover(dir.path(), &args, "");

@@ -1,8 +1,8 @@
-//! `drover apply`: EMCO documents as emcoctl takes them (`resourceContext.anchor`), several per file, parents first.
+//! `drover apply`: EMCO documents in the format of emcoctl (`resourceContext.anchor`), several per file, parents first.
 //!
-//! A document whose anchor is a collection is made there, or replaced if it exists; one without `metadata` is a verb
-//! (`…/approve`, `…/instantiate`) and is called when every document is there. Nothing is sent before all files are read and
-//! understood.
+//! A document whose anchor is a collection is created there, or replaced if it exists. One without `metadata` is a verb
+//! (`…/approve`, `…/instantiate`), which is called after all documents are written. Nothing is sent before all files are read and
+//! parsed.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,12 +25,12 @@ pub struct ApplyArgs {
     /// File of EMCO documents, `-` for stdin; may be repeated.
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Wait for what verbs start, one after the other.
+    /// Wait for the operation that each verb starts before the next one is called.
     #[arg(long)]
     pub wait: bool,
 }
 
-/// Collections in the order in which what they hold can be made; what is not named comes after these.
+/// Collections in the order in which their documents can be created. Collections not named here come last.
 const ORDER: [&str; 24] = [
     "cluster-providers",
     "clusters",
@@ -58,14 +58,14 @@ const ORDER: [&str; 24] = [
     "user-permissions",
 ];
 
-/// One document, understood.
+/// One parsed document.
 #[derive(Clone, Debug, PartialEq)]
 struct Document {
-    /// Path below `/v2`, without slashes at its ends.
+    /// Path below `/v2`, without leading and trailing slashes.
     anchor: String,
-    /// What to send; none: a verb.
+    /// Body to send; a verb has none.
     body: Option<Value>,
-    /// Name at the anchor.
+    /// Name in the collection.
     name: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl Document {
         self.anchor.rsplit('/').next().unwrap_or_default()
     }
 
-    /// What follows the anchor in its own path; a composite app's version is part of its key.
+    /// Path of the document below its collection. For a composite app that includes the version.
     fn key(&self, name: &str) -> String {
         let version = self.body.as_ref().and_then(|body| body["spec"]["compositeAppVersion"].as_str());
         match version.filter(|_| self.last() == "composite-apps") {
@@ -83,7 +83,7 @@ impl Document {
         }
     }
 
-    /// Verbs come last, those of logical clouds before those of groups; else as [`ORDER`] says, parents before children.
+    /// Sort key: documents in the order of [`ORDER`], parents before children; then verbs, those of logical clouds before those of groups.
     fn rank(&self) -> (usize, usize) {
         let group = self.anchor.contains("/deployment-intent-groups/");
         match &self.body {
@@ -120,7 +120,7 @@ async fn send(session: &Session, document: &Document, wait: bool) -> Result<Stri
     let path = format!("/v2/{}", document.anchor);
     let (Some(body), Some(name)) = (&document.body, &document.name) else {
         let answer = match session.client.post(&path, None).await {
-            // Saying it again is fine, as it is of documents.
+            // The group is in that state already, so that repeating `drover apply` is harmless.
             Err(error) if code(&error) == Some("wrong_state") && document.last() != "terminate" => {
                 let why = error.to_string();
                 return Ok(format!("unchanged: {}", why.lines().next().unwrap_or_default()));
@@ -147,7 +147,8 @@ async fn send(session: &Session, document: &Document, wait: bool) -> Result<Stri
         }
         Err(error) if code(&error) == Some("already_exists") => {
             let path = format!("{path}/{}", document.key(name));
-            // Some kinds cannot be replaced, or not any more: what is so already need not be. A file is not shown, and sent again.
+            // Some kinds cannot be replaced, at least not any more, so a document that is as wanted is left alone. Files are not part
+            // of what is read, so they are always sent.
             let there = session.client.find(&path).await?.unwrap_or_default();
             if body.get("file").is_none() && says(&there, body) {
                 return Ok("unchanged".into());
@@ -158,7 +159,8 @@ async fn send(session: &Session, document: &Document, wait: bool) -> Result<Stri
     }
 }
 
-/// Whether a document says all that is wanted; it may say more. EMCO does not look at the case of keys (`loadbalancerIp`).
+/// Whether a document has all fields that are wanted with the same values; it may have more. EMCO ignores the case of keys
+/// (`loadbalancerIp`).
 fn says(there: &Value, wanted: &Value) -> bool {
     let of =
         |there: &Map<String, Value>, key: &str| there.iter().find(|(known, _)| known.eq_ignore_ascii_case(key)).map(|(_, v)| v.clone());
@@ -180,7 +182,7 @@ fn read(file: &Path) -> Result<(String, PathBuf)> {
     Ok((text, file.parent().unwrap_or(Path::new(".")).to_owned()))
 }
 
-/// The documents of a file; files that they name are looked for beside it.
+/// The documents of a file. Paths in them are relative to the directory of that file.
 fn parse(text: &str, folder: &Path) -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     for (at, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
@@ -189,20 +191,20 @@ fn parse(text: &str, folder: &Path) -> Result<Vec<Document>> {
             documents.push(understand(value, folder).with_context(|| format!("document {}", at + 1))?);
         }
     }
-    ensure!(!documents.is_empty(), "there are no documents in it");
+    ensure!(!documents.is_empty(), "there are no documents in this file");
     Ok(documents)
 }
 
 fn understand(mut value: Value, folder: &Path) -> Result<Document> {
-    let Some(map) = value.as_object_mut() else { bail!("is no EMCO document: a map with resourceContext.anchor is needed") };
+    let Some(map) = value.as_object_mut() else { bail!("is no EMCO document, which is a map with resourceContext.anchor") };
     map.remove("version");
     let context = map.remove("resourceContext").unwrap_or_default();
-    let Some(anchor) = context["anchor"].as_str() else { bail!("has no resourceContext.anchor, which says where it belongs") };
+    let Some(anchor) = context["anchor"].as_str() else { bail!("has no resourceContext.anchor, which names its collection") };
     let anchor = anchor.trim_matches('/');
     let anchor = anchor.strip_prefix("v2/").unwrap_or(anchor).to_owned();
-    ensure!(!anchor.is_empty() && !anchor.contains(['?', '#']), "the anchor {anchor:?} is no path");
+    ensure!(!anchor.is_empty() && !anchor.contains(['?', '#']), "the anchor {anchor:?} is not a path");
     if map.contains_key("files") {
-        bail!("`files` is not known to this version; `file` is");
+        bail!("`files` is not supported by this version; use `file`");
     }
     if let Some(file) = map.get("file") {
         let Some(name) = file.as_str() else { bail!("`file` must be a path") };
@@ -248,21 +250,21 @@ metadata: {name: onprem}
 ";
 
     #[test]
-    fn documents_come_after_what_they_need_and_verbs_last() {
+    fn documents_are_sorted_parents_first_and_verbs_last() {
         let mut documents = parse(SHUFFLED, Path::new(".")).unwrap();
         documents.sort_by_key(Document::rank);
         let order: Vec<&str> = documents.iter().map(Document::last).collect();
-        // Verbs stay in the order in which they were written: the file says what shall happen.
+        // Verbs keep the order of the file.
         assert_eq!(
             order,
             ["cluster-providers", "labels", "projects", "generic-placement-intents", "app-intents", "instantiate", "approve"]
         );
         assert_eq!((documents[1].name.as_deref(), documents[1].body.clone()), (Some("edge"), Some(json!({"clusterLabel": "edge"}))));
-        assert_eq!(documents[0].body, Some(json!({"metadata": {"name": "onprem"}})), "what only emcoctl reads is not sent");
+        assert_eq!(documents[0].body, Some(json!({"metadata": {"name": "onprem"}})), "fields for emcoctl alone are not sent");
     }
 
     #[test]
-    fn what_says_all_that_is_wanted_is_left_alone() {
+    fn says_ignores_additional_fields_and_the_case_of_keys() {
         let there = json!({"metadata": {"name": "p", "description": ""}, "spec": {"priority": 1}});
         assert!(says(&there, &json!({"metadata": {"name": "p"}})));
         assert!(says(&there, &json!({"metadata": {"name": "p"}, "spec": {"Priority": 1}})), "as EMCO's examples write it");
@@ -271,7 +273,7 @@ metadata: {name: onprem}
     }
 
     #[test]
-    fn files_are_read_beside_the_document() {
+    fn file_paths_are_relative_to_the_document() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("app.tgz"), b"bytes").unwrap();
         let text = "resourceContext: {anchor: projects/p/composite-apps/c/v1/apps}\nmetadata: {name: web}\nfile: app.tgz\n";
@@ -282,7 +284,7 @@ metadata: {name: onprem}
     }
 
     #[test]
-    fn what_is_no_emco_document_says_what_it_lacks() {
+    fn parse_errors_name_the_missing_field() {
         for (text, word) in [
             ("metadata: {name: a}", "resourceContext.anchor"),
             ("resourceContext: {anchor: projects}\nspec: {}", "metadata.name"),

@@ -1,6 +1,6 @@
-//! What an application's documents say before a dry run, to be put back after it.
+//! Saves an application's documents before a dry run and restores them after it.
 //!
-//! The hub decides from documents, so that a dry run of other manifests has to write them first.
+//! Services decide from documents, so a dry run of other manifests has to write those first.
 
 use anyhow::Result;
 use base64::Engine;
@@ -17,7 +17,10 @@ pub struct Before {
 }
 
 impl Before {
-    /// Reads them; `None`: there is no such application.
+    /// Reads them; `None` if there is no such application.
+    ///
+    /// # Errors
+    /// A request fails.
     pub async fn read(session: &Session, application: &Application) -> Result<Option<Self>> {
         if session.client.find(&application.composite).await?.is_none() {
             return Ok(None);
@@ -36,7 +39,10 @@ impl Before {
         Ok(Some(Self { apps, intents }))
     }
 
-    /// Writes them again, and takes away what came since.
+    /// Writes them again, and deletes those that were added since.
+    ///
+    /// # Errors
+    /// A request fails.
     pub async fn restore(self, session: &Session, application: &Application) -> Result<()> {
         let client = &session.client;
         let collection = format!("{}/apps", application.composite);

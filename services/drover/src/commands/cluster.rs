@@ -28,7 +28,10 @@ pub async fn run(session: &Session, command: ClusterCommand) -> Result<()> {
     }
 }
 
-/// Registers a cluster, making its provider where it is new.
+/// Registers a cluster, and creates its provider if there is none of that name.
+///
+/// # Errors
+/// A request fails; a provider created for this cluster is removed again if the cluster is refused.
 pub async fn add(session: &Session, name: &str, provider: &str, kubeconfig: &[u8], labels: &[String], priority: Option<u8>) -> Result<()> {
     let provider_path = format!("/v2/cluster-providers/{}", segment(provider));
     let known = session.client.find(&provider_path).await?.is_some();
@@ -42,7 +45,7 @@ pub async fn add(session: &Session, name: &str, provider: &str, kubeconfig: &[u8
         "file": base64::engine::general_purpose::STANDARD.encode(kubeconfig),
     });
     if let Err(error) = session.client.post(&clusters, Some(&body)).await {
-        // A provider made for this cluster alone goes with it; one that has got others meanwhile stays.
+        // A provider created only for this cluster is removed; the deletion is refused if it has got other clusters meanwhile.
         if !known {
             let _ = session.client.delete(&provider_path).await;
         }
@@ -54,7 +57,7 @@ pub async fn add(session: &Session, name: &str, provider: &str, kubeconfig: &[u8
     Ok(())
 }
 
-/// Its labels go with it; when it cannot go they stay.
+/// Removes a cluster with its labels. When the cluster cannot be removed, its labels are restored.
 async fn remove(session: &Session, cluster: &ClusterCapacity) -> Result<()> {
     let path = format!("/v2/cluster-providers/{}/clusters/{}", segment(&cluster.provider), segment(&cluster.cluster));
     let labels: Vec<Value> = session.client.get(&format!("{path}/labels")).await?;
@@ -70,12 +73,18 @@ async fn remove(session: &Session, cluster: &ClusterCapacity) -> Result<()> {
     removed.map(drop)
 }
 
-/// All clusters, by preference.
+/// All clusters, most preferred first.
+///
+/// # Errors
+/// The request fails.
 pub async fn all(session: &Session) -> Result<Vec<ClusterCapacity>> {
     session.client.get("/v2/clusters?view=capacity").await
 }
 
 /// The cluster called `name` or `provider/name`.
+///
+/// # Errors
+/// No cluster or several clusters have that name, or the request fails.
 pub async fn find(session: &Session, name: &str) -> Result<ClusterCapacity> {
     let clusters = all(session).await?;
     let known = clusters.iter().map(|c| format!("{}/{}", c.provider, c.cluster)).collect::<Vec<_>>().join(", ");
@@ -85,7 +94,7 @@ pub async fn find(session: &Session, name: &str) -> Result<ClusterCapacity> {
         .collect();
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => bail!("no cluster is called {name}; there are: {known}"),
-        _ => bail!("several providers have a cluster {name}; say provider/{name} ({known})"),
+        0 => bail!("no cluster is called {name}; registered are: {known}"),
+        _ => bail!("several providers have a cluster {name}; give it as provider/{name} ({known})"),
     }
 }

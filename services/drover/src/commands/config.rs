@@ -1,6 +1,6 @@
-//! `drover config explain`: each setting of a service, its value, where that came from and what it means.
+//! `drover config explain`: each setting of a service, its value, the source of the value, and the meaning.
 //!
-//! The services' own parsers are asked, so nothing here can say something else than what a service would do.
+//! Uses the services' own parsers, so the answer is always what the service itself would read.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,19 +16,19 @@ use crate::output;
 /// `drover config …`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Print each setting: its value, where that came from (flag, environment, file, default), what it means.
+    /// Print each setting with its value, the source of the value (flag, environment, file, default) and its meaning.
     #[command(after_help = "Examples:\n  drover config explain\n  drover config explain orchestrator --config /etc/drover.toml")]
     Explain {
-        /// Whose settings.
+        /// Program whose settings are explained.
         #[arg(value_enum, default_value_t = Program::Up)]
         program: Program,
-        /// TOML file with its defaults.
+        /// TOML file that the program would read.
         #[arg(long, env = "DROVER_CONFIG", value_name = "FILE")]
         config: Option<PathBuf>,
     },
 }
 
-/// What has settings.
+/// Programs that have settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
 pub enum Program {
@@ -58,7 +58,7 @@ impl Program {
 /// Runs it.
 ///
 /// # Errors
-/// The file cannot be read, is not TOML or has a key that no setting is called; a value is not one its setting takes.
+/// The file cannot be read, is not TOML or has an unknown key, or a value is invalid.
 pub fn run(command: ConfigCommand, format: Format) -> Result<()> {
     let ConfigCommand::Explain { program, config } = command;
     let explained = explain(program, config)?;
@@ -76,7 +76,7 @@ pub fn run(command: ConfigCommand, format: Format) -> Result<()> {
 fn explain(program: Program, file: Option<PathBuf>) -> Result<Vec<Explained>> {
     let mut args: Vec<OsString> = vec!["drover".into()];
     args.extend(file.into_iter().flat_map(|file| [OsString::from("--config"), file.into()]));
-    // What is missing is shown as such; it is no error to ask.
+    // A required setting without a value is shown without one.
     let command = program.command().mut_args(|arg| arg.required(false));
     let (command, from_file) = config::with_file(command, &args)?;
     let matches = command.clone().try_get_matches_from(&args).map_err(|error| anyhow!("{}", error.render().to_string().trim_end()))?;
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_program_explains_itself() {
+    fn explain_gives_a_meaning_for_every_setting_of_every_program() {
         for program in Program::value_variants() {
             let explained = explain(*program, None).unwrap();
             assert!(explained.iter().any(|setting| setting.name == "listen"), "{program:?}");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_a_source_and_what_nobody_knows_is_refused() {
+    fn explain_reads_the_file_and_refuses_unknown_keys() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("drover.toml");
         std::fs::write(&file, "ready-seconds = 7\n").unwrap();

@@ -1,6 +1,7 @@
-//! `drover deploy`: EMCO's resources made from plain manifests, then approve and instantiate (or update).
+//! `drover deploy`: makes EMCO resources from plain manifests, then calls approve and instantiate, or update.
 //!
-//! Safe to run again at any point: every resource is created or replaced by name, and the verb fits the state found.
+//! Can be repeated after a failure at any point: every resource is created or replaced by name, and the verb is chosen by the state of
+//! the group.
 
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
@@ -45,15 +46,15 @@ impl Application {
     }
 }
 
-/// What a deployment may choose beside its manifests.
+/// Options of a deployment beside its manifests. `None` leaves an existing application's setting as it is.
 #[derive(Default)]
 pub struct Wishes {
-    /// Placement elements (EMCO's), one of which is chosen. `None` leaves what is there: a new application may run on every
-    /// cluster of its logical cloud, also on those that come later.
+    /// EMCO placement elements, of which one is chosen. With `None` a new application may run on every cluster of its logical cloud,
+    /// including those added later.
     pub any_of: Option<Vec<Value>>,
-    /// `whenFull`. `None` leaves what is there.
+    /// `whenFull` of the placement intent.
     pub when_full: Option<&'static str>,
-    /// Owner's word on moving: may it, and how readily. `None` leaves what is there.
+    /// Whether its apps may be moved, and with which priority (1 is moved first).
     pub movable: Option<(bool, u8)>,
 }
 
@@ -81,7 +82,7 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
             None => remove(session, &application).await,
         };
         print_dry_run(session, &outcome?)?;
-        return restored.context("what the dry run wrote could not be put back");
+        return restored.context("documents that the dry run changed could not be restored");
     }
     prepare(session, &application, &uploads, &wishes, &clusters).await?;
     let verb = verb(session, &application).await?;
@@ -113,7 +114,10 @@ async fn dry_run(
     Ok(session.client.post(&format!("{}/{verb}?dryRun=All", application.group), None).await?.body)
 }
 
-/// Terminates the application and removes what `deploy` made.
+/// Terminates the application and removes the resources that `deploy` made.
+///
+/// # Errors
+/// There is no such application, a request fails, or the termination fails.
 pub async fn delete(session: &Session, name: &str) -> Result<()> {
     let application = Application::new(session, name);
     if session.client.find(&application.composite).await?.is_none() {
@@ -128,9 +132,9 @@ pub async fn delete(session: &Session, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes what `prepare` made of an application that does not run.
+/// Removes the resources that [`prepare`] made, of an application that does not run.
 async fn remove(session: &Session, application: &Application) -> Result<()> {
-    // EMCO lists group intents without their names; this is the one that `prepare` makes.
+    // EMCO lists group intents without their names; this is the name that `prepare` uses.
     session.client.delete(&format!("{}/intents/{NAME}", application.group)).await?;
     for collection in ["generic-placement-intents", "migration-intents"] {
         let path = format!("{}/{collection}", application.group);
@@ -149,7 +153,10 @@ async fn remove(session: &Session, application: &Application) -> Result<()> {
     session.client.delete(&application.composite).await
 }
 
-/// Placement elements for `--on`, `--only` and `--label`; none: nothing of that was said.
+/// Placement elements for `--on`, `--only` and `--label`; `None` if none of these was given.
+///
+/// # Errors
+/// No cluster is registered, or none matches.
 pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>, label: Option<&str>) -> Result<Option<Vec<Value>>> {
     ensure!(!clusters.is_empty(), "no cluster is registered; register one with `drover cluster add`");
     if on.is_empty() && only.is_none() && label.is_none() {
@@ -158,7 +165,10 @@ pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>,
     let providers = || clusters.iter().map(|c| c.provider.as_str()).collect::<std::collections::BTreeSet<_>>();
     for wanted in on {
         if !providers().contains(wanted.as_str()) {
-            bail!("no provider called {wanted} has a cluster; there are: {}", providers().into_iter().collect::<Vec<_>>().join(", "));
+            bail!(
+                "no provider called {wanted} has a cluster; providers with clusters are: {}",
+                providers().into_iter().collect::<Vec<_>>().join(", ")
+            );
         }
     }
     if let Some(label) = label {
@@ -176,7 +186,10 @@ pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>,
     Ok(Some(chosen))
 }
 
-/// Makes or replaces every resource that the application needs, up to but without its lifecycle verb.
+/// Creates or replaces every resource that the application needs; calls no lifecycle verb.
+///
+/// # Errors
+/// The name is not a DNS label, or a request fails.
 pub async fn prepare(
     session: &Session,
     application: &Application,
@@ -184,10 +197,10 @@ pub async fn prepare(
     wishes: &Wishes,
     clusters: &[ClusterCapacity],
 ) -> Result<()> {
-    // It becomes the name of the Helm release. Before anything is written: the group would refuse it, but only after the rest is there.
+    // The name becomes that of the Helm release. Checked first, because the group is refused only after other resources are written.
     ensure!(
         is_dns_label(&application.name),
-        "{:?} is no name that Kubernetes takes: small letters, digits and `-` inside, at most 63",
+        "{:?} is not a valid name: use lower-case letters, digits and `-`, at most 63 characters, beginning and ending with a letter or digit",
         application.name
     );
     let client = &session.client;
@@ -238,7 +251,7 @@ pub async fn prepare(
     drop_old_apps(session, application, uploads).await
 }
 
-/// An update never moves: says so where an app runs on another cluster than was asked for just now.
+/// An update never moves an app. Prints a note for each app that runs on another cluster than was asked for now.
 async fn say_who_stays(session: &Session, name: &str, wishes: &Wishes) -> Result<()> {
     let Some(any_of) = &wishes.any_of else { return Ok(()) };
     let by_name = |cluster: &MemberKey| {
@@ -252,7 +265,7 @@ async fn say_who_stays(session: &Session, name: &str, wishes: &Wishes) -> Result
         for binding in app.bindings.iter().filter(|binding| !by_name(&binding.member)) {
             let member = &binding.member;
             eprintln!(
-                "note: {name}/{} stays on {member}: an update never moves; `drover delete {name}` and deploy again to place it anew",
+                "note: {name}/{} stays on {member}, because an update never moves an app; to place it again, run `drover delete {name}` and deploy it",
                 app.app
             );
         }
@@ -260,7 +273,10 @@ async fn say_who_stays(session: &Session, name: &str, wishes: &Wishes) -> Result
     Ok(())
 }
 
-/// Approves where that is due, and names the verb that brings the application up from its state.
+/// Approves the group unless it is instantiated; the verb that is to be called next.
+///
+/// # Errors
+/// A request fails.
 pub async fn verb(session: &Session, application: &Application) -> Result<&'static str> {
     if state(session, application).await?.as_deref() == Some("Instantiated") {
         return Ok("update");
@@ -269,9 +285,12 @@ pub async fn verb(session: &Session, application: &Application) -> Result<&'stat
     Ok("instantiate")
 }
 
-/// The operation that an accepted verb started.
+/// The id of the operation that an accepted verb started.
+///
+/// # Errors
+/// The response has no `Location`.
 pub fn operation_of(answer: &Answer) -> Result<String> {
-    let location = answer.location.as_deref().context("the answer names no operation")?;
+    let location = answer.location.as_deref().context("the response names no operation")?;
     Ok(location.rsplit('/').next().unwrap_or(location).to_owned())
 }
 
@@ -309,13 +328,19 @@ async fn drop_old_apps(session: &Session, application: &Application, uploads: &[
     Ok(())
 }
 
-/// Names of a collection's documents.
+/// Names of a collection's documents; empty if there is no such collection.
+///
+/// # Errors
+/// The request fails.
 pub async fn names(session: &Session, collection: &str) -> Result<Vec<String>> {
     let Some(list) = session.client.find(collection).await? else { return Ok(Vec::new()) };
     Ok(list.as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect())
 }
 
-/// EMCO state of the group, `None` where there is no such group.
+/// EMCO state of the group; `None` if there is no such group.
+///
+/// # Errors
+/// The request fails.
 pub async fn state(session: &Session, application: &Application) -> Result<Option<String>> {
     let status = session.client.find(&format!("{}/status", application.group)).await?;
     Ok(status.and_then(|status| Some(status["states"]["actions"].as_array()?.last()?["state"].as_str()?.to_owned())))

@@ -1,4 +1,4 @@
-//! `drover explain`: why here, why not elsewhere, and what would have to move.
+//! `drover explain`: why an app runs where it does and not elsewhere, and, if it has no room, what would have to move.
 
 use anyhow::{Result, bail};
 use drover_api::apps::AppList;
@@ -36,7 +36,7 @@ pub async fn run(session: &Session, app: &str) -> Result<()> {
     Ok(())
 }
 
-/// `application/app` of an application with one app.
+/// The only app of an application, as `application/app`.
 async fn only_app(session: &Session, application: &str) -> Result<String> {
     let list: AppList = session.client.get(&format!("/v2/apps?project={}", segment(&session.project))).await?;
     let mut apps: Vec<String> =
@@ -44,11 +44,11 @@ async fn only_app(session: &Session, application: &str) -> Result<String> {
     match apps.len() {
         1 => Ok(apps.remove(0)),
         0 => bail!("no application is called {application} in project {}; see `drover get apps`", session.project),
-        _ => bail!("{application} has several apps; say one of them: {}", apps.join(", ")),
+        _ => bail!("{application} has several apps; give one of them: {}", apps.join(", ")),
     }
 }
 
-/// The plan that would make its room; nothing is kept of it.
+/// The plan that would make room for the app, as a dry run: the plan is not stored.
 async fn wanted_plan(session: &Session, of: &Explanation) -> Result<PlanDocument> {
     let wish = json!({
         "kind": "newcomer", "project": of.dig.project, "compositeApp": of.dig.composite_app,
@@ -83,7 +83,10 @@ fn text(app: &str, explanation: &Explanation) -> String {
         section("if it were decided now, as if it had no room yet:".to_owned(), &now.decision);
     }
     if let Some(calls) = &explanation.calls {
-        text.push_str(&format!("\ngroups of apps that call each other, now and decided anew:\n{}\n", groups(calls)));
+        text.push_str(&format!(
+            "\ngroups of apps that call each other, as they run now and if they were placed again:\n{}\n",
+            groups(calls)
+        ));
     }
     text
 }
@@ -93,7 +96,7 @@ fn without_app(mut row: Vec<String>) -> Vec<String> {
     row
 }
 
-/// The groups of apps that call each other: as they run, then as another rho would have them.
+/// The groups of apps that call each other: as they run now, then as each group size (rho) would place them.
 fn groups(calls: &ExplainedCalls) -> String {
     let row = |when: &str, story: &CallStory| {
         let share = |share: f64| format!("{:.0} %", share * 100.0);
@@ -114,7 +117,7 @@ fn groups(calls: &ExplainedCalls) -> String {
     output::table(&["GROUPS", "RHO", "CALLS BETWEEN GROUPS", "BETWEEN CLUSTERS", "WAITING", "WHO IS TOGETHER"], &rows.collect::<Vec<_>>())
 }
 
-/// A row per member considered.
+/// A row per cluster that was considered.
 pub fn rows<'a>(decisions: impl IntoIterator<Item = &'a AppDecision>) -> Vec<Vec<String>> {
     let row = |c: words::Considered<'_>| {
         vec![c.app.to_owned(), c.member.to_owned(), c.priority.to_string(), c.verdict.to_owned(), c.reason.to_owned()]

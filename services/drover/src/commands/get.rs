@@ -1,4 +1,4 @@
-//! `drover get`: lists.
+//! `drover get`: lists of apps, clusters, plans, operations, moves and call graphs.
 
 use std::time::Duration;
 
@@ -68,7 +68,8 @@ async fn list(session: &Session, what: What, name: Option<&str>) -> Result<Strin
             if what == What::Operations {
                 return output::render(session.format, &items, |_| operation_rows(&items));
             }
-            // An operation shows the moves of those that it started: each move once, with whom it is made for.
+            // An operation includes the moves of the operations that it started. Only the outermost ones are listed, so each move is
+            // listed once.
             let roots = items.iter().filter(|o| o.parent.is_none() || name.is_some());
             let moves: Vec<_> = roots.flat_map(|o| o.moves.iter().map(move |m| (o.id, m))).collect();
             output::render(session.format, &moves.iter().map(|(_, m)| m).collect::<Vec<_>>(), |_| {
@@ -89,7 +90,7 @@ async fn list(session: &Session, what: What, name: Option<&str>) -> Result<Strin
     }
 }
 
-/// Who asks by name means something that is there.
+/// An empty list is an error if a name was given.
 fn some<T>(items: &[T], what: &str, name: Option<&str>) -> Result<()> {
     match name.filter(|_| items.is_empty()) {
         Some(name) => bail!("no {what} is called {name}; see `drover get` without a name"),
@@ -97,7 +98,7 @@ fn some<T>(items: &[T], what: &str, name: Option<&str>) -> Result<()> {
     }
 }
 
-/// Call graphs of the project, each with the composite app that it is of.
+/// Call graphs of the project, each with the composite app it belongs to.
 async fn call_graphs(session: &Session, name: Option<&str>) -> Result<Vec<Value>> {
     let project = format!("/v2/projects/{}/composite-apps", segment(&session.project));
     let apps: Vec<Value> = session.client.get(&project).await?;

@@ -1,4 +1,4 @@
-//! Reading what the user points at: manifests become apps, a chart stays one.
+//! Reads the files of `drover deploy -f`: manifests are split into apps, a Helm chart is one app.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,14 @@ use crate::split;
 pub struct Upload {
     /// Name.
     pub name: String,
-    /// A tar.gz of a chart, or YAML manifests.
+    /// A Helm chart as .tar.gz, or YAML manifests.
     pub file: Vec<u8>,
 }
 
-/// Reads `path` (`-`: stdin) for the application `name`.
+/// Reads `path`, or stdin for `-`. A chart becomes one app called `name`.
+///
+/// # Errors
+/// The path cannot be read, or does not hold Kubernetes objects or a chart.
 pub fn read(path: &Path, name: &str) -> Result<Vec<Upload>> {
     if path == Path::new("-") {
         let mut text = String::new();
@@ -34,7 +37,7 @@ pub fn read(path: &Path, name: &str) -> Result<Vec<Upload>> {
             text.push_str("\n---\n");
         }
         if text.is_empty() {
-            bail!("{} holds no .yaml, .yml or .json file", path.display());
+            bail!("{} contains no .yaml, .yml or .json file", path.display());
         }
         return from_text(&text).with_context(|| path.display().to_string());
     }
@@ -46,7 +49,10 @@ pub fn read(path: &Path, name: &str) -> Result<Vec<Upload>> {
     from_text(&text).with_context(|| path.display().to_string())
 }
 
-/// Apps of YAML text.
+/// The apps of YAML manifests.
+///
+/// # Errors
+/// See [`crate::split::SplitError`].
 pub fn from_text(text: &str) -> Result<Vec<Upload>> {
     let apps = split::split(split::parse(text)?)?;
     apps.into_iter()

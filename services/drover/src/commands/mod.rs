@@ -1,4 +1,4 @@
-//! What each command does, a file per command.
+//! The commands, one file each.
 
 pub mod apply;
 pub mod autoscale;
@@ -24,9 +24,9 @@ use clap::CommandFactory;
 use crate::cli::{Cli, Command, Format, Globals};
 use crate::client::Client;
 
-/// What every command needs.
+/// What commands that talk to Drover need.
 pub struct Session {
-    /// The Drover spoken to.
+    /// Client of the gateway.
     pub client: Client,
     /// Project.
     pub project: String,
@@ -34,7 +34,10 @@ pub struct Session {
     pub format: Format,
 }
 
-/// Runs a command of this program; those of `drover-lab` are run by [`crate::main`].
+/// Runs a command of this program; [`crate::main`] runs those of `drover-lab`.
+///
+/// # Errors
+/// The command is refused or fails.
 pub async fn run(cli: Cli) -> Result<ExitCode> {
     let Cli { globals: Globals { url, token_file, project, output: format }, command } = cli;
     let session = || -> Result<Session> {

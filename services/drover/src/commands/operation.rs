@@ -13,7 +13,7 @@ pub async fn run(session: &Session, command: OperationCommand) -> Result<()> {
         OperationCommand::Watch { id } => {
             let operation = watch::follow(&session.client, &id).await?;
             print(session, &operation)?;
-            ensure!(operation.state == OperationState::Succeeded, "the operation has not succeeded");
+            ensure!(operation.state == OperationState::Succeeded, "the operation did not succeed");
             Ok(())
         }
         OperationCommand::Cancel { id } => {
@@ -25,7 +25,10 @@ pub async fn run(session: &Session, command: OperationCommand) -> Result<()> {
     }
 }
 
-/// One operation with its steps.
+/// Prints one operation with its steps.
+///
+/// # Errors
+/// stdout cannot be written.
 pub fn print(session: &Session, operation: &Operation) -> Result<()> {
     if session.format == Format::Table {
         output::write_stdout(&format!("{} {}  {:?}: {}", operation.kind, operation.subject, operation.state, operation.message))?;

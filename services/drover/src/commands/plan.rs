@@ -1,4 +1,4 @@
-//! `drover plan …`: ask, read, carry out, throw away.
+//! `drover plan …`: make, show, apply and discard plans.
 
 use anyhow::Result;
 use drover_api::plans::PlanDocument;
@@ -61,7 +61,10 @@ async fn make(session: &Session, wish: &Value) -> Result<()> {
     print(session, &document, false)
 }
 
-/// Prints a plan.
+/// Prints a plan; with `why_not` also why each other candidate stays.
+///
+/// # Errors
+/// stdout cannot be written.
 pub fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Result<()> {
     if matches!(session.format, Format::Json | Format::Yaml) {
         return output::print(session.format, document, |_| (vec![], vec![]));
@@ -70,12 +73,12 @@ pub fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Resul
     match (&document.plan, &document.infeasible) {
         (Some(plan), _) => text.push_str(&lines(plan, why_not).join("\n")),
         (None, Some(none)) => {
-            text.push_str("there is no way:\n");
+            text.push_str("no plan makes enough room:\n");
             for why in &none.members {
                 text.push_str(&format!("  {}: {}\n", why.member, why.reason));
             }
             if none.cut_short {
-                text.push_str(&format!("  (looked at {} combinations, then stopped)\n", none.examined));
+                text.push_str(&format!("  (the search stopped after {} combinations)\n", none.examined));
             }
             text.push_str(&candidates(&none.candidates));
         }
@@ -84,11 +87,11 @@ pub fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Resul
     output::write_stdout(&text)
 }
 
-/// A plan in lines, as the demo and `plan show` print it.
+/// A plan as lines of text, as the demo and `plan show` print it.
 pub fn lines(plan: &Plan, why_not: bool) -> Vec<String> {
     let moves: Vec<_> = plan.waves.iter().flatten().collect();
     let mut lines = vec![format!(
-        "move {} of {} looked at; frees {}, needed {}",
+        "move {} of {} candidates; frees {}, needed {}",
         moves.len(),
         plan.candidates.len(),
         output::amounts(&plan.freed),
@@ -105,7 +108,7 @@ pub fn lines(plan: &Plan, why_not: bool) -> Vec<String> {
         ));
     }
     for dependant in &plan.dependants {
-        lines.push(format!("  note: others may call Service {} by name", dependant.service));
+        lines.push(format!("  note: other apps may call the Service {} by name", dependant.service));
     }
     if why_not {
         lines.push(candidates(&plan.candidates));
@@ -128,7 +131,7 @@ fn candidates(list: &[Candidate]) -> String {
     output::table(&["#", "APP", "PRIORITY", "SCORES", "TOTAL", "STAYS BECAUSE"], &rows)
 }
 
-/// A candidate as a row.
+/// A candidate as a row of the table of candidates.
 pub fn candidate_row(at: usize, candidate: &Candidate) -> Vec<String> {
     vec![
         (at + 1).to_string(),
@@ -140,15 +143,15 @@ pub fn candidate_row(at: usize, candidate: &Candidate) -> Vec<String> {
     ]
 }
 
-/// A dry run's answer in rows: where each app would go, or the plan that would make room.
+/// The response of a dry run as rows: where each app would be placed, or the plan that would make room.
 pub fn dry_run_rows(body: &Value) -> Vec<Vec<String>> {
-    // Of an update, what its new apps need stands by itself.
+    // In the response to an update, `newcomer` is about its new apps.
     let newcomer = body.get("newcomer").unwrap_or(body);
     let decided = ["decision", "overflow"].into_iter().filter_map(|key| Decision::deserialize(newcomer.get(key)?).ok());
     let plan = newcomer.get("plan").and_then(|plan| PlanDocument::deserialize(plan).ok()).and_then(|document| document.plan);
     let mut apps: Vec<_> = decided.flat_map(|decision| decision.apps).collect();
     apps.extend(plan.iter().flat_map(|plan| plan.newcomer.clone()));
-    // Of an update or a terminate: what changes where each app is.
+    // In the response to an update or a terminate: what changes for each app.
     let change = |key: &str, what: &str| -> Vec<String> {
         let apps = body.get(key).and_then(Value::as_array).into_iter().flatten();
         let words = |app: &Value| match app.as_str() {

@@ -33,7 +33,10 @@ pub async fn run(session: &Session, command: ProviderCommand) -> Result<()> {
     }
 }
 
-/// Makes the provider or changes its priority, keeping what else its document says.
+/// Creates the provider, or changes its priority and keeps the rest of its document.
+///
+/// # Errors
+/// A request fails.
 pub async fn set(session: &Session, name: &str, priority: u8) -> Result<()> {
     let path = format!("{PROVIDERS}/{}", segment(name));
     match session.client.find(&path).await? {

@@ -1,4 +1,4 @@
-//! `drover up`: the whole product in one process.
+//! `drover up`: all services in one process.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,25 +17,25 @@ use crate::stack::{Options, Stack};
     after_help = "Examples:\n  drover up\n  drover up --data /var/lib/drover --listen 127.0.0.1:8080\n  DATABASE_URL=postgres://… drover up"
 )]
 pub struct UpArgs {
-    /// TOML file with defaults for all of these.
+    /// TOML file with values for these settings; flags and environment take precedence.
     #[arg(long, env = "DROVER_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Folder for Postgres and keys (default: ~/.local/share/drover).
+    /// Directory for Postgres and keys [default: ~/.local/share/drover].
     #[arg(long, env = "DROVER_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Address of the gateway.
     #[arg(long, env = "DROVER_LISTEN", default_value = "127.0.0.1:7070")]
     pub listen: SocketAddr,
-    /// A Postgres to use instead of a private one.
+    /// URL of a Postgres to use instead of a private one.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<SecretString>,
-    /// Token that clients must show; needed to listen on other addresses than loopback.
+    /// Bearer token that clients must send; required for listening on other addresses than loopback.
     #[arg(long, env = "DROVER_API_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub api_token: Option<SecretString>,
-    /// File with that token.
+    /// File with the bearer token.
     #[arg(long, env = "DROVER_API_TOKEN_FILE", value_name = "FILE")]
     pub api_token_file: Option<PathBuf>,
-    /// Listen on other addresses without a token.
+    /// Allow listening on other addresses than loopback without a token.
     #[arg(long, env = "DROVER_INSECURE")]
     pub insecure: bool,
     #[command(flatten)]
@@ -71,9 +71,9 @@ pub async fn run(args: UpArgs) -> Result<()> {
     ended
 }
 
-/// `~/.local/share/drover`, or where XDG says.
+/// `$XDG_DATA_HOME/drover`, or `~/.local/share/drover`.
 fn default_data() -> Result<PathBuf> {
     let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
     let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")));
-    Ok(base.context("no home folder: say --data DIR")?.join("drover"))
+    Ok(base.context("neither XDG_DATA_HOME nor HOME is set; give --data DIR")?.join("drover"))
 }

@@ -1,4 +1,4 @@
-//! `drover autoscale decide` as a program: pipes, files, exit codes.
+//! `drover autoscale decide`, run as a program: pipes, files, exit codes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -23,7 +23,7 @@ fn lines(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn decides_line_by_line_until_a_line_is_wrong() {
+fn decide_prints_decisions_until_a_line_is_invalid() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("kpa.yaml"), "policy: kpa\nkpa: {targetBurstCapacity: 100, containerConcurrency: 10}\n").unwrap();
     let good = r#"{"t":12,"ready":3,"stable":41.0,"panic":55.0}"#;
@@ -40,7 +40,7 @@ fn decides_line_by_line_until_a_line_is_wrong() {
 }
 
 #[test]
-fn answers_through_pipes_before_the_next_question() {
+fn decide_answers_each_line_before_it_reads_the_next() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("kpa.json"), r#"{"policy":"kpa"}"#).unwrap();
     let mut child = spawn(dir.path(), &["autoscale", "decide", "--config", "kpa.json", "--record"]);
@@ -58,7 +58,7 @@ fn answers_through_pipes_before_the_next_question() {
 }
 
 #[test]
-fn wrong_configurations_say_what_is_wrong() {
+fn decide_names_what_is_wrong_with_a_configuration() {
     let dir = tempfile::tempdir().unwrap();
     for (config, word) in [
         ("policy: hpa", "hpa"),

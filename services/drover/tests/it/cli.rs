@@ -1,4 +1,4 @@
-//! The program as a person runs it: its help, and one application from its clusters to its removal.
+//! The program as people run it: its help, its errors, and one application from registering clusters to its removal.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -72,7 +72,7 @@ fn help_is_as_reviewed() {
 }
 
 #[test]
-fn errors_say_what_to_do_next() {
+fn connection_error_says_how_to_start_drover_and_wrong_usage_exits_with_2() {
     let nobody = run("http://127.0.0.1:9", &["get", "clusters"]);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&nobody.stderr).contains("drover up"));
@@ -182,7 +182,7 @@ file: APP.yaml
 ";
 
 #[test]
-fn the_everyday_path() {
+fn application_is_deployed_moved_updated_explained_and_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (members, files) = simulated(2, &folder.path().join("sim"));
@@ -193,7 +193,7 @@ fn the_everyday_path() {
     let mut up = Process(up.spawn().unwrap());
     let mut lines = BufReader::new(up.0.stderr.take().unwrap()).lines();
     let told = lines.find_map(|line| line.unwrap().split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned));
-    let url = told.expect("it says where it listens");
+    let url = told.expect("drover up prints its address");
     std::thread::spawn(move || lines.for_each(drop));
 
     ok(&url, &["cluster", "add", "mine", "--provider", "onprem", "--kubeconfig", &files[0], "--priority", "1"]);
@@ -207,7 +207,7 @@ fn the_everyday_path() {
     std::fs::write(at("shop.yaml"), SHOP).unwrap();
     let dry = ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--dry-run", "-o", "json"]);
     assert!(dry.contains("onprem+mine"), "{dry}");
-    assert_eq!(json(&url, &["get", "operations", "-o", "json"]), serde_json::json!([]), "a dry run starts nothing");
+    assert_eq!(json(&url, &["get", "operations", "-o", "json"]), serde_json::json!([]), "a dry run starts no operation");
     assert_eq!(json(&url, &["get", "apps", "-o", "json"]), serde_json::json!([]), "and leaves nothing behind");
     ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--wait"]);
     let apps = json(&url, &["get", "apps", "-o", "json"]);
@@ -220,23 +220,23 @@ fn the_everyday_path() {
         (&["explain", "nothing"], "no application is called nothing"),
         (&["delete", "nothing"], "no application is called nothing"),
         (&["plan", "rebalance"], "come later"),
-        (&["deploy", "Not_A_Label", "-f", &at("shop.yaml")], "is no name that Kubernetes takes"),
+        (&["deploy", "Not_A_Label", "-f", &at("shop.yaml")], "is not a valid name"),
         (&["cluster", "add", "x", "--provider", "new", "--kubeconfig", &at("shop.yaml")], "kubeconfig_invalid"),
     ] {
         let refused = run(&url, args);
         let said = String::from_utf8_lossy(&refused.stderr);
         assert!(refused.status.code() == Some(1) && said.contains(word), "{args:?}: {said}");
     }
-    assert!(!ok(&url, &["provider", "list"]).contains("new"), "the provider of a cluster that was refused is not left behind");
+    assert!(!ok(&url, &["provider", "list"]).contains("new"), "the provider of a refused cluster is removed");
 
-    // Again, changed: a dry run puts back what it wrote, then it is updated in place.
+    // Changed manifests: a dry run restores the documents that it wrote, a deployment updates the app in place.
     let shown = || {
         let (apps, intents) = ("/v2/projects/default/composite-apps/shop/v1/apps/cart", "/generic-placement-intents/default/app-intents");
         let group = "/v2/projects/default/composite-apps/shop/v1/deployment-intent-groups/shop";
         [read(&url, apps), read(&url, &format!("{group}{intents}"))]
     };
     let before = shown();
-    assert!(!before[1].to_string().contains("anyOf"), "anywhere, also on clusters that come later: {}", before[1]);
+    assert!(!before[1].to_string().contains("anyOf"), "it may run on every cluster, including those added later: {}", before[1]);
     std::fs::write(at("shop.yaml"), SHOP.replace("500m", "500")).unwrap();
     let dry = ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--dry-run"]);
     assert!(dry.contains("does not fit where it runs: "), "{dry}");
@@ -248,7 +248,7 @@ fn the_everyday_path() {
     let chosen = shown()[1].clone();
     assert!(chosen.to_string().contains("preferred") && chosen.to_string().contains("theirs"), "{chosen}");
     ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--wait"]);
-    assert_eq!(shown()[1], chosen, "what is not said again stays");
+    assert_eq!(shown()[1], chosen, "options that are not given again keep their values");
 
     let plan = json(&url, &["plan", "drain", "mine", "-o", "json"]);
     let id = plan["id"].as_str().unwrap();
@@ -260,7 +260,7 @@ fn the_everyday_path() {
     ok(&url, &["delete", "shop"]);
     ok(&url, &["cluster", "remove", "theirs"]);
 
-    // The same as EMCO documents, in any order, and a second time.
+    // The same with EMCO documents, in any order, applied twice.
     std::fs::write(at("emco.yaml"), EMCO).unwrap();
     let outcomes = |rows: Value| rows.as_array().unwrap().iter().map(|row| row["outcome"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
     let applied = outcomes(json(&url, &["apply", "-f", &at("emco.yaml"), "--wait", "-o", "json"]));
@@ -269,9 +269,9 @@ fn the_everyday_path() {
     assert_eq!(apps[0]["bindings"][0]["member"], "onprem+mine", "{apps}");
     let again = outcomes(json(&url, &["apply", "-f", &at("emco.yaml"), "--wait", "-o", "json"]));
     assert_eq!(again.iter().filter(|outcome| outcome.starts_with("unchanged")).count(), again.len() - 1, "{again:?}");
-    assert!(again.contains(&"replaced".to_owned()), "the app, whose file is not shown: {again:?}");
+    assert!(again.contains(&"replaced".to_owned()), "the app is replaced, because its file cannot be compared: {again:?}");
 
-    // Apps that call each other: who is together, and what another size of groups would make of them.
+    // Apps that call each other: how they are grouped, and how other group sizes would group them.
     let mut calling = CALLING.to_owned();
     for app in ["web", "cart", "db", "mail"] {
         std::fs::write(at(&format!("{app}.yaml")), SHOP.replace("cart", app).replace("500m", "300m")).unwrap();
@@ -300,7 +300,7 @@ fn the_everyday_path() {
         if let Some(status) = up.0.try_wait().unwrap() {
             break status;
         }
-        assert!(began.elapsed() < Duration::from_secs(30), "SIGTERM ends it");
+        assert!(began.elapsed() < Duration::from_secs(30), "SIGTERM does not end it");
         std::thread::sleep(Duration::from_millis(50));
     };
     assert!(status.success(), "{status}");
@@ -323,7 +323,7 @@ fn simulated(clusters: usize, folder: &Path) -> (tokio::runtime::Runtime, Vec<St
     (runtime, files)
 }
 
-/// A document's file, or a list.
+/// GET of a document's file, or of a list.
 fn read(url: &str, path: &str) -> String {
     let address = format!("{}{path}", url.trim_end_matches('/'));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -336,7 +336,7 @@ fn read(url: &str, path: &str) -> String {
 fn wait(mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(60), "never seen");
+        assert!(began.elapsed() < Duration::from_secs(60), "the expected state was not reached");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -1,4 +1,5 @@
-//! `drover memguard status` and `explain` as programs, on a live agent: the real one, on a machine of plain files with a fake runtime.
+//! `drover memguard status` and `explain`, run as programs with the real agent, on plain files instead of cgroups and with a fake container
+//! runtime.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,12 +9,12 @@ use std::time::{Duration, Instant};
 use drover_memory_guard::fake::{FakeContainer, FakeRuntime};
 use serde_json::Value;
 
-/// Only against hanging.
+/// Time limit, only to prevent hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Agent(Child);
 
-/// In order, for it ends its dead man's switch.
+/// Ends the agent with SIGTERM, so that it ends its watchdog.
 impl Drop for Agent {
     fn drop(&mut self) {
         let pid = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
@@ -52,7 +53,7 @@ fn container(fake: &FakeRuntime, root: &Path, id: &str, pausable: bool) {
 }
 
 #[test]
-fn status_and_explain_tell_what_a_live_agent_does() {
+fn status_and_explain_report_what_a_running_agent_does() {
     let dir = tempfile::tempdir().unwrap();
     let (root, proc, runtime) = (dir.path().join("cgroup"), dir.path().join("proc"), dir.path().join("runtime.sock"));
     let (state, socket) = (dir.path().join("state"), dir.path().join("state/agent.sock"));
@@ -70,7 +71,7 @@ fn status_and_explain_tell_what_a_live_agent_does() {
     let tokio = tokio::runtime::Runtime::new().unwrap();
     let _inside = tokio.enter();
     fake.serve(&runtime).unwrap();
-    // Pauses whoever may be paused.
+    // Pauses every container that may be paused.
     let settings = serde_json::json!({
         "policy": {"policy": "paper", "upper": 0.0, "lower": 0.0, "perRound": 9, "round": 3600},
         "safety": {"keepRunning": 0, "levers": ["freeze"], "highFirst": false, "maxPause": 3600},
@@ -96,7 +97,7 @@ fn status_and_explain_tell_what_a_live_agent_does() {
         assert!(began.elapsed() < PATIENCE, "{output:?}");
         std::thread::sleep(Duration::from_millis(50));
     };
-    // All of its gigabyte but what the kubelet keeps free.
+    // A gigabyte less the memory that the kubelet keeps free.
     assert_eq!(status["pressure"]["capacity"], 924 << 20, "{status:#}");
     assert!(status["memorySource"].as_str().is_some_and(|told| told.contains("100 MiB below which the kubelet evicts")), "{status:#}");
     assert_eq!((&status["policy"], &status["mode"]), (&Value::from("paper"), &Value::from("apply")));

@@ -1,4 +1,4 @@
-//! CGS-DDPG: trained, beside its untrained weights, constant orders, greedy and search; the paper's orderings.
+//! CGS-DDPG: compares the trained policy with untrained weights, constant orders, greedy and search, and checks the paper's orderings.
 
 use anyhow::{Context, Result};
 use drover_lab_groups::ddpg::Training;
@@ -8,12 +8,15 @@ use drover_report::{Chart, Check, Interval, Table};
 
 use super::{Collected, GroupsArgs, cpu};
 
-/// The sizes of groups that the paper tried.
+/// Group sizes (rho) that the paper tried.
 const RHOS: [Option<usize>; 4] = [None, Some(3), Some(4), Some(5)];
 /// Updates after which the paper calls its curve stable.
 const STABLE: f64 = 4_200.0;
 
-/// Trains, evaluates, judges.
+/// Trains and evaluates the policies, and adds the checks.
+///
+/// # Errors
+/// The policy file cannot be written.
 pub fn run(args: &GroupsArgs, collected: &mut Collected) -> Result<()> {
     let updates = args.updates as usize;
     let mut by_rho: Vec<(Option<usize>, Vec<TrainingRun>)> = Vec::new();
@@ -106,7 +109,7 @@ fn acceptance(runs: &[TrainingRun], label: &str, collected: &mut Collected) -> V
         let (wins_over, loses_to): (Vec<_>, Vec<_>) = against.into_iter().partition(|(_, won)| *won >= needed);
         let list = |of: &[(&str, usize)]| {
             if of.is_empty() {
-                "nobody".to_owned()
+                "none".to_owned()
             } else {
                 of.iter().map(|(r, w)| format!("{r} ({w} of {})", runs.len())).collect::<Vec<_>>().join(", ")
             }

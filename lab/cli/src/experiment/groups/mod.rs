@@ -1,4 +1,4 @@
-//! `drover experiment groups`: every placement policy beside the optimum, and CGS-DDPG as its paper evaluates it.
+//! `drover experiment groups`: compares every placement policy with the optimum, and evaluates CGS-DDPG as its paper does.
 
 mod learning;
 mod search;
@@ -18,33 +18,36 @@ use drover::cli::Format;
 
 /// `drover experiment groups`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  drover experiment groups --no-training --no-large\n  drover experiment groups --seeds 2 --out groups/"
+)]
 pub struct GroupsArgs {
-    /// What every experiment takes.
+    /// Options of every experiment.
     #[command(flatten)]
     pub common: Common,
-    /// Seeds of the learned policies.
+    /// Number of seeds of the learned policies.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub seeds: u64,
-    /// Updates of each training; the paper's curve is stable after about 4,200.
+    /// Number of updates of each training; the paper's curve is stable after about 4,200.
     #[arg(long, default_value_t = 6_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
     pub updates: u64,
-    /// Search and baselines only, nothing is trained.
+    /// Run only the search and the baselines, without training.
     #[arg(long)]
     pub no_training: bool,
     /// Leave out the instances with 100 and 1,000 nodes.
     #[arg(long)]
     pub no_large: bool,
-    /// Save the trained policy of the first seed here.
+    /// File to which the trained policy of the first seed is written.
     #[arg(long, value_name = "FILE")]
     pub save_policy: Option<std::path::PathBuf>,
 }
 
-/// CPU time of this thread in seconds: other programs on the machine do not count.
+/// CPU time of this thread in seconds, so that other programs on the machine do not count.
 pub fn cpu() -> f64 {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0.0, |t| Duration::from(t).as_secs_f64())
 }
 
-/// What is collected on the way.
+/// Results collected so far.
 struct Collected {
     report: Report,
     rows: Vec<MeasuredPlacement>,
@@ -80,7 +83,10 @@ impl Collected {
     }
 }
 
-/// Runs it.
+/// Runs the experiment.
+///
+/// # Errors
+/// A file cannot be written.
 pub fn run(args: &GroupsArgs, format: Format) -> Result<ExitCode> {
     let mut collected = Collected { report: Report::new("groups"), rows: Vec::new(), best: Vec::new(), bar: ProgressBar::new_spinner() };
     search::run(args, &mut collected);

@@ -1,4 +1,4 @@
-//! Baselines, search and the exact oracle on every instance.
+//! Runs the baselines, the search and the exact solver on every instance.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use drover_report::{Chart, Check};
 
 use super::{Collected, GroupsArgs, cpu};
 
-/// (case, CPU seconds, the objective to be reached).
+/// Targets: case, CPU seconds, highest allowed objective (NaN: measured without a target).
 const REACH: [(&str, f64, f64); 9] = [
     ("x1", 0.1, 0.07013),
     ("x3", 0.1, 0.0775),
@@ -21,7 +21,7 @@ const REACH: [(&str, f64, f64); 9] = [
     ("big 1000", 60.0, 0.036),
 ];
 
-/// Places with everything that is not learned.
+/// Runs all policies that are not learned.
 pub fn run(args: &GroupsArgs, collected: &mut Collected) {
     let seed = args.common.seed;
     for case in scales(Setting::default()) {
@@ -104,7 +104,7 @@ fn budgets(case: &BenchmarkCase, seed: u64, collected: &mut Collected) {
         points.push((seconds.log10(), placed.value));
         if !reach.is_nan() {
             let name = format!("{}: cgs-search after {seconds} s of CPU", case.name);
-            // The proven optimum is given to five places.
+            // The proven optimum is known to five decimal places.
             collected.report.checks.push(Check::holds(
                 name,
                 format!("f at most {reach:.5}"),
@@ -120,7 +120,7 @@ fn budgets(case: &BenchmarkCase, seed: u64, collected: &mut Collected) {
     }
 }
 
-/// x1 by branch and bound.
+/// Proves the optimum of case x1 by branch and bound.
 fn optimum(seed: u64, collected: &mut Collected) {
     let Some(case) = scales(Setting::default()).into_iter().next() else { return };
     collected.say("x1: exact");
@@ -133,7 +133,7 @@ fn optimum(seed: u64, collected: &mut Collected) {
     collected.report.checks.push(Check::holds("x1: the optimum by branch and bound", "0.07013 proven", got, holds));
 }
 
-/// The gap of the search's longest run to the optimum or the best known value, always said.
+/// Adds findings with the gap between the longest search and the optimum or the best known value.
 fn gaps(collected: &mut Collected) {
     let mut said = Vec::new();
     for (case, best) in &collected.best {

@@ -1,11 +1,11 @@
-//! What was to be reached (issue 6, point 2; the bands of the specification) and what was got.
+//! Checks of the results against the targets of the specification.
 
 use drover_lab_memguard::experiment::{FOUR, SIZES, Sample};
 use drover_report::{Check, Interval};
 
 use super::plan::{CALM, Compared, Results, Tuned};
 
-/// Every check.
+/// All checks.
 pub fn all(results: &Results) -> Vec<Check> {
     let mut checks = Vec::new();
     fitted(results, &mut checks);
@@ -48,18 +48,18 @@ fn average(results: &Results, checks: &mut Vec<Check>) {
     ));
 }
 
-/// Restarts per container are told to two digits, here as in the paper: less than half of the last is none.
+/// Restarts per container are given with two decimal places, as in the paper; less than half of the last one counts as no difference.
 const NONE: f64 = 0.005;
 
-/// As many settings have up to 120 %.
+/// Number of settings with an oversubscription of at most 120 %.
 const CALM_SETTINGS: usize = SIZES.len() * CALM.len();
 
-/// An effect is a difference to no guard: without one, too, a container is killed in some of these runs (in a random model no setting is
-/// wholly safe).
+/// Checks that the rule changes nothing at up to 120 %, compared with no guard. Even without a guard a container is killed in some of these
+/// runs, because the model is random.
 fn no_effect(results: &Results, checks: &mut Vec<Check>) {
     let most = |change: fn(&Tuned) -> f64| match results.calm.len() {
         CALM_SETTINGS => results.calm.iter().map(change).fold(0.0, f64::max),
-        // In one of them no parameters are without an effect that knows no bound.
+        // For one of them no parameters kept every run finite, so the effect is unbounded.
         _ => f64::INFINITY,
     };
     let restarts = most(|calm| (calm.sample.restarts() - calm.none.restarts()).abs());
@@ -89,7 +89,7 @@ fn gate_bank(results: &Results, checks: &mut Vec<Check>) {
     checks.push(Check::at_most(name, 0.0, change, "%"));
 }
 
-/// By how much the workflow takes longer than under `base`, in percent: the lower end of the 95 % interval of what the same seeds differ.
+/// By how many percent the workflow is slower than under `base`: the lower end of the 95 % interval of the differences per seed.
 fn surely_slower(sample: &Sample, base: &Sample) -> f64 {
     let (times, before) = (sample.each(|outcome| outcome.workflow), base.each(|outcome| outcome.workflow));
     let differences: Vec<f64> = times.iter().zip(&before).map(|(time, before)| 100.0 * (time - before) / base.workflow()).collect();

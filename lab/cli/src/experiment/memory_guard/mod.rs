@@ -1,4 +1,4 @@
-//! `drover experiment memory-guard`: the paper's jobs on simulated nodes, without a guard, under the paper's rule and under ours; with
+//! `drover experiment memory-guard`: the paper's jobs on simulated nodes without a guard, under the paper's rule and under Drover's; with
 //! `--real` as real containers on this machine.
 
 mod checks;
@@ -20,7 +20,7 @@ use super::{Common, finish};
 use drover::cli::Format;
 use plan::Plan;
 
-/// Seeds of the simulated runs, unless it is told another number.
+/// Default number of seeds of the simulated runs.
 const SEEDS: u64 = 30;
 
 /// `drover experiment memory-guard`.
@@ -34,21 +34,25 @@ Examples:
   drover experiment memory-guard --out memory-guard/
   sudo drover experiment memory-guard --real --seeds 1 --cycles 10")]
 pub struct MemoryGuardArgs {
-    /// What every experiment takes.
+    /// Options of every experiment.
     #[command(flatten)]
     pub common: Common,
-    /// Runs of each setting [default: 30; with --real: 5].
+    /// Number of runs of each setting, each with a seed of its own [default: 30; with --real: 5].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub seeds: Option<u64>,
-    /// Real containers on a containerd of its own, a cgroup of 1 GiB as the node, the real OOM killer (root, containerd, runc, gcc, python3).
+    /// Run real containers on a private containerd, with a cgroup of 1 GiB as the node and the real OOM killer; needs root, containerd,
+    /// runc, gcc and python3.
     #[arg(long)]
     pub real: bool,
-    /// With --real: how often each job grows and frees.
+    /// With --real: how often each job allocates and frees its memory.
     #[arg(long, default_value_t = 40, value_name = "N", requires = "real", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub cycles: u32,
 }
 
-/// Runs it.
+/// Runs the experiment.
+///
+/// # Errors
+/// An option is out of range, or containers cannot be started.
 pub async fn run(args: &MemoryGuardArgs, format: Format) -> Result<ExitCode> {
     let first = args.common.seed;
     ensure!(first < 1 << 31, "--seed must be below {}", 1_u64 << 31);

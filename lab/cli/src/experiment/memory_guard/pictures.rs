@@ -1,4 +1,4 @@
-//! The results as pictures: restarts, workflow time, execution and waiting over the oversubscription, and the paper's figure 5.
+//! The results as charts: restarts, workflow time, execution and waiting over the oversubscription, and the paper's figure 5.
 
 use drover_lab_memguard::experiment::{SIZES, Sample};
 use drover_lab_memguard::simulate::Outcome;
@@ -8,7 +8,7 @@ use super::plan::Results;
 
 const PERCENT: &str = "oversubscription [%]";
 
-/// Every picture.
+/// All charts.
 pub fn all(results: &Results) -> Vec<Chart> {
     let mut charts = Vec::new();
     for size in SIZES {

@@ -1,4 +1,4 @@
-//! What is run, in which order, and where its results go.
+//! The runs of the experiment, their order, and their results.
 
 use drover_lab_memguard::experiment::{
     Arm, FOUR, OVERSUBSCRIPTIONS, SIZES, Sample, SimulationTask, arms, assumptions, best, governed, grid, mistuned, mixes, paper_in_rules,
@@ -10,25 +10,25 @@ use indicatif::ProgressBar;
 
 use super::with_bar;
 
-/// Parameters of the paper's rule are chosen on these seeds, which are never measured on.
+/// First of the seeds on which parameters of the paper's rule are chosen; none of them is used for results.
 const TUNING_FIRST: u64 = 1 << 32;
-/// How many.
+/// Number of these seeds.
 const TUNING_SEEDS: u64 = 10;
-/// Oversubscriptions, in percent, at which nobody need be killed.
+/// Oversubscriptions in percent at which no container needs to be killed.
 pub const CALM: [u32; 3] = [100, 110, 120];
-/// While choosing, a run that takes longer than this is not worth waiting for.
+/// While parameters are chosen, a run that takes longer than this is given up.
 const TUNING_GIVE_UP: f64 = 5_000.0;
 /// Quotas of the paper's figure 5, in thousandths of a CPU.
 const QUOTAS: [f64; 7] = [10.0, 25.0, 50.0, 100.0, 200.0, 300.0, 450.0];
 
-/// A world under every arm that is compared in it.
+/// One set of assumptions under every policy that is compared.
 #[derive(Debug)]
 pub struct Compared {
-    /// What world.
+    /// Name of the assumptions.
     pub name: String,
-    /// Job size in GB and oversubscription in percent, where it is one of the paper's.
+    /// Job size in GB and oversubscription in percent, for the paper's settings.
     pub setting: Option<(u32, u32)>,
-    /// A sample per arm, by name; the first has no guard.
+    /// A sample per policy, by name; the first is without a guard.
     pub samples: Vec<(&'static str, Sample)>,
 }
 
@@ -36,55 +36,55 @@ pub struct Compared {
 type Named = (String, Option<(u32, u32)>, ClusterModel);
 
 impl Compared {
-    /// Without a guard.
+    /// The sample without a guard.
     pub fn none(&self) -> &Sample {
         &self.samples[0].1
     }
 
-    /// Under that arm.
+    /// The sample under the policy with this name.
     pub fn arm(&self, name: &str) -> Option<&Sample> {
         self.samples.iter().find(|(arm, _)| *arm == name).map(|(_, sample)| sample)
     }
 }
 
-/// The paper's rule under the best parameters of the grid.
+/// The paper's rule with the best parameters of the grid.
 #[derive(Debug)]
 pub struct Tuned {
     /// The setting.
     pub setting: (u32, u32),
     /// The best parameters.
     pub settings: PaperSettings,
-    /// Without a guard, on the seeds measured on.
+    /// The sample without a guard, on the seeds of the results.
     pub none: Sample,
-    /// With these parameters.
+    /// The sample with these parameters.
     pub sample: Sample,
-    /// Change of restarts in percent, for every set of the grid, sorted; on the seeds chosen on.
+    /// Change of restarts in percent for every parameter set of the grid, sorted; on the seeds for choosing.
     pub spread: Vec<f64>,
-    /// How many sets of the grid left runs without an end.
+    /// Number of parameter sets with which some runs did not end.
     pub endless: usize,
 }
 
-/// A badly tuned rule under growing safety.
+/// A badly tuned rule with more and more safety rules.
 #[derive(Debug)]
 pub struct Mistuned {
-    /// How it is mistuned.
+    /// Name of the bad tuning.
     pub name: &'static str,
-    /// By safety: as published, with the governor, with all rules.
+    /// Samples as published, with the governor, and with all safety rules.
     pub samples: [(&'static str, Sample); 3],
 }
 
-/// Everything that came out.
+/// All results.
 #[derive(Debug)]
 pub struct Results {
     /// First seed and number of seeds.
     pub seeds: (u64, u64),
     /// The paper's settings.
     pub settings: Vec<Compared>,
-    /// The paper's rule at its best.
+    /// The paper's rule with its best parameters.
     pub tuned: Vec<Tuned>,
-    /// The same where there is nothing to do: up to 120 %, again with the best parameters of each setting, as the paper tuned its own.
+    /// The same at up to 120 %, where no container needs to be killed, with the best parameters of each setting.
     pub calm: Vec<Tuned>,
-    /// The paper's rule at its worst.
+    /// The paper's rule with bad parameters.
     pub mistuned: Vec<Mistuned>,
     /// Mixed sizes and priorities.
     pub mixes: Vec<Compared>,
@@ -94,7 +94,7 @@ pub struct Results {
     pub quotas: Vec<(Option<f64>, Vec<f64>)>,
 }
 
-/// What is to be run.
+/// The runs of the experiment.
 pub struct Plan {
     first: u64,
     seeds: u64,
@@ -103,18 +103,18 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Everything, on these seeds.
+    /// All runs, on these seeds.
     pub fn new(first: u64, seeds: u64) -> Self {
         Self { first, seeds, sets: grid(), give_up: ClusterModel::default().give_up }
     }
 
-    /// The same with few parameter sets and without patience for runs that do not end: to see that all of it works.
+    /// The same with few parameter sets and a short time limit for runs that do not end, for tests.
     #[cfg(test)]
     pub fn small(self) -> Self {
         Self { sets: grid().into_iter().skip(40).step_by(13).collect(), give_up: 3_000.0, ..self }
     }
 
-    /// How many runs it is.
+    /// Number of runs.
     pub fn runs(&self) -> u64 {
         let arms = arms().len();
         let here = SIZES.len() * OVERSUBSCRIPTIONS.len() * arms + mixes().len() * arms + assumptions().len() * 3 + mistuned().len() * 3;
@@ -132,7 +132,7 @@ impl Plan {
         }
     }
 
-    /// Runs it.
+    /// Runs the plan.
     pub fn carry_out(&self, bar: &ProgressBar) -> Results {
         let mut worlds = Vec::new();
         for size in SIZES {

@@ -1,5 +1,5 @@
-//! `drover experiment memory-guard --real`: the paper's jobs as real processes on a real containerd, with the real OOM killer and the agent
-//! as it is; the paper's 4 GB jobs at 140 %, scaled to a node of 1 GiB (drover_lab_node).
+//! `drover experiment memory-guard --real`: the paper's 4 GB jobs at 140 %, scaled to a node of 1 GiB (drover_lab_node), as real processes on
+//! a real containerd with the real OOM killer and the real agent.
 
 use std::num::NonZero;
 use std::thread::available_parallelism;
@@ -11,18 +11,21 @@ use futures::{StreamExt, TryStreamExt, stream};
 use indicatif::ProgressBar;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Seeds, unless it is told another number.
+/// Default number of seeds.
 pub const SEEDS: u64 = 5;
-/// Each takes a GiB and less than half a core; those that run at once meet the same machine.
+/// Number of workflows at the same time. Each needs a GiB and less than half a core.
 const PER_CORE: usize = 2;
 const MOST_AT_ONCE: usize = POLICIES.len();
 
-/// How many workflows it is.
+/// Number of workflows.
 pub fn runs(seeds: u64) -> u64 {
     seeds * POLICIES.len() as u64
 }
 
-/// Runs every policy on each seed, several workflows at once; interrupted, it takes everything down.
+/// Runs every policy on each seed, several workflows at the same time. When interrupted, it stops everything that it started.
+///
+/// # Errors
+/// A program is missing, a container cannot be started, or it is interrupted.
 pub async fn carry_out(first: u64, seeds: u64, cycles: u32, bar: &ProgressBar) -> Result<Vec<Trial>> {
     let lacks = lacking();
     ensure!(
@@ -31,7 +34,11 @@ pub async fn carry_out(first: u64, seeds: u64, cycles: u32, bar: &ProgressBar) -
         lacks.join("; ")
     );
     let program = std::env::current_exe()?.with_file_name("drover-memory-guard");
-    ensure!(program.exists(), "{} is not there: build it as this program was (cargo build … --bins)", program.display());
+    ensure!(
+        program.exists(),
+        "{} does not exist: build all programs with `cargo build --workspace --bins` and the same profile",
+        program.display()
+    );
     let at_once = (available_parallelism().map_or(1, NonZero::get) * PER_CORE).min(MOST_AT_ONCE);
     let all = (first..first + seeds).flat_map(|seed| POLICIES.map(|policy| (policy, seed)));
     let one = async |(policy, seed)| {
@@ -42,12 +49,12 @@ pub async fn carry_out(first: u64, seeds: u64, cycles: u32, bar: &ProgressBar) -
     let mut stop = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         trials = stream::iter(all).map(one).buffered(at_once).try_collect() => trials,
-        _ = stop.0.recv() => bail!("stopped; what ran was taken down"),
-        _ = stop.1.recv() => bail!("interrupted; what ran was taken down"),
+        _ = stop.0.recv() => bail!("stopped; all containers were removed"),
+        _ = stop.1.recv() => bail!("interrupted; all containers were removed"),
     }
 }
 
-/// What came out.
+/// The report.
 pub fn report(trials: &[Trial]) -> Report {
     let mut report = Report::new("memory-guard-real");
     let none = Arm::of(trials, POLICIES[0]);
@@ -101,7 +108,7 @@ fn change(to: f64, from: f64) -> f64 {
     (to / from - 1.0) * 100.0
 }
 
-/// A row per trial; what the guard did is its own count.
+/// A row per trial; the actions of the guard are as it counted them.
 fn each(trials: &[Trial]) -> Table {
     let heads = ["seed", "guard", "restarts", "workflow [s]", "pauses", "held at the start", "sacrificed", "held [s]", "leaked [MiB]"];
     let mut table = Table::new("trials", heads);

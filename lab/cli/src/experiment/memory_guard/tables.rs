@@ -1,4 +1,4 @@
-//! The results in rows, and the first lines.
+//! The results as tables, and the findings.
 
 use drover_lab_memguard::experiment::{FOUR, Sample};
 use drover_lab_memguard::simulate::Outcome;
@@ -8,7 +8,7 @@ use super::plan::{Compared, Results};
 
 const BOTH: &str = "gate-bank";
 
-/// Who wins, who loses, on what.
+/// Findings: which policy is better, by which measure.
 pub fn findings(results: &Results) -> Vec<String> {
     let four: Vec<&Compared> = results.settings.iter().filter(|compared| compared.setting.is_some_and(|it| FOUR.contains(&it))).collect();
     let mean = |arm: &str, change: fn(&Sample, &Sample) -> f64| {
@@ -44,7 +44,7 @@ pub fn findings(results: &Results) -> Vec<String> {
     lines
 }
 
-/// Every table.
+/// All tables.
 pub fn all(results: &Results) -> Vec<Table> {
     let four = results.settings.iter().filter(|compared| compared.setting.is_some_and(|it| FOUR.contains(&it)));
     vec![
@@ -59,7 +59,7 @@ pub fn all(results: &Results) -> Vec<Table> {
     ]
 }
 
-/// A row per world: restarts per container and workflow time under each arm.
+/// A row per set of assumptions: restarts per container and workflow time under each policy.
 fn overview(name: &str, compared: &[Compared]) -> Table {
     let arms: Vec<&str> = compared.first().map(|compared| compared.samples.iter().map(|(arm, _)| *arm).collect()).unwrap_or_default();
     let heads = arms.iter().flat_map(|arm| [format!("{arm}: restarts"), "workflow [s]".to_owned()]);
@@ -72,7 +72,7 @@ fn overview(name: &str, compared: &[Compared]) -> Table {
     table
 }
 
-/// A row per world and arm: all measures.
+/// A row per set of assumptions and policy: all measures.
 fn details<'a>(name: &str, compared: impl Iterator<Item = &'a Compared>) -> Table {
     let heads = [
         "setting",

@@ -1,5 +1,5 @@
-//! `drover autoscale explain` and `table`: what the agent of a cluster decided, why, and what it learned. Talks to that cluster's API
-//! server; no Drover need run, nor the agent.
+//! `drover autoscale explain` and `table`: what the agent of a cluster decided, why, and what it learned. Reads that from the cluster's API
+//! server, so neither Drover nor the agent needs to run.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::cli::Format;
 use crate::output;
 
-/// Which policy, in which cluster.
+/// A ScalingPolicy and its cluster.
 #[derive(Args, Clone, Debug)]
 pub struct PolicyArgs {
     /// Name of the ScalingPolicy.
@@ -25,7 +25,7 @@ pub struct PolicyArgs {
     /// Its namespace.
     #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
     pub namespace: String,
-    /// Kubeconfig of the cluster [default: as kubectl].
+    /// Kubeconfig of the cluster [default: the one that kubectl uses].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig [default: its current one].
@@ -36,24 +36,24 @@ pub struct PolicyArgs {
 /// `drover autoscale table …`.
 #[derive(Debug, Subcommand)]
 pub enum TableCommand {
-    /// Print a learned Q-table: a file that another policy can start from.
+    /// Print a learned Q-table, as a file from which another policy can start.
     #[command(
         disable_version_flag = true, // --version is the table's
         after_help = "Example:\n  drover autoscale table export web -n shop > table.json\n  kubectl create configmap web-table --from-file=table.json"
     )]
     Export {
-        /// Whose.
+        /// The policy.
         #[command(flatten)]
         policy: PolicyArgs,
-        /// Version [default: the one that counts].
+        /// Version [default: the current one].
         #[arg(long)]
         version: Option<u64>,
     },
-    /// List the versions that are kept.
+    /// List the stored versions.
     Versions(PolicyArgs),
-    /// Go back to an earlier version; it becomes the newest. A learner that was relieved gets another try.
+    /// Make an earlier version the current one, under a new number. A learner that the guard had switched off is used again.
     Rollback {
-        /// Whose.
+        /// The policy.
         #[command(flatten)]
         policy: PolicyArgs,
         /// Version to go back to.
@@ -108,7 +108,7 @@ pub async fn table(command: TableCommand, format: Format) -> Result<()> {
     match command {
         TableCommand::Export { policy, version } => {
             let (_, map) = policy.learned(&policy.client().await?).await?;
-            let version = version.or(tables::current(&map)).context("the ConfigMap does not say which version counts")?;
+            let version = version.or(tables::current(&map)).context("the ConfigMap does not say which version is current")?;
             let table = tables::version(&map, version).map_err(anyhow::Error::msg)?;
             output::write_stdout(&serde_json::to_string(&table)?)
         }
@@ -116,7 +116,7 @@ pub async fn table(command: TableCommand, format: Format) -> Result<()> {
             let (_, map) = policy.learned(&policy.client().await?).await?;
             let current = tables::current(&map);
             output::print(format, &tables::versions(&map), |_| {
-                let mark = |version: &u64| if current == Some(*version) { "counts" } else { "" }.to_owned();
+                let mark = |version: &u64| if current == Some(*version) { "current" } else { "" }.to_owned();
                 (vec!["VERSION", ""], tables::versions(&map).iter().map(|version| vec![version.to_string(), mark(version)]).collect())
             })
         }
@@ -127,13 +127,16 @@ pub async fn table(command: TableCommand, format: Format) -> Result<()> {
             let version = tables::put(&mut map, &table).map_err(anyhow::Error::msg)?;
             let name = tables::name(&policy.name);
             match api.replace(&name, &PostParams::default(), &map).await {
-                Err(kube::Error::Api(status)) if status.code == 409 => bail!("the agent wrote meanwhile; try again"),
+                Err(kube::Error::Api(status)) if status.code == 409 => bail!("the agent changed the ConfigMap at the same time; try again"),
                 other => other.context("the ConfigMap cannot be written")?,
             };
             let note = json!({"metadata": {"annotations": {TABLE_CHANGED: version.to_string()}}});
             let policies: Api<ScalingPolicy> = Api::namespaced(client, &policy.namespace);
-            policies.patch(&policy.name, &PatchParams::default(), &Patch::Merge(&note)).await.context("the agent could not be told")?;
-            output::write_stdout(&format!("version {to} is version {version} now, and counts"))
+            policies
+                .patch(&policy.name, &PatchParams::default(), &Patch::Merge(&note))
+                .await
+                .context("the rollback is stored, but the ScalingPolicy could not be annotated, so the agent does not know of it")?;
+            output::write_stdout(&format!("version {to} is now the current version, as version {version}"))
         }
     }
 }
@@ -145,11 +148,11 @@ fn story(policy: &ScalingPolicy, wide: bool) -> Result<String> {
         scaling.target.kind, scaling.target.name, scaling.policy, scaling.mode, scaling.min_replicas, scaling.max_replicas
     )];
     let Some(status) = &policy.status else {
-        lines.push("no agent has looked at it yet; is one running, and may it?".to_owned());
+        lines.push("no agent has read this policy yet; check that one runs and watches this namespace".to_owned());
         return Ok(lines.join("\n"));
     };
     if status.observed_generation != policy.metadata.generation {
-        lines.push("what follows is about an earlier version of this policy".to_owned());
+        lines.push("the agent has not read the latest change of this policy yet; the following is about an earlier version".to_owned());
     }
     lines.extend(decision(status));
     for condition in &status.conditions {
@@ -172,9 +175,9 @@ fn story(policy: &ScalingPolicy, wide: bool) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// The last decision, limit by limit.
+/// The last decision, and the number of replicas after each limit.
 fn decision(status: &ScalingPolicyStatus) -> Vec<String> {
-    let (Some(at), Some(message)) = (status.decided_at, &status.message) else { return vec!["nothing was decided yet".to_owned()] };
+    let (Some(at), Some(message)) = (status.decided_at, &status.message) else { return vec!["no decision yet".to_owned()] };
     let reason = status.reason.as_deref().unwrap_or("?");
     let mut lines = vec![format!("at {at}: {message} ({reason})")];
     let record = status.last_decision.as_ref().unwrap_or(&Value::Null);

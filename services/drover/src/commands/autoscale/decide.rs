@@ -1,4 +1,4 @@
-//! `drover autoscale decide`: a configuration, then a decision per line of observations.
+//! `drover autoscale decide`: reads a configuration, then prints a decision for each line of observations.
 
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,16 +20,16 @@ pub struct DecideArgs {
     /// Configuration, YAML or JSON.
     #[arg(value_name = "CONFIG", required_unless_present_any = ["primitive", "config_file"], conflicts_with_all = ["primitive", "config_file"])]
     pub config: Option<PathBuf>,
-    /// The same as an option.
+    /// Configuration, as an option instead of an argument.
     #[arg(long = "config", short = 'c', value_name = "CONFIG", conflicts_with = "primitive")]
     pub config_file: Option<PathBuf>,
     /// Observations, a JSON object per line [default: stdin].
     #[arg(long, short = 'i', value_name = "FILE")]
     pub input: Option<PathBuf>,
-    /// Run one building block instead of a policy: one JSON line in, one out.
+    /// Run one building block instead of a policy; each JSON line read gives one line.
     #[arg(long, value_name = "NAME", value_parser = PRIMITIVES)]
     pub primitive: Option<String>,
-    /// Print the whole decision record, with everything that was read.
+    /// Print the whole decision record, including all inputs.
     #[arg(long, conflicts_with = "primitive")]
     pub record: bool,
 }
@@ -50,7 +50,7 @@ pub fn run(args: &DecideArgs) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     let mut line = String::new();
     for number in 1.. {
-        // Whoever talks through pipes gets each answer before the next question is waited for.
+        // A program at the other end of the pipe gets each decision before the next observation is read.
         if input.buffer().is_empty() {
             out.flush()?;
         }
@@ -66,7 +66,7 @@ pub fn run(args: &DecideArgs) -> Result<()> {
             (None, Some(name)) => primitive(name, &line).map(|value| value.to_string()).map_err(anyhow::Error::from),
             (None, None) => bail!("give a configuration, or --primitive NAME"),
         };
-        // What was decided before a bad line stays printed.
+        // Decisions made before an invalid line are printed.
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
@@ -94,7 +94,7 @@ fn open(path: &Path) -> Result<Decider> {
     Decider::new(&config, table).with_context(|| format!("{}: cannot be used", path.display()))
 }
 
-/// A file that a configuration names: beside the configuration, else where the command runs.
+/// A file that a configuration names: relative to the configuration, or to the working directory if it is not there.
 fn beside(config: &Path, named: &str) -> PathBuf {
     let near = config.parent().unwrap_or(Path::new("")).join(named);
     if near.exists() { near } else { PathBuf::from(named) }

@@ -6,12 +6,18 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use drover_autoscaling::qlearning::QTable;
 
-/// A Q-table.
+/// Reads a Q-table.
+///
+/// # Errors
+/// The file cannot be read or is not a Q-table.
 pub fn read_table(path: &Path) -> Result<QTable> {
     serde_json::from_str(&read(path)?).with_context(|| format!("{}: not a Q-table; make one with `drover autoscale train`", path.display()))
 }
 
-/// A text file; one that ends in `.gz` is unpacked.
+/// Reads a text file; one whose name ends in `.gz` is decompressed.
+///
+/// # Errors
+/// The file cannot be read.
 pub fn read(path: &Path) -> Result<String> {
     let why = || format!("cannot read {}", path.display());
     if path.extension().is_none_or(|extension| extension != "gz") {

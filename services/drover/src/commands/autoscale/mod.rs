@@ -1,4 +1,4 @@
-//! `drover autoscale`: the autoscaler's decisions, offline (files, stdin and stdout) and of a cluster's agent. No Drover need run.
+//! `drover autoscale`: the autoscaler's decisions, offline (files, stdin and stdout) and by a cluster's agent. Needs no running Drover.
 
 mod cluster;
 mod decide;
@@ -17,21 +17,21 @@ use crate::lab::LabArgs;
 /// `drover autoscale …`.
 #[derive(Debug, Subcommand)]
 pub enum AutoscaleCommand {
-    /// Decide on observations: JSON lines in, JSON lines out, state kept from line to line.
+    /// Decide on observations: reads and writes JSON lines, and keeps state from line to line.
     Decide(DecideArgs),
     /// Let every policy scale the same load in the queueing simulator.
     Simulate(LabArgs),
     /// Train a Q-table in the queueing simulator.
     Train(LabArgs),
-    /// What a cluster's agent decided last for a ScalingPolicy, and why; -o wide: everything it decided by.
+    /// Show what a cluster's agent decided last for a ScalingPolicy and why; -o wide shows all inputs.
     Explain(PolicyArgs),
-    /// What a policy learned: export, list, roll back.
+    /// Export, list and roll back the Q-tables that a policy learned.
     #[command(subcommand)]
     Table(TableCommand),
 }
 
 impl AutoscaleCommand {
-    /// The command's name if `drover-lab` runs it.
+    /// The command's name if it is one of those that `drover-lab` runs.
     pub fn of_lab(&self) -> Option<&'static str> {
         match self {
             Self::Simulate(_) => Some("autoscale simulate"),
@@ -45,7 +45,7 @@ impl AutoscaleCommand {
 pub async fn run(command: AutoscaleCommand, format: Format) -> Result<()> {
     match command {
         AutoscaleCommand::Decide(args) => decide::run(&args),
-        AutoscaleCommand::Simulate(_) | AutoscaleCommand::Train(_) => Ok(()), // drover-lab has run
+        AutoscaleCommand::Simulate(_) | AutoscaleCommand::Train(_) => Ok(()), // run by drover-lab
         AutoscaleCommand::Explain(args) => cluster::explain(&args, format).await,
         AutoscaleCommand::Table(command) => cluster::table(command, format).await,
     }

@@ -1,4 +1,4 @@
-//! `drover memguard status` and `explain`: what the agent of this node says of itself. Reads its socket; changes nothing.
+//! `drover memguard status` and `explain`: what the agent of this node reports on its socket. Changes nothing.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,11 +14,11 @@ use drover_memory_guard::wire::{ContainerStatus, Mode, Status, default_socket};
 use crate::cli::Format;
 use crate::output;
 
-/// An agent that does not answer within this time hangs.
+/// Time after which an agent that does not answer counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(5);
 const MIB: f64 = (1u64 << 20) as f64;
 
-/// Which agent.
+/// The agent to ask.
 #[derive(Args, Clone, Debug)]
 pub struct AgentArgs {
     /// Socket of the agent.
@@ -30,9 +30,9 @@ pub struct AgentArgs {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  drover memguard explain batch/report-7x2kd")]
 pub struct ExplainArgs {
-    /// Container: its id, or as much as tells it of namespace/pod/container.
+    /// Container: the beginning of its id, or a part of NAMESPACE/POD/CONTAINER.
     pub container: String,
-    /// Which agent.
+    /// The agent.
     #[command(flatten)]
     pub agent: AgentArgs,
 }
@@ -53,7 +53,7 @@ pub fn status(args: &AgentArgs, format: Format) -> Result<ExitCode> {
 /// `drover memguard explain`.
 ///
 /// # Errors
-/// No agent answers, or no such container is there.
+/// No agent answers, or there is no such container.
 pub fn explain(args: &ExplainArgs, format: Format) -> Result<ExitCode> {
     let status = ask(&args.agent.socket)?;
     let wanted = args.container.as_str();
@@ -75,7 +75,7 @@ pub fn explain(args: &ExplainArgs, format: Format) -> Result<ExitCode> {
 /// Asks the agent that listens on `socket`.
 ///
 /// # Errors
-/// None answers, or it has not looked yet.
+/// No agent answers, or it has not measured yet.
 pub fn ask(socket: &Path) -> Result<Status> {
     let hint = || format!("no agent answers on {}: does drover-memory-guard run on this node, and are you root?", socket.display());
     let mut stream = UnixStream::connect(socket).with_context(hint)?;
@@ -86,19 +86,19 @@ pub fn ask(socket: &Path) -> Result<Status> {
     let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").with_context(hint)?;
     let code = head.split(' ').nth(1).unwrap_or_default();
-    ensure!(code == "200", "the agent has not looked yet (it answers {code}); ask again in a moment");
-    serde_json::from_str(body).context("the agent answers something else than this version of drover expects")
+    ensure!(code == "200", "the agent has not measured yet (it answers {code}); try again in a few seconds");
+    serde_json::from_str(body).context("the agent's answer cannot be read; it is probably of another version than this program")
 }
 
 fn summary(status: &Status) -> String {
     let pressure = &status.pressure;
     let mode = match status.mode {
-        Mode::Off => "off: it only measures",
-        Mode::Recommend => "recommend: it says what it would do and does nothing",
+        Mode::Off => "off: the agent only measures",
+        Mode::Recommend => "recommend: the agent reports what it would do and does nothing",
         Mode::Apply => "apply",
     };
     let exhausted = match pressure.seconds_to_exhaustion {
-        Some(seconds) => format!("exhausted in {seconds:.0} s if it goes on like that"),
+        Some(seconds) => format!("exhausted in {seconds:.0} s at the present growth"),
         None => "not growing".to_owned(),
     };
     let gate = match (status.gate.by.as_str(), status.gate.open) {

@@ -15,16 +15,16 @@ use crate::lab::LabArgs;
 /// `drover memguard …`.
 #[derive(Debug, Subcommand)]
 pub enum MemguardCommand {
-    /// Run jobs that allocate on simulated nodes, under one policy or all, and say what came of it.
+    /// Run jobs that allocate on simulated nodes, under one policy or all, and compare the outcomes.
     Simulate(LabArgs),
-    /// What the agent of this node sees, holds and why.
+    /// Show what the agent of this node measures, which containers it holds, and why.
     Status(agent::AgentArgs),
-    /// Why one container is held or left alone.
+    /// Explain why a container is held or not.
     Explain(agent::ExplainArgs),
 }
 
 impl MemguardCommand {
-    /// The command's name if `drover-lab` runs it.
+    /// The command's name if it is one of those that `drover-lab` runs.
     pub fn of_lab(&self) -> Option<&'static str> {
         matches!(self, Self::Simulate(_)).then_some("memguard simulate")
     }
@@ -33,7 +33,7 @@ impl MemguardCommand {
 /// Runs it.
 pub fn run(command: MemguardCommand, format: Format) -> Result<ExitCode> {
     match command {
-        MemguardCommand::Simulate(_) => Ok(ExitCode::SUCCESS), // drover-lab has run
+        MemguardCommand::Simulate(_) => Ok(ExitCode::SUCCESS), // run by drover-lab
         MemguardCommand::Status(args) => agent::status(&args, format),
         MemguardCommand::Explain(args) => agent::explain(&args, format),
     }
