@@ -109,6 +109,7 @@ impl System {
         Ok(placement.get::<Claims>("/internal/claims").await?.items)
     }
 
+    /// All members of the system.
     pub fn members(&self) -> &[Member] {
         &self.members.each
     }

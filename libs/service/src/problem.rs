@@ -76,10 +76,12 @@ impl Problem {
         self
     }
 
+    /// The error code.
     pub fn code(&self) -> Code {
         self.0.code
     }
 
+    /// The HTTP status of the error code.
     pub fn status(&self) -> StatusCode {
         self.0.code.status()
     }
