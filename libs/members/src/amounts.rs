@@ -1,18 +1,24 @@
-//! Kubernetes' quantities as Drover's amounts: CPU in milli-cores, everything else in whole units, rounded up.
+//! Converts Kubernetes quantities to Drover's amounts: CPU in thousandths of a core, everything else in whole units, rounded up.
 //!
-//! Pure. The counting itself is libs/quantity's, which the simulator counts with too.
+//! Pure. The sums are made by libs/quantity, which the simulator uses too.
 
 use std::collections::BTreeMap;
 
 use drover_quantity::{NotAQuantity, PodSpec, Quantity, Requests};
 use drover_scheduling::Amounts;
 
-/// A resource list (`allocatable`, `usage`).
+/// The amounts of a resource list (`allocatable`, `usage`).
+///
+/// # Errors
+/// When a value is not a quantity.
 pub fn of_list(list: &BTreeMap<String, Quantity>) -> Result<Amounts, NotAQuantity> {
     Ok(of(&Requests::read(list)?))
 }
 
-/// Effective requests of a pod, see [`PodSpec::requests`]; `pods` is 1.
+/// The effective requests of a pod, see [`PodSpec::requests`]; `pods` is 1.
+///
+/// # Errors
+/// When a value is not a quantity.
 pub fn of_pod(spec: &PodSpec) -> Result<Amounts, NotAQuantity> {
     Ok(Amounts { pods: 1, ..of(&spec.requests()?) })
 }
@@ -34,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_resource_has_its_unit() {
+    fn amounts_have_the_unit_of_their_resource() {
         let list = from_value(json!({"cpu": "1500u", "memory": "1.5Gi", "pods": "110", "nvidia.com/gpu": 2})).unwrap();
         let extra = [("nvidia.com/gpu".to_owned(), 2)].into_iter().collect();
         assert_eq!(of_list(&list), Ok(Amounts { cpu: 2, memory: 3 << 29, pods: 110, extra }));

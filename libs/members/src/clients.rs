@@ -1,7 +1,7 @@
 //! One client per member, built when first needed and again when its credential changes.
 //!
-//! Building one costs 5 ms and a pool of connections, so it is never done per request. Invariant: a client of an older
-//! credential version is never handed out after a newer one was asked for.
+//! Building one takes 5 ms and a pool of connections, so it is never done per request. Invariant: a client of an older
+//! credential version is never returned after a newer version was asked for.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::member::lock;
 use crate::transport;
 use crate::{KubeconfigError, VettedKubeconfig};
 
-/// No answer to a connection attempt for so long: unreachable.
+/// A member that accepts no connection for this long is unreachable.
 const CONNECT: Duration = Duration::from_secs(5);
-/// A request that cannot be sent for so long: unreachable.
+/// A member to which a request cannot be sent for this long is unreachable.
 const WRITE: Duration = Duration::from_secs(10);
 
-/// Members that are listed at the same time after a start or an outage: of more at once each would take longer than it may.
+/// How many members are listed at the same time after a start or an outage. With more, each list would exceed its time limit.
 const LISTED_AT_ONCE: usize = 16;
 
 struct Entry {
@@ -28,7 +28,7 @@ struct Entry {
     client: kube::Client,
 }
 
-/// The cache. Cheap to share behind an `Arc`.
+/// A cache of one client per member; share it behind an `Arc`.
 pub struct Clients {
     built: Mutex<HashMap<MemberKey, Entry>>,
     injected: std::sync::Mutex<HashMap<MemberKey, kube::Client>>,
@@ -47,12 +47,15 @@ impl Clients {
         Self::default()
     }
 
-    /// From now on `member` is reached by this client, whatever its kubeconfig says (the simulator in the same process).
+    /// Uses this client for `member` from now on, whatever its kubeconfig says: for a simulator in the same process.
     pub fn inject(&self, member: MemberKey, client: kube::Client) {
         self.injected().insert(member, client);
     }
 
-    /// The client of `member` for this version of its credential; `kubeconfig` is only read when it must be built.
+    /// The client of `member` for this version of its credential; `kubeconfig` is used only if the client must be built.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be used, see [`connect`].
     pub async fn get(&self, member: &MemberKey, version: i64, kubeconfig: &VettedKubeconfig) -> Result<kube::Client, KubeconfigError> {
         if let Some(client) = self.cached(member, version).await {
             return Ok(client);
@@ -68,7 +71,7 @@ impl Clients {
         }
     }
 
-    /// The client if it is there already, so that the caller need not fetch a kubeconfig.
+    /// The client if it has been built for this version or a newer one, so that the caller need not fetch a kubeconfig.
     pub async fn cached(&self, member: &MemberKey, version: i64) -> Option<kube::Client> {
         if let Some(client) = self.injected().get(member) {
             return Some(client.clone());
@@ -76,12 +79,12 @@ impl Clients {
         self.built.lock().await.get(member).filter(|entry| entry.version >= version).map(|entry| entry.client.clone())
     }
 
-    /// Waits for its turn to list a whole member, which ends when the answer is dropped.
+    /// Waits until a whole member may be listed. Dropping the permit lets the next one begin.
     pub async fn turn_to_list(&self) -> OwnedSemaphorePermit {
-        Arc::clone(&self.listing).acquire_owned().await.expect("nobody closes it")
+        Arc::clone(&self.listing).acquire_owned().await.expect("the semaphore is never closed")
     }
 
-    /// Drops the client of a member that is gone.
+    /// Removes the client of a member that was deregistered.
     pub async fn forget(&self, member: &MemberKey) {
         self.built.lock().await.remove(member);
     }
@@ -92,8 +95,11 @@ impl Clients {
 }
 
 /// A client outside any cache, for a first probe.
+///
+/// # Errors
+/// When the kubeconfig has no usable server, certificate or key.
 pub async fn connect(kubeconfig: &VettedKubeconfig) -> Result<kube::Client, KubeconfigError> {
-    // What kube says is about the kubeconfig's form and may quote it: told is only that it cannot be used.
+    // kube's own message may quote the kubeconfig, which holds secrets, so it is not passed on.
     let invalid = |reason: &str| KubeconfigError::Invalid { field: "kubeconfig".into(), reason: reason.into() };
     let parsed = Kubeconfig::from_yaml(kubeconfig.expose()).map_err(|_| invalid("cannot be read"))?;
     let mut config = kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
@@ -102,7 +108,7 @@ pub async fn connect(kubeconfig: &VettedKubeconfig) -> Result<kube::Client, Kube
     config.connect_timeout = Some(CONNECT);
     config.write_timeout = Some(WRITE);
     if config.cluster_url.scheme_str() == Some("http") {
-        // There is nobody to verify: else each client reads and keeps all certificates that this machine trusts.
+        // No server is verified: otherwise each client would read and keep all certificates that this machine trusts.
         config.root_cert = Some(Vec::new());
     }
     transport::client(&config).map_err(|_| invalid("has a certificate or key that cannot be used"))

@@ -1,10 +1,10 @@
-//! Which kubeconfigs may be used.
+//! Checks kubeconfigs before they are used.
 //!
 //! A kubeconfig can name programs to run and files to read on the machine that uses it; Drover's services must do neither
-//! for a tenant. [`vet`] keeps the current context and, of its cluster and user, only the fields on an allow-list; what it
-//! returns is the only form in which a kubeconfig is stored, sent and used.
+//! for a tenant. [`vet`] keeps the current context and, of its cluster and user, only the fields on an allow-list; its
+//! result is the only form in which a kubeconfig is stored, sent and used.
 //!
-//! Invariant: a [`VettedKubeconfig`] needs no file, no program and no other host than its server.
+//! Invariant: a [`VettedKubeconfig`] needs no file, no program and no host but its server.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 /// Why a kubeconfig cannot be used. Never contains a value of the kubeconfig, only names of fields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KubeconfigError {
-    /// It is not a usable kubeconfig.
+    /// The text is not a usable kubeconfig.
     #[error("{field}: {reason}")]
     Invalid {
         /// Path of the field.
@@ -23,7 +23,7 @@ pub enum KubeconfigError {
         /// What is wrong with it.
         reason: String,
     },
-    /// It is one, and asks for something that Drover does not do.
+    /// The text is a kubeconfig that asks for something which Drover does not do.
     #[error("{field}: {reason}")]
     Refused {
         /// Path of the field.
@@ -41,7 +41,7 @@ impl KubeconfigError {
             Self::Refused { .. } => "kubeconfig_refused",
         }
     }
-    /// The field that is at fault.
+    /// The field that cannot be used.
     pub fn field(&self) -> &str {
         match self {
             Self::Invalid { field, .. } | Self::Refused { field, .. } => field,
@@ -55,7 +55,7 @@ impl KubeconfigError {
     }
 }
 
-/// A kubeconfig that passed [`vet`], reduced to one cluster, one user and one context. Cannot be printed.
+/// A kubeconfig that passed [`vet`], reduced to one cluster, one user and one context. Its text is never printed.
 #[derive(Clone)]
 pub struct VettedKubeconfig {
     text: SecretString,
@@ -63,11 +63,11 @@ pub struct VettedKubeconfig {
 }
 
 impl VettedKubeconfig {
-    /// Address of the API server (no secret).
+    /// Address of the API server; not secret.
     pub fn server(&self) -> &str {
         &self.server
     }
-    /// The kubeconfig as JSON text, which is YAML too: for sealing and for clients.
+    /// The kubeconfig as JSON text, for sealing and for clients. It contains secrets.
     pub fn expose(&self) -> &str {
         self.text.expose_secret()
     }
@@ -88,11 +88,14 @@ const USER_KEPT: [&str; 9] =
 
 /// Vets a kubeconfig (YAML or JSON). Pure: reads no file and resolves no name.
 ///
-/// Plain `http` and `insecure-skip-tls-verify` are accepted on loopback only, where nobody sits in between (the
-/// simulator, a port-forward). Vetting what was vetted before gives the same again.
+/// Plain `http` and `insecure-skip-tls-verify` are accepted on loopback only, where nobody can listen in between (the
+/// simulator, a port-forward). Vetting a vetted kubeconfig returns it unchanged.
+///
+/// # Errors
+/// When the text is no kubeconfig, or when it needs a file, a program, a proxy or an unverified server.
 pub fn vet(text: &str) -> Result<VettedKubeconfig, KubeconfigError> {
     let document: Value = serde_yaml::from_str(text).map_err(|error| {
-        // The parser's own words may quote the text, which holds secrets: only the place is told.
+        // The parser's own message may quote the text, which holds secrets, so only the position is told.
         let place = error.location().map_or_else(String::new, |at| format!(" at line {}, column {}", at.line(), at.column()));
         KubeconfigError::invalid("kubeconfig", format!("is not one document of YAML or JSON{place}"))
     })?;
@@ -155,7 +158,7 @@ pub fn vet(text: &str) -> Result<VettedKubeconfig, KubeconfigError> {
     Ok(VettedKubeconfig { text: SecretString::from(vetted.to_string()), server })
 }
 
-/// The entry `name` of a list of named things, with its path for messages.
+/// The entry `name` of a list of named entries, with its path for messages.
 fn named<'a>(document: &'a Value, list: &str, inner: &str, name: &str) -> Result<(&'a Value, String), KubeconfigError> {
     let index = document[list]
         .as_array()
@@ -219,7 +222,7 @@ fn check_channel(cluster: &Value, path: &str, server: &str) -> Result<(), Kubeco
         Value::Bool(true) if loopback => Ok(()),
         Value::Bool(true) => Err(KubeconfigError::refused(
             format!("{path}.insecure-skip-tls-verify"),
-            "the server would not be proved; give certificate-authority-data",
+            "the server's identity would not be checked; give certificate-authority-data",
         )),
         _ => Err(KubeconfigError::invalid(format!("{path}.insecure-skip-tls-verify"), "is not true or false")),
     }
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_current_context_only_and_is_idempotent() {
+    fn vet_keeps_the_current_context_only_and_is_idempotent() {
         let vetted = with("server: 'https://k:6443', extensions: [x]", "token: t0p, unknown: 1").unwrap();
         assert_eq!(vetted.server(), "https://k:6443");
         let value: Value = serde_json::from_str(vetted.expose()).unwrap();
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_runs_or_reads_something_here() {
+    fn vet_refuses_programs_files_proxies_and_unverified_servers() {
         let server = "server: 'https://k'";
         let user = |field: &str| ("kubeconfig_refused".to_owned(), format!("users[1].user.{field}"));
         assert_eq!(fault(with(server, "exec: {command: aws}")), user("exec"));
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_is_invalid_without_quoting_it() {
+    fn vet_names_invalid_fields_without_quoting_values() {
         let invalid = |field: &str| ("kubeconfig_invalid".to_owned(), field.to_owned());
         assert_eq!(fault(vet("")), invalid("kubeconfig"));
         assert_eq!(fault(vet("just text")), invalid("kubeconfig"));

@@ -1,31 +1,31 @@
-//! The labels that say whose an object is.
+//! The labels by which Drover knows its own objects in a member.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use uuid::Uuid;
 
-/// Deployment intent group (uuid).
+/// Label: id of the deployment intent group.
 pub const DIG: &str = "drover.io/dig";
-/// App of the group.
+/// Label: name of the app within its group.
 pub const APP: &str = "drover.io/app";
-/// Binding (uuid): one app on one member. Pods carry it too.
+/// Label: id of the binding, that is of one app on one member. Pods carry it too.
 pub const BINDING: &str = "drover.io/binding";
-/// The Drover installation that applied it (uuid): two of them may share a member and leave each other alone.
+/// Label: id of the Drover installation that applied the object, so that two installations can share a member.
 pub const HUB: &str = "drover.io/hub";
-/// Annotation: digest of the object as Drover desired it.
+/// Annotation: digest of the object as Drover wants it.
 pub const DIGEST: &str = "drover.io/digest";
-/// Annotation of a workload: an agent owns `spec.replicas`.
+/// Annotation of a workload: an agent sets `spec.replicas`, so Drover leaves the field out.
 pub const REPLICAS_OWNER: &str = "drover.io/replicas-owner";
 /// Field manager of everything that Drover applies.
 pub const FIELD_MANAGER: &str = "drover";
 
-/// The binding that an object's labels name.
+/// The binding that an object's labels name; `None` if they name none.
 pub fn binding(metadata: &ObjectMeta) -> Option<Uuid> {
     metadata.labels.as_ref()?.get(BINDING)?.parse().ok()
 }
 
-/// Whose an object is: the labels' values.
+/// To which app and binding an object belongs: the values of its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Installation.
@@ -43,7 +43,7 @@ impl Owner {
     pub fn labels(&self) -> [(&'static str, String); 4] {
         [(HUB, self.hub.to_string()), (DIG, self.dig.to_string()), (APP, self.app.clone()), (BINDING, self.binding.to_string())]
     }
-    /// Whether the labels say that this object belongs to the same app of the same group, under whichever binding.
+    /// Whether these labels belong to an object of the same app in the same group, whatever its binding.
     pub fn owns(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         let is = |name: &str, value: &str| labels.is_some_and(|labels| labels.get(name).is_some_and(|found| found == value));
         is(DIG, &self.dig.to_string()) && is(APP, &self.app)

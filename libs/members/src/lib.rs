@@ -1,12 +1,12 @@
-//! Talking to Kubernetes members.
+//! Access to the Kubernetes clusters that are members of Drover.
 //!
-//! What is here, and nothing else: credentials that may be used ([`kubeconfig`]), one client per member ([`Clients`]),
-//! the objects of a rendered bundle ([`objects`]), the verbs Drover uses on them ([`Member`]), when an object is ready
-//! ([`readiness`]), and the trimmed types that are watched ([`trimmed`]).
+//! This crate checks credentials ([`kubeconfig`]), keeps one client per member ([`Clients`]), prepares the objects of a
+//! rendered bundle ([`objects`]), applies and deletes them ([`Member`]), judges whether an object is ready ([`readiness`]), and
+//! has the trimmed types that are watched ([`trimmed`]).
 //!
-//! Not here: what should run where (the synchronizer's tables), and how much room there is (the cluster-manager's sums).
+//! It does not know what should run where (the synchronizer's tables) or how much room there is (cluster-manager).
 //!
-//! Invariant: nothing in this crate ever changes an object in a member that is not Drover's.
+//! Invariant: this crate never changes an object in a member that does not belong to Drover.
 
 pub mod amounts;
 pub mod clients;

@@ -1,8 +1,8 @@
-//! The verbs that Drover uses on the objects of one member.
+//! The operations that Drover uses on the objects of one member.
 //!
-//! Each request has a deadline, so that a silent member costs its own worker a few seconds and nobody else anything.
-//! Invariant: nothing is written to or deleted from an object unless its labels said, just before, that it is this app's;
-//! deletion names uid and resource version, so that what came in between is never hit.
+//! Each request has a time limit, so that a silent member delays only its own worker, by a few seconds.
+//! Invariant: an object is changed or deleted only if one GET just before showed that it belongs to this app; deletion names
+//! uid and resource version, so that an object which was made or changed in between is not deleted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
@@ -19,16 +19,16 @@ use uuid::Uuid;
 use crate::labels::{self, FIELD_MANAGER, Owner};
 use crate::objects::{self, Object, ObjectId};
 
-/// No answer for so long is no answer.
+/// How long one request may take.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemberError {
-    /// No answer, or one that says to come back later.
+    /// The member does not answer, or asks to try again later.
     #[error("{0}")]
     Unreachable(String),
-    /// The credential is not good (enough) any more.
+    /// The credential is refused or lacks rights.
     #[error("{0}")]
     Unauthorized(String),
     /// The member serves no such kind.
@@ -39,23 +39,23 @@ pub enum MemberError {
         /// Kind asked for.
         kind: String,
     },
-    /// An object of that name is there and is not this app's.
+    /// An object of that name exists and belongs to somebody else.
     #[error("{id} exists in the member and is not this app's ({whose})")]
     Foreign {
-        /// Which.
+        /// The object.
         id: Box<ObjectId>,
-        /// Whose it seems to be.
+        /// To whom it seems to belong.
         whose: String,
     },
-    /// The object changed under our hands: look again.
+    /// The object was changed by somebody else at the same time; worth another attempt.
     #[error("{0} changed meanwhile")]
     Conflict(Box<ObjectId>),
-    /// The member looked at the object and refused it.
+    /// The member refused the object.
     #[error("{id}: {reason}")]
     Refused {
-        /// Which.
+        /// The object.
         id: Box<ObjectId>,
-        /// The member's words.
+        /// The member's message.
         reason: String,
     },
 }
@@ -72,17 +72,17 @@ impl MemberError {
             Self::Refused { .. } => "refused",
         }
     }
-    /// Whether the member as a whole cannot be worked with, whatever the object.
+    /// Whether the fault concerns the whole member and not one object.
     pub fn is_member(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Unauthorized(_))
     }
-    /// The object's or kind's own fault: what a preflight reports.
-    pub fn is_objects(&self) -> bool {
+    /// Whether the fault concerns the object or its kind: a preflight reports these.
+    pub fn is_object(&self) -> bool {
         matches!(self, Self::UnknownKind { .. } | Self::Foreign { .. } | Self::Refused { .. })
     }
 }
 
-/// How a kind is addressed.
+/// How the objects of a kind are addressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// Group, version, kind and plural.
@@ -91,27 +91,27 @@ pub struct Mapping {
     pub namespaced: bool,
 }
 
-/// What the member says of an object that was applied.
+/// What the member answered when an object was applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Its uid, which who keeps it shares.
+    /// Its uid.
     pub uid: Arc<str>,
-    /// Its generation; `None` for kinds that count none.
+    /// Its generation; `None` for kinds without one.
     pub generation: Option<i64>,
     /// Its resource version.
     pub resource_version: String,
 }
 
-/// One member, through one client.
+/// One member, reached through one client.
 pub struct Member {
     client: Client,
     mappings: Mutex<HashMap<(String, String), Mapping>>,
-    /// Namespaces that were there, and when.
+    /// Namespaces that were seen, and when.
     pub(crate) namespaces: Mutex<HashMap<String, Instant>>,
 }
 
 impl Member {
-    /// A member behind this client. Asks nothing yet.
+    /// A member reached through this client. Sends no request yet.
     pub fn new(client: Client) -> Self {
         Self { client, mappings: Mutex::default(), namespaces: Mutex::default() }
     }
@@ -121,7 +121,10 @@ impl Member {
         self.client.clone()
     }
 
-    /// How a kind is addressed. Asked once; a kind that is not known is asked for each time, as a CRD may just have come.
+    /// How a kind is addressed. Known kinds are kept; an unknown one is asked for each time, because a CRD may have been added.
+    ///
+    /// # Errors
+    /// When the member does not serve the kind, or does not answer.
     pub async fn mapping(&self, api_version: &str, kind: &str) -> Result<Mapping, MemberError> {
         let key = (api_version.to_owned(), kind.to_owned());
         if let Some(mapping) = lock(&self.mappings).get(&key) {
@@ -134,8 +137,8 @@ impl Member {
         };
         let listed = match listed {
             Ok(listed) => listed,
-            Err(Trouble::Api(404, _)) => return Err(unknown()),
-            Err(trouble) => return Err(trouble.of_member()),
+            Err(RequestError::Api(404, _)) => return Err(unknown()),
+            Err(error) => return Err(error.of_member()),
         };
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let mut known = lock(&self.mappings);
@@ -155,8 +158,11 @@ impl Member {
         known.get(&key).cloned().ok_or_else(unknown)
     }
 
-    /// Makes the checked objects of a bundle (see [`objects::flatten`]) this app's own, in the order to apply them. Kinds that
-    /// a CRD of the same bundle brings are known from it.
+    /// Marks the checked objects of a bundle (see [`objects::flatten`]) as this app's, in the order in which to apply them. A kind
+    /// that the member does not serve yet may be defined by a CRD of the same bundle.
+    ///
+    /// # Errors
+    /// When a kind is neither served nor defined by the bundle, or the member does not answer.
     pub async fn prepare(&self, flat: &[Value], namespace: &str, owner: &Owner) -> Result<Vec<Object>, MemberError> {
         let mut prepared = Vec::with_capacity(flat.len());
         for value in flat {
@@ -164,7 +170,7 @@ impl Member {
             let (api_version, kind) = (text("apiVersion"), text("kind"));
             let namespaced = match self.mapping(api_version, kind).await {
                 Ok(mapping) => mapping.namespaced,
-                Err(error @ MemberError::UnknownKind { .. }) => objects::brought(flat, api_version, kind).ok_or(error)?,
+                Err(error @ MemberError::UnknownKind { .. }) => objects::scope_by_crd(flat, api_version, kind).ok_or(error)?,
                 Err(error) => return Err(error),
             };
             prepared.push(Object::new(value.clone(), namespaced, namespace, owner));
@@ -173,21 +179,27 @@ impl Member {
         Ok(prepared)
     }
 
-    /// Metadata of an object, if it exists.
+    /// Metadata of an object; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// When the kind is not served, or the member does not answer.
     pub async fn metadata(&self, id: &ObjectId) -> Result<Option<ObjectMeta>, MemberError> {
         let api = self.api(id).await?;
-        let found = within(api.get_metadata_opt(&id.name)).await.map_err(Trouble::of_member)?;
+        let found = within(api.get_metadata_opt(&id.name)).await.map_err(RequestError::of_member)?;
         Ok(found.map(|object| object.metadata))
     }
 
-    /// Metadata of all objects of a kind with these labels, in any namespace, page by page.
+    /// Metadata of all objects of a kind with these labels, in any namespace, read page by page.
+    ///
+    /// # Errors
+    /// When the kind is not served, or the member does not answer.
     pub async fn list_metadata(&self, api_version: &str, kind: &str, selector: &str) -> Result<Vec<ObjectMeta>, MemberError> {
         let mapping = self.mapping(api_version, kind).await?;
         let api: Api<DynamicObject> = Api::all_with(self.client(), &mapping.resource);
         let mut found = Vec::new();
         let mut page = ListParams::default().labels(selector).limit(500);
         loop {
-            let list = within(api.list_metadata(&page)).await.map_err(Trouble::of_member)?;
+            let list = within(api.list_metadata(&page)).await.map_err(RequestError::of_member)?;
             found.extend(list.items.into_iter().map(|object| object.metadata));
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
@@ -196,36 +208,45 @@ impl Member {
         }
     }
 
-    /// Applies an object, server-side and by force: what Drover desires of its own objects holds against other managers.
-    /// `uid`: of the object that was applied before, which stays this app's even if somebody took its labels off.
+    /// Applies an object server-side and by force: Drover's fields overwrite those of other field managers.
+    /// `uid` is that of the object which was applied before; it stays this app's even if somebody removed its labels.
+    ///
+    /// # Errors
+    /// When the object belongs to somebody else, the member refuses it, or the member does not answer.
     pub async fn apply(&self, object: &Object, owner: &Owner, uid: Option<&str>) -> Result<Applied, MemberError> {
-        self.must_be_ours(&object.id, owner, uid).await?;
+        self.check_ownership(&object.id, owner, uid).await?;
         self.patch(object, false).await
     }
 
-    /// [`Self::apply`] for an object that was the last of a [`Self::preflight`]: that has just looked whose it is, or found that
-    /// it cannot be there, for its namespace is not.
-    pub async fn apply_looked_at(&self, object: &Object) -> Result<Applied, MemberError> {
+    /// Like [`Self::apply`], but without the check to whom the object belongs, because a [`Self::preflight`] has just made it or
+    /// has found that the namespace, and so the object, does not exist.
+    ///
+    /// # Errors
+    /// When the member refuses the object, or does not answer.
+    pub async fn apply_checked(&self, object: &Object) -> Result<Applied, MemberError> {
         self.patch(object, false).await
     }
 
-    /// Whether an object could be applied: asks the member's admission without writing, and refuses what is not ours.
+    /// Whether an object could be applied: a dry run by the member, and the check to whom the object belongs.
     async fn dry_run(&self, object: &Object, owner: &Owner) -> Result<(), MemberError> {
-        let (answer, ours) = tokio::join!(self.patch(object, true), self.must_be_ours(&object.id, owner, None));
+        let (answer, ours) = tokio::join!(self.patch(object, true), self.check_ownership(&object.id, owner, None));
         match answer {
             Err(error) if error.is_member() => Err(error),
             answer => ours.and(answer.map(drop)),
         }
     }
 
-    /// Dry-runs a whole bundle and returns what stands against it, one error an object. Objects that need a CRD or a
-    /// namespace which comes with the bundle (or is `namespace`, which [`Self::ensure_namespace`] makes) cannot be asked
-    /// about before it is there; they are passed over. `Err` only where the member cannot be worked with.
+    /// Dry-runs a whole bundle and returns what speaks against it, one error per object. Objects that need a CRD or a namespace
+    /// of the same bundle (or `namespace`, which [`Self::ensure_namespace`] creates) cannot be dry-run before it exists; they
+    /// are skipped.
+    ///
+    /// # Errors
+    /// When the member does not answer or refuses the credential.
     pub async fn preflight(&self, objects: &[Object], owner: &Owner, namespace: &str) -> Result<Vec<MemberError>, MemberError> {
         let mut absent = BTreeSet::new();
         let own = objects.iter().filter(|object| object.id.kind == "Namespace").map(|object| object.id.name.as_str());
         for name in own.chain([namespace]).filter(|name| !name.is_empty()) {
-            if !self.namespace_was_there(name) && !self.namespace_is_there(name).await? {
+            if !self.namespace_seen_recently(name) && !self.namespace_exists(name).await? {
                 absent.insert(name);
             }
         }
@@ -235,24 +256,27 @@ impl Member {
             match self.dry_run(object, owner).await {
                 Ok(()) => {}
                 Err(error) if error.is_member() => return Err(error),
-                Err(MemberError::UnknownKind { api_version, kind }) if objects::brought(&values, &api_version, &kind).is_some() => {}
+                Err(MemberError::UnknownKind { api_version, kind }) if objects::scope_by_crd(&values, &api_version, &kind).is_some() => {}
                 Err(error) => found.push(error),
             }
         }
         Ok(found)
     }
 
-    /// Deletes an object of this binding; dependants go in the background. `uid`: the one that was applied, if it is known.
-    /// True when nothing of that name and binding is there any more, false while it is going.
+    /// Deletes an object of this binding; dependants are deleted in the background. `uid` is that of the object which was
+    /// applied, if known. Returns true when no object of that name belongs to the binding any more, false while it is being deleted.
+    ///
+    /// # Errors
+    /// When the member refuses the deletion, or does not answer.
     pub async fn delete(&self, id: &ObjectId, uid: Option<&str>, binding: Uuid) -> Result<bool, MemberError> {
         let found = match self.metadata(id).await {
             Ok(Some(found)) => found,
-            // The kind is gone, and its objects with it.
+            // Without its kind the object does not exist either.
             Ok(None) | Err(MemberError::UnknownKind { .. }) => return Ok(true),
             Err(error) => return Err(error),
         };
-        // Another uid: ours is gone and somebody made a new one. Another binding: a later one took the object over. No
-        // binding: somebody took the labels off, and only the uid tells that it is ours.
+        // Another uid: ours was deleted and somebody created a new one. Another binding: a later one took the object over. No
+        // binding: somebody removed the labels, and only the uid tells that the object is ours.
         let same = uid.map(|uid| found.uid.as_deref() == Some(uid));
         let ours = match labels::binding(&found) {
             Some(named) => named == binding && same != Some(false),
@@ -267,14 +291,17 @@ impl Member {
         let exactly_this = Preconditions { uid: found.uid, resource_version: found.resource_version };
         let api = self.api(id).await?;
         match within(api.delete(&id.name, &DeleteParams::background().preconditions(exactly_this))).await {
-            // A Status says that it is gone, an object that it is going.
+            // The answer is a Status once the object is deleted, and the object while it is being deleted.
             Ok(answer) => Ok(answer.is_right()),
-            Err(Trouble::Api(404, _)) => Ok(true),
-            Err(trouble) => Err(trouble.of_object(id)),
+            Err(RequestError::Api(404, _)) => Ok(true),
+            Err(error) => Err(error.of_object(id)),
         }
     }
 
     /// The API of one object's kind and namespace.
+    ///
+    /// # Errors
+    /// When the kind is not served, or the member does not answer.
     pub async fn api(&self, id: &ObjectId) -> Result<Api<DynamicObject>, MemberError> {
         let mapping = self.mapping(&id.api_version, &id.kind).await?;
         Ok(match id.namespace.is_empty() {
@@ -283,7 +310,7 @@ impl Member {
         })
     }
 
-    async fn must_be_ours(&self, id: &ObjectId, owner: &Owner, uid: Option<&str>) -> Result<(), MemberError> {
+    async fn check_ownership(&self, id: &ObjectId, owner: &Owner, uid: Option<&str>) -> Result<(), MemberError> {
         let Some(found) = self.metadata(id).await? else { return Ok(()) };
         let labels = found.labels.as_ref();
         let unlabelled = labels.is_none_or(|found| !found.contains_key(labels::DIG) && !found.contains_key(labels::BINDING));
@@ -301,11 +328,11 @@ impl Member {
         let api = self.api(&object.id).await?;
         let params = PatchParams { dry_run, force: true, field_manager: Some(FIELD_MANAGER.into()), field_validation: None };
         let patch: Patch<&Value> = Patch::Apply(&object.value);
-        // Only metadata is wanted back, and only metadata is read.
+        // Only metadata is asked for, because only metadata is read.
         let answer = within(api.patch_metadata(&object.id.name, &params, &patch)).await;
-        let metadata = match answer.map_err(|trouble| trouble.of_object(&object.id)) {
+        let metadata = match answer.map_err(|error| error.of_object(&object.id)) {
             Ok(answer) => answer.metadata,
-            Err(MemberError::Refused { id, .. }) if self.namespace_has_gone(&id.namespace).await? => return Err(MemberError::Conflict(id)),
+            Err(MemberError::Refused { id, .. }) if self.namespace_vanished(&id.namespace).await? => return Err(MemberError::Conflict(id)),
             Err(error) => return Err(error),
         };
         Ok(Applied {
@@ -320,21 +347,21 @@ pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) enum Trouble {
+pub(crate) enum RequestError {
     Api(u16, String),
     Transport(String),
 }
 
-pub(crate) async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+pub(crate) async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, RequestError> {
     match tokio::time::timeout(DEADLINE, request).await {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(kube::Error::Api(status))) => Err(Trouble::Api(status.code, status.message)),
-        Ok(Err(error)) => Err(Trouble::Transport(chain(&error))),
-        Err(_) => Err(Trouble::Transport(format!("no answer within {} s", DEADLINE.as_secs()))),
+        Ok(Err(kube::Error::Api(status))) => Err(RequestError::Api(status.code, status.message)),
+        Ok(Err(error)) => Err(RequestError::Transport(chain(&error))),
+        Err(_) => Err(RequestError::Transport(format!("no answer within {} s", DEADLINE.as_secs()))),
     }
 }
 
-/// The error and its causes: kube's own text ends at "ServiceError".
+/// The error with its causes, because kube's own text ends at "ServiceError".
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -348,8 +375,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-impl Trouble {
-    /// Asked for something general: a refusal is about the credential.
+impl RequestError {
+    /// For a request about no particular object: a refusal concerns the credential.
     pub(crate) fn of_member(self) -> MemberError {
         match self {
             Self::Api(401 | 403, message) => MemberError::Unauthorized(message),
@@ -357,7 +384,7 @@ impl Trouble {
             Self::Transport(text) => MemberError::Unreachable(text),
         }
     }
-    /// Asked for an object: 403 may be a quota or an admission plugin as well as the credential, its words say which.
+    /// For a request about an object: 403 may come from a quota or an admission plugin as well as from missing rights; the message says which.
     pub(crate) fn of_object(self, id: &ObjectId) -> MemberError {
         match self {
             Self::Api(401, message) => MemberError::Unauthorized(message),

@@ -1,9 +1,9 @@
-//! The objects of a rendered bundle, on their way into a member.
+//! Prepares the objects of a rendered bundle for a member.
 //!
-//! Pure: no member is asked. [`flatten`] checks what a bundle holds, [`Object::new`] makes one object Drover's own (labels,
-//! namespace, digest), [`wave`] says what must exist before what.
+//! Pure: no member is asked. [`flatten`] checks what a bundle contains, [`Object::new`] marks one object as Drover's (labels,
+//! namespace, digest), [`wave`] says which kinds must exist before others.
 //!
-//! Invariant: the digest of an object depends on what is desired of it only, so equal digests mean nothing to do.
+//! Invariant: the digest of an object depends only on its desired content, so an equal digest means that nothing is to be done.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::labels::{self, Owner};
 
-/// Which object: what its address in a member is made of.
+/// The address of an object in a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectId {
     /// `v1`, `apps/v1`, …
@@ -30,7 +30,7 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    /// API group, empty for the core.
+    /// API group; empty for the core group.
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
@@ -47,19 +47,22 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// A bundle that cannot be applied anywhere.
+/// Why a bundle cannot be applied to any member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("document {index}{}: {reason}", if kind.is_empty() { String::new() } else { format!(" ({kind})") })]
 pub struct BundleError {
-    /// Which document of the bundle, from 1.
+    /// Number of the document in the bundle, from 1.
     pub index: usize,
-    /// Its kind, as far as it can be told.
+    /// Its kind; empty if it has none.
     pub kind: String,
     /// What is wrong.
     pub reason: String,
 }
 
-/// Takes `List`s apart, drops empty documents, and checks that each object can be addressed and comes once.
+/// Replaces `List`s by their items, drops empty documents, and checks that each object has a valid address and occurs once.
+///
+/// # Errors
+/// When a document is no object, lacks apiVersion, kind or name, has an invalid name, or occurs twice.
 pub fn flatten(documents: &[Value]) -> Result<Vec<Value>, BundleError> {
     let mut flat = Vec::new();
     let mut seen = BTreeSet::new();
@@ -96,7 +99,7 @@ fn check(object: &Value, seen: &mut BTreeSet<ObjectId>) -> Result<(), String> {
     let name = text("/metadata/name").ok_or("has no metadata.name")?;
     let namespace = text("/metadata/namespace").unwrap_or_default();
     for part in [api_version, kind, name, namespace].into_iter().filter(|part| !part.is_empty()) {
-        // Each becomes part of a path; Kubernetes forbids these in all of them too.
+        // Each becomes part of a URL path. Kubernetes forbids these characters in names too.
         let segments = if part == api_version { 2 } else { 1 };
         let odd = part.contains(['%', '?', '#', ' ']) || part.split('/').count() > segments;
         if odd || part.split('/').any(|segment| matches!(segment, "." | ".." | "")) {
@@ -112,8 +115,8 @@ fn check(object: &Value, seen: &mut BTreeSet<ObjectId>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a CRD among the objects brings this kind; if so, whether it is namespaced.
-pub fn brought(objects: &[Value], api_version: &str, kind: &str) -> Option<bool> {
+/// Whether objects of this kind are namespaced, if a CRD among the objects defines the kind; `None` if there is no such CRD.
+pub fn scope_by_crd(objects: &[Value], api_version: &str, kind: &str) -> Option<bool> {
     let (group, version) = api_version.split_once('/')?;
     let definition = objects.iter().find(|object| {
         let spec = &object["spec"];
@@ -125,7 +128,7 @@ pub fn brought(objects: &[Value], api_version: &str, kind: &str) -> Option<bool>
     Some(definition["spec"]["scope"] != "Cluster")
 }
 
-/// When an object is applied: lower waves first, deletion the other way round.
+/// In which wave objects of a kind are applied: lower waves first. Objects are deleted in the opposite order.
 pub fn wave(api_version: &str, kind: &str) -> u8 {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     match (group, kind) {
@@ -138,7 +141,7 @@ pub fn wave(api_version: &str, kind: &str) -> u8 {
         ("", "Service" | "Endpoints") | ("discovery.k8s.io", _) => 4,
         ("", "Pod" | "ReplicationController") | ("apps" | "batch", _) => 5,
         ("autoscaling" | "policy" | "networking.k8s.io" | "gateway.networking.k8s.io", _) => 6,
-        // What operators, webhooks and extension servers serve comes when these run.
+        // Other kinds may need operators, webhooks or extension servers that run by then.
         _ => 7,
     }
 }
@@ -146,17 +149,17 @@ pub fn wave(api_version: &str, kind: &str) -> u8 {
 /// An object as Drover applies it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
-    /// Its address, which who keeps it shares.
+    /// Its address.
     pub id: Arc<ObjectId>,
-    /// Digest of what is desired of it.
+    /// Digest of its desired content.
     pub digest: Arc<str>,
-    /// What is sent.
+    /// The content that is sent to the member.
     pub value: Value,
 }
 
 impl Object {
-    /// Makes a checked object (see [`flatten`]) Drover's: namespace defaulted, labelled with its owner (pod templates
-    /// too), server's own fields and fields of other owners left out, digest annotated.
+    /// Marks a checked object (see [`flatten`]) as Drover's: sets the default namespace, the owner's labels (on pod templates
+    /// too) and the digest, and removes the fields that the server or another owner sets.
     pub fn new(mut value: Value, namespaced: bool, namespace: &str, owner: &Owner) -> Self {
         let text = |value: &Value, pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let own = text(&value, "/metadata/namespace");
@@ -230,12 +233,12 @@ fn label(object: &mut Value, marks: impl IntoIterator<Item = (&'static str, Stri
     }
 }
 
-/// The mapping under `field`, made if it is missing or null.
+/// The mapping under `field`; created if there is none.
 fn mapping<'a>(value: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
     if !value[field].is_object() {
         value[field] = json!({});
     }
-    value[field].as_object_mut().expect("was made a mapping")
+    value[field].as_object_mut().expect("a mapping was put there above")
 }
 
 /// SHA-256 of a value in canonical form (keys sorted, no blanks), in hex.
@@ -248,7 +251,7 @@ pub fn digest(value: &Value) -> String {
 fn canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(fields) => {
-            // Sorted here: whether serde_json's maps are depends on features that other crates turn on.
+            // Sorted here, because the order of serde_json's maps depends on features that other crates turn on.
             let mut keys: Vec<&String> = fields.keys().collect();
             keys.sort_unstable();
             out.push('{');
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_taken_apart_and_faults_name_their_document() {
+    fn flatten_splits_lists_and_names_the_faulty_document() {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": [object("v1", "Secret", "a"), object("v1", "Secret", "b")]});
         assert_eq!(flatten(&[Value::Null, list, object("v1", "ConfigMap", "a")]).unwrap().len(), 3);
         let fault = |documents: &[Value]| flatten(documents).unwrap_err().to_string();
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_becomes_drovers() {
+    fn object_gets_labels_namespace_and_digest() {
         let mut deployment = object("apps/v1", "Deployment", "web");
         deployment["metadata"]["uid"] = json!("u");
         deployment["metadata"]["labels"] = json!({"keep": "me"});
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_need_comes_first() {
+    fn objects_are_sorted_by_what_they_need() {
         let kinds = [
             ("example.com/v1", "Thing"),
             ("apps/v1", "Deployment"),
@@ -355,16 +358,16 @@ mod tests {
     }
 
     #[test]
-    fn a_crd_brings_its_kind() {
+    fn scope_by_crd_finds_the_kind_of_a_crd() {
         let mut crd = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.example.com");
         crd["spec"] = json!({"group": "example.com", "scope": "Cluster", "names": {"kind": "Thing"}, "versions": [{"name": "v1"}]});
-        assert_eq!(brought(&[crd.clone()], "example.com/v1", "Thing"), Some(false));
-        assert_eq!(brought(&[crd.clone()], "example.com/v2", "Thing"), None);
-        assert_eq!(brought(&[crd], "v1", "Thing"), None);
+        assert_eq!(scope_by_crd(&[crd.clone()], "example.com/v1", "Thing"), Some(false));
+        assert_eq!(scope_by_crd(&[crd.clone()], "example.com/v2", "Thing"), None);
+        assert_eq!(scope_by_crd(&[crd], "v1", "Thing"), None);
     }
 
     #[test]
-    fn digests_do_not_depend_on_the_order_of_keys() {
+    fn digest_does_not_depend_on_the_order_of_keys() {
         let one: Value = serde_json::from_str(r#"{"a":{"x":1,"y":[1,2]},"b":null}"#).unwrap();
         let two: Value = serde_json::from_str(r#"{"b":null,"a":{"y":[1,2],"x":1}}"#).unwrap();
         assert_eq!(digest(&one), digest(&two));

@@ -1,7 +1,7 @@
-//! How a member is spoken to: the layers that kube itself would choose, on connections of another size.
+//! The HTTP client of a member: the layers that kube itself would use, on connections with smaller buffers.
 //!
-//! There are five to seven connections to each member, watches above all, and a fleet has a thousand. As kube builds them each may keep
-//! 400 KiB of what it has read, and all that were ever needed at once stay open for 90 s.
+//! There are five to seven connections to each member, most of them watches, and a fleet has a thousand members. A connection as kube
+//! builds it may keep a read buffer of 400 KiB, and unused connections stay open for 90 s.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use kube::{Client, Config};
 use rustls::client::Resumption;
 use tower::{BoxError, ServiceBuilder};
 
-/// Bytes of an answer that are read at once, and as many as its head may have.
+/// Read buffer of a connection in bytes, which is also the largest head of an answer.
 const BUFFER: usize = 8 << 10;
-/// Connections that nobody uses which are kept for the next request.
+/// How many unused connections are kept for later requests.
 const IDLE: usize = 4;
-/// How long they are kept.
+/// How long an unused connection is kept.
 const IDLE_FOR: Duration = Duration::from_secs(20);
 
-/// Sessions that are remembered to be taken up again.
+/// How many TLS sessions are kept for resumption.
 const SESSIONS: usize = 4;
 
-/// A client for one member. Proxies and retries of the configuration do not count.
+/// A client for one member. Proxies and retries in the configuration are ignored.
 ///
 /// # Errors
-/// A certificate or key that cannot be used.
+/// When a certificate or key cannot be used.
 pub fn client(config: &Config) -> Result<Client, kube::Error> {
-    // Of the first client; for later ones it is there.
+    // Fails for every client but the first, because the provider is installed then.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -50,7 +50,7 @@ pub fn client(config: &Config) -> Result<Client, kube::Error> {
     Ok(ClientBuilder::new(service, &config.default_namespace).build())
 }
 
-/// As kube's own, but for the sessions that are remembered: rustls makes room for those of 256 servers, and this is one.
+/// Like kube's own, but with fewer sessions: rustls reserves memory for the sessions of 256 servers, and this client has one server.
 fn tls(config: &Config) -> Result<HttpsConnectorBuilder<WantsProtocols1>, kube::Error> {
     let mut tls = config.rustls_client_config()?;
     tls.resumption = Resumption::in_memory_sessions(SESSIONS);

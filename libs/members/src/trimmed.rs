@@ -1,9 +1,9 @@
-//! Nodes, pods and whatever Drover applies as they are watched: only what capacity and readiness need.
+//! Nodes, pods and applied objects as they are watched: only the fields that capacity and readiness need.
 //!
-//! A full Pod of a busy cluster weighs some 10 kB in memory, these a few hundred bytes; sums are made while decoding, so
-//! that nothing larger ever lives. Give these types to `kube::Api` and `kube::runtime::watcher` like any other resource.
+//! A full Pod of a busy cluster takes some 10 kB of memory, these types take a few hundred bytes; sums are made while decoding, so
+//! that nothing larger is kept. Use these types with `kube::Api` and `kube::runtime::watcher` like any other resource.
 //!
-//! Invariant: what is missing or unreadable counts as zero or absent; the API server has validated it before.
+//! Invariant: a missing or unreadable field counts as zero or absent; the API server has validated the object before.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,32 +27,32 @@ pub struct Pod {
     pub metadata: ObjectMeta,
     /// Effective requests, see [`amounts::of_pod`].
     pub requests: Amounts,
-    /// Node it was bound to.
+    /// Node to which it is bound.
     pub node: Option<String>,
     /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
     pub phase: String,
     /// Condition Ready.
     pub ready: bool,
-    /// Since when the condition Ready is as it is.
+    /// When the condition Ready last changed.
     pub ready_changed: Option<Timestamp>,
-    /// What the scheduler says if the pod fits on no node.
+    /// The scheduler's message if the pod fits on no node.
     pub unschedulable: Option<String>,
-    /// Why a container waits or died last (`CrashLoopBackOff: back-off …`).
+    /// Why a container waits or ended (`CrashLoopBackOff: back-off …`).
     pub trouble: Option<String>,
     /// Images of its containers.
     pub images: Vec<String>,
 }
 
 impl Pod {
-    /// Whether it takes room on its node: bound, and not ended.
+    /// Whether it uses resources of a node: bound, and not ended.
     pub fn takes_room(&self) -> bool {
         self.node.is_some() && !self.ended()
     }
-    /// Succeeded or failed: it will never run again.
+    /// Whether it succeeded or failed, so that it will never run again.
     pub fn ended(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
-    /// The binding whose pod it is, if it is Drover's.
+    /// The binding to which the pod belongs; `None` if it is not Drover's.
     pub fn binding(&self) -> Option<Uuid> {
         labels::binding(&self.metadata)
     }
@@ -60,7 +60,7 @@ impl Pod {
     pub fn created(&self) -> Option<Timestamp> {
         self.metadata.creation_timestamp.as_ref().map(|time| time.0)
     }
-    /// Seconds from its creation to its being ready, if it is.
+    /// Seconds from its creation until it was ready; `None` while it is not ready.
     pub fn seconds_to_ready(&self) -> Option<f64> {
         let (created, ready) = (self.created()?, self.ready_changed.filter(|_| self.ready)?);
         Some((ready - created).total(jiff::Unit::Second).ok()?.max(0.0))
@@ -73,11 +73,11 @@ impl Pod {
 pub struct Node {
     /// See [`Object::metadata`].
     pub metadata: ObjectMeta,
-    /// What pods may request in all.
+    /// The sum that its pods may request.
     pub allocatable: Amounts,
     /// Taints.
     pub taints: Vec<Taint>,
-    /// Cordoned.
+    /// Whether it is cordoned, so that no further pod is scheduled to it.
     pub cordoned: bool,
     /// Condition Ready.
     pub ready: bool,
@@ -166,7 +166,7 @@ struct RawObject {
     status: Value,
 }
 
-/// Without templates, which outweigh the rest.
+/// Without templates, which are larger than all other fields.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct RawSpec {
@@ -188,7 +188,7 @@ impl From<RawObject> for Object {
     }
 }
 
-/// Metadata without managed fields and most annotations, which outweigh everything else.
+/// Metadata without managed fields and most annotations, which are larger than all other fields.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct RawMeta {
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_keeps_what_counts() {
+    fn pod_keeps_requests_conditions_and_trouble() {
         let binding = Uuid::from_u128(7);
         let pod: Pod = serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_object_it_keeps_what_its_readiness_is_judged_by() {
+    fn object_keeps_the_fields_that_readiness_needs() {
         let strategy = json!({"type": "OnDelete"});
         let object: Object = serde_json::from_value(json!({
             "metadata": {"name": "d", "generation": 3, "annotations": {"a": "b", labels::DIGEST: "0f"}, "managedFields": [{"manager": "x"}],
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_keeps_what_counts() {
+    fn node_keeps_capacity_taints_and_images() {
         let node: Node = serde_json::from_value(json!({
             "metadata": {"name": "n", "labels": {"zone": "a"}},
             "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": true},

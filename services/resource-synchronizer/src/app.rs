@@ -1,4 +1,4 @@
-//! What every handler and worker shares: the store, the feed of statuses, and who works on which member.
+//! What all handlers and workers share: the store, the feed of statuses, and which worker serves which member.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,34 +18,34 @@ use uuid::Uuid;
 use crate::shared::Shared;
 use crate::store;
 
-/// Why something could not be done.
+/// Why a use case failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A member.
+    /// A member failed or refused.
     #[error(transparent)]
     Member(#[from] MemberError),
-    /// A bundle that no member could take.
+    /// The bundle cannot be applied to any member.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// The path and the body speak of different bindings.
+    /// Path and body name different bindings.
     #[error("the path names another binding than the body")]
     OtherBinding,
-    /// A newer writer has spoken.
-    #[error("a newer writer has spoken about this binding")]
+    /// A writer with a higher fence has stored this binding.
+    #[error("a newer writer has stored this binding: the fence is stale")]
     StaleFence,
-    /// Nobody stored the bundle.
+    /// The bundle is not stored.
     #[error("there is no bundle {0}")]
     UnknownBundle(Arc<str>),
-    /// Nobody ever spoke of this binding.
+    /// The binding is not stored.
     #[error("there is no such binding")]
     UnknownBinding,
-    /// Its objects may still exist.
+    /// Objects of the binding may still exist.
     #[error("the binding is not gone yet")]
     NotGone,
-    /// A failpoint.
+    /// A failpoint of a test.
     #[error(transparent)]
     Injected(#[from] drover_store::failpoint::Injected),
 }
@@ -67,11 +67,11 @@ impl From<Error> for Problem {
     }
 }
 
-/// Writes to members that write something down at once. Some sixteen for each of a hundred members may want to, and whoever is
-/// asked from outside must find a connection to the store as well, of which there are ten.
-const NOTES: usize = 6;
+/// How many writes to members may use the database at once. A hundred members with sixteen writes each would otherwise take all ten
+/// connections of the store, and requests from outside need some too.
+const STORE_WRITES: usize = 6;
 
-/// Bindings that a worker shall look at again.
+/// Bindings that a worker must reconcile again.
 #[derive(Default)]
 pub struct Dirty {
     ids: Mutex<BTreeSet<Uuid>>,
@@ -83,7 +83,7 @@ impl Dirty {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         self.changed.notify_one();
     }
-    /// Waits for some, and takes them.
+    /// Waits until there are some, and takes all.
     pub async fn take(&self) -> BTreeSet<Uuid> {
         loop {
             let taken = std::mem::take(&mut *self.ids.lock().unwrap_or_else(PoisonError::into_inner));
@@ -95,33 +95,33 @@ impl Dirty {
     }
 }
 
-/// Shared by everything; clones are cheap.
+/// State that all handlers and workers share; clones are cheap.
 #[derive(Clone)]
 pub struct App {
-    /// Tables.
+    /// The database.
     pub store: Store,
-    /// This installation.
+    /// Id of this installation.
     pub hub: Uuid,
-    /// Feed `bindings`.
+    /// The feed `bindings`.
     pub statuses: FeedHub<BindingStatus>,
-    /// Clients of members.
+    /// Clients for the members.
     pub clients: Arc<Clients>,
-    /// Where kubeconfigs and members come from.
+    /// The service that has members and their kubeconfigs.
     pub cluster_manager: Peer,
-    /// Points at which tests stop it.
+    /// Points at which tests stop the service.
     pub failpoints: Failpoints,
     /// Process context.
     pub common: Common,
     workers: Arc<Mutex<HashMap<MemberKey, Arc<Dirty>>>>,
-    noting: Arc<Semaphore>,
-    /// What bindings have in common.
+    store_writes: Arc<Semaphore>,
+    /// Values that bindings have in common, kept once.
     pub shared: Arc<Shared>,
 }
 
 impl App {
-    /// Waits for its turn to write down what is or was done in a member, which ends when the answer is dropped.
-    pub async fn turn_to_note(&self) -> OwnedSemaphorePermit {
-        Arc::clone(&self.noting).acquire_owned().await.expect("nobody closes it")
+    /// Waits until a write to a member may use the database. Dropping the permit lets the next one begin.
+    pub async fn turn_to_write(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.store_writes).acquire_owned().await.expect("the semaphore is never closed")
     }
 
     /// A member's current kubeconfig.
@@ -130,7 +130,7 @@ impl App {
         cluster_manager.member_kubeconfig_get(&member.0).await.answer(&cluster_manager)
     }
 
-    /// Connects the store and tells readers of the feed what is known before any member has been asked.
+    /// Connects the store and publishes what is known of each binding before any member has been asked.
     pub async fn connect(common: &Common, clients: Arc<Clients>, failpoints: Failpoints) -> anyhow::Result<Self> {
         let config = StoreConfig::new("resource-synchronizer", common.database_url.clone());
         let set = MigrationSet::new("resource-synchronizer", sqlx::migrate!("../../migrations/resource-synchronizer"));
@@ -154,7 +154,7 @@ impl App {
             failpoints,
             common: common.clone(),
             workers: Arc::default(),
-            noting: Arc::new(Semaphore::new(NOTES)),
+            store_writes: Arc::new(Semaphore::new(STORE_WRITES)),
             shared: Arc::new(shared),
         })
     }
@@ -165,7 +165,7 @@ impl App {
         Ok(store::bundles::put(&self.store, digest, &bundle.objects).await?)
     }
 
-    /// Stores what shall be true of a binding, and wakes its member's worker.
+    /// Stores a desired binding and wakes its member's worker.
     pub async fn put_binding(&self, id: Uuid, desired: &DesiredBinding) -> Result<(), Error> {
         if desired.id != id {
             return Err(Error::OtherBinding);
@@ -177,18 +177,18 @@ impl App {
         let workers = self.workers();
         match workers.get(&desired.member) {
             Some(dirty) => dirty.add(id),
-            // Under the lock, so that a worker that starts now publishes after this.
+            // Under the lock, so that a worker which starts now publishes after this.
             None => self.statuses.publish_if_changed(id.to_string(), Some(first_status(&row))),
         }
         Ok(())
     }
 
-    /// Status of a binding.
+    /// The status of a binding, as the feed has it.
     pub fn status(&self, id: Uuid) -> Result<BindingStatus, Error> {
         self.statuses.get(&id.to_string()).map(|status| (*status).clone()).ok_or(Error::UnknownBinding)
     }
 
-    /// Forgets a binding that is gone; one that is not known is forgotten already.
+    /// Deletes a binding that is gone; does nothing if it is not stored.
     pub async fn forget_binding(&self, id: Uuid) -> Result<(), Error> {
         let Some(row) = store::bindings::get(&self.store, id).await? else { return Ok(()) };
         if !row.gone || !store::bindings::forget(&self.store, id).await? {
@@ -201,14 +201,14 @@ impl App {
         Ok(())
     }
 
-    /// A worker takes over a member: from now on it is told what changes.
+    /// Registers the worker of a member: from now on, the returned set has the bindings that change.
     pub fn adopt(&self, member: &MemberKey) -> Arc<Dirty> {
         let dirty = Arc::new(Dirty::default());
         self.workers().insert(member.clone(), dirty.clone());
         dirty
     }
 
-    /// A member is no more; its bindings wait for it to come back.
+    /// Removes a member that was deregistered. Its bindings stay pending until it is registered again.
     pub async fn abandon(&self, member: &MemberKey) {
         self.workers().remove(member);
         self.clients.forget(member).await;
@@ -223,7 +223,7 @@ impl App {
     }
 }
 
-/// What can be said of a binding without its member.
+/// The status of a binding whose member is not known.
 fn first_status(row: &store::bindings::Row) -> BindingStatus {
     let (phase, code, reason) = match row.gone {
         true => (Phase::Gone, None, None),

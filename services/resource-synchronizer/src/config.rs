@@ -1,10 +1,10 @@
-//! Settings of resource-synchronizer alone.
+//! Settings that only resource-synchronizer has.
 
 use std::net::SocketAddr;
 
 use clap::Args;
 
-/// What resource-synchronizer can be told beside what every service is told.
+/// The settings of resource-synchronizer besides those of every service.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
     /// Address to listen on

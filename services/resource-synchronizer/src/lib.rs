@@ -1,17 +1,17 @@
-//! Resource-synchronizer: bindings become objects in members, and stay so.
+//! Resource-synchronizer: creates the objects of bindings in members, corrects drift, and deletes them.
 //!
-//! It owns desired bindings, bundles and the inventory of what it applied; it decides nothing about where things run and
-//! writes into no other service.
+//! It owns desired bindings, bundles and the inventory of what it applied. It does not decide where apps run, and it writes
+//! into no other service.
 //!
 //! ```text
-//! PUT bundles, bindings ── Postgres ── dirty ids ──┐
-//! feed members ── a worker per member, started, stopped ┤
-//!                                                  ├── Worker: World (what is seen) against desired and inventory
+//! PUT bundles, bindings ── Postgres ── changed ids ─┐
+//! feed members ── starts and stops a worker per member ┤
+//!                                                  ├── Worker: compares MemberView with desired rows and inventory
 //! watches of the member (kinds in its inventory) ──┘        │
 //!                                                   apply, delete by uid ── feed bindings
 //! ```
 //! Invariants: a row of the inventory exists before its object does; the newest desired row is read before anything is
-//! written; a member that does not answer delays its own worker only; an object that is not its app's is never touched.
+//! written; a member that does not answer delays only its own worker; an object of another owner is never changed.
 
 mod app;
 mod config;
@@ -32,11 +32,14 @@ use drover_store::failpoint::Failpoints;
 pub use config::Config;
 pub use routes::openapi;
 
-/// Where tests can stop it: around every word to a member that changes something.
+/// Where tests can stop the service: before and after every request that changes a member.
 pub const FAILPOINTS: [&str; 4] =
     ["synchronizer/apply/before", "synchronizer/apply/after_effect", "synchronizer/delete/before", "synchronizer/delete/after_effect"];
 
 /// Starts the service.
+///
+/// # Errors
+/// When the database or the address cannot be used.
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let common = common.scoped("resource-synchronizer");
     let router = assemble(&common, Arc::new(Clients::new()), Failpoints::of_process()).await?;
@@ -44,8 +47,11 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     Ok(service::serve(listener, router, &common))
 }
 
-/// The service without its listener. `clients` may hold clients of its caller's making (simulated members in the same
-/// process); `failpoints` are where a test stops it.
+/// The service without its listener. `clients` may contain clients that the caller made (simulated members in the same
+/// process); `failpoints` are those that a test sets.
+///
+/// # Errors
+/// When the database cannot be used.
 pub async fn assemble(common: &Common, clients: Arc<Clients>, failpoints: Failpoints) -> anyhow::Result<Router> {
     let app = app::App::connect(common, clients, failpoints).await?;
     let members = FeedReader::new(app.cluster_manager.clone(), "/internal/feeds/members");

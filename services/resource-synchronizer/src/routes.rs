@@ -1,4 +1,4 @@
-//! The table of contents; the OpenAPI document falls out of it.
+//! All routes; the OpenAPI document is generated from them.
 
 use axum::Extension;
 use drover_api::bindings::BindingStatus;
@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::http::{bindings, bundles};
 
-/// A rendered chart of many CRDs runs to megabytes; Kubernetes itself takes 3 MiB an object.
+/// Largest body in bytes. A rendered chart with many CRDs has megabytes; Kubernetes itself accepts 3 MiB per object.
 const BODY: usize = 64 << 20;
 
 /// Every route of the service.

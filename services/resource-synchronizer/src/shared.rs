@@ -1,4 +1,4 @@
-//! What bindings of an app have in common, whatever their member: kept once. Each row that is read has its own.
+//! Keeps values once that many bindings have in common: the bindings of an app in all members. Every row read has its own copy.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,18 +6,18 @@ use drover_scheduling::{DigRef, Interner};
 
 use crate::store::bindings::Row;
 
-/// See the module.
+/// Values that bindings have in common.
 #[derive(Default)]
-pub struct Shared(Mutex<Known>);
+pub struct Shared(Mutex<SharedValues>);
 
 #[derive(Default)]
-struct Known {
+struct SharedValues {
     digs: Interner<DigRef>,
     digests: Interner<str>,
 }
 
 impl Shared {
-    /// The row, sharing what it can.
+    /// The row with its group and its digest replaced by the shared ones.
     pub fn row(&self, mut row: Row) -> Row {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         row.desired.dig = known.digs.intern(row.desired.dig);
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_an_app_share_its_group_and_its_digest() {
+    fn row_shares_group_and_digest_with_rows_of_the_same_app() {
         let row = |member: &str, digest: &str| {
             let (id, dig, member, state) = (Uuid::new_v4(), Arc::default(), MemberKey::new("p", member), DesiredState::Present);
             let (app, namespace, digest) = ("a".to_owned(), "n".to_owned(), digest.into());

@@ -91,7 +91,7 @@ const _: () = {
 };
 #[allow(clippy::all)]
 impl Client {
-    #[doc = "Says what shall be true of a binding; the same again changes nothing, a lower fence is refused\n\nSends a `PUT` request to `/internal/bindings/{id}`\n\n"]
+    #[doc = "Stores the desired state of a binding. Storing the same again changes nothing; a lower fence is refused\n\nSends a `PUT` request to `/internal/bindings/{id}`\n\n"]
     pub async fn binding_put<'a>(
         &'a self,
         id: &'a ::uuid::Uuid,
@@ -123,7 +123,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Forgets a binding that is gone\n\nSends a `DELETE` request to `/internal/bindings/{id}`\n\n"]
+    #[doc = "Deletes a binding that is gone\n\nSends a `DELETE` request to `/internal/bindings/{id}`\n\n"]
     pub async fn binding_delete<'a>(
         &'a self,
         id: &'a ::uuid::Uuid,
@@ -153,7 +153,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Stores a bundle; the same digest again changes nothing\n\nSends a `PUT` request to `/internal/bundles/{digest}`\n\n"]
+    #[doc = "Stores a bundle. Storing the same digest again changes nothing\n\nSends a `PUT` request to `/internal/bundles/{digest}`\n\n"]
     pub async fn bundle_put<'a>(
         &'a self,
         digest: &'a str,

@@ -1,4 +1,4 @@
-//! Bindings: what shall be true, and how far it is.
+//! Bindings: desired state and status.
 
 use axum::extract::State;
 use drover_api::bindings::{BindingStatus, DesiredBinding};
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 
-/// Says what shall be true of a binding; the same again changes nothing, a lower fence is refused.
+/// Stores the desired state of a binding. Storing the same again changes nothing; a lower fence is refused.
 #[utoipa::path(put, path = "/internal/bindings/{id}", operation_id = "binding_put", tag = "peer",
     params(("id" = Uuid, Path)), request_body = DesiredBinding, responses((status = 200, description = "What is desired now", body = DesiredBinding)))]
 pub async fn put(
@@ -20,14 +20,14 @@ pub async fn put(
     Ok(Json(desired))
 }
 
-/// How far a binding is; the same as on the feed.
+/// The status of a binding, as the feed has it.
 #[utoipa::path(get, path = "/internal/bindings/{id}", operation_id = "binding_get", tag = "internal",
     params(("id" = Uuid, Path)), responses((status = 200, description = "Its status", body = BindingStatus)))]
 pub async fn get(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<BindingStatus>, Problem> {
     Ok(Json(app.status(id)?))
 }
 
-/// Forgets a binding that is gone.
+/// Deletes a binding that is gone.
 #[utoipa::path(delete, path = "/internal/bindings/{id}", operation_id = "binding_delete", tag = "peer",
     params(("id" = Uuid, Path)), responses((status = 200, description = "Forgotten", body = Value)))]
 pub async fn delete(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<Value>, Problem> {

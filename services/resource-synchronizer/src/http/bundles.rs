@@ -1,4 +1,4 @@
-//! Bundles: rendered objects, stored once by digest.
+//! Bundles: rendered objects, stored once per digest.
 
 use axum::extract::State;
 use drover_api::bindings::Bundle;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::app::App;
 
-/// Stores a bundle; the same digest again changes nothing.
+/// Stores a bundle. Storing the same digest again changes nothing.
 #[utoipa::path(put, path = "/internal/bundles/{digest}", operation_id = "bundle_put", tag = "peer",
     params(("digest" = String, Path)), request_body = Bundle, responses((status = 200, description = "Stored", body = Value)))]
 pub async fn put(State(app): State<App>, Path(digest): Path<String>, Json(bundle): Json<Bundle>) -> Result<Json<Value>, Problem> {

@@ -1,4 +1,4 @@
-//! Handlers, a file per noun.
+//! Handlers, one file per kind of document.
 
 pub mod bindings;
 pub mod bundles;

@@ -1,4 +1,4 @@
-//! Desired bindings: one row each, the newest writer's.
+//! Desired bindings: one row each, that of the writer with the highest fence.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use drover_store::{Store, StoreResult};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-/// A row.
+/// A stored binding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What is desired.
+    /// The desired state.
     pub desired: DesiredBinding,
-    /// Absent was desired, and is so.
+    /// Absent is desired, and all objects are deleted.
     pub gone: bool,
 }
 
@@ -39,7 +39,7 @@ impl From<Raw> for Row {
     }
 }
 
-/// Stores a desired binding; none: a newer writer has spoken.
+/// Stores a desired binding. `None`: the stored row has a higher fence, and nothing was written.
 pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
         "insert into binding (id, dig, app, member, namespace, digest, present, fence) values ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -61,7 +61,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
     Ok(row.map(Row::from))
 }
 
-/// The newest row of a binding.
+/// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
     let row: Option<Raw> =
         sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone from binding where id = $1")
@@ -71,7 +71,7 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
     Ok(row.map(Row::from))
 }
 
-/// All rows of a member.
+/// All rows of a member, by id.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> =
         sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone from binding where member = $1 order by id")
@@ -81,7 +81,7 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row
     Ok(rows.into_iter().map(Row::from).collect())
 }
 
-/// All rows.
+/// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone from binding order by id")
         .fetch_all(store.pool())
@@ -89,7 +89,7 @@ pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
     Ok(rows.into_iter().map(Row::from).collect())
 }
 
-/// Writes down that nothing of a binding is there any more, unless it has been desired otherwise since.
+/// Marks a binding as gone, unless its desired state has changed since. Returns whether it was marked.
 pub async fn set_gone(store: &Store, id: Uuid, fence: i64) -> StoreResult<bool> {
     let done = sqlx::query("update binding set gone = true where id = $1 and fence = $2 and not present")
         .bind(id)
@@ -99,7 +99,7 @@ pub async fn set_gone(store: &Store, id: Uuid, fence: i64) -> StoreResult<bool> 
     Ok(done.rows_affected() > 0)
 }
 
-/// Deletes the row of a binding that is gone.
+/// Deletes the row of a binding that is gone. Returns whether there was one.
 pub async fn forget(store: &Store, id: Uuid) -> StoreResult<bool> {
     let done = sqlx::query("delete from binding where id = $1 and gone").bind(id).execute(store.pool()).await?;
     Ok(done.rows_affected() > 0)

@@ -1,4 +1,4 @@
-//! What was applied, and in which kinds leftovers can be.
+//! Which objects were applied, and which kinds may have leftovers in a member.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,16 +9,17 @@ use drover_scheduling::MemberKey;
 use drover_store::{Store, StoreResult};
 use uuid::Uuid;
 
-/// One object of a binding as it was applied last.
+/// One object of a binding as it was last applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Item {
-    /// Digest that was applied.
+    /// The digest that was applied.
     pub digest: Arc<str>,
-    /// What the member answered; none: it is not known whether the object got there.
+    /// The member's answer. `None`: it is not known whether the object was applied.
     pub applied: Option<Applied>,
 }
 
-/// Objects of a binding. Most have a few, for which a B-tree would take room for eleven, and any map for four.
+/// The objects of a binding. Most bindings have a few; a B-tree would reserve memory for eleven entries, and the values are boxed
+/// because any map reserves memory for four.
 pub type Inventory = HashMap<Arc<ObjectId>, Box<Item>>;
 
 #[derive(sqlx::FromRow)]
@@ -34,7 +35,7 @@ struct Raw {
     resource_version: Option<String>,
 }
 
-/// The inventories of a member's bindings.
+/// The inventories of a member's bindings, by binding.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<BTreeMap<Uuid, Inventory>> {
     let rows: Vec<Raw> = sqlx::query_as(
         "select i.binding, i.api_version, i.kind, i.namespace, i.name, i.digest, i.uid, i.generation, i.resource_version
@@ -52,8 +53,8 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<BTreeMa
     Ok(inventories)
 }
 
-/// Writes down what is about to be applied, and that leftovers of these kinds can be in the member from now on; false, and
-/// nothing written: something else is desired by now.
+/// Records which objects are about to be applied, and that the member may have leftovers of these kinds from now on. Returns false,
+/// and writes nothing, if the desired state has changed in the meantime.
 pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object]) -> StoreResult<bool> {
     let column = |of: fn(&Object) -> &str| objects.iter().map(of).map(str::to_owned).collect::<Vec<String>>();
     let (api_versions, kinds) = (column(|o| &o.id.api_version), column(|o| &o.id.kind));
@@ -83,7 +84,7 @@ pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object])
     Ok(done.rows_affected() > 0)
 }
 
-/// Writes down what the member answered to the first of these objects.
+/// Records the member's answers to the first of these objects.
 pub async fn applied(store: &Store, binding: Uuid, objects: &[Object], answers: &[Applied]) -> StoreResult<()> {
     let ids = |of: fn(&ObjectId) -> &String| objects.iter().zip(answers).map(|(object, _)| of(&object.id).clone()).collect::<Vec<String>>();
     let uids: Vec<&str> = answers.iter().map(|applied| &*applied.uid).collect();
@@ -108,7 +109,7 @@ pub async fn applied(store: &Store, binding: Uuid, objects: &[Object], answers: 
     Ok(())
 }
 
-/// Removes an object that is no more.
+/// Removes an object that no longer exists.
 pub async fn remove(store: &Store, binding: Uuid, id: &ObjectId) -> StoreResult<()> {
     sqlx::query("delete from inventory where binding = $1 and api_version = $2 and kind = $3 and namespace = $4 and name = $5")
         .bind(binding)
@@ -121,12 +122,12 @@ pub async fn remove(store: &Store, binding: Uuid, id: &ObjectId) -> StoreResult<
     Ok(())
 }
 
-/// Kinds that were applied in a member and may still have objects of ours.
+/// Kinds that were applied in a member and may still have objects of this installation.
 pub async fn kinds(store: &Store, member: &MemberKey) -> StoreResult<Vec<(String, String)>> {
     Ok(sqlx::query_as("select api_version, kind from member_kind where member = $1").bind(&member.0).fetch_all(store.pool()).await?)
 }
 
-/// Forgets the kinds of a member that no binding has an object of, but for those to keep; returns them.
+/// Deletes the kinds of a member of which no binding has an object, except those in `kept`. Returns the deleted kinds.
 pub async fn forget_kinds(store: &Store, member: &MemberKey, kept: BTreeSet<(String, String)>) -> StoreResult<Vec<(String, String)>> {
     let (api_versions, kinds): (Vec<String>, Vec<String>) = kept.into_iter().unzip();
     Ok(sqlx::query_as(

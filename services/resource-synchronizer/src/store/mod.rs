@@ -1,4 +1,4 @@
-//! Tables. SQL is here and nowhere else.
+//! The tables. All SQL of the service is here.
 
 pub mod bindings;
 pub mod bundles;
@@ -7,7 +7,7 @@ pub mod inventory;
 use drover_store::{Store, StoreResult};
 use uuid::Uuid;
 
-/// This installation's id.
+/// Id of this installation.
 pub async fn hub(store: &Store) -> StoreResult<Uuid> {
     Ok(sqlx::query_scalar("select id from hub").fetch_one(store.pool()).await?)
 }

@@ -1,6 +1,6 @@
-//! Follows the feed `members`: a worker for each, told of changes, stopped when the member is gone.
+//! Follows the feed `members`: starts a worker for each member, tells it of changes, and stops it when the member is deregistered.
 //!
-//! Level-triggered: whatever the feed says now is what there is.
+//! Level-triggered: only the newest state of the feed counts.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ pub async fn follow_members(app: App, mut reader: FeedReader<Member>) {
                 continue;
             };
             match workers.get(&key) {
-                // A cluster registered again under the same name is another one: it gets a worker without memories.
+                // A cluster registered again under the same name is another member: it gets a new worker without the old state.
                 Some(running) if running.member.borrow().id == member.id => {
                     running.member.send_replace(member);
                 }
@@ -48,7 +48,7 @@ pub async fn follow_members(app: App, mut reader: FeedReader<Member>) {
         for key in gone {
             if workers.remove(&key).is_some() {
                 app.abandon(&key).await;
-                tracing::info!(cluster.id = %key, "the member is gone");
+                tracing::info!(cluster.id = %key, "the member was deregistered");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What goes on beside requests.
+//! Background tasks.
 
 mod members;
 

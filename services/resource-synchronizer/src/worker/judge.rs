@@ -1,6 +1,7 @@
-//! Desired, inventory and world side by side: what is to be done, and what is to be told.
+//! Compares desired state, inventory and what is seen of a member: which objects must be applied or deleted, and which status a
+//! binding has.
 //!
-//! Pure. Invariant: a binding is Ready only when every desired object is there with the desired digest and ready.
+//! Pure. Invariant: a binding is Ready only if every desired object exists with the desired digest and is ready.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,53 +10,53 @@ use drover_api::bindings::{BindingStatus, DesiredState, ObjectStatus, Phase};
 use drover_members::{Object, ObjectId, Readiness};
 use uuid::Uuid;
 
-use super::world::{Seen, World};
+use super::view::{MemberView, Seen};
 use crate::store::bindings::Row;
 use crate::store::inventory::{Inventory, Item};
 
-/// A reason with its stable code.
+/// Why a binding or a member cannot be worked with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Code.
+    /// Stable code.
     pub code: &'static str,
-    /// For people.
+    /// The reason for people to read.
     pub reason: String,
 }
 
 /// Address and digest of a desired object.
 pub type Wanted = (Arc<ObjectId>, Arc<str>);
 
-/// One binding as a worker knows it.
+/// Everything that a worker knows of one binding.
 #[derive(Clone, Debug)]
-pub struct Bound {
-    /// The newest row.
+pub struct BindingState {
+    /// The newest desired row.
     pub row: Row,
-    /// What was applied.
+    /// The objects that were applied.
     pub inventory: Inventory,
     /// Address and digest of each desired object, once its bundle has been prepared for this member.
     pub wanted: Option<Box<[Wanted]>>,
-    /// What stands in the way.
+    /// Why the desired state cannot be reached.
     pub failure: Option<Box<Failure>>,
-    /// What the member did not answer for at the last attempt, while that may still pass.
+    /// Why the last attempt failed, while the next one may still succeed.
     pub hindrance: Option<Box<Failure>>,
-    /// Passes in a row that did not settle it, for the back-off.
+    /// Consecutive passes that left work to do, for the back-off.
     pub attempts: u32,
-    /// Corrections of what somebody changed, and when the last one was: whoever fights is met ever more slowly.
+    /// How often changes by others were corrected, and when last: repeated corrections come at growing intervals.
     pub corrections: (u32, Option<Instant>),
 }
 
-impl Bound {
-    /// A binding of which only the tables tell.
+impl BindingState {
+    /// A binding as the tables have it, before its bundle is prepared.
     pub fn new(row: Row, inventory: Inventory) -> Self {
         Self { row, inventory, wanted: None, failure: None, hindrance: None, attempts: 0, corrections: (0, None) }
     }
-    /// Counts a correction; quiet for as long as `calm`, earlier ones are forgiven.
+    /// Counts a correction. After `calm` without one, counting starts again.
     pub fn corrected(&mut self, calm: Duration) {
         let (count, last) = self.corrections;
         let again = last.is_some_and(|at| at.elapsed() < calm);
         self.corrections = (if again { count + 1 } else { 1 }, Some(Instant::now()));
     }
-    /// These objects are desired, prepared for this member.
+    /// Sets the desired objects, prepared for this member.
     pub fn wants(&mut self, objects: &[Object]) {
         let known = |object: &Object| self.inventory.get_key_value(&object.id).map(|(id, item)| (Arc::clone(id), Arc::clone(&item.digest)));
         let wanted = objects.iter().map(|object| match known(object) {
@@ -66,7 +67,7 @@ impl Bound {
         wanted.sort();
         self.wanted = Some(wanted);
     }
-    /// Makes what is seen of an object share what the inventory has of it.
+    /// Replaces address, digest and uid of a seen object by the equal values of the inventory, so that they are in memory once.
     pub fn share(&self, id: &mut Arc<ObjectId>, seen: &mut Seen) {
         let Some((known, item)) = self.inventory.get_key_value(id) else { return };
         *id = Arc::clone(known);
@@ -77,55 +78,53 @@ impl Bound {
             }
         }
     }
-    /// Its id.
+    /// Id of the binding.
     pub fn id(&self) -> Uuid {
         self.row.desired.id
     }
-    /// Whether its objects shall exist.
+    /// Whether its objects are to exist.
     pub fn present(&self) -> bool {
         self.row.desired.state == DesiredState::Present
     }
-    /// Desired objects that must be applied: missing, changed by somebody, of another digest, or not known to be ours.
-    pub fn drifted(&self, world: &World) -> Vec<ObjectId> {
+    /// Desired objects that must be applied: missing, changed by others, with another digest, or not known to be ours.
+    pub fn drifted(&self, view: &MemberView) -> Vec<ObjectId> {
         let differs = |id: &ObjectId, digest: &str| {
             let item = self.inventory.get(id).map(Box::as_ref);
-            !matches(self.id(), id, digest, item, world.object(id))
+            !matches(self.id(), id, digest, item, view.object(id))
         };
         self.wanted.iter().flatten().filter(|(id, digest)| differs(id, digest)).map(|(id, _)| ObjectId::clone(id)).collect()
     }
-    /// Objects of this binding that are not desired (any more), seen or only in the inventory.
-    pub fn superfluous(&self, world: &World) -> Vec<ObjectId> {
+    /// Objects of this binding that are not (or no longer) desired, seen in the member or only in the inventory.
+    pub fn superfluous(&self, view: &MemberView) -> Vec<ObjectId> {
         let wanted =
             |id: &ObjectId| self.present() && self.wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|(wanted, _)| **wanted == *id));
-        let seen = world.of_binding(self.id()).map(|(id, _)| id).filter(|id| !copied_by_controllers(id));
+        let seen = view.of_binding(self.id()).map(|(id, _)| id).filter(|id| !copied_by_controllers(id));
         let mut ids: Vec<ObjectId> = self.inventory.keys().map(Arc::as_ref).chain(seen).filter(|id| !wanted(id)).cloned().collect();
         ids.sort();
         ids.dedup();
         ids
     }
     /// Whether all desired objects are ready.
-    pub fn is_ready(&self, world: &World) -> bool {
+    pub fn is_ready(&self, view: &MemberView) -> bool {
         self.failure.is_none()
             && self.wanted.as_ref().is_some_and(|wanted| {
-                wanted
-                    .iter()
-                    .all(|(id, digest)| in_place(self.id(), digest, world.object(id)).is_some_and(|seen| seen.readiness.is_ready()))
+                wanted.iter().all(|(id, digest)| in_place(self.id(), digest, view.object(id)).is_some_and(|seen| seen.readiness.is_ready()))
             })
     }
 }
 
-/// Endpoints carry the labels of their Service without being owned by it.
+/// Endpoints have the labels of their Service without being owned by it.
 fn copied_by_controllers(id: &ObjectId) -> bool {
     id.api_version == "v1" && id.kind == "Endpoints"
 }
 
-/// The object, if it is there as desired.
+/// The seen object, if it is as desired.
 fn in_place<'a>(binding: Uuid, digest: &str, seen: Option<&'a Seen>) -> Option<&'a Seen> {
     seen.filter(|seen| seen.binding == binding && *seen.digest == *digest && !seen.deleting)
 }
 
 fn matches(binding: Uuid, id: &ObjectId, digest: &str, item: Option<&Item>, seen: Option<&Seen>) -> bool {
-    // One that is going will be applied when it is gone; until then there is nothing to hold on to.
+    // An object that is being deleted is applied again once it is gone.
     if seen.is_some_and(|seen| seen.deleting && seen.binding == binding) {
         return true;
     }
@@ -133,35 +132,35 @@ fn matches(binding: Uuid, id: &ObjectId, digest: &str, item: Option<&Item>, seen
     let Some(applied) = item.applied.as_ref().filter(|applied| *item.digest == *digest && applied.uid == seen.uid) else { return false };
     match applied.generation {
         Some(generation) => seen.generation == Some(generation),
-        // Kinds without a generation: any change of the object may be a change of what is desired; applying again tells.
+        // Kinds without a generation: any change of the object may concern desired fields; applying again shows whether it does.
         None => status_moves_version(id) || seen.version == applied.resource_version,
     }
 }
 
-/// Kinds whose status is written all the time, so that their resource version says nothing about drift.
+/// Whether the status of this kind changes often, so that its resource version says nothing about drift.
 fn status_moves_version(id: &ObjectId) -> bool {
     id.api_version == "v1"
         && matches!(id.kind.as_str(), "Pod" | "PersistentVolumeClaim" | "PersistentVolume" | "Namespace" | "ReplicationController")
 }
 
-/// What the feed says of a binding. `lost`: why the member cannot be asked.
-pub fn status(bound: &Bound, world: &World, lost: Option<&Failure>) -> BindingStatus {
+/// The status of a binding for the feed. `lost`: why the member cannot be reached.
+pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -> BindingStatus {
     let desired = &bound.row.desired;
     let objects: Vec<ObjectStatus> = match bound.present() {
         true => {
             let wanted = bound.wanted.as_deref().unwrap_or_default().iter();
-            wanted.map(|(id, digest)| object_status(id, in_place(bound.id(), digest, world.object(id)))).collect()
+            wanted.map(|(id, digest)| object_status(id, in_place(bound.id(), digest, view.object(id)))).collect()
         }
-        false => bound.superfluous(world).iter().map(|id| object_status(id, world.object(id))).collect(),
+        false => bound.superfluous(view).iter().map(|id| object_status(id, view.object(id))).collect(),
     };
-    let unschedulable = bound.present().then(|| world.unschedulable(bound.id())).flatten().map(str::to_owned);
+    let unschedulable = bound.present().then(|| view.unschedulable(bound.id())).flatten().map(str::to_owned);
     let (phase, why) = match (bound.row.gone, lost) {
         (true, _) => (Phase::Gone, None),
         (false, Some(lost)) => (Phase::Unreachable, Some(lost.clone())),
-        (false, None) if bound.present() => present_phase(bound, world, &objects, unschedulable.as_deref()),
+        (false, None) if bound.present() => present_phase(bound, view, &objects, unschedulable.as_deref()),
         (false, None) => (
             Phase::Deleting,
-            hindered(&bound.failure).or_else(|| hindered(&bound.hindrance)).or_else(|| remaining(&objects, world.pods(bound.id()))),
+            hindered(&bound.failure).or_else(|| hindered(&bound.hindrance)).or_else(|| remaining(&objects, view.pods(bound.id()))),
         ),
     };
     BindingStatus {
@@ -177,7 +176,12 @@ pub fn status(bound: &Bound, world: &World, lost: Option<&Failure>) -> BindingSt
     }
 }
 
-fn present_phase(bound: &Bound, world: &World, objects: &[ObjectStatus], unschedulable: Option<&str>) -> (Phase, Option<Failure>) {
+fn present_phase(
+    bound: &BindingState,
+    view: &MemberView,
+    objects: &[ObjectStatus],
+    unschedulable: Option<&str>,
+) -> (Phase, Option<Failure>) {
     if let Some(failure) = hindered(&bound.failure) {
         return (Phase::Failed, Some(failure));
     }
@@ -185,7 +189,7 @@ fn present_phase(bound: &Bound, world: &World, objects: &[ObjectStatus], unsched
     if objects.iter().any(|object| !object.applied) {
         return (Phase::Applying, hindered(&bound.hindrance));
     }
-    let failed = wanted.iter().find_map(|(id, _)| match &world.object(id)?.readiness {
+    let failed = wanted.iter().find_map(|(id, _)| match &view.object(id)?.readiness {
         Readiness::Failed(reason) => Some(Failure { code: "not_ready", reason: format!("{id} {reason}") }),
         _ => None,
     });
@@ -193,7 +197,7 @@ fn present_phase(bound: &Bound, world: &World, objects: &[ObjectStatus], unsched
         return (Phase::Failed, Some(failed));
     }
     let Some(waiting) = objects.iter().find(|object| !object.ready) else { return (Phase::Ready, None) };
-    let (code, reason) = match (unschedulable, world.trouble(bound.id())) {
+    let (code, reason) = match (unschedulable, view.trouble(bound.id())) {
         (Some(message), _) => ("unschedulable", message.to_owned()),
         (None, Some(trouble)) => ("not_ready", trouble.to_owned()),
         (None, None) => ("not_ready", format!("{}/{} {}", waiting.kind, waiting.name, waiting.reason.as_deref().unwrap_or("is not ready"))),
@@ -228,13 +232,13 @@ mod tests {
     use drover_members::Applied;
     use drover_scheduling::MemberKey;
 
-    use super::super::world::tests::{id, seen};
+    use super::super::view::tests::{id, seen};
     use super::*;
 
     fn thing(name: &str) -> ObjectId {
         ObjectId::clone(&id("Thing", name))
     }
-    fn bound() -> Bound {
+    fn bound() -> BindingState {
         let desired = DesiredBinding {
             id: Uuid::from_u128(1),
             dig: Arc::default(),
@@ -245,89 +249,89 @@ mod tests {
             state: DesiredState::Present,
             fence: 1,
         };
-        let mut bound = Bound::new(Row { desired, gone: false }, Inventory::new());
+        let mut bound = BindingState::new(Row { desired, gone: false }, Inventory::new());
         bound.wanted = Some([(id("Thing", "x"), "d".into())].into());
         let applied = Applied { uid: "u".into(), generation: Some(1), resource_version: "1".into() };
         bound.inventory.insert(id("Thing", "x"), Box::new(Item { digest: "d".into(), applied: Some(applied) }));
         bound
     }
-    fn world(change: impl FnOnce(&mut Seen)) -> World {
-        let mut world = World::default();
+    fn view(change: impl FnOnce(&mut Seen)) -> MemberView {
+        let mut view = MemberView::default();
         let mut object = seen(Uuid::from_u128(1), "1");
         change(&mut object);
-        world.put(id("Thing", "x"), object);
-        world
+        view.put(id("Thing", "x"), object);
+        view
     }
 
     #[test]
-    fn what_is_seen_shares_what_the_inventory_has() {
+    fn share_replaces_equal_values_by_those_of_the_inventory() {
         let bound = bound();
         let (known, item) = bound.inventory.iter().next().unwrap();
-        let (mut address, mut picture) = (id("Thing", "x"), seen(Uuid::from_u128(1), "1"));
-        bound.share(&mut address, &mut picture);
-        assert!(Arc::ptr_eq(&address, known) && Arc::ptr_eq(&picture.digest, &item.digest));
-        assert!(Arc::ptr_eq(&picture.uid, &item.applied.as_ref().unwrap().uid));
-        // What somebody changed stays as it was seen.
-        (picture.digest, picture.uid) = ("other".into(), "v".into());
-        bound.share(&mut address, &mut picture);
-        assert_eq!((&*picture.digest, &*picture.uid), ("other", "v"));
+        let (mut address, mut object) = (id("Thing", "x"), seen(Uuid::from_u128(1), "1"));
+        bound.share(&mut address, &mut object);
+        assert!(Arc::ptr_eq(&address, known) && Arc::ptr_eq(&object.digest, &item.digest));
+        assert!(Arc::ptr_eq(&object.uid, &item.applied.as_ref().unwrap().uid));
+        // Values that others changed stay.
+        (object.digest, object.uid) = ("other".into(), "v".into());
+        bound.share(&mut address, &mut object);
+        assert_eq!((&*object.digest, &*object.uid), ("other", "v"));
     }
 
     #[test]
-    fn what_matches_is_left_alone() {
-        assert!(bound().drifted(&world(|_| {})).is_empty());
-        // Status alone moves the version, not the generation.
-        assert!(bound().drifted(&world(|seen| seen.version = "2".into())).is_empty());
+    fn drifted_finds_missing_changed_and_unconfirmed_objects() {
+        assert!(bound().drifted(&view(|_| {})).is_empty());
+        // A change of the status changes the version but not the generation.
+        assert!(bound().drifted(&view(|seen| seen.version = "2".into())).is_empty());
         for change in [
             |seen: &mut Seen| seen.generation = Some(2),
             |seen: &mut Seen| seen.digest = "other".into(),
             |seen: &mut Seen| seen.uid = "v".into(),
         ] {
-            assert_eq!(bound().drifted(&world(change)), [thing("x")]);
+            assert_eq!(bound().drifted(&view(change)), [thing("x")]);
         }
-        assert_eq!(bound().drifted(&World::default()), [thing("x")]);
-        // Without a generation every change is looked at.
+        assert_eq!(bound().drifted(&MemberView::default()), [thing("x")]);
+        // Without a generation every change counts.
         let mut plain = bound();
         plain.inventory.values_mut().for_each(|item| item.applied.as_mut().unwrap().generation = None);
-        assert!(plain.drifted(&world(|seen| seen.generation = None)).is_empty());
-        assert_eq!(plain.drifted(&world(|seen| (seen.generation, seen.version) = (None, "2".into()))), [thing("x")]);
-        // An object that was intended and never answered for is applied again.
+        assert!(plain.drifted(&view(|seen| seen.generation = None)).is_empty());
+        assert_eq!(plain.drifted(&view(|seen| (seen.generation, seen.version) = (None, "2".into()))), [thing("x")]);
+        // An object whose apply was never answered is applied again.
         let mut intended = bound();
         intended.inventory.values_mut().for_each(|item| item.applied = None);
-        assert_eq!(intended.drifted(&world(|_| {})), [thing("x")]);
+        assert_eq!(intended.drifted(&view(|_| {})), [thing("x")]);
     }
 
     #[test]
-    fn what_is_not_desired_is_superfluous() {
-        let mut picture = world(|_| {});
-        picture.put(id("Thing", "zombie"), seen(Uuid::from_u128(1), "5"));
+    fn superfluous_finds_undesired_objects_but_no_dependants() {
+        let mut view = view(|_| {});
+        view.put(id("Thing", "zombie"), seen(Uuid::from_u128(1), "5"));
         let mut dependent = seen(Uuid::from_u128(1), "6");
         dependent.dependent = true;
-        picture.put(id("Thing", "child"), dependent);
-        assert_eq!(bound().superfluous(&picture), [thing("zombie")]);
+        view.put(id("Thing", "child"), dependent);
+        assert_eq!(bound().superfluous(&view), [thing("zombie")]);
         let mut absent = bound();
         absent.row.desired.state = DesiredState::Absent;
-        assert_eq!(absent.superfluous(&picture), [thing("x"), thing("zombie")]);
+        assert_eq!(absent.superfluous(&view), [thing("x"), thing("zombie")]);
     }
 
     #[test]
-    fn phases() {
-        let phase = |bound: &Bound, world: &World| status(bound, world, None).phase;
-        assert_eq!(phase(&bound(), &world(|_| {})), Phase::Ready);
-        assert_eq!(phase(&bound(), &World::default()), Phase::Applying);
-        assert_eq!(phase(&bound(), &world(|seen| seen.digest = "old".into())), Phase::Applying);
-        let waiting = status(&bound(), &world(|seen| seen.readiness = Readiness::NotReady("0 of 1".into())), None);
+    fn status_phase_follows_from_objects_member_and_desired_state() {
+        let phase = |bound: &BindingState, view: &MemberView| status(bound, view, None).phase;
+        assert_eq!(phase(&bound(), &view(|_| {})), Phase::Ready);
+        assert_eq!(phase(&bound(), &MemberView::default()), Phase::Applying);
+        assert_eq!(phase(&bound(), &view(|seen| seen.digest = "old".into())), Phase::Applying);
+        let waiting = status(&bound(), &view(|seen| seen.readiness = Readiness::NotReady("0 of 1".into())), None);
         assert_eq!((waiting.phase, waiting.reason.as_deref()), (Phase::Applied, Some("Thing/x 0 of 1")));
-        assert_eq!(phase(&bound(), &world(|seen| seen.readiness = Readiness::Failed("no".into()))), Phase::Failed);
+        assert_eq!(phase(&bound(), &view(|seen| seen.readiness = Readiness::Failed("no".into()))), Phase::Failed);
         let lost = Failure { code: "unreachable", reason: "away".into() };
-        assert_eq!(status(&bound(), &world(|_| {}), Some(&lost)).phase, Phase::Unreachable);
+        assert_eq!(status(&bound(), &view(|_| {}), Some(&lost)).phase, Phase::Unreachable);
         let mut absent = bound();
         absent.row.desired.state = DesiredState::Absent;
-        assert_eq!(phase(&absent, &world(|_| {})), Phase::Deleting);
+        assert_eq!(phase(&absent, &view(|_| {})), Phase::Deleting);
         absent.row.gone = true;
-        assert_eq!(status(&absent, &world(|_| {}), Some(&lost)).phase, Phase::Gone);
+        assert_eq!(status(&absent, &view(|_| {}), Some(&lost)).phase, Phase::Gone);
         let mut new = bound();
         new.wanted = None;
-        assert_eq!(phase(&new, &World::default()), Phase::Pending);
+        assert_eq!(phase(&new, &MemberView::default()), Phase::Pending);
     }
 }

@@ -1,8 +1,8 @@
-//! Which kinds of a member are watched: those that were ever applied there, because leftovers can be in them.
+//! Which kinds of a member are watched: all that were ever applied there, because they may have leftovers.
 //!
-//! A kind that cannot be discovered or listed (an aggregated API that is down, a conversion webhook that fails) costs only
-//! the bindings that use it: it is passed over, and tried again now and then. Invariant: a kind is forgotten only when its
-//! list was complete and empty (or the member serves it no more) and no binding has an object of it.
+//! A kind that cannot be discovered or listed (an aggregated API that is down, a conversion webhook that fails) affects only
+//! the bindings that use it: it is skipped, and tried again every 20 seconds. Invariant: a kind is forgotten only if its list was
+//! complete and empty (or the member no longer serves it) and no binding has an object of it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,73 +10,74 @@ use std::time::Duration;
 use drover_members::{Member, MemberError};
 use tokio::time::Instant;
 
-use super::world::Kind;
-use super::{End, Worker, watch};
+use super::view::ApiKind;
+use super::{SessionEnd, Worker, watch};
 use crate::store;
 
-/// Between two looks for kinds that could not be watched.
-const LOOK: Duration = Duration::from_secs(20);
+/// Pause before kinds that could not be watched are tried again.
+const RETRY_KINDS: Duration = Duration::from_secs(20);
 
-/// Kinds that cannot be watched for now, and when to try again.
+/// Kinds that cannot be watched at the moment, and when to try again.
 #[derive(Default)]
-pub(super) struct Blind {
-    kinds: BTreeSet<Kind>,
-    look: Option<Instant>,
+pub(super) struct UnwatchedKinds {
+    kinds: BTreeSet<ApiKind>,
+    retry_at: Option<Instant>,
 }
 
-impl Blind {
-    fn add(&mut self, kind: Kind) {
+impl UnwatchedKinds {
+    fn add(&mut self, kind: ApiKind) {
         self.kinds.insert(kind);
-        self.look.get_or_insert_with(|| Instant::now() + LOOK);
+        self.retry_at.get_or_insert_with(|| Instant::now() + RETRY_KINDS);
     }
-    /// When to look again, if there is anything to look for.
+    /// When to try again; `None` if all kinds are watched.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.look
+        self.retry_at
     }
 }
 
 impl Worker {
-    /// Watches all kinds that it can. `Err`: the member as a whole does not answer.
-    pub(super) async fn watch_all(&mut self, member: &Member, kinds: Vec<Kind>) -> Result<(), End> {
-        self.blind.look = None;
+    /// Watches all of these kinds that can be watched. `Err`: the whole member does not answer.
+    pub(super) async fn watch_all(&mut self, member: &Member, kinds: Vec<ApiKind>) -> Result<(), SessionEnd> {
+        self.unwatched.retry_at = None;
         for kind in kinds {
             match self.watch(member, kind.clone()).await {
                 Ok(()) => {
-                    self.blind.kinds.remove(&kind);
+                    self.unwatched.kinds.remove(&kind);
                 }
                 Err(error) => {
                     self.probe(member).await?;
-                    tracing::warn!(cluster.id = %self.key, ?kind, %error, "objects of this kind cannot be seen for now");
-                    self.blind.add(kind);
+                    tracing::warn!(cluster.id = %self.key, ?kind, %error, "objects of this kind cannot be watched at the moment");
+                    self.unwatched.add(kind);
                 }
             }
         }
         Ok(())
     }
 
-    /// Tries again what could not be watched.
-    pub(super) async fn look_again(&mut self, member: &Member) -> Result<(), End> {
-        let kinds = self.blind.kinds.iter().cloned().collect();
+    /// Tries again to watch the kinds that could not be watched.
+    pub(super) async fn retry_kinds(&mut self, member: &Member) -> Result<(), SessionEnd> {
+        let kinds = self.unwatched.kinds.iter().cloned().collect();
         self.watch_all(member, kinds).await
     }
 
-    /// The lists take too long. Without pods nothing can be judged; kinds that do not come are passed over.
-    pub(super) async fn pass_over_silent(&mut self, member: &Member) -> Result<bool, End> {
+    /// The lists take too long: skips the kinds whose list is incomplete. Returns false if pods are among them, because nothing can be
+    /// judged without pods.
+    pub(super) async fn skip_unlisted_kinds(&mut self, member: &Member) -> Result<bool, SessionEnd> {
         self.probe(member).await?;
-        if !self.world.is_complete(&None) {
+        if !self.view.is_complete(&None) {
             return Ok(false);
         }
-        let silent: Vec<Kind> = self.watches.keys().filter(|kind| !self.is_complete(kind)).cloned().collect();
+        let silent: Vec<ApiKind> = self.watches.keys().filter(|kind| !self.is_complete(kind)).cloned().collect();
         for kind in silent {
-            tracing::warn!(cluster.id = %self.key, ?kind, "objects of this kind are not listed; going on without");
+            tracing::warn!(cluster.id = %self.key, ?kind, "objects of this kind were not listed in time; going on without them");
             self.watches.remove(&kind);
-            self.blind.add(kind);
+            self.unwatched.add(kind);
         }
         Ok(true)
     }
 
-    /// Watches a kind unless it is watched; one that the member does not serve (yet) cannot be.
-    pub(super) async fn watch(&mut self, member: &Member, kind: Kind) -> Result<(), MemberError> {
+    /// Watches a kind unless it is watched already, or the member does not serve it (yet).
+    pub(super) async fn watch(&mut self, member: &Member, kind: ApiKind) -> Result<(), MemberError> {
         let Some(events) = self.events.clone().filter(|_| !self.watches.contains_key(&kind)) else { return Ok(()) };
         match watch::kind(member, &kind, self.app.hub, events).await {
             Ok(watch) => {
@@ -88,23 +89,23 @@ impl Worker {
         }
     }
 
-    /// Whether everything that is watched has been listed.
+    /// Whether the list of every watched kind is complete.
     pub(super) fn is_listed(&self) -> bool {
         self.watches.keys().all(|kind| self.is_complete(kind))
     }
 
-    fn is_complete(&self, kind: &Kind) -> bool {
-        self.world.is_complete(&Some(kind.clone()).filter(|(_, kind)| !kind.is_empty()))
+    fn is_complete(&self, kind: &ApiKind) -> bool {
+        self.view.is_complete(&Some(kind.clone()).filter(|(_, kind)| !kind.is_empty()))
     }
 
-    /// Forgets kinds that nothing of ours is left of.
+    /// Forgets kinds of which this installation has no object left.
     pub(super) async fn forget_kinds(&mut self) {
-        let unsure = self.watches.keys().filter(|kind| !self.is_complete(kind)).chain(&self.blind.kinds).cloned();
-        let kept: BTreeSet<Kind> = unsure.chain(self.world.kinds()).collect();
+        let unsure = self.watches.keys().filter(|kind| !self.is_complete(kind)).chain(&self.unwatched.kinds).cloned();
+        let kept: BTreeSet<ApiKind> = unsure.chain(self.view.kinds()).collect();
         match store::inventory::forget_kinds(&self.app.store, &self.key, kept).await {
             Ok(forgotten) => forgotten.iter().for_each(|kind| drop(self.watches.remove(kind))),
-            // Only a watch too many; the next one to look will forget them.
-            Err(error) => tracing::warn!(cluster.id = %self.key, %error, "kinds of which nothing is left cannot be forgotten"),
+            // One watch too many does no harm; the next call forgets the kinds.
+            Err(error) => tracing::warn!(cluster.id = %self.key, %error, "cannot forget kinds without objects"),
         }
     }
 }

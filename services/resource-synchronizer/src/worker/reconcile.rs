@@ -1,8 +1,8 @@
-//! Makes one binding so: applies what is desired and not there, deletes what is there and not desired.
+//! Brings one binding to its desired state: applies objects that are missing or changed, deletes those that are not desired.
 //!
-//! Idempotent and without memory: each pass looks at desired row, inventory and world, and does what is left to do. To write
-//! takes the longest and is done beside the passes of other bindings (see [`super::write`]); everything else is short, or
-//! rare as deletion is, and one binding after the other.
+//! Idempotent and stateless: each pass compares desired row, inventory and view, and does what is left to do. Writing takes the
+//! longest and runs beside the passes of other bindings (see [`super::write`]); everything else is short, or rare like deletion,
+//! and runs one binding after the other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use drover_members::{Applied, Member, MemberError, Object, ObjectId, Owner, Read
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::judge::{Bound, Failure};
-use super::world::Seen;
-use super::write::{End, Write, Written};
+use super::judge::{BindingState, Failure};
+use super::view::Seen;
+use super::write::{Write, WriteEnd, Written};
 use super::{CALM, Worker, Writing};
 use crate::app::Error;
 use crate::store::{self, inventory::Item};
 
-/// What a pass came to.
+/// The result of a pass.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing is left to do until something changes.
+    /// Nothing is to be done until something changes.
     Settled,
-    /// Something is under way, or stands in the way: look again after a while.
+    /// Not finished: another pass is needed after a while.
     Again,
-    /// Its objects are being written: what comes of that is told to [`Worker::written`].
+    /// Its objects are being written; the result goes to [`Worker::written`].
     Writing,
 }
 
 impl Worker {
-    /// One pass over a binding. `Err`: the store, or a member that cannot be worked with.
+    /// One pass over a binding. `Err`: the store fails, or the member does not answer.
     pub(super) async fn reconcile(&mut self, member: &Arc<Member>, id: Uuid) -> Result<Outcome, Error> {
         if !self.refresh(id).await? {
             return self.remove_leftovers(member, id).await;
@@ -45,7 +45,7 @@ impl Worker {
         if bound.present() { self.make_present(member, id).await } else { self.make_absent(member, id).await }
     }
 
-    /// Reads the newest row; false: nobody desires anything of this binding in this member.
+    /// Reads the newest row. Returns false if no row has this binding in this member.
     async fn refresh(&mut self, id: Uuid) -> Result<bool, Error> {
         let row = store::bindings::get(&self.app.store, id).await?;
         let Some(row) = row.filter(|row| row.desired.member == self.key) else {
@@ -53,7 +53,7 @@ impl Worker {
             return Ok(false);
         };
         let row = self.app.shared.row(row);
-        let bound = self.bindings.entry(id).or_insert_with(|| Box::new(Bound::new(row.clone(), Default::default())));
+        let bound = self.bindings.entry(id).or_insert_with(|| Box::new(BindingState::new(row.clone(), Default::default())));
         if bound.row != row {
             let same_objects = bound.row.desired.digest == row.desired.digest && bound.row.desired.namespace == row.desired.namespace;
             if !same_objects {
@@ -66,7 +66,7 @@ impl Worker {
 
     async fn make_present(&mut self, member: &Arc<Member>, id: Uuid) -> Result<Outcome, Error> {
         let bound = &self.bindings[&id];
-        if bound.wanted.is_some() && bound.failure.is_none() && bound.drifted(&self.world).is_empty() {
+        if bound.wanted.is_some() && bound.failure.is_none() && bound.drifted(&self.view).is_empty() {
             return self.prune(member, id).await;
         }
         let desired = bound.row.desired.clone();
@@ -80,14 +80,14 @@ impl Worker {
             Err(failure) => return Ok(self.fail(id, failure)),
         };
         self.bound(id).wants(&objects);
-        let drifted: BTreeSet<ObjectId> = self.bindings[&id].drifted(&self.world).into_iter().collect();
+        let drifted: BTreeSet<ObjectId> = self.bindings[&id].drifted(&self.view).into_iter().collect();
         let due: Vec<Object> = objects.into_iter().filter(|object| drifted.contains(&*object.id)).collect();
         if due.is_empty() {
             let bound = self.bound(id);
             (bound.failure, bound.hindrance) = (None, None);
             return self.prune(member, id).await;
         }
-        // What was applied with this very digest passed the preflight then; what is new or changed is asked about first.
+        // An object applied with the same digest passed its preflight then; only new or changed objects need one.
         let inventory = &self.bindings[&id].inventory;
         let known = |object: &Object| inventory.get(&object.id).is_some_and(|item| item.digest == object.digest);
         let write = Write {
@@ -105,7 +105,8 @@ impl Worker {
         Ok(self.begin(id, write))
     }
 
-    /// Writes beside other bindings, unless one of them is about an object of the same name: whose it is would not be certain.
+    /// Starts a write beside those of other bindings, unless one of them writes an object with the same address: to whom the object
+    /// belongs would not be certain.
     fn begin(&mut self, id: Uuid, write: Write) -> Outcome {
         let objects: BTreeSet<Arc<ObjectId>> = write.due.iter().map(|object| Arc::clone(&object.id)).collect();
         if self.writing.values().any(|others| !others.objects.is_disjoint(&objects)) {
@@ -116,7 +117,7 @@ impl Worker {
         Outcome::Writing
     }
 
-    /// Takes what came of a write.
+    /// Takes the result of a write in.
     pub(super) async fn written(&mut self, member: &Member, written: Written) -> Result<Outcome, Error> {
         let Written { id, due, intended, applied, end } = written;
         let seen = self.writing.remove(&id).map(|writing| writing.seen).unwrap_or_default();
@@ -129,7 +130,7 @@ impl Worker {
             }
         }
         for (object, answer) in due.iter().zip(applied) {
-            self.world.put_applied(Arc::clone(&object.id), Box::new(just_applied(object, &answer, id)));
+            self.view.put_applied(Arc::clone(&object.id), Box::new(just_applied(object, &answer, id)));
             self.bound(id).inventory.entry(Arc::clone(&object.id)).or_default().applied = Some(answer);
         }
         seen.into_iter().for_each(|event| self.see(event));
@@ -137,24 +138,24 @@ impl Worker {
             self.watch(member, kind).await?;
         }
         match end {
-            End::Done => {
+            WriteEnd::Done => {
                 let bound = self.bound(id);
                 (bound.failure, bound.hindrance) = (None, None);
                 Ok(Outcome::Settled)
             }
-            End::Later => Ok(Outcome::Again),
-            End::Failed(failure) => Ok(self.fail(id, failure)),
-            End::Broken(error) => Err(error),
+            WriteEnd::Later => Ok(Outcome::Again),
+            WriteEnd::Failed(failure) => Ok(self.fail(id, failure)),
+            WriteEnd::Broken(error) => Err(error),
         }
     }
 
-    /// Deletes what the bundle has dropped, once what replaces it is ready: until then going back costs nobody anything.
+    /// Deletes objects that the bundle no longer contains, once the others are ready: until then a rollback is possible without loss.
     async fn prune(&mut self, member: &Member, id: Uuid) -> Result<Outcome, Error> {
         let bound = &self.bindings[&id];
-        if !bound.is_ready(&self.world) {
+        if !bound.is_ready(&self.view) {
             return Ok(Outcome::Settled);
         }
-        let superfluous = bound.superfluous(&self.world);
+        let superfluous = bound.superfluous(&self.view);
         match self.delete(member, id, superfluous).await? {
             true => Ok(Outcome::Settled),
             false => Ok(Outcome::Again),
@@ -162,10 +163,10 @@ impl Worker {
     }
 
     async fn make_absent(&mut self, member: &Member, id: Uuid) -> Result<Outcome, Error> {
-        let superfluous = self.bindings[&id].superfluous(&self.world);
-        // CRDs and namespaces take others' objects along: last, when everything else of this binding has gone.
+        let superfluous = self.bindings[&id].superfluous(&self.view);
+        // With a CRD or a namespace, objects of others are deleted too: last, when everything else of this binding is gone.
         let (first, last): (Vec<_>, Vec<_>) = superfluous.into_iter().partition(|object| wave(&object.api_version, &object.kind) > 0);
-        let gone = self.delete(member, id, first).await? && self.world.pods(id) == 0 && self.delete(member, id, last).await?;
+        let gone = self.delete(member, id, first).await? && self.view.pods(id) == 0 && self.delete(member, id, last).await?;
         if !gone {
             return Ok(Outcome::Again);
         }
@@ -173,7 +174,9 @@ impl Worker {
         let shared = self.bindings.values().any(|other| other.id() != id && !other.row.gone && other.row.desired.namespace == namespace);
         if !shared && !namespace.is_empty() {
             match member.remove_empty_namespace(&namespace, self.app.hub).await {
-                Err(error) if error.is_objects() => tracing::warn!(cluster.id = %self.key, %namespace, %error, "an empty namespace stays"),
+                Err(error) if error.is_object() => {
+                    tracing::warn!(cluster.id = %self.key, %namespace, %error, "an empty namespace could not be deleted")
+                }
                 outcome => outcome?,
             }
         }
@@ -185,15 +188,15 @@ impl Worker {
         Ok(Outcome::Settled)
     }
 
-    /// Objects that carry the label of a binding which nobody desires here, as a zombie may have left them.
+    /// Deletes objects with the label of a binding that no row has in this member, as a process that lost its lease may have left them.
     async fn remove_leftovers(&mut self, member: &Member, id: Uuid) -> Result<Outcome, Error> {
-        // Another member's binding: the same cluster may be registered twice, and its own worker looks after it.
+        // The binding of another member: the same cluster may be registered twice, and the other worker serves it.
         if store::bindings::get(&self.app.store, id).await?.is_some_and(|row| row.desired.member != self.key) {
             return Ok(Outcome::Settled);
         }
-        let left: Vec<ObjectId> = self.world.of_binding(id).map(|(object, _)| object.clone()).collect();
+        let left: Vec<ObjectId> = self.view.of_binding(id).map(|(object, _)| object.clone()).collect();
         if !left.is_empty() {
-            tracing::warn!(cluster.id = %self.key, binding.id = %id, objects = left.len(), "removing what was left behind");
+            tracing::warn!(cluster.id = %self.key, binding.id = %id, objects = left.len(), "removing objects of an unknown binding");
         }
         match self.delete(member, id, left).await? {
             true => Ok(Outcome::Settled),
@@ -201,13 +204,13 @@ impl Worker {
         }
     }
 
-    /// Deletes objects, dependants before what they depend on; true when all of them are gone. One that the member does not
-    /// answer for (a webhook that fails) keeps the others from nothing; the first such answer is what this ends with.
+    /// Deletes objects, dependants before what they depend on. Returns whether all of them are gone. If the member does not answer for
+    /// one (a webhook that fails), the others are deleted all the same, and the first such error is returned at the end.
     async fn delete(&mut self, member: &Member, id: Uuid, mut objects: Vec<ObjectId>) -> Result<bool, Error> {
         objects.sort_by_key(|object| std::cmp::Reverse(wave(&object.api_version, &object.kind)));
         let (mut all_gone, mut unanswered) = (true, None);
         for object in objects {
-            if self.world.object(&object).is_some_and(|seen| seen.deleting && seen.binding == id) {
+            if self.view.object(&object).is_some_and(|seen| seen.deleting && seen.binding == id) {
                 all_gone = false;
                 continue;
             }
@@ -216,7 +219,7 @@ impl Worker {
             let gone = match member.delete(&object, uid.as_deref(), id).await {
                 Ok(gone) => gone,
                 Err(error) if error.is_member() => {
-                    // Whether the member answers at all is asked once, not object by object.
+                    // One request checks whether the member answers at all, not one per object.
                     if unanswered.is_none() && self.probe(member).await.is_err() {
                         return Err(error.into());
                     }
@@ -238,8 +241,8 @@ impl Worker {
                 if let Some(bound) = self.bindings.get_mut(&id) {
                     bound.inventory.remove(&object);
                 }
-                if self.world.object(&object).is_some_and(|seen| seen.binding == id) {
-                    self.world.remove(&object);
+                if self.view.object(&object).is_some_and(|seen| seen.binding == id) {
+                    self.view.remove(&object);
                 }
             }
         }
@@ -249,40 +252,45 @@ impl Worker {
         }
     }
 
-    /// The objects of its bundle as this binding wants them in this member, or why they cannot be.
-    pub(super) async fn prepared(&self, member: &Member, bound: &Bound, bundle: &[Value]) -> Result<Result<Vec<Object>, Failure>, Error> {
+    /// The objects of the bundle, prepared for this binding and member, or why they cannot be.
+    pub(super) async fn prepared(
+        &self,
+        member: &Member,
+        bound: &BindingState,
+        bundle: &[Value],
+    ) -> Result<Result<Vec<Object>, Failure>, Error> {
         let refused = |code, reason: String| Ok(Err(Failure { code, reason }));
         match member.prepare(&flatten(bundle)?, &bound.row.desired.namespace, &self.owner(bound)).await {
             Ok(objects) => Ok(Ok(objects)),
             Err(error @ MemberError::UnknownKind { .. }) => refused(error.code(), error.to_string()),
-            Err(error) if error.is_objects() => refused("preflight_failed", error.to_string()),
+            Err(error) if error.is_object() => refused("preflight_failed", error.to_string()),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn owner(&self, bound: &Bound) -> Owner {
+    fn owner(&self, bound: &BindingState) -> Owner {
         let desired = &bound.row.desired;
         Owner { hub: self.app.hub, dig: desired.dig.id, app: desired.app.clone(), binding: desired.id }
     }
 
-    /// Uid of the object that was applied, as far as it is known.
+    /// Uid of the applied object, if it is known.
     fn uid(&self, binding: Uuid, id: &ObjectId) -> Option<Arc<str>> {
         let item = self.bindings.get(&binding)?.inventory.get(id)?;
         item.applied.as_ref().map(|applied| applied.uid.clone())
     }
 
     fn fail(&mut self, id: Uuid, failure: Failure) -> Outcome {
-        tracing::warn!(cluster.id = %self.key, binding.id = %id, code = failure.code, reason = %failure.reason, "the binding cannot be made so");
+        tracing::warn!(cluster.id = %self.key, binding.id = %id, code = failure.code, reason = %failure.reason, "the binding cannot reach its desired state");
         self.bound(id).failure = Some(Box::new(failure));
         Outcome::Again
     }
 
-    pub(super) fn bound(&mut self, id: Uuid) -> &mut Bound {
-        self.bindings.get_mut(&id).expect("whoever works on a binding has just refreshed it")
+    pub(super) fn bound(&mut self, id: Uuid) -> &mut BindingState {
+        self.bindings.get_mut(&id).expect("every caller has just refreshed the binding")
     }
 }
 
-/// What is known of an object before a watch tells more.
+/// What is known of an object that was applied, before a watch reports it.
 fn just_applied(object: &Object, applied: &Applied, binding: Uuid) -> Seen {
     let readiness = match has_status(&object.id.api_version, &object.id.kind) {
         true => Readiness::NotReady("has just been applied".into()),

@@ -1,7 +1,7 @@
-//! The watches of one member: only kinds in its inventory, and pods; only objects of this installation.
+//! The watches of one member: pods and the kinds in its inventory; only objects of this installation.
 //!
-//! Kinds without a readiness of their own are watched by metadata alone. Objects are judged here and dropped: nothing
-//! larger than a [`Seen`] leaves this file.
+//! Of kinds that are ready as soon as they exist, only the metadata is watched. Objects are judged here and dropped: nothing larger
+//! than a [`Seen`] leaves this file.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,22 +18,22 @@ use tokio::sync::mpsc::Sender;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::world::{Event, Kind, Seen};
+use super::view::{ApiKind, Event, Seen};
 
-/// Server-side end of a watch; it also bounds how long a silently dropped connection goes unnoticed.
+/// After how long the server ends a watch, which also limits how long a silently dropped connection goes unnoticed.
 const WATCH_SECONDS: u32 = 240;
 
-/// A watch; dropping it ends it.
+/// A running watch. Dropping it ends the watch.
 pub type Watch = AbortOnDropHandle<()>;
 
-/// Watches pods.
+/// Watches the pods of this installation.
 pub fn pods(member: &Member, hub: Uuid, to: Sender<Event>) -> Watch {
     let stream = watcher(Api::<trimmed::Pod>::all(member.client()), config(hub)).default_backoff();
     spawn(stream, to, None, |pod| Some(Event::Pod(Box::new(pod))), |pod| Some(Event::PodVanished(Box::new(pod))))
 }
 
-/// Watches a kind.
-pub async fn kind(member: &Member, kind: &Kind, hub: Uuid, to: Sender<Event>) -> Result<Watch, MemberError> {
+/// Watches the objects of a kind.
+pub async fn kind(member: &Member, kind: &ApiKind, hub: Uuid, to: Sender<Event>) -> Result<Watch, MemberError> {
     let mapping = member.mapping(&kind.0, &kind.1).await?;
     if has_status(&kind.0, &kind.1) {
         let api: Api<trimmed::Object> = Api::all_with(member.client(), &mapping.resource);
@@ -55,7 +55,7 @@ fn config(hub: Uuid) -> watcher::Config {
 fn spawn<K: Send + 'static>(
     stream: impl futures::Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
     to: Sender<Event>,
-    kind: Option<Kind>,
+    kind: Option<ApiKind>,
     there: impl Fn(K) -> Option<Event> + Send + 'static,
     gone: impl Fn(K) -> Option<Event> + Send + 'static,
 ) -> Watch {
@@ -69,7 +69,7 @@ fn spawn<K: Send + 'static>(
                 Ok(watcher::Event::Delete(object)) => gone(object),
                 Err(error) => Some(Event::Broken(kind.clone(), error.to_string())),
             };
-            // A full queue holds back this watch alone; a closed one means that the worker has ended.
+            // A full queue delays only this watch; a closed one means that the worker has ended.
             if let Some(event) = event
                 && to.send(event).await.is_err()
             {
@@ -81,7 +81,7 @@ fn spawn<K: Send + 'static>(
 
 fn whole(mapping: &Mapping, mut object: trimmed::Object) -> Option<Event> {
     let mut value = object.judged.take();
-    // Items of a list do not say what they are.
+    // Items of a list have neither apiVersion nor kind.
     value["apiVersion"] = json!(mapping.resource.api_version);
     value["kind"] = json!(mapping.resource.kind);
     value["metadata"] = json!({"generation": object.metadata.generation, "deletionTimestamp": object.metadata.deletion_timestamp});

@@ -1,8 +1,8 @@
 //! Writes the objects of one binding into its member.
 //!
-//! Order: the preflight asks, the intention is written down (unless something else is desired by now), then the member is changed.
-//! A crash or an end anywhere leaves nothing that the next pass does not find. Knows nothing of the worker's picture, so that several
-//! bindings of a member are written at once; at most one write of a binding and one of an object's name at a time.
+//! Order: preflight; the inventory records the intention (unless the desired state has changed by then); the member is changed.
+//! After a crash at any point the next pass finds everything that was written. Does not use the worker's view, so that several
+//! bindings of a member are written at once; at most one write per binding and per object address runs at a time.
 
 use std::sync::Arc;
 
@@ -14,54 +14,54 @@ use super::judge::Failure;
 use crate::app::{App, Error};
 use crate::store;
 
-/// What is to be written.
+/// One write: the objects of a binding that are to be applied.
 pub struct Write {
     /// Store, hub, failpoints.
     pub app: App,
-    /// Where.
+    /// The member.
     pub member: Arc<Member>,
-    /// Whose the objects are.
+    /// To whom the objects belong.
     pub owner: Owner,
-    /// The row that they follow from.
+    /// The desired row from which they follow.
     pub desired: DesiredBinding,
-    /// All objects to apply, in their order.
+    /// All objects to apply, in this order.
     pub due: Vec<Object>,
-    /// Uid of each, where it is known.
+    /// The known uid of each.
     pub uids: Vec<Option<Arc<str>>>,
-    /// Those to ask about first.
+    /// Those among them that need a preflight.
     pub new: Vec<Object>,
 }
 
-/// What came of it.
+/// The result of a write.
 pub struct Written {
-    /// The binding.
+    /// Id of the binding.
     pub id: Uuid,
-    /// What was to be applied.
+    /// The objects that were to be applied.
     pub due: Vec<Object>,
-    /// Whether the intention was written down: from then on the objects can be there.
+    /// Whether the intention was recorded: from then on the objects may exist.
     pub intended: bool,
-    /// What the member answered, for the first of `due`.
+    /// The member's answers, for the first of `due`.
     pub applied: Vec<Applied>,
     /// How it ended.
-    pub end: End,
+    pub end: WriteEnd,
 }
 
 /// How a write ended.
-pub enum End {
+pub enum WriteEnd {
     /// Everything is applied.
     Done,
-    /// Something moved under our hands: soon.
+    /// Something changed at the same time: to be tried again soon.
     Later,
-    /// Stands in the way until something else is desired.
+    /// The desired state cannot be reached until it changes.
     Failed(Failure),
     /// The store, a failpoint, or a member that does not answer.
     Broken(Error),
 }
 
-impl From<Error> for End {
+impl From<Error> for WriteEnd {
     fn from(error: Error) -> Self {
         match error {
-            // A kind that its CRD has not brought yet, or an object that moved under our hands.
+            // A kind whose CRD is not effective yet, or an object that somebody else changed at the same time.
             Error::Member(MemberError::UnknownKind { .. } | MemberError::Conflict(_)) => Self::Later,
             Error::Member(error @ MemberError::Foreign { .. }) => Self::Failed(Failure { code: error.code(), reason: error.to_string() }),
             Error::Member(error @ MemberError::Refused { .. }) => Self::Failed(Failure { code: "apply_failed", reason: error.to_string() }),
@@ -71,48 +71,48 @@ impl From<Error> for End {
 }
 
 impl Write {
-    /// Writes.
+    /// Runs the write.
     pub async fn run(self) -> Written {
-        let (intended, (applied, end)) = match self.asked().await {
+        let (intended, (applied, end)) = match self.prepare().await {
             Ok(()) => (true, self.change().await),
             Err(end) => (false, (Vec::new(), end)),
         };
         Written { id: self.desired.id, due: self.due, intended, applied, end }
     }
 
-    /// Asks, and writes down what is intended.
-    async fn asked(&self) -> Result<(), End> {
+    /// Runs the preflight and records the intention.
+    async fn prepare(&self) -> Result<(), WriteEnd> {
         if !self.new.is_empty() {
             let against = self.member.preflight(&self.new, &self.owner, &self.desired.namespace).await.map_err(Error::from)?;
             if against.iter().any(|error| matches!(error, MemberError::Conflict(_))) {
-                return Err(End::Later);
+                return Err(WriteEnd::Later);
             }
             if !against.is_empty() {
                 let reasons: Vec<String> = against.iter().map(ToString::to_string).collect();
-                return Err(End::Failed(Failure { code: "preflight_failed", reason: reasons.join("; ") }));
+                return Err(WriteEnd::Failed(Failure { code: "preflight_failed", reason: reasons.join("; ") }));
             }
         }
-        let _turn = self.app.turn_to_note().await;
-        // All this took its time: something else may be desired by now.
+        let _turn = self.app.turn_to_write().await;
+        // The preflight took time: the desired state may have changed.
         match store::inventory::intend(&self.app.store, &self.desired, &self.due).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(End::Later),
+            Ok(false) => Err(WriteEnd::Later),
             Err(error) => Err(Error::from(error).into()),
         }
     }
 
-    /// Applies, and writes down what the member answered; those before one that failed are there. An answer that could not be
-    /// written down counts as none.
-    async fn change(&self) -> (Vec<Applied>, End) {
+    /// Applies the objects and records the member's answers. If one fails, those before it are applied. An answer that could not be
+    /// recorded counts as none.
+    async fn change(&self) -> (Vec<Applied>, WriteEnd) {
         let mut applied = Vec::new();
         let done = self.apply(&mut applied).await;
         if let Err(error @ Error::Injected(_)) = done {
-            return (Vec::new(), End::Broken(error));
+            return (Vec::new(), WriteEnd::Broken(error));
         }
-        let _turn = self.app.turn_to_note().await;
+        let _turn = self.app.turn_to_write().await;
         match store::inventory::applied(&self.app.store, self.desired.id, &self.due, &applied).await {
-            Ok(()) => (applied, done.map_or_else(End::from, |()| End::Done)),
-            Err(error) => (Vec::new(), End::Broken(error.into())),
+            Ok(()) => (applied, done.map_or_else(WriteEnd::from, |()| WriteEnd::Done)),
+            Err(error) => (Vec::new(), WriteEnd::Broken(error.into())),
         }
     }
 
@@ -122,12 +122,12 @@ impl Write {
         if !self.due.iter().any(brings) && self.due.iter().any(|object| object.id.namespace == *namespace) {
             self.member.ensure_namespace(namespace, self.app.hub).await?;
         }
-        // One that the preflight looked at last, just now, is not looked at again.
-        let looked_at = self.due.len() == 1 && self.new.len() == 1;
+        // The last object of the preflight was checked just now, so it is not checked again.
+        let checked = self.due.len() == 1 && self.new.len() == 1;
         for (object, uid) in self.due.iter().zip(&self.uids) {
             self.app.failpoints.reached(|| "synchronizer/apply/before".into()).await?;
-            let answer = match looked_at {
-                true => self.member.apply_looked_at(object).await,
+            let answer = match checked {
+                true => self.member.apply_checked(object).await,
                 false => self.member.apply(object, &self.owner, uid.as_deref()).await,
             };
             applied.push(answer?);

@@ -1,4 +1,4 @@
-//! Bindings become objects in a simulated member, and stay so.
+//! Bindings in a simulated member: apply, update, drift, deletion, refusals.
 
 use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, daemon_set, deployment, service};
 use drover_api::bindings::{DesiredBinding, DesiredState, Phase};
@@ -12,12 +12,12 @@ use serde_json::json;
 use uuid::Uuid;
 
 #[test]
-fn golden() {
+fn openapi_document_matches_golden_file() {
     openapi::assert_golden("resource-synchronizer", &serde_json::to_value(drover_resource_synchronizer::openapi()).unwrap());
 }
 
 #[tokio::test]
-async fn objects_are_applied_in_order_and_all_of_them_go_again() {
+async fn binding_applies_objects_in_order_and_deletes_all_of_them() {
     let stack = Stack::start().await;
     stack.bundle("b1", vec![deployment("web", 2, "100m"), service("web"), config("settings", "1")]).await;
     let desired = binding("shop", "b1");
@@ -62,7 +62,7 @@ async fn daemon_set_without_a_matching_node_makes_its_binding_ready() {
 }
 
 #[tokio::test]
-async fn an_update_replaces_and_prunes_once_it_is_ready() {
+async fn update_deletes_dropped_objects_only_once_it_is_ready() {
     let stack = Stack::start().await;
     stack.bundle("b1", vec![config("kept", "1"), config("dropped", "1"), deployment("web", 1, "100m")]).await;
     stack.bundle("b2", vec![config("kept", "2"), config("new", "1"), deployment("web", 2, "100m")]).await;
@@ -74,9 +74,9 @@ async fn an_update_replaces_and_prunes_once_it_is_ready() {
     stack.reaches(&second, Phase::Ready).await;
     eventually(PATIENCE, async || stack.api::<ConfigMap>().get_opt("dropped").await.unwrap().is_none().then_some(())).await;
     assert_eq!(stack.api::<ConfigMap>().get("kept").await.unwrap().data.unwrap()["value"], "2");
-    assert_eq!(stack.sim.created(MEMBER, "configmaps", "default", "kept"), 1, "updated, not made anew");
+    assert_eq!(stack.sim.created(MEMBER, "configmaps", "default", "kept"), 1, "updated, not created again");
 
-    // An update that never gets ready prunes nothing, so that going back costs nobody anything.
+    // An update that never gets ready deletes nothing, so that a rollback is possible without loss.
     stack.bundle("b3", vec![deployment("web", 2, "64")]).await;
     let third = DesiredBinding { digest: "b3".into(), fence: 3, ..first };
     stack.desire(&third).await;
@@ -93,7 +93,7 @@ async fn an_update_replaces_and_prunes_once_it_is_ready() {
 }
 
 #[tokio::test]
-async fn what_somebody_changes_or_deletes_is_put_right() {
+async fn drift_is_corrected() {
     let stack = Stack::start().await;
     stack.bundle("b1", vec![config("settings", "1"), service("web"), deployment("web", 1, "100m")]).await;
     let desired = binding("shop", "b1");
@@ -120,7 +120,7 @@ async fn what_somebody_changes_or_deletes_is_put_right() {
 }
 
 #[tokio::test]
-async fn what_is_not_ours_is_refused_before_anything_is_written() {
+async fn foreign_object_fails_the_preflight_and_nothing_is_written() {
     let stack = Stack::start().await;
     let theirs: Secret = serde_json::from_value(json!({"metadata": {"name": "key"}, "stringData": {"a": "b"}})).unwrap();
     stack.api::<Secret>().create(&PostParams::default(), &theirs).await.unwrap();
@@ -133,7 +133,7 @@ async fn what_is_not_ours_is_refused_before_anything_is_written() {
     assert!(status.reason.unwrap().contains("Secret/default/key"));
     assert_eq!(stack.names().await, Vec::<String>::new());
 
-    // Another group's object of the same name is not ours either.
+    // Nor is an object of the same name that belongs to another group.
     stack.bundle("b2", vec![config("shared", "1")]).await;
     let (one, other) = (binding("one", "b2"), binding("other", "b2"));
     stack.desire(&one).await;
@@ -143,7 +143,7 @@ async fn what_is_not_ours_is_refused_before_anything_is_written() {
     stack.desire(&absent(&other)).await;
     stack.reaches(&absent(&other), Phase::Gone).await;
     assert_eq!(stack.names().await, ["ConfigMap/shared"]);
-    // A later binding of the same app takes it over; the old one's end does not take it along.
+    // A later binding of the same app takes the object over; deleting the old binding leaves it.
     let again = binding("one", "b2");
     stack.desire(&again).await;
     stack.reaches(&again, Phase::Ready).await;
@@ -158,7 +158,7 @@ async fn what_is_not_ours_is_refused_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn of_many_at_once_each_name_is_one_groups() {
+async fn object_name_belongs_to_one_group_among_many_at_once() {
     const PAIRS: usize = 12;
     let stack = Stack::start().await;
     let mut pairs = Vec::new();
@@ -183,11 +183,11 @@ async fn of_many_at_once_each_name_is_one_groups() {
         expected.extend([format!("ConfigMap/{}", pair[winner].digest), format!("ConfigMap/shared{at:02}")]);
     }
     expected.sort();
-    assert_eq!(stack.names().await, expected, "who came second has written nothing");
+    assert_eq!(stack.names().await, expected, "the second binding has written nothing");
 }
 
 #[tokio::test]
-async fn a_namespace_that_was_made_for_a_binding_goes_with_it_when_it_is_empty() {
+async fn created_namespace_is_deleted_when_its_last_binding_leaves_it_empty() {
     let stack = Stack::start().await;
     stack.bundle("b1", vec![config("settings", "1"), deployment("web", 1, "100m")]).await;
     let namespaces: Api<Namespace> = Api::all(stack.sim.client(MEMBER));
@@ -202,7 +202,7 @@ async fn a_namespace_that_was_made_for_a_binding_goes_with_it_when_it_is_empty()
     }
     stack.desire(&absent(&desired)).await;
     stack.reaches(&absent(&desired), Phase::Gone).await;
-    assert!(in_shop.get_opt("other").await.unwrap().is_some(), "another app lives there");
+    assert!(in_shop.get_opt("other").await.unwrap().is_some(), "another app uses the namespace");
     stack.desire(&absent(&beside)).await;
     stack.reaches(&absent(&beside), Phase::Gone).await;
     eventually(PATIENCE, is_gone).await;
@@ -219,7 +219,7 @@ async fn a_namespace_that_was_made_for_a_binding_goes_with_it_when_it_is_empty()
 }
 
 #[tokio::test]
-async fn a_crd_comes_before_the_objects_of_its_kind() {
+async fn crd_is_applied_before_and_deleted_after_objects_of_its_kind() {
     let stack = Stack::start().await;
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
@@ -243,7 +243,7 @@ async fn a_crd_comes_before_the_objects_of_its_kind() {
 }
 
 #[tokio::test]
-async fn bad_requests_write_nothing() {
+async fn invalid_requests_are_refused_with_their_code() {
     let stack = Stack::start().await;
     let desired = binding("shop", "nobody-stored-it");
     let put = async |desired: &DesiredBinding| {

@@ -1,4 +1,4 @@
-//! A binding's life on a real API server, where `DROVER_CONTRACT_KUBECONFIG` names one: what the simulator must not be alone in proving.
+//! Bindings on a real API server, if `DROVER_CONTRACT_KUBECONFIG` names one: the simulator must not be the only proof.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn rest() -> Vec<Value> {
     ]
 }
 
-/// A stack whose member is the real server; none where there is no such.
+/// A stack whose member is the real server; `None` if there is none.
 #[track_caller]
 fn real() -> Option<impl Future<Output = Stack>> {
     let path = drover_testkit::needs("DROVER_CONTRACT_KUBECONFIG")?;
@@ -40,7 +40,7 @@ fn real() -> Option<impl Future<Output = Stack>> {
 }
 
 #[tokio::test]
-async fn the_life_of_a_binding() {
+async fn binding_is_applied_corrected_updated_and_deleted() {
     let Some(stack) = real() else { return };
     let mut stack = stack.await;
     let namespace = format!("drover-sync-{}", std::process::id());
@@ -51,7 +51,7 @@ async fn the_life_of_a_binding() {
     let status = stack.reaches(&desired, Phase::Ready).await;
     assert_eq!(status.objects.len(), 9, "{status:#?}");
 
-    // A restart applies nothing again: no object has another version. (What controllers write is in status and is left out.)
+    // A restart applies nothing again: no object has another version. (Kinds whose status controllers write are left out.)
     let kinds = [
         ("v1", "ConfigMap"),
         ("v1", "Service"),
@@ -108,7 +108,7 @@ async fn the_life_of_a_binding() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_fails_costs_only_the_bindings_it_judges() {
+async fn failing_webhook_fails_only_the_bindings_it_checks() {
     let Some(stack) = real() else { return };
     let stack = stack.await;
     let name = |what: &str| format!("drover-webhook-{what}-{}", std::process::id());
@@ -120,7 +120,7 @@ async fn a_webhook_that_fails_costs_only_the_bindings_it_judges() {
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}],
     }]});
     webhooks.create(&PostParams::default(), &serde_json::from_value(nobody).unwrap()).await.unwrap();
-    // The server heeds it a moment after it is written.
+    // The server uses a webhook only some time after it was created.
     let probed: Api<Namespace> = Api::all(stack.client());
     let namespace = serde_json::from_value(json!({"metadata": {"name": name("hit")}})).unwrap();
     probed.create(&PostParams::default(), &namespace).await.unwrap();

@@ -1,4 +1,4 @@
-//! A resource-synchronizer on a database of its own, with simulated members and a cluster-manager that says what the test wants.
+//! A resource-synchronizer with its own database, simulated members, and a cluster-manager that answers what the test sets.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 const TOKEN: &str = "peer-token-of-the-tests";
 pub const MEMBER: &str = "onprem+a";
 
-/// Everything a test needs.
+/// A running service and everything around it.
 pub struct Stack {
     pub sim: Sim,
     pub db: TestDb,
@@ -40,7 +40,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// One member, [`MEMBER`], of three nodes.
+    /// With one member, [`MEMBER`], of three nodes.
     pub async fn start() -> Self {
         let mut stack = Self::without_members().await;
         stack.add_member(MEMBER);
@@ -79,7 +79,7 @@ impl Stack {
         self.tell(key, MemberState::Ready);
     }
 
-    /// A real member; what tests do to a member by [`Stack::client`] goes there too.
+    /// Adds a real member; [`Stack::client`] is its client from now on.
     pub fn add_real_member(&mut self, key: &str, client: kube::Client) {
         self.clients.inject(MemberKey(key.into()), client.clone());
         self.real = Some(client);
@@ -91,7 +91,7 @@ impl Stack {
         self.real.clone().unwrap_or_else(|| self.sim.client(MEMBER))
     }
 
-    /// A member that is reached over TCP with the kubeconfig that cluster-manager gives.
+    /// Adds a member that is reached over TCP with the kubeconfig from cluster-manager.
     pub async fn add_remote_member(&self, key: &str) {
         self.sim.add_cluster(key, ClusterSpec::with_nodes(1, "4", "16Gi"));
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -101,14 +101,14 @@ impl Stack {
         self.give_kubeconfig(key, 1);
     }
 
-    /// Cluster-manager gives the kubeconfig that is valid now from this version on.
+    /// Lets cluster-manager return the kubeconfig that is valid now, as this version.
     pub fn give_kubeconfig(&self, key: &str, version: i64) {
         let kubeconfig = self.sim.kubeconfig(key, &self.simulated_at.lock().unwrap());
         *self.credential.lock().unwrap() = Some(MemberCredential { version, kubeconfig: SecretKubeconfig::new(kubeconfig) });
         self.tell_version(key, MemberState::Ready, version);
     }
 
-    /// What cluster-manager says of a member.
+    /// Publishes a member on the feed of cluster-manager.
     pub fn tell(&self, key: &str, state: MemberState) {
         self.tell_version(key, state, 1);
     }
@@ -120,7 +120,7 @@ impl Stack {
         self.members.publish(key.0, Some(member));
     }
 
-    /// As SIGKILL and a new start: nothing is finished, memory is lost.
+    /// Like SIGKILL and a new start: nothing is finished, the memory is lost.
     pub async fn restart(&mut self) {
         self.kill();
         let cluster_manager = self.cluster_manager.url("/").parse().unwrap();
@@ -136,7 +136,7 @@ impl Stack {
     }
 
     pub async fn send(&self, method: reqwest::Method, path: &str, body: &impl serde::Serialize) -> (StatusCode, Value) {
-        let (server, _) = self.served.as_ref().expect("it runs");
+        let (server, _) = self.served.as_ref().expect("the service runs");
         let request = reqwest::Client::new().request(method, server.url(path)).bearer_auth(TOKEN);
         let body = serde_json::to_value(body).unwrap();
         let request = if body.is_null() { request } else { request.json(&body) };
@@ -162,7 +162,7 @@ impl Stack {
         (status == StatusCode::OK).then(|| serde_json::from_value(body).unwrap())
     }
 
-    /// Waits for a phase of what is desired now.
+    /// Waits until this desired row has the phase.
     pub async fn reaches(&self, desired: &DesiredBinding, phase: Phase) -> BindingStatus {
         let mut last = None;
         let reached = eventually(PATIENCE * 2, async || {
@@ -182,7 +182,7 @@ impl Stack {
         Api::namespaced(self.client(), "default")
     }
 
-    /// Names of what there is of ours in the member.
+    /// Names of the objects with a binding's label in the member.
     pub async fn names(&self) -> Vec<String> {
         let labelled = ListParams::default().labels("drover.io/binding");
         let mut names: Vec<String> = Vec::new();
@@ -221,19 +221,19 @@ impl Stack {
         <sqlx::PgConnection as sqlx::Connection>::connect(self.db.url.expose_secret()).await.unwrap()
     }
 
-    /// Kinds that the table says were applied in [`MEMBER`].
+    /// Kinds that were applied in [`MEMBER`], according to the table.
     pub async fn kinds(&self) -> Vec<String> {
         let query = "select kind from drover_resource_synchronizer.member_kind where member = $1 order by kind";
         sqlx::query_scalar(query).bind(MEMBER).fetch_all(&mut self.sql().await).await.unwrap()
     }
 
-    /// Says so of one more kind.
+    /// Adds a kind to that table.
     pub async fn also_kind(&self, api_version: &str, kind: &str) {
         let query = "insert into drover_resource_synchronizer.member_kind values ($1, $2, $3)";
         sqlx::query(query).bind(MEMBER).bind(api_version).bind(kind).execute(&mut self.sql().await).await.unwrap();
     }
 
-    /// How many writes the member has seen.
+    /// How many writes took effect in the member.
     pub fn writes(&self) -> usize {
         self.sim.effects(MEMBER).len()
     }

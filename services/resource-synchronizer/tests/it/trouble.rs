@@ -1,7 +1,7 @@
-//! Members that go away, processes that die, objects that were left behind.
+//! Faults: unreachable members, killed processes, leftovers, failing requests.
 
 use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
-use drover_api::bindings::{DesiredBinding, Phase};
+use drover_api::bindings::{BindingStatus, DesiredBinding, Phase};
 use drover_kubesim::Fault;
 use drover_scheduling::{MemberKey, MemberState};
 use drover_store::failpoint::Action;
@@ -13,7 +13,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 #[tokio::test]
-async fn a_member_out_of_reach_delays_nobody_and_is_made_so_when_it_is_back() {
+async fn unreachable_member_delays_no_other_and_catches_up_when_it_is_back() {
     let stack = Stack::start().await;
     stack.add_member("aws+b");
     stack.bundle("b1", vec![config("a", "1"), deployment("web", 1, "100m")]).await;
@@ -37,7 +37,7 @@ async fn a_member_out_of_reach_delays_nobody_and_is_made_so_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_member_nobody_registered_is_waited_for() {
+async fn binding_of_an_unknown_member_waits_until_it_is_registered() {
     let stack = Stack::without_members().await;
     stack.bundle("b1", vec![config("a", "1")]).await;
     let desired = binding("shop", "b1");
@@ -48,7 +48,7 @@ async fn a_member_nobody_registered_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_restart_applies_nothing_again() {
+async fn restart_applies_only_what_differs() {
     let mut stack = Stack::start().await;
     stack.bundle("b1", vec![config("a", "1"), deployment("web", 2, "100m")]).await;
     let (desired, gone) = (binding("shop", "b1"), binding("gone", "b2"));
@@ -65,7 +65,7 @@ async fn a_restart_applies_nothing_again() {
     stack.reaches(&absent(&gone), Phase::Gone).await;
     assert_eq!(stack.writes(), writes);
 
-    // What was changed while nobody looked is seen.
+    // A change that was made while the service was down is seen.
     stack.kill();
     stack.merge::<ConfigMap>("a", json!({"data": {"value": "theirs"}})).await;
     stack.restart().await;
@@ -73,7 +73,7 @@ async fn a_restart_applies_nothing_again() {
 }
 
 #[tokio::test]
-async fn a_crash_at_any_effect_leaves_nothing_behind() {
+async fn crash_at_any_write_leaves_no_object_behind() {
     for point in
         ["synchronizer/apply/before", "synchronizer/apply/after_effect", "synchronizer/delete/before", "synchronizer/delete/after_effect"]
     {
@@ -100,9 +100,9 @@ async fn a_crash_at_any_effect_leaves_nothing_behind() {
     }
 }
 
-/// Applied again after the crash it does not change, so no watch tells of it: it is as ready as it was seen to be.
+/// Applying the object again after the crash does not change it, so no watch reports it: its readiness as seen before must count.
 #[tokio::test]
-async fn what_got_ready_before_anybody_wrote_down_that_it_was_applied_is_ready() {
+async fn object_that_got_ready_before_its_apply_was_recorded_is_ready() {
     let mut stack = Stack::start().await;
     stack.bundle("b1", vec![deployment("web", 1, "100m")]).await;
     let desired = binding("shop", "b1");
@@ -118,14 +118,14 @@ async fn what_got_ready_before_anybody_wrote_down_that_it_was_applied_is_ready()
     stack.failpoints.clear("synchronizer/apply/after_effect");
     stack.restart().await;
     stack.reaches(&desired, Phase::Ready).await;
-    // Told once more, it says so of what it has found since: not only of the moment when it had just listed everything.
+    // Desired once more, it is judged by what was seen since, and not only at the moment when everything had just been listed.
     let again = DesiredBinding { fence: desired.fence + 1, ..desired };
     stack.desire(&again).await;
     stack.reaches(&again, Phase::Ready).await;
 }
 
 #[tokio::test]
-async fn what_a_zombie_leaves_behind_is_found() {
+async fn objects_of_unknown_bindings_are_deleted() {
     let stack = Stack::start().await;
     stack.bundle("b1", vec![config("a", "1")]).await;
     let desired = binding("shop", "b1");
@@ -137,7 +137,7 @@ async fn what_a_zombie_leaves_behind_is_found() {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}});
         stack.api::<ConfigMap>().patch(name, &PatchParams::apply("zombie"), &Patch::Apply(object)).await.unwrap();
     };
-    // Another installation's object stays, whatever its binding; ours goes, of a binding that nobody desires, or beside its bundle.
+    // An object of another installation stays, whatever its binding. Ours is deleted if no row has its binding, or its bundle lacks it.
     leave("foreign", &Uuid::new_v4().to_string(), Uuid::new_v4()).await;
     leave("zombie", &labels["drover.io/hub"], Uuid::new_v4()).await;
     leave("beside", &labels["drover.io/hub"], desired.id).await;
@@ -145,7 +145,7 @@ async fn what_a_zombie_leaves_behind_is_found() {
 }
 
 #[tokio::test]
-async fn a_new_credential_is_fetched_and_used() {
+async fn new_credential_is_fetched_and_used() {
     let stack = Stack::without_members().await;
     stack.add_remote_member(MEMBER).await;
     stack.bundle("b1", vec![config("a", "1")]).await;
@@ -156,8 +156,8 @@ async fn a_new_credential_is_fetched_and_used() {
 
     stack.sim.rotate_token(MEMBER);
     stack.sim.fault(MEMBER, Fault::CutWatches);
-    let status = eventually(PATIENCE, async || stack.status(first.id).await.filter(|status| status.phase == Phase::Unreachable)).await;
-    assert_eq!(status.code.as_deref(), Some("unauthorized"));
+    let unauthorized = |status: &BindingStatus| status.phase == Phase::Unreachable && status.code.as_deref() == Some("unauthorized");
+    eventually(PATIENCE, async || stack.status(first.id).await.filter(unauthorized)).await;
     stack.give_kubeconfig(MEMBER, 2);
     let second = DesiredBinding { digest: "b2".into(), fence: 2, ..first };
     stack.desire(&second).await;
@@ -165,12 +165,12 @@ async fn a_new_credential_is_fetched_and_used() {
 }
 
 #[tokio::test]
-async fn what_the_member_does_not_answer_for_costs_only_the_bindings_that_ask_it() {
+async fn failing_writes_of_a_kind_fail_only_the_bindings_that_use_it() {
     let stack = Stack::start().await;
     stack.bundle("hit", vec![config("a", "1")]).await;
     stack.bundle("spared", vec![deployment("web", 1, "100m")]).await;
     let (hit, spared) = (binding("hit", "hit"), binding("spared", "spared"));
-    // As a webhook that fails: every write of this kind is answered 500, all else works.
+    // Like a failing webhook: every write of this kind is answered 500, everything else works.
     stack.sim.fault(MEMBER, Fault::Path { contains: "/configmaps".into(), writes: true, code: 500 });
     stack.desire(&hit).await;
     stack.desire(&spared).await;
@@ -181,18 +181,18 @@ async fn what_the_member_does_not_answer_for_costs_only_the_bindings_that_ask_it
     assert_eq!(failed.code.as_deref(), Some("apply_failed"));
     assert!(failed.reason.is_some_and(|reason| reason.contains("500")));
 
-    // What is desired of others meanwhile is made so, and drift is corrected: the watches go on.
+    // Other bindings are reconciled meanwhile: the watches go on.
     stack.desire(&absent(&spared)).await;
     stack.reaches(&absent(&spared), Phase::Gone).await;
     stack.sim.clear_faults(MEMBER);
-    // It would be tried again by itself; a word from above is heard at once.
+    // It would be tried again after a while; a new desired row is reconciled at once.
     let again = DesiredBinding { fence: 2, ..hit };
     stack.desire(&again).await;
     stack.reaches(&again, Phase::Ready).await;
 }
 
 #[tokio::test]
-async fn what_cannot_be_deleted_keeps_nothing_else() {
+async fn failing_deletion_does_not_keep_other_objects() {
     let stack = Stack::start().await;
     stack.bundle("both", vec![config("a", "1"), deployment("web", 1, "100m")]).await;
     let both = binding("both", "both");
@@ -200,7 +200,7 @@ async fn what_cannot_be_deleted_keeps_nothing_else() {
     stack.reaches(&both, Phase::Ready).await;
     stack.sim.fault(MEMBER, Fault::Path { contains: "/deployments".into(), writes: true, code: 500 });
     stack.desire(&absent(&both)).await;
-    // The Deployment is asked for first, as it needs the other.
+    // The Deployment is deleted first, because it needs the ConfigMap.
     eventually(PATIENCE, async || (stack.names().await == ["Deployment/web", "Pod"]).then_some(())).await;
     let hindered = async || stack.status(both.id).await.filter(|status| status.code.as_deref() == Some("delete_failed"));
     let hindered = eventually(PATIENCE, hindered).await;
@@ -214,7 +214,7 @@ async fn what_cannot_be_deleted_keeps_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_kind_that_cannot_be_discovered_costs_only_its_bindings() {
+async fn kind_that_cannot_be_discovered_affects_only_its_bindings() {
     let mut stack = Stack::start().await;
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.com/job:1"}]});
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once"}, "spec": {"template": {"spec": pod}}});
@@ -237,7 +237,7 @@ async fn a_kind_that_cannot_be_discovered_costs_only_its_bindings() {
 
 #[tokio::test]
 #[ignore = "long: half a minute until the lists are given up"]
-async fn a_kind_that_is_never_listed_costs_only_its_bindings() {
+async fn kind_that_is_never_listed_affects_only_its_bindings() {
     let mut stack = Stack::start().await;
     stack.bundle("hit", vec![config("a", "1")]).await;
     stack.bundle("spared", vec![deployment("web", 1, "100m")]).await;
@@ -252,7 +252,7 @@ async fn a_kind_that_is_never_listed_costs_only_its_bindings() {
 }
 
 #[tokio::test]
-async fn kinds_of_which_nothing_is_left_are_forgotten() {
+async fn kind_without_objects_is_forgotten() {
     let mut stack = Stack::start().await;
     stack.bundle("b1", vec![config("a", "1"), service("web")]).await;
     stack.bundle("b2", vec![config("b", "1")]).await;
@@ -265,7 +265,7 @@ async fn kinds_of_which_nothing_is_left_are_forgotten() {
     stack.desire(&absent(&first)).await;
     stack.reaches(&absent(&first), Phase::Gone).await;
     eventually(PATIENCE, async || (stack.kinds().await == ["ConfigMap"]).then_some(())).await;
-    // A kind that an earlier version left behind goes at the next start; one of which something is left stays.
+    // A kind that an earlier version left behind is forgotten at the next start; a kind with objects stays.
     stack.kill();
     stack.also_kind("v1", "Secret").await;
     stack.restart().await;
@@ -273,7 +273,7 @@ async fn kinds_of_which_nothing_is_left_are_forgotten() {
     stack.desire(&absent(&second)).await;
     stack.reaches(&absent(&second), Phase::Gone).await;
     eventually(PATIENCE, async || stack.kinds().await.is_empty().then_some(())).await;
-    // And is watched again as soon as it is applied again.
+    // A kind is watched again as soon as it is applied again.
     let third = binding("third", "b1");
     stack.desire(&third).await;
     stack.reaches(&third, Phase::Ready).await;

@@ -1,7 +1,7 @@
-//! What is seen of one member: the objects of this installation, and its pods.
+//! What is seen of one member: the objects and pods of this installation.
 //!
-//! Pure: watch events in, the bindings they touch out. Keeps of each object what a judgement needs and nothing else.
-//! Invariant: a picture is never replaced by an older one, so an event that was on its way while Drover applied is no drift.
+//! Pure: takes watch events and returns the bindings that they concern. Keeps only those fields of an object that judging needs.
+//! Invariant: what is seen of an object is never replaced by an older version, so an event from before Drover applied is no drift.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::time::Instant;
 use drover_members::{ObjectId, Readiness, trimmed};
 use uuid::Uuid;
 
-/// A kind: API version and name.
-pub type Kind = (String, String);
+/// API version and name of a kind.
+pub type ApiKind = (String, String);
 
 /// An object as last seen.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,21 +22,21 @@ pub struct Seen {
     pub generation: Option<i64>,
     /// Resource version.
     pub version: String,
-    /// Digest that its annotation tells.
+    /// Digest in its annotation; empty without one.
     pub digest: Arc<str>,
     /// Binding that its label names.
     pub binding: Uuid,
-    /// Made by a controller from another object: whose deletion takes it along.
+    /// Created by a controller for another object, and deleted with that object.
     pub dependent: bool,
-    /// Is going.
+    /// Whether it is being deleted.
     pub deleting: bool,
-    /// Judgement of its kind.
+    /// Whether it is ready, by the rules of its kind.
     pub readiness: Readiness,
-    /// When this was learnt.
+    /// When this was seen.
     pub at: Instant,
 }
 
-/// `namespace/name`.
+/// `namespace/name` of a pod.
 type PodKey = Arc<str>;
 
 /// A pod as last seen.
@@ -48,27 +48,27 @@ struct PodSeen {
     at: Instant,
 }
 
-/// What the watches tell.
+/// What a watch reports.
 #[derive(Debug)]
 pub enum Event {
-    /// A list of a kind begins at this time; `None`: of pods.
-    Begin(Option<Kind>, Instant),
-    /// An object is there.
+    /// The list of a kind began at this time; `None` for pods.
+    Begin(Option<ApiKind>, Instant),
+    /// An object exists.
     Object(Arc<ObjectId>, Box<Seen>),
-    /// An object is not there any more.
+    /// An object no longer exists.
     Vanished(Arc<ObjectId>, Arc<str>),
-    /// A pod is there.
+    /// A pod exists.
     Pod(Box<trimmed::Pod>),
-    /// A pod is not there any more.
+    /// A pod no longer exists.
     PodVanished(Box<trimmed::Pod>),
     /// The list is complete.
-    Done(Option<Kind>),
-    /// A watch does not get through.
-    Broken(Option<Kind>, String),
+    Done(Option<ApiKind>),
+    /// A watch failed.
+    Broken(Option<ApiKind>, String),
 }
 
 impl Event {
-    /// The one object that this is about.
+    /// The object that the event is about, if it is about one.
     pub fn object(&self) -> Option<&ObjectId> {
         match self {
             Self::Object(id, _) | Self::Vanished(id, _) => Some(id),
@@ -77,60 +77,60 @@ impl Event {
     }
 }
 
-/// The picture.
+/// What is seen of one member.
 #[derive(Debug, Default)]
-pub struct World {
+pub struct MemberView {
     objects: HashMap<Arc<ObjectId>, Box<Seen>>,
     by_binding: Index<Arc<ObjectId>>,
     pods: HashMap<PodKey, PodSeen>,
     pods_by_binding: Index<PodKey>,
-    listing: HashMap<Option<Kind>, Instant>,
-    complete: HashSet<Option<Kind>>,
+    listing: HashMap<Option<ApiKind>, Instant>,
+    complete: HashSet<Option<ApiKind>>,
 }
 
-impl World {
-    /// An object.
+impl MemberView {
+    /// What is seen of an object.
     pub fn object(&self, id: &ObjectId) -> Option<&Seen> {
         self.objects.get(id).map(Box::as_ref)
     }
 
-    /// Objects that carry a binding's label, dependants left out.
+    /// Objects with a binding's label, without dependants.
     pub fn of_binding(&self, binding: Uuid) -> impl Iterator<Item = (&ObjectId, &Seen)> {
         let ids = self.by_binding.of(binding);
         ids.filter_map(|id| Some((&**id, self.object(id)?))).filter(|(_, seen)| !seen.dependent)
     }
 
-    /// Every binding that something seen belongs to.
+    /// All bindings of which an object or a pod is seen.
     pub fn bindings(&self) -> BTreeSet<Uuid> {
         self.by_binding.bindings().chain(self.pods_by_binding.bindings()).collect()
     }
 
-    /// Kinds of which something is seen.
-    pub fn kinds(&self) -> BTreeSet<Kind> {
+    /// Kinds of which an object is seen.
+    pub fn kinds(&self) -> BTreeSet<ApiKind> {
         self.objects.keys().map(|id| (id.api_version.clone(), id.kind.clone())).collect()
     }
 
-    /// How many pods of a binding exist, ended ones too.
+    /// How many pods of a binding exist, including those that ended.
     pub fn pods(&self, binding: Uuid) -> usize {
         self.pods_of(binding).count()
     }
 
-    /// What the scheduler says of a pod of the binding that fits on no node.
+    /// The scheduler's message about a pod of the binding that fits on no node.
     pub fn unschedulable(&self, binding: Uuid) -> Option<&str> {
         self.pods_of(binding).filter_map(|pod| pod.unschedulable.as_deref()).min()
     }
 
-    /// What keeps a container of the binding from running.
+    /// Why a container of the binding does not run.
     pub fn trouble(&self, binding: Uuid) -> Option<&str> {
         self.pods_of(binding).filter_map(|pod| pod.trouble.as_deref()).min()
     }
 
     /// Whether a list of this kind has been complete.
-    pub fn is_complete(&self, kind: &Option<Kind>) -> bool {
+    pub fn is_complete(&self, kind: &Option<ApiKind>) -> bool {
         self.complete.contains(kind)
     }
 
-    /// Takes in what was applied, before any watch tells.
+    /// Sets what is seen of an object, whatever was seen before.
     pub fn put(&mut self, id: Arc<ObjectId>, seen: Box<Seen>) {
         if let Some(old) = self.objects.get(&id).filter(|old| old.binding != seen.binding) {
             self.by_binding.remove(old.binding, &id);
@@ -140,15 +140,15 @@ impl World {
         self.objects.insert(id, seen);
     }
 
-    /// Notes what a member answered to an apply. Where that changed nothing no watch will tell of it: what was seen of this very
-    /// version, its readiness above all, stays the last word.
+    /// Sets what a member answered to an apply. If the apply changed nothing, no watch will report the object again, so what was seen
+    /// of this very version stays, its readiness above all.
     pub fn put_applied(&mut self, id: Arc<ObjectId>, seen: Box<Seen>) {
         if self.objects.get(&id).is_none_or(|old| (&old.uid, &old.version) != (&seen.uid, &seen.version)) {
             self.put(id, seen);
         }
     }
 
-    /// Takes in an event; returns the bindings that it touches.
+    /// Takes an event in and returns the bindings that it concerns.
     pub fn take(&mut self, event: Event) -> BTreeSet<Uuid> {
         match event {
             Event::Begin(kind, at) => {
@@ -159,7 +159,7 @@ impl World {
                 let before = self.objects.get(&id).map(|old| old.binding);
                 let newer = |old: &&mut Box<Seen>| old.uid == seen.uid && older(&seen.version, &old.version);
                 if let Some(old) = self.objects.get_mut(&id).filter(newer) {
-                    // Seen again is seen, or the end of a list would take it for gone.
+                    // It still exists: without a new time, the end of a list would remove it.
                     old.at = seen.at;
                     return BTreeSet::new();
                 }
@@ -184,14 +184,14 @@ impl World {
             Event::Done(kind) => {
                 let begun = self.listing.remove(&kind).unwrap_or_else(Instant::now);
                 self.complete.insert(kind.clone());
-                self.retire(kind.as_ref(), begun)
+                self.remove_unlisted(kind.as_ref(), begun)
             }
             Event::Broken(..) => BTreeSet::new(),
         }
     }
 
-    /// What a complete list did not hold is gone.
-    fn retire(&mut self, kind: Option<&Kind>, begun: Instant) -> BTreeSet<Uuid> {
+    /// Removes what a complete list did not contain.
+    fn remove_unlisted(&mut self, kind: Option<&ApiKind>, begun: Instant) -> BTreeSet<Uuid> {
         let Some((api_version, kind)) = kind else {
             let stale: Vec<_> = self.pods.iter().filter(|(_, pod)| pod.at < begun).map(|(key, _)| key.clone()).collect();
             return stale.iter().filter_map(|key| self.remove_pod(key)).collect();
@@ -201,14 +201,14 @@ impl World {
         stale.iter().filter_map(|id| self.remove(id)).collect()
     }
 
-    /// Takes an object out; returns its binding.
+    /// Removes an object and returns its binding.
     pub fn remove(&mut self, id: &ObjectId) -> Option<Uuid> {
         let (id, seen) = self.objects.remove_entry(id)?;
         self.by_binding.remove(seen.binding, &id);
         Some(seen.binding)
     }
 
-    /// Takes a pod out; returns its binding.
+    /// Removes a pod and returns its binding.
     fn remove_pod(&mut self, key: &PodKey) -> Option<Uuid> {
         let binding = self.pods.remove(key)?.binding;
         self.pods_by_binding.remove(binding, key);
@@ -220,7 +220,7 @@ impl World {
     }
 }
 
-/// What belongs to each binding. Most have one of it, for which a set in a map would take four times the room.
+/// The entries of each binding. Most bindings have one; a map of sets would take four times the memory.
 #[derive(Debug)]
 struct Index<T>(BTreeSet<(Uuid, Option<T>)>);
 
@@ -240,7 +240,7 @@ impl<T: Ord + Clone> Index<T> {
     }
 
     fn of(&self, binding: Uuid) -> impl Iterator<Item = &T> {
-        // None is less than all that there is.
+        // `None` is less than every entry.
         self.0.range((binding, None)..).take_while(move |(of, _)| *of == binding).filter_map(|(_, what)| what.as_ref())
     }
 
@@ -249,7 +249,7 @@ impl<T: Ord + Clone> Index<T> {
     }
 }
 
-/// Whether one resource version is older than another. Opaque ones (no server that we know of) are never older.
+/// Whether one resource version is older than another. Versions that are not numbers (no known server has such) never count as older.
 fn older(version: &str, than: &str) -> bool {
     matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
 }
@@ -274,46 +274,46 @@ pub mod tests {
         let (generation, at) = (Some(1), Instant::now());
         Box::new(Seen { uid, generation, version, digest, binding, dependent: false, deleting: false, readiness, at })
     }
-    fn kind() -> Option<Kind> {
+    fn kind() -> Option<ApiKind> {
         Some(("v1".into(), "Secret".into()))
     }
 
     #[test]
-    fn a_complete_list_retires_what_it_did_not_hold() {
+    fn complete_list_removes_objects_that_it_does_not_contain() {
         let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let mut world = World::default();
-        world.take(Event::Object(id("Secret", "a"), seen(a, "1")));
-        world.take(Event::Object(id("Secret", "b"), seen(b, "2")));
-        world.take(Event::Begin(kind(), Instant::now()));
-        world.take(Event::Object(id("Secret", "a"), seen(a, "1")));
-        assert!(!world.is_complete(&kind()));
-        assert_eq!(world.take(Event::Done(kind())), BTreeSet::from([b]));
-        assert!(world.is_complete(&kind()) && world.object(&id("Secret", "a")).is_some() && world.object(&id("Secret", "b")).is_none());
-        // What was applied while the list was on its way is not retired by it.
-        world.take(Event::Begin(kind(), Instant::now()));
-        world.put(id("Secret", "c"), seen(b, "9"));
-        world.take(Event::Object(id("Secret", "a"), seen(a, "1")));
-        assert_eq!(world.take(Event::Done(kind())), BTreeSet::new());
-        assert!(world.object(&id("Secret", "c")).is_some());
+        let mut view = MemberView::default();
+        view.take(Event::Object(id("Secret", "a"), seen(a, "1")));
+        view.take(Event::Object(id("Secret", "b"), seen(b, "2")));
+        view.take(Event::Begin(kind(), Instant::now()));
+        view.take(Event::Object(id("Secret", "a"), seen(a, "1")));
+        assert!(!view.is_complete(&kind()));
+        assert_eq!(view.take(Event::Done(kind())), BTreeSet::from([b]));
+        assert!(view.is_complete(&kind()) && view.object(&id("Secret", "a")).is_some() && view.object(&id("Secret", "b")).is_none());
+        // An object that was applied while the list was under way stays.
+        view.take(Event::Begin(kind(), Instant::now()));
+        view.put(id("Secret", "c"), seen(b, "9"));
+        view.take(Event::Object(id("Secret", "a"), seen(a, "1")));
+        assert_eq!(view.take(Event::Done(kind())), BTreeSet::new());
+        assert!(view.object(&id("Secret", "c")).is_some());
     }
 
     #[test]
-    fn older_pictures_do_not_replace_newer_ones() {
+    fn older_event_does_not_replace_a_newer_object() {
         let (a, b) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let mut world = World::default();
-        world.put(id("Secret", "a"), seen(a, "10"));
-        assert_eq!(world.take(Event::Object(id("Secret", "a"), seen(a, "9"))), BTreeSet::new());
-        assert_eq!(world.object(&id("Secret", "a")).map(|seen| seen.version.as_str()), Some("10"));
-        // A later binding took the object over: both are touched.
-        assert_eq!(world.take(Event::Object(id("Secret", "a"), seen(b, "11"))), BTreeSet::from([a, b]));
-        assert_eq!((world.of_binding(a).count(), world.of_binding(b).count()), (0, 1));
+        let mut view = MemberView::default();
+        view.put(id("Secret", "a"), seen(a, "10"));
+        assert_eq!(view.take(Event::Object(id("Secret", "a"), seen(a, "9"))), BTreeSet::new());
+        assert_eq!(view.object(&id("Secret", "a")).map(|seen| seen.version.as_str()), Some("10"));
+        // A later binding took the object over: the event concerns both.
+        assert_eq!(view.take(Event::Object(id("Secret", "a"), seen(b, "11"))), BTreeSet::from([a, b]));
+        assert_eq!((view.of_binding(a).count(), view.of_binding(b).count()), (0, 1));
         let vanished = id("Secret", "a");
-        assert_eq!(world.take(Event::Vanished(vanished.clone(), "another uid".into())), BTreeSet::new());
-        assert_eq!(world.take(Event::Vanished(vanished, "u".into())), BTreeSet::from([b]));
+        assert_eq!(view.take(Event::Vanished(vanished.clone(), "another uid".into())), BTreeSet::new());
+        assert_eq!(view.take(Event::Vanished(vanished, "u".into())), BTreeSet::from([b]));
     }
 
     #[test]
-    fn pods_are_counted_by_binding() {
+    fn pods_are_counted_per_binding() {
         let a = Uuid::from_u128(1);
         let pod = |message: &str| {
             let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
@@ -321,18 +321,18 @@ pub mod tests {
                 json!({"metadata": {"name": "p", "labels": {"drover.io/binding": a}}, "spec": {}, "status": {"conditions": [condition]}});
             Box::new(serde_json::from_value::<trimmed::Pod>(pod).unwrap())
         };
-        let mut world = World::default();
-        assert_eq!(world.take(Event::Pod(pod("0/1 nodes"))), BTreeSet::from([a]));
-        assert_eq!((world.pods(a), world.unschedulable(a)), (1, Some("0/1 nodes")));
-        // Seen again it is the same pod; with another label it is another binding's.
-        world.take(Event::Pod(pod("0/1 nodes")));
+        let mut view = MemberView::default();
+        assert_eq!(view.take(Event::Pod(pod("0/1 nodes"))), BTreeSet::from([a]));
+        assert_eq!((view.pods(a), view.unschedulable(a)), (1, Some("0/1 nodes")));
+        // The same pod again counts once; with another label it belongs to another binding.
+        view.take(Event::Pod(pod("0/1 nodes")));
         let mut moved = pod("0/2 nodes");
         moved.metadata.labels.get_or_insert_default().insert("drover.io/binding".into(), Uuid::from_u128(2).to_string());
-        assert_eq!((world.pods(a), world.take(Event::Pod(moved))), (1, BTreeSet::from([a, Uuid::from_u128(2)])));
-        assert_eq!((world.pods(a), world.pods(Uuid::from_u128(2))), (0, 1));
-        world.take(Event::Pod(pod("0/1 nodes")));
-        world.take(Event::Begin(None, Instant::now()));
-        assert_eq!(world.take(Event::Done(None)), BTreeSet::from([a]));
-        assert_eq!(world.pods(a), 0);
+        assert_eq!((view.pods(a), view.take(Event::Pod(moved))), (1, BTreeSet::from([a, Uuid::from_u128(2)])));
+        assert_eq!((view.pods(a), view.pods(Uuid::from_u128(2))), (0, 1));
+        view.take(Event::Pod(pod("0/1 nodes")));
+        view.take(Event::Begin(None, Instant::now()));
+        assert_eq!(view.take(Event::Done(None)), BTreeSet::from([a]));
+        assert_eq!(view.pods(a), 0);
     }
 }
