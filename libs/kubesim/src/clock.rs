@@ -21,13 +21,13 @@ impl Clock {
         self.start.saturating_add(elapsed.saturating_add(self.skew)).unwrap_or(Timestamp::MAX)
     }
 
-    /// As objects carry it: RFC 3339 in whole seconds.
+    /// The time as objects have it: RFC 3339 in whole seconds.
     pub fn stamp(&self) -> String {
         stamp(self.now())
     }
 }
 
-/// RFC 3339 in whole seconds.
+/// A time in RFC 3339, in whole seconds.
 pub fn stamp(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,6 +1,6 @@
 //! One simulated cluster: its state behind a lock, and the ways by which requests, timers and tests reach it.
 //!
-//! Whoever changes the state does so inside [`Cluster::with`]; before it returns, the changes are handed to whom they concern, and
+//! The state is changed only inside [`Cluster::with`]; before it returns, the driver hands the changes to controllers, and
 //! watches are woken. No task belongs to a cluster, so an idle one costs only its memory.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -181,7 +181,7 @@ fn service(object: &mut Value) {
         set(port, &[("targetPort", number)]);
     }
     if spec["type"] != "ExternalName" {
-        // An address that follows from the uid needs no allocator; nothing here carries traffic.
+        // The address is derived from the uid, so that no allocator is needed; it carries no traffic.
         let hash = uid.bytes().fold(0u16, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
         set(spec, &[("clusterIP", json!(format!("10.96.{}.{}", hash >> 8, hash & 255)))]);
         let ip = spec["clusterIP"].clone();

@@ -1,4 +1,4 @@
-//! `drover dev sim`: clusters to play with.
+//! Simulated clusters for `drover dev sim`.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use tokio::net::TcpListener;
 use crate::{ClusterSpec, Sim};
 
 /// Serves `clusters` clusters like `spec` on a loopback port, without asking for tokens, writes `sim-<n>.kubeconfig` files into
-/// `out`, and returns when `shutdown` does. `ready` is told the address and the files.
+/// `out`, and returns when `shutdown` does. `ready` is called with the address and the files.
 ///
 /// # Errors
-/// When the port or the folder cannot be had.
+/// When no port is free or the folder cannot be written.
 pub async fn run(
     clusters: usize,
     spec: &ClusterSpec,

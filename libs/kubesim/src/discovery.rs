@@ -46,6 +46,9 @@ pub fn groups(state: &ClusterState) -> Value {
 }
 
 /// `/apis/<group>`
+///
+/// # Errors
+/// 404 when no kind of the group is served.
 pub fn group(state: &ClusterState, name: &str) -> Result<Value, ApiError> {
     let found = groups_of(state).into_iter().find(|(group, _)| group == name).ok_or_else(ApiError::no_such_resource)?;
     let mut object = group_object(&found);
@@ -55,6 +58,9 @@ pub fn group(state: &ClusterState, name: &str) -> Result<Value, ApiError> {
 }
 
 /// `/api/v1`, `/apis/<group>/<version>`
+///
+/// # Errors
+/// 404 when no kind of the version is served.
 pub fn resources(state: &ClusterState, group: &str, version: &str) -> Result<Value, ApiError> {
     let mut resources = Vec::new();
     for kind in state.kinds().filter(|kind| kind.group == group && kind.version == version) {

@@ -1,8 +1,8 @@
-//! Durations as Go writes them, which annotations carry.
+//! Reads durations in the syntax of Go, as annotations have them.
 
 use std::time::Duration;
 
-/// A Go duration: `1500ms`, `30s`, `1m30s`.
+/// Reads a duration like `1500ms`, `30s` or `1m30s`; `None` if the text is not one.
 pub fn duration(text: &str) -> Option<Duration> {
     let (mut rest, mut sum) = (text, 0f64);
     while !rest.is_empty() {

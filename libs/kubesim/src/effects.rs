@@ -1,6 +1,6 @@
-//! Proof of what happened: the journal of every write, and recorders of how many pods were ready.
+//! What tests ask about the past: the journal of every write, and recorders of how many pods were ready.
 //!
-//! The journal tells writes apart by uid, so "created exactly once" is a statement about it; nothing is ever forgotten.
+//! The journal has the uid of each object, so that a test can assert "created exactly once"; it is never shortened.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,30 +14,30 @@ use crate::selectors::Labels;
 /// What was done to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// It came into being.
+    /// It was created.
     Create,
-    /// It changed.
+    /// It was changed.
     Update,
-    /// It is gone.
+    /// It was deleted.
     Delete,
 }
 
 /// One write that took effect.
 #[derive(Debug, Clone)]
 pub struct Effect {
-    /// By the cluster's clock.
+    /// When, by the cluster's clock.
     pub at: Timestamp,
     /// Create, update or delete.
     pub operation: Operation,
-    /// What object.
+    /// The address of the object.
     pub key: Key,
-    /// Its uid; a re-created object has another one.
+    /// Its uid; an object that is created again has another one.
     pub uid: Arc<str>,
     /// The revision of this write.
     pub revision: u64,
 }
 
-/// Counts ready pods with certain labels over all clusters, from when it was armed.
+/// Counts ready pods with certain labels over all clusters; minimum and maximum are those since it was armed.
 #[derive(Debug, Clone)]
 pub struct ReadyRecorder(Arc<Mutex<Count>>);
 
@@ -72,22 +72,22 @@ impl ReadyRecorder {
         });
     }
 
-    /// Starts to measure now.
+    /// Starts minimum and maximum anew.
     pub fn arm(&self) {
         self.with(|count| (count.min, count.max) = (count.now, count.now));
     }
 
-    /// Ready at this moment.
+    /// How many pods are ready now.
     pub fn now(&self) -> i64 {
         self.with(|count| count.now)
     }
 
-    /// The fewest since armed.
+    /// The fewest ready pods since it was armed.
     pub fn min(&self) -> i64 {
         self.with(|count| count.min)
     }
 
-    /// The most since armed.
+    /// The most ready pods since it was armed.
     pub fn max(&self) -> i64 {
         self.with(|count| count.max)
     }

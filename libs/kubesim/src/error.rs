@@ -1,17 +1,17 @@
-//! What an API server says when it refuses: the `Status` objects of Kubernetes.
+//! The errors of an API server: the `Status` objects of Kubernetes.
 //!
-//! Not a Rust error hierarchy for callers of the simulator: everything here becomes an HTTP answer.
+//! Not an error type for callers of the simulator: each becomes an HTTP answer.
 
 use serde_json::{Value, json};
 
-/// A refusal, as Kubernetes words it.
+/// An error in the words of Kubernetes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
     /// HTTP status.
     pub code: u16,
     /// Machine-readable reason, e.g. `NotFound`.
     pub reason: &'static str,
-    /// For people.
+    /// Message for people.
     pub message: String,
     /// `details` of the Status object.
     pub details: Value,
@@ -48,7 +48,7 @@ impl ApiError {
         e
     }
 
-    /// 404 for a path that is served by nobody (an unknown kind).
+    /// 404 for a path that is not served (an unknown kind).
     pub fn no_such_resource() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
@@ -58,7 +58,7 @@ impl ApiError {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
-    /// 409 for a name that is taken.
+    /// 409 for a name that exists.
     pub fn already_exists(resource: &str, name: &str) -> Self {
         let mut e = Self::new(409, "AlreadyExists", format!("{resource} \"{name}\" already exists"));
         e.details = json!({"name": name, "kind": resource.split('.').next()});
@@ -97,7 +97,7 @@ impl ApiError {
         Self::new(415, "UnsupportedMediaType", format!("the body of the request was in an unknown format - {what}"))
     }
 
-    /// 422 with the field at fault.
+    /// 422 with the invalid field.
     pub fn invalid(kind: &str, name: &str, field: &str, why: impl std::fmt::Display) -> Self {
         let mut e = Self::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {field}: {why}"));
         e.details = json!({"name": name, "kind": kind,

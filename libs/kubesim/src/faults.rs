@@ -1,4 +1,4 @@
-//! What can go wrong with a cluster on request.
+//! Faults that tests inject into a cluster.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub enum Fault {
         /// Hang instead of refusing.
         hang: bool,
     },
-    /// Every answer is late by a random time between the two.
+    /// Every answer is delayed by a random time between the two.
     Latency {
         /// At least.
         min: Duration,
@@ -28,15 +28,15 @@ pub enum Fault {
         /// 0 to 1.
         rate: f64,
     },
-    /// As `Status`, for requests that write.
+    /// Like `Status`, but only for requests that write.
     WriteStatus {
         /// HTTP status.
         code: u16,
         /// 0 to 1.
         rate: f64,
     },
-    /// Requests whose path contains this text are answered with this status: a webhook that fails (only writes), an
-    /// aggregated API that is down, a kind that cannot be listed.
+    /// Requests whose path contains this text are answered with this status, like those of a failing webhook (only writes), an
+    /// aggregated API that is down, or a kind that cannot be listed.
     Path {
         /// A part of the path, e.g. `/configmaps` or `/apis/example.com`.
         contains: String,
@@ -52,11 +52,11 @@ pub enum Fault {
     },
     /// Every request is answered 401, whatever its token.
     Unauthorized,
-    /// Timestamps that the cluster writes are off by this.
+    /// The cluster's clock, and so its timestamps, differ from the real time by this.
     ClockSkew(SignedDuration),
     /// All watches end now.
     CutWatches,
-    /// The log is compacted now: watches that are behind, or come back with an older revision, are told 410.
+    /// The log is compacted now: watches that are behind, or start at an older revision, are answered 410.
     Gone410,
 }
 
@@ -77,7 +77,7 @@ impl Faults {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a lasting fault, in place of one of the same sort.
+    /// Adds a lasting fault and removes one of the same variant.
     pub fn set(&self, fault: Fault) {
         let mut active = self.active();
         active.retain(|f| std::mem::discriminant(f) != std::mem::discriminant(&fault));
@@ -91,7 +91,7 @@ impl Faults {
         self.wake();
     }
 
-    /// Whoever waits looks again.
+    /// Wakes everyone who waits for the faults to change.
     fn wake(&self) {
         self.epoch.send_modify(|_| {});
     }
@@ -101,7 +101,7 @@ impl Faults {
         self.epoch.send_modify(|epoch| *epoch += 1);
     }
 
-    /// Woken by every change; its value counts the cuts.
+    /// Changes with every change of the faults; its value counts how often watches were cut.
     pub fn epoch(&self) -> watch::Receiver<u64> {
         self.epoch.subscribe()
     }
@@ -129,12 +129,15 @@ impl Faults {
         })
     }
 
-    /// The answer of a write is lost.
+    /// Whether the answer of a write is to be lost.
     pub fn loses_answer(&self) -> bool {
         self.active().iter().any(|f| matches!(f, Fault::LostAnswers { rate } if rand::random_bool(rate.clamp(0.0, 1.0))))
     }
 
-    /// Comes back once the cluster can be reached; an error when it refuses.
+    /// Returns once the cluster can be reached.
+    ///
+    /// # Errors
+    /// While a partition refuses connections.
     pub async fn reachable(&self) -> Result<(), Unreachable> {
         let mut epoch = self.epoch();
         loop {

@@ -1,5 +1,5 @@
-//! Objects at rest: JSON packed by lz4 against another object of the same kind, so that a thousand equal pods are little more
-//! than one. An object is thawed for whoever looks at it, and stays frozen until it is written.
+//! Packs objects that have not changed for a while: JSON compressed by lz4 with another object of the same kind as dictionary, so that a
+//! thousand similar pods take little more memory than one. Reading unpacks a copy; the stored object stays packed until it is written.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What the first objects of a resource look like, for the whole process. lz4 looks back at most 64 KiB.
+/// The dictionary of each resource, made of its first objects; shared by the whole process. lz4 uses at most the last 64 KiB.
 static MODELS: LazyLock<Mutex<Models>> = LazyLock::new(Mutex::default);
 type Models = HashMap<Arc<str>, Arc<[u8]>>;
 const LONGEST_MODEL: usize = 16 << 10;
@@ -35,12 +35,12 @@ impl Frozen {
         Arc::new(self.part())
     }
 
-    /// Of it what `P` names: to build all of a pod takes ten times as long as to read over it.
+    /// Only the fields of `P`: decoding a whole pod takes ten times as long as skipping most of it.
     pub fn part<P: DeserializeOwned>(&self) -> P {
         serde_json::from_str(&self.json()).expect("what was packed here unpacks")
     }
 
-    /// As it was packed.
+    /// The JSON text that was packed.
     pub fn json(&self) -> String {
         let json = lz4_flex::block::decompress_with_dict(&self.packed, self.length as usize, &self.model);
         json.ok().and_then(|json| String::from_utf8(json).ok()).expect("what was packed here unpacks")

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Where an object is kept. `namespace` is empty for kinds without one.
+/// The address of an object. `namespace` is empty for kinds that are not namespaced.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// `plural.group`.

@@ -1,4 +1,4 @@
-//! Which kinds are served: the built-in table, and one entry per version of a CustomResourceDefinition.
+//! The served kinds: the built-in table, and one entry per version of a CustomResourceDefinition.
 
 use serde_json::Value;
 use std::sync::{Arc, LazyLock};
@@ -21,7 +21,7 @@ pub struct ServedKind {
     pub scale: bool,
     /// Defined by a CustomResourceDefinition.
     pub custom: bool,
-    /// `plural.group`, or the plural alone for the core group: what objects are stored under, whatever the version.
+    /// `plural.group`, or the plural alone for the core group: the key under which objects are stored, whatever the version.
     pub resource: Arc<str>,
 }
 
@@ -101,12 +101,12 @@ pub static BUILT_INS: LazyLock<Vec<Arc<ServedKind>>> = LazyLock::new(|| {
         .collect()
 });
 
-/// What objects of a kind are stored under.
+/// The key under which objects of a kind are stored.
 pub fn resource_id(group: &str, plural: &str) -> Arc<str> {
     if group.is_empty() { plural.into() } else { format!("{plural}.{group}").into() }
 }
 
-/// The kinds that a CustomResourceDefinition makes served: one per served version.
+/// The kinds that a CustomResourceDefinition defines: one per served version.
 pub fn of_definition(definition: &Value) -> Vec<Arc<ServedKind>> {
     let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
     let kind = text(definition, "/spec/names/kind");

@@ -1,6 +1,6 @@
-//! The life of pods on their nodes, by annotation, as the kwok stages of deploy/local-kube have it; and of nodes.
+//! Runs pods on their nodes, by the same annotations as the kwok stages of deploy/local-kube.
 //!
-//! Every step is a timer that names the pod by uid. A lost node's kubelet does nothing until the node is back.
+//! Every step is a timer with the uid of the pod. The kubelet of a lost node does nothing until the node is back.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::object::{self, annotation, deleting, has_finalizers, label, list, tex
 use crate::state::ClusterState;
 use crate::timers::{PodStep, Timer};
 
-/// Starts timers for what changed.
+/// Sets the timers that follow from a change of a pod or a node.
 pub fn observe(state: &mut ClusterState, key: &Key, old: Option<&Value>, new: Option<&Value>) {
     match (&*key.resource, new) {
         ("pods", Some(pod)) => pod_changed(state, key, old, pod),
@@ -61,7 +61,7 @@ fn later(state: &mut ClusterState, key: &Key, pod: &Value, step: PodStep) {
     state.after(delay, Timer::Pod { key: key.clone(), uid: object::uid(pod).into(), step });
 }
 
-/// The annotation, up to `<annotation>-max` when that is there; without both, between the two defaults.
+/// A random delay from the annotation to `<annotation>-max`; without the latter the annotation alone; without both, between the defaults.
 fn delay(pod: &Value, name: &str, min: u64, max: u64) -> Duration {
     let given = |name: &str| annotation(pod, name).and_then(duration);
     let low = given(name).unwrap_or(Duration::from_millis(min));
@@ -74,7 +74,7 @@ fn delay(pod: &Value, name: &str, min: u64, max: u64) -> Duration {
 pub fn step(state: &mut ClusterState, key: &Key, uid: &str, step: PodStep) {
     let Some(pod) = state.store.get(key).filter(|pod| object::uid(pod) == uid) else { return };
     if state.lost.contains(text(&pod, "/spec/nodeName")) {
-        // Asked again when the node is back.
+        // The step is taken when the node is back, see `resume`.
         return;
     }
     if step == PodStep::Stop {
@@ -107,7 +107,7 @@ pub fn step(state: &mut ClusterState, key: &Key, uid: &str, step: PodStep) {
     state.put(key.clone(), new);
 }
 
-/// Takes up the pods of a node that is back: what was due meanwhile happens now.
+/// Continues the pods of a node that is back: steps that were due in the meantime are taken now.
 pub fn resume(state: &mut ClusterState, node: &str) {
     let pods: Vec<(Key, Value)> = state
         .store
@@ -134,7 +134,7 @@ fn never_ready(pod: &Value) -> bool {
     annotation(pod, "kit/never-ready") == Some("true")
 }
 
-/// Makes a pod run.
+/// Sets the status of a pod that runs.
 pub fn start(pod: &mut Value, now: &str) {
     let ready = !never_ready(pod);
     let byte = |at: usize| u8::from_str_radix(object::uid(pod).get(at..at + 2).unwrap_or("1"), 16).unwrap_or(1);

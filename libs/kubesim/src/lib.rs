@@ -1,12 +1,11 @@
 //! Kubernetes API servers in memory, thousands in one process, for tests and demos of Drover.
 //!
-//! It serves what Drover uses of Kubernetes, as a real server would (README.md lists the differences), and is never the
-//! only proof: the same [`contract`] runs against a real API server. It is no library for others' clusters and keeps
-//! nothing when the process ends.
+//! It serves the part of Kubernetes that Drover uses, like a real server (README.md lists the differences), and is never the
+//! only proof: the same [`contract`] runs against a real API server. Nothing is kept when the process ends.
 //!
-//! Objects are JSON (`store`), changed by plain functions (`api`) behind one lock per cluster (`cluster`), read by watches
-//! from a log (`watch`). Controllers, scheduler and kubelet are functions too, called after changes and when timers
-//! (`timers`) are due; no task belongs to a cluster, so an idle one costs only its memory.
+//! Objects are JSON (`store`), changed by plain functions (`api`) behind one lock per cluster (`cluster`), and read by watches
+//! from a log (`watch`). Controllers, scheduler and kubelet are functions too, which the driver (`driver`) calls after changes and
+//! when timers (`timers`) are due; no task belongs to a cluster, so an idle one costs only its memory.
 
 mod api;
 mod apply;

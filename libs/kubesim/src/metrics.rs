@@ -1,6 +1,6 @@
-//! metrics.k8s.io from annotations: `kit/cpu`, `kit/mem`, `kit/wave`, as the kwok usage of deploy/local-kube has them.
+//! Serves metrics.k8s.io from the annotations `kit/cpu`, `kit/mem` and `kit/wave`, like the kwok usage of deploy/local-kube.
 //!
-//! Samples are of now; a real metrics-server is up to its resolution late and knows nothing of a pod's first seconds.
+//! Samples are current; those of a real metrics-server are up to half a minute old, and it has none of a pod's first seconds.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::quantity;
 use crate::selectors::Labels;
 use crate::state::ClusterState;
 
-/// What of a pod its usage needs.
+/// The fields of a pod from which its usage is computed.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Pod {
@@ -87,7 +87,7 @@ pub fn serve(state: &ClusterState, path: &[String], labels: &Labels) -> ApiResul
     }
 }
 
-/// (nanocores, bytes) of each container of a pod.
+/// Usage of each container of a pod, in nanocores and bytes.
 fn usage(state: &ClusterState, pod: &Value) -> (i128, i128) {
     let amount = |name: &str, default: &str| annotation(pod, name).and_then(quantity::milli).or(quantity::milli(default)).unwrap_or(0);
     let wave = annotation(pod, "kit/wave").and_then(|w| w.parse::<i64>().ok()).filter(|w| *w > 0);
@@ -120,7 +120,7 @@ fn of_pod(state: &ClusterState, pod: &Value) -> Option<Value> {
     Some(metrics)
 }
 
-/// What runs on each node uses, in one look at all pods.
+/// The sum of the usage of all pods on each node, in one pass over all pods.
 fn usage_by_node(state: &ClusterState) -> BTreeMap<String, (i128, i128)> {
     let pods = "pods".into();
     let mut sums: BTreeMap<String, (i128, i128)> = BTreeMap::new();
@@ -134,7 +134,7 @@ fn usage_by_node(state: &ClusterState) -> BTreeMap<String, (i128, i128)> {
     sums
 }
 
-/// Every node carries a base load of 50m and 300 MB besides its pods.
+/// The sample of a node: its pods and a base load of 50m and 300 MB.
 fn of_node(state: &ClusterState, node: &Value, pods: Option<&(i128, i128)>) -> Value {
     let (cpu, memory) = pods.copied().unwrap_or_default();
     let (cpu, memory) = (50_000_000 + cpu, 300_000_000 + memory);

@@ -1,4 +1,4 @@
-//! The life of nodes: Ready, down by label, lost; their taints; eviction from a node that stays away.
+//! Status and taints of nodes (ready, down by label, lost), and eviction from a node that stays lost.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::object::{self, annotation, condition, label, list, map, text};
 use crate::state::ClusterState;
 use crate::timers::Timer;
 
-/// How long pods stay on a node that is not ready, as the default tolerations say.
+/// How long pods stay on a node that is not ready, by the default tolerations.
 const EVICT_AFTER: Duration = Duration::from_secs(300);
-/// Of an image of which nobody says how large it is.
+/// Size of an image without the annotation `kit/image-bytes`.
 const IMAGE_BYTES: u64 = 100_000_000;
-/// What a kubelet reports at most (`nodeStatusMaxImages`).
+/// How many images a kubelet reports at most (`nodeStatusMaxImages`).
 const REPORTED_IMAGES: usize = 50;
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// A node that takes time to boot is looked at again.
+/// Reconciles a node that takes time to boot again when it has booted.
 pub fn observe(state: &mut ClusterState, key: &Key, old: Option<&Value>, node: &Value) {
     if old.is_none()
         && let Some(delay) = annotation(node, "kit/boot-delay").and_then(duration)
@@ -44,7 +44,7 @@ pub fn new(name: &str, labels: &Value, taints: &Value, room: &Value) -> Value {
     node
 }
 
-/// The node of a pod has the pod's images, by the names that containerd gives them; it reports the largest, as a kubelet does.
+/// Adds the images of a pod to its node, by the names that containerd gives them; the node reports the largest, like a kubelet.
 pub fn pull(state: &mut ClusterState, pod: &Value) {
     let key = Key::new(&"nodes".into(), "", text(pod, "/spec/nodeName"));
     let Some(node) = state.store.get(&key) else { return };
@@ -66,7 +66,7 @@ pub fn pull(state: &mut ClusterState, pod: &Value) {
     }
 }
 
-/// Brings status and taints of a node in line with what became of it.
+/// Sets status and taints of a node, and evicts pods from one that has not been ready for long.
 pub fn reconcile(state: &mut ClusterState, key: &Key, node: &Value) {
     let now = state.clock.stamp();
     if condition(node, "Ready").is_none()
@@ -118,7 +118,7 @@ fn age(state: &ClusterState, since: &str) -> Duration {
     Duration::try_from(state.clock.now().duration_since(since)).unwrap_or_default()
 }
 
-/// Fields that every kubelet reports.
+/// Fills in the fields that every kubelet reports.
 fn describe(node: &mut Value, name: &str) {
     let room = json!({"cpu": "16", "memory": "64Gi", "pods": "110"});
     let status = object::map_mut(node, &["status"]);
@@ -166,7 +166,7 @@ fn pods_on(state: &ClusterState, node: &str) -> Vec<(Key, Value)> {
     here.map(|(key, pod)| (key.clone(), Value::clone(&pod))).collect()
 }
 
-/// Nobody answers for the pods of a lost node: not ready, and nothing else changes.
+/// Marks the pods of a lost node as not ready; nothing else of them changes.
 fn forget_pods(state: &mut ClusterState, node: &str) {
     let now = state.clock.stamp();
     for (key, mut pod) in pods_on(state, node) {

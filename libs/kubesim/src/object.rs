@@ -1,4 +1,4 @@
-//! Reading objects kept as JSON. Nothing here knows about kinds.
+//! Reads and changes objects that are kept as JSON, whatever their kind.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ pub fn number(object: &Value, pointer: &str) -> Option<i64> {
     object.pointer(pointer).and_then(Value::as_i64)
 }
 
-/// The list at a JSON pointer, or nothing.
+/// The list at a JSON pointer; empty if there is none.
 pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -59,7 +59,7 @@ pub fn condition_is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|c| c["status"] == "True")
 }
 
-/// A pod that its owner still counts: neither finished nor on its way out.
+/// Whether the owner of a pod still counts it: neither finished nor being deleted.
 pub fn pod_active(pod: &Value) -> bool {
     !deleting(pod) && !pod_finished(pod)
 }
@@ -72,7 +72,7 @@ pub fn pod_ready(pod: &Value) -> bool {
     condition_is_true(pod, "Ready")
 }
 
-/// A mutable map below `object`, made when absent; anything else in its place is replaced.
+/// The map at `path` below `object`; created if absent, in place of anything that is no map.
 pub fn map_mut<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
     let mut at = object;
     for step in path {
@@ -87,7 +87,7 @@ pub fn map_mut<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Map<String, 
     at.as_object_mut().expect("made an object above")
 }
 
-/// Removes one key of the map at `path`, and nothing when there is no such map.
+/// Removes one key of the map at `path`; does nothing if there is no such map.
 pub fn remove(object: &mut Value, path: &[&str], key: &str) -> Option<Value> {
     path.iter().try_fold(object, |at, step| at.get_mut(*step))?.as_object_mut()?.remove(key)
 }

@@ -8,6 +8,9 @@ use crate::error::ApiError;
 use crate::schema::{ListShape, item_key, list_shape};
 
 /// The document after the patch.
+///
+/// # Errors
+/// 400 when the patch is malformed, 422 when it cannot be applied.
 pub fn patched(document: &Value, kind: PatchType, patch: &Value, custom: bool) -> Result<Value, ApiError> {
     let mut new = document.clone();
     match kind {
@@ -40,7 +43,7 @@ pub fn patched(document: &Value, kind: PatchType, patch: &Value, custom: bool) -
     Ok(new)
 }
 
-/// A real server's library lets `replace` add a member of an object that is not there, against RFC 6902.
+/// Lets `replace` add a missing member of an object, as the library of a real server does against RFC 6902.
 fn as_the_server_reads_it(operation: PatchOperation, document: &Value) -> PatchOperation {
     match operation {
         PatchOperation::Replace(ReplaceOperation { path, value }) if document.pointer(path.as_str()).is_none() => {

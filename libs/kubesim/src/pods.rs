@@ -1,4 +1,4 @@
-//! What a pod asks of a node.
+//! What a pod requests of a node.
 
 use drover_quantity::PodSpec;
 use serde::Deserialize;
@@ -15,7 +15,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Of an `allocatable` or `requests` map.
+    /// The amounts of an `allocatable` or `requests` map.
     pub fn of(amounts: &Value) -> Self {
         Self { cpu: quantity::of(&amounts["cpu"]), memory: quantity::of(&amounts["memory"]), pods: quantity::of(&amounts["pods"]) }
     }
@@ -33,7 +33,7 @@ impl Room {
     }
 }
 
-/// Effective requests, as Drover counts them too (libs/quantity).
+/// Effective requests of a pod, computed like Drover's own (libs/quantity).
 pub fn requests(pod: &Value) -> Room {
     let spec = PodSpec::deserialize(&pod["spec"]).unwrap_or_default();
     let requests = spec.requests().unwrap_or_default();

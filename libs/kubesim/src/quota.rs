@@ -1,4 +1,4 @@
-//! ResourceQuota: what a namespace uses, and the refusal of a pod that would exceed it. Scopes are not looked at.
+//! ResourceQuota: counts what a namespace uses and refuses pods that would exceed its quotas. Scopes are ignored.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::object::{self, list, map};
 use crate::quantity;
 use crate::state::ClusterState;
 
-/// What a pod counts as: `pods`, `requests.cpu`, `limits.memory`, …, with `cpu` and `memory` as other names of requests.
+/// The resources that a pod uses of a quota: `pods`, `requests.cpu`, `limits.memory`, …, with `cpu` and `memory` as other names of requests.
 fn usage(pod: &Value) -> BTreeMap<String, i128> {
     let mut sum = BTreeMap::from([("pods".to_string(), 1000), ("count/pods".to_string(), 1000)]);
     for container in list(pod, "/spec/containers") {
@@ -37,7 +37,10 @@ fn used(state: &ClusterState, namespace: &str) -> BTreeMap<String, i128> {
     sum
 }
 
-/// Refuses a pod that does not fit into the quotas of its namespace.
+/// Checks a pod against the quotas of its namespace.
+///
+/// # Errors
+/// 403 when the pod would exceed a quota, or lacks an amount that the quota needs.
 pub fn admit(state: &ClusterState, pod: &Value) -> Result<(), ApiError> {
     let namespace = object::namespace(pod);
     for (key, quota) in state.store.list(&"resourcequotas".into(), namespace) {
@@ -86,7 +89,7 @@ pub fn admit(state: &ClusterState, pod: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Keeps the status of a quota.
+/// Sets the status of a quota.
 pub fn reconcile(state: &mut ClusterState, key: &Key, quota: &Value) {
     let used = used(state, &key.namespace);
     let hard = map(quota, "/spec/hard").cloned().unwrap_or_default();

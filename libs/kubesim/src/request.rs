@@ -1,4 +1,4 @@
-//! From an HTTP request to an answer: token, faults, query string, body, verb. The same for in-process clients and TCP.
+//! Answers HTTP requests: token, faults, query string, body, verb. The same for in-process clients and TCP.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -19,18 +19,21 @@ use crate::watch;
 use crate::{discovery, metrics};
 
 /// A request whose body has been read and whose path starts below the cluster's prefix.
-pub struct Request {
+pub struct ApiRequest {
     pub method: Method,
     pub path: String,
     pub query: String,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// Comes from inside the process: needs no token.
+    /// Whether it comes from inside the process, so that it needs no token.
     pub trusted: bool,
 }
 
-/// Answers, or breaks the connection when a fault says so.
-pub async fn handle(cluster: Arc<Cluster>, request: Request) -> Result<Response<Body>, Unreachable> {
+/// Answers a request.
+///
+/// # Errors
+/// When a fault breaks the connection.
+pub async fn handle(cluster: Arc<Cluster>, request: ApiRequest) -> Result<Response<Body>, Unreachable> {
     let faults = &cluster.faults;
     faults.reachable().await?;
     if let Some(delay) = faults.latency() {
@@ -55,7 +58,7 @@ pub async fn handle(cluster: Arc<Cluster>, request: Request) -> Result<Response<
     Ok(answer)
 }
 
-fn authentic(cluster: &Cluster, request: &Request) -> bool {
+fn authentic(cluster: &Cluster, request: &ApiRequest) -> bool {
     let given = request.headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()).and_then(|v| v.strip_prefix("Bearer "));
     let anonymous = cluster.anonymous || matches!(request.path.as_str(), "/version" | "/healthz" | "/livez" | "/readyz");
     match given {
@@ -106,7 +109,7 @@ fn serde_urlencoded_pairs(query: &str) -> impl Iterator<Item = (String, String)>
     })
 }
 
-/// Percent-decoding of a query component.
+/// Decodes the percent-encoding of a query component.
 fn decode(text: &str) -> String {
     let (mut out, bytes, mut at) = (Vec::with_capacity(text.len()), text.as_bytes(), 0);
     while at < bytes.len() {
@@ -124,7 +127,7 @@ fn decode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-fn serve(cluster: &Arc<Cluster>, request: &Request) -> Result<Response<Body>, ApiError> {
+fn serve(cluster: &Arc<Cluster>, request: &ApiRequest) -> Result<Response<Body>, ApiError> {
     let query = Query::parse(&request.query);
     let labels = Labels::parse(query.get("labelSelector"))?;
     let fields = Fields::parse(query.get("fieldSelector"))?;
@@ -152,7 +155,7 @@ fn serve(cluster: &Arc<Cluster>, request: &Request) -> Result<Response<Body>, Ap
     Ok(answer(if created || apply_created { 201 } else { 200 }, &shown))
 }
 
-fn plain(cluster: &Arc<Cluster>, request: &Request, route: Route, labels: &Labels) -> Result<Response<Body>, ApiError> {
+fn plain(cluster: &Arc<Cluster>, request: &ApiRequest, route: Route, labels: &Labels) -> Result<Response<Body>, ApiError> {
     if let (Route::Review { api_version, kind }, true) = (&route, request.method == Method::POST) {
         let mut review = body(request)?;
         review["apiVersion"] = json!(api_version);
@@ -211,7 +214,7 @@ fn open_watch(
     }
     let body = watch::open(
         cluster.clone(),
-        watch::Request {
+        watch::WatchRequest {
             target,
             labels,
             fields,
@@ -225,7 +228,7 @@ fn open_watch(
     Ok(typed(200, "application/json", body))
 }
 
-fn options(request: &Request, query: &Query) -> Options {
+fn options(request: &ApiRequest, query: &Query) -> Options {
     let agent = request.headers.get(header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or("unknown");
     let manager = match query.get("fieldManager") {
         "" if request.headers.get(header::CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"application/apply-patch")) => "",
@@ -242,7 +245,7 @@ fn options(request: &Request, query: &Query) -> Options {
     }
 }
 
-fn body(request: &Request) -> ApiResult {
+fn body(request: &ApiRequest) -> ApiResult {
     let content = request.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
     if content.contains("protobuf") || content.contains("cbor") {
         return Err(ApiError::unsupported_media_type(content));
@@ -254,7 +257,7 @@ fn body(request: &Request) -> ApiResult {
     serde_json::from_slice(&request.body).map_err(|e| undecodable(e.to_string()))
 }
 
-fn patch_type(request: &Request) -> Result<PatchType, ApiError> {
+fn patch_type(request: &ApiRequest) -> Result<PatchType, ApiError> {
     let content = request.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
     match content.split(';').next().unwrap_or("").trim() {
         "application/json-patch+json" => Ok(PatchType::Json),
@@ -265,13 +268,13 @@ fn patch_type(request: &Request) -> Result<PatchType, ApiError> {
     }
 }
 
-fn verb(state: &mut ClusterState, request: &Request, target: &Target, query: &Query, labels: &Labels, fields: &Fields) -> ApiResult {
+fn verb(state: &mut ClusterState, request: &ApiRequest, target: &Target, query: &Query, labels: &Labels, fields: &Fields) -> ApiResult {
     let options = options(request, query);
     let delete_options = || if request.body.is_empty() { Ok(Value::Null) } else { body(request) };
     match (request.method.as_str(), target.name.is_empty()) {
         ("GET", true) => Ok(state.list(target, labels, fields)),
         ("GET", false) => state.read(target),
-        // Creation has no other place to be; without a namespace there is none at all.
+        // A namespaced object can only be created in a namespace, any other only outside.
         ("POST", true) if target.kind.namespaced == target.namespace.is_empty() => Err(ApiError::method_not_allowed()),
         ("POST", true) => state.create(target, body(request)?, &options),
         ("POST", false) if target.sub == "eviction" => state.evict(target),

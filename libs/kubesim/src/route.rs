@@ -1,4 +1,4 @@
-//! What a path names.
+//! Finds what the path of a request names.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::api::Target;
 use crate::kinds::ServedKind;
 use crate::state::ClusterState;
 
-/// Where a request goes.
+/// What a path names.
 #[derive(Debug)]
 pub enum Route {
     Version,

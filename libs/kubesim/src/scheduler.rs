@@ -1,7 +1,7 @@
 //! Binds pods to nodes: requests against allocatable, taints, node selector, required node affinity, one pass over all
 //! waiting pods by priority and age whenever room may have appeared. Preferred pod affinity counts between nodes (no other topology).
 //!
-//! Not looked at: required pod affinity, anti-affinity, topology spread, volumes, ports, extended resources, preemption.
+//! Ignored: required pod affinity, anti-affinity, topology spread, volumes, ports, extended resources, preemption.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::pods::{Room, requests};
 use crate::selectors::Labels;
 use crate::state::ClusterState;
 
-/// A change after which waiting pods may find a node.
+/// Whether waiting pods may find a node after this change.
 pub fn concerned(key: &Key, old: Option<&Value>, new: Option<&Value>) -> bool {
     match &*key.resource {
         "pods" => match (old, new) {
@@ -43,7 +43,7 @@ struct Node<'a> {
     size: Room,
 }
 
-/// One pass.
+/// One pass over all waiting pods.
 pub fn run(state: &mut ClusterState) {
     let mut waiting: Vec<Key> = state.tenants.waiting.iter().cloned().collect();
     if waiting.is_empty() {
@@ -81,11 +81,11 @@ fn place(state: &mut ClusterState, key: &Key, pod: &Value, nodes: &mut [Node<'_>
     for (at, node) in nodes.iter().enumerate() {
         match why_not(pod, node, wanted) {
             Some(why) => *refused.entry(why).or_default() += 1,
-            // Least allocated, as the real scheduler scores: per mille of cpu and memory that stay free.
+            // Least allocated, like the real scheduler: per mille of cpu and memory that stay free.
             None => {
                 let share = |free: i128, size: i128| if size > 0 { free * 1000 / size } else { 0 };
                 let score = share(node.free.cpu - wanted.cpu, node.size.cpu) + share(node.free.memory - wanted.memory, node.size.memory);
-                // The real one counts pod affinity, out of the best node's, twice as much as room.
+                // The real scheduler weighs pod affinity, relative to the best node, twice as much as free resources.
                 let score = score + 4000 * liked.get(object::name(node.object)).copied().unwrap_or(0) / most;
                 if best.is_none_or(|(_, other)| score > other) {
                     best = Some((at, score));
@@ -119,8 +119,8 @@ fn place(state: &mut ClusterState, key: &Key, pod: &Value, nodes: &mut [Node<'_>
     }
 }
 
-/// What a pod that has preferences gains on each node: the weights of its own terms for the pods there, and of theirs for it.
-/// Pods without preferences are drawn nowhere, which spares the look at every pod.
+/// The score that a pod with preferred pod affinity gains on each node: the weights of its own terms that pods there meet, and of their
+/// terms that it meets. Empty for pods without preferences, so that not every pod has to be read for them.
 fn liked(state: &ClusterState, key: &Key, pod: &Value) -> BTreeMap<String, i128> {
     let mut liked = BTreeMap::new();
     if list(pod, PREFERRED).is_empty() {
@@ -137,7 +137,7 @@ fn liked(state: &ClusterState, key: &Key, pod: &Value) -> BTreeMap<String, i128>
 
 const PREFERRED: &str = "/spec/affinity/podAffinity/preferredDuringSchedulingIgnoredDuringExecution";
 
-/// The weights of a pod's terms that another one meets.
+/// The sum of the weights of a pod's terms that another pod meets.
 fn likes(pod: &Value, other: &Value) -> i128 {
     let terms = list(pod, PREFERRED).iter().filter(|term| text(term, "/podAffinityTerm/topologyKey") == "kubernetes.io/hostname");
     let met =
@@ -163,7 +163,7 @@ fn why_not(pod: &Value, node: &Node<'_>, wanted: Room) -> Option<&'static str> {
     }
 }
 
-/// Every taint that keeps pods away is tolerated.
+/// Whether the pod tolerates every taint of the node that would keep it away.
 pub fn tolerates(pod: &Value, node: &Value) -> bool {
     list(node, "/spec/taints").iter().filter(|taint| taint["effect"] != "PreferNoSchedule").all(|taint| {
         list(pod, "/spec/tolerations").iter().any(|toleration| {
@@ -177,7 +177,7 @@ pub fn tolerates(pod: &Value, node: &Value) -> bool {
     })
 }
 
-/// Node selector and required node affinity.
+/// Whether the node matches the pod's node selector and required node affinity.
 pub fn selected(pod: &Value, node: &Value) -> bool {
     let labels_match = map(pod, "/spec/nodeSelector")
         .into_iter()

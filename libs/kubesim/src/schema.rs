@@ -1,22 +1,22 @@
 //! How lists and maps of the built-in kinds merge: by key, as a set, or as a whole.
 //!
-//! A real server knows this from its OpenAPI schemas. Here it follows from the names of a field and of the field around
-//! it, which is unambiguous for the kinds served; lists and maps of custom kinds are atomic lists and granular maps.
+//! A real server takes this from its OpenAPI schemas. Here it follows from the names of a field and of the field around
+//! it, which is unambiguous for the served kinds. In custom kinds, lists are atomic and maps granular.
 
 use serde_json::{Map, Value};
 
-/// What a list is.
+/// How a list is merged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ListShape {
     /// One value: replaced as a whole.
     Atomic,
-    /// Values without order.
+    /// A set of values.
     Set,
-    /// Objects told apart by these fields.
+    /// Objects with these fields as key.
     Keyed(&'static [&'static str]),
 }
 
-/// The shape of the list in `field`, whose surrounding object sits in `parent`.
+/// How the list in `field` is merged, if the object around it is in `parent`.
 pub fn list_shape(field: &str, parent: &str, custom: bool) -> ListShape {
     match (field, parent) {
         ("ownerReferences", "metadata") => return ListShape::Keyed(&["uid"]),
@@ -48,7 +48,7 @@ pub fn list_shape(field: &str, parent: &str, custom: bool) -> ListShape {
     }
 }
 
-/// Maps that are one value.
+/// Maps that are replaced as a whole.
 pub fn atomic_map(field: &str, parent: &str, custom: bool) -> bool {
     !custom
         && matches!(
@@ -71,7 +71,7 @@ pub fn atomic_map(field: &str, parent: &str, custom: bool) -> bool {
         )
 }
 
-/// The key of a list item; a missing protocol is TCP, as the schema's default says.
+/// The key of a list item; a missing protocol is TCP, the default of the schema.
 pub fn item_key(item: &Value, keys: &[&str]) -> Value {
     let mut key = Map::new();
     for name in keys {

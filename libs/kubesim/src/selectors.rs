@@ -1,4 +1,4 @@
-//! Label and field selectors: as query strings, and as `LabelSelector` objects.
+//! Label and field selectors, from query strings and from `LabelSelector` objects.
 
 use serde_json::Value;
 
@@ -18,7 +18,10 @@ enum Requirement {
 pub struct Labels(Vec<Requirement>);
 
 impl Labels {
-    /// `a=b,c!=d,e in (f,g),h,!i`
+    /// Reads `a=b,c!=d,e in (f,g),h,!i`.
+    ///
+    /// # Errors
+    /// 400 when the text is no selector.
     pub fn parse(query: &str) -> Result<Self, ApiError> {
         let mut all = Vec::new();
         for part in split_outside_parentheses(query) {
@@ -113,7 +116,10 @@ fn split_outside_parentheses(query: &str) -> Vec<&str> {
 pub struct Fields(Vec<(String, bool, String)>);
 
 impl Fields {
-    /// Any dotted path to a string; a real server knows a handful per kind and refuses others.
+    /// Reads a field selector. Any dotted path to a string is accepted; a real server accepts a few per kind.
+    ///
+    /// # Errors
+    /// 400 when the text is no selector.
     pub fn parse(query: &str) -> Result<Self, ApiError> {
         query
             .split(',')

@@ -1,4 +1,4 @@
-//! The two ways in: a service in the process, and one TCP port with the cluster's name in the path.
+//! The two ways to reach a cluster: a service in the process, and one TCP port with the cluster's name in the path.
 
 use std::sync::{Arc, Weak};
 
@@ -14,10 +14,13 @@ use crate::error::ApiError;
 use crate::faults::Unreachable;
 use crate::request;
 
-/// More than any object a real server accepts.
+/// Largest body in bytes: more than the largest object that a real server accepts.
 const BODY_LIMIT: usize = 4 << 20;
 
-/// Answers a request for one cluster from inside the process.
+/// Answers a request from inside the process.
+///
+/// # Errors
+/// When a fault breaks the connection, or the body cannot be read.
 pub async fn in_process(cluster: Arc<Cluster>, incoming: Request<kube::client::Body>) -> Result<Response<Body>, Unreachable> {
     let (head, body) = incoming.into_parts();
     let body = body.collect_bytes().await.map_err(|_| Unreachable)?;
@@ -25,11 +28,11 @@ pub async fn in_process(cluster: Arc<Cluster>, incoming: Request<kube::client::B
     request::handle(cluster, read(head, path, body, true)).await
 }
 
-fn read(head: http::request::Parts, path: String, body: Bytes, trusted: bool) -> request::Request {
-    request::Request { query: head.uri.query().unwrap_or("").into(), method: head.method, path, headers: head.headers, body, trusted }
+fn read(head: http::request::Parts, path: String, body: Bytes, trusted: bool) -> request::ApiRequest {
+    request::ApiRequest { query: head.uri.query().unwrap_or("").into(), method: head.method, path, headers: head.headers, body, trusted }
 }
 
-/// Serves until the listener breaks or the simulator is gone.
+/// Serves until the simulator is dropped.
 pub async fn serve(clusters: Weak<Clusters>, listener: TcpListener) {
     loop {
         let stream = match listener.accept().await {
@@ -46,7 +49,7 @@ pub async fn serve(clusters: Weak<Clusters>, listener: TcpListener) {
         let clusters = clusters.clone();
         tokio::spawn(async move {
             let service = hyper::service::service_fn(move |incoming| answer(clusters.clone(), incoming));
-            // An error is a client that went away, or a fault that broke the connection on purpose.
+            // An error means that the client closed the connection, or that a fault broke it.
             let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
         });
     }

@@ -1,4 +1,4 @@
-//! The simulator: what tests and the command line hold.
+//! The simulator: the handle for tests and for the command line.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -44,7 +44,7 @@ impl Default for Sim {
 }
 
 impl Sim {
-    /// No clusters yet. Needs a tokio runtime around it, whose (possibly paused) time it follows.
+    /// A simulator without clusters. Must be called inside a tokio runtime, whose (possibly paused) time it follows.
     pub fn new() -> Self {
         let timers = Arc::new(Timers::default());
         let driver = tokio::spawn(timers.clone().run());
@@ -99,13 +99,13 @@ impl Sim {
                 kubelet::start(&mut pod, &now);
                 state.put(Key::new(&"pods".into(), "default", &name), pod);
             }
-            // As on a real server, revisions from before it served are gone.
+            // Revisions from before the first request are compacted, like on a real server.
             state.store.compact();
         });
         self.0.clusters.insert(name, cluster);
     }
 
-    /// Takes a cluster away for good.
+    /// Removes a cluster and ends its watches.
     pub fn remove_cluster(&self, name: &str) {
         if let Some(cluster) = self.0.clusters.remove(name) {
             cluster.faults.cut_watches();
@@ -121,16 +121,16 @@ impl Sim {
         self.0.clusters.get(name).unwrap_or_else(|| panic!("no simulated cluster is called {name}"))
     }
 
-    /// A client in the process: no TCP, no token.
+    /// A client inside the process, without TCP and token.
     ///
     /// # Panics
-    /// As all that follow, when there is no such cluster.
+    /// When there is no cluster of that name, like all functions below that take one.
     pub fn client(&self, name: &str) -> kube::Client {
         let cluster = self.cluster(name);
         kube::Client::new(tower::service_fn(move |request| server::in_process(cluster.clone(), request)), "default")
     }
 
-    /// Serves all clusters, also later ones, below `/clusters/<name>`, until the simulator is dropped.
+    /// Serves all clusters, including those added later, below `/clusters/<name>`, until the simulator is dropped.
     pub fn serve(&self, listener: TcpListener) -> JoinHandle<()> {
         tokio::spawn(server::serve(Arc::downgrade(&self.0.clusters), listener))
     }
@@ -146,12 +146,12 @@ impl Sim {
         )
     }
 
-    /// Makes a new token the only valid one; [`Sim::kubeconfig`] gives it from now on.
+    /// Makes a new token the only valid one; [`Sim::kubeconfig`] has it from now on.
     pub fn rotate_token(&self, name: &str) {
         *self.cluster(name).token.lock().unwrap_or_else(PoisonError::into_inner) = format!("sim-{}", uuid::Uuid::new_v4());
     }
 
-    /// Breaks something.
+    /// Injects a fault.
     pub fn fault(&self, name: &str, fault: Fault) {
         let cluster = self.cluster(name);
         match fault {
@@ -164,7 +164,7 @@ impl Sim {
         }
     }
 
-    /// Mends everything.
+    /// Clears all lasting faults.
     pub fn clear_faults(&self, name: &str) {
         let cluster = self.cluster(name);
         cluster.with(|state| state.clock.skew = jiff::SignedDuration::ZERO);
@@ -172,6 +172,9 @@ impl Sim {
     }
 
     /// Adds a node to a running cluster.
+    ///
+    /// # Errors
+    /// When the API server refuses it, for example because a node of that name exists.
     pub async fn add_node(&self, name: &str, node: &NodeSpec) -> Result<(), kube::Error> {
         let room = json!({"cpu": node.cpu, "memory": node.memory, "pods": node.pods.to_string()});
         let node = nodes::new(&node.name, &json!(node.labels), &json!(node.taints), &room);
@@ -180,7 +183,7 @@ impl Sim {
         Ok(())
     }
 
-    /// A node and its kubelet are gone: Ready=Unknown at once, tainted, its pods not ready; after five minutes they are evicted.
+    /// Takes a node and its kubelet away: Ready=Unknown at once, tainted, its pods not ready; after five minutes they are evicted.
     pub fn node_down(&self, name: &str, node: &str) {
         self.cluster(name).with(|state| {
             state.lost.insert(node.into());
@@ -188,7 +191,7 @@ impl Sim {
         });
     }
 
-    /// It is back, with the pods it had.
+    /// Brings a node back, with the pods that it had.
     pub fn node_up(&self, name: &str, node: &str) {
         self.cluster(name).with(|state| {
             state.lost.remove(node);

@@ -1,11 +1,11 @@
-//! What a simulated cluster begins with.
+//! The initial content of simulated clusters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// A node to begin with.
+/// An initial node.
 #[derive(Debug, Clone)]
 pub struct NodeSpec {
     /// Its name.
@@ -16,7 +16,7 @@ pub struct NodeSpec {
     pub memory: String,
     /// Allocatable pods.
     pub pods: u32,
-    /// Labels besides those of every node.
+    /// Labels besides those that every node has.
     pub labels: BTreeMap<String, String>,
     /// Taints, as in a Node's spec.
     pub taints: Vec<Value>,
@@ -29,24 +29,24 @@ impl NodeSpec {
     }
 }
 
-/// A cluster to begin with.
+/// An initial cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterSpec {
     /// Its nodes.
     pub nodes: Vec<NodeSpec>,
-    /// Answer requests without a token. kubectl and helm send none over plain HTTP; a wrong one is refused all the same.
+    /// Accept requests without a token, because kubectl and helm send none over plain HTTP. A wrong token is still refused.
     pub anonymous: bool,
     /// Serve metrics.k8s.io.
     pub metrics: bool,
-    /// Run controllers, scheduler and kubelet; without them it is an API server alone.
+    /// Run controllers, scheduler and kubelet. Without them the cluster is only an API server.
     pub controllers: bool,
-    /// Between a change and the controllers' answer.
+    /// Pause between a change and its controllers.
     pub controller_delay: Duration,
-    /// How many changes a watch can look back.
+    /// How many changes the log keeps for watches.
     pub log: usize,
-    /// Remember every write ([`Sim::effects`], [`Sim::created`]); without it a cluster that lives long stays small.
+    /// Keep every write for `Sim::effects` and `Sim::created`. Without it, a cluster that lives long stays small.
     pub journal: bool,
-    /// Running pods to begin with, all alike, in the namespace `default` and evenly on the nodes.
+    /// Number of equal running pods in the namespace `default`, spread evenly over the nodes.
     pub pods: usize,
 }
 
@@ -66,7 +66,7 @@ impl Default for ClusterSpec {
 }
 
 impl ClusterSpec {
-    /// So many equal nodes, `node-1` and on.
+    /// A cluster of `count` equal nodes: `node-1`, `node-2`, …
     pub fn with_nodes(count: usize, cpu: &str, memory: &str) -> Self {
         Self { nodes: (1..=count).map(|at| NodeSpec::new(format!("node-{at}"), cpu, memory)).collect(), ..Self::default() }
     }

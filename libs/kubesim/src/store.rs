@@ -1,4 +1,4 @@
-//! What one cluster keeps: objects by key, the log that watches read, indices by uid and owner, and the effects journal.
+//! The data of one cluster: objects by key, the log that watches read, indices by uid and owner, and the journal of effects.
 //!
 //! Every change of an object goes through [`Store::put`] or [`Store::remove`], so the revision, the log, the indices and
 //! the journal cannot disagree. The store knows nothing about kinds or rules.
@@ -29,9 +29,9 @@ pub struct Event {
 /// An object as it is kept.
 #[derive(Debug)]
 pub enum Kept {
-    /// Written a short while ago: the log has it too.
+    /// Written recently, so that the log has it too.
     Warm(Arc<Value>),
-    /// At rest.
+    /// Packed, because it has left the log.
     Cold(Frozen),
 }
 
@@ -44,7 +44,7 @@ impl Kept {
         }
     }
 
-    /// The object, or at least what `P` names of it.
+    /// The object, or at least the fields of `P`.
     pub fn part<P: DeserializeOwned + Serialize>(&self) -> Arc<Value> {
         match self {
             Self::Warm(object) => object.clone(),
@@ -63,11 +63,11 @@ pub struct Store {
     /// Changes up to here have left the log.
     compacted: u64,
     by_uid: HashMap<String, Key>,
-    /// Sorted; a set would take ten times the memory for the one dependent that most owners have.
+    /// By uid of the owner; sorted. A set would take ten times the memory, as most owners have one dependent.
     dependents: HashMap<String, Vec<Key>>,
-    /// Each namespace's name once.
+    /// The name of each namespace, kept once in memory.
     namespaces: BTreeSet<Arc<str>>,
-    /// Absent: nobody will ask.
+    /// Absent if the cluster keeps no journal.
     journal: Option<Vec<Effect>>,
 }
 
@@ -103,7 +103,7 @@ impl Store {
         self.range(resource, namespace).map(|(key, _)| key)
     }
 
-    /// [`Store::list`] as it is kept.
+    /// Like [`Store::list`], without unpacking the objects.
     pub fn range<'a>(&'a self, resource: &'a Arc<str>, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a Kept)> {
         self.objects
             .range(Key::new(resource, namespace, "")..)
@@ -124,7 +124,7 @@ impl Store {
         self.dependents.get(uid).into_iter().flatten().filter_map(|key| Some((key, self.get(key)?)))
     }
 
-    /// Whether there are any.
+    /// Whether an object names this uid as an owner.
     pub fn has_dependents(&self, uid: &str) -> bool {
         self.dependents.contains_key(uid)
     }
@@ -159,7 +159,7 @@ impl Store {
         new
     }
 
-    /// Removes an object; what comes back is its last state under the revision of its removal.
+    /// Removes an object and returns its last state; `None` if there is no such object.
     pub fn remove(&mut self, key: &Key, now: Timestamp) -> Option<Arc<Value>> {
         let old = self.objects.remove(key)?.get();
         self.unindex(key, &old);
@@ -205,7 +205,7 @@ impl Store {
         }
     }
 
-    /// What left the log is at rest, unless it was written again.
+    /// Packs the object of a change that left the log, unless it was written again.
     fn freeze(&mut self, event: &Event) {
         let Some(kept) = self.objects.get_mut(&event.key) else { return };
         if let (Kept::Warm(object), Some(new)) = (&*kept, &event.new)
@@ -215,7 +215,7 @@ impl Store {
         }
     }
 
-    /// Forgets changes made before `limit`; true when some remain.
+    /// Removes changes from before `limit` from the log. Returns whether others remain.
     pub fn trim(&mut self, limit: Timestamp) -> bool {
         while self.log.front().is_some_and(|event| event.at < limit) {
             self.drop_oldest();
@@ -223,7 +223,7 @@ impl Store {
         !self.log.is_empty()
     }
 
-    /// Forgets all changes, as etcd compaction does.
+    /// Removes all changes from the log, like a compaction of etcd.
     pub fn compact(&mut self) {
         self.revision += 1;
         for event in std::mem::take(&mut self.log) {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_forgets_and_says_so() {
+    fn log_keeps_the_newest_changes_up_to_its_limit() {
         let mut store = Store::new(2, true);
         for name in ["a", "b", "c"] {
             let (key, object) = cm(name, None);
@@ -260,11 +260,11 @@ mod tests {
         assert_eq!(store.compacted(), 2);
         assert_eq!(store.since(3).map(|e| e.key.name.to_string()).collect::<Vec<_>>(), ["c"]);
         let names: Vec<String> = store.list(&"configmaps".into(), "").map(|(_, object)| object::name(&object).to_owned()).collect();
-        assert_eq!(names, ["a", "b", "c"], "what is at rest is there all the same");
+        assert_eq!(names, ["a", "b", "c"], "packed objects are listed too");
     }
 
     #[test]
-    fn owners_know_their_dependents() {
+    fn dependents_follow_owner_references() {
         let mut store = Store::new(10, true);
         let (key, object) = cm("child", Some("uid-parent"));
         store.put(key.clone(), object, Timestamp::UNIX_EPOCH);

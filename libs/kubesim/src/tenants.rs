@@ -1,4 +1,4 @@
-//! Which pods take room where.
+//! Counts what pods request on each node, and which pods wait for a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::key::Key;
 use crate::object::{self, list, text};
 use crate::pods::{Room, requests};
 
-/// Which pods take room where, and which wait for a node: kept up with every change, so that a pass looks at no pod at rest.
+/// Updated with every change of a pod, so that a scheduling pass need not read all pods.
 #[derive(Debug, Default)]
 pub struct Tenants {
     /// What the pods on each node request.
@@ -18,7 +18,7 @@ pub struct Tenants {
 }
 
 impl Tenants {
-    /// A pod changed.
+    /// Takes a change of a pod in.
     pub fn observe(&mut self, key: &Key, old: Option<&Value>, new: Option<&Value>) {
         let tenant = |pod: &&Value| !text(pod, "/spec/nodeName").is_empty() && !object::pod_finished(pod);
         let (before, after) = (old.filter(tenant), new.filter(tenant));

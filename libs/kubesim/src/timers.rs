@@ -1,7 +1,7 @@
-//! One heap of delays for all clusters of a simulator, and the task that runs what is due.
+//! One heap of timers for all clusters of a simulator, and the task that runs those that are due.
 //!
 //! Time is tokio's, so a test under `tokio::time::pause` runs in virtual time. Nothing here polls: the task sleeps until
-//! the nearest deadline or until somebody adds a nearer one.
+//! the nearest deadline or until a nearer one is added.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,37 +13,37 @@ use tokio::time::Instant;
 
 use crate::key::Key;
 
-/// What happens when a delay is over. Each names its subject by uid, so a late timer cannot hit a successor.
+/// What happens when a delay is over. A timer for a pod has its uid, so that it does not concern a later pod of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Timer {
-    /// Controllers run over what changed.
+    /// Controllers, garbage collection and scheduler do their work.
     Reconcile,
-    /// One object is looked at again.
+    /// The controller of one object runs again.
     Revisit(Key),
-    /// A step in the life of a pod.
+    /// The kubelet changes a pod.
     Pod { key: Key, uid: String, step: PodStep },
-    /// The log forgets.
+    /// Old changes leave the log.
     Trim,
 }
 
 /// What the kubelet does to a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodStep {
-    /// Containers run and are ready.
+    /// Its containers run and get ready.
     Start,
-    /// Containers end well.
+    /// Its containers succeed.
     Complete,
-    /// Containers end badly.
+    /// Its containers fail.
     Crash,
-    /// Readiness toggles.
+    /// Its readiness toggles.
     Flap,
-    /// Nothing is left of it.
+    /// It is removed.
     Stop,
 }
 
-/// What timers are for.
+/// Something that timers belong to.
 pub trait OnTimer: Send + Sync {
-    /// The delay of this timer is over.
+    /// Called when the delay of a timer is over.
     fn on_timer(&self, timer: Timer);
 }
 
@@ -71,7 +71,7 @@ impl Ord for Entry {
     }
 }
 
-/// The heap.
+/// The timers of all clusters.
 #[derive(Default)]
 pub struct Timers {
     heap: Mutex<(BinaryHeap<Reverse<Entry>>, u64)>,
@@ -92,7 +92,7 @@ impl Timers {
         }
     }
 
-    /// The next due entry, or when to look again.
+    /// The next due entry; if none is due, the time of the next one.
     fn pop(&self) -> Result<Entry, Option<Instant>> {
         let mut heap = self.heap.lock().unwrap_or_else(PoisonError::into_inner);
         match heap.0.peek() {
@@ -102,7 +102,7 @@ impl Timers {
         }
     }
 
-    /// Runs until the last owner of the heap but this task is gone.
+    /// Runs timers when they are due. Never returns; the simulator aborts the task.
     pub async fn run(self: Arc<Self>) {
         let mut done = 0u32;
         loop {
@@ -113,7 +113,7 @@ impl Timers {
                     }
                     done += 1;
                     if done.is_multiple_of(32) {
-                        // Thousands of clusters due at once must not starve those who read from them.
+                        // Timers of thousands of clusters that are due at once must not starve the readers.
                         tokio::task::yield_now().await;
                     }
                 }

@@ -1,5 +1,4 @@
-//! Refusals that matter to those who use the simulator: names, pod templates, selectors, immutable fields.
-//! A real server checks far more.
+//! Validation of objects: names, pod templates, selectors, immutable fields. A real server checks far more.
 
 use serde_json::Value;
 
@@ -9,6 +8,9 @@ use crate::object::{self, list, map, text};
 use crate::selectors::Labels;
 
 /// Checks an object that is about to be written.
+///
+/// # Errors
+/// 400 or 422, as a real server answers.
 pub fn object(kind: &ServedKind, object: &Value) -> Result<(), ApiError> {
     let name = object::name(object);
     let invalid = |field: &str, why: String| Err(ApiError::invalid(&kind.kind, name, field, why));
@@ -57,7 +59,10 @@ pub fn object(kind: &ServedKind, object: &Value) -> Result<(), ApiError> {
     }
 }
 
-/// Checks what must not change.
+/// Checks that immutable fields do not change.
+///
+/// # Errors
+/// 422 with the field.
 pub fn change(kind: &ServedKind, old: &Value, new: &Value) -> Result<(), ApiError> {
     let fixed: &[&str] = match &*kind.resource {
         "deployments.apps" | "replicasets.apps" | "daemonsets.apps" => &["/spec/selector"],
@@ -153,7 +158,7 @@ fn bad_name(kind: &ServedKind, name: &str) -> Option<&'static str> {
     }
 }
 
-/// RFC 1123, 63 characters.
+/// Whether the name is a DNS label of RFC 1123, with at most 63 characters.
 pub fn dns_label(name: &str) -> bool {
     dns_label_of(name, 63)
 }

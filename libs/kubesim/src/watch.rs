@@ -1,5 +1,5 @@
-//! WATCH: a stream over the cluster's log. A watch keeps a revision, not a queue, so a slow reader costs nothing; one
-//! that falls behind the log is told 410, as by a real server.
+//! WATCH: a stream over the cluster's log. A watch keeps a revision and no queue, so a slow reader costs no memory; one
+//! that falls behind the log is answered 410, like by a real server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::store::Event;
 /// A real server sends bookmarks about once a minute.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
-/// What is watched, and how it is shown.
-pub struct Request {
+/// A watch as the client asks for it.
+pub struct WatchRequest {
     pub target: Target,
     pub labels: Labels,
     pub fields: Fields,
@@ -34,7 +34,7 @@ pub struct Request {
 
 struct Stream {
     cluster: Arc<Cluster>,
-    request: Request,
+    request: WatchRequest,
     at: u64,
     first: Option<Vec<u8>>,
     revisions: watch::Receiver<u64>,
@@ -46,7 +46,10 @@ struct Stream {
 }
 
 /// Opens a watch.
-pub fn open(cluster: Arc<Cluster>, request: Request) -> Result<Body, ApiError> {
+///
+/// # Errors
+/// 400 when the revision is no number.
+pub fn open(cluster: Arc<Cluster>, request: WatchRequest) -> Result<Body, ApiError> {
     let (mut at, mut first) = (0, None);
     match request.revision.as_str() {
         revision if !matches!(revision, "" | "0") && !request.initial_events => {
@@ -78,8 +81,8 @@ pub fn open(cluster: Arc<Cluster>, request: Request) -> Result<Body, ApiError> {
     })))
 }
 
-/// The present state as ADDED events, and the bookmark that ends them.
-fn initial(state: &ClusterState, request: &Request) -> Vec<u8> {
+/// The current objects as ADDED events, and the bookmark after them if the client asks for it.
+fn initial(state: &ClusterState, request: &WatchRequest) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (_, object) in state.store.list(&request.target.kind.resource, &request.target.namespace) {
         if request.matches(&object) {
@@ -161,7 +164,7 @@ impl Stream {
     }
 }
 
-impl Request {
+impl WatchRequest {
     fn matches(&self, object: &Value) -> bool {
         self.labels.matches(object) && self.fields.matches(object)
     }
@@ -171,7 +174,7 @@ impl Request {
             && (self.target.namespace.is_empty() || *event.key.namespace == *self.target.namespace)
     }
 
-    /// What this watch sees of a change: objects enter and leave a selector as if created and deleted.
+    /// Writes the event that this watch has for a change: objects that enter or leave the selector appear as created or deleted.
     fn write(&self, bytes: &mut Vec<u8>, event: &Event) {
         let old = event.old.as_deref().filter(|old| self.matches(old));
         let new = event.new.as_deref().filter(|new| self.matches(new));
@@ -206,7 +209,7 @@ impl Request {
     }
 }
 
-/// `PartialObjectMetadata`
+/// The object as `PartialObjectMetadata`.
 pub fn metadata_of(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
 }

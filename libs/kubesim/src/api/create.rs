@@ -15,7 +15,7 @@ use crate::{defaults, quota, validation};
 
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Five characters as `generateName` appends them.
+/// Five random characters, like the ones that `generateName` appends.
 pub fn random_suffix() -> String {
     (0..5).map(|_| char::from(SUFFIX[rand::random_range(0..SUFFIX.len())])).collect()
 }
@@ -31,7 +31,7 @@ impl ClusterState {
         self.finish_create(target, &name, object, options.dry_run)
     }
 
-    /// Stores an object that has its identity and its managed fields.
+    /// Stores an object whose identity and managed fields are set.
     pub(super) fn finish_create(&mut self, target: &Target, name: &str, object: Value, dry_run: bool) -> ApiResult {
         let key = target.key(name);
         if self.store.has(&key) {
@@ -46,7 +46,10 @@ impl ClusterState {
         Ok(Value::clone(&self.put(key, object)))
     }
 
-    /// Creates on behalf of a controller: no validation, no ownership; the caller knows what it writes.
+    /// Creates an object for a controller, without validation and managed fields.
+    ///
+    /// # Errors
+    /// 409 when the name exists, 403 when a quota refuses a pod.
     pub fn create_owned(&mut self, key: Key, mut object: Value, owner: &Value) -> Result<Arc<Value>, ApiError> {
         object["metadata"]["name"] = json!(&*key.name);
         object["metadata"]["namespace"] = json!(&*key.namespace);
@@ -77,7 +80,7 @@ impl ClusterState {
         }
     }
 
-    /// Everything between the body and the store, but ownership of fields.
+    /// Everything between the body and the store, except the ownership of fields.
     pub(super) fn prepare(&mut self, target: &Target, mut object: Value) -> ApiResult {
         let kind = &target.kind;
         check_type(target, &mut object)?;
@@ -107,7 +110,7 @@ impl ClusterState {
             meta.insert("name".into(), json!(name));
         }
         self.identify(&mut object, has_generation(kind));
-        // A fake node tells its room itself, as nodes registered by hand do; every other status is a controller's.
+        // A simulated node brings its own allocatable resources; the status of every other kind is set by controllers.
         if kind.status && &*kind.resource != "nodes" {
             object::remove(&mut object, &[], "status");
         }
@@ -137,7 +140,7 @@ impl ClusterState {
     }
 }
 
-/// Fills in `kind` and `apiVersion`, or refuses those of something else.
+/// Fills in `kind` and `apiVersion`, or refuses those of another kind.
 pub(super) fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiError> {
     if !object.is_object() {
         return Err(ApiError::bad_request("the body of the request is not an object"));

@@ -50,7 +50,7 @@ impl ClusterState {
         Ok(list)
     }
 
-    /// Deletes, whoever asks; true when the object is gone at once.
+    /// Deletes an object, for requests and controllers. Returns whether it is gone at once.
     pub fn delete_object(&mut self, key: &Key, grace: Option<i64>, propagation: &str) -> bool {
         let Some(old) = self.store.get(key) else { return true };
         let mut new = Value::clone(&old);
@@ -85,7 +85,7 @@ impl ClusterState {
         false
     }
 
-    /// Nothing but finalizers keeps the object: no running pod, no namespace with contents.
+    /// Whether at most finalizers keep the object: it is no running pod and no namespace with contents.
     pub(crate) fn may_go(&self, key: &Key, object: &Value) -> bool {
         match &*key.resource {
             "pods" => text(object, "/spec/nodeName").is_empty() || object::pod_finished(object) || !self.settings.controllers,
@@ -94,7 +94,7 @@ impl ClusterState {
         }
     }
 
-    /// Takes an owner out of its dependents.
+    /// Removes an owner from its dependents.
     fn disown(&mut self, uid: &str) {
         let dependents: Vec<(Key, Value)> = self.store.dependents(uid).map(|(key, object)| (key.clone(), Value::clone(&object))).collect();
         for (key, mut object) in dependents {
@@ -105,7 +105,7 @@ impl ClusterState {
         }
     }
 
-    /// Eviction: a delete with grace. Disruption budgets are not asked.
+    /// Eviction: a deletion with grace. Disruption budgets are ignored.
     pub fn evict(&mut self, target: &Target) -> ApiResult {
         let pod = self.existing(target)?;
         if object::deleting(&pod) {

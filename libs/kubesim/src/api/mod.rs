@@ -1,4 +1,4 @@
-//! What the API server does with a request, as plain functions over the state: no HTTP, no waiting.
+//! The verbs of the API server, as plain functions on the state: no HTTP, no waiting.
 
 mod create;
 mod delete;
@@ -17,6 +17,7 @@ use crate::kinds::ServedKind;
 use crate::object;
 use crate::state::ClusterState;
 
+/// What answers a request, or the error with which a real server would refuse it.
 pub type ApiResult = Result<Value, ApiError>;
 
 /// What a path names.
@@ -38,7 +39,7 @@ impl Target {
     }
 }
 
-/// What the query string asks of a write.
+/// The options of a write, from the query string.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub dry_run: bool,
@@ -48,7 +49,7 @@ pub struct Options {
     pub grace: Option<i64>,
 }
 
-/// How a patch is meant.
+/// The type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PatchType {
     Json,
@@ -57,7 +58,7 @@ pub enum PatchType {
     Apply,
 }
 
-/// Kinds whose spec changes are counted in `metadata.generation`.
+/// Whether `metadata.generation` counts changes of the spec of this kind.
 pub(crate) fn has_generation(kind: &ServedKind) -> bool {
     kind.custom
         || matches!(
@@ -79,7 +80,7 @@ pub(crate) fn has_generation(kind: &ServedKind) -> bool {
         )
 }
 
-/// The parts of an object that are its desired state: all but metadata and, where it has a life of its own, status.
+/// Whether two objects have the same desired state: all fields but metadata and, if it is a subresource, status.
 pub(crate) fn same_spec(kind: &ServedKind, a: &Value, b: &Value) -> bool {
     let strip = |object: &Value| {
         let mut map = object.as_object().cloned().unwrap_or_default();
@@ -108,7 +109,10 @@ pub(crate) fn scale_of(object: &Value) -> Value {
 }
 
 impl ClusterState {
-    /// The object a target names.
+    /// The object that a target names.
+    ///
+    /// # Errors
+    /// 404 when there is none.
     pub(crate) fn existing(&self, target: &Target) -> Result<Arc<Value>, ApiError> {
         self.store.get(&target.key(&target.name)).ok_or_else(|| target.not_found())
     }

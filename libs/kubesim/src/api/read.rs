@@ -20,8 +20,8 @@ impl ClusterState {
         }
     }
 
-    /// All objects that the selectors choose, at one revision, as JSON and never in pages. An object at rest is kept as that, and is
-    /// not built to be written out again.
+    /// All objects that the selectors choose, at one revision, as JSON text in one page. Packed objects are JSON text already, so that
+    /// they need not be decoded and encoded again.
     pub fn list_json(&self, target: &Target, labels: &Labels, fields: &Fields) -> String {
         let (kind, version) = (&target.kind.kind, target.kind.api_version());
         let asked_for = format!(r#"{{"apiVersion":"{version}","kind":"{kind}","#);
@@ -47,13 +47,13 @@ impl ClusterState {
         list
     }
 
-    /// [`ClusterState::list_json`] read.
+    /// Like [`ClusterState::list_json`], as a value.
     pub fn list(&self, target: &Target, labels: &Labels, fields: &Fields) -> Value {
         serde_json::from_str(&self.list_json(target, labels, fields)).expect("it wrote JSON")
     }
 }
 
-/// What label selectors look at.
+/// The part of an object that label selectors need.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Labelled {
@@ -66,7 +66,7 @@ struct LabelledMeta {
     labels: Value,
 }
 
-/// The object as the requested version shows it: no conversion, only its name.
+/// The object in the requested version: without conversion, only `apiVersion` changes.
 pub fn versioned(object: &Value, target: &Target) -> Value {
     let mut object = object.clone();
     object["apiVersion"] = target.kind.api_version().into();

@@ -35,7 +35,7 @@ impl ClusterState {
         self.write(target, &old, body, options, false)
     }
 
-    /// PATCH of every sort.
+    /// PATCH of every type.
     pub fn patch(&mut self, target: &Target, kind: PatchType, body: Value, options: &Options) -> ApiResult {
         if kind == PatchType::Apply {
             return self.apply(target, body, options);
@@ -85,7 +85,7 @@ impl ClusterState {
         Ok(scale_of(&self.write(&whole, &old, new, options, false)?))
     }
 
-    /// The one way by which a request changes an object. `owned`: managed fields are already right.
+    /// Stores the change of an object by a request; all requests use it. `owned`: managed fields are already set.
     pub(super) fn write(&mut self, target: &Target, old: &Arc<Value>, mut new: Value, options: &Options, owned: bool) -> ApiResult {
         let kind = &target.kind;
         let conflict = |why| Err(ApiError::conflict(&kind.resource, &target.name, why));
@@ -149,7 +149,7 @@ fn restore(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// A write of `/status` changes status, and labels and annotations nowhere.
+/// A write of `/status` changes the status and neither labels nor annotations.
 fn with_status_only(old: &Value, new: &Value) -> Value {
     let mut result = old.clone();
     match new.get("status") {

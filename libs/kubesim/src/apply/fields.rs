@@ -1,7 +1,7 @@
-//! Sets of fields, as `managedFields` lists them (FieldsV1), down to the leaves.
+//! Sets of fields as in `managedFields` (FieldsV1), down to the leaves.
 //!
 //! A leaf is a scalar, an atomic list or map, or an empty one; an item of a keyed list is a member besides its fields.
-//! What a server owns itself (name, uid, …) is never in a set.
+//! Fields that the server sets itself (name, uid, …) are never in a set.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::schema::{ListShape, atomic_map, item_key, list_shape};
 
 /// `f:name`, `k:{"name":"a"}` or `v:"a"`, from the root.
 pub type Path = Vec<String>;
-/// Fields.
+/// A set of fields.
 pub type FieldSet = BTreeSet<Path>;
 
 const SYSTEM: &[&str] = &[
@@ -83,7 +83,7 @@ fn collect(value: &Value, field: &str, parent: &str, custom: bool, path: &mut Pa
     }
 }
 
-/// The set as FieldsV1.
+/// Writes the set as FieldsV1.
 pub fn to_v1(set: &FieldSet) -> Value {
     let mut root = Map::new();
     for path in set {
@@ -108,7 +108,7 @@ fn drop_lonely_dots(value: &mut Value) {
     map.values_mut().for_each(drop_lonely_dots);
 }
 
-/// The set of a FieldsV1.
+/// Reads a set from FieldsV1.
 pub fn from_v1(value: &Value) -> FieldSet {
     fn walk(value: &Value, path: &mut Path, set: &mut FieldSet) {
         let Some(map) = value.as_object() else { return };
@@ -144,7 +144,7 @@ pub fn at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     })
 }
 
-/// Removes a field, and the maps and lists around it that this left empty.
+/// Removes a field, and the maps and lists around it that are empty then.
 pub fn remove(object: &mut Value, path: &[String]) {
     let Some((step, rest)) = path.split_first() else { return };
     let empty = |value: &Value| match value {
@@ -171,14 +171,14 @@ pub fn remove(object: &mut Value, path: &[String]) {
     }
 }
 
-/// A field that tells its list item apart: it goes with the item only.
+/// Whether the field is a key of its list item, so that it is removed only with the item.
 pub fn is_key(path: &[String]) -> bool {
     let [.., item, field] = path else { return false };
     let key = item.strip_prefix("k:").and_then(|key| serde_json::from_str::<Value>(key).ok());
     key.is_some_and(|key| field.strip_prefix("f:").is_some_and(|field| key.get(field).is_some()))
 }
 
-/// As conflicts name it: `.spec.template.spec.containers[name="a"].image`.
+/// The field as conflicts name it: `.spec.template.spec.containers[name="a"].image`.
 pub fn show(path: &[String]) -> String {
     path.iter()
         .map(|step| match step.split_at(2) {

@@ -33,7 +33,7 @@ impl Manager {
         ["/manager", "/operation", "/subresource"].iter().all(|p| text(&self.entry, p) == text(&other.entry, p))
     }
 
-    /// Written down; the time moves only when the fields do.
+    /// The entry as JSON. Its time changes only if the fields do.
     fn entry(mut self, before: &[Value], now: &str) -> Value {
         let set = fields::to_v1(&self.set);
         if self.entry["fieldsV1"] != set || !before.contains(&self.entry) {
@@ -57,7 +57,7 @@ fn write_managers(object: &mut Value, managers: Vec<Manager>, now: &str) {
     map_mut(object, &["metadata"]).insert("managedFields".into(), entries.into());
 }
 
-/// The entry of whoever writes, among all.
+/// The entry of this writer among all entries.
 fn mine(managers: &mut Vec<Manager>, new: Manager) -> &mut Manager {
     let at = managers.iter().position(|m| m.is(&new)).unwrap_or_else(|| {
         managers.push(new);
@@ -66,7 +66,7 @@ fn mine(managers: &mut Vec<Manager>, new: Manager) -> &mut Manager {
     &mut managers[at]
 }
 
-/// A POST owns all that it made, defaults included.
+/// Records the fields of a POST: all of them, defaults included.
 pub fn record_create(object: &mut Value, target: &Target, options: &Options, now: &str) {
     crate::object::remove(object, &["metadata"], "managedFields");
     let mut manager = Manager::new(target, options, "Update");
@@ -74,12 +74,12 @@ pub fn record_create(object: &mut Value, target: &Target, options: &Options, now
     write_managers(object, vec![manager], now);
 }
 
-/// A PUT or PATCH owns what it changed; who owned that before no longer does.
+/// Records the fields that a PUT or PATCH changed, and removes them from other managers.
 pub fn record_update(old: &Value, new: &mut Value, target: &Target, options: &Options, now: &str) {
     let custom = target.kind.custom;
     let (before, after) = (fields::of(old, custom), fields::of(new, custom));
     let changed: FieldSet = after.iter().filter(|p| !before.contains(*p) || fields::at(old, p) != fields::at(new, p)).cloned().collect();
-    // Membership of a list item changes with its presence only, not with its fields.
+    // A list item itself changes only when it is added or removed, not when its fields change.
     let changed: FieldSet = changed.into_iter().filter(|p| !p.last().is_some_and(|s| s.starts_with("k:")) || !before.contains(p)).collect();
     let mut managers = managers(old);
     new["metadata"]["managedFields"] = old.pointer("/metadata/managedFields").cloned().unwrap_or_else(|| json!([]));
@@ -92,7 +92,10 @@ pub fn record_update(old: &Value, new: &mut Value, target: &Target, options: &Op
     write_managers(new, managers, now);
 }
 
-/// The object after an apply, or the conflicts that stand in its way. `live` is absent when apply creates.
+/// The object after an apply; `live` is absent when apply creates it.
+///
+/// # Errors
+/// 409 with the conflicting fields.
 pub fn apply(live: Option<&Value>, mut applied: Value, target: &Target, options: &Options, now: &str) -> Result<Value, ApiError> {
     if !list(&applied, "/metadata/managedFields").is_empty() {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
@@ -136,7 +139,7 @@ pub fn apply(live: Option<&Value>, mut applied: Value, target: &Target, options:
     merge(&mut merged, &applied, "", "", custom);
     let entry = mine(&mut managers, me);
     let dropped = std::mem::replace(&mut entry.set, wanted);
-    // In order, so that an item goes before its fields and is still known by its key.
+    // In order, so that an item is removed before its fields, while its key can still be read.
     for path in &dropped {
         let kept = managers.iter().any(|m| m.set.iter().any(|owned| owned.starts_with(path)));
         if !kept && !fields::is_key(path) {
@@ -161,7 +164,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Existing items of a keyed list keep their places, new ones follow.
+/// Merges keyed lists: existing items keep their places, new ones follow.
 fn merge(live: &mut Value, applied: &Value, field: &str, parent: &str, custom: bool) {
     match (live, applied) {
         (Value::Object(live), Value::Object(applied)) if !atomic_map(field, parent, custom) => {

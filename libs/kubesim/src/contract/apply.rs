@@ -1,4 +1,4 @@
-//! Server-side apply: who owns which field.
+//! Server-side apply and the ownership of fields.
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ async fn updates_take_ownership(f: Fixture) -> Outcome {
     refused(apply(&f, "drover", &f.config_map("a", json!({"k": "1", "l": "1"})), false).await, 409, "Conflict")?;
     let now = apply(&f, "drover", &f.config_map("a", json!({})), false).await?;
     must!(of(&now, "/data") == &json!({"k": "edited"}), "{:?}", now.data);
-    // An object made by a plain create belongs to its maker.
+    // The fields of a created object belong to its creator.
     let made = PostParams { field_manager: Some("maker".into()), ..PostParams::default() };
     f.config_maps().create(&made, &typed(f.config_map("b", json!({"k": "1"})))).await?;
     refused(apply(&f, "drover", &f.config_map("b", json!({"k": "2"})), false).await, 409, "Conflict")

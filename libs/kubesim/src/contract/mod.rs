@@ -1,8 +1,8 @@
-//! What Drover relies on of a Kubernetes API server, as cases that run against kubesim always and against real servers
-//! where there are some. A case that fails here but not there is a defect of the simulator.
+//! The behaviour of a Kubernetes API server on which Drover relies, as cases that always run against kubesim, and against a real server
+//! if there is one. A case that fails only against kubesim shows a defect of the simulator.
 //!
-//! The cases make namespaces and a tainted node of their own (label `type=kwok`, so kwok manages it on a real server),
-//! and remove them. They need rights of a cluster administrator.
+//! The cases create namespaces and a tainted node of their own (label `type=kwok`, so that kwok manages it on a real server),
+//! and delete them. They need the rights of a cluster administrator.
 
 mod apply;
 mod objects;
@@ -17,24 +17,24 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind,
 use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 
-/// A case did not end as it must.
+/// Why a case failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
-    /// The server refused what it must accept, or could not be reached.
+    /// The server refused a request that it must accept, or could not be reached.
     #[error(transparent)]
     Kube(#[from] kube::Error),
     /// A watch broke while waiting.
     #[error(transparent)]
     Wait(#[from] kube::runtime::wait::Error),
-    /// It answered, but not as expected.
+    /// The server did not behave as expected.
     #[error("{0}")]
     Expectation(String),
 }
 
-/// How a case ends.
+/// The result of a case.
 pub type Outcome = Result<(), Broken>;
 
-/// One thing that must hold.
+/// One case of the contract.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// Its name.
@@ -64,13 +64,13 @@ pub fn cases() -> Vec<Case> {
     [workloads::CASES, objects::CASES, apply::CASES, watches::CASES].concat()
 }
 
-/// Cases that run at the same time: most of them wait most of the time, above all where metrics have to be scraped.
+/// How many cases run at the same time. Most of them wait most of the time, above all for metrics.
 const AT_ONCE: usize = 8;
 
 /// Runs every case (whose name contains `filter`), a few at a time, each in a namespace of its own.
 ///
 /// # Errors
-/// When the server cannot be used at all; what single cases found is in the list.
+/// When the server cannot be used at all. Failures of single cases are in the list.
 pub async fn run_all(client: kube::Client, filter: &str) -> Result<Vec<(&'static str, Outcome, Duration)>, Broken> {
     let run = format!("{:06x}", rand::random_range(0..0xff_ffffu32));
     let node = format!("contract-{run}");
@@ -98,7 +98,7 @@ async fn run_one(case: Case, fixture: Fixture) -> Result<(&'static str, Outcome,
     let start = Instant::now();
     let outcome = (case.run)(fixture).await;
     let took = start.elapsed();
-    // Left to the server to finish: only its own case waits for that.
+    // Not waited for: only the case about namespaces waits for their deletion.
     match namespaces.delete(&namespace, &DeleteParams::default()).await {
         Ok(_) => {}
         Err(e) if code(&e) == 404 => {}
@@ -107,7 +107,7 @@ async fn run_one(case: Case, fixture: Fixture) -> Result<(&'static str, Outcome,
     Ok((case.name, outcome, took))
 }
 
-/// What a case works with.
+/// The client, the namespace and the node of a case.
 pub(crate) struct Fixture {
     client: kube::Client,
     namespace: String,
@@ -137,7 +137,7 @@ impl Fixture {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"app": name}}, "data": data})
     }
 
-    /// A pod template that only the case's own node takes.
+    /// A pod template that fits only on the node of the contract.
     fn template(&self, app: &str, cpu: &str, annotations: Value) -> Value {
         json!({"metadata": {"labels": {"app": app}, "annotations": annotations},
             "spec": {"nodeSelector": {"drover-contract": self.run},
@@ -173,12 +173,12 @@ fn version(object: &DynamicObject) -> &str {
     object.metadata.resource_version.as_deref().unwrap_or("")
 }
 
-/// The HTTP status of a refusal, 0 for other errors.
+/// The HTTP status of an error; 0 if it has none.
 fn code(error: &kube::Error) -> u16 {
     if let kube::Error::Api(status) = error { status.code } else { 0 }
 }
 
-/// The refusal must have this status and reason.
+/// Fails unless the request was refused with this status and reason.
 fn refused<T>(result: Result<T, kube::Error>, want: u16, reason: &str) -> Outcome {
     match result {
         Err(kube::Error::Api(status)) if status.code == want && (reason.is_empty() || status.reason == reason) => Ok(()),
@@ -187,7 +187,7 @@ fn refused<T>(result: Result<T, kube::Error>, want: u16, reason: &str) -> Outcom
     }
 }
 
-/// Waits until the object is as it should be.
+/// Waits until the condition holds for the object.
 async fn until(
     api: &Api<DynamicObject>,
     name: &str,
@@ -205,7 +205,7 @@ async fn until(
     }
 }
 
-/// Tries again until the check passes: for what cannot be watched.
+/// Repeats the check until it passes, for conditions that cannot be watched.
 async fn eventually<F: Future<Output = Result<bool, Broken>>>(seconds: u64, what: &str, check: impl Fn() -> F) -> Outcome {
     let end = Instant::now() + Duration::from_secs(seconds);
     while !check().await? {

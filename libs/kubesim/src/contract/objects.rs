@@ -241,7 +241,7 @@ async fn discovery(f: Fixture) -> Outcome {
     Ok(())
 }
 
-/// Makes a definition and waits until its kind is served: the group, and the definition's name.
+/// Creates a CustomResourceDefinition and waits until its kind is served. Returns its group and its name.
 pub(super) async fn define(f: &Fixture, plural: &str, kind: &str) -> Result<(String, String), super::Broken> {
     let group = format!("g{}.drover.test", f.run);
     let name = format!("{plural}.{group}");
@@ -284,7 +284,7 @@ async fn namespaces_take_their_contents(f: Fixture) -> Outcome {
     namespaces.delete(&f.namespace, &DeleteParams::default()).await?;
     if namespaces.get_opt(&f.namespace).await?.is_some_and(|n| n.metadata.deletion_timestamp.is_some()) {
         let late = f.config_maps().create(&PostParams::default(), &typed(f.config_map("late", json!({})))).await;
-        // 404 when it went in between.
+        // 404 if the namespace was deleted in between.
         must!(late.as_ref().is_err_and(|e| matches!(super::code(e), 403 | 404)), "a namespace that goes takes nothing new: {late:?}");
     }
     until(&namespaces, &f.namespace, |n| n.is_none(), "the namespace is gone").await?;

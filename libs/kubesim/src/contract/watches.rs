@@ -53,7 +53,7 @@ async fn expect_events(events: &mut Events, want: &[(&str, &str)]) -> Outcome {
 }
 
 fn mine() -> WatchParams {
-    // A real cluster puts a ConfigMap of its own into every namespace.
+    // A real cluster creates a ConfigMap in every namespace.
     WatchParams::default().labels("app")
 }
 
@@ -103,7 +103,7 @@ async fn lists_can_be_streamed(f: Fixture) -> Outcome {
 }
 
 async fn old_versions_are_gone(f: Fixture) -> Outcome {
-    // Revision 1 is from before this kind was served; of built-in kinds a fresh server still knows it.
+    // At revision 1 this kind was not served yet; for built-in kinds, a fresh server still has that revision.
     let (group, name) = define(&f, "relics", "Relic").await?;
     let mut events = f.api(&group, "v1", "Relic").watch(&mine(), "1").await?.boxed();
     let event = tokio::time::timeout(Duration::from_secs(20), events.next()).await.ok().flatten();

@@ -1,4 +1,4 @@
-//! Workloads: controllers, scheduler, kubelet and metrics, as far as Drover reads what they write.
+//! Workloads: those effects of controllers, scheduler, kubelet and metrics that Drover reads.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ async fn rollouts_keep_pods_ready(f: Fixture) -> Outcome {
         let WatchEvent::Modified(now) = event else { continue };
         let (have, total) = (of(&now, "/status/readyReplicas").as_i64().unwrap_or(0), of(&now, "/status/replicas").as_i64().unwrap_or(0));
         must!(have >= 3, "only {have} ready: {}", now.data["status"]);
-        // A set that was told to shrink a moment ago may still count a pod too many.
+        // A set that has just been shrunk may still count one pod too many.
         must!(total <= 5, "{total} pods at once: {}", now.data["status"]);
         if now.metadata.generation == Some(2) && ready(Some(&now), 3) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What several controllers need.
+//! Functions that several controllers use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub fn owned(state: &ClusterState, owner: &Value, resource: &str) -> Vec<(Key, A
         .collect()
 }
 
-/// Writes a status when it differs.
+/// Writes a status if it differs.
 pub fn put_status(state: &mut ClusterState, key: &Key, old: &Value, status: Value) {
     if old.get("status") != Some(&status) {
         let mut new = old.clone();
@@ -34,7 +34,7 @@ pub fn put_status(state: &mut ClusterState, key: &Key, old: &Value, status: Valu
     }
 }
 
-/// A pod of a template, still without name and owner.
+/// A pod from a template, without name and owner.
 pub fn pod_of(template: &Value) -> Value {
     let meta: Map<String, Value> = ["labels", "annotations", "finalizers"]
         .iter()
@@ -43,7 +43,7 @@ pub fn pod_of(template: &Value) -> Value {
     json!({"metadata": meta, "spec": template["spec"], "status": {"phase": "Pending"}})
 }
 
-/// Ready for long enough; else how long it still takes, when it is ready at all.
+/// `Ok` if the pod has been ready for `min_ready` seconds; otherwise the remaining time, or `None` if it is not ready.
 pub fn available(state: &ClusterState, pod: &Value, min_ready: i64) -> Result<(), Option<Duration>> {
     if !object::pod_ready(pod) {
         return Err(None);
@@ -56,7 +56,7 @@ pub fn available(state: &ClusterState, pod: &Value, min_ready: i64) -> Result<()
     if left <= 0 { Ok(()) } else { Err(Some(Duration::from_secs(left.unsigned_abs()))) }
 }
 
-/// How many pods of an owner are what, with a revisit when one becomes available by time alone.
+/// Counts the pods of an owner. Sets a timer if one becomes available without another change.
 pub struct PodCount {
     pub replicas: i64,
     pub ready: i64,
@@ -80,7 +80,7 @@ pub fn count<'a>(state: &mut ClusterState, key: &Key, pods: impl Iterator<Item =
     count
 }
 
-/// Ten characters that stand for a template.
+/// A hash of a template in ten characters.
 pub fn template_hash(template: &Value) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -88,7 +88,7 @@ pub fn template_hash(template: &Value) -> String {
     format!("{:010x}", hasher.finish() & 0xff_ffff_ffff)
 }
 
-/// `25%` or `3` of a total.
+/// The number that `25%` or `3` means for a total.
 pub fn share(value: &Value, total: i64, round_up: bool) -> i64 {
     match value {
         Value::Number(number) => number.as_i64().unwrap_or(0),
@@ -109,7 +109,7 @@ pub fn generation(object: &Value) -> i64 {
     number(object, "/metadata/generation").unwrap_or(0)
 }
 
-/// A status object without the zeros that Go leaves out.
+/// A status object without zeros, which Go omits.
 pub fn without_zeros(fields: &[(&str, i64)]) -> Map<String, Value> {
     fields.iter().filter(|(_, value)| *value != 0).map(|(name, value)| ((*name).to_string(), json!(value))).collect()
 }

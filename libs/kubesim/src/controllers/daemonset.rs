@@ -1,4 +1,4 @@
-//! DaemonSet: one pod on every node that admits it.
+//! DaemonSet: one pod on every matching node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn reconcile(state: &mut ClusterState, key: &Key, set: &Value) {
     for (pod_key, pod) in owned(state, set, "pods") {
         let node = target(&pod);
         if object::deleting(&pod) {
-            // Its successor waits until the node is free of it.
+            // The next pod is created only when this one is gone.
             here.insert(node, (pod_key, pod));
         } else if object::pod_finished(&pod) || !nodes.contains(&node) || here.contains_key(&node) {
             misplaced += i64::from(!nodes.contains(&node));
@@ -41,7 +41,7 @@ pub fn reconcile(state: &mut ClusterState, key: &Key, set: &Value) {
     }
     for node in nodes.iter().filter(|node| !here.contains_key(*node)) {
         let mut pod = pod.clone();
-        // As the real controller does: the scheduler binds it, but only there.
+        // Like the real controller: the scheduler binds the pod, but only to this node.
         pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
             json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]});
         let name = Key::new(&"pods".into(), &key.namespace, &format!("{}-{}", key.name, random_suffix()));
@@ -75,14 +75,14 @@ fn template_pod(key: &Key, set: &Value, hash: &str) -> Value {
     pod
 }
 
-/// The node a pod of a DaemonSet is meant for.
+/// The node for which a pod of a DaemonSet was created.
 fn target(pod: &Value) -> String {
     let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
     let wanted = text(pod, terms);
     if wanted.is_empty() { text(pod, "/spec/nodeName").to_string() } else { wanted.to_string() }
 }
 
-/// Pods of an older template go, as many at a time as may be unavailable.
+/// Deletes pods of an older template, as many at a time as may be unavailable.
 fn update(state: &mut ClusterState, set: &Value, hash: &str, here: &BTreeMap<String, (Key, Arc<Value>)>, nodes: usize) {
     let most = share(&set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], nodes as i64, true).max(1);
     let ready = here.values().filter(|(_, pod)| object::pod_active(pod) && object::pod_ready(pod)).count();

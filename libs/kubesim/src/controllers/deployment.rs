@@ -1,5 +1,4 @@
-//! Deployment: one ReplicaSet per pod template, and what the status says about them. How replicas move from the old sets
-//! to the new one is `rollout`.
+//! Deployment: one ReplicaSet per pod template, and the status. `rollout` moves replicas from the old sets to the new one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +53,7 @@ fn create_set(state: &mut ClusterState, key: &Key, deployment: &Value, hash: &st
         "spec": spec, "status": {"replicas": 0}});
     let name = Key::new(&"replicasets.apps".into(), &key.namespace, &format!("{}-{hash}", key.name));
     if let Err(refusal) = state.create_owned(name, set, deployment) {
-        // A foreign ReplicaSet of that name: the real controller would count collisions, here it waits for it to go.
+        // Another ReplicaSet has that name: the real controller counts collisions, this one waits until the name is free.
         tracing::debug!(deployment = %key.name, %refusal.message, "no replica set");
         state.after(Duration::from_secs(1), Timer::Revisit(key.clone()));
     }
@@ -68,7 +67,7 @@ fn next_revision(sets: &Objects) -> i64 {
     sets.iter().map(|(_, set)| revision_of(set)).max().unwrap_or(0) + 1
 }
 
-/// A template that comes back becomes the newest revision again.
+/// Gives the new set the highest revision, also if its template was used before.
 fn stamp_revision(
     state: &mut ClusterState,
     key: &Key,
@@ -128,7 +127,7 @@ fn status(state: &mut ClusterState, key: &Key, deployment: &Value, hash: &str) {
     put_status(state, key, deployment, status.into());
 }
 
-/// The condition Progressing: it moves with every step forward, and turns False when none came in time.
+/// The condition Progressing: updated with every progress, False if there was none before the deadline.
 #[expect(clippy::too_many_arguments, reason = "one place computes them all, one place uses them")]
 fn progress(
     state: &mut ClusterState,
@@ -173,7 +172,7 @@ fn progress(
     }
 }
 
-/// Old sets without pods go, beyond the history that is kept.
+/// Deletes old sets without pods, except those that the history keeps.
 fn clean_up(state: &mut ClusterState, deployment: &Value, hash: &str) {
     let keep = usize::try_from(number(deployment, "/spec/revisionHistoryLimit").unwrap_or(10)).unwrap_or(0);
     let mut empty: Objects = owned(state, deployment, "replicasets.apps")

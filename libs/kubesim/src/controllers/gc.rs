@@ -1,4 +1,4 @@
-//! Garbage: dependents whose owners are gone, and foreground deletion.
+//! Garbage collection: dependents whose owners are gone, and foreground deletion.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::key::Key;
 use crate::object::{self, list, text};
 use crate::state::ClusterState;
 
-/// The object with this uid is gone or never was: deletes dependents that have no other owner.
+/// Deletes the dependents of this uid that have no other owner, if no object has the uid.
 pub fn collect(state: &mut ClusterState, uid: &str) {
     if state.store.key_of(uid).is_some() {
         return;
@@ -26,7 +26,7 @@ pub fn collect(state: &mut ClusterState, uid: &str) {
     }
 }
 
-/// Deletes the dependents of an object that waits for them, and lets it go when none is left.
+/// Deletes the dependents of an object that waits for them, and then the object.
 pub fn foreground(state: &mut ClusterState, key: &Key, object: &Value) {
     let dependents: Vec<Key> = state.store.dependents(object::uid(object)).map(|(key, _)| key.clone()).collect();
     if !dependents.is_empty() {

@@ -1,5 +1,5 @@
-//! What kube-controller-manager does, as far as somebody looks at it. Each file is one controller: a function that is
-//! given an object and brings what depends on it closer to what it says. Level-triggered: it may be called at any time.
+//! The part of kube-controller-manager whose effects Drover sees. Each file is one controller: a function that takes an object and
+//! brings its dependents closer to what the object asks for. Level-triggered: it may be called at any time.
 
 mod common;
 mod daemonset;
@@ -35,14 +35,14 @@ const IN_CHARGE: &[&str] = &[
     "statefulsets.apps",
 ];
 
-/// A controller shall look at this object, if one is in charge of its kind.
+/// Queues an object for its controller, if its kind has one.
 pub fn enqueue(state: &mut ClusterState, key: Key) {
     if state.settings.controllers && IN_CHARGE.contains(&&*key.resource) {
         state.work.queue.insert(key);
     }
 }
 
-/// Looks at one object.
+/// Runs the controller of one object.
 pub fn reconcile(state: &mut ClusterState, key: &Key) {
     let Some(object) = state.store.get(key) else { return };
     let deleting = object::deleting(&object);
@@ -67,7 +67,7 @@ pub fn reconcile(state: &mut ClusterState, key: &Key) {
     }
 }
 
-/// Who else must look when this object changed.
+/// Queues the other objects that a change of this object concerns.
 pub fn concerned(state: &mut ClusterState, key: &Key) {
     let others: &[&str] = match &*key.resource {
         "pods" => &["resourcequotas", "poddisruptionbudgets.policy"],
@@ -81,7 +81,7 @@ pub fn concerned(state: &mut ClusterState, key: &Key) {
     }
 }
 
-/// Serves the kinds of CustomResourceDefinitions, and clears out those of a definition that went.
+/// Updates the kinds of CustomResourceDefinitions, and deletes the objects of a definition that was deleted.
 pub fn definitions(state: &mut ClusterState, key: &Key, new: Option<&Value>) {
     if &*key.resource != "customresourcedefinitions.apiextensions.k8s.io" {
         return;

@@ -1,4 +1,4 @@
-//! Namespaces: the default service account, and emptying one that is being deleted.
+//! Namespaces: creates the default service account, and deletes the contents of a namespace that is being deleted.
 
 use serde_json::{Value, json};
 

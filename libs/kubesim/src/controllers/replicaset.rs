@@ -1,4 +1,4 @@
-//! ReplicaSet: as many active pods as it says.
+//! ReplicaSet: keeps the wanted number of active pods.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub fn reconcile(state: &mut ClusterState, key: &Key, set: &Value) {
             }
         }
     } else {
-        // Those go first that serve least: unscheduled, then not ready, then the youngest.
+        // Deleted first: unscheduled pods, then those that are not ready, then the youngest.
         pods.sort_by_cached_key(|(_, pod)| {
             let youngest = std::cmp::Reverse(text(pod, "/metadata/creationTimestamp").to_string());
             (!text(pod, "/spec/nodeName").is_empty(), object::pod_ready(pod), youngest)
@@ -56,7 +56,7 @@ fn status(state: &mut ClusterState, key: &Key, set: &Value, failure: Option<(&st
     let mut conditions: Vec<Value> = list(set, "/status/conditions").to_vec();
     match failure {
         Some((reason, message)) => {
-            // The message of a refusal names another pod each time; the first one stands until pods fit again.
+            // Each refusal names another pod; the first message stays until pods can be created again.
             if !conditions.iter().any(|c| c["type"] == "ReplicaFailure") {
                 object::set_condition(
                     &mut conditions,

@@ -1,4 +1,4 @@
-//! How a Deployment moves replicas from old ReplicaSets to the new one: within surge and unavailability, or all at once.
+//! Moves the replicas of a Deployment from old ReplicaSets to the new one: within surge and unavailability, or all at once.
 
 use serde_json::{Value, json};
 
@@ -7,18 +7,18 @@ use crate::key::Key;
 use crate::object::number;
 use crate::state::ClusterState;
 
-/// (surge, unavailable) in pods.
+/// The maximum surge and the maximum of unavailable pods.
 pub fn limits(deployment: &Value) -> (i64, i64) {
     if deployment["spec"]["strategy"]["type"] == "Recreate" {
         return (0, 0);
     }
     let (want, rolling) = (replicas(deployment), &deployment["spec"]["strategy"]["rollingUpdate"]);
     let (surge, unavailable) = (share(&rolling["maxSurge"], want, true), share(&rolling["maxUnavailable"], want, false));
-    // Both zero would stand still forever.
+    // With both zero, no rollout could make progress.
     if surge == 0 && unavailable == 0 { (0, 1.min(want)) } else { (surge, unavailable.min(want)) }
 }
 
-/// Replicas of the new set, given all replicas there are and its own.
+/// How many replicas the new set may have, given the replicas of all sets and its own.
 pub fn room_for_new(deployment: &Value, total: i64, new: i64) -> i64 {
     let want = replicas(deployment);
     if deployment["spec"]["strategy"]["type"] == "Recreate" {
@@ -28,12 +28,12 @@ pub fn room_for_new(deployment: &Value, total: i64, new: i64) -> i64 {
     new + room.clamp(0, (want - new).max(0))
 }
 
-/// One step forward.
+/// Takes one step of the rollout.
 pub fn advance(state: &mut ClusterState, deployment: &Value, new: &Objects, old: &Objects, paused: bool) {
     let want = replicas(deployment);
     let live_old: Vec<_> = old.iter().filter(|(_, set)| replicas(set) > 0).collect();
     let Some((new_key, new_set)) = new.first() else {
-        // Recreate: old pods go first. Paused without a new set: only the number of replicas is followed.
+        // Recreate: old pods are deleted first. Paused without a new set: only the number of replicas is followed.
         match live_old.as_slice() {
             [(key, _)] if paused => scale(state, key, want),
             all if !paused => all.iter().for_each(|(key, _)| scale(state, key, 0)),
@@ -60,7 +60,7 @@ pub fn advance(state: &mut ClusterState, deployment: &Value, new: &Objects, old:
     }
 }
 
-/// Old pods that are not available go first; of the others only as many as availability allows.
+/// Shrinks old sets: first pods that are not available, then as many others as availability allows.
 fn shrink_old(state: &mut ClusterState, deployment: &Value, new: &Value, old: &[&(Key, std::sync::Arc<Value>)], total: i64) {
     let available = |set: &Value| number(set, "/status/availableReplicas").unwrap_or(0);
     let least = replicas(deployment) - limits(deployment).1;

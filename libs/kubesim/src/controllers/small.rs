@@ -1,4 +1,4 @@
-//! Controllers of a few lines.
+//! Small controllers.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::object::{self, list, number, text};
 use crate::selectors::Labels;
 use crate::state::ClusterState;
 
-/// Every claim is bound at once, to a volume that exists by name only.
+/// Binds every claim at once, to a volume that exists by name only.
 pub fn bind_claim(state: &mut ClusterState, key: &Key, claim: &Value) {
     if text(claim, "/status/phase") == "Bound" {
         return;
@@ -22,7 +22,7 @@ pub fn bind_claim(state: &mut ClusterState, key: &Key, claim: &Value) {
     state.put(key.clone(), new);
 }
 
-/// A definition is accepted.
+/// Accepts and establishes a CustomResourceDefinition.
 pub fn establish(state: &mut ClusterState, key: &Key, definition: &Value) {
     if object::condition_is_true(definition, "Established") {
         return;
@@ -40,7 +40,7 @@ pub fn establish(state: &mut ClusterState, key: &Key, definition: &Value) {
     put_status(state, key, definition, status);
 }
 
-/// The numbers of a disruption budget.
+/// Sets the status of a PodDisruptionBudget.
 pub fn disruption(state: &mut ClusterState, key: &Key, budget: &Value) {
     let labels = Labels::of(&budget["spec"]["selector"]);
     let pods = "pods".into();

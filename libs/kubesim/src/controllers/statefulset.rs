@@ -1,4 +1,4 @@
-//! StatefulSet: pods by ordinal, one after the other, each with its claims; updates from the highest ordinal down.
+//! StatefulSet: creates pods by ordinal, each with its claims, and updates them from the highest ordinal down.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ fn create(state: &mut ClusterState, key: &Key, set: &Value, ordinal: i64, revisi
         if !state.store.has(&at) {
             let body = json!({"metadata": {"labels": set["spec"]["selector"]["matchLabels"]}, "spec": template["spec"]});
             state.create_owned(at.clone(), body, set)?;
-            // Claims outlive their set: they are made like owned objects but belong to nobody.
+            // Claims stay when their set is deleted: they are created like owned objects, and then the owner is removed.
             if let Some(mut claim) = state.store.get(&at).map(|c| Value::clone(&c)) {
                 object::remove(&mut claim, &["metadata"], "ownerReferences");
                 state.put(at, claim);

@@ -1,4 +1,4 @@
-//! The contract, against kubesim and, where `DROVER_CONTRACT_KUBECONFIG` names one, a real API server.
+//! The contract against kubesim and, if `DROVER_CONTRACT_KUBECONFIG` names one, a real API server.
 
 use drover_kubesim::{ClusterSpec, Sim, contract};
 
@@ -19,14 +19,14 @@ async fn holds(client: kube::Client, where_: &str) {
 }
 
 #[tokio::test]
-async fn kubesim_keeps_the_contract() {
+async fn kubesim_fulfils_the_contract() {
     let sim = Sim::new();
     sim.add_cluster("a", ClusterSpec::default());
     holds(sim.client("a"), "kubesim").await;
 }
 
 #[tokio::test]
-async fn a_real_server_keeps_the_contract() {
+async fn real_server_fulfils_the_contract() {
     let Some(path) = drover_testkit::needs("DROVER_CONTRACT_KUBECONFIG") else { return };
     let kubeconfig = kube::config::Kubeconfig::read_from(path).expect("the kubeconfig can be read");
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.expect("the kubeconfig is usable");

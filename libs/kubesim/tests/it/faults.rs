@@ -1,4 +1,4 @@
-//! Faults, the journal and the recorder: what tests of Drover hold on to.
+//! Faults, the journal and the recorder, which the tests of Drover rely on.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn code(error: &kube::Error) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_cluster_answers_late_and_rightly() {
+async fn latency_delays_every_answer() {
     let sim = sim();
     let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
     let took = async || {
@@ -64,7 +64,7 @@ async fn a_slow_cluster_answers_late_and_rightly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_wrong_shows_in_what_is_written_from_then_on() {
+async fn clock_skew_shifts_timestamps_of_later_writes() {
     let sim = sim();
     let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
     let written = async |name: &str| {
@@ -82,7 +82,7 @@ async fn a_clock_that_is_wrong_shows_in_what_is_written_from_then_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partition_refuses_or_hangs_until_it_is_over() {
+async fn partition_refuses_or_hangs_until_it_is_cleared() {
     let sim = sim();
     let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
     let mut watch = api.watch(&WatchParams::default(), "0").await.unwrap().boxed();
@@ -101,7 +101,7 @@ async fn a_partition_refuses_or_hangs_until_it_is_over() {
 }
 
 #[tokio::test]
-async fn answers_fail_as_told() {
+async fn status_faults_answer_with_their_code_and_write_nothing() {
     let sim = sim();
     let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
     sim.fault("a", Fault::WriteStatus { code: 503, rate: 1.0 });
@@ -117,7 +117,7 @@ async fn answers_fail_as_told() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_has_still_taken_effect_once() {
+async fn write_with_a_lost_answer_takes_effect_once() {
     let sim = sim();
     let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
     sim.fault("a", Fault::LostAnswers { rate: 1.0 });
@@ -133,7 +133,7 @@ async fn a_lost_answer_has_still_taken_effect_once() {
 }
 
 #[tokio::test]
-async fn watchers_survive_cuts_and_compaction() {
+async fn watcher_recovers_from_cuts_and_compaction() {
     let sim = sim();
     let api: Api<ConfigMap> = Api::default_namespaced(sim.client("a"));
     let mut seen = watcher(api.clone(), watcher::Config::default()).default_backoff().applied_objects().boxed();
@@ -157,7 +157,7 @@ async fn watchers_survive_cuts_and_compaction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_at_rest_is_listed_as_it_was() {
+async fn packed_objects_are_listed_as_they_were_written() {
     let sim = sim();
     let api: Api<Deployment> = Api::default_namespaced(sim.client("a"));
     api.create(&PostParams::default(), &deployment(3, json!({"kit/start-delay": "0s", "kit/cpu": "20m"}))).await.unwrap();
@@ -199,7 +199,7 @@ async fn what_is_at_rest_is_listed_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_is_recorded_and_follows_virtual_time() {
+async fn rollout_follows_virtual_time_and_is_recorded() {
     let sim = sim();
     let api: Api<Deployment> = Api::default_namespaced(sim.client("a"));
     let slow = json!({"kit/start-delay": "10m"});
@@ -218,7 +218,7 @@ async fn a_rollout_is_recorded_and_follows_virtual_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_never_ready_and_flapping_on_request() {
+async fn pods_stay_unready_or_flap_by_annotation() {
     let sim = sim();
     let api: Api<Deployment> = Api::default_namespaced(sim.client("a"));
     api.create(&PostParams::default(), &deployment(1, json!({"kit/never-ready": "true"}))).await.unwrap();
@@ -238,7 +238,7 @@ async fn pods_never_ready_and_flapping_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_leave_a_node_that_stays_away() {
+async fn pods_are_evicted_from_a_lost_node_after_five_minutes() {
     let sim = sim();
     let (client, recorder) = (sim.client("a"), sim.record_ready(None, "app=web").unwrap());
     let api: Api<Deployment> = Api::default_namespaced(client.clone());
@@ -260,7 +260,7 @@ async fn pods_leave_a_node_that_stays_away() {
 }
 
 #[tokio::test]
-async fn tcp_clients_need_the_token() {
+async fn tcp_clients_need_the_current_token() {
     let sim = sim();
     sim.add_cluster("b", ClusterSpec { nodes: vec![NodeSpec::new("only", "1", "1Gi")], ..ClusterSpec::default() });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -44,7 +44,7 @@ impl Kubectl {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unmodified_kubectl_works() {
+async fn unmodified_kubectl_works() {
     let Some(programs) = drover_testkit::needs("DROVER_KUBE_BIN") else { return };
     let sim = Sim::new();
     sim.add_cluster("a", ClusterSpec { anonymous: true, pods: 3, ..ClusterSpec::with_nodes(2, "4", "16Gi") });
