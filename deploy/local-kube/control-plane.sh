@@ -1,5 +1,5 @@
 # Sourced by kube.sh: one control plane (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok unless its
-# nodes are real, metrics-server if wanted) as plain processes on an address of its own. Again, it starts only what died.
+# nodes are real, metrics-server if wanted) as plain processes on its own address. Called again, it starts only what has ended.
 #
 # For experiments, from the environment: APISERVER_EXTRA KCM_EXTRA SCHEDULER_EXTRA KWOK_EXTRA METRICS_EXTRA (flags),
 # METRIC_RESOLUTION (10s), KWOK_CRDS=Stage,ClusterResourceUsage (kwok kinds to be changed through the API while running).
@@ -52,7 +52,7 @@ control_plane_up() {
     --unsafe-no-fsync --snapshot-count=10000 --quota-backend-bytes=2147483648 --log-level=warn
   wait_for 30 "$name: etcd" curl -fsS "http://$ip:2379/health" || failed "$d" etcd
 
-  # A loopback address cannot be published in the `kubernetes` Endpoints, so nobody maintains them there.
+  # A loopback address cannot be published in the `kubernetes` Endpoints, so they are not reconciled there.
   case $ip in 127.*) reconciler=--endpoint-reconciler-type=none ;; esac
   GOMEMLIMIT=600MiB start "$d" kube-apiserver kube-apiserver $reconciler \
     --etcd-servers="http://$ip:2379" --bind-address="$ip" --secure-port=6443 --advertise-address="$ip" \

@@ -4,10 +4,10 @@
 # kube.sh list [--dir DIR]
 #
 # A set of real Kubernetes control planes on this machine, without a container engine. DIR (default
-# $DROVER_CACHE/run/kube) holds everything of one set; sets in different directories live side by side.
-#   up      starts what is not running yet, so it can be run again: after a kill, or with more clusters or nodes.
-#           Ready when it returns. DIR/NAME/kubeconfig is complete in itself (certificates inlined).
-#           --owner PID: the set goes down by itself when that process ends, however it ends.
+# $DROVER_CACHE/run/kube) has all files of one set; sets in different directories are independent.
+#   up      starts what is not running yet, so it can be repeated: after a kill, or with more clusters or nodes.
+#           Returns when all is ready. DIR/NAME/kubeconfig needs no other file (certificates inline).
+#           --owner PID: the set is taken down when that process ends, however it ends.
 #   down    stops exactly the processes recorded in DIR and removes their state (--keep: keeps it for the next up).
 #   list    one line per cluster: name, server, kubeconfig, running|stopped|damaged, kwok|real, metrics|-
 # --real: kubelets with containerd instead of simulated nodes; root, and the packages of `setup.sh --real`.
@@ -44,7 +44,7 @@ members() { local f; for f in "$DIR"/*/ip; do [ -e "$f" ] && basename "$(dirname
 
 one_up() {
   local name=$1 d=$DIR/$1 ip k n
-  # a set's cluster keeps its kind: the address and the certificates depend on it
+  # the kind of a cluster cannot change: its address and certificates depend on it
   [ "$(cat "$d/kind" 2>/dev/null || echo $kind)" = $kind ] || die "$name already exists with other nodes ($(cat "$d/kind")); take it down first"
   case $kind in
     kwok) ip=$(claim_address 127.0.1 1 250 "$d") ;;
@@ -104,7 +104,7 @@ down() {
   [ -d "$DIR" ] || return 0
   lock
   [ -n "$only" ] && [ ! -e "$DIR/$only/ip" ] && die "no cluster $only in $DIR"
-  # The watcher of --owner is this very process when it is the one that calls.
+  # The process that watches --owner must not stop itself when it is the caller.
   [ -n "$only" ] || [ "$(pid_of "$DIR" owner)" = $$ ] || stop "$DIR" owner
   for name in ${only:-$(members)}; do one_down "$name" & done
   wait

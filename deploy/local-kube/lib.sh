@@ -1,5 +1,5 @@
 # Sourced by the scripts of this directory: settings, processes, certificates, kubeconfigs, addresses.
-# Every setting can be overridden from the environment.
+# Each setting can be overridden by the environment.
 : "${DROVER_CACHE:=$HOME/.cache/drover}"
 LOCAL_KUBE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 REAL_NET=172.31.77 UPLINK=drover-root # the bridge that real nodes and their control planes share, and the machine's end of it
@@ -7,16 +7,16 @@ REAL_NET=172.31.77 UPLINK=drover-root # the bridge that real nodes and their con
 say() { echo "$*" >&2; }
 die() { say "local-kube: $*"; exit 1; }
 
-# need PACKAGE... : stops, naming each Debian package whose program is missing (PROGRAM=PACKAGE where they differ)
+# need PACKAGE... : exits with the names of the Debian packages whose programs are missing (PROGRAM=PACKAGE where they differ)
 need() {
   local p missing=()
   for p; do PATH=$PATH:/usr/sbin:/sbin command -v "${p%%=*}" >/dev/null || missing+=("${p##*=}"); done
   [ ${#missing[@]} = 0 ] || die "missing: ${missing[*]} (as root: apt-get install -y ${missing[*]})"
 }
 
-# --- processes: DIR/pid/NAME holds "pid starttime", so that a recycled pid is never taken for ours ---
+# --- processes: DIR/pid/NAME has "pid starttime", so that another process with the same pid is not mistaken for ours ---
 
-# started_at PID: when the process began, in ticks since boot; fails if it is gone (or a zombie waiting for its parent)
+# started_at PID: prints when the process started, in ticks since boot; fails if it has ended (zombies included)
 started_at() { local s; s=$(cat "/proc/$1/stat" 2>/dev/null) || return 1; s=(${s##*) }); [ "${s[0]}" != Z ] && echo "${s[19]}"; }
 
 # pid_of DIR NAME: prints the pid if the recorded process still runs
@@ -25,8 +25,8 @@ pid_of() {
   { read -r p t <"$1/pid/$2"; } 2>/dev/null && [ "$(started_at "$p")" = "$t" ] && echo "$p"
 }
 
-# start DIR NAME CMD... : runs CMD detached, log in DIR/log/NAME.log; nothing if it already runs. The child records itself
-# before it becomes CMD, and keeps the set's lock (fd 9) until then: killing the starter leaves no unrecorded process.
+# start DIR NAME CMD... : runs CMD detached, log in DIR/log/NAME.log; does nothing if it already runs. The child records its pid
+# before it executes CMD, and keeps the set's lock (fd 9) until then: killing the starter leaves no unrecorded process.
 start() {
   local d=$1 n=$2
   shift 2
@@ -35,7 +35,7 @@ start() {
   setsid bash -c 's=$(</proc/$$/stat); s=(${s##*) }); echo "$$ ${s[19]}" >"$0"; exec 9>&-; exec "$@"' "$d/pid/$n" "$@" >>"$d/log/$n.log" 2>&1 </dev/null &
 }
 
-# stop DIR NAME... : TERM to all, KILL for what is left after 5 s (KILL at once with STOP_NOW=1)
+# stop DIR NAME... : sends TERM to all, and KILL to those left after 5 s (KILL at once with STOP_NOW=1)
 stop() {
   local d=$1 n p pids=() signal=TERM
   shift
@@ -61,7 +61,7 @@ wait_for() {
   done
 }
 
-# --- addresses: each control plane and each real node has its own, claimed in one place for all sets of this user ---
+# --- addresses: each control plane and each real node claims its own, in one directory for all sets of this user ---
 
 # free ADDRESS: whether no program has the ports of ADDRESS open. An address of the bridge is asked only if the way to it is the bridge:
 # without the bridge, or with half of it, the machine's default gateway gets the packets and may answer for everybody.
@@ -71,8 +71,8 @@ free() {
   for port in 6443 2379 10250; do ! (exec 3<>"/dev/tcp/$1/$port") 2>/dev/null || return 1; done
 }
 
-# claim_address NET FIRST LAST HOLDER: prints HOLDER's address NET.n, the recorded one as long as nobody else took it.
-# If all are taken it waits so many seconds for one: ADDRESS_WAIT.
+# claim_address NET FIRST LAST HOLDER: prints HOLDER's address NET.n, the recorded one unless another holder has claimed it since.
+# If all are taken, it waits ADDRESS_WAIT seconds for one (default 0) and then fails.
 claim_address() {
   local end=$((SECONDS + ${ADDRESS_WAIT:-0}))
   until try_claim "$@"; do
@@ -81,7 +81,8 @@ claim_address() {
   done
 }
 
-# A claim whose holder does not say the same (anymore) is void, so nothing has to be cleaned up after a kill.
+# holder_of ADDRESS: prints who has claimed it. A claim is void if its holder does not record the address, so nothing has to be cleaned up
+# after a kill.
 holder_of() { local c; c=$(cat "$DROVER_CACHE/run/addresses/$1" 2>/dev/null) && [ "$(cat "$c/ip" 2>/dev/null)" = "$1" ] && echo "$c"; }
 
 try_claim() {
@@ -103,7 +104,7 @@ try_claim() {
   ) 7>"$claims/.lock"
 }
 
-# --- certificates: one CA per set, EC keys (fast); a directory appears under its name only when whole ---
+# --- certificates: one CA per set, EC keys (fast); a directory gets its name only when complete ---
 
 make_ca() {
   local c d=$1
@@ -130,7 +131,7 @@ cert() {
 
 inline() { base64 -w0 "$1"; }
 
-# kubeconfig FILE CLUSTER SERVER CA-CERT USER-FIELDS: everything inlined, because Drover refuses file paths
+# kubeconfig FILE CLUSTER SERVER CA-CERT USER-FIELDS: with all certificates inline, because Drover refuses file paths
 kubeconfig() {
   (umask 077; cat >"$1") <<Y
 apiVersion: v1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# node.sh lan                     the bridge all real nodes and their control planes share
-# node.sh up CLUSTER-DIR N        the N-th real node of a cluster started by kube.sh --real (again: starts what died)
-# node.sh down CLUSTER-DIR N      ends it and removes its traces
+# node.sh lan                     makes the bridge that all real nodes and their control planes share
+# node.sh up CLUSTER-DIR N        starts the N-th real node of a cluster of kube.sh --real, or what has ended of it
+# node.sh down CLUSTER-DIR N      stops the node and removes everything of it
 # node.sh exec CLUSTER-DIR N CMD  runs CMD inside the node
 # node.sh lan-down                removes the bridge if no cluster and no node uses it
 #
@@ -21,7 +21,7 @@ PRIVATE="/var/lib/kubelet /var/lib/containerd /run/containerd /var/lib/cni /etc/
 controllers() { awk -F' - ' '$2 ~ /^cgroup / {split($1, a, " "); print a[5]}' /proc/self/mountinfo | grep '^/sys/fs/cgroup/' | sort -u; }
 inside() { nsenter -t "$(pid_of "$D" holder)" -m -n -u -- "$@"; }
 
-# node CLUSTER-DIR N: the names of everything that belongs to the node. Its number is machine-wide, from its address.
+# node CLUSTER-DIR N: sets the names of everything that belongs to the node. Its number is unique on the machine, from its address.
 node() {
   C=$1 D=$1/nodes/$2 IP=$(claim_address $REAL_NET 101 120 "$1/nodes/$2")
   NUM=$((${IP##*.} - 100)) NAME=$(basename "$1")-$2
@@ -101,7 +101,7 @@ network() {
   ip route replace $POD_NET.$NUM.0/24 via $IP dev $UPLINK
 }
 
-# A sleeping process keeps the mount and host name namespaces. Not `ip netns exec`, which remounts /sys and loses the cgroups.
+# A sleeping process keeps the mount and host name namespaces. Not `ip netns exec`, which remounts /sys without the cgroups.
 hold() {
   local p
   ! pid_of "$D" holder >/dev/null || return 0
@@ -115,7 +115,7 @@ hold() {
   wait_for 10 "$NAME: namespaces" test -e "$D/held"
 }
 
-# What the node keeps from pods so that NODE_CPU and NODE_MEMORY are left.
+# What the node reserves, so that NODE_CPU and NODE_MEMORY are left for pods.
 reserved() {
   local cores kib cpu=0 mem=1024 want
   cores=$(($(nproc) * 1000)) kib=$(awk '/^MemTotal/{print $2}' /proc/meminfo)
@@ -193,7 +193,7 @@ down() {
       inside ctr -n k8s.io containers delete "$c"
     done >/dev/null 2>&1
     stop "$D" containerd
-    # Shims that are left: only those in this node's own mount namespace.
+    # Remaining shims: only those in this node's mount namespace.
     for s in $(pgrep -f containerd-shim-runc-v2); do [ "$(readlink "/proc/$s/ns/mnt")" = "$mounts" ] && kill -9 "$s"; done
     STOP_NOW=1 stop "$D" holder
   fi

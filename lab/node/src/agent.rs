@@ -1,4 +1,4 @@
-//! The agent as the process that it is.
+//! The memory guard's agent as a process.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use drover_memory_guard::journal;
 use drover_memory_guard::watchdog::StateFiles;
 use drover_memory_guard::wire::Status;
 
-/// A running agent, its watchdog included. Dropped, both end (by pid).
+/// A running agent with its watchdog. Both are killed (by pid) when the value is dropped.
 #[derive(Debug)]
 pub struct Agent {
     /// The process.
@@ -28,13 +28,13 @@ pub struct Agent {
     state: PathBuf,
 }
 
-/// How it is started.
+/// How an agent is started.
 #[derive(Debug)]
 pub struct Start<'a> {
     program: &'a Path,
     state: &'a Path,
     runtime: &'a Path,
-    /// For `--settings`.
+    /// The content of the file for `--settings`.
     pub settings: Option<Value>,
     /// Further arguments.
     pub args: Vec<String>,
@@ -43,41 +43,41 @@ pub struct Start<'a> {
 }
 
 impl<'a> Start<'a> {
-    /// This program, with its files in `state`, on the runtime with that socket.
+    /// An agent that runs `program`, keeps its files in `state`, and uses the runtime at this socket.
     pub fn new(program: &'a Path, state: &'a Path, runtime: &'a Path) -> Self {
         Self { program, state, runtime, settings: None, args: Vec::new(), die_at: None }
     }
 
-    /// With settings of policy and safety.
+    /// Sets policy and safety.
     pub fn settings(mut self, settings: Value) -> Self {
         self.settings = Some(settings);
         self
     }
 
-    /// With further arguments.
+    /// Adds arguments.
     pub fn args<const N: usize>(mut self, args: [&str; N]) -> Self {
         self.args.extend(args.map(str::to_owned));
         self
     }
 
-    /// Starts it.
+    /// Starts the agent.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// When its files cannot be written, or the program cannot be started.
     pub fn start(self) -> Result<Agent> {
         std::fs::create_dir_all(self.state)?;
         let mut command = Command::new(self.program);
-        // The NRI socket beside the runtime's own, if it has one; never the machine's.
+        // The NRI socket of this runtime, never that of the machine.
         let nri = self.runtime.with_file_name("nri.sock");
         command.arg("run").arg("--state").arg(self.state).arg("--runtime").arg(self.runtime).arg("--nri").arg(nri);
-        // No kubelet takes anything here: the node is all the guard's.
+        // No kubelet evicts anything here, so nothing is kept for it.
         command.args(["--eviction", "0"]).args(&self.args);
         if let Some(settings) = &self.settings {
             let file = self.state.join("settings.json");
             std::fs::write(&file, settings.to_string())?;
             command.arg("--settings").arg(file);
         }
-        // Shown when something fails.
+        // The log is shown when something fails.
         command.env("MEMGUARD_LOG", "info,drover_memory_guard=debug");
         if let Some(point) = self.die_at {
             command.env("MEMGUARD_DIE_AT", point);
@@ -90,7 +90,7 @@ impl<'a> Start<'a> {
 }
 
 impl Agent {
-    /// Asks it; none while it does not answer.
+    /// Status code and body of a GET; `None` while the agent does not answer.
     pub async fn get(&self, path: &str) -> Option<(u16, Vec<u8>)> {
         let stream = tokio::net::UnixStream::connect(self.files.socket()).await.ok()?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.ok()?;
@@ -101,16 +101,16 @@ impl Agent {
         Some((code, answer.into_body().collect().await.ok()?.to_bytes().to_vec()))
     }
 
-    /// Its status; none while it does not tell.
+    /// The agent's status; `None` while it does not answer.
     pub async fn status(&self) -> Option<Status> {
         let (code, body) = self.get("/status").await?;
         (code == 200).then(|| serde_json::from_slice(&body).ok())?
     }
 
-    /// Waits for a status that fits.
+    /// Waits for a status for which the condition holds.
     ///
     /// # Errors
-    /// There is none for a minute.
+    /// When there is none within a minute.
     pub async fn status_when(&self, what: &str, fits: impl Fn(&Status) -> bool) -> Result<Status> {
         let began = Instant::now();
         loop {
@@ -123,23 +123,23 @@ impl Agent {
         }
     }
 
-    /// What it has logged.
+    /// The agent's log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.state.join("log")).unwrap_or_default()
     }
 
-    /// How many holds its journal names.
+    /// How many held containers the agent's journal has.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// When the journal cannot be read.
     pub fn held(&self) -> io::Result<usize> {
         Ok(journal::read(&self.files.journal())?.len())
     }
 
-    /// Asks it to end, and waits.
+    /// Terminates the agent and waits for its end.
     ///
     /// # Errors
-    /// It has ended before.
+    /// When the agent has ended before.
     pub async fn stop(mut self) -> Result<()> {
         let pid = self.child.id().context("the agent has ended by itself")?;
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM)?;
@@ -147,7 +147,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The pid of its watchdog.
+    /// The pid of the agent's watchdog, if it runs.
     pub fn watchdog(&self) -> Option<Pid> {
         let state = self.state.to_str()?.as_bytes().to_vec();
         processes().find(|(_, line)| contains(line, b"watchdog") && contains(line, &state)).map(|(pid, _)| Pid::from_raw(pid))

@@ -1,5 +1,5 @@
-//! A containerd of one's own: own root, state, socket and runc directory, and a memory-limited cgroup as "the node". Touches no other
-//! instance; when it is dropped nothing of it is left.
+//! A private containerd: its own root, state, socket and runc directory, and a memory-limited cgroup that stands for the node. It does not
+//! affect other instances; nothing of it is left when it is dropped.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -24,16 +24,16 @@ const DEBIAN: &str = include_str!("../../../deploy/local-kube/node/containerd.to
 const TWO: &str = include_str!("../../../deploy/local-kube/node/containerd-2.toml.in");
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The daemon and its node.
+/// A containerd and its node.
 #[derive(Debug)]
 pub struct Containerd {
-    /// Everything it writes.
+    /// Directory of all its files.
     pub dir: TempDir,
     /// Its socket.
     pub socket: PathBuf,
-    /// To ask it.
+    /// Client of its CRI.
     pub runtime: Runtime,
-    /// Of this machine.
+    /// The cgroup hierarchy of this machine.
     pub hierarchy: Hierarchy,
     /// Path of the node's cgroup.
     pub node: String,
@@ -41,12 +41,12 @@ pub struct Containerd {
     child: Child,
 }
 
-/// Which one.
+/// Version of containerd.
 #[derive(Clone, Debug)]
 pub enum Version {
     /// Debian's 1.6.
     Debian,
-    /// 2, from that directory (`deploy/local-kube/containerd/build.sh`).
+    /// Version 2 from this directory (`deploy/local-kube/containerd/build.sh`).
     Two(PathBuf),
 }
 
@@ -78,25 +78,25 @@ impl Version {
     }
 }
 
-/// A container to be made.
+/// A container to be created.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Of the pod.
+    /// Name of the pod.
     pub name: String,
-    /// What the workload is told (`workload.c`).
+    /// Arguments of the workload (`workload.c`).
     pub args: Vec<String>,
-    /// Limit in bytes; 0 is none.
+    /// Memory limit in bytes; 0 means none.
     pub memory: i64,
-    /// CPU in microseconds per period; 0 is no limit.
+    /// CPU quota in microseconds per period; 0 means no limit.
     pub quota: i64,
-    /// Microseconds.
+    /// CPU period in microseconds.
     pub period: i64,
-    /// Of the pod.
+    /// Labels of the pod.
     pub labels: HashMap<String, String>,
 }
 
 impl Spec {
-    /// One that may be paused, with a fifth of a CPU and no limit of memory.
+    /// A container that may be paused, with a fifth of a CPU and without memory limit.
     pub fn new(name: &str, args: &[&str]) -> Self {
         let labels = HashMap::from([("memguard/pausable".to_owned(), "true".to_owned())]);
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -113,10 +113,10 @@ pub struct Pod {
 }
 
 impl Containerd {
-    /// Starts it, with a node of `memory` bytes and the workload's image.
+    /// Starts containerd, with a node of `memory` bytes and the workload's image.
     ///
     /// # Errors
-    /// Something that it needs is not there ([`super::lacking`]), or it does not start within a minute.
+    /// When the machine lacks something ([`super::lacking`]), or containerd does not answer within a minute.
     pub async fn start(memory: u64, version: Version) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("mg").tempdir()?;
         let node = format!("/drover-mg-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -138,10 +138,10 @@ impl Containerd {
         Ok(containerd)
     }
 
-    /// Kills the daemon, as a crash would. Containers go on.
+    /// Kills the daemon, like a crash. Containers continue.
     ///
     /// # Errors
-    /// It has ended before.
+    /// When the daemon has ended before.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -151,7 +151,7 @@ impl Containerd {
     /// Starts the daemon again.
     ///
     /// # Errors
-    /// It does not start within a minute.
+    /// When it does not answer within a minute.
     pub async fn again(&mut self) -> Result<()> {
         self.child = self.version.daemon(self.dir.path())?;
         self.answers().await
@@ -170,7 +170,7 @@ impl Containerd {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// The CRI side hears of an import a little later.
+    /// Waits for the image, which the CRI has only some time after the import.
     async fn until_image(&self) -> Result<()> {
         let mut images = cri::image_service_client::ImageServiceClient::new(self.runtime.channel());
         let began = Instant::now();
@@ -185,10 +185,10 @@ impl Containerd {
         }
     }
 
-    /// A pod's sandbox; its containers lie below the node's cgroup, as the kubelet would place them.
+    /// Creates the sandbox of a pod. Its containers are below the node's cgroup, where a kubelet would put them.
     ///
     /// # Errors
-    /// The runtime's own.
+    /// When the runtime refuses.
     pub async fn sandbox(&self, spec: &Spec) -> Result<Pod> {
         let options = cri::NamespaceOption { network: cri::NamespaceMode::Node.into(), ..Default::default() };
         let context = cri::LinuxSandboxSecurityContext { namespace_options: Some(options), ..Default::default() };
@@ -215,20 +215,20 @@ impl Containerd {
         }
     }
 
-    /// Makes a container and starts it; its id.
+    /// Creates and starts a container and returns its id.
     ///
     /// # Errors
-    /// The runtime's own.
+    /// When the runtime refuses.
     pub async fn container(&self, pod: &Pod, spec: &Spec, attempt: u32) -> Result<String> {
         let id = self.create(pod, spec, attempt).await?;
         self.runtime.raw().start_container(cri::StartContainerRequest { container_id: id.clone() }).await?;
         Ok(id)
     }
 
-    /// Makes a container, if the runtime agrees.
+    /// Creates a container and returns its id.
     ///
     /// # Errors
-    /// The runtime's own, as it says it.
+    /// The status with which the runtime refuses.
     pub async fn create(&self, pod: &Pod, spec: &Spec, attempt: u32) -> Result<String, tonic::Status> {
         let resources = cri::LinuxContainerResources {
             cpu_period: if spec.quota > 0 { spec.period } else { 0 },
@@ -250,10 +250,10 @@ impl Containerd {
         Ok(self.runtime.raw().create_container(request).await?.into_inner().container_id)
     }
 
-    /// A pod with one container; that one's id.
+    /// Creates a pod with one container, starts it and returns the container's id.
     ///
     /// # Errors
-    /// The runtime's own.
+    /// When the runtime refuses.
     pub async fn pod(&self, spec: &Spec) -> Result<String> {
         let pod = self.sandbox(spec).await?;
         self.container(&pod, spec, 0).await
@@ -262,7 +262,7 @@ impl Containerd {
     /// The cgroup of a container.
     ///
     /// # Errors
-    /// It does not run.
+    /// When the container does not run.
     pub async fn group(&self, id: &str) -> Result<Group> {
         let pid = self.runtime.inspect(id).await?.pid;
         Ok(self.hierarchy.group_of(&fs::read_to_string(format!("/proc/{pid}/cgroup"))?)?)
@@ -273,7 +273,7 @@ impl Drop for Containerd {
     fn drop(&mut self) {
         let socket = self.socket.display().to_string().into_bytes();
         let groups = thaw_below(&self.node);
-        // The shims first, or they would report to a daemon that is gone for seconds.
+        // The shims first: otherwise they try for seconds to report to a daemon that has ended.
         let shims = processes().filter(|(_, line)| contains(line, b"containerd-shim") && contains(line, &socket)).map(|(pid, _)| pid);
         let inside = groups.iter().flat_map(|dir| pids(dir));
         for pid in shims.chain(inside).collect::<Vec<_>>() {
@@ -297,7 +297,7 @@ impl Drop for Containerd {
     }
 }
 
-/// Thaws a cgroup and those below it; their directories.
+/// Thaws a cgroup and those below it, and returns their directories.
 pub fn thaw_below(group: &str) -> Vec<PathBuf> {
     let groups = groups_below(group);
     for dir in &groups {

@@ -1,4 +1,4 @@
-//! The image of the workload, made here: nothing is pulled.
+//! Builds the image of the workload, so that nothing has to be pulled.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Its name; its entry point is the workload.
+/// Name of the image. Its entry point is the workload.
 pub const IMAGE: &str = "localhost/workload:1";
 const SOURCE: &str = include_str!("workload.c");
 const ARCHIVER: &str = include_str!("../../../deploy/local-kube/images/mkimage.py");
 
-/// An archive with the image, in this directory.
+/// Writes an archive with the image into this directory and returns its path.
 ///
 /// # Errors
-/// It cannot be compiled or written.
+/// When the workload cannot be compiled, or the archive cannot be written.
 pub fn image(dir: &Path) -> Result<PathBuf> {
     let [source, program, script, image] = ["workload.c", "workload", "mkimage.py", "image.tar"].map(|name| dir.join(name));
     std::fs::write(&source, SOURCE)?;
@@ -25,7 +25,7 @@ pub fn image(dir: &Path) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// Runs a program, where root's programs are too.
+/// Runs a program from `PATH` or from the directories of root's programs.
 pub(super) fn run<'a>(program: &str, arguments: impl IntoIterator<Item = &'a OsStr>) -> Result<()> {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(program).args(arguments).env("PATH", path).output().with_context(|| format!("{program} cannot be run"))?;

@@ -1,8 +1,9 @@
-//! The whole mechanism on this machine: a containerd of one's own, a memory-limited cgroup as the node, the paper's jobs as real processes,
-//! the real OOM killer, and the agent as the process that it is. For `drover experiment memory-guard --real` and for this crate's tests.
+//! Runs the memory guard with real containers on this machine: a private containerd, a memory-limited cgroup as the node, the paper's jobs
+//! as real processes, the real OOM killer, and the agent as its own process. Used by `drover experiment memory-guard --real` and by the
+//! tests of the memory guard. The tests of this crate check the scripts of real nodes (`deploy/local-kube/node`).
 //!
-//! Not a part of the agent, which uses nothing of it. Invariant: nothing else on the machine is touched, and what was started is gone when
-//! its value is dropped.
+//! The agent itself uses nothing of this crate. Invariant: nothing else on the machine is changed, and everything that a value started has
+//! ended when the value is dropped.
 
 mod agent;
 mod containerd;
@@ -23,15 +24,15 @@ pub use workflow::{Outcome, workflow};
 
 use drover_memory_guard::cgroup::Hierarchy;
 
-/// Only against hanging: never a judgement of speed.
+/// Time limit against hanging; it judges no speed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Where the kernel's cgroups are.
+/// Where the cgroups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// Programs it needs, and their Debian packages.
+/// The needed programs and their Debian packages.
 const PROGRAMS: [(&str, &str); 5] =
     [("containerd", "containerd"), ("ctr", "containerd"), ("runc", "runc"), ("cc", "gcc libc6-dev"), ("python3", "python3")];
 
-/// What the machine lacks, in words that say what to do; nothing if all is there.
+/// What the machine lacks, each with what to do about it; empty if nothing is missing.
 pub fn lacking() -> Vec<String> {
     let dirs = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"];
     let there = |program: &str| dirs.iter().any(|dir| Path::new(dir).join(program).exists());
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_what_to_install() {
+    fn lacks_names_what_is_missing_and_what_to_install() {
         assert!(lacks(true, true, |_| true).is_empty());
         let all = lacks(false, false, |program| program == "python3").join("; ");
         assert!(all.contains("root") && all.contains("cgroup"), "{all}");

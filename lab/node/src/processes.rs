@@ -1,6 +1,6 @@
-//! Processes of this machine, as /proc shows them.
+//! The processes of this machine, from /proc.
 
-/// All processes with their command lines.
+/// Pids and command lines of all processes.
 pub fn processes() -> impl Iterator<Item = (i32, Vec<u8>)> {
     std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
@@ -8,7 +8,7 @@ pub fn processes() -> impl Iterator<Item = (i32, Vec<u8>)> {
     })
 }
 
-/// Whether `part` is in `all`.
+/// Whether `all` contains `part`.
 pub fn contains(all: &[u8], part: &[u8]) -> bool {
     all.windows(part.len()).any(|window| window == part)
 }

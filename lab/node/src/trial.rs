@@ -12,38 +12,38 @@ use drover_memory_guard::wire::Totals;
 const MIB: u64 = 1 << 20;
 /// The node: 1 GiB.
 const NODE: u64 = 1024 * MIB;
-/// What a job may take, in MiB.
+/// The most memory of a job, in MiB.
 const LIMIT: u64 = 128;
-/// So many run at once: 140 % of the node.
+/// How many jobs run at once: 140 % of the node's memory.
 const SLOTS: usize = 11;
-/// Jobs of a workflow.
+/// How many jobs a workflow has.
 pub const JOBS: usize = 17;
-/// CPU of a job: a 25th of a core, so that all policies may run at once, and 16 MiB take 0.4 s as they take 8 s in the simulator. By the
-/// millisecond, or each job grew in leaps.
+/// CPU quota of a job in microseconds: a 25th of a core, so that all policies can run at once, and 16 MiB take 0.4 s as they take 8 s in the
+/// simulator. In slices of a millisecond; with longer ones, each job would grow in leaps.
 const QUOTA: i64 = 1_000;
 const PERIOD: i64 = 25_000;
-/// Against hanging; one takes two to four minutes.
+/// Time limit against hanging; a trial takes two to four minutes.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// What is compared, no guard first.
+/// The compared policies; `none` is without a guard.
 pub const POLICIES: [&str; 4] = ["none", "paper", "bank", "gate-bank"];
 
-/// What came of one.
+/// The result of one trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
     /// One of [`POLICIES`].
     pub policy: &'static str,
-    /// Of the jobs' sizes.
+    /// Seed of the jobs' sizes.
     pub seed: u64,
     /// Restarts and time.
     pub outcome: Outcome,
-    /// What the guard did; none without one.
+    /// What the guard did; `None` without a guard.
     pub totals: Option<Totals>,
 }
 
-/// Runs jobs of so many cycles under a policy, guarded by this program, on a node of its own.
+/// Runs jobs of `cycles` cycles under a policy, on a node of their own, with `program` as the guard.
 ///
 /// # Errors
-/// The machine lacks something ([`super::lacking`]), the policy is none of [`POLICIES`], or the workflow does not end.
+/// When the machine lacks something ([`super::lacking`]), the policy is none of [`POLICIES`], or the workflow does not end in time.
 pub async fn trial(program: &Path, policy: &'static str, seed: u64, cycles: u32) -> Result<Trial> {
     let settings = settings(policy)?;
     let containerd = Containerd::start(NODE, Version::Debian).await?;
@@ -67,18 +67,18 @@ fn jobs(seed: u64, cycles: u32) -> Vec<Spec> {
         let seed = (seed * 1000 + number as u64).to_string();
         let cycles = cycles.to_string();
         let args = ["job", "128", "64", "16", &cycles, "15", "4", "300", &seed];
-        // A little above what it takes: only the node is short of memory, never the container.
+        // A little more than the job uses: only the node runs out of memory, never the container.
         Spec { memory: ((LIMIT + 4) * MIB) as i64, quota: QUOTA, period: PERIOD, ..Spec::new(&format!("job-{number}"), &args) }
     };
     (0..JOBS).map(job).collect()
 }
 
-/// The settings of a policy at this scale; none for no guard.
+/// The settings of a policy at this scale; `None` for no guard.
 fn settings(policy: &str) -> Result<Option<Value>> {
     Ok(Some(match policy {
         "none" => return Ok(None),
         "paper" => json!({
-            // A job grows from its base to all it may take in two seconds: whoever is held must be held early.
+            // A job grows from its base to its limit in two seconds, so it must be held early.
             "policy": {"policy": "paper", "upper": 0.88, "lower": 0.86, "perRound": 4, "round": 0.3},
             "safety": {"levers": ["quota"], "highFirst": false, "sacrifices": {"allow": "governed", "every": 5.0, "perHour": 100}},
         }),

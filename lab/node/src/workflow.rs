@@ -1,4 +1,4 @@
-//! As much of a kubelet as the experiment needs: keeps jobs running on a node with so many slots, restarts what failed with a back-off.
+//! The part of a kubelet that the experiment needs: keeps jobs running in the slots of a node and restarts failed ones with a back-off.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,16 +12,16 @@ use drover_memory_guard::proto::runtime::v1 as cri;
 const BACK_OFF: Duration = Duration::from_millis(350);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
 
-/// What came of a workflow.
+/// The result of a workflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Containers that ended with another code than 0.
+    /// How many containers ended with a code other than 0.
     pub restarts: usize,
-    /// From the first start to the last end.
+    /// Time from the first start to the last end.
     pub makespan: Duration,
 }
 
-enum State {
+enum SlotState {
     Runs(String),
     Waits(Instant),
 }
@@ -30,13 +30,13 @@ struct Slot {
     spec: Spec,
     pod: Pod,
     failures: u32,
-    state: State,
+    state: SlotState,
 }
 
 /// Runs all jobs to their end.
 ///
 /// # Errors
-/// The runtime's own; or it has not ended after so long.
+/// When the runtime refuses, or the jobs have not ended within `patience`.
 pub async fn workflow(containerd: &Containerd, jobs: &[Spec], slots: usize, patience: Duration) -> Result<Outcome> {
     let began = Instant::now();
     let mut queue = jobs.iter();
@@ -48,7 +48,7 @@ pub async fn workflow(containerd: &Containerd, jobs: &[Spec], slots: usize, pati
         {
             let pod = containerd.sandbox(spec).await?;
             let id = containerd.container(&pod, spec, 0).await?;
-            taken.push(Slot { spec: spec.clone(), pod, failures: 0, state: State::Runs(id) });
+            taken.push(Slot { spec: spec.clone(), pod, failures: 0, state: SlotState::Runs(id) });
         }
         if taken.is_empty() {
             outcome.makespan = began.elapsed();
@@ -60,7 +60,7 @@ pub async fn workflow(containerd: &Containerd, jobs: &[Spec], slots: usize, pati
         let mut left = Vec::new();
         for mut slot in taken {
             match &slot.state {
-                State::Runs(id) => match ended.get(id) {
+                SlotState::Runs(id) => match ended.get(id) {
                     Some(0) => {
                         let request = cri::StopPodSandboxRequest { pod_sandbox_id: slot.pod.id };
                         let _ = containerd.runtime.raw().stop_pod_sandbox(request).await;
@@ -75,14 +75,14 @@ pub async fn workflow(containerd: &Containerd, jobs: &[Spec], slots: usize, pati
                             n => (BACK_OFF * 2u32.pow(n.min(8) - 1)).min(LONGEST_BACK_OFF),
                         };
                         slot.failures += 1;
-                        slot.state = State::Waits(Instant::now() + wait);
+                        slot.state = SlotState::Waits(Instant::now() + wait);
                     }
                     None => {}
                 },
-                State::Waits(when) if Instant::now() >= *when => {
-                    slot.state = State::Runs(containerd.container(&slot.pod, &slot.spec, slot.failures).await?);
+                SlotState::Waits(when) if Instant::now() >= *when => {
+                    slot.state = SlotState::Runs(containerd.container(&slot.pod, &slot.spec, slot.failures).await?);
                 }
-                State::Waits(_) => {}
+                SlotState::Waits(_) => {}
             }
             left.push(slot);
         }
@@ -90,7 +90,7 @@ pub async fn workflow(containerd: &Containerd, jobs: &[Spec], slots: usize, pati
     }
 }
 
-/// Exit codes of the containers that ended.
+/// Exit codes of the containers that have ended, by id.
 async fn ended(containerd: &Containerd) -> Result<BTreeMap<String, i32>> {
     let state = Some(cri::ContainerStateValue { state: cri::ContainerState::ContainerExited.into() });
     let filter = Some(cri::ContainerFilter { state, ..Default::default() });

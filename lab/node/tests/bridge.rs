@@ -1,4 +1,4 @@
-//! The bridge that real nodes share (`deploy/local-kube/node/node.sh`): who may remove it, and what half of one does.
+//! The bridge that real nodes share (`deploy/local-kube/node/node.sh`): when it may be removed, and what half of a bridge causes.
 //!
 //! Each test is a bash script in a network namespace and a mount namespace of its own, which stand for the machine: the machine's real
 //! bridge is neither seen nor touched.
