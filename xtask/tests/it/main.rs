@@ -3,6 +3,7 @@
 
 mod dependencies;
 mod docs;
+mod pages;
 mod shipped;
 
 use std::path::{Path, PathBuf};
