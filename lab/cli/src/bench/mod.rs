@@ -17,6 +17,7 @@ mod idle;
 mod load;
 mod machine;
 mod memory_guard;
+mod newcomers;
 mod plan;
 mod process;
 mod real;
@@ -61,6 +62,8 @@ pub enum Measure {
     Plan,
     /// 1,000 apps deployed at the same time, until all are Ready.
     Burst,
+    /// 1, 5, 20 and 50 newcomers at the same time on a full cluster: how many are placed, with how many moves, and how fast.
+    Newcomers,
     /// Memory and CPU of `drover up` at rest.
     Idle,
     /// One app deployed to 100 of 1,000 members, before and after 1,000 other apps; then memory and CPU at rest.
@@ -118,6 +121,7 @@ async fn measure(args: BenchArgs, format: Format) -> Result<ExitCode> {
             Measure::Decisions => decisions::run(args.size, &mut report).await,
             Measure::Plan => plan::run(args.size, &mut report).await,
             Measure::Burst => burst::run(args.size, &mut report).await,
+            Measure::Newcomers => newcomers::run(args.size, &mut report).await,
             Measure::Idle => idle::run(args.size, &mut report).await,
             Measure::Fleet => fleet::run(args.size, &mut report).await,
             Measure::Restart => restart::run(args.size, &mut report).await,

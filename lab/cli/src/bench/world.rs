@@ -163,6 +163,17 @@ impl App {
         client.post(&format!("{group}/approve"), None).await.map(drop)
     }
 
+    /// Allows Drover to move the app.
+    ///
+    /// # Errors
+    /// Drover refuses the request.
+    pub async fn let_move(&self, client: &Client) -> Result<()> {
+        let intents = format!("{}/migration-intents", self.group());
+        client.post(&intents, Some(&json!({"metadata": {"name": "move"}}))).await?;
+        let body = json!({"metadata": {"name": self.name}, "spec": {"app": self.name, "migration": true, "priority": 5}});
+        client.post(&format!("{intents}/move/app-intents"), Some(&body)).await.map(drop)
+    }
+
     /// Instantiates the app; returns the id of the operation.
     ///
     /// # Errors
@@ -188,12 +199,22 @@ impl App {
 /// # Errors
 /// The operation failed.
 pub async fn succeeded(client: &Client, id: &str) -> Result<()> {
+    let operation = ended(client, id).await?;
+    match operation.state {
+        OperationState::Succeeded => Ok(()),
+        _ => bail!("{} failed: {} {:?}", operation.subject, operation.message, operation.reasons),
+    }
+}
+
+/// Waits until an operation has ended.
+///
+/// # Errors
+/// Drover does not answer.
+pub async fn ended(client: &Client, id: &str) -> Result<Operation> {
     loop {
         let operation: Operation = client.get(&format!("/v2/operations/{id}?wait=30s")).await?;
-        match operation.state {
-            OperationState::Succeeded => return Ok(()),
-            _ if operation.finished_at.is_none() => {}
-            _ => bail!("{} failed: {} {:?}", operation.subject, operation.message, operation.reasons),
+        if operation.finished_at.is_some() {
+            return Ok(operation);
         }
     }
 }
