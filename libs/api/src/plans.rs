@@ -14,7 +14,7 @@ pub struct PlanOrder {
     /// Groups that are busy, with the reason shown.
     #[serde(default)]
     pub excluded: std::collections::BTreeMap<Uuid, String>,
-    /// Destinations at which an app did not become ready lately.
+    /// Destinations at which an app recently did not become Ready.
     #[serde(default)]
     pub refused: Vec<RefusedDestination>,
     /// Compute only; store nothing.

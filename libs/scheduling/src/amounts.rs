@@ -1,24 +1,23 @@
-//! Amounts of resources: what a pod asks for, what a node can give.
+//! Amounts of resources: what a pod requests and what a node offers.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
-/// Amounts of resources. CPU in milli-cores, memory in bytes, `pods` in pods, everything else (`extra`, e.g.
-/// `nvidia.com/gpu`, `ephemeral-storage`) in that resource's own unit.
+/// Amounts of resources. CPU in millicores, memory in bytes, `pods` in pods, every other resource (`extra`, e.g.
+/// `nvidia.com/gpu`, `ephemeral-storage`) in its own unit.
 ///
-/// Signed, because differences are amounts too: a node can be over-committed by pods that nobody placed.
+/// Values are signed because differences are amounts too: pods that Drover did not place can over-commit a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Amounts {
-    /// CPU in milli-cores.
+    /// CPU in millicores.
     #[serde(default)]
     pub cpu: i64,
     /// Memory in bytes.
     #[serde(default)]
     pub memory: i64,
-    /// Number of pods.
     #[serde(default)]
     pub pods: i64,
     /// Extended resources by name.
@@ -27,10 +26,10 @@ pub struct Amounts {
     pub extra: Extra,
 }
 
-/// Amounts of extended resources by name. Amounts are most of what is known of a fleet, and few have any.
+/// Amounts of extended resources by name. Boxed, because a fleet holds very many amounts and few of them have extended resources.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-#[expect(clippy::box_collection, reason = "8 bytes instead of 24 where there are none, which is nearly everywhere")]
+#[expect(clippy::box_collection, reason = "8 bytes instead of 24 for the common case without extended resources")]
 pub struct Extra(Option<Box<BTreeMap<String, i64>>>);
 
 impl PartialEq for Extra {
@@ -63,7 +62,7 @@ impl FromIterator<(String, i64)> for Extra {
 }
 
 impl Amounts {
-    /// CPU in milli-cores and memory in bytes of one pod.
+    /// The amounts of one pod: CPU in millicores and memory in bytes.
     pub fn pod(cpu: i64, memory: i64) -> Self {
         Self { cpu, memory, pods: 1, extra: Extra::default() }
     }
@@ -85,8 +84,8 @@ impl Amounts {
         left
     }
 
-    /// Whether `need` fits into `self`. What is not asked for does not matter, even where it is over-committed,
-    /// as in Kubernetes' own fit.
+    /// Whether `need` fits into `self`. A resource that is not requested does not matter even if it is over-committed,
+    /// as in Kubernetes' own check.
     pub fn fits(&self, need: &Self) -> bool {
         (need.cpu <= 0 || need.cpu <= self.cpu)
             && (need.memory <= 0 || need.memory <= self.memory)
@@ -94,19 +93,19 @@ impl Amounts {
             && need.extra.iter().all(|(name, n)| *n <= 0 || *n <= self.extra.get(name).copied().unwrap_or(0))
     }
 
-    /// `n` times this.
+    /// `n` times these amounts.
     pub fn times(&self, n: i64) -> Self {
         let mut product = Self::default();
         product.add(self, n);
         product
     }
 
-    /// The smaller of both, resource by resource.
+    /// The smaller value of each resource.
     pub fn min(&self, other: &Self) -> Self {
         self.zip(other, i64::min)
     }
 
-    /// The larger of both, resource by resource.
+    /// The larger value of each resource.
     pub fn max(&self, other: &Self) -> Self {
         self.zip(other, i64::max)
     }
@@ -121,7 +120,7 @@ impl Amounts {
         Self { cpu: pick(self.cpu, other.cpu), memory: pick(self.memory, other.memory), pods: pick(self.pods, other.pods), extra }
     }
 
-    /// The amount of one resource: `cpu`, `memory`, `pods` or an extended one.
+    /// The amount of one resource: `cpu`, `memory`, `pods` or the name of an extended resource.
     pub fn get(&self, resource: &str) -> i64 {
         match resource {
             "cpu" => self.cpu,
@@ -141,24 +140,24 @@ impl Amounts {
         }
     }
 
-    /// Names of the resources that are asked for, CPU and memory first.
+    /// Names of the resources with a positive amount, CPU and memory first.
     pub fn asked(&self) -> impl Iterator<Item = &str> {
         ["cpu", "memory", "pods"].into_iter().chain(self.extra.keys().map(String::as_str)).filter(|r| self.get(r) > 0)
     }
 
-    /// Whether nothing is in it.
+    /// Whether every amount is 0.
     pub fn is_zero(&self) -> bool {
         self.cpu == 0 && self.memory == 0 && self.pods == 0 && self.extra.values().all(|n| *n == 0)
     }
 }
 
-/// An amount of a resource as people write it: `1500m`, `2Gi`, `3`.
+/// Formats an amount of a resource as people write it: `1500m`, `2Gi`, `3`.
 pub fn quantity(resource: &str, amount: i64) -> String {
     const UNITS: [(&str, i64); 3] = [("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
     match resource {
         "cpu" => format!("{amount}m"),
         "memory" | "ephemeral-storage" => {
-            // Exact where it can be, else whole Mi, so that a shortage never looks like none.
+            // Exact if possible, else rounded down to whole Mi, so that a shortage never looks like enough.
             let exact = UNITS.iter().find(|(_, unit)| amount != 0 && amount % unit == 0);
             match exact {
                 Some((name, unit)) => format!("{}{name}", amount / unit),

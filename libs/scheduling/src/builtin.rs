@@ -1,13 +1,13 @@
-//! The algorithms and parameters that Drover brings, as the data they are: an operator can read and copy them.
+//! The built-in algorithms and parameters. They are data, so that an operator can read and copy them.
 
 use std::collections::BTreeMap;
 
 use crate::{Algorithm, Missing, Parameter, ParameterScope, ParameterSource, Prefer};
 
-/// Bytes per second that images are taken to arrive with.
+/// Assumed rate of image downloads, in bytes per second.
 const BANDWIDTH: f64 = 50_000_000.0;
 
-/// Parameters by name.
+/// The built-in parameters by name.
 pub fn builtin_parameters() -> BTreeMap<String, Parameter> {
     let metric = |name: &str| {
         let parameter = Parameter { source: ParameterSource::Metric, metric: Some(name.into()), ..Parameter::default() };
@@ -28,9 +28,9 @@ pub fn builtin_parameters() -> BTreeMap<String, Parameter> {
     all
 }
 
-/// Algorithms by name.
+/// The built-in algorithms by name.
 ///
-/// `Age` prefers low: what started last has the least to lose by starting again.
+/// `Age` prefers low values: an app that started recently loses least by a restart.
 pub fn builtin_algorithms() -> BTreeMap<String, Algorithm> {
     let algorithm = |name: &str, expression: &str, prefer: Prefer| {
         (name.to_owned(), Algorithm { expression: expression.into(), prefer, missing: Missing::default() })

@@ -1,32 +1,32 @@
-//! Calls between the apps of a deployment intent group, as they matter for where the apps go. Types, and how far members are
-//! from each other; who is put where because of them: `together.rs`.
+//! Calls between the apps of a deployment intent group: types, and the distance between members. Apps are placed by their calls in
+//! `call_placement.rs`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::MemberKey;
 
-/// Calls are told in millionths.
+/// Calls are transmitted in millionths.
 pub(crate) const MICRO: f64 = 1e-6;
 
-/// What is said of one app's calls; absent: nobody declared or measured any, and the app is placed on its own.
+/// The calls of one app. Absent if none were declared or measured: the app is then placed on its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct CallTerms {
-    /// Whom it calls, by app.
+    /// The apps that it calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<CallTo>,
-    /// At most so many apps in a group; 1: nobody belongs together.
+    /// The largest number of apps in a group; 1 disables grouping.
     pub rho: u32,
-    /// A group that has no room together at the better provider goes together to the next one instead of being taken apart.
+    /// A group without room for all its apps at the preferred provider goes to the next provider as a whole instead of being split.
     #[serde(default)]
     pub keep_together: bool,
-    /// What calls between clusters cost. A pair that is not here costs as much as the dearest that is; none: all the same.
+    /// Latencies between clusters. A pair that is not listed costs as much as the slowest listed pair; without any, all pairs are equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
 }
 
 impl CallTerms {
-    /// Microseconds between two members; those of which nothing is said are as far as the farthest of which something is.
+    /// Microseconds between two members. A pair that is not listed counts as the slowest listed pair.
     pub(crate) fn latency(&self, a: &MemberKey, b: &MemberKey) -> u32 {
         if a == b {
             return 0;
@@ -35,60 +35,57 @@ impl CallTerms {
         said.map_or_else(|| self.latencies.iter().map(|l| l.us).max().unwrap_or_default(), |said| said.us)
     }
 
-    /// What a call between two members costs: its latency, or the same for all where none are known.
+    /// The cost of a call between two members: the latency in microseconds, or 1 for each pair if no latencies are known.
     pub(crate) fn distance(&self, a: &MemberKey, b: &MemberKey) -> f64 {
         if self.latencies.is_empty() { f64::from(u8::from(a != b)) } else { f64::from(self.latency(a, b)) }
     }
 }
 
-/// One app calls another.
+/// Calls from one app to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct CallTo {
     /// The called app.
     pub app: String,
-    /// How often, in millionths of a call, so long as one group keeps to one unit (per request, per second).
+    /// Rate in millionths of a call. All apps of a group use the same unit (per request or per second).
     pub micro_calls: u64,
 }
 
-/// How far two clusters are from each other, in both directions.
+/// The latency between two clusters, the same in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Latency {
-    /// One.
     pub from: MemberKey,
-    /// The other.
     pub to: MemberKey,
     /// Microseconds of a round trip.
     pub us: u32,
 }
 
-/// What the calls of a deployment intent group made of its placement.
+/// The effect of calls on the placement of a deployment intent group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct CallStory {
-    /// The bound of the groups' size.
+    /// The largest allowed number of apps in a group.
     pub rho: u32,
-    /// The groups, by their first app.
+    /// The groups, sorted by their first app.
     pub groups: Vec<CallGroup>,
-    /// Share of all calls that are between groups, 0..1.
+    /// Share of all calls that are between groups, 0 to 1.
     pub between_groups: f64,
-    /// Share of all calls that leave their cluster, 0..1; absent: not placed.
+    /// Share of all calls that leave their cluster, 0 to 1. Absent if not placed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crossing: Option<f64>,
-    /// Those calls times the round trip each takes, microseconds for each call of the group; absent: not placed, or no
-    /// latencies are known.
+    /// Mean round-trip time between clusters over all calls of the group, in microseconds. Absent if not placed or if no latencies are
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_us: Option<f64>,
 }
 
-/// Apps that belong together.
+/// Apps that are placed together if possible.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct CallGroup {
-    /// The apps.
     pub apps: Vec<String>,
-    /// Where they are; several: the group was taken apart (or an app runs on several).
+    /// Their members. More than one if the group was split or an app runs on several members.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberKey>,
 }

@@ -1,7 +1,8 @@
-//! Algorithm expressions: CEL narrowed to arithmetic over parameters, checked when they are written.
+//! Algorithm expressions: CEL restricted to arithmetic over parameters, checked when an algorithm is stored.
 //!
-//! Every number is a double (`cpu_used * 100 / cpu_requested` means what it says, though CEL proper has no int × double).
-//! No strings, maps, messages or comprehensions, a bounded length and nesting: an expression cannot run away.
+//! Every number is a double, so that `cpu_used * 100 / cpu_requested` works although CEL does not multiply int and double.
+//! Strings, maps, messages and comprehensions are refused, and length and nesting are limited, so that the cost of an evaluation is
+//! bounded.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -12,10 +13,10 @@ use cel::{Context, Env, ExecutionError, IdedExpr, Value, extensions};
 
 /// Longest expression, in bytes.
 pub const MAX_LENGTH: usize = 1024;
-/// Most nodes of its syntax tree, and how deep it may be.
+/// Limits on the number of nodes and the depth of the syntax tree.
 const MAX_NODES: usize = 256;
 const MAX_DEPTH: usize = 32;
-/// Brackets in brackets and operators in all: the generated parser needs up to 200 KiB of stack for each.
+/// Limits on nested brackets and on operators in all: the generated parser needs up to 200 KiB of stack for each.
 const MAX_NESTING: usize = 16;
 const MAX_OPERATORS: usize = 64;
 const PARSER_STACK: usize = 64 << 20;
@@ -27,13 +28,12 @@ static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
     Arc::new(env)
 });
 
-/// What is wrong with an expression.
+/// An expression that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: {message}")]
 pub struct ExpressionError {
-    /// Where, counted from 1.
+    /// Column, counted from 1.
     pub column: usize,
-    /// What.
     pub message: String,
 }
 
@@ -44,7 +44,10 @@ pub struct Expression {
     parameters: Vec<String>,
 }
 
-/// Checks an algorithm's expression against the names of the parameters that exist.
+/// Checks an algorithm's expression against the names of the known parameters.
+///
+/// # Errors
+/// The expression does not compile, names an unknown parameter, or does not evaluate to a number.
 pub fn validate_expression<'n>(source: &str, known: impl IntoIterator<Item = &'n str>) -> Result<(), ExpressionError> {
     let known: Vec<&str> = known.into_iter().collect();
     let expression = Expression::compile(source)?;
@@ -52,7 +55,7 @@ pub fn validate_expression<'n>(source: &str, known: impl IntoIterator<Item = &'n
         let column = source.find(unknown.as_str()).unwrap_or(0) + 1;
         return Err(ExpressionError { column, message: format!("there is no parameter {unknown}; known: {}", known.join(", ")) });
     }
-    // Values that differ, so that a difference of two parameters divides by something.
+    // Sample values differ, so that a division by the difference of two parameters succeeds.
     let sample = expression.parameters.iter().enumerate().map(|(i, name)| (name.as_str(), 1.5 + i as f64));
     match expression.run(&sample.collect()) {
         Ok(Value::Float(_) | Value::Int(_) | Value::UInt(_)) => Ok(()),
@@ -62,7 +65,10 @@ pub fn validate_expression<'n>(source: &str, known: impl IntoIterator<Item = &'n
 }
 
 impl Expression {
-    /// Parses and narrows.
+    /// Parses `source` and refuses everything but arithmetic.
+    ///
+    /// # Errors
+    /// The expression is empty, too long or too complex, has a syntax error, or uses more than numbers, parameters and `math`.
     pub fn compile(source: &str) -> Result<Self, ExpressionError> {
         let wrong = |column: usize, message: String| ExpressionError { column, message };
         if source.trim().is_empty() {
@@ -83,12 +89,12 @@ impl Expression {
         Ok(Self { tree, parameters: found.parameters })
     }
 
-    /// Names of the parameters it is over.
+    /// Names of the parameters that it uses, sorted.
     pub fn parameters(&self) -> &[String] {
         &self.parameters
     }
 
-    /// Its value; none where a parameter has none or the result is no finite number.
+    /// Its value, or `None` if a parameter has no value or the result is not a finite number.
     pub fn evaluate(&self, values: &BTreeMap<&str, f64>) -> Option<f64> {
         let number = match self.run(values).ok()? {
             Value::Float(number) => number,
@@ -110,7 +116,7 @@ impl Expression {
     }
 }
 
-/// Refuses, before the parser recurses into it, what is deeper or longer than any algorithm.
+/// Refuses deep or long expressions before the recursive parser reads them.
 fn small_enough(source: &str) -> Result<(), ExpressionError> {
     let (mut nesting, mut operators) = (0usize, 0);
     for (at, c) in source.char_indices() {
@@ -127,7 +133,7 @@ fn small_enough(source: &str) -> Result<(), ExpressionError> {
     Ok(())
 }
 
-/// Parses on a stack of its own: what a user writes must not be able to overflow the caller's.
+/// Parses on a separate large stack, so that user input cannot overflow the caller's.
 fn parse(source: &str) -> Result<(IdedExpr, SourceInfo), ExpressionError> {
     let failed = |message: String| ExpressionError { column: 1, message };
     let owned = source.to_owned();
@@ -149,7 +155,7 @@ struct Narrowing {
 }
 
 impl Narrowing {
-    /// Refuses what is not arithmetic, makes every number a double, notes the parameters.
+    /// Refuses everything but arithmetic, converts every number to a double and collects the parameters.
     fn narrow(&mut self, node: &mut IdedExpr, depth: usize) -> Result<(), (u64, String)> {
         self.nodes += 1;
         if self.nodes > MAX_NODES || depth == 0 {
@@ -201,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_numbers_too() {
+    fn evaluate_treats_integers_as_doubles() {
         assert_eq!(value("a * 100 / b", &[("a", 1.0), ("b", 4.0)]), Some(25.0));
         assert_eq!(value("a > 1 ? a : 2", &[("a", 1.0)]), Some(2.0));
         assert_eq!(value("math.greatest(a, 3) + math.abs(-b)", &[("a", 1.0), ("b", 4.0)]), Some(7.0));
@@ -209,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_finite_number_is_missing() {
+    fn evaluate_returns_none_unless_finite_number() {
         assert_eq!(value("a / b", &[("a", 1.0), ("b", 0.0)]), None);
         assert_eq!(value("b / b", &[("b", 0.0)]), None);
         assert_eq!(value("a", &[]), None);
@@ -217,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_their_place() {
+    fn validate_reports_column_of_mistake() {
         assert_eq!(error("a + cpu").column, 5);
         assert!(error("a + cpu").message.contains("cpu"));
         assert_eq!(error("a +").column, 4, "{}", error("a +"));
@@ -227,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_runs_away() {
+    fn compile_refuses_complex_expressions() {
         assert!(error("[1, 2].map(x, x * 2)[0]").message.contains("comprehensions"));
         assert!(error(&"a+".repeat(600)).message.contains("longer"));
         let nested = |n| format!("{}a{}", "(".repeat(n), ")".repeat(n));

@@ -1,4 +1,4 @@
-//! What an app needs of a member, derived from its rendered manifests.
+//! The demand of an app, derived from its rendered manifests.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::Amounts;
 
-/// What one app needs wherever it runs.
+/// What one app needs on each member where it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Demand {
-    /// Its workloads' pods.
+    /// The pods of its workloads.
     pub groups: Vec<PodGroup>,
-    /// Why it can never be moved, one sentence each behind its code (`volume`, `host_path`, `daemon_set`, `node_bound`) and a colon;
-    /// empty: it can.
+    /// Reasons why the app can never be moved, each as `<code>: <sentence>` with the code `volume`, `host_path`, `daemon_set` or
+    /// `node_bound`. Empty if it can be moved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub immovable: Vec<String>,
-    /// Number of persistent volumes (for `MoveCost`).
+    /// Number of persistent volumes, used by `MoveCost`.
     #[serde(default)]
     pub volumes: u32,
-    /// Names of its Services, `namespace/name`, that other pods of the same member may call by name.
+    /// Its Services as `namespace/name`, which other pods of the same member may call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,
-    /// Container images, each once and by the one name that nodes report it by (`drover_quantity::image_name`).
+    /// Container images without duplicates, under the name that nodes report (`drover_quantity::image_name`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
 }
@@ -33,23 +33,22 @@ pub struct Demand {
 pub struct PodGroup {
     /// `Kind/name` of the workload.
     pub workload: String,
-    /// How many; ignored where `per_node`.
+    /// Number of pods; ignored if `per_node`.
     pub replicas: u32,
-    /// More pods at once while the workload is updated (`maxSurge`), counted only during an update.
+    /// Additional pods during an update (`maxSurge`); counted only then.
     #[serde(default)]
     pub surge: u32,
-    /// One on each matching node (DaemonSet).
+    /// One pod on each matching node (DaemonSet).
     #[serde(default)]
     pub per_node: bool,
-    /// Effective requests of one pod (init containers, sidecars and overhead included; `pods` is 1).
+    /// Effective requests of one pod, with init containers, sidecars and overhead; `pods` is 1.
     pub requests: Amounts,
-    /// Tolerations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<Toleration>,
-    /// `nodeSelector`: every label must be equal.
+    /// `nodeSelector`: the node must have every label.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Required node affinity: the terms are or-ed, the requirements in a term and-ed. Empty: none asked.
+    /// Required node affinity: one term must hold, with all its requirements. Empty: no restriction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub node_affinity: Vec<Vec<NodeRequirement>>,
 }
@@ -58,16 +57,16 @@ pub struct PodGroup {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Toleration {
-    /// Taint key; empty with `exists`: every taint.
+    /// Taint key; empty together with `exists`: every taint.
     #[serde(default)]
     pub key: String,
-    /// Operator `Exists` (else `Equal`).
+    /// Whether the operator is `Exists`; else it is `Equal`.
     #[serde(default)]
     pub exists: bool,
-    /// Value that must be equal (operator `Equal`).
+    /// Value that the taint must have (operator `Equal`).
     #[serde(default)]
     pub value: String,
-    /// Effect; empty: every effect.
+    /// Taint effect; empty: every effect.
     #[serde(default)]
     pub effect: String,
 }
@@ -77,16 +76,13 @@ pub struct Toleration {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct NodeRequirement {
-    /// Label key.
     pub key: String,
-    /// Operator.
     pub operator: Operator,
-    /// Values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
 
-/// Kubernetes' node selector operators.
+/// Node selector operators of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[allow(missing_docs)]
@@ -99,14 +95,12 @@ pub enum Operator {
     Lt,
 }
 
-/// Some pods of a group on a node.
+/// Pods of one group on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PodsOnNode {
-    /// Node name.
     pub node: String,
     /// Index into [`crate::Demand::groups`].
     pub group: usize,
-    /// How many.
     pub count: u32,
 }

@@ -1,7 +1,7 @@
-//! Pods that are still to come and whose assumed nodes were taken meanwhile: where they count instead.
+//! Displaced pods: claimed pods that are not observed yet, and whose assumed node other pods have filled meanwhile.
 //!
-//! Nobody knows where the member's scheduler will put them; that they will be somewhere is certain. They are given the first
-//! node, by name, that would take them, those first that have room where they are assumed. What fits nowhere stays where it is.
+//! The member's scheduler will run them on some other node, so their room must count there. Pods that still fit on their assumed node
+//! keep it; each other pod counts on the first node, by name, with room for it. A pod that fits nowhere counts on its assumed node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::matching::admits;
 use crate::usage::{Remaining, usage};
 use crate::{Amounts, Claim, ClaimState, Observed, PodGroup};
 
-/// What a claim counts: amounts by index of a node.
+/// The amounts of a claim by node index.
 type Counted = Vec<(usize, Amounts)>;
 
-/// Claims that count elsewhere than they say.
+/// Claims that count on other nodes than their witness says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Displaced(BTreeMap<Uuid, Counted>);
 
-/// Some pods that are not seen yet.
+/// A claimed pod that is not observed yet, or amounts that cannot be divided into pods.
 struct Unseen<'a> {
     claim: &'a Claim,
-    /// Where they are assumed.
+    /// The assumed node.
     node: usize,
     requests: Amounts,
-    /// What they are, where that can be told.
+    /// The pod's group, if the amounts could be divided into pods.
     group: Option<&'a PodGroup>,
 }
 
@@ -38,7 +38,7 @@ impl Unseen<'_> {
 }
 
 impl Displaced {
-    /// Those of `claims` (all of `room`, which has counted them where they say).
+    /// Finds the displaced ones among `claims`, which are all claims of the member. `free` counts them on their assumed nodes.
     pub fn of<'c, 'o>(
         free: Free<'_>,
         observed: impl Fn(&Claim) -> Option<&'o Observed>,
@@ -86,18 +86,18 @@ impl Displaced {
         displaced
     }
 
-    /// Whether everybody counts where they say.
+    /// Whether no claim is displaced.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What `claim` counts, if that is elsewhere.
+    /// The nodes on which a displaced `claim` counts; `None` if it is not displaced.
     pub fn get(&self, claim: &Claim) -> Option<&Counted> {
         self.0.get(&claim.id)
     }
 }
 
-/// Amounts as single pods where they can be told apart, else in one piece that stays.
+/// Divides amounts into single pods if they are a multiple of one group's pods; else returns them as one piece, which is never displaced.
 fn pods<'a>(claim: &'a Claim, node: usize, amounts: &Amounts, times: i64) -> Vec<Unseen<'a>> {
     let whole = amounts.times(times);
     let pods = |group: &&PodGroup| {

@@ -1,22 +1,22 @@
-//! From a placement intent to groups of alternatives: labels expanded, logical cloud applied, EMCO's group rules.
+//! Expands a placement intent into groups of alternatives by EMCO's rules: resolves labels and applies the logical cloud.
 
 use std::collections::HashSet;
 
 use crate::{Element, Ledger, MemberKey, MemberRoom, MemberState, PlacementTerms, WhenFull};
 
-/// Alternatives of which exactly one is chosen.
+/// Alternatives, of which exactly one is chosen.
 pub(crate) struct Group<'a> {
-    /// Registered members, by provider priority, then key.
-    pub options: Vec<Choice<'a>>,
-    /// Clusters that the intent names and nobody registered.
+    /// Registered members, sorted by provider priority, then by key.
+    pub options: Vec<MemberOption<'a>>,
+    /// Clusters that the intent names but that are not registered.
     pub missing: Vec<MemberKey>,
-    /// What it was made from.
+    /// The elements of the intent; kept only if they lead to no member.
     elements: Vec<Element>,
 }
 
-/// A member that an intent leads to.
+/// A member that an intent names.
 #[derive(Clone, Copy)]
-pub(crate) struct Choice<'a> {
+pub(crate) struct MemberOption<'a> {
     pub room: &'a MemberRoom,
     pub standing: Standing,
 }
@@ -30,7 +30,7 @@ pub(crate) enum Standing {
 }
 
 impl<'a> Group<'a> {
-    /// What the intent says, for people.
+    /// The elements of the intent as text for users.
     pub fn label(&self) -> String {
         let name = |e: &Element| {
             let provider = e.cluster_provider.as_deref().unwrap_or_default();
@@ -43,12 +43,12 @@ impl<'a> Group<'a> {
         self.elements.iter().map(name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Members that may be used, known or not.
+    /// Members that may be used, whether their capacity is known or not.
     pub fn allowed(&self) -> impl Iterator<Item = &'a MemberRoom> + '_ {
         self.options.iter().filter(|c| c.standing == Standing::Allowed).map(|c| c.room)
     }
 
-    /// The best provider priority among those that may be used, where the app insists on it.
+    /// The only provider priority that may be used: the best one of the group, if the app insists on it (`whenFull: preferred`).
     pub fn insists_on(&self, terms: &PlacementTerms, overflow: bool) -> Option<u8> {
         match terms.when_full {
             WhenFull::Preferred if !overflow => self.allowed().map(MemberRoom::priority).min(),
@@ -57,7 +57,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The groups of an intent, mandatory clusters first.
+/// Expands an intent into its groups, mandatory clusters first.
 pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Group<'a>> {
     let cloud: HashSet<&MemberKey> = terms.logical_cloud.iter().collect();
     let mut mandatory: Vec<Group<'a>> = Vec::new();
@@ -82,7 +82,7 @@ pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Grou
     if !terms.intent.any_of.is_empty() {
         alternatives.push(group(ledger, &cloud, &terms.intent.any_of));
     }
-    // One cluster named twice is one placement.
+    // A cluster that is named twice gets one placement.
     let mut seen = HashSet::new();
     mandatory.retain(|g| match g.options.as_slice() {
         [choice] => seen.insert(&choice.room.key),
@@ -96,7 +96,7 @@ fn group<'a>(ledger: &'a Ledger, cloud: &HashSet<&MemberKey>, elements: &[Elemen
     let mut found: Vec<&'a MemberRoom> = Vec::with_capacity(elements.len());
     let mut missing = Vec::new();
     let mut key = String::new();
-    // All labels are looked for in one walk over the members.
+    // All labels are resolved in one pass over the members.
     let mut labels: Vec<(&str, &String)> = Vec::new();
     for element in elements {
         let provider = element.cluster_provider.as_deref().unwrap_or_default();
@@ -134,8 +134,8 @@ fn group<'a>(ledger: &'a Ledger, cloud: &HashSet<&MemberKey>, elements: &[Elemen
             Standing::Allowed
         }
     };
-    let options: Vec<Choice<'_>> = found.into_iter().map(|room| Choice { room, standing: standing(room) }).collect();
-    // Only a group that leads nowhere is ever described by what it was made from.
+    let options: Vec<MemberOption<'_>> = found.into_iter().map(|room| MemberOption { room, standing: standing(room) }).collect();
+    // The elements are only needed to describe a group that leads to no member.
     let elements = if options.is_empty() && missing.is_empty() { elements.to_vec() } else { Vec::new() };
     Group { options, missing, elements }
 }

@@ -1,60 +1,59 @@
-//! Whether pods fit on the nodes of one member, as a packing that proves it.
+//! Whether pods fit on the nodes of one member. The result is a packing, which proves it.
 //!
-//! First-fit decreasing; where that fails on few nodes, an exact search within a fixed number of steps, so that small
-//! cases are decided to the end. Beyond the bound the answer errs on the side of "does not fit".
-//! Not here: which member is best ([`crate::place`]), why something does not fit (`misfit.rs`).
+//! First-fit decreasing; if that fails on few nodes, an exact search with a fixed number of steps, so that small cases are decided
+//! exactly. Beyond this limit the result may be "does not fit" although a packing exists, never the reverse.
+//! The choice of a member is made in `place.rs`, the reason why something does not fit is found in `misfit.rs`.
 
 use crate::matching::admits;
 use crate::{Amounts, Demand, Node, PodGroup, PodsOnNode};
 
 /// Steps of the exact search on up to [`EXACT_NODES`] nodes.
 const EXACT_STEPS: u32 = 100_000;
-/// Nodes up to which the exact search runs with all its steps.
+/// Largest number of nodes with the full number of steps.
 const EXACT_NODES: usize = 4;
 /// Steps of the exact search on more nodes than that, up to [`SHORT_NODES`].
 const SHORT_STEPS: u32 = 2_000;
 const SHORT_NODES: usize = 16;
-/// Pods up to which the exact search is tried.
+/// Largest number of pods for the exact search.
 const EXACT_PODS: usize = 32;
 
-/// Room of a member: its nodes and what is free on each, at present and when those who leave have left.
+/// The room of a member: its nodes and the free amounts on each, now and after leaving claims are gone.
 #[derive(Clone, Copy)]
 pub struct Free<'a> {
-    /// Nodes, sorted by name.
+    /// The nodes, sorted by name.
     pub nodes: &'a [Node],
-    /// Free of what is there now.
+    /// Free amounts now.
     pub now: &'a [Amounts],
-    /// Free of what will be there.
+    /// Free amounts after leaving claims are gone and promised claims have started.
     pub later: &'a [Amounts],
 }
 
-/// One app that asks for room.
+/// The request of one app for room.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
-    /// What it needs.
     pub demand: &'a Demand,
-    /// Count the surge of an update too.
+    /// Count the additional pods of an update too.
     pub surge: bool,
-    /// It takes its room at once, so the present must have it; else only the future.
+    /// The room must be free now as well as later; else only later.
     pub now: bool,
 }
 
 impl<'a> Ask<'a> {
-    /// Room to be taken at once (a claim that is held).
+    /// A request for room now (a held claim).
     pub fn held(demand: &'a Demand) -> Self {
         Self { demand, surge: false, now: true }
     }
-    /// Room for later (a claim that is promised).
+    /// A request for room later (a promised claim).
     pub fn promised(demand: &'a Demand) -> Self {
         Self { demand, surge: false, now: false }
     }
-    /// Pods of a group that are not one per node.
+    /// The number of pods of a group that is not `per_node`.
     pub(crate) fn count(&self, group: &PodGroup) -> u32 {
         group.replicas + if self.surge { group.surge } else { 0 }
     }
 }
 
-/// Finds nodes for all asks together, each ask's pods as a witness; none where they do not fit.
+/// Finds nodes for all requests together. Returns the pods of each request as a witness, or `None` if they do not fit.
 pub fn pack(free: Free<'_>, asks: &[Ask<'_>]) -> Option<Vec<Vec<PodsOnNode>>> {
     if let [ask] = asks
         && let [group] = ask.demand.groups.as_slice()
@@ -65,7 +64,7 @@ pub fn pack(free: Free<'_>, asks: &[Ask<'_>]) -> Option<Vec<Vec<PodsOnNode>>> {
     Packer::new(free, asks)?.solve()
 }
 
-/// Pods that are all equal: filling node after node is exact, and needs no copy of anything.
+/// Packs equal pods: filling one node after the other is exact and needs no copy of the free amounts.
 fn spread_equal(free: Free<'_>, group: &PodGroup, count: u32, now: bool) -> Option<Vec<PodsOnNode>> {
     let mut left = i64::from(count);
     let mut pods = Vec::new();
@@ -85,7 +84,7 @@ fn spread_equal(free: Free<'_>, group: &PodGroup, count: u32, now: bool) -> Opti
     (left == 0).then_some(pods)
 }
 
-/// How many pods with these requests have room.
+/// The number of pods with these requests that fit into `free`.
 fn room_for(free: &Amounts, requests: &Amounts) -> i64 {
     let times = |free: i64, need: i64| if need > 0 { free.max(0) / need } else { i64::MAX };
     let extra = requests.extra.iter().map(|(name, need)| times(free.extra.get(name).copied().unwrap_or(0), *need));
@@ -93,7 +92,7 @@ fn room_for(free: &Amounts, requests: &Amounts) -> i64 {
     extra.fold(plain, i64::min)
 }
 
-/// Equal pods still to be placed, and the nodes they may go to.
+/// Equal pods to be placed, and the nodes that admit them.
 struct Item<'a> {
     ask: usize,
     group: usize,
@@ -108,12 +107,12 @@ struct Packer<'a> {
     now: Vec<Amounts>,
     later: Vec<Amounts>,
     items: Vec<Item<'a>>,
-    /// Pods by (ask, group, node).
+    /// The pods of `per_node` groups, by request.
     fixed: Vec<Vec<PodsOnNode>>,
 }
 
 impl<'a> Packer<'a> {
-    /// Sets pods that go to every node, and lists the others, largest first.
+    /// Places the pods of `per_node` groups and lists the others, the largest first.
     fn new(free: Free<'a>, asks: &[Ask<'a>]) -> Option<Self> {
         let mut packer = Self {
             names: free.nodes,
@@ -145,7 +144,7 @@ impl<'a> Packer<'a> {
                 }
             }
         }
-        // Nodes without room for a single pod only make the search wider. Per-node pods are all set by now.
+        // Nodes without room for a single pod would only widen the search. Pods of `per_node` groups are placed by now.
         let mut items = std::mem::take(&mut packer.items);
         for item in &mut items {
             item.nodes.retain(|n| packer.has_room(*n, item.requests, item.now));
@@ -194,7 +193,7 @@ impl<'a> Packer<'a> {
         self.search(&list, &mut placed, &mut steps).then(|| self.witness(&placed))
     }
 
-    /// One pod after the other to the first node with room: pods of an item are equal, so a node that was full stays full.
+    /// Puts one pod after the other on the first node with room. Pods of an item are equal, so a full node stays full for all of them.
     fn first_fit(&mut self) -> Option<Vec<(usize, usize)>> {
         let mut placed = Vec::new();
         for i in 0..self.items.len() {
@@ -215,21 +214,21 @@ impl<'a> Packer<'a> {
         Some(placed)
     }
 
-    /// Whether the sums alone show that there is no packing.
+    /// Whether the sums of requests exceed the sums of free amounts, so that no packing exists.
     fn sums_exceed(&self, nodes: &[usize]) -> bool {
         let mut need = Amounts::default();
         let mut room = Amounts::default();
         for item in &self.items {
             need.add(item.requests, i64::from(item.count));
         }
-        // Nodes over-committed in one resource give none of it, and take none from the others.
+        // A node that is over-committed in one resource contributes 0 of it, not a negative amount.
         for n in nodes {
             room.add(&self.later[*n].max(&Amounts::default()), 1);
         }
         !room.fits(&need)
     }
 
-    /// Depth first over `list`, equal pods on nodes in ascending order.
+    /// Searches depth first over `list`; equal pods go to nodes in ascending order.
     fn search(&mut self, list: &[usize], placed: &mut Vec<(usize, usize)>, steps: &mut u32) -> bool {
         let Some(&i) = list.get(placed.len()) else { return true };
         let (requests, now) = (self.items[i].requests, self.items[i].now);

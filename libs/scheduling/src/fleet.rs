@@ -1,11 +1,11 @@
-//! The fleet as the ledger sees it: members, their nodes, and the claims on them.
+//! The fleet: members, their nodes, and the claims on them.
 //!
 //! Two sums per node (design.md section 2):
 //! ```text
 //! present = foreign + Σ held + Σ leaving      claim held:     present and future must fit
 //! future  = foreign + Σ held + Σ promised     claim promised: future must fit;  promised -> held: present must fit
 //! ```
-//! A claim counts the larger of what it claims and what is observed of its binding; observed nodes replace assumed ones.
+//! A claim counts the larger of its own amounts and the observed amounts of its binding; observed nodes replace assumed ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +15,14 @@ use uuid::Uuid;
 
 use crate::{Amounts, AppRequest, ByNode, DigRef, Labels, MemberKey, PodsOnNode};
 
-/// Everything a decision looks at.
+/// The input of decisions and plans.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Fleet {
-    /// Members by key.
     pub members: BTreeMap<MemberKey, FleetMember>,
-    /// What is known of their room. No entry, or `age_ms` over [`Capacity::FRESH_MS`]: unknown, nothing new is claimed there.
+    /// Capacity of the members. It is unknown, and nothing new is claimed there, if there is no entry or `age_ms` exceeds
+    /// [`Capacity::FRESH_MS`].
     pub capacity: BTreeMap<MemberKey, Arc<Capacity>>,
-    /// Claims by id.
     pub claims: BTreeMap<Uuid, Arc<Claim>>,
 }
 
@@ -31,100 +30,94 @@ pub struct Fleet {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct FleetMember {
-    /// Key.
     pub key: MemberKey,
     /// Priority of its provider, 1 (best) to 10.
     pub priority: u8,
-    /// Its labels.
     #[serde(default)]
     pub labels: Vec<String>,
-    /// State.
     pub state: MemberState,
-    /// Why it is in that state, for people.
+    /// Reason of the state, for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// State of a member.
+/// State of the connection to a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum MemberState {
-    /// Registered, not probed yet.
+    /// Registered but not probed yet.
     #[default]
     Unknown,
-    /// Answers; its nodes and pods are being watched.
+    /// It answers; its nodes and pods are watched.
     Ready,
-    /// Does not answer.
+    /// It does not answer.
     Unreachable,
-    /// Answers 401 or 403.
+    /// It answers 401 or 403.
     Unauthorized,
-    /// Being removed: nothing new is claimed there.
+    /// It is being removed; nothing new is claimed there.
     Deregistering,
 }
 
 impl MemberState {
-    /// Whether something may be claimed in a member of this state whose capacity was seen so many milliseconds ago, if ever.
+    /// Whether room may be claimed on a member in this state whose capacity was observed `age_ms` milliseconds ago (`None`: never).
     pub fn is_known(self, age_ms: Option<u64>) -> bool {
         self == Self::Ready && age_ms.is_some_and(|age| age <= Capacity::FRESH_MS)
     }
 
-    /// Whether it is not known yet, or not any more, though nobody says that it is silent: then it may soon be heard of.
+    /// Whether the capacity is unknown but expected soon: the member is not reported as unreachable, and its capacity is missing or outdated.
     pub fn is_awaited(self, age_ms: Option<u64>) -> bool {
         matches!(self, Self::Unknown | Self::Ready) && !self.is_known(age_ms)
     }
 }
 
-/// The room of one member, as last seen.
+/// The capacity of one member as last observed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Capacity {
-    /// Nodes, by name.
+    /// Nodes, sorted by name.
     pub nodes: Arc<Vec<Node>>,
-    /// What is observed of Drover's bindings, by binding id.
+    /// Observed pods of Drover's bindings, by binding id.
     #[serde(default, deserialize_with = "filled")]
     pub observed: BTreeMap<Uuid, Observed>,
-    /// Age of this knowledge in milliseconds when the fleet was put together (readers add their own delay).
+    /// Age of the observation in milliseconds when the fleet was assembled; readers add the time since then.
     #[serde(default)]
     pub age_ms: u64,
-    /// Whether metrics.k8s.io answers there.
+    /// Whether metrics.k8s.io is available.
     #[serde(default)]
     pub metrics: bool,
-    /// Images on its nodes (for `MoveCost`): the largest that they report, and those of Drover's own pods.
+    /// Images on its nodes, used by `MoveCost`: the largest that the nodes report, and those of Drover's pods.
     #[serde(default, skip_serializing_if = "is_empty")]
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
     pub images: Arc<Images>,
 }
 
 impl Capacity {
-    /// Older knowledge than this is no knowledge.
+    /// Age in milliseconds beyond which an observation is ignored and the capacity counts as unknown.
     pub const FRESH_MS: u64 = 30_000;
 }
 
-/// Images of a member by their one name (`drover_quantity::image_name`), with their sizes in bytes. 0: it is there, and nobody says
-/// how large it is.
+/// Images of a member under their normalised name (`drover_quantity::image_name`), with their sizes in bytes; 0 if the size is not
+/// reported.
 pub type Images = BTreeMap<Arc<str>, u64>;
 
 /// A node of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Node {
-    /// Name.
     pub name: String,
-    /// What pods may request in all.
+    /// Amounts that pods may request in total.
     pub allocatable: Amounts,
-    /// Requests of pods on it that are not Drover's.
+    /// Requests of the node's pods that Drover does not manage.
     pub foreign: Amounts,
-    /// Use reported by metrics.k8s.io, where it exists.
+    /// Usage reported by metrics.k8s.io, if available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Amounts>,
-    /// Labels.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, String>))]
     pub labels: Arc<Labels>,
-    /// Taints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
-    /// Cordoned or not Ready: no new pod goes there.
+    /// Cordoned or not Ready: it gets no new pods.
     #[serde(default)]
     pub unschedulable: bool,
 }
@@ -133,34 +126,32 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Taint {
-    /// Key.
     pub key: String,
-    /// Value.
     #[serde(default)]
     pub value: String,
-    /// `NoSchedule`, `NoExecute` or `PreferNoSchedule` (the last never forbids).
+    /// `NoSchedule`, `NoExecute` or `PreferNoSchedule`; the last one forbids nothing.
     pub effect: String,
 }
 
-/// What is observed of one binding in its member.
+/// Observations of one binding on its member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Observed {
-    /// Requests of its pods by node.
+    /// Requests of its pods, by node.
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, Amounts>))]
     pub requests: ByNode,
-    /// CPU in milli-cores and memory in bytes that its pods use; absent: not reported (never zero instead).
+    /// CPU in millicores and memory in bytes used by its pods. Absent if not reported; 0 never stands for unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Amounts>,
-    /// Age of its oldest running pod in seconds.
+    /// Age of its oldest running pod, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_s: Option<u64>,
-    /// Median seconds from creation to Ready of its pods.
+    /// Median time of its pods from creation to Ready, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,
 }
 
-/// A B-tree that grows at its end is half empty; one that is made of all its entries is full.
+/// Collects the map anew: a B-tree that grew at its end is half empty, one built from sorted entries is full.
 fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Uuid, Observed>, D::Error> {
     Ok(BTreeMap::deserialize(deserializer)?.into_iter().collect())
 }
@@ -169,41 +160,37 @@ fn is_empty(images: &Images) -> bool {
     images.is_empty()
 }
 
-/// Room that a binding takes. Its id is the binding's.
+/// Room on a member that is reserved for a binding. The claim and the binding have the same id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Claim {
-    /// Claim id = binding id.
     pub id: Uuid,
-    /// Whose it is.
     pub dig: Arc<DigRef>,
-    /// The app with its demand and terms (so that a plan needs no one else).
+    /// The app with its demand and terms, so that plans need no other source.
     pub request: Arc<AppRequest>,
-    /// Where.
     pub member: MemberKey,
-    /// State.
     pub state: ClaimState,
-    /// The witness that a packing exists: pods on nodes. No order to the member's scheduler.
+    /// The witness: a packing of the pods on nodes that proves that they fit. The member's scheduler is free to choose other nodes.
     pub pods: Vec<PodsOnNode>,
-    /// Counts surge too (an update runs).
+    /// The additional pods of a running update count too.
     #[serde(default)]
     pub surging: bool,
-    /// Fence of the last writer.
+    /// Fence of the last writer; a writer with a lower one is refused.
     pub fence: i64,
-    /// Operation that wrote it last.
+    /// The operation that wrote it last.
     pub operation: Uuid,
 }
 
-/// State of a claim.
+/// State of a claim; see the module for what each state counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimState {
-    /// The room is taken, now and later.
+    /// The room is used now and later.
     #[default]
     Held,
-    /// The room will be taken when those who leave have left.
+    /// The room will be used once leaving claims are gone.
     Promised,
-    /// The room is taken now and will be free.
+    /// The room is used now and will be freed.
     Leaving,
 }

@@ -1,4 +1,4 @@
-//! Finding nodes for claims that want room at one member.
+//! Finds nodes for the claims of a transaction that need room on one member.
 
 use std::sync::Arc;
 
@@ -7,23 +7,25 @@ use crate::misfit::explain;
 use crate::usage::{Remaining, find, usage};
 use crate::{Claim, ClaimState, Difference, MemberRoom, PodsOnNode};
 
-/// A claim that wants room at its member.
+/// A claim that needs room on its member.
 pub(crate) struct Pending {
     pub claim: Claim,
     pub purpose: Purpose,
-    /// As it counts until now.
+    /// The claim as it counts before the transaction.
     pub old: Option<Arc<Claim>>,
 }
 
+/// Why a claim needs room.
 #[derive(PartialEq)]
 pub(crate) enum Purpose {
+    /// A new claim in the requested state.
     Take,
+    /// A new claim: held if it fits now, else promised.
     TakeWhatFits,
+    /// A promised claim becomes held.
     Admit,
-    /// Pods that may stay where they are.
-    Grow {
-        kept: Vec<PodsOnNode>,
-    },
+    /// A claim gets more or larger pods; the kept ones stay on their nodes.
+    Grow { kept: Vec<PodsOnNode> },
 }
 
 impl Pending {
@@ -35,7 +37,7 @@ impl Pending {
     }
 }
 
-/// Finds nodes for all pending at one member.
+/// Finds nodes for all pending claims of one member, or returns why some of them have no room.
 pub(crate) fn grant(room: &MemberRoom, mut pending: Vec<Pending>) -> Result<Vec<Claim>, Vec<Difference>> {
     let mut left = Remaining::of(room.free());
     for one in &pending {
@@ -49,13 +51,13 @@ pub(crate) fn grant(room: &MemberRoom, mut pending: Vec<Pending>) -> Result<Vec<
     one_by_one(room, pending)
 }
 
-/// Frees (`sign` 1) or takes (-1) the room that the claim counts until now.
+/// Frees (`sign` 1) or takes (-1) the room that the claim counts before the transaction.
 fn count_old(left: &mut Remaining, room: &MemberRoom, one: &Pending, sign: i64) {
     let Some(claim) = &one.old else { return };
     room.usage(claim, |n, amounts, times| left.add(claim.state, n, amounts, sign * times));
 }
 
-/// Those that may be either are held where they fit now beside all others, else promised.
+/// Sets the state of claims with [`Purpose::TakeWhatFits`]: held if they fit now beside all others, else promised.
 fn choose_states(free: Free<'_>, pending: &mut [Pending]) {
     let open: Vec<usize> = (0..pending.len()).filter(|i| pending[*i].purpose == Purpose::TakeWhatFits).collect();
     if open.is_empty() || pack(free, &pending.iter().map(Pending::ask).collect::<Vec<_>>()).is_some() {
@@ -72,8 +74,8 @@ fn choose_states(free: Free<'_>, pending: &mut [Pending]) {
     }
 }
 
-/// The second try, where not all fit at once afresh: what is admitted or grows may keep its pods where they are, even on
-/// nodes that others over-committed meanwhile.
+/// The second attempt, one claim after the other, after a joint packing failed: claims that are admitted or grow may keep their pods on
+/// their nodes, even if pods of others over-commit those nodes.
 fn one_by_one(room: &MemberRoom, pending: Vec<Pending>) -> Result<Vec<Claim>, Vec<Difference>> {
     let mut left = Remaining::of(room.free());
     let mut granted = Vec::new();
@@ -100,7 +102,7 @@ fn one_by_one(room: &MemberRoom, pending: Vec<Pending>) -> Result<Vec<Claim>, Ve
     if refused.is_empty() { Ok(granted) } else { Err(refused) }
 }
 
-/// The nodes that were promised, if they have room at present. Their future was promised already.
+/// The promised nodes, if they have room now. Their later room was reserved by the promise.
 fn in_place(free: Free<'_>, one: &Pending) -> Option<Vec<PodsOnNode>> {
     let old = one.old.as_deref()?;
     let mut now = free.now.to_vec();
@@ -117,7 +119,7 @@ fn in_place(free: Free<'_>, one: &Pending) -> Option<Vec<PodsOnNode>> {
     Some(old.pods.clone())
 }
 
-/// Leaves `kept` where they are, unjudged, and finds nodes for the rest.
+/// Leaves `kept` on their nodes without a check and finds nodes for the other pods.
 fn keep_and_add(free: Free<'_>, claim: &Claim, kept: &[PodsOnNode]) -> Option<Vec<PodsOnNode>> {
     let mut now = free.now.to_vec();
     let mut later = free.later.to_vec();

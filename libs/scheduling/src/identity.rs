@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// `<provider>+<cluster>`, EMCO's cluster id.
+/// The key of a member: `<provider>+<cluster>`, as in EMCO.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(transparent)]
@@ -17,17 +17,17 @@ impl MemberKey {
     pub fn new(provider: &str, cluster: &str) -> Self {
         Self(format!("{provider}+{cluster}"))
     }
-    /// The provider's name.
+    /// Name of the provider.
     pub fn provider(&self) -> &str {
         self.0.split_once('+').map_or("", |(provider, _)| provider)
     }
-    /// The cluster's name.
+    /// Name of the cluster.
     pub fn cluster(&self) -> &str {
         self.0.split_once('+').map_or(&self.0, |(_, cluster)| cluster)
     }
 }
 
-/// So that maps can be asked with a borrowed key; a transparent string compares and hashes as the string does.
+/// Allows lookups with `&str`: a transparent string is compared and hashed like the string.
 impl Borrow<str> for MemberKey {
     fn borrow(&self) -> &str {
         &self.0
@@ -40,23 +40,20 @@ impl fmt::Display for MemberKey {
     }
 }
 
-/// Which deployment intent group.
+/// Reference to a deployment intent group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DigRef {
-    /// Its document's uuid.
+    /// UUID of its document.
     pub id: Uuid,
-    /// Project.
     pub project: String,
-    /// Composite app.
     pub composite_app: String,
     /// Version of the composite app.
     pub version: String,
-    /// Name.
     pub name: String,
 }
 
-/// So that [`crate::Interner`] keeps each once.
+/// Needed by [`crate::Interner`].
 impl AsRef<Self> for DigRef {
     fn as_ref(&self) -> &Self {
         self

@@ -1,21 +1,21 @@
-//! The images that a member's nodes have.
+//! Shared storage for the names of container images on the nodes of members.
 
 use std::sync::Arc;
 
 use crate::{Capacity, Interner};
 
-/// Names that are kept once, however many members and nodes have the image.
+/// Image names, each stored once for all members and nodes.
 #[derive(Clone, Debug, Default)]
 pub struct ImageNames(Interner<str>);
 
 impl ImageNames {
-    /// The name, shared with all who have it from here.
+    /// Returns the shared copy of a name.
     pub fn share(&mut self, name: &str) -> Arc<str> {
         self.0.intern(name)
     }
 
-    /// Makes `capacity` share what it can: its images and the labels of its nodes with what was told of the member before, else the
-    /// names of images.
+    /// Makes `capacity` share memory: node labels and images with the `before` capacity of the same member where they are equal, else
+    /// the names of its images with other members.
     pub fn share_all(&mut self, capacity: &mut Capacity, before: Option<&Capacity>) {
         let known = before.into_iter().flat_map(|before| before.nodes.iter());
         for (node, known) in Arc::make_mut(&mut capacity.nodes).iter_mut().zip(known).filter(|(node, known)| node.labels == known.labels) {
@@ -36,7 +36,7 @@ mod tests {
     use crate::{Images, Node};
 
     #[test]
-    fn a_member_shares_names_and_what_it_told_before() {
+    fn share_all_reuses_names_and_equal_parts_of_previous_capacity() {
         let mut names = ImageNames::default();
         let (one, again) = (names.share("a"), names.share("a"));
         assert!(Arc::ptr_eq(&one, &again));

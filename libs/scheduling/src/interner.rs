@@ -1,17 +1,17 @@
-//! Values that are kept once, however many have them.
+//! Interning: equal values are stored once.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Values, each once; those that nobody has any more are forgotten by and by.
+/// A set of shared values. Values without other references are removed from time to time.
 #[derive(Debug)]
 pub struct Interner<T: ?Sized> {
     known: HashSet<Arc<T>>,
     tidy_at: usize,
 }
 
-// Derived, these two would ask as much of `T`.
+// A derived implementation would require `T: Clone`, which is not needed.
 impl<T: ?Sized> Clone for Interner<T> {
     fn clone(&self) -> Self {
         Self { known: self.known.clone(), tidy_at: self.tidy_at }
@@ -25,7 +25,7 @@ impl<T: ?Sized> Default for Interner<T> {
 }
 
 impl<T: ?Sized + Eq + Hash> Interner<T> {
-    /// The value, shared with all who have an equal one from here.
+    /// Returns the shared copy of a value.
     pub fn intern<V: AsRef<T> + Into<Arc<T>>>(&mut self, value: V) -> Arc<T> {
         if let Some(known) = self.known.get(value.as_ref()) {
             return Arc::clone(known);
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_once_and_not_for_ever() {
+    fn intern_stores_equal_values_once_and_drops_unused() {
         let mut names = Interner::<str>::default();
         let (one, again) = (names.intern("a"), names.intern("a"));
         assert!(Arc::ptr_eq(&one, &again));

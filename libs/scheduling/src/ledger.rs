@@ -1,7 +1,7 @@
-//! The ledger's model: a [`Fleet`] kept as an index, changed claim by claim, never inconsistent.
+//! The ledger in memory: a [`Fleet`] as an index that is updated claim by claim.
 //!
-//! Not here: durability and ids (placement's), what to claim ([`crate::place`], [`crate::transact`]). The invariant: the
-//! index always equals one computed from scratch out of the same members, capacities and claims.
+//! Durability and ids are placement's; what to claim is decided in `place.rs` and `transact.rs`. Invariant: the index equals one computed
+//! from scratch from the same members, capacities and claims.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,36 +10,36 @@ use uuid::Uuid;
 
 use crate::{Capacity, Claim, Fleet, FleetMember, Interner, MemberKey, MemberRoom};
 
-/// Members, their room and the claims on it.
+/// Members, their room and their claims.
 ///
-/// Every change is one [`Ledger::put_claim`] after the other; an [`Undo`] takes them back in reverse, so that a batch
-/// that could not be committed leaves no trace.
+/// Every change is a sequence of [`Ledger::put_claim`]; an [`Undo`] reverts them in reverse order, so that a batch that could not be
+/// committed leaves no trace.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// Sequence number of the last change (placement's head); decisions carry it.
+    /// Sequence number of the last change (the head in placement). Decisions carry it.
     pub seq: i64,
     rooms: BTreeMap<MemberKey, MemberRoom>,
     claims: HashMap<Uuid, Arc<Claim>>,
     by_member: HashMap<MemberKey, BTreeSet<Uuid>>,
-    /// Claims of apps whose calls are known, by deployment intent group.
+    /// Claims of apps with known calls, by deployment intent group.
     calling: HashMap<Uuid, BTreeSet<Uuid>>,
-    /// A logical cloud is most of what an app asks for, and the same for many apps.
+    /// Shared logical clouds: they are the largest part of a request, and many apps have the same one.
     pub(crate) clouds: Interner<[MemberKey]>,
 }
 
-/// What claims were before a change. Take changes back in reverse order of making them.
+/// The claims before a change. Several changes must be reverted in the reverse order of making them.
 #[derive(Debug, Default)]
-#[must_use = "dropping it keeps the change for good"]
+#[must_use = "dropping it makes the change permanent"]
 pub struct Undo {
     before: Vec<(Uuid, Option<Arc<Claim>>)>,
 }
 
 impl Undo {
-    /// Claims that the change wrote or removed, each once.
+    /// Ids of the claims that the change wrote or removed.
     pub fn touched(&self) -> BTreeSet<Uuid> {
         self.before.iter().map(|(id, _)| *id).collect()
     }
-    /// Keeps the change: nothing to take back.
+    /// Makes the change permanent.
     pub fn keep(self) {}
     pub(crate) fn record(&mut self, id: Uuid, before: Option<Arc<Claim>>) {
         self.before.push((id, before));
@@ -63,7 +63,7 @@ impl From<&Fleet> for Ledger {
 }
 
 impl Ledger {
-    /// The same as plain data.
+    /// The ledger as plain data.
     pub fn fleet(&self) -> Fleet {
         let capacity = |room: &MemberRoom| {
             let mut capacity = room.capacity.clone()?;
@@ -80,18 +80,18 @@ impl Ledger {
         }
     }
 
-    /// Registers or changes a member.
+    /// Registers a member or updates it.
     pub fn set_member(&mut self, member: FleetMember) {
         let key = member.key.clone();
         self.room_mut(&key).member = Some(member);
     }
 
-    /// A member is gone. Claims on it stay until they are released.
+    /// Removes a member. Its claims stay until they are released.
     pub fn remove_member(&mut self, key: &MemberKey) {
         self.rooms.remove(key);
     }
 
-    /// What was seen of a member, aged `capacity.age_ms`; none: nothing is known any more.
+    /// Sets the observed capacity of a member, with the age `capacity.age_ms`; `None` makes it unknown.
     pub fn set_capacity(&mut self, key: &MemberKey, capacity: Option<Arc<Capacity>>) {
         self.room_mut(key);
         let ids = self.by_member.get(key);
@@ -101,7 +101,7 @@ impl Ledger {
         }
     }
 
-    /// Sets how old the knowledge of each member is; none: unknown. Call it before a batch of decisions.
+    /// Sets the age of each member's capacity in milliseconds; `None`: unknown. Must be called before each batch of decisions.
     pub fn set_ages(&mut self, age: impl Fn(&MemberKey) -> Option<u64>) {
         for room in self.rooms.values_mut() {
             room.age_ms = age(&room.key);
@@ -112,22 +112,22 @@ impl Ledger {
         self.rooms.entry(key.clone()).or_insert_with(|| MemberRoom::new(key.clone()))
     }
 
-    /// A member's room.
+    /// The room of a member.
     pub fn room(&self, key: &MemberKey) -> Option<&MemberRoom> {
         self.rooms.get(key)
     }
 
-    /// The registered member of that key, given as a string.
+    /// The room of a registered member, by its key as a string.
     pub(crate) fn registered(&self, key: &str) -> Option<&MemberRoom> {
         self.rooms.get(key).filter(|room| room.member.is_some())
     }
 
-    /// All members, by key.
+    /// The rooms of all members, sorted by key.
     pub fn rooms(&self) -> impl Iterator<Item = &MemberRoom> {
         self.rooms.values()
     }
 
-    /// A claim.
+    /// A claim by its id.
     pub fn claim(&self, id: &Uuid) -> Option<&Arc<Claim>> {
         self.claims.get(id)
     }
@@ -137,12 +137,12 @@ impl Ledger {
         self.claims.values()
     }
 
-    /// Claims on a member, by id.
+    /// Claims on a member, sorted by id.
     pub fn claims_of(&self, member: &MemberKey) -> impl Iterator<Item = &Arc<Claim>> {
         self.by_member.get(member).into_iter().flatten().filter_map(|id| self.claims.get(id))
     }
 
-    /// Claims of a deployment intent group whose calls are known, by id.
+    /// Claims of a deployment intent group whose apps have known calls, sorted by id.
     pub(crate) fn calling(&self, dig: Uuid) -> impl Iterator<Item = &Claim> {
         self.calling.get(&dig).into_iter().flatten().filter_map(|id| self.claims.get(id)).map(Arc::as_ref)
     }
@@ -152,8 +152,8 @@ impl Ledger {
         self.by_member.iter().filter(|(_, ids)| !ids.is_empty()).map(|(key, _)| key)
     }
 
-    /// Writes a claim as it is, or removes it, and returns what was there. Nothing is judged: this is also how the ledger
-    /// is loaded and how the changes of another process are followed.
+    /// Writes a claim, or removes it (`None`), without any check, and returns the previous one. Also used to load the ledger and to follow
+    /// the changes of another process.
     pub fn put_claim(&mut self, id: Uuid, claim: Option<Arc<Claim>>) -> Option<Arc<Claim>> {
         let old = self.claims.get(&id).cloned();
         if let Some(old) = old.as_deref().filter(|old| old.request.terms.calls.is_some())
@@ -198,7 +198,7 @@ impl Ledger {
         old
     }
 
-    /// Where nodes are short, what one claim counts depends on the others.
+    /// Recounts a member with over-committed nodes, where the amounts of a claim depend on the other claims.
     fn settle(&mut self, member: &MemberKey) {
         if let Some(room) = self.rooms.get_mut(member).filter(|room| room.is_strained()) {
             let ids = self.by_member.get(member);
@@ -217,13 +217,13 @@ impl Ledger {
         }
     }
 
-    /// [`Ledger::put_claim`] that remembers how to take it back.
+    /// As [`Ledger::put_claim`], and records how to revert it.
     pub(crate) fn put(&mut self, undo: &mut Undo, id: Uuid, claim: Option<Arc<Claim>>) {
         let before = self.put_claim(id, claim);
         undo.record(id, before);
     }
 
-    /// Takes a change back.
+    /// Reverts a change.
     pub fn undo(&mut self, undo: Undo) {
         for (id, before) in undo.before.into_iter().rev() {
             self.put_claim(id, before);

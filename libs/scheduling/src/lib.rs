@@ -1,8 +1,8 @@
-//! Deciding: where an app goes, who has to move for it, and why.
+//! Placement decisions and relocation plans: where an app goes, which apps must move for it, and why.
 //!
-//! Pure: a [`Fleet`] and a request go in, a [`Decision`] or a [`Plan`] comes out. No clock, no I/O, no randomness;
-//! the same input gives the same answer, whatever order it arrives in. The types are also the wire types
-//! (feature `schema` gives them OpenAPI schemas), so nothing is converted between services.
+//! Pure: a [`Fleet`] and a request go in, a [`Decision`] or a [`Plan`] comes out. There is no I/O, no clock and no randomness;
+//! the same input gives the same result, whatever order its parts arrive in. The types are also the wire types
+//! (feature `schema` adds OpenAPI schemas), so services convert nothing.
 //!
 //! ```text
 //! Fleet ── Member ── Node            DecisionRequest ── AppRequest ── Demand ── PodGroup
@@ -11,14 +11,15 @@
 
 mod amounts;
 mod builtin;
-mod callers;
+mod call_placement;
+mod calling_apps;
 mod calls;
 mod cel;
-mod considered;
 mod decision;
 mod demand;
 mod displaced;
 mod expand;
+mod explanations;
 mod fit;
 mod fleet;
 mod grant;
@@ -39,7 +40,6 @@ mod resize;
 mod room;
 mod slot;
 mod terms;
-mod together;
 mod transact;
 mod transaction;
 mod trial;

@@ -1,21 +1,21 @@
-//! Which nodes a pod may go to: cordons, taints, node selectors, required node affinity, as Kubernetes' scheduler judges them.
+//! Whether a node admits a pod: cordons, taints, node selectors and required node affinity, as the Kubernetes scheduler checks them.
 //!
-//! Nothing about room here; [`crate::fit`] asks this first.
+//! Room is checked afterwards, in `fit.rs`.
 
 use std::fmt;
 
 use crate::{Node, NodeRequirement, Operator, PodGroup, Taint, Toleration};
 
-/// Why a node takes no pod of a group.
+/// Why a node admits no pod of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal<'a> {
     /// Cordoned or not Ready.
     Unschedulable,
-    /// A taint without toleration.
+    /// A taint that the pods do not tolerate.
     Taint(&'a Taint),
-    /// The node selector.
+    /// The node selector does not match.
     Selector,
-    /// The required node affinity.
+    /// The required node affinity does not match.
     Affinity,
 }
 
@@ -31,7 +31,10 @@ impl fmt::Display for Refusal<'_> {
     }
 }
 
-/// Whether a pod of `group` may go to `node` at all.
+/// Whether `node` admits pods of `group`, whatever its room.
+///
+/// # Errors
+/// The reason why it does not.
 pub fn admits<'a>(node: &'a Node, group: &PodGroup) -> Result<(), Refusal<'a>> {
     if node.unschedulable {
         return Err(Refusal::Unschedulable);
@@ -55,7 +58,7 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     effect && key && (toleration.exists || toleration.value == taint.value)
 }
 
-/// An empty term holds nowhere, as in Kubernetes.
+/// Whether a term of node affinity matches. An empty term matches no node, as in Kubernetes.
 fn term_holds(node: &Node, term: &[NodeRequirement]) -> bool {
     !term.is_empty() && term.iter().all(|requirement| requirement_holds(node, requirement))
 }

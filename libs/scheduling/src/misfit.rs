@@ -1,4 +1,4 @@
-//! Why pods do not fit on a member, in words. Asked only after [`pack`](crate::fit::pack) said no, so it may be slow.
+//! Why pods do not fit on a member, as text. Called only after [`pack`](crate::fit::pack) failed, so it may be slow.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use crate::fit::{Ask, Free, pack};
 use crate::matching::admits;
 use crate::{Amounts, PodGroup};
 
-/// Why not.
+/// Why pods do not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// Nodes would take the pods, but have no room.
+    /// Some nodes admit the pods but have no room.
     NoRoom(String),
-    /// No node takes the pods, whatever its room.
+    /// No node admits the pods.
     NoNodeMatches(String),
 }
 
 impl Misfit {
-    /// For people.
+    /// The reason as text for users.
     pub fn reason(&self) -> &str {
         match self {
             Self::NoRoom(reason) | Self::NoNodeMatches(reason) => reason,
@@ -37,11 +37,11 @@ pub fn explain(free: Free<'_>, ask: Ask<'_>) -> Misfit {
         }
         let matching: Vec<usize> = (0..free.nodes.len()).filter(|n| admits(&free.nodes[*n], group).is_ok()).collect();
         if matching.is_empty() {
-            return Misfit::NoNodeMatches(format!("{}: no node takes it: {}", group.workload, refusals(free, group)));
+            return Misfit::NoNodeMatches(format!("{}: no node admits it: {}", group.workload, refusals(free, group)));
         }
         no_room = no_room.or_else(|| group_has_no_room(free, ask, group, &matching));
     }
-    Misfit::NoRoom(no_room.unwrap_or_else(|| "each workload fits alone, but not all of them at once".into()))
+    Misfit::NoRoom(no_room.unwrap_or_else(|| "each workload fits alone, but not all of them together".into()))
 }
 
 fn refusals(free: Free<'_>, group: &PodGroup) -> String {

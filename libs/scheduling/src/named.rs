@@ -1,4 +1,4 @@
-//! Small maps by name that are made once: amounts on the few nodes of a binding, labels of a node.
+//! Small immutable maps by name: the amounts of a binding by node, the labels of a node.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Amounts;
 
-/// Values by name, in its order. There are as many of these as bindings and nodes, times the services that know them, and most have a
-/// few entries, where a B-tree's smallest leaf has room for eleven.
+/// An immutable map sorted by name. There is one for each binding and node, and most have few entries, so it is a boxed slice: a B-tree
+/// allocates eleven entries at least.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "BTreeMap<String, V>", bound = "V: Deserialize<'de>")]
 pub struct Named<V>(Box<[(Box<str>, V)]>);
 
-/// Amounts by node.
+/// Amounts by node name.
 pub type ByNode = Named<Amounts>;
 
 /// Labels of a node.
 pub type Labels = Named<String>;
 
-// Derived, this would ask as much of `V`.
+// A derived implementation would require `V: Default`.
 impl<V> Default for Named<V> {
     fn default() -> Self {
         Self(Box::default())
@@ -26,17 +26,17 @@ impl<V> Default for Named<V> {
 }
 
 impl<V> Named<V> {
-    /// Without any entry.
+    /// Whether it has no entry.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Name and value of each entry.
+    /// The entries, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &V)> {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// The value of that name.
+    /// The value of a name.
     pub fn get(&self, name: &str) -> Option<&V> {
         let at = self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         Some(&self.0[at].1)
@@ -44,7 +44,7 @@ impl<V> Named<V> {
 }
 
 impl ByNode {
-    /// The amounts on all nodes.
+    /// The sum of the amounts on all nodes.
     pub fn sum(&self) -> Amounts {
         let mut sum = Amounts::default();
         self.iter().for_each(|(_, amounts)| sum.add(amounts, 1));
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_a_map_for_everybody_else() {
+    fn named_behaves_and_serialises_like_a_map() {
         let amounts = BTreeMap::from([("b".to_owned(), Amounts::pod(2, 2)), ("a".to_owned(), Amounts::pod(1, 1))]);
         let by_node = ByNode::from(amounts.clone());
         let json = serde_json::to_value(&by_node).unwrap();

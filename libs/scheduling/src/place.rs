@@ -1,37 +1,37 @@
-//! Placing: which member each app goes to, all apps of a request or none.
+//! Decisions: the member for each app, for all apps of a request or none.
 //!
-//! Provider priority first; equal priority: most room left after placing (`spread`) or the fullest that fits (`tight`),
-//! then name. A member of which nothing is known takes nothing. Why not elsewhere: `considered.rs`.
+//! The order of members: provider priority; then most room left after placing (`packing: spread`) or the fullest member that fits
+//! (`tight`); then name. A member of unknown capacity gets no apps. The reasons for users are made in `explanations.rs`.
 
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::considered::{self, Judged};
+use crate::call_placement::CallPlacement;
+use crate::explanations::{self, SlotDecision};
 use crate::fit::Ask;
 use crate::slot::{Slot, equals};
-use crate::together::Together;
 use crate::trial::{Tenant, Trial};
 use crate::{
     AppDecision, Claim, ClaimState, Decision, DecisionRequest, GroupDecision, Ledger, MemberKey, MemberRoom, Outcome, Placement, Undo,
 };
 
-/// Attempts to place an app, in all, where the greedy choice of several apps got stuck.
+/// Limit on attempts to place a slot, for the whole search that follows a failed greedy choice.
 const ATTEMPTS: u32 = 512;
 
-/// Binding id of an app at a member by a decision.
+/// The id of the binding that a decision makes for an app on a member.
 pub fn binding_id(decision: Uuid, app: &str, member: &MemberKey) -> Uuid {
     Uuid::new_v5(&decision, format!("{app}/{member}").as_bytes())
 }
 
 impl Ledger {
-    /// Decides where the apps of `request` go. Changes nothing; [`Ledger::apply_decision`] claims it.
+    /// Decides where the apps of `request` go, without a change. [`Ledger::apply_decision`] makes the claims.
     pub fn decide(&self, id: Uuid, request: &DecisionRequest) -> Decision {
         let slots = Slot::of(self, &request.apps, request.overflow);
         let without: Vec<usize> = (0..request.apps.len()).filter(|app| slots.iter().all(|s| s.app != *app)).collect();
         let requested: Vec<&str> = request.apps.iter().map(|app| app.app.as_str()).collect();
-        let together = Together::of(self, &request.dig, &requested, &slots);
-        let chosen = together.as_ref().and_then(Together::choose);
+        let together = CallPlacement::of(self, &request.dig, &requested, &slots);
+        let chosen = together.as_ref().and_then(CallPlacement::choose);
         let by_calls = chosen.as_deref().map(|chosen| walk(&slots, Some(chosen))).filter(|walk| walk.outcome == Outcome::Placed);
         let mut judged = by_calls.unwrap_or_else(|| walk(&slots, None));
         if judged.outcome == Outcome::NoRoom
@@ -45,13 +45,13 @@ impl Ledger {
             let chosen: Vec<Option<&MemberRoom>> =
                 judged.slots.iter().map(|judged| judged.as_ref()?.chosen.as_ref().map(|(room, _)| *room)).collect();
             if outcome == Outcome::Placed {
-                considered::explain_calls(together, &chosen, &mut judged.slots);
+                explanations::explain_calls(together, &chosen, &mut judged.slots);
             }
             together.story((outcome == Outcome::Placed).then_some(&chosen[..]))
         });
         let mut apps: Vec<AppDecision> = request.apps.iter().map(|app| AppDecision { app: app.app.clone(), groups: Vec::new() }).collect();
         for (slot, judged) in slots.iter().zip(judged.slots) {
-            let Some(Judged { chosen, mut considered, more }) = judged else { continue };
+            let Some(SlotDecision { chosen, mut considered, more }) = judged else { continue };
             let mut placement = None;
             if outcome == Outcome::Placed {
                 placement = chosen.map(|(room, pods)| Placement {
@@ -60,14 +60,14 @@ impl Ledger {
                     pods,
                 });
             } else {
-                considered::nothing_chosen(&mut considered);
+                explanations::nothing_chosen(&mut considered);
             }
             apps[slot.app].groups.push(GroupDecision { placement, considered, more });
         }
         Decision { id, dig: request.dig.clone(), outcome, apps, calls, seq: self.seq }
     }
 
-    /// Claims what `decision` chose, as held.
+    /// Makes held claims for all placements of `decision`.
     pub fn apply_decision(&mut self, request: &DecisionRequest, decision: &Decision) -> Undo {
         let (mut undo, dig) = (Undo::default(), Arc::new(request.dig.clone()));
         for (app, decided) in request.apps.iter().zip(&decision.apps) {
@@ -95,11 +95,11 @@ impl Ledger {
 
 struct Walk<'a> {
     outcome: Outcome,
-    /// None: satisfied by a cluster chosen before.
-    slots: Vec<Option<Judged<'a>>>,
+    /// By slot; `None`: satisfied by a member chosen for another slot of its app.
+    slots: Vec<Option<SlotDecision<'a>>>,
 }
 
-/// Slot by slot, each taking the best member with room (or the one `imposed`), with the reasons.
+/// Chooses for one slot after the other the best member with room (or the one in `imposed`), with the reasons.
 fn walk<'a>(slots: &[Slot<'a>], imposed: Option<&[Option<&'a MemberRoom>]>) -> Walk<'a> {
     let mut trial = Trial::default();
     let mut chosen: Vec<Option<&MemberRoom>> = Vec::new();
@@ -111,7 +111,7 @@ fn walk<'a>(slots: &[Slot<'a>], imposed: Option<&[Option<&'a MemberRoom>]>) -> W
             judged.push(None);
             continue;
         }
-        let choice = considered::judge(slot, i, &mut trial, imposed.map(|rooms| rooms[i]));
+        let choice = explanations::judge(slot, i, &mut trial, imposed.map(|rooms| rooms[i]));
         chosen.push(choice.chosen.as_ref().map(|(room, _)| *room));
         if choice.chosen.is_none() {
             let this = if slot.group.allowed().next().is_none() {
@@ -125,16 +125,16 @@ fn walk<'a>(slots: &[Slot<'a>], imposed: Option<&[Option<&'a MemberRoom>]>) -> W
         }
         judged.push(Some(choice));
     }
-    // Later slots may have made those before them move over on their member.
+    // Later slots may have changed the packing of earlier ones on the same member.
     for (i, judged) in judged.iter_mut().enumerate() {
-        if let Some(Judged { chosen: Some((room, pods)), .. }) = judged {
+        if let Some(SlotDecision { chosen: Some((room, pods)), .. }) = judged {
             *pods = trial.pods(room, Tenant::New(i));
         }
     }
     Walk { outcome, slots: judged }
 }
 
-/// What waiting cannot heal outweighs what it can.
+/// The worse of two outcomes: an outcome that waiting cannot change outweighs one that it can.
 fn worse(a: Outcome, b: Outcome) -> Outcome {
     let rank = |o| match o {
         Outcome::Placed => 0,
@@ -145,7 +145,8 @@ fn worse(a: Outcome, b: Outcome) -> Outcome {
     if rank(b) > rank(a) { b } else { a }
 }
 
-/// Where the best for each does not do for all: other combinations, depth first, best first, within a bound.
+/// Tries other combinations if the best member for each slot leaves no room for the others: depth first, best members first, with a
+/// limited number of attempts.
 fn search<'a>(slots: &[Slot<'a>]) -> Option<Vec<Option<&'a MemberRoom>>> {
     let alone = Trial::default();
     let possible = |slot: &Slot<'a>| slot.known().into_iter().any(|room| alone.fit(room, Ask::held(&slot.request.demand)).is_some());

@@ -1,4 +1,4 @@
-//! A plan: victims, destinations and steps, before anything happens.
+//! Plans and their requests: victims, destinations and steps. A plan is a document; making it moves nothing.
 
 use std::collections::BTreeMap;
 
@@ -7,39 +7,39 @@ use uuid::Uuid;
 
 use crate::{Amounts, AppDecision, AppRequest, DigRef, MemberKey, Movability, PodsOnNode, Policy};
 
-/// What room is wanted for.
+/// The purpose of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum PlanKind {
-    /// Room for the apps of a deployment intent group.
+    /// Make room for the apps of a deployment intent group.
     Newcomer {
-        /// The newcomer.
+        /// The group that needs room.
         dig: DigRef,
         /// Its apps.
         apps: Vec<AppRequest>,
     },
-    /// Every app off a member.
+    /// Move every app off a member.
     Drain {
         /// The member to empty.
         member: MemberKey,
     },
 }
 
-/// Input of planning beside the fleet.
+/// The input of planning, apart from the fleet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PlanRequest {
-    /// What for.
+    /// Purpose.
     pub kind: PlanKind,
-    /// Owners' words; an app without one stays.
+    /// Consent of the owners. An app without an entry is not moved.
     pub movability: Vec<Movability>,
-    /// The order of candidates.
+    /// The policy that orders the candidates.
     pub policy: Policy,
-    /// Deployment intent groups that are busy or known not to move now, with the reason shown.
+    /// Deployment intent groups that must not move now, for example because an operation holds them, with the reason for users.
     #[serde(default)]
     pub excluded: BTreeMap<Uuid, String>,
-    /// Destinations at which an app did not become ready lately; it is not planned there.
+    /// Destinations at which an app recently did not become Ready. No move to them is planned.
     #[serde(default)]
     pub refused: Vec<RefusedDestination>,
     /// Values of `prometheus` parameters, by claim id and parameter name.
@@ -47,53 +47,54 @@ pub struct PlanRequest {
     pub external: BTreeMap<Uuid, BTreeMap<String, f64>>,
 }
 
-/// A destination at which an app did not become ready lately.
+/// A destination at which an app recently did not become Ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RefusedDestination {
-    /// The app's deployment intent group.
+    /// UUID of the app's deployment intent group.
     pub dig: Uuid,
     /// The app.
     pub app: String,
     /// The destination.
     pub member: MemberKey,
-    /// Why it did not become ready there, for people.
+    /// Why it did not become Ready there, for users.
     pub reason: String,
 }
 
-/// Plan or reasons.
+/// A plan, or the reasons why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "result", rename_all = "lowercase")]
 pub enum PlanResult {
-    /// It can be done.
+    /// A plan exists.
     Feasible(Plan),
-    /// It cannot.
+    /// No plan was found.
     Infeasible(Infeasible),
 }
 
-/// Who moves where, in which order, and why. Destinations hold nothing until the plan is applied.
+/// The apps that move, their destinations and the order, with reasons. Nothing is reserved until the plan is applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Plan {
-    /// The member(s) that room is made on.
+    /// The members on which room is made.
     pub targets: Vec<MemberKey>,
-    /// Moves by wave, innermost first (depth 0: one wave). Each wave is prepared whole, then cuts over.
+    /// Moves by wave, in the order of execution. All moves of a wave are prepared before any of them cuts over. At present a plan has one wave
+    /// at most.
     pub waves: Vec<Vec<Move>>,
-    /// Where the newcomer's apps go when the moves are done (empty for a drain).
+    /// Where the newcomer's apps go after the moves. Empty for a drain.
     pub newcomer: Vec<AppDecision>,
-    /// What the newcomer needs in all.
+    /// Total request of the newcomer.
     pub needed: Amounts,
-    /// What the moves free.
+    /// Total requests freed by the moves.
     pub freed: Amounts,
-    /// Every candidate in the order it was looked at, taken or not.
+    /// All candidates in the order of examination, with those that stay.
     pub candidates: Vec<Candidate>,
-    /// Estimated cost in seconds (sum of `MoveCost`).
+    /// Estimated cost in seconds: the sum of `MoveCost` over all moves.
     pub cost_s: f64,
-    /// Members that were tried before this one without success, with the reasons.
+    /// Preferred members that were tried without success, with the reasons.
     #[serde(default)]
     pub tried: Vec<WhyNot>,
-    /// Services of victims that other pods may call by name.
+    /// Services of victims that other pods may call.
     #[serde(default)]
     pub dependants: Vec<Dependant>,
     /// How many sets of victims and destinations were examined.
@@ -101,53 +102,49 @@ pub struct Plan {
     pub examined: u64,
 }
 
-/// One workload moving.
+/// The move of one app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Move {
-    /// The victim's claim (= binding).
+    /// The victim's claim. The binding has the same id.
     pub claim: Uuid,
-    /// Whose it is.
     pub dig: DigRef,
-    /// App.
     pub app: String,
-    /// From.
+    /// Member that it leaves.
     pub from: MemberKey,
-    /// To.
+    /// Destination.
     pub to: MemberKey,
-    /// Other destinations that would do, in order of preference.
+    /// Other destinations with room, in order of preference.
     #[serde(default)]
     pub alternatives: Vec<MemberKey>,
-    /// Witness at the destination.
+    /// A packing that proves that its pods fit at the destination.
     pub pods: Vec<PodsOnNode>,
-    /// Requests freed at the source.
+    /// Requests that it frees.
     pub frees: Amounts,
-    /// Why this victim and this destination, for people.
+    /// Reason for this victim and destination, for users.
     pub reason: String,
 }
 
-/// An app that was looked at as a victim.
+/// An app that was considered as a victim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Candidate {
     /// Claim.
     pub claim: Uuid,
-    /// Whose.
     pub dig: DigRef,
-    /// App.
     pub app: String,
-    /// Where it runs.
+    /// Member on which it runs.
     pub member: MemberKey,
-    /// Intent priority (lower moves first).
+    /// Priority in its migration intent; a lower one moves first.
     pub priority: u8,
     /// Values of the policy's algorithms.
     pub scores: Vec<Score>,
-    /// Weighted sum (mode `scoring`).
+    /// Weighted sum of the scores (mode `scoring`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    /// Taken as a victim.
+    /// Whether it is a victim.
     pub taken: bool,
-    /// Why it was not taken.
+    /// Why it is not a victim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<Exclusion>,
 }
@@ -156,28 +153,27 @@ pub struct Candidate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Score {
-    /// Algorithm.
     pub algorithm: String,
-    /// Value; absent: a parameter had none.
+    /// Value. Absent if a parameter has no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// Normalised 0..1, 1 moves first (mode `scoring`).
+    /// Value normalised to 0..1; 1 moves first (mode `scoring`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub normalised: Option<f64>,
 }
 
-/// Why an app is no victim.
+/// Why an app is not a victim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Exclusion {
     /// `no_intent`, `migration_false`, `volume`, `daemon_set`, `host_path`, `node_bound`, `busy`, `no_other_member`,
-    /// `no_destination`, `refused`, `not_needed`, `not_enough` (there is no plan), `dependants`, `itself`.
+    /// `no_destination`, `refused`, `not_needed`, `not_enough` (no plan was found), `dependants` or `itself`.
     pub code: String,
     /// For people.
     pub detail: String,
 }
 
-/// Why not there.
+/// Why a member was not used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WhyNot {
@@ -187,7 +183,7 @@ pub struct WhyNot {
     pub reason: String,
 }
 
-/// A Service of a victim that others may call by name.
+/// A Service of a victim that other pods may call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Dependant {
@@ -197,15 +193,15 @@ pub struct Dependant {
     pub service: String,
 }
 
-/// No plan, and why.
+/// The reasons why no plan was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Infeasible {
-    /// A reason per member that was tried.
+    /// A reason for each member that was tried.
     pub members: Vec<WhyNot>,
-    /// A reason per candidate.
+    /// All candidates, each with the reason why it is not a victim.
     pub candidates: Vec<Candidate>,
-    /// Members of which nothing is known at the moment but may soon be, and that could make it feasible: it is not final.
+    /// Members of unknown capacity that may report it soon and could make a plan feasible. If there are any, the result is not final.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub awaited: Vec<MemberKey>,
     /// The bound on the search was reached before it was exhausted.

@@ -1,24 +1,23 @@
-//! Migration policies: in which order candidates are taken. Algorithms and parameters are data (CEL).
+//! Migration policies: the order in which candidates are taken. Algorithms (CEL expressions) and parameters are data.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
-/// Everything that orders candidates for one newcomer.
+/// A policy with the definitions of all algorithms and parameters that it may use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Policy {
-    /// Name of the policy document; empty: no policy is active.
+    /// Name of the policy document; empty if no policy is active.
     #[serde(default)]
     pub name: String,
-    /// Mode.
     #[serde(default)]
     pub mode: PolicyMode,
-    /// The algorithms in use, with their weights.
+    /// The algorithms used, with their weights.
     #[serde(default)]
     pub algorithms: Vec<AlgorithmUse>,
-    /// How deep a cascade may go; 0: a destination must have room as it is.
+    /// Largest depth of a cascade of moves. 0: destinations must have room without further moves.
     #[serde(default)]
     pub cascade_depth: u32,
     /// Definitions of all algorithms by name.
@@ -29,66 +28,66 @@ pub struct Policy {
     pub parameters: BTreeMap<String, Parameter>,
 }
 
-/// How several algorithms make one order.
+/// How the values of several algorithms are combined into one order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyMode {
-    /// Sort by the first algorithm, equal values by the next.
+    /// Sort by the first algorithm, and equal values by the next one.
     #[default]
     Order,
-    /// Normalise each over the candidates to 0..1, weighted sum, highest first.
+    /// Normalise each algorithm's values to 0..1 over the candidates and sort by the weighted sum, the highest first.
     Scoring,
 }
 
-/// Use of an algorithm by a policy.
+/// An algorithm as used by a policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AlgorithmUse {
     /// Algorithm name.
     pub algorithm: String,
-    /// 1 applies first; absent: the list's order.
+    /// Rank: 1 applies first. Absent: the position in the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
-    /// Weight in `scoring` mode; absent: 1.
+    /// Weight in mode `scoring`; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
 }
 
-/// An algorithm: a number per candidate.
+/// An algorithm: computes a number for each candidate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Algorithm {
     /// CEL over parameters, e.g. `cpu_used * 100.0 / cpu_requested`.
     pub expression: String,
-    /// Which end moves first.
+    /// Whether low or high values move first.
     #[serde(default)]
     pub prefer: Prefer,
-    /// Where a candidate goes when a parameter has no value.
+    /// The rank of a candidate for which a parameter has no value.
     #[serde(default, deserialize_with = "Missing::or_default")]
     pub missing: Missing,
 }
 
-/// Which end of an algorithm's values moves first.
+/// Whether low or high values of an algorithm move first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Prefer {
-    /// Low values first.
+    /// Low values move first.
     #[default]
     Low,
-    /// High values first.
+    /// High values move first.
     High,
 }
 
-/// What stands for a value that is missing.
+/// Replacement for a missing value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase", untagged)]
 pub enum Missing {
-    /// `"last"` or `"first"`.
+    /// `"last"` or `"first"`: a rank.
     Place(MissingPlace),
-    /// A number in the algorithm's unit.
+    /// A number that replaces the value of the algorithm.
     Number(f64),
 }
 
@@ -99,13 +98,16 @@ impl Default for Missing {
 }
 
 impl Missing {
-    /// For `deserialize_with`: `null` is as good as nothing.
+    /// For `deserialize_with`: reads `null` as the default.
+    ///
+    /// # Errors
+    /// The value is neither `null`, `first`, `last` nor a number.
     pub fn or_default<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Ok(Option::<Self>::deserialize(from)?.unwrap_or_default())
     }
 }
 
-/// `first` or `last`.
+/// The rank of a candidate without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -115,13 +117,13 @@ pub enum MissingPlace {
     First,
 }
 
-/// A parameter: a named value of a candidate.
+/// A parameter: a named value of each candidate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Parameter {
-    /// Where it comes from.
+    /// Source of the value.
     pub source: ParameterSource,
-    /// Per app or per service (composite app).
+    /// Whether the value is of the app or of its composite app.
     #[serde(default)]
     pub scope: ParameterScope,
     /// `source: metric`: `cpu_used`, `cpu_requested`, `memory_used`, `memory_requested`, `age`, `image_bytes_missing`, `ready_seconds`.
@@ -130,15 +132,15 @@ pub struct Parameter {
     /// `source: topology`: `clusters_of_application`, `apps_of_application`, `volumes`, `provider_priority`, `pods`, `call_dependency`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fact: Option<String>,
-    /// `source: prometheus`: the query; its value per candidate is resolved before planning.
+    /// `source: prometheus`: the query. It is evaluated for each candidate before planning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// `source: constant`.
+    /// `source: constant`: the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
 }
 
-/// Source of a parameter.
+/// Source of a parameter's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -151,7 +153,7 @@ pub enum ParameterSource {
     Constant,
 }
 
-/// Whether a parameter speaks of the app or of its whole composite app.
+/// Whether a parameter describes the app or its whole composite app.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -162,16 +164,15 @@ pub enum ParameterScope {
     Service,
 }
 
-/// An owner's word on one app, from its migration intent.
+/// The consent of an owner to moves of one app, from its migration intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Movability {
-    /// Deployment intent group.
+    /// UUID of the deployment intent group.
     pub dig: Uuid,
-    /// App.
     pub app: String,
-    /// May it be moved.
+    /// Whether the app may be moved.
     pub migration: bool,
-    /// 1..10, lower is moved first.
+    /// Priority 1 to 10; a lower one is moved first.
     pub priority: u8,
 }

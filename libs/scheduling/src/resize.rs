@@ -1,6 +1,6 @@
-//! A claim with another demand: what it becomes, and which of its pods may stay where they are.
+//! Resizing a claim: the new claim, and which of its pods may stay on their nodes.
 //!
-//! Workloads are matched by name. While an update runs the larger of old and new is counted, and the surge.
+//! Workloads are matched by name. During an update the larger of the old and the new demand counts, plus the surge.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::{AppRequest, Claim, Demand, PodGroup, PodsOnNode};
 
 /// A claim with its new demand.
 pub(crate) enum Resized {
-    /// No pod more, none larger: nothing to be judged.
+    /// There are no additional and no larger pods, so no room is needed.
     InPlace(Claim),
-    /// More or larger pods: room has to be found.
+    /// There are more or larger pods, which need room.
     Grows {
-        /// The claim, its witness yet to be found.
+        /// The claim, still without a witness.
         claim: Claim,
-        /// Pods of it that are no larger than before, where they are.
+        /// Its pods that are not larger than before, on their nodes.
         kept: Vec<PodsOnNode>,
     },
 }
 
-/// `claim` with the demand of `request`.
+/// Resizes `claim` to the demand of `request`.
 pub(crate) fn resize(claim: &Claim, request: &Arc<AppRequest>, surge: bool) -> Resized {
     let old = &claim.request.demand;
     let request = match surge {
@@ -51,7 +51,7 @@ fn grows(old: &crate::Amounts, new: &crate::Amounts) -> bool {
     new.asked().any(|r| new.get(r) > old.get(r))
 }
 
-/// Workload by workload the larger of both; those of the old one that are gone in the new one still run.
+/// The larger of both demands for each workload. Workloads that the new demand no longer has still run and count too.
 fn larger(old: &Demand, new: &Demand) -> Demand {
     let mut both = new.clone();
     for before in &old.groups {

@@ -1,14 +1,14 @@
-//! The room of one member, kept current claim by claim: what is free on each node now and later.
+//! The room of one member: the free amounts on each node, now and later, updated claim by claim.
 //!
 //! ```text
 //! now   = allocatable - foreign - Σ held - Σ leaving   - leftovers
 //! later = allocatable - foreign - Σ held - Σ promised  - leftovers      (leftovers: pods of bindings without a claim here)
 //! ```
-//! A claim counts what is observed of it where it is observed; what it claims beyond that stays on its assumed nodes,
-//! so that in all it counts the larger of both and on no node more than the larger of both.
+//! Observed pods of a claim count on the nodes where they are observed; amounts that it claims beyond them count on its assumed nodes.
+//! So a claim counts in total, and on each node, the larger of the claimed and the observed amounts.
 //!
-//! The member's scheduler may have put the pods of others on an assumed node. Then there is no room there for what is still to
-//! come, which will be somewhere else in the member: it counts there (`displaced.rs`), else that room would be given away twice.
+//! The member's scheduler may have filled an assumed node with pods of others. Pods that are not observed yet then count on another
+//! node (`displaced.rs`), since otherwise the room where they will run would be given away twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,26 +18,25 @@ use crate::fit::Free;
 use crate::usage::{Remaining, find, usage};
 use crate::{Amounts, Capacity, Claim, ClaimState, FleetMember, MemberKey, Node, Observed};
 
-/// A member with its room.
+/// A member and its room.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemberRoom {
-    /// Key.
     pub key: MemberKey,
-    /// The registered cluster; absent: only its capacity is known (feeds arrive in any order), so nothing goes there.
+    /// The registered cluster. Absent if only its capacity is known, since feeds arrive in any order; then nothing is claimed there.
     pub member: Option<FleetMember>,
-    /// What was last seen of it.
+    /// Last observed capacity.
     pub capacity: Option<Arc<Capacity>>,
-    /// Age of that; absent: unknown.
+    /// Age of the observation in milliseconds. Absent if unknown.
     pub age_ms: Option<u64>,
     nodes: Arc<Vec<Node>>,
     remaining: Remaining,
-    /// Claims that count elsewhere than they say, because their nodes are taken.
+    /// Claims that count on other nodes because their assumed nodes are full.
     displaced: Displaced,
-    /// More is counted on some node than it has.
+    /// Some node is over-committed.
     overdrawn: bool,
-    /// The most that is free on any schedulable node, resource by resource, now and later: skips members quickly.
+    /// For each resource, the largest free amount on any schedulable node, now and later. Rules out full members quickly.
     largest: Amounts,
-    /// Sums over schedulable nodes.
+    /// Sum over the schedulable nodes.
     allocatable: Amounts,
     free: Amounts,
 }
@@ -47,22 +46,22 @@ impl MemberRoom {
         Self { key, ..Self::default() }
     }
 
-    /// Its free room, node by node.
+    /// The free amounts on each node.
     pub fn free(&self) -> Free<'_> {
         self.remaining.free(&self.nodes)
     }
 
-    /// Its nodes, by name.
+    /// Its nodes, sorted by name.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Whether something may be claimed there at all, now: Ready, and seen not too long ago.
+    /// Whether room may be claimed now: the member is Ready and its capacity was observed recently.
     pub fn is_known(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.state.is_known(self.capacity_age()))
     }
 
-    /// Whether it is not known yet, or not any more, though nobody says that it is silent: then it may soon be heard of.
+    /// Whether its capacity is unknown but expected soon; see [`crate::MemberState::is_awaited`].
     pub fn is_awaited(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.state.is_awaited(self.capacity_age()))
     }
@@ -71,22 +70,22 @@ impl MemberRoom {
         self.capacity.as_ref().and(self.age_ms)
     }
 
-    /// Priority of its provider; 10 while it is not registered.
+    /// Priority of its provider; 10 if it is not registered.
     pub fn priority(&self) -> u8 {
         self.member.as_ref().map_or(10, |m| m.priority)
     }
 
-    /// What its schedulable nodes offer and what of it is free, in all; none: nothing that could be shared.
+    /// Total allocatable and free amounts of its schedulable nodes, or `None` if it has no CPU or no memory.
     pub(crate) fn sums(&self) -> Option<(&Amounts, &Amounts)> {
         (self.allocatable.cpu > 0 && self.allocatable.memory > 0).then_some((&self.allocatable, &self.free))
     }
 
-    /// Whether a pod of `requests` may have room on some node. True is no promise.
+    /// Whether a pod with these requests might fit on some node. `false` is certain, `true` is not.
     pub(crate) fn may_fit(&self, requests: &Amounts) -> bool {
         self.largest.fits(requests)
     }
 
-    /// Dominant share of requests (CPU, memory) over its schedulable nodes after `more` is placed, 0..1 and above.
+    /// The dominant share: the larger of the CPU and memory requests after `more` is placed, as a share of the schedulable nodes' capacity.
     pub fn share_with(&self, more: &Amounts) -> f64 {
         let share = |all: i64, free: i64, more: i64| {
             if all <= 0 { if more > 0 { f64::MAX } else { 0.0 } } else { (all - free + more) as f64 / all as f64 }
@@ -94,7 +93,7 @@ impl MemberRoom {
         share(self.allocatable.cpu, self.free.cpu, more.cpu).max(share(self.allocatable.memory, self.free.memory, more.memory))
     }
 
-    /// Sets what was seen of it, and counts `claims` (all of this member) anew.
+    /// Sets the observed capacity and recounts `claims`, which are all claims of this member.
     pub(crate) fn set_capacity<'c>(&mut self, capacity: Option<Arc<Capacity>>, claims: impl Iterator<Item = &'c Arc<Claim>> + Clone) {
         self.nodes = capacity.as_ref().map(|c| Arc::clone(&c.nodes)).unwrap_or_default();
         if !self.nodes.is_sorted_by(|a, b| a.name <= b.name) {
@@ -105,12 +104,12 @@ impl MemberRoom {
         self.recount(claims);
     }
 
-    /// Whether what a claim counts depends on the others: then a change of one counts all anew.
+    /// Whether the amounts of a claim depend on the other claims, so that each change needs a recount.
     pub(crate) fn is_strained(&self) -> bool {
         self.overdrawn || !self.displaced.is_empty()
     }
 
-    /// Counts `claims`, all of this member.
+    /// Recounts `claims`, which are all claims of this member.
     pub(crate) fn recount<'c>(&mut self, claims: impl Iterator<Item = &'c Arc<Claim>> + Clone) {
         self.displaced = Displaced::default();
         self.count_all(claims.clone());
@@ -137,7 +136,7 @@ impl MemberRoom {
         self.sum_up();
     }
 
-    /// A claim is written or goes: `old` no longer counts, `new` does (both of this member).
+    /// Replaces a claim of this member: `old` no longer counts, `new` does.
     pub(crate) fn replace(&mut self, old: Option<&Claim>, new: Option<&Claim>) {
         let capacity = self.capacity.clone();
         let Some(id) = old.or(new).map(|claim| claim.id) else { return };
@@ -161,7 +160,7 @@ impl MemberRoom {
         self.remaining = remaining;
     }
 
-    /// What a claim of this member counts on each node, as (node, amounts, times).
+    /// Calls `each` with the amounts that a claim of this member counts on each node, as (node, amounts, times).
     pub(crate) fn usage(&self, claim: &Claim, mut each: impl FnMut(usize, &Amounts, i64)) {
         match self.displaced.get(claim) {
             Some(counted) => counted.iter().for_each(|(n, amounts)| each(*n, amounts, 1)),
@@ -169,7 +168,7 @@ impl MemberRoom {
         }
     }
 
-    /// What was seen of a claim.
+    /// The observation of a claim.
     pub(crate) fn observed(&self, claim: &Claim) -> Option<&Observed> {
         self.capacity.as_ref()?.observed.get(&claim.id)
     }

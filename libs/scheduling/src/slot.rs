@@ -1,10 +1,11 @@
-//! A slot: one placement that an app needs, with the members that may be chosen for it and their order.
+//! A slot: one placement that an app needs, with its allowed members and their order.
 
 use crate::expand::{Group, groups};
 use crate::trial::{Trial, total_on};
 use crate::{AppRequest, Demand, Ledger, MemberRoom, Packing};
 
 /// One group of alternatives of one app.
+/// Exactly one member is chosen for it, unless another slot of the app satisfies it.
 pub(crate) struct Slot<'a> {
     pub app: usize,
     pub request: &'a AppRequest,
@@ -13,7 +14,7 @@ pub(crate) struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// The slots of all apps, in their order.
+    /// The slots of all apps, in the order of the apps.
     pub fn of(ledger: &'a Ledger, apps: &'a [AppRequest], overflow: bool) -> Vec<Slot<'a>> {
         let slots = |(app, request): (usize, &'a AppRequest)| {
             groups(ledger, &request.terms).into_iter().map(move |group| Slot { app, request, group, overflow })
@@ -21,23 +22,23 @@ impl<'a> Slot<'a> {
         apps.iter().enumerate().flat_map(slots).collect()
     }
 
-    /// Members that count for it: allowed, and of the best provider where it insists.
+    /// The allowed members; only those of the best provider if the app insists on it.
     pub fn counted(&self) -> impl Iterator<Item = &'a MemberRoom> + '_ {
         let best = self.group.insists_on(&self.request.terms, self.overflow);
         self.group.allowed().filter(move |room| best.is_none_or(|best| room.priority() == best))
     }
 
-    /// Known members that count, by provider priority.
+    /// The allowed members of known capacity, by provider priority.
     pub fn known(&self) -> Vec<&'a MemberRoom> {
         self.counted().filter(|room| room.is_known()).collect()
     }
 
-    /// One provider priority of them, best first, with the share of requests each would have.
+    /// Sorts members of equal provider priority, the best first, with the dominant share that each would have.
     pub fn rank(&self, equals: &[&'a MemberRoom], trial: &Trial<'a>) -> Vec<(&'a MemberRoom, f64)> {
         rank_equals(equals, &self.request.demand, self.request.terms.packing, trial)
     }
 
-    /// Whether a cluster already chosen for the same app satisfies it.
+    /// Whether a member already chosen for the same app satisfies it.
     pub fn satisfied(&self, slots: &[Slot<'a>], chosen: &[Option<&'a MemberRoom>]) -> bool {
         let mine = slots.iter().zip(chosen).filter(|(slot, _)| slot.app == self.app).filter_map(|(_, room)| *room);
         let mut mine = mine.filter(|room| self.group.allowed().any(|allowed| allowed.key == room.key));
@@ -45,12 +46,12 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// Runs of members of equal provider priority, out of members sorted by it: only those that are looked at get ranked.
+/// Splits members, sorted by provider priority, into runs of equal priority. Callers rank a run only when they reach it.
 pub(crate) fn equals<'r, 'a>(rooms: &'r [&'a MemberRoom]) -> impl Iterator<Item = &'r [&'a MemberRoom]> {
     rooms.chunk_by(|a, b| a.priority() == b.priority())
 }
 
-/// Members of equal provider priority by the share of requests after placing, then by name.
+/// Sorts members of equal provider priority by their dominant share after placing, then by name.
 pub(crate) fn rank_equals<'a>(
     equals: &[&'a MemberRoom],
     demand: &Demand,

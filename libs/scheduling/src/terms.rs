@@ -1,4 +1,4 @@
-//! Where an app may run: placement intents and their defaults.
+//! Where an app may run: placement intents with their defaults.
 
 use std::sync::Arc;
 
@@ -6,98 +6,91 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CallTerms, Demand, MemberKey};
 
-/// One app of a request: what it needs and where it may go.
+/// One app of a request, with its demand and terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AppRequest {
-    /// Name of the app in its composite app.
+    /// Name of the app within its composite app.
     pub app: String,
-    /// What it needs.
     pub demand: Demand,
-    /// Where it may run.
     pub terms: PlacementTerms,
 }
 
-/// Where an app may run, with every default filled in.
+/// Where an app may run, with all defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PlacementTerms {
-    /// The placement intent (labels are expanded when the decision is made).
+    /// The placement intent. Labels are resolved when a decision is made.
     pub intent: Intent,
-    /// Members of its logical cloud; nothing outside is ever used.
+    /// The members of its logical cloud. Members outside are never used.
     #[cfg_attr(feature = "schema", schema(value_type = Vec<MemberKey>))]
     pub logical_cloud: Arc<[MemberKey]>,
-    /// What to do when the best provider is full.
+    /// What to do if the best provider is full.
     #[serde(default)]
     pub when_full: WhenFull,
-    /// Which of equally preferred members.
+    /// How to choose among members of equal provider priority.
     #[serde(default)]
     pub packing: Packing,
-    /// Whether the app may be moved although others may call its Services by name.
+    /// Whether the app may be moved although other pods may call its Services.
     #[serde(default)]
     pub allow_dependants: bool,
-    /// Whom it calls; absent: it is placed on its own.
+    /// Its calls. Absent: it is placed on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallTerms>,
 }
 
-/// EMCO's placement intent. Each `all_of` element is mandatory (a label: each cluster that carries it; a nested
-/// `any_of`: one of them); of `any_of` exactly one cluster is chosen. A group that already contains a chosen cluster is satisfied.
+/// EMCO's placement intent. Each element of `all_of` is mandatory: a cluster, every cluster with a label, or one cluster of a nested
+/// `any_of`. Of the top-level `any_of` exactly one cluster is chosen. A group with a cluster that is already chosen is satisfied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Intent {
-    /// Mandatory elements.
     #[serde(default, rename = "allOf", alias = "allof", skip_serializing_if = "Vec::is_empty")]
     pub all_of: Vec<Element>,
-    /// Alternatives.
     #[serde(default, rename = "anyOf", alias = "anyof", skip_serializing_if = "Vec::is_empty")]
     pub any_of: Vec<Element>,
 }
 
-/// One element of a placement intent: a provider with either a cluster or a label, or (inside `allOf`) alternatives.
+/// One element of a placement intent: a provider with either a cluster or a label, or, inside `allOf`, alternatives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Element {
-    /// Provider name.
     #[serde(default, rename = "clusterProvider", skip_serializing_if = "Option::is_none")]
     pub cluster_provider: Option<String>,
-    /// Cluster name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Label of clusters of that provider.
+    /// Label of clusters of the provider.
     #[serde(default, rename = "clusterLabel", skip_serializing_if = "Option::is_none")]
     pub cluster_label: Option<String>,
-    /// Alternatives.
     #[serde(default, rename = "anyOf", skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schema(no_recursion))]
     pub any_of: Vec<Element>,
 }
 
-/// What to do when an app's best provider is full.
+/// What to do if the best provider of an app is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
-    /// Use less preferred members; plan a relocation only when none has room.
+    /// Use less preferred members; relocate other apps only if none of them has room.
     #[default]
     Overflow,
-    /// Insist on the best provider: plan for it first, overflow only without a feasible plan.
+    /// Insist on the best provider: relocate other apps first, and use less preferred members only if no plan is feasible.
     Preferred,
 }
 
-/// Which of equally preferred members with room.
+/// How to choose among members of equal provider priority with room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Packing {
-    /// The one with the most room left.
+    /// The member with the most room left.
     #[default]
     Spread,
-    /// The fullest that fits.
+    /// The fullest member with room.
     Tight,
 }
 
-/// Calls between two apps, both directions added up, in millionths of a call.
+/// The rate of calls between two apps, as the sum of both directions, in millionths.
 pub(crate) fn calls_between(a: &AppRequest, b: &AppRequest) -> u64 {
     let declared = |from: &AppRequest, to: &AppRequest| -> u64 {
         let calls = from.terms.calls.iter().flat_map(|calls| &calls.to);

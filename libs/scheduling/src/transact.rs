@@ -1,7 +1,7 @@
-//! Judging and making the changes of a [`LedgerTransaction`]: all or none.
+//! Checks and makes the changes of a [`LedgerTransaction`]: all of them or none.
 //!
-//! What goes, leaves or stays is applied first; then everything that wants room at a member is packed there together, so
-//! that a plan which found room for all of them jointly is never refused because of the order they are listed in.
+//! Changes that need no room are made first. Then all claims that need room on a member are packed together, so that the order of
+//! the changes cannot cause a refusal of a plan that found room for all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::grant::{Pending, Purpose, grant};
-use crate::permits::{forbids, lacks};
+use crate::permits::{member_refusal, missing_place};
 use crate::resize::{Resized, resize};
 use crate::{
     AppRequest, Claim, ClaimReceipt, ClaimState, Difference, Ledger, LedgerChange, LedgerReceipt, LedgerTransaction, MemberKey, MemberRoom,
@@ -17,9 +17,12 @@ use crate::{
 };
 
 impl Ledger {
-    /// Makes all changes of `transaction`, or none and says what stands against them.
+    /// Makes all changes of `transaction`, or none.
     ///
-    /// The receipt carries the ledger's sequence as it is; the caller that numbers changes sets it.
+    /// The receipt has the current sequence of the ledger. A caller that numbers changes must set it.
+    ///
+    /// # Errors
+    /// All differences between the ledger and what the transaction assumes. The ledger is unchanged then.
     pub fn transact(&mut self, transaction: &LedgerTransaction) -> Result<(LedgerReceipt, Undo), Vec<Difference>> {
         let mut undo = Undo::default();
         let differences = self.attempt(transaction, &mut undo);
@@ -41,7 +44,7 @@ impl Ledger {
         let mut pending: BTreeMap<MemberKey, Vec<Pending>> = BTreeMap::new();
         let mut seen = BTreeSet::new();
         for change in &transaction.changes {
-            // Changes are judged together, so a claim that changes twice would have no meaning of its own.
+            // All changes are checked against the same state, so two changes of one claim have no defined order.
             if !seen.insert(change.claim()) {
                 let detail = format!("claim {} changes twice in one transaction", change.claim());
                 differences.push(Difference { code: "changed_twice".into(), claim: *change.claim(), detail });
@@ -62,10 +65,11 @@ impl Ledger {
                 differences.extend(pending.iter().map(|w| w.differs("member_unknown", format!("{member} is not registered"))));
                 continue;
             };
-            // Pods that stay where they are need no room that would have to be known; these do.
+            // Pending claims need room, so the capacity must be known.
             if room.capacity.is_none() && room.is_awaited() {
-                let unheard =
-                    |one: &Pending| one.differs(Difference::AWAITED, format!("{}: {member} is not heard of yet", one.claim.request.app));
+                let unheard = |one: &Pending| {
+                    one.differs(Difference::AWAITED, format!("{}: the capacity of {member} is not known yet", one.claim.request.app))
+                };
                 differences.extend(pending.iter().map(unheard));
                 continue;
             }
@@ -81,8 +85,8 @@ impl Ledger {
         differences
     }
 
-    /// Apps that had no place before must get all that their intent asks for; for those that had, it is the plan of who moves
-    /// that keeps it so.
+    /// Checks that each app without a claim before the transaction gets a place for every group of its intent. For moved apps the planner
+    /// ensures it.
     fn newcomers_lack(&self, transaction: &LedgerTransaction) -> Vec<Difference> {
         let mut newcomers: BTreeMap<(Uuid, &str), (Uuid, &AppRequest, BTreeSet<&MemberKey>)> = BTreeMap::new();
         for change in &transaction.changes {
@@ -92,15 +96,15 @@ impl Ledger {
             }
         }
         let lacks = |((dig, app), (claim, request, places)): (&(Uuid, &str), &(Uuid, &AppRequest, BTreeSet<&MemberKey>))| {
-            let detail = lacks(self, request, places)?;
-            // Looked at last: it goes through all claims.
+            let detail = missing_place(self, request, places)?;
+            // Checked last, because it iterates over all claims.
             let placed = self.claims().any(|known| known.dig.id == *dig && known.request.app == *app);
             (!placed).then(|| Difference { code: "not_allowed".into(), claim: *claim, detail })
         };
         newcomers.iter().filter_map(lacks).collect()
     }
 
-    /// Applies a change that needs no room, or says what room it wants.
+    /// Makes a change that needs no room, or returns the claim that needs room.
     fn prepare(&mut self, tx: &LedgerTransaction, change: &LedgerChange, undo: &mut Undo) -> Result<Option<Pending>, Difference> {
         let id = *change.claim();
         let differs = |code: &str, detail: String| Difference { code: code.into(), claim: id, detail };
@@ -144,7 +148,7 @@ impl Ledger {
             }
             LedgerChange::Take { dig, request, member, state: wanted, .. } => {
                 if let Some(claim) = existing {
-                    // The same word again (its answer was lost) is fine; anything else of that id is not.
+                    // A repeated change, whose answer was lost, is accepted; a different claim with this id is not.
                     let same =
                         claim.member == *member && claim.dig.id == dig.id && claim.request == *request && claim.operation == tx.operation;
                     return match same {
@@ -154,9 +158,9 @@ impl Ledger {
                 }
                 if !self.room(member).is_some_and(MemberRoom::is_known) {
                     let code = if self.room(member).is_some_and(MemberRoom::is_awaited) { Difference::AWAITED } else { "member_unknown" };
-                    return Err(differs(code, format!("{}: nothing is known of {member} at the moment", request.app)));
+                    return Err(differs(code, format!("{}: the capacity of {member} is unknown at the moment", request.app)));
                 }
-                if let Some(why) = forbids(self, request, member) {
+                if let Some(why) = member_refusal(self, request, member) {
                     return Err(differs("not_allowed", why));
                 }
                 let claim = Claim {
@@ -203,7 +207,7 @@ impl Ledger {
 }
 
 impl LedgerChange {
-    /// The claim that a change is about.
+    /// The id of the changed claim.
     pub fn claim(&self) -> &Uuid {
         match self {
             Self::Leave { claim, .. }

@@ -1,6 +1,6 @@
-//! Explicit changes of the ledger, as they travel: all of a transaction or none.
+//! Transactions: explicit changes of the ledger, which are made all or not at all.
 //!
-//! Decisions choose members; a transaction is told them. How it is judged: `transact.rs`.
+//! A decision chooses members; a transaction names them. It is checked in `transact.rs`.
 
 use std::sync::Arc;
 
@@ -9,108 +9,90 @@ use uuid::Uuid;
 
 use crate::{AppRequest, ClaimState, DigRef, MemberKey, PodsOnNode};
 
-/// One atomic change of the ledger.
+/// An atomic change of the ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LedgerTransaction {
-    /// Operation on whose behalf.
+    /// The operation that requests it.
     pub operation: Uuid,
-    /// Fence of the writer; a claim written with a higher one refuses.
+    /// Fence of the writer. The transaction is refused if it changes a claim written with a higher fence.
     pub fence: i64,
-    /// The changes, judged together after all of them; each claim changes once at most.
+    /// The changes. The state after all of them is checked. Each claim may be changed once.
     pub changes: Vec<LedgerChange>,
 }
 
-/// One change.
+/// The change of one claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum LedgerChange {
-    /// A victim that must still be as the plan saw it (held, there): held -> leaving.
+    /// held -> leaving. The claim must still be held on the member that the plan assumed.
     Leave {
-        /// Claim.
         claim: Uuid,
-        /// Where the plan saw it.
+        /// The member that the plan assumed.
         member: MemberKey,
     },
-    /// Undo of `leave`: leaving -> held. Never refused for want of room: its pods are there.
-    Stay {
-        /// Claim.
-        claim: Uuid,
-    },
-    /// New room at a member; the ledger finds the nodes.
+    /// leaving -> held, the undo of `leave`. It needs no room, since the pods still run.
+    Stay { claim: Uuid },
+    /// A new claim on a member. The ledger finds the nodes.
     Take {
-        /// Claim id = binding id.
+        /// Id of the claim and of the binding.
         claim: Uuid,
-        /// Whose.
         dig: DigRef,
-        /// The app.
         request: Arc<AppRequest>,
-        /// Where.
         member: MemberKey,
-        /// `held`; `promised`; absent: held where it fits now, promised where it only fits later.
+        /// `held` or `promised`. Absent: held if it fits now, promised if it only fits later.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<ClaimState>,
     },
-    /// promised -> held, if it fits now.
-    Admit {
-        /// Claim.
-        claim: Uuid,
-    },
-    /// A claim's demand (and terms) become these; with `surge`, the larger of old and new plus surge is counted while an update runs.
+    /// promised -> held; refused unless it fits now.
+    Admit { claim: Uuid },
+    /// Replaces the request of a claim. With `surge`, the larger of the old and the new demand plus the surge counts, for a running update.
     Resize {
-        /// Claim.
         claim: Uuid,
-        /// The new request.
         request: Arc<AppRequest>,
-        /// Count the surge and the larger of old and new.
+        /// Whether to count the surge and the larger of the old and the new demand.
         surge: bool,
     },
-    /// The claim goes. Absent already: fine.
-    Release {
-        /// Claim.
-        claim: Uuid,
-    },
+    /// Removes the claim. Accepted if there is none.
+    Release { claim: Uuid },
 }
 
-/// What a transaction did.
+/// The effect of a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LedgerReceipt {
-    /// Ledger sequence after it.
+    /// Sequence of the ledger after it.
     pub seq: i64,
-    /// Claims that it wrote, as they are now (released ones are missing).
+    /// The claims that it changed, without released ones.
     pub claims: Vec<ClaimReceipt>,
 }
 
-/// A claim as written.
+/// A claim after a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ClaimReceipt {
-    /// Claim.
     pub claim: Uuid,
-    /// Its state now.
     pub state: ClaimState,
-    /// Its member.
     pub member: MemberKey,
-    /// Its witness.
+    /// A packing that proves that its pods fit.
     pub pods: Vec<PodsOnNode>,
 }
 
-/// What stands against a transaction: how the world differs from what it assumes.
+/// A difference between the ledger and what a transaction assumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Difference {
     /// `claim_missing`, `claim_moved`, `not_held`, `not_leaving`, `not_promised`, `claim_taken`, `stale_fence`,
     /// `member_unknown`, `member_awaited`, `not_allowed`, `changed_twice` or `no_room`.
     pub code: String,
-    /// The claim it is about.
+    /// The claim that differs.
     pub claim: Uuid,
-    /// For people.
+    /// Text for users.
     pub detail: String,
 }
 
 impl Difference {
-    /// Code: nothing is known of the member, but it may soon be heard of. No final word.
+    /// Code for a member of unknown capacity that is expected soon. The refusal is not final.
     pub const AWAITED: &str = "member_awaited";
 }

@@ -1,7 +1,7 @@
-//! "What if": the ledger with some claims leaving and some apps added, without changing it.
+//! A trial: the ledger with some claims leaving and some apps added, without changing it. Decisions and plans are built on trials.
 //!
-//! Decisions and plans are tried here. Only touched members are copied. Where apps added one after the other do not fit,
-//! all that were added to the member are packed anew together: the order of adding decides nothing that small cases can avoid.
+//! Only members that are touched are copied. If an app does not fit beside those added before it, all apps added to the member are
+//! packed again together, so that in small cases the order of additions has no influence.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +13,29 @@ use crate::misfit::{Misfit, explain};
 use crate::usage::{Remaining, find};
 use crate::{Amounts, Claim, ClaimState, Demand, MemberKey, MemberRoom, PodsOnNode};
 
-/// Names one added app.
+/// Identifies an added app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tenant {
-    /// Of those that come: whatever the caller counts them by.
+    /// A new app, by a number that the caller chooses.
     New(usize),
-    /// Of those that run: the claim that goes elsewhere.
+    /// A moved app, by the claim that leaves its member.
     Moved(Uuid),
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct Trial<'a> {
-    /// By [`place`]; never iterated.
+    /// Touched members by [`address`]. It must not be iterated, because the order is arbitrary.
     touched: BTreeMap<usize, Touched<'a>>,
-    /// Claims that leave, and where they go (none: not known yet).
+    /// Claims that leave, and their destinations (`None`: not decided yet).
     moving: BTreeMap<Uuid, Option<&'a MemberRoom>>,
 }
 
-/// Where a room lies in memory, which is quicker to find than its name. Rooms do not move while they are borrowed.
-fn place(room: &MemberRoom) -> usize {
+/// The address of a room in memory, a key that is faster than its name. Rooms do not move while they are borrowed.
+fn address(room: &MemberRoom) -> usize {
     std::ptr::from_ref(room).addr()
 }
 
-/// A tenant taken out, to be put back as it was.
+/// A removed tenant, which [`Trial::put_back`] restores.
 pub(crate) struct TakenOut<'a> {
     tenant: Tenant,
     ask: Ask<'a>,
@@ -45,16 +45,16 @@ pub(crate) struct TakenOut<'a> {
 #[derive(Clone)]
 struct Touched<'a> {
     room: &'a MemberRoom,
-    /// Without the tenants.
+    /// Free amounts without the tenants.
     base: Remaining,
-    /// With them.
+    /// Free amounts with the tenants.
     current: Remaining,
     tenants: Vec<(Tenant, Ask<'a>, Vec<PodsOnNode>)>,
-    /// What was added (and left, negative), in all.
+    /// Sum of the added requests minus those of leaving claims.
     added: Amounts,
 }
 
-/// Takes `pods` (`sign` 1) or gives them back (-1); their requests in all.
+/// Takes (`sign` 1) or frees (-1) the room of `pods`. Returns the sum of their requests.
 fn take(left: &mut Remaining, room: &MemberRoom, ask: &Ask<'_>, pods: &[PodsOnNode], sign: i64) -> Amounts {
     let state = if ask.now { ClaimState::Held } else { ClaimState::Promised };
     let mut sum = Amounts::default();
@@ -82,26 +82,26 @@ impl<'a> Touched<'a> {
 
 impl<'a> Trial<'a> {
     fn touch(&mut self, room: &'a MemberRoom) -> &mut Touched<'a> {
-        self.touched.entry(place(room)).or_insert_with(|| Touched::new(room))
+        self.touched.entry(address(room)).or_insert_with(|| Touched::new(room))
     }
 
-    /// Where `ask` would go at `room`.
+    /// The nodes for `ask` on `room`, or `None` if it does not fit.
     pub fn fit(&self, room: &'a MemberRoom, ask: Ask<'a>) -> Option<Vec<PodsOnNode>> {
-        match self.touched.get(&place(room)) {
+        match self.touched.get(&address(room)) {
             None if !self.may_fit(room, ask) => None,
             None => pack(room.free(), &[ask])?.pop(),
             Some(touched) => pack(touched.free(), &[ask])?.pop(),
         }
     }
 
-    /// Whether it is worth looking: false where no node of `room` has room for a single one of the pods.
+    /// Whether `ask` might fit on `room`; `false` if no node has room for one of the pods. A cheap check before [`Trial::fit`].
     pub fn may_fit(&self, room: &MemberRoom, ask: Ask<'_>) -> bool {
-        // Only rooms nobody touched have a bound that holds, and only for what must fit now and later.
-        let bounded = ask.now && !self.touched.contains_key(&place(room));
+        // The bound is valid only for untouched rooms and for requests that must fit now and later.
+        let bounded = ask.now && !self.touched.contains_key(&address(room));
         !bounded || ask.demand.groups.iter().all(|g| g.per_node || ask.count(g) == 0 || room.may_fit(&g.requests))
     }
 
-    /// Adds `ask` to `room` as `tenant`, if there is room beside all tenants there.
+    /// Adds `ask` to `room` as `tenant` if it fits beside all tenants. Returns whether it was added.
     pub fn add(&mut self, room: &'a MemberRoom, tenant: Tenant, ask: Ask<'a>) -> bool {
         let added = match self.fit(room, ask) {
             Some(pods) => {
@@ -111,7 +111,7 @@ impl<'a> Trial<'a> {
                 touched.tenants.push((tenant, ask, pods));
                 true
             }
-            None => self.touched.get_mut(&place(room)).is_some_and(|touched| repack(touched, tenant, ask)),
+            None => self.touched.get_mut(&address(room)).is_some_and(|touched| repack(touched, tenant, ask)),
         };
         if added {
             self.goes(tenant, Some(room));
@@ -119,9 +119,9 @@ impl<'a> Trial<'a> {
         added
     }
 
-    /// Takes `tenant` away from `room` again.
+    /// Removes `tenant` from `room`.
     pub fn remove(&mut self, room: &'a MemberRoom, tenant: Tenant) -> Option<TakenOut<'a>> {
-        let touched = self.touched.get_mut(&place(room))?;
+        let touched = self.touched.get_mut(&address(room))?;
         let at = touched.tenants.iter().position(|(t, ..)| *t == tenant)?;
         let (_, ask, pods) = touched.tenants.swap_remove(at);
         let sum = take(&mut touched.current, room, &ask, &pods, -1);
@@ -130,7 +130,7 @@ impl<'a> Trial<'a> {
         Some(TakenOut { tenant, ask, pods })
     }
 
-    /// Puts a tenant back where it was. Nothing has taken its room meanwhile.
+    /// Restores a removed tenant. The caller guarantees that its room is still free.
     pub fn put_back(&mut self, room: &'a MemberRoom, out: TakenOut<'a>) {
         let touched = self.touch(room);
         let sum = take(&mut touched.current, room, &out.ask, &out.pods, 1);
@@ -145,7 +145,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Where a claim is when all is done: none while it leaves and nobody has said where to.
+    /// The member of a claim after all changes; `None` if it leaves and its destination is not decided.
     pub fn home_of<'m>(&'m self, claim: &'m Claim) -> Option<&'m MemberKey> {
         match self.moving.get(&claim.id) {
             Some(to) => to.map(|room| &room.key),
@@ -153,19 +153,19 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// A tenant's witness as it is now.
+    /// The current witness of a tenant.
     pub fn pods(&self, room: &MemberRoom, tenant: Tenant) -> Vec<PodsOnNode> {
-        let tenants = self.touched.get(&place(room)).map_or(&[][..], |t| &t.tenants);
+        let tenants = self.touched.get(&address(room)).map_or(&[][..], |t| &t.tenants);
         tenants.iter().find(|(t, ..)| *t == tenant).map_or_else(Vec::new, |(_, _, pods)| pods.clone())
     }
 
-    /// `claim`, held on `room`, will leave: its room is free later.
+    /// Lets `claim`, held on `room`, leave: its room is free later.
     pub fn leave(&mut self, room: &'a MemberRoom, claim: &Claim) {
         self.goes(Tenant::Moved(claim.id), None);
         self.shift(room, claim, 1);
     }
 
-    /// It stays after all. The caller has taken away what used its room.
+    /// Reverts [`Trial::leave`]. The caller has removed the tenants that used the room.
     pub fn stay(&mut self, room: &'a MemberRoom, claim: &Claim) {
         self.moving.remove(&claim.id);
         self.shift(room, claim, -1);
@@ -183,9 +183,9 @@ impl<'a> Trial<'a> {
         });
     }
 
-    /// Dominant share of requests at `room` after `more` is placed there too.
+    /// The dominant share of requests on `room` after `more` is placed there.
     pub fn share(&self, room: &MemberRoom, more: &Amounts) -> f64 {
-        match self.touched.get(&place(room)) {
+        match self.touched.get(&address(room)) {
             None => room.share_with(more),
             Some(touched) => {
                 let mut more = more.clone();
@@ -195,13 +195,13 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Why `ask` does not fit at `room`.
+    /// Why `ask` does not fit on `room`.
     pub fn why_not(&self, room: &MemberRoom, ask: Ask<'_>) -> Misfit {
-        explain(self.touched.get(&place(room)).map_or_else(|| room.free(), Touched::free), ask)
+        explain(self.touched.get(&address(room)).map_or_else(|| room.free(), Touched::free), ask)
     }
 }
 
-/// Packs all tenants of a member and the new one afresh.
+/// Packs all tenants of a member and the new one again from scratch. Returns whether they fit.
 fn repack<'a>(touched: &mut Touched<'a>, tenant: Tenant, ask: Ask<'a>) -> bool {
     if touched.tenants.is_empty() {
         return false;
@@ -216,7 +216,7 @@ fn repack<'a>(touched: &mut Touched<'a>, tenant: Tenant, ask: Ask<'a>) -> bool {
         *pods = new;
         take(&mut touched.current, room, ask, pods, 1);
     }
-    // The sum of the others is what it was; only the new one is added.
+    // The sum of the other tenants is unchanged; only the new one is added.
     if let Some((_, ask, pods)) = touched.tenants.last() {
         for p in pods {
             if let Some(group) = ask.demand.groups.get(p.group) {
@@ -227,7 +227,7 @@ fn repack<'a>(touched: &mut Touched<'a>, tenant: Tenant, ask: Ask<'a>) -> bool {
     true
 }
 
-/// What a demand takes in all on `room`, pods per node counted on matching nodes.
+/// The total request of a demand on `room`, with the pods of `per_node` groups on all matching nodes.
 pub(crate) fn total_on(demand: &Demand, room: &MemberRoom) -> Amounts {
     let mut total = Amounts::default();
     for group in &demand.groups {

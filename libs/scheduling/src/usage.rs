@@ -1,4 +1,4 @@
-//! What one claim counts on the nodes of its member, and the room that is left on them.
+//! The amounts that a claim counts on the nodes of its member, and the remaining free amounts.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::fit::Free;
 use crate::matching::admits;
 use crate::{Amounts, Claim, ClaimState, Node, Observed};
 
-/// What is free on each node of a member, kept while claims are added and taken away.
+/// The free amounts on each node of a member, now and later, updated while claims are added and removed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Remaining {
     pub now: Vec<Amounts>,
@@ -22,7 +22,7 @@ impl Remaining {
         Free { nodes, now: &self.now, later: &self.later }
     }
 
-    /// Changes what is free on `node` by `times` the `amounts`, at present and later, as the claim's state says.
+    /// Adds `times` the `amounts` to the free amounts of `node`: now, later or both, depending on the claim's state.
     pub fn add(&mut self, state: ClaimState, node: usize, amounts: &Amounts, times: i64) {
         if state != ClaimState::Promised {
             self.now[node].add(amounts, times);
@@ -38,12 +38,12 @@ pub(crate) fn find(nodes: &[Node], name: &str) -> Option<usize> {
     nodes.binary_search_by(|n| n.name.as_str().cmp(name)).ok()
 }
 
-/// What a claim counts on each node by itself, as (node, amounts, times, whether it is seen there).
+/// Calls `each` with the amounts that a claim counts on each node, as (node, amounts, times, whether observed).
 pub(crate) fn usage(nodes: &[Node], claim: &Claim, observed: Option<&Observed>, mut each: impl FnMut(usize, &Amounts, i64, bool)) {
     let claimed = |each: &mut dyn FnMut(usize, &Amounts, i64)| {
         for pods in &claim.pods {
             let Some(group) = claim.request.demand.groups.get(pods.group) else { continue };
-            // A node that is gone: its pods will run elsewhere, and until they are seen there they count where they may.
+            // If a node was removed, its pods will run elsewhere. Until they are observed they count on the first node that admits them.
             let home = || (0..nodes.len()).find(|n| admits(&nodes[*n], group).is_ok());
             if let Some(n) = find(nodes, &pods.node).or_else(home) {
                 each(n, &group.requests, i64::from(pods.count));
@@ -68,7 +68,7 @@ pub(crate) fn usage(nodes: &[Node], claim: &Claim, observed: Option<&Observed>, 
             }
         }
     }
-    // What is claimed beyond what is seen stays on assumed nodes, where less is seen than assumed.
+    // Amounts claimed beyond the observed ones count on the assumed nodes where less is observed than assumed.
     for (n, unseen) in assumed {
         let mut kept = Amounts::default();
         let resources: Vec<String> = unseen.asked().map(str::to_owned).collect();

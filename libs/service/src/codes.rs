@@ -88,7 +88,7 @@ codes! {
     PAST_THE_PIVOT "past_the_pivot" 409 "The operation can no longer be undone";
     VICTIM_BUSY "victim_busy" 409 "An application that was to move is busy";
     DESTINATION_NOT_READY "destination_not_ready" 409 "A moved application did not become ready";
-    ROOM_LOST "room_lost" 409 "Somebody else took the room that was made";
+    ROOM_LOST "room_lost" 409 "Other pods took the freed room";
     DEADLINE "deadline" 409 "The operation ran out of time";
     CANCELLED "cancelled" 409 "The operation was cancelled";
     PREFLIGHT_FAILED "preflight_failed" 409 "The cluster would refuse these objects";
@@ -99,7 +99,7 @@ codes! {
     CAPACITY_UNKNOWN "capacity_unknown" 503 "The capacity of the allowed clusters is not known at present";
     PLAN_INFEASIBLE "plan_infeasible" 409 "No plan makes the room";
     PLAN_NOT_PROPOSED "plan_not_proposed" 409 "The plan is no longer open";
-    WORLD_CHANGED "world_changed" 409 "The world has changed since the plan was made";
+    WORLD_CHANGED "world_changed" 409 "The plan is out of date";
     LEDGER_CONFLICT "ledger_conflict" 409 "The ledger differs from what was assumed";
     STALE_FENCE "stale_fence" 409 "A newer writer has taken over";
     VOLUME_APP "volume_app" 409 "Applications with volumes cannot move yet";

@@ -1,4 +1,4 @@
-//! The process of migration.
+//! The program `drover-migration`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The table of contents; the OpenAPI document falls out of it.
+//! The routes of the service and the OpenAPI document made from them.
 
 use axum::Extension;
 use drover_resources::mount_all;
@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::http::{plans, policy_tests};
 use crate::resources::KINDS;
 
-/// An order carries whole groups of apps with their demands.
+/// Limit on request bodies in bytes: an order contains whole groups of apps with their demands.
 const BODY: usize = 16 << 20;
 
 /// Every route of the service.

@@ -1,29 +1,29 @@
-//! Who calls whom, and how often: the input of everything in `groups`.
+//! The call graph: the rates V_ij of calls from service i to service j, the input of everything in `groups`.
 //!
-//! Not a trace and not a mesh: just the rates V_ij. The diagonal (a service calling itself) never leaves its node and is dropped.
+//! Calls of a service to itself never leave their node and are dropped.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The resources that are balanced: CPU and memory. The others (GPUs, pods, disks) are a matter of fitting only.
+/// The number of balanced resources: CPU and memory. Others (GPUs, pods, disks) only have to fit.
 pub const RESOURCES: usize = 2;
 
 /// CPU in millicores, memory in MiB.
 pub type Load = [f64; RESOURCES];
 
-/// One kind of container: what each copy asks for, and how many copies there are.
+/// A service: the request of each copy and the number of copies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Service {
-    /// Unique in its graph.
+    /// Name, unique in its graph.
     pub name: String,
-    /// What each copy asks for.
+    /// Request of each copy.
     pub request: Load,
-    /// At least 1.
+    /// Number of copies, at least 1.
     pub replicas: usize,
 }
 
-/// `from` calls `to` this often: per second, per request, per iteration, so long as one graph keeps to one unit.
+/// The rate of calls from one service to another. All calls of a graph have the same unit, for example per second or per request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// Index of the calling service.
@@ -34,34 +34,34 @@ pub struct Call {
     pub calls: f64,
 }
 
-/// What is wrong with a call graph.
+/// An invalid call graph.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum GraphError {
-    /// Two services of one name.
-    #[error("service {0:?} is there twice")]
+    /// Two services have the same name.
+    #[error("service {0:?} is listed twice")]
     Twice(String),
-    /// A service without copies.
-    #[error("service {0:?} has no replicas; say at least 1")]
+    /// A service has no copies.
+    #[error("service {0:?} has 0 replicas; at least 1 is required")]
     NoReplicas(String),
-    /// A request that is negative or not a number.
-    #[error("service {0:?} asks for an amount that is negative or not a number")]
+    /// A request is negative or not a number.
+    #[error("service {0:?} requests an amount that is negative or not a number")]
     BadRequest(String),
-    /// A call from or to nobody.
+    /// A call names an unknown service.
     #[error("a call names {0:?}, which is not a service of this graph")]
     NoSuchService(String),
-    /// A rate that is negative or not a number.
-    #[error("{from:?} calls {to:?} {calls} times; say a number of at least 0")]
+    /// A rate is negative or not a number.
+    #[error("the rate of calls from {from:?} to {to:?} is {calls}; it must be a number of at least 0")]
     BadRate {
-        /// The caller.
+        /// Calling service.
         from: String,
-        /// The called.
+        /// Called service.
         to: String,
-        /// What was said.
+        /// The invalid rate.
         calls: f64,
     },
 }
 
-/// Services and the calls between them, directed.
+/// Services and the directed calls between them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallGraph {
     services: Vec<Service>,
@@ -69,10 +69,10 @@ pub struct CallGraph {
 }
 
 impl CallGraph {
-    /// Calls of one pair are added up; calls of rate 0 and to oneself are dropped.
+    /// Makes a graph. Calls of the same pair are added; calls of rate 0 and calls of a service to itself are dropped.
     ///
     /// # Errors
-    /// When a name, a number or an end of a call makes no sense.
+    /// A name occurs twice, a number is invalid, or a call names an unknown service.
     pub fn new(services: Vec<Service>, calls: impl IntoIterator<Item = Call>) -> Result<Self, GraphError> {
         let mut seen = std::collections::BTreeSet::new();
         for s in &services {
@@ -101,7 +101,7 @@ impl CallGraph {
         Ok(Self { services, calls })
     }
 
-    /// The same with calls given by name, as users declare them.
+    /// Makes a graph from calls given by name, as users declare them.
     ///
     /// # Errors
     /// As [`CallGraph::new`].
@@ -112,17 +112,17 @@ impl CallGraph {
         Self::new(services, calls.collect::<Result<Vec<_>, GraphError>>()?)
     }
 
-    /// In the order in which they were given; everything else speaks of them by index.
+    /// The services in the given order. All other functions refer to them by index.
     pub fn services(&self) -> &[Service] {
         &self.services
     }
 
-    /// By caller, then called.
+    /// The calls, sorted by calling, then by called service.
     pub fn calls(&self) -> &[Call] {
         &self.calls
     }
 
-    /// w_ij = V_ij + V_ji for i < j, without zeros, ordered by (i, j).
+    /// The weights w_ij = V_ij + V_ji for i < j, without zeros, sorted by (i, j).
     pub fn weights(&self) -> Vec<(usize, usize, f64)> {
         let mut sums: BTreeMap<(usize, usize), f64> = BTreeMap::new();
         for c in &self.calls {
@@ -143,7 +143,7 @@ impl CallGraph {
         Self { services, calls: self.calls.clone() }
     }
 
-    /// Without the named services and their calls.
+    /// The same graph without the named services and their calls.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Self {
         let kept: Vec<usize> = (0..self.services.len()).filter(|i| !names.contains(&self.services[*i].name.as_str())).collect();
@@ -152,7 +152,7 @@ impl CallGraph {
         Self { services: kept.iter().map(|i| self.services[*i].clone()).collect(), calls }
     }
 
-    /// Several applications that do not call each other as one graph; names get their application's prefix.
+    /// Combines applications that do not call each other into one graph. The names get the application as a prefix.
     #[must_use]
     pub fn beside<'a>(apps: impl IntoIterator<Item = (String, &'a CallGraph)>) -> Self {
         let (mut services, mut calls) = (Vec::new(), Vec::new());
@@ -164,7 +164,7 @@ impl CallGraph {
         Self { services, calls }
     }
 
-    /// All copies of all services together.
+    /// The total request of all copies of all services.
     pub fn demand(&self) -> Load {
         let mut sum = [0.0; RESOURCES];
         for s in &self.services {

@@ -1,8 +1,8 @@
-//! Which services belong together: a partition of the services into groups of at most rho that call each other most.
+//! Grouping: a partition of the services into groups of at most rho services that call each other most.
 //!
-//! The published pseudo-code cannot be run as printed; [`Variant::Merge`] is its prose (Kruskal with a bound on the size),
-//! [`Variant::Attach`] the printed form taken literally, [`Variant::Exact`] the best partition there is.
-//! A group says what should be together, never what must be: policies may break groups.
+//! The published pseudo-code is contradictory. [`Variant::Merge`] implements its description in the text (Kruskal with a limit on the
+//! size), [`Variant::Attach`] the printed code taken literally, [`Variant::Exact`] an optimal partition.
+//! A group is a preference, not a constraint: policies may split groups.
 
 use std::collections::BTreeSet;
 
@@ -10,51 +10,51 @@ use serde::{Deserialize, Serialize};
 
 use super::graph::{CallGraph, Load, RESOURCES};
 
-/// Above this many services the exact partition is refused.
+/// Limit on the number of services for the exact partition.
 pub const EXACT_SERVICES: usize = 20;
 
 /// How groups are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
-    /// Heaviest edge first; two groups are merged while the size allows.
+    /// Heaviest edge first; two groups are merged if the size allows it.
     #[default]
     Merge,
     /// Heaviest edge first; single services are attached, two groups are never merged.
     Attach,
-    /// The least call weight between groups, for at most [`EXACT_SERVICES`] services.
+    /// A partition with the least call weight between groups, for at most [`EXACT_SERVICES`] services.
     Exact,
 }
 
-/// What a group must obey beside its size.
+/// Constraints on a group beside its size.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    /// What nodes can hold; a group must fit at least one of them. Empty: not asked.
+    /// Capacities of nodes; a group must fit on at least one of them. Empty: not checked.
     pub nodes: Vec<Load>,
     /// Pairs of services (lower index first) that must not share a node.
     pub apart: BTreeSet<(usize, usize)>,
 }
 
-/// Why no groups were made.
+/// Why there is no grouping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupingError {
-    /// The exact partition of too many services.
-    #[error("the exact partition is for at most {EXACT_SERVICES} services, here are {0}; use the variant `merge`")]
+    /// There are too many services for the exact partition.
+    #[error("the exact partition supports at most {EXACT_SERVICES} services, but there are {0}; use the variant `merge`")]
     TooMany(usize),
 }
 
 /// A partition of the services.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grouping {
-    /// Each group's services ascending, groups by their smallest service.
+    /// The services of each group in ascending order, the groups sorted by their first service.
     pub groups: Vec<Vec<usize>>,
 }
 
 impl Grouping {
-    /// Groups of at most `rho` services; none, 0 or 1: each service alone.
+    /// Makes groups of at most `rho` services; `None`, 0 or 1: each service alone.
     ///
     /// # Errors
-    /// [`GroupingError::TooMany`] for the exact variant only.
+    /// [`GroupingError::TooMany`], only for the exact variant.
     pub fn of(graph: &CallGraph, rho: Option<usize>, variant: Variant, limits: &Limits) -> Result<Self, GroupingError> {
         let rho = rho.unwrap_or(1).max(1);
         let may = |members: &[usize]| members.len() <= rho && limits.allow(graph, members);
@@ -66,12 +66,12 @@ impl Grouping {
         }
     }
 
-    /// Each service alone.
+    /// Makes a group of each service.
     pub fn singletons(graph: &CallGraph) -> Self {
         Self { groups: (0..graph.services().len()).map(|s| vec![s]).collect() }
     }
 
-    /// The group of each service.
+    /// The index of each service's group.
     pub fn index(&self) -> Vec<usize> {
         let mut of = vec![0; self.groups.iter().map(Vec::len).sum()];
         for (g, members) in self.groups.iter().enumerate() {
@@ -80,11 +80,11 @@ impl Grouping {
         of
     }
 
-    /// Call weight between groups as a share of all, in [0, 1].
+    /// The share of all calls that are between groups, in [0, 1].
     pub fn between(&self, graph: &CallGraph) -> f64 {
         let of = self.index();
         let total = graph.total();
-        // Begun at 0: a sum of nothing is -0.
+        // The fold starts at 0, because an empty sum is -0.
         let between = graph.calls().iter().filter(|c| of[c.from] != of[c.to]).fold(0.0, |sum, c| sum + c.calls);
         if total == 0.0 { 0.0 } else { between / total }
     }
@@ -108,7 +108,7 @@ impl Limits {
     }
 }
 
-/// Both greedy variants: ties are broken by (i, j), so the order in which calls were given does not matter.
+/// Both greedy variants. Ties are broken by (i, j), so the order of the calls has no influence.
 fn joined(graph: &CallGraph, may: impl Fn(&[usize]) -> bool, merge: bool) -> Grouping {
     let mut edges = graph.weights();
     edges.sort_by(|a, b| b.2.total_cmp(&a.2).then((a.0, a.1).cmp(&(b.0, b.1))));

@@ -1,6 +1,6 @@
-//! What is to be placed, where, and under which rules: containers, their calls, nodes.
+//! An instance of the group placement problem: containers, their calls, places and rules.
 //!
-//! A *place* is a node of a member, or a whole member when groups are put over clusters first; nothing here knows which.
+//! A *place* is a node of a member, or a whole member if groups are placed on clusters; the code is the same.
 
 use std::collections::BTreeSet;
 
@@ -9,89 +9,89 @@ use serde::{Deserialize, Serialize};
 use super::graph::{CallGraph, Load, RESOURCES};
 use super::grouping::Grouping;
 
-/// Somewhere containers can run.
+/// A place where containers can run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Place {
-    /// For people.
+    /// Name for users.
     pub name: String,
-    /// What fits, positive.
+    /// Capacity, positive.
     pub capacity: Load,
-    /// What others use already; it counts in the balance.
+    /// Amounts used by others; they count in the balance.
     pub taken: Load,
-    /// What fails together: an index of a zone, a rack.
+    /// Index of the failure domain, for example a zone or a rack.
     pub domain: usize,
 }
 
 impl Place {
-    /// An empty place in a domain of its own is made by giving each another `domain`.
+    /// An empty place in a failure domain.
     pub fn new(name: impl Into<String>, capacity: Load, domain: usize) -> Self {
         Self { name: name.into(), capacity, taken: [0.0; RESOURCES], domain }
     }
 }
 
-/// How calls between services become calls between their copies.
+/// How calls between services are divided among their copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Traffic {
-    /// Every copy calls every copy, V / (R_i R_j) a pair: kube-proxy's and Swarm's default.
+    /// Every copy calls every copy, each pair with V / (R_i R_j), as by default in kube-proxy and Swarm.
     #[default]
     Uniform,
-    /// Copy a calls copy a, V / R a pair: routing that prefers the same node.
+    /// Copy a calls copy a, each pair with V / R, as with routing that prefers the same node.
     Local,
 }
 
-/// Hard rules beyond capacity; empty by default.
+/// Constraints beside capacity; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Pairs of services that must not share a place; (s, s): copies of s apart.
+    /// Pairs of services that must not share a place; (s, s): copies of s must not share one.
     pub apart: BTreeSet<(usize, usize)>,
-    /// At most so many copies of the service in one failure domain.
+    /// Limits on copies in one failure domain, as (service, limit).
     pub per_domain: Vec<(usize, usize)>,
-    /// How many of the containers that run already may be moved; none: all.
+    /// Limit on moves of running containers; `None`: no limit.
     pub moves: Option<usize>,
 }
 
 /// One copy of a service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Container {
-    /// Its service.
+    /// Index of its service.
     pub service: usize,
-    /// Which copy, from 0.
+    /// Number of the copy, from 0.
     pub replica: usize,
-    /// What it asks for.
+    /// Request.
     pub request: Load,
 }
 
-/// What is wrong with an instance.
+/// An invalid instance.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InstanceError {
-    /// Nowhere to place.
-    #[error("there is no place to put containers on")]
+    /// There are no places.
+    #[error("there are no places for the containers")]
     NoPlaces,
-    /// A capacity that is not positive, or an amount in use that is no amount.
-    #[error("place {0:?} has a capacity that is not positive, or uses an amount that is negative")]
+    /// A capacity is not positive, or a used amount is negative or not a number.
+    #[error("place {0:?} has a capacity that is not positive, or a used amount that is negative")]
     BadPlace(String),
-    /// A rule about a service that is not there.
-    #[error("a rule names service #{0}, the graph has {1}")]
+    /// A rule names an unknown service.
+    #[error("a rule names service #{0}, but the graph has only {1} services")]
     NoSuchService(usize, usize),
-    /// The groups are of another graph.
+    /// The groups do not match the graph.
     #[error("the groups are not a partition of the {0} services")]
     NotAPartition(usize),
-    /// Distances do not match the places.
+    /// The distances do not match the places.
     #[error("distances must be a symmetric table of {0} x {0} numbers of at least 0 with zeros on the diagonal")]
     BadDistances(usize),
-    /// What runs now does not match the containers.
-    #[error("what runs now names {0} containers or a place that is not there; there are {1} containers")]
+    /// The current locations do not match the containers.
+    #[error("the current locations are of {0} containers or name an unknown place; there are {1} containers")]
     BadNow(usize, usize),
 }
 
-/// Containers, calls between them, groups of them, places, rules. Indices everywhere.
+/// Containers, their calls and groups, places and rules. All references are indices.
 #[derive(Clone, Debug)]
 pub struct Instance {
     places: Vec<Place>,
     containers: Vec<Container>,
     names: Vec<String>,
-    /// Calls of container c are `near[first[c]..first[c + 1]]`, symmetric.
+    /// The calls of container c are `near[first[c]..first[c + 1]]`; they are symmetric.
     first: Vec<u32>,
     near: Vec<(u32, f64)>,
     total: f64,
@@ -106,10 +106,11 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Copy a of a group holds copy a of each member that has so many; containers are ordered copy by copy.
+    /// Makes an instance. Copy a of a group consists of copy a of each of its services that has so many copies; containers are ordered copy by
+    /// copy.
     ///
     /// # Errors
-    /// When places, groups or rules make no sense for this graph.
+    /// The places, groups or rules are invalid for this graph.
     pub fn new(graph: &CallGraph, traffic: Traffic, grouping: &Grouping, places: Vec<Place>, rules: Rules) -> Result<Self, InstanceError> {
         let services = graph.services();
         if places.is_empty() {
@@ -174,10 +175,10 @@ impl Instance {
         })
     }
 
-    /// Calls between places cost by distance (a latency, say) and not all the same; row by row.
+    /// Sets the cost of calls between places to a distance, for example the latency, as a matrix row by row.
     ///
     /// # Errors
-    /// [`InstanceError::BadDistances`].
+    /// [`InstanceError::BadDistances`] if the matrix has the wrong size, is not symmetric or has invalid values.
     pub fn with_distances(mut self, distance: Vec<f64>) -> Result<Self, InstanceError> {
         let n = self.places.len();
         let sound = distance.len() == n * n
@@ -195,10 +196,10 @@ impl Instance {
         Ok(self)
     }
 
-    /// Where containers run now, by container; the base of [`Rules::moves`].
+    /// Sets the current place of each container, to which [`Rules::moves`] refers.
     ///
     /// # Errors
-    /// [`InstanceError::BadNow`].
+    /// [`InstanceError::BadNow`] if the number of containers is wrong or a place is unknown.
     pub fn running(mut self, now: Vec<Option<usize>>) -> Result<Self, InstanceError> {
         if now.len() != self.containers.len() || now.iter().flatten().any(|p| *p >= self.places.len()) {
             return Err(InstanceError::BadNow(now.len(), self.containers.len()));
@@ -207,52 +208,52 @@ impl Instance {
         Ok(self)
     }
 
-    /// Where containers may go.
+    /// The places.
     pub fn places(&self) -> &[Place] {
         &self.places
     }
-    /// All copies of all services, copy by copy.
+    /// All containers, ordered copy by copy.
     pub fn containers(&self) -> &[Container] {
         &self.containers
     }
-    /// `service-copy`, as people read it.
+    /// The name of a container for users: `service-copy`.
     pub fn name(&self, container: usize) -> String {
         let c = self.containers[container];
         format!("{}-{}", self.names[c.service], c.replica)
     }
-    /// Copies of groups, each a list of containers.
+    /// The copies of the groups, each a list of containers.
     pub fn groups(&self) -> &[Vec<u32>] {
         &self.groups
     }
-    /// The copy of a group that a container is in.
+    /// The index of a container's copy of a group.
     pub fn group_of(&self, container: u32) -> usize {
         self.group_of[container as usize] as usize
     }
-    /// Copies of whole applications: what is connected by calls, copy by copy.
+    /// The copies of whole applications: containers connected by calls, copy by copy.
     pub fn copies(&self) -> &[Vec<u32>] {
         &self.copies
     }
-    /// The copy of the application that a container is in.
+    /// The index of a container's copy of an application.
     pub fn copy_of(&self, container: u32) -> usize {
         self.copy_of[container as usize] as usize
     }
-    /// Who a container calls or is called by, and how often, both directions added up.
+    /// The containers that a container calls or that call it, with the sum of the rates of both directions.
     pub fn near(&self, container: u32) -> &[(u32, f64)] {
         &self.near[self.first[container as usize] as usize..self.first[container as usize + 1] as usize]
     }
-    /// All calls.
+    /// The sum of all calls.
     pub fn total_calls(&self) -> f64 {
         self.total
     }
-    /// What must hold for every placement.
+    /// The constraints on every placement.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
-    /// Where containers run now.
+    /// The current place of each container.
     pub fn now(&self) -> &[Option<usize>] {
         &self.now
     }
-    /// What a call between two places costs, in [0, 1].
+    /// The cost of a call between two places, in [0, 1].
     pub fn apart(&self, a: usize, b: usize) -> f64 {
         match &self.distance {
             _ if a == b => 0.0,
@@ -260,7 +261,7 @@ impl Instance {
             Some(d) => d[a * self.places.len() + b] / self.farthest,
         }
     }
-    /// Whether calls cost by distance; without distances every call between two places costs 1.
+    /// Whether distances are set. Without distances every call between two places costs 1.
     pub fn has_distances(&self) -> bool {
         self.distance.is_some()
     }
@@ -271,7 +272,7 @@ impl Instance {
     }
 }
 
-/// Calls between copies, each pair once.
+/// The calls between containers, each pair once.
 fn pairs(graph: &CallGraph, traffic: Traffic, id: &[Vec<u32>]) -> Vec<(u32, u32, f64)> {
     let mut pairs = Vec::new();
     for (i, j, w) in graph.weights() {
@@ -313,7 +314,7 @@ fn index(containers: usize, units: &[Vec<u32>]) -> Vec<u32> {
     of
 }
 
-/// Containers of one copy whose services are connected by calls.
+/// Divides the containers into copies of applications: same copy number, services connected by calls.
 fn components(graph: &CallGraph, containers: &[Container]) -> Vec<Vec<u32>> {
     let mut of: Vec<usize> = (0..graph.services().len()).collect();
     for (i, j, _) in graph.weights() {

@@ -1,18 +1,18 @@
-//! A placement under construction, with the objective kept up to date move by move.
+//! A placement under construction, with the objective updated at each move.
 //!
-//! Invariant: the sums agree with [`Terms::of`] (a test makes 10^5 random moves). A move costs O(1) per place and O(calls)
-//! per container; nothing here is proportional to the size of the instance.
+//! Invariant: the sums agree with [`Terms::of`] (a test makes 10^5 random moves). A move costs O(1) per place and O(calls) per container,
+//! independent of the size of the instance.
 
 use super::graph::{Load, RESOURCES};
 use super::instance::Instance;
 use super::objective::{Terms, Weights};
 
-/// Not placed (yet).
+/// Marks a container that is not placed.
 const NOWHERE: u32 = u32::MAX;
-/// Rounding that is forgiven when capacities are compared, as a share of the capacity.
+/// Tolerance for rounding errors when capacities are compared, as a share of the capacity.
 pub const SLACK: f64 = 1e-9;
 
-/// One place's part of the sums.
+/// The contribution of a place to the sums.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     load: f64,
@@ -26,11 +26,12 @@ struct Sums {
     square: f64,
     skew: f64,
     cut: f64,
-    /// By how much places are over their capacity, in capacities.
+    /// Sum of the amounts by which places exceed their capacity, as shares of the capacity.
     over: f64,
 }
 
-/// Two places exchange containers (or one only gives): what that would change. Valid until the next change of the layout.
+/// The effect of an exchange of containers between two places (or a move from one to the other). Valid until the next change of the
+/// layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     from: usize,
@@ -44,13 +45,13 @@ pub struct Change {
 }
 
 impl Change {
-    /// By how much places would be over their capacity.
+    /// The excess over capacities after it, as in [`Layout::over`].
     pub fn over(&self) -> f64 {
         self.sums.over
     }
 }
 
-/// Where everything is. Cheap to change, made once per run of a policy.
+/// The places of all containers. Changes are cheap; a layout is made once per run of a policy.
 #[derive(Clone, Debug)]
 pub struct Layout<'i> {
     instance: &'i Instance,
@@ -60,11 +61,11 @@ pub struct Layout<'i> {
     slot: Vec<u32>,
     used: Vec<Load>,
     inverse: Vec<Load>,
-    /// The most that may be used of each resource: the capacity, or what others have taken beyond it.
+    /// Limit on the used share of each resource: 1, or more if others use more than the capacity.
     ceiling: Vec<Load>,
     share: Vec<Share>,
     sums: Sums,
-    /// Containers that run elsewhere now.
+    /// Number of containers whose place differs from their current one.
     moved: usize,
     per_domain: Vec<Option<usize>>,
     in_domain: std::collections::BTreeMap<(usize, usize), usize>,
@@ -74,7 +75,7 @@ pub struct Layout<'i> {
 }
 
 impl<'i> Layout<'i> {
-    /// Nothing placed.
+    /// A layout without placed containers.
     pub fn empty(instance: &'i Instance, weights: Weights) -> Self {
         let places = instance.places();
         let services = instance.containers().iter().map(|c| c.service + 1).max().unwrap_or(0);
@@ -103,7 +104,7 @@ impl<'i> Layout<'i> {
         layout
     }
 
-    /// Containers where `at` says.
+    /// A layout with the containers on the given places.
     pub fn of(instance: &'i Instance, weights: Weights, at: &[Option<usize>]) -> Self {
         let mut layout = Self::empty(instance, weights);
         for (c, place) in at.iter().enumerate() {
@@ -114,66 +115,66 @@ impl<'i> Layout<'i> {
         layout
     }
 
-    /// What is being placed.
+    /// The instance.
     pub fn instance(&self) -> &'i Instance {
         self.instance
     }
-    /// Where a container is.
+    /// The place of a container.
     pub fn at(&self, container: u32) -> Option<usize> {
         (self.at[container as usize] != NOWHERE).then_some(self.at[container as usize] as usize)
     }
-    /// Where all containers are.
+    /// The places of all containers.
     pub fn placement(&self) -> Vec<Option<usize>> {
         (0..self.at.len()).map(|c| self.at(c as u32)).collect()
     }
-    /// Who is on a place.
+    /// The containers on a place.
     pub fn on(&self, place: usize) -> &[u32] {
         &self.on[place]
     }
-    /// What is used on a place.
+    /// The amounts used on a place.
     pub fn used(&self, place: usize) -> Load {
         self.used[place]
     }
-    /// L_i of a place.
+    /// The load L_i of a place.
     pub fn load(&self, place: usize) -> f64 {
         self.share[place].load
     }
-    /// s_i of a place.
+    /// The imbalance s_i of a place.
     pub fn skew(&self, place: usize) -> f64 {
         self.share[place].skew
     }
-    /// L and s of a place if `unit` came to it.
+    /// The load and the imbalance of a place after `unit` is added.
     pub fn after(&self, unit: &[u32], place: usize) -> (f64, f64) {
         let share = self.share_of(place, self.with(place, unit, 1.0));
         (share.load, share.skew)
     }
-    /// The objective f.
+    /// The value of the objective.
     pub fn value(&self) -> f64 {
         self.value_of(&self.sums)
     }
-    /// Calls between places, each by its distance.
+    /// Calls between places, each multiplied by its distance.
     pub fn calls(&self) -> f64 {
         self.sums.cut
     }
-    /// By how much places are over their capacity, in capacities; 0 unless a search is repairing.
+    /// The sum of the amounts by which places exceed their capacity, as shares of the capacity. 0 unless a search is repairing a placement.
     pub fn over(&self) -> f64 {
         self.sums.over
     }
-    /// By how much a place is over its capacity, in capacities.
+    /// The amount by which a place exceeds its capacity, as a share of the capacity.
     pub fn over_at(&self, place: usize) -> f64 {
         self.share[place].over
     }
-    /// The terms, from the sums.
+    /// The terms of the objective, computed from scratch.
     pub fn terms(&self) -> Terms {
         Terms::of(self.instance, &self.placement())
     }
 
-    /// Whether an unplaced unit may come to a place: room for all of it, and no rule against it.
+    /// Whether an unplaced unit may be put on a place: there is room, and the rules allow it.
     pub fn fits(&self, unit: &[u32], place: usize) -> bool {
         self.share_of(place, self.with(place, unit, 1.0)).over <= self.share[place].over && self.allows(unit, place)
     }
 
-    /// Whether rules let an unplaced unit come to a place, room or not.
+    /// Whether the rules allow an unplaced unit on a place, whatever its room.
     pub fn allows(&self, unit: &[u32], place: usize) -> bool {
         if !self.has_rules {
             return true;
@@ -182,7 +183,7 @@ impl<'i> Layout<'i> {
         unit.iter().all(apart) && unit.iter().all(|x| self.domain_ok(*x, place, unit, None))
     }
 
-    /// Whether the domain of `place` may take all of `coming`, while `leaving` leave that place for `their` domain.
+    /// Whether the failure domain of `place` may take all containers of `coming` while `leaving` (containers and their new domain) leave it.
     fn domain_ok(&self, x: u32, place: usize, coming: &[u32], leaving: Option<(&[u32], usize)>) -> bool {
         let service = |c: u32| self.instance.containers()[c as usize].service;
         let (s, domain) = (service(x), self.instance.places()[place].domain);
@@ -196,7 +197,7 @@ impl<'i> Layout<'i> {
         self.in_domain.get(&(s, domain)).copied().unwrap_or(0) + come <= most + go
     }
 
-    /// The objective if an unplaced unit came to a place.
+    /// The value of the objective after an unplaced unit is put on a place.
     pub fn value_with(&self, unit: &[u32], place: usize) -> f64 {
         let share = self.share_of(place, self.with(place, unit, 1.0));
         let mut sums = self.replaced(place, share, self.sums);
@@ -204,7 +205,7 @@ impl<'i> Layout<'i> {
         self.value_of(&sums)
     }
 
-    /// Calls of an unplaced unit that would leave the place it comes to.
+    /// Calls of an unplaced unit that would leave the place.
     pub fn calls_away(&self, unit: &[u32], place: usize) -> f64 {
         let mut cut = 0.0;
         for x in unit {
@@ -217,7 +218,7 @@ impl<'i> Layout<'i> {
         cut
     }
 
-    /// Calls of an unplaced unit to those who are on a place.
+    /// Calls between an unplaced unit and the containers on a place.
     pub fn calls_to(&self, unit: &[u32], place: usize) -> f64 {
         unit.iter().flat_map(|x| self.instance.near(*x)).filter(|(n, _)| self.at[*n as usize] == place as u32).map(|(_, w)| w).sum()
     }
@@ -231,7 +232,7 @@ impl<'i> Layout<'i> {
         self.moved += self.strangers(unit, place);
     }
 
-    /// Takes a unit, all of it on one place, off that place.
+    /// Removes a unit from its place. All its containers must be on the same place.
     pub fn take(&mut self, unit: &[u32]) {
         let Some(place) = unit.first().and_then(|x| self.at(*x)) else { return };
         let used = self.with(place, unit, -1.0);
@@ -241,8 +242,8 @@ impl<'i> Layout<'i> {
         self.moved -= self.strangers(unit, place);
     }
 
-    /// What an exchange would give: `xs` (on `from`) go to `to`, `ys` (on `to`) to `from`. None: a rule is against it.
-    /// Capacity is not asked here: see [`Change::over`].
+    /// Computes the effect of an exchange: `xs` (on `from`) go to `to`, `ys` (on `to`) go to `from`. `None` if a rule forbids it, or if it
+    /// would exceed a capacity while none is exceeded now; else the caller must check [`Change::over`].
     pub fn probe(&mut self, from: usize, xs: &[u32], to: usize, ys: &[u32]) -> Option<Change> {
         let (mut a, mut b) = (self.used[from], self.used[to]);
         for (unit, sign) in [(xs, 1.0), (ys, -1.0)] {
@@ -274,7 +275,7 @@ impl<'i> Layout<'i> {
         Some(Change { from, to, used: [a, b], share: [left, right], sums, moved, value: self.value_of(&sums) })
     }
 
-    /// Carries out what was probed with the same containers.
+    /// Makes a change that was probed with the same containers.
     pub fn commit(&mut self, change: &Change, xs: &[u32], ys: &[u32]) {
         for (unit, place) in [(xs, change.to), (ys, change.from)] {
             for x in unit {
@@ -290,7 +291,7 @@ impl<'i> Layout<'i> {
         self.moved = self.moved.saturating_add_signed(change.moved);
     }
 
-    /// Everything anew from `at`: forgets what rounding has added up.
+    /// Computes all sums again from the places, which removes accumulated rounding errors.
     pub fn resync(&mut self) {
         self.used = super::objective::used(self.instance, &self.placement());
         self.sums = Sums::default();
@@ -384,13 +385,13 @@ impl<'i> Layout<'i> {
 
     fn moves(&self, unit: &[u32], from: usize, to: usize) -> isize {
         if self.instance.rules.moves.is_none() {
-            return 0; // not asked for on the hot path
+            return 0; // without a limit the count is not needed
         }
         let now = |x: &u32| self.instance.now()[*x as usize];
         unit.iter().map(|x| isize::from(now(x) == Some(from)) - isize::from(now(x) == Some(to))).sum()
     }
 
-    /// How many of them run on another place now.
+    /// The number of containers of `unit` whose current place is not `place`.
     fn strangers(&self, unit: &[u32], place: usize) -> usize {
         unit.iter().filter(|x| self.instance.now()[**x as usize].is_some_and(|now| now != place)).count()
     }

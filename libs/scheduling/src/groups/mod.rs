@@ -1,12 +1,13 @@
-//! Group placement: services that call each other go together.
+//! Group placement: services that call each other are placed together.
 //!
 //! ```text
 //! CallGraph ── Grouping ──┐
 //! Place, Traffic, Rules ──┴─▶ Instance ──▶ Layout ──▶ Terms
 //! ```
 //!
-//! Pure and apart from the rest of the crate: indices and loads, no members or claims. Capacity and [`Rules`] always hold;
-//! the objective (see [`Terms`]) is minimised. Policies that place a whole instance, their optimum and experiments: `lab/groups`.
+//! Pure and independent of the rest of the crate: it works on indices and loads, not on members or claims. Capacity and [`Rules`] are
+//! constraints; the objective (see [`Terms`]) is minimised. Policies that place a whole instance, their optimum and the experiments are in
+//! `lab/groups`.
 
 mod graph;
 mod grouping;

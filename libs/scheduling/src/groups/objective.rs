@@ -1,40 +1,42 @@
-//! What a placement is worth: the weighted sum of three numbers, all smaller is better.
+//! The objective of a placement: the weighted sum of three terms; lower is better.
 //!
-//! With U_i^r the used share of resource r on place i:
+//! U_i^r is the used share of resource r on place i:
 //!
 //! ```text
-//! L_i = mean_r U_i^r          cluster   = std_i L_i                    (are places equally loaded)
-//! s_i = std_r U_i^r           node      = mean_i s_i                   (is a place's CPU used as much as its memory)
-//!                             container = calls between places / all   (do those who talk sit together)
+//! L_i = mean_r U_i^r          cluster   = std_i L_i                    (imbalance of load between places)
+//! s_i = std_r U_i^r           node      = mean_i s_i                   (imbalance of CPU and memory on a place)
+//!                             container = calls between places / all   (share of calls that leave their place)
 //! ```
 //!
-//! The paper omits these formulas; docs/how-to/group-placement.md says why these. Standard deviations are of the population.
+//! The paper omits these formulas; docs/how-to/group-placement.md gives the reasons for this choice. Standard deviations are of the
+//! population.
 
 use serde::{Deserialize, Serialize};
 
 use super::graph::{Load, RESOURCES};
 use super::instance::Instance;
 
-/// alpha, beta, gamma.
+/// The weights of the terms: alpha, beta and gamma of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Weights {
-    /// Of the balance between places.
+    /// Weight of the imbalance between places.
     pub cluster: f64,
-    /// Of the balance between the resources of a place.
+    /// Weight of the imbalance between the resources of a place.
     pub node: f64,
-    /// Of calls between places.
+    /// Weight of calls between places.
     pub container: f64,
 }
 
 impl Default for Weights {
-    /// A third each; the paper gives none. In an almost empty cluster this makes "all on one node" nearly optimal.
+    /// One third each, since the paper gives no weights. In an almost empty cluster this makes "all on one node" nearly optimal.
     fn default() -> Self {
         Self { cluster: 1.0 / 3.0, node: 1.0 / 3.0, container: 1.0 / 3.0 }
     }
 }
 
 impl Weights {
-    /// Each term divided by its value under `spread` on the same instance, so that `spread` is worth 1.
+    /// Divides each weight by the value of its term in `spread`, a placement of the same instance, so that each term of `spread` counts its
+    /// weight.
     #[must_use]
     pub fn scaled(self, spread: &Terms) -> Self {
         let by = |weight: f64, value: f64| if value > 1e-12 { weight / value } else { weight };
@@ -46,30 +48,30 @@ impl Weights {
     }
 }
 
-/// The value of a placement, term by term.
+/// The terms of the objective for a placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
     /// sigma_cluster, in [0, 0.5] for loads of at most 1.
     pub cluster: f64,
-    /// The other reading of sigma_cluster, mean_r std_i U_i^r; never smaller. Reported, not minimised.
+    /// Another interpretation of sigma_cluster: mean_r std_i U_i^r, which is never smaller. Reported, not minimised.
     pub cluster_by_resource: f64,
     /// sigma_node, in [0, 0.5].
     pub node: f64,
-    /// The same as mean over the places in use only. Reported, not minimised.
+    /// sigma_node as the mean over used places only. Reported, not minimised.
     pub node_in_use: f64,
-    /// sigma_container, in [0, 1]; only calls whose ends are both placed are counted, of all calls.
+    /// sigma_container, in [0, 1]: calls between places as a share of all calls. A call counts only if both ends are placed.
     pub container: f64,
-    /// The calls between places themselves, in the unit of the graph.
+    /// The calls between places, in the unit of the graph.
     pub calls: f64,
 }
 
 impl Terms {
-    /// The objective f.
+    /// The value of the objective.
     pub fn value(&self, w: &Weights) -> f64 {
         w.cluster * self.cluster + w.node * self.node + w.container * self.container
     }
 
-    /// From scratch, for any placement: the definition that the incremental sums of a layout must agree with.
+    /// Computes the terms of a placement from scratch. The incremental sums of a layout must agree with them.
     pub fn of(instance: &Instance, at: &[Option<usize>]) -> Self {
         let m = instance.places().len() as f64;
         let used = used(instance, at);
@@ -99,7 +101,7 @@ impl Terms {
     }
 }
 
-/// What is used on each place, by others and by the containers put there.
+/// The amounts used on each place, by others and by the containers placed there.
 pub fn used(instance: &Instance, at: &[Option<usize>]) -> Vec<Load> {
     let mut used: Vec<Load> = instance.places().iter().map(|p| p.taken).collect();
     for (c, place) in at.iter().enumerate() {

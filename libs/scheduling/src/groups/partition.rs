@@ -1,21 +1,21 @@
-//! The best partition of few services, by dynamic programming over sets of services.
+//! The optimal partition of a small number of services, by dynamic programming over sets of services.
 //!
-//! Only connected groups are tried: splitting a group that is not connected costs nothing, and what a group must obey
-//! (size, room, anti-affinity) a part of it obeys too.
+//! Only connected groups are tried: splitting a group that is not connected costs nothing, and its parts satisfy the same constraints
+//! (size, room, anti-affinity).
 
 use super::graph::CallGraph;
 
-struct Best<'g> {
-    /// Neighbours of each service as a set.
+struct ExactPartition<'g> {
+    /// Neighbours of each service, as a bit set.
     near: Vec<u32>,
     edges: &'g [(usize, usize, f64)],
     rho: usize,
-    /// The best inner weight of each set of services, NaN where not asked yet, and the group of its lowest service.
+    /// By set of services: the best weight within groups (NaN if not computed yet). `first` is the group of the set's lowest service.
     value: Vec<f64>,
     first: Vec<u32>,
 }
 
-/// At most `rho` services a group, the least weight between groups.
+/// The partition into groups of at most `rho` services with the least weight between groups.
 pub(super) fn best(graph: &CallGraph, rho: usize, may: impl Fn(&[usize]) -> bool) -> Vec<Vec<usize>> {
     let k = graph.services().len();
     let edges = graph.weights();
@@ -24,7 +24,7 @@ pub(super) fn best(graph: &CallGraph, rho: usize, may: impl Fn(&[usize]) -> bool
         near[*i] |= 1 << j;
         near[*j] |= 1 << i;
     }
-    let mut search = Best { near, edges: &edges, rho, value: vec![f64::NAN; 1 << k], first: vec![0; 1 << k] };
+    let mut search = ExactPartition { near, edges: &edges, rho, value: vec![f64::NAN; 1 << k], first: vec![0; 1 << k] };
     let all = ((1_u64 << k) - 1) as u32;
     search.solve(all, &|set| may(&members(set)));
     let (mut groups, mut left) = (Vec::new(), all);
@@ -39,7 +39,7 @@ fn members(set: u32) -> Vec<usize> {
     (0..32).filter(|i| set >> i & 1 == 1).collect()
 }
 
-impl Best<'_> {
+impl ExactPartition<'_> {
     fn solve(&mut self, left: u32, may: &dyn Fn(u32) -> bool) -> f64 {
         if left == 0 {
             return 0.0;
@@ -65,7 +65,7 @@ impl Best<'_> {
         best
     }
 
-    /// Every connected set that holds `set`, within `set | open`, each once: a neighbour is taken, or never again.
+    /// Lists every connected set that contains `set` within `set | open`, each once: a neighbour is either added or excluded for good.
     fn connected(&self, set: u32, left: u32, mut open: u32, found: &mut Vec<u32>) {
         found.push(set);
         if set.count_ones() as usize >= self.rho {

@@ -1,4 +1,4 @@
-//! What planning looks at: the ledger, the owners' migration intents and the policy, indexed.
+//! The input of planning, indexed: the ledger, the migration intents of the owners and the policy.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,21 +7,21 @@ use uuid::Uuid;
 use crate::cel::Expression;
 use crate::{Algorithm, AlgorithmUse, Claim, Ledger, Movability, Policy, RefusedDestination};
 
-/// What planning looks at.
-pub(crate) struct World<'a> {
+/// The input of planning.
+pub(crate) struct PlanningContext<'a> {
     pub ledger: &'a Ledger,
     pub policy: &'a Policy,
     pub movability: HashMap<(Uuid, &'a str), &'a Movability>,
     pub excluded: &'a BTreeMap<Uuid, String>,
     pub refused: &'a [RefusedDestination],
     pub external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
-    /// Claims by deployment intent group, in order of their ids.
+    /// Claims by deployment intent group, sorted by id.
     digs: HashMap<Uuid, Vec<&'a Claim>>,
-    /// The policy's algorithms in the order in which they apply, compiled; none where a definition is missing or wrong.
+    /// The policy's algorithms in the order of application, compiled; `None` if a definition is missing or invalid.
     pub algorithms: Vec<(&'a AlgorithmUse, Option<(&'a Algorithm, Expression)>)>,
 }
 
-impl<'a> World<'a> {
+impl<'a> PlanningContext<'a> {
     pub fn new(
         ledger: &'a Ledger,
         movability: &'a [Movability],
@@ -37,7 +37,7 @@ impl<'a> World<'a> {
         for claims in digs.values_mut() {
             claims.sort_by_key(|claim| claim.id);
         }
-        // Two words on one app: the stricter one counts, whatever the order they come in.
+        // If an app has two entries, the stricter one counts, whatever their order.
         let mut words: HashMap<(Uuid, &str), &Movability> = HashMap::new();
         for word in movability {
             let known = words.entry((word.dig, &word.app)).or_insert(word);
@@ -48,18 +48,18 @@ impl<'a> World<'a> {
         Self { ledger, policy, movability: words, excluded, refused, external, digs, algorithms: algorithms(policy) }
     }
 
-    /// The destinations that refused an app lately.
+    /// The destinations at which an app recently did not become Ready.
     pub fn refused(&self, claim: &Claim) -> impl Iterator<Item = &'a RefusedDestination> {
         self.refused.iter().filter(move |refused| refused.dig == claim.dig.id && refused.app == claim.request.app)
     }
 
-    /// Claims of the same group.
+    /// The claims of the same deployment intent group, with `claim` itself.
     pub fn siblings(&self, claim: &Claim) -> &[&'a Claim] {
         self.digs.get(&claim.dig.id).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The policy's algorithms in the order in which they apply, compiled.
+/// Sorts and compiles the policy's algorithms.
 fn algorithms(policy: &Policy) -> Vec<(&AlgorithmUse, Option<(&Algorithm, Expression)>)> {
     let mut uses: Vec<(u32, &AlgorithmUse)> =
         policy.algorithms.iter().enumerate().map(|(i, u)| (u.priority.unwrap_or(i as u32 + 1), u)).collect();

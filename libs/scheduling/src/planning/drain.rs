@@ -1,65 +1,67 @@
-//! A plan that empties a member: every app on it has a home elsewhere, or there is no plan.
+//! A plan that empties a member. It exists only if every app on the member has a destination.
 
-use super::candidate::{Looked, look};
-use super::context::World;
+use super::candidates::{Candidates, find};
+use super::context::PlanningContext;
 use super::report::{self, Found};
-use super::search::{Case, Effort, Moves};
+use super::search::{Effort, Moves, VictimSearch};
 use crate::trial::Trial;
 use crate::{Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
 
-/// Destinations tried in all.
+/// Limit on the destinations tried.
 const BOUND: u64 = 20_000;
 
-pub(crate) fn plan(world: &World<'_>, member: &MemberKey) -> PlanResult {
-    let infeasible = |reason: String, looked: Looked<'_>, effort: Effort| {
+pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey) -> PlanResult {
+    let infeasible = |reason: String, candidates: Candidates<'_>, effort: Effort| {
         let members = vec![WhyNot { member: member.clone(), reason }];
-        let awaited = looked.awaited.iter().copied().cloned().collect();
-        let candidates = report::refused(looked);
+        let awaited = candidates.awaited.iter().copied().cloned().collect();
+        let candidates = report::refused(candidates);
         PlanResult::Infeasible(Infeasible { members, candidates, awaited, cut_short: effort.cut_short, examined: effort.examined })
     };
-    let Some(room) = world.ledger.room(member) else {
-        return infeasible(format!("no cluster {member} is registered"), Looked::default(), Effort::default());
+    let Some(room) = context.ledger.room(member) else {
+        return infeasible(format!("there is no cluster {member}"), Candidates::default(), Effort::default());
     };
-    let mut looked = look(world, &[room], None);
-    // Who is leaving already needs nothing from this plan.
-    looked.excluded.retain(|c| world.ledger.claim(&c.claim).is_none_or(|claim| claim.state != crate::ClaimState::Leaving));
-    if !looked.excluded.is_empty() {
-        let reason = format!("{} of its {} apps may not move", looked.excluded.len(), looked.excluded.len() + looked.movable.len());
-        return infeasible(reason, looked, Effort::default());
+    let mut candidates = find(context, &[room], None);
+    // Claims that are leaving already need no move.
+    candidates.excluded.retain(|c| context.ledger.claim(&c.claim).is_none_or(|claim| claim.state != crate::ClaimState::Leaving));
+    if !candidates.excluded.is_empty() {
+        let reason =
+            format!("{} of its {} apps may not move", candidates.excluded.len(), candidates.excluded.len() + candidates.movable.len());
+        return infeasible(reason, candidates, Effort::default());
     }
     let mut effort = Effort::default();
-    let case = Case { slots: &[], homes: &[], movable: &looked.movable };
-    match homes_for_all(&looked, &mut effort) {
+    let case = VictimSearch { slots: &[], homes: &[], movable: &candidates.movable };
+    match homes_for_all(&candidates, &mut effort) {
         Some(moves) => {
-            let mut plan = report::feasible(world, &case, Found::new(&looked, moves), Vec::new(), &effort);
+            let mut plan = report::feasible(context, &case, Found::new(&candidates, moves), Vec::new(), &effort);
             plan.targets = vec![member.clone()];
             PlanResult::Feasible(plan)
         }
         None => {
-            let homeless = looked.movable.iter().filter(|m| m.best.is_none()).count();
+            let homeless = candidates.movable.iter().filter(|m| m.best.is_none()).count();
             let reason = match homeless {
-                0 => "its apps have no room elsewhere all at once".to_owned(),
-                n => format!("{n} of its {} apps have no room anywhere else", looked.movable.len()),
+                0 => "its apps do not all have room elsewhere at once".to_owned(),
+                n => format!("{n} of its {} apps have no room on any other cluster", candidates.movable.len()),
             };
-            infeasible(reason, looked, effort)
+            infeasible(reason, candidates, effort)
         }
     }
 }
 
-/// A home for each: the best one first, those with the fewest choices first, going back where that leads nowhere.
-fn homes_for_all<'a>(looked: &Looked<'a>, effort: &mut Effort) -> Option<Moves<'a>> {
-    if looked.movable.iter().any(|m| m.best.is_none()) {
+/// Finds a destination for each app. First greedily in the order of the policy; then by backtracking, the apps with the fewest
+/// destinations first.
+fn homes_for_all<'a>(candidates: &Candidates<'a>, effort: &mut Effort) -> Option<Moves<'a>> {
+    if candidates.movable.iter().any(|m| m.best.is_none()) {
         return None;
     }
     let mut trial = Trial::default();
-    for m in &looked.movable {
+    for m in &candidates.movable {
         trial.leave(m.room, m.claim);
     }
-    let in_order: Vec<usize> = (0..looked.movable.len()).collect();
+    let in_order: Vec<usize> = (0..candidates.movable.len()).collect();
     let greedy: Option<Moves<'a>> = in_order
         .iter()
         .map(|j| {
-            let m = &looked.movable[*j];
+            let m = &candidates.movable[*j];
             effort.examined += 1;
             m.settle(&mut trial, &[]).map(|to| (*j, to))
         })
@@ -67,20 +69,20 @@ fn homes_for_all<'a>(looked: &Looked<'a>, effort: &mut Effort) -> Option<Moves<'
     if greedy.is_some() {
         return greedy;
     }
-    for m in &looked.movable {
+    for m in &candidates.movable {
         for to in &m.destinations {
             trial.remove(to, m.tenant());
         }
     }
     let nothing = Trial::default();
     let choices =
-        |j: &usize| looked.movable[*j].destinations.iter().filter(|to| nothing.fit(to, looked.movable[*j].ask()).is_some()).count();
+        |j: &usize| candidates.movable[*j].destinations.iter().filter(|to| nothing.fit(to, candidates.movable[*j].ask()).is_some()).count();
     let mut order: Vec<(usize, usize)> = in_order.iter().map(|j| (choices(j), *j)).collect();
     order.sort_unstable();
     let order: Vec<usize> = order.into_iter().map(|(_, j)| j).collect();
     let mut left = BOUND;
     let mut moves = Vec::new();
-    let found = descend(looked, &order, &mut trial, &mut moves, &mut left);
+    let found = descend(candidates, &order, &mut trial, &mut moves, &mut left);
     effort.examined += BOUND - left;
     effort.cut_short |= !found && left == 0;
     moves.sort_by_key(|(j, _)| *j);
@@ -88,14 +90,14 @@ fn homes_for_all<'a>(looked: &Looked<'a>, effort: &mut Effort) -> Option<Moves<'
 }
 
 fn descend<'a>(
-    looked: &Looked<'a>,
+    candidates: &Candidates<'a>,
     order: &[usize],
     trial: &mut Trial<'a>,
     moves: &mut Vec<(usize, &'a MemberRoom)>,
     left: &mut u64,
 ) -> bool {
     let Some(j) = order.get(moves.len()) else { return true };
-    let m = &looked.movable[*j];
+    let m = &candidates.movable[*j];
     for to in m.ranked(trial) {
         if *left == 0 {
             return false;
@@ -105,7 +107,7 @@ fn descend<'a>(
             continue;
         }
         moves.push((*j, to));
-        if descend(looked, order, trial, moves, left) {
+        if descend(candidates, order, trial, moves, left) {
             return true;
         }
         moves.pop();

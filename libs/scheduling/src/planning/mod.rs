@@ -1,16 +1,16 @@
-//! Planning: who moves where so that a newcomer fits, or so that a member becomes empty.
+//! Planning: which apps move where, so that a newcomer fits or a member becomes empty.
 //!
 //! ```text
-//! candidate.rs  who may move, and where to          rank.rs     in which order they are taken (policy)
-//! newcomer.rs   which member room is made on        search.rs   which of them leave: greedy, prune, search on
-//! choices.rs    ways to spread a newcomer           peers.rs    whom those who move call, and who calls them
-//! drain.rs      everything off a member             report.rs   the plan, with every reason
+//! candidates.rs   apps that may move, their destinations    rank.rs    the order of candidates (policy)
+//! newcomer.rs     the members on which room is made         search.rs  the victims: greedy, prune, systematic search
+//! assignments.rs  assignments of a newcomer to members      peers.rs   calls of apps that move
+//! drain.rs        everything off a member                   report.rs  the plan with all reasons
 //! ```
-//! Depth 0: a destination has room as it is. A plan holds nothing; the ledger re-checks it when it is applied. The bounds
-//! of the search are constants of `search.rs`, never time: the same input gives the same plan.
+//! Cascade depth 0: a destination must have room without further moves. A plan reserves nothing; the ledger checks it again when it is
+//! applied. The limits of the search are constants in `search.rs`, so the same input gives the same plan.
 
-mod candidate;
-mod choices;
+mod assignments;
+mod candidates;
 mod context;
 mod drain;
 mod movable;
@@ -25,20 +25,21 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use self::context::World;
+use self::context::PlanningContext;
 use crate::{Candidate, Ledger, MemberKey, Movability, PlanKind, PlanRequest, PlanResult, Policy};
 
-/// Makes a plan. Changes nothing.
+/// Makes a plan, or says why there is none. The ledger is not changed.
 pub fn plan(ledger: &Ledger, request: &PlanRequest) -> PlanResult {
-    let world = World::new(ledger, &request.movability, &request.policy, &request.excluded, &request.refused, &request.external);
+    let context =
+        PlanningContext::new(ledger, &request.movability, &request.policy, &request.excluded, &request.refused, &request.external);
     match &request.kind {
-        PlanKind::Newcomer { dig, apps } => newcomer::plan(&world, dig, apps),
-        PlanKind::Drain { member } => drain::plan(&world, member),
+        PlanKind::Newcomer { dig, apps } => newcomer::plan(&context, dig, apps),
+        PlanKind::Drain { member } => drain::plan(&context, member),
     }
 }
 
-/// Today's candidates on a member in the order in which a policy would take them, with their scores; then those that may
-/// not move, with the reason. Nobody is taken.
+/// The current candidates on a member, in the order in which a policy would take them, with their scores; then the apps that may not
+/// move, with the reasons. None is marked as taken.
 pub fn policy_test(
     ledger: &Ledger,
     member: &MemberKey,
@@ -47,9 +48,9 @@ pub fn policy_test(
     external: &BTreeMap<Uuid, BTreeMap<String, f64>>,
 ) -> Vec<Candidate> {
     let nobody = BTreeMap::new();
-    let world = World::new(ledger, movability, policy, &nobody, &[], external);
+    let context = PlanningContext::new(ledger, movability, policy, &nobody, &[], external);
     let Some(room) = ledger.room(member) else { return Vec::new() };
-    let looked = candidate::look(&world, &[room], None);
-    let movable = looked.movable.iter().map(|m| report::candidate(m, false, None));
-    movable.chain(looked.excluded).collect()
+    let candidates = candidates::find(&context, &[room], None);
+    let movable = candidates.movable.iter().map(|m| report::candidate(m, false, None));
+    movable.chain(candidates.excluded).collect()
 }

@@ -1,6 +1,6 @@
 //! An app that may move, with its destinations in order of preference.
 
-use super::peers::Peers;
+use super::peers::CallPeers;
 use crate::fit::Ask;
 use crate::slot::{equals, rank_equals};
 use crate::trial::{Tenant, Trial};
@@ -11,14 +11,14 @@ pub(crate) struct Movable<'a> {
     pub claim: &'a Claim,
     pub room: &'a MemberRoom,
     pub priority: u8,
-    /// Known members that it may move to, by provider priority, then key.
+    /// Destinations of known capacity, by provider priority, then by key.
     pub destinations: Vec<&'a MemberRoom>,
-    /// The one it would go to if it were alone.
+    /// The destination that it would get if no other app moved.
     pub best: Option<&'a MemberRoom>,
     pub scores: Vec<Score>,
     pub total: Option<f64>,
-    /// Whom it calls and who calls it.
-    pub peers: Peers<'a>,
+    /// The apps that it calls or that call it.
+    pub peers: CallPeers<'a>,
 }
 
 impl<'a> Movable<'a> {
@@ -30,7 +30,7 @@ impl<'a> Movable<'a> {
         Ask::held(&self.claim.request.demand)
     }
 
-    /// Its destinations in order of preference, as things stand in `trial`; full ones left out where that shows at once.
+    /// Its destinations in order of preference in the state of `trial`. Obviously full ones are left out.
     pub fn ranked(&self, trial: &Trial<'a>) -> Vec<&'a MemberRoom> {
         equals(&self.destinations).flat_map(|equals| self.rank(equals, trial)).collect()
     }
@@ -42,13 +42,13 @@ impl<'a> Movable<'a> {
         self.peers.fewest_calls_first(ranked.collect(), trial)
     }
 
-    /// The first destination with room.
+    /// The first destination with room in `trial`.
     pub fn best_in(&self, trial: &Trial<'a>) -> Option<&'a MemberRoom> {
         let fits = |room: &&'a MemberRoom| trial.fit(room, self.ask()).is_some();
         equals(&self.destinations).find_map(|equals| self.rank(equals, trial).into_iter().find(fits))
     }
 
-    /// Adds it to the first destination with room, apart from `except`.
+    /// Adds it to the first destination with room that is not in `except`.
     pub fn settle(&self, trial: &mut Trial<'a>, except: &[&'a MemberRoom]) -> Option<&'a MemberRoom> {
         equals(&self.destinations).find_map(|equals| {
             let elsewhere = |to: &&'a MemberRoom| except.iter().all(|room| room.key != to.key);

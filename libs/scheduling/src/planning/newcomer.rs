@@ -1,27 +1,27 @@
-//! A plan for a newcomer: which members room is made on, in order of preference; the first with a feasible plan wins.
+//! A plan for a newcomer: tries assignments in order of preference; the first tier with a feasible plan wins.
 //!
-//! `whenFull: overflow`: wherever there is room without a move comes first. `preferred`: the best provider comes first, even
-//! with moves; where it cannot be freed and others have room, there is no plan and the caller overflows.
+//! `whenFull: overflow`: members with room and without moves come first. `preferred`: the best provider comes first, even with moves; if
+//! no room can be made there and other members have room, there is no plan, and the caller overflows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::candidate::{Looked, look};
-use super::choices::{Choice, Choices};
-use super::context::World;
+use super::assignments::{Assignment, Assignments};
+use super::candidates::{Candidates, find};
+use super::context::PlanningContext;
 use super::parameters::move_cost;
 use super::report::{self, Found};
-use super::search::{Case, Effort, Moves, Stuck};
-use crate::callers::Callers;
-use crate::considered::why_unknown;
+use super::search::{Effort, Moves, NoMoves, VictimSearch};
+use crate::calling_apps::CallingApps;
+use crate::explanations::why_unknown;
 use crate::slot::Slot;
 use crate::{AppRequest, DigRef, Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
 
-pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> PlanResult {
-    // In an order of our own: the same apps get the same plan however they come.
+pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppRequest]) -> PlanResult {
+    // Sorted, so that the order of the apps in the request has no influence.
     let mut apps = apps.to_vec();
     apps.sort_by(|a, b| a.app.cmp(&b.app));
     let apps = &apps[..];
-    let slots = Slot::of(world.ledger, apps, false);
+    let slots = Slot::of(context.ledger, apps, false);
     let mut tried = Tried::default();
     let nowhere: Vec<&str> = apps.iter().map(|a| a.app.as_str()).filter(|app| slots.iter().all(|s| s.request.app != *app)).collect();
     for app in nowhere {
@@ -36,84 +36,84 @@ pub(crate) fn plan(world: &World<'_>, dig: &DigRef, apps: &[AppRequest]) -> Plan
     let mut effort = Effort::default();
     for slot in &slots {
         for room in slot.group.allowed().filter(|room| !room.is_known()) {
-            tried.member(&room.key, format!("nothing is known of it: {}", why_unknown(room)));
+            tried.member(&room.key, format!("its capacity is unknown: {}", why_unknown(room)));
             if room.is_awaited() {
                 tried.awaited.insert(room.key.clone());
             }
         }
     }
     let requested: Vec<&str> = apps.iter().map(|app| app.app.as_str()).collect();
-    let callers = Callers::of(world.ledger, dig, &requested, &slots, |slot| slots[slot].group.allowed().next());
-    let choices = Choices { world, newcomer: dig.id, slots: &slots, callers: callers.as_ref() }.all(&mut effort);
-    // Room for all without a single move: nobody is looked at.
-    for choice in choices.iter().filter(|choice| choice.is_free()) {
-        let case = Case { slots: &slots, homes: &choice.homes, movable: &[] };
+    let callers = CallingApps::of(context.ledger, dig, &requested, &slots, |slot| slots[slot].group.allowed().next());
+    let assignments = Assignments { context, newcomer: dig.id, slots: &slots, callers: callers.as_ref() }.all(&mut effort);
+    // Room for all apps without a move: no candidates are needed.
+    for assignment in assignments.iter().filter(|assignment| assignment.is_free()) {
+        let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable: &[] };
         effort.examined += 1;
         if case.build(&[]).is_some() {
-            let looked = Looked::default();
-            return PlanResult::Feasible(report::feasible(world, &case, Found::new(&looked, Vec::new()), tried.members, &effort));
+            let candidates = Candidates::default();
+            return PlanResult::Feasible(report::feasible(context, &case, Found::new(&candidates, Vec::new()), tried.members, &effort));
         }
     }
-    let mut looked: BTreeMap<Vec<&MemberKey>, Looked<'_>> = BTreeMap::new();
-    for equal in choices.chunk_by(Choice::is_as_good) {
-        let mut best: Option<(usize, f64, &Choice<'_>, Vec<&MemberKey>, Moves<'_>)> = None;
-        for choice in equal {
-            let (from, result) = solve(world, dig, &slots, choice, &mut looked, &mut effort);
-            let movable = looked.get(&from).map_or(&[][..], |l| &l.movable);
+    let mut candidates: BTreeMap<Vec<&MemberKey>, Candidates<'_>> = BTreeMap::new();
+    for equal in assignments.chunk_by(Assignment::is_as_good) {
+        let mut best: Option<(usize, f64, &Assignment<'_>, Vec<&MemberKey>, Moves<'_>)> = None;
+        for assignment in equal {
+            let (from, result) = solve(context, dig, &slots, assignment, &mut candidates, &mut effort);
+            let movable = candidates.get(&from).map_or(&[][..], |l| &l.movable);
             match result {
                 Ok(moves) => {
-                    let cost = moves.iter().map(|(j, to)| move_cost(world, &movable[*j], to)).sum::<f64>();
-                    // Of as many victims the fewest calls between clusters; among equals the first, which is the order by name.
-                    let less = |(n, c, than, ..): &(usize, f64, &Choice<'_>, _, _)| {
-                        moves.len().cmp(n).then(choice.waiting.total_cmp(&than.waiting)).then(cost.total_cmp(c)).is_lt()
+                    let cost = moves.iter().map(|(j, to)| move_cost(context, &movable[*j], to)).sum::<f64>();
+                    // Fewest victims, then fewest calls between clusters, then lowest cost; among equals the first, by name.
+                    let less = |(n, c, than, ..): &(usize, f64, &Assignment<'_>, _, _)| {
+                        moves.len().cmp(n).then(assignment.waiting.total_cmp(&than.waiting)).then(cost.total_cmp(c)).is_lt()
                     };
                     let better = best.as_ref().is_none_or(less);
                     if better {
-                        best = Some((moves.len(), cost, choice, from, moves));
+                        best = Some((moves.len(), cost, assignment, from, moves));
                     }
                 }
                 Err(stuck) => {
-                    let case = Case { slots: &slots, homes: &choice.homes, movable };
+                    let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable };
                     tried.stuck(&case, stuck);
                 }
             }
         }
-        if let Some((_, _, choice, from, moves)) = best {
-            if moves.is_empty() && choice.is_for_overflow() {
-                for home in choice.homes.iter().flatten() {
-                    tried.member(&home.key, "has room, but is less preferred: for overflow, not for a plan".into());
+        if let Some((_, _, assignment, from, moves)) = best {
+            if moves.is_empty() && assignment.is_for_overflow() {
+                for home in assignment.homes.iter().flatten() {
+                    tried.member(&home.key, "has room, but is less preferred; it is used for overflow and not by a plan".into());
                 }
                 break;
             }
-            let nobody = Looked::default();
-            let from = looked.get(&from).unwrap_or(&nobody);
-            let case = Case { slots: &slots, homes: &choice.homes, movable: &from.movable };
-            return PlanResult::Feasible(report::feasible(world, &case, Found::new(from, moves), tried.members, &effort));
+            let nobody = Candidates::default();
+            let from = candidates.get(&from).unwrap_or(&nobody);
+            let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable: &from.movable };
+            return PlanResult::Feasible(report::feasible(context, &case, Found::new(from, moves), tried.members, &effort));
         }
     }
-    tried.awaited.extend(looked.values().flat_map(|looked| looked.awaited.iter().copied().cloned()));
-    tried.candidates = looked.into_values().flat_map(report::refused).collect();
+    tried.awaited.extend(candidates.values().flat_map(|candidates| candidates.awaited.iter().copied().cloned()));
+    tried.candidates = candidates.into_values().flat_map(report::refused).collect();
     PlanResult::Infeasible(tried.give_up(&effort))
 }
 
-/// Who leaves for this choice: from members where it does not fit; in small cases then from all its members.
+/// Finds the victims for an assignment: on its members without room, and if that fails, on all its members.
 fn solve<'a>(
-    world: &World<'a>,
+    context: &PlanningContext<'a>,
     dig: &DigRef,
     slots: &[Slot<'a>],
-    choice: &Choice<'a>,
-    looked: &mut BTreeMap<Vec<&'a MemberKey>, Looked<'a>>,
+    assignment: &Assignment<'a>,
+    candidates: &mut BTreeMap<Vec<&'a MemberKey>, Candidates<'a>>,
     effort: &mut Effort,
-) -> (Vec<&'a MemberKey>, Result<Moves<'a>, Stuck>) {
-    let bare = Case { slots, homes: &choice.homes, movable: &[] };
+) -> (Vec<&'a MemberKey>, Result<Moves<'a>, NoMoves>) {
+    let bare = VictimSearch { slots, homes: &assignment.homes, movable: &[] };
     let (open, members) = (bare.open(), bare.members());
     let mut attempt = |rooms: &[&'a MemberRoom]| {
         let keys: Vec<&MemberKey> = rooms.iter().map(|room| &room.key).collect();
-        let from = looked.entry(keys.clone()).or_insert_with(|| look(world, rooms, Some(dig.id)));
-        (keys, Case { slots, homes: &choice.homes, movable: &from.movable }.solve(effort))
+        let from = candidates.entry(keys.clone()).or_insert_with(|| find(context, rooms, Some(dig.id)));
+        (keys, VictimSearch { slots, homes: &assignment.homes, movable: &from.movable }.solve(effort))
     };
     let first = attempt(&open);
-    // Somebody who leaves a member with room may make way for a victim that has no other home.
+    // A victim on a member with room may make place for another victim without other destinations.
     if first.1.is_err() && !open.is_empty() && members.len() > open.len() {
         let second = attempt(&members);
         if second.1.is_ok() {
@@ -129,17 +129,17 @@ fn impossible(slot: &Slot<'_>, tried: &mut Tried) {
     }
     let app = &slot.request.app;
     for key in &slot.group.missing {
-        tried.member(key, format!("{app}: no cluster {key} is registered"));
+        tried.member(key, format!("{app}: there is no cluster {key}"));
     }
-    for choice in &slot.group.options {
-        tried.member(&choice.room.key, format!("{app}: outside its logical cloud or being removed"));
+    for assignment in &slot.group.options {
+        tried.member(&assignment.room.key, format!("{app}: it is outside the logical cloud or being removed"));
     }
     if slot.group.missing.is_empty() && slot.group.options.is_empty() {
         tried.member(&MemberKey::default(), format!("{app}: no cluster matches {}", slot.group.label()));
     }
 }
 
-/// Members tried without success.
+/// The members tried without success.
 #[derive(Default)]
 struct Tried {
     members: Vec<WhyNot>,
@@ -148,23 +148,23 @@ struct Tried {
 }
 
 impl Tried {
-    /// The first reason found for a member counts.
+    /// Records the reason for a member, unless there is one already.
     fn member(&mut self, key: &MemberKey, reason: String) {
         if self.members.iter().all(|m| m.member != *key || key.0.is_empty()) {
             self.members.push(WhyNot { member: key.clone(), reason });
         }
     }
 
-    fn stuck(&mut self, case: &Case<'_, '_>, stuck: Stuck) {
+    fn stuck(&mut self, case: &VictimSearch<'_, '_>, stuck: NoMoves) {
         for home in case.open() {
             let movable = case.movable.iter().filter(|m| m.room.key == home.key).count();
             let reason = match &stuck {
-                Stuck::NeverFits(why) => match why.get(&home.key) {
-                    Some(why) if movable == 0 => format!("{why}; no app there may move"),
+                NoMoves::NeverFits(why) => match why.get(&home.key) {
+                    Some(why) if movable == 0 => format!("{why}; no app on it may move"),
                     Some(why) => format!("{why}, even if all {movable} apps that may move left"),
-                    None => "room may be made there, but not for its other apps elsewhere".to_owned(),
+                    None => "room can be made here, but not for the newcomer's other apps elsewhere".to_owned(),
                 },
-                Stuck::NoSet => format!("{movable} apps may move, but no set of them makes the room and has homes elsewhere"),
+                NoMoves::NoSet => format!("{movable} apps may move, but no set of them frees enough room and has room elsewhere"),
             };
             self.member(&home.key, reason);
         }

@@ -1,29 +1,29 @@
-//! Values of parameters and algorithms for a candidate. What is not known has no value, never zero.
+//! Values of parameters and algorithms for a candidate. An unknown value is missing, never 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::context::World;
+use super::context::PlanningContext;
 use super::movable::Movable;
 use crate::calls::MICRO;
 use crate::terms::calls_between;
 use crate::{Amounts, Claim, Ledger, MemberRoom, Observed, Parameter, ParameterScope, ParameterSource, Score};
 
-/// Seconds to Ready that are taken where none were observed.
+/// Assumed seconds to Ready if none were observed.
 const READY_S: f64 = 10.0;
 /// Seconds that each volume adds to a move.
 const VOLUME_S: f64 = 60.0;
 const BANDWIDTH: f64 = 50_000_000.0;
 
-/// Values of the policy's algorithms, in the order in which they apply.
-pub(crate) fn scores(world: &World<'_>, candidate: &Movable<'_>) -> Vec<Score> {
+/// The values of the policy's algorithms, in the order of application.
+pub(crate) fn scores(context: &PlanningContext<'_>, candidate: &Movable<'_>) -> Vec<Score> {
     let mut known: BTreeMap<&str, Option<f64>> = BTreeMap::new();
-    let mut scores = Vec::with_capacity(world.algorithms.len());
-    for (used, definition) in &world.algorithms {
+    let mut scores = Vec::with_capacity(context.algorithms.len());
+    for (used, definition) in &context.algorithms {
         let value = definition.as_ref().and_then(|(_, expression)| {
             let mut values = BTreeMap::new();
             for name in expression.parameters() {
-                let parameter = world.policy.parameters.get(name)?;
-                let value = known.entry(name).or_insert_with(|| resolve(world, candidate, name, parameter));
+                let parameter = context.policy.parameters.get(name)?;
+                let value = known.entry(name).or_insert_with(|| resolve(context, candidate, name, parameter));
                 values.insert(name.as_str(), (*value)?);
             }
             expression.evaluate(&values)
@@ -33,19 +33,19 @@ pub(crate) fn scores(world: &World<'_>, candidate: &Movable<'_>) -> Vec<Score> {
     scores
 }
 
-fn resolve(world: &World<'_>, candidate: &Movable<'_>, name: &str, parameter: &Parameter) -> Option<f64> {
+fn resolve(context: &PlanningContext<'_>, candidate: &Movable<'_>, name: &str, parameter: &Parameter) -> Option<f64> {
     let claim = candidate.claim;
     let value = match parameter.source {
         ParameterSource::Constant => parameter.value,
-        ParameterSource::Prometheus => world.external.get(&claim.id).and_then(|values| values.get(name)).copied(),
-        ParameterSource::Topology => fact(world, claim, parameter.fact.as_deref()?, parameter.scope),
+        ParameterSource::Prometheus => context.external.get(&claim.id).and_then(|values| values.get(name)).copied(),
+        ParameterSource::Topology => fact(context, claim, parameter.fact.as_deref()?, parameter.scope),
         ParameterSource::Metric => {
-            let of = |c: &Claim| metric(world.ledger, c, candidate.best, parameter.metric.as_deref()?);
+            let of = |c: &Claim| metric(context.ledger, c, candidate.best, parameter.metric.as_deref()?);
             match parameter.scope {
                 ParameterScope::App => of(claim),
-                // Of a whole application: the sum (the oldest and the slowest, for times), or nothing where a part is unknown.
+                // For a composite app: the sum, or for times the maximum. Missing if the value of one app is unknown.
                 ParameterScope::Service => {
-                    let parts: Option<Vec<f64>> = world.siblings(claim).iter().map(|c| of(c)).collect();
+                    let parts: Option<Vec<f64>> = context.siblings(claim).iter().map(|c| of(c)).collect();
                     let longest = matches!(parameter.metric.as_deref(), Some("age" | "ready_seconds"));
                     parts.map(|p| if longest { p.into_iter().fold(0.0, f64::max) } else { p.into_iter().sum() })
                 }
@@ -55,8 +55,8 @@ fn resolve(world: &World<'_>, candidate: &Movable<'_>, name: &str, parameter: &P
     value.filter(|v| v.is_finite())
 }
 
-fn fact(world: &World<'_>, claim: &Claim, fact: &str, scope: ParameterScope) -> Option<f64> {
-    let siblings = world.siblings(claim);
+fn fact(context: &PlanningContext<'_>, claim: &Claim, fact: &str, scope: ParameterScope) -> Option<f64> {
+    let siblings = context.siblings(claim);
     let of: &[&Claim] = match scope {
         ParameterScope::App => &[claim],
         ParameterScope::Service => siblings,
@@ -67,15 +67,15 @@ fn fact(world: &World<'_>, claim: &Claim, fact: &str, scope: ParameterScope) -> 
         "volumes" => of.iter().map(|c| f64::from(c.request.demand.volumes)).sum(),
         "pods" => of.iter().flat_map(|c| &c.pods).map(|p| f64::from(p.count)).sum(),
         "call_dependency" => of.iter().map(|c| call_dependency(c, siblings)).sum::<Option<f64>>()?,
-        "provider_priority" => f64::from(world.ledger.room(&claim.member)?.priority()),
+        "provider_priority" => f64::from(context.ledger.room(&claim.member)?.priority()),
         _ => return None,
     })
 }
 
-/// Calls that would become calls between clusters if this app alone moved away; nothing where its calls are not known.
+/// Calls that would become calls between clusters if only this app moved. `None` if its calls are not known.
 fn call_dependency(claim: &Claim, siblings: &[&Claim]) -> Option<f64> {
     claim.request.terms.calls.as_ref()?;
-    // While an app is moved it may be there twice.
+    // During a move an app may have two claims.
     let here: BTreeMap<&str, &Claim> = siblings.iter().filter(|c| c.member == claim.member).map(|c| (c.request.app.as_str(), *c)).collect();
     let others = here.values().filter(|other| other.request.app != claim.request.app);
     Some(others.map(|other| calls_between(&claim.request, &other.request)).sum::<u64>() as f64 * MICRO)
@@ -100,7 +100,7 @@ fn observed<'a>(ledger: &'a Ledger, claim: &Claim) -> Option<&'a Observed> {
     ledger.room(&claim.member)?.capacity.as_ref()?.observed.get(&claim.id)
 }
 
-/// What a claim requests in all.
+/// The total request of a claim.
 pub(crate) fn requested(claim: &Claim) -> Amounts {
     let mut sum = Amounts::default();
     for pods in &claim.pods {
@@ -111,14 +111,14 @@ pub(crate) fn requested(claim: &Claim) -> Amounts {
     sum
 }
 
-/// What its pods request: those that are seen, for it is their use that is told (somebody may have scaled them); as claimed
-/// where none are.
+/// The total request of its observed pods, to which the observed usage belongs (they may have been scaled by others). If none are
+/// observed, the claimed request.
 fn of_its_pods(claim: &Claim, observed: Option<&Observed>) -> Amounts {
     observed.filter(|o| !o.requests.is_empty()).map_or_else(|| requested(claim), |o| o.requests.sum())
 }
 
-/// Bytes of its images that no node of the destination has, as large as where it runs. Images whose size nobody reports count
-/// nothing beside others (nodes leave the small ones out); where that goes for all that are missing, it is not known.
+/// Bytes of its images that no node of the destination has; sizes as reported by its current member. Images without a reported size
+/// count 0, since nodes omit small ones. `None` if none of the missing images has a reported size.
 fn image_bytes_missing(ledger: &Ledger, claim: &Claim, destination: &MemberRoom) -> Option<f64> {
     let (here, there) = (&ledger.room(&claim.member)?.capacity.as_ref()?.images, &destination.capacity.as_ref()?.images);
     let names = &claim.request.demand.images;
@@ -128,11 +128,11 @@ fn image_bytes_missing(ledger: &Ledger, claim: &Claim, destination: &MemberRoom)
     known.then(|| sizes.into_iter().fold(0, u64::saturating_add) as f64)
 }
 
-/// Estimated seconds of moving a candidate to `destination`; image bytes that nobody reports count nothing.
-pub(crate) fn move_cost(world: &World<'_>, candidate: &Movable<'_>, destination: &MemberRoom) -> f64 {
-    let observed = observed(world.ledger, candidate.claim);
-    let bytes = image_bytes_missing(world.ledger, candidate.claim, destination).unwrap_or(0.0);
-    let bandwidth = world.policy.parameters.get("bandwidth").and_then(|p| p.value).filter(|b| *b > 0.0).unwrap_or(BANDWIDTH);
+/// Estimated seconds for moving a candidate to `destination`. Images without a reported size count 0.
+pub(crate) fn move_cost(context: &PlanningContext<'_>, candidate: &Movable<'_>, destination: &MemberRoom) -> f64 {
+    let observed = observed(context.ledger, candidate.claim);
+    let bytes = image_bytes_missing(context.ledger, candidate.claim, destination).unwrap_or(0.0);
+    let bandwidth = context.policy.parameters.get("bandwidth").and_then(|p| p.value).filter(|b| *b > 0.0).unwrap_or(BANDWIDTH);
     let ready = observed.and_then(|o| o.ready_s).unwrap_or(READY_S);
     bytes / bandwidth + ready + VOLUME_S * f64::from(candidate.claim.request.demand.volumes)
 }

@@ -1,24 +1,24 @@
-//! Whom an app that moves calls, and who calls it. Which homes come first is for provider priority to say; among those of equal
-//! priority the one where the fewest of its calls leave the cluster, each times its latency, then what holds without calls.
+//! The call peers of an app that moves: the apps that it calls or that call it. Among destinations of equal provider priority, the one
+//! with the lowest sum of calls between clusters times latency comes first; ties are in the order without calls.
 
 use crate::calls::MICRO;
 use crate::terms::calls_between;
 use crate::trial::Trial;
 use crate::{CallTerms, Claim, ClaimState, MemberKey, MemberRoom};
 
-/// Those of its group that an app calls or is called by.
+/// The apps of the same group that an app calls or that call it.
 #[derive(Default)]
-pub(crate) struct Peers<'a> {
+pub(crate) struct CallPeers<'a> {
     terms: Option<&'a CallTerms>,
-    /// How often, each copy of an app its part.
+    /// Claims and rates of calls. The calls of an app are divided among its copies.
     calls: Vec<(&'a Claim, f64)>,
 }
 
-impl<'a> Peers<'a> {
-    /// Nobody where no calls are known.
+impl<'a> CallPeers<'a> {
+    /// The peers of `claim`; empty if no calls are known.
     pub fn of(claim: &'a Claim, siblings: &[&'a Claim]) -> Self {
         let Some(terms) = claim.request.terms.calls.as_ref() else { return Self::default() };
-        // While an app is moved it is there twice; the copy that leaves is not there for long.
+        // During a move an app has two copies; the leaving one does not count.
         let stay: Vec<&Claim> =
             siblings.iter().copied().filter(|c| c.request.app != claim.request.app && c.state != ClaimState::Leaving).collect();
         let copies = |app: &str| stay.iter().filter(|c| c.request.app == app).count() as f64;
@@ -26,7 +26,7 @@ impl<'a> Peers<'a> {
         Self { terms: Some(terms), calls: calls.filter(|(_, calls)| *calls > 0.0).collect() }
     }
 
-    /// `rooms` in the same order, but those with fewer calls between clusters first, as things stand in `trial`.
+    /// Sorts `rooms` by calls between clusters in the state of `trial`. The sort is stable.
     pub fn fewest_calls_first(&self, mut rooms: Vec<&'a MemberRoom>, trial: &Trial<'a>) -> Vec<&'a MemberRoom> {
         if !self.calls.is_empty() {
             rooms.sort_by(|a, b| self.waiting(&a.key, trial).total_cmp(&self.waiting(&b.key, trial)));
@@ -34,13 +34,13 @@ impl<'a> Peers<'a> {
         rooms
     }
 
-    /// Calls between clusters times their latency if it is on `to`. Who leaves and has no home yet counts nothing.
+    /// The sum of calls between clusters times latency if the app is on `to`. Peers without a decided destination count 0.
     fn waiting(&self, to: &MemberKey, trial: &Trial<'a>) -> f64 {
         let distance = |at: &MemberKey| self.terms.map_or(0.0, |terms| terms.distance(to, at));
         self.calls.iter().filter_map(|(peer, calls)| Some(calls * distance(trial.home_of(peer)?))).sum()
     }
 
-    /// Share of its calls that stay in the cluster if it is on `to`; nothing where nobody calls anybody.
+    /// The share of its calls that stay in the cluster if it is on `to`. `None` if it has no calls.
     pub fn kept(&self, to: &MemberKey, trial: &Trial<'a>) -> Option<f64> {
         let all: f64 = self.calls.iter().map(|(_, calls)| calls).sum();
         let here: f64 = self.calls.iter().filter(|(peer, _)| trial.home_of(peer) == Some(to)).map(|(_, calls)| calls).sum();

@@ -1,28 +1,28 @@
-//! In which order candidates are taken: the owners' priorities, then the policy, then names. Never the order they came in.
+//! The order of candidates: by the owners' priorities, then by the policy, then by name. The order of the input has no influence.
 
 use std::cmp::Ordering;
 
-use super::context::World;
+use super::context::PlanningContext;
 use super::movable::Movable;
 use crate::{Algorithm, Missing, MissingPlace, PolicyMode, Prefer};
 
-/// Puts candidates into the order in which they are taken, and fills in normalised scores and totals.
-pub(crate) fn sort(world: &World<'_>, movable: &mut [Movable<'_>]) {
-    if world.policy.mode == PolicyMode::Scoring && !world.algorithms.is_empty() {
-        score(world, movable);
+/// Sorts candidates into the order in which they are taken, and sets normalised scores and totals.
+pub(crate) fn sort(context: &PlanningContext<'_>, movable: &mut [Movable<'_>]) {
+    if context.policy.mode == PolicyMode::Scoring && !context.algorithms.is_empty() {
+        score(context, movable);
     }
-    let mode = world.policy.mode;
+    let mode = context.policy.mode;
     movable.sort_by(|a, b| {
         let policy = match mode {
-            _ if world.algorithms.is_empty() => best_priority(a).cmp(&best_priority(b)),
-            PolicyMode::Order => in_order(world, a, b),
+            _ if context.algorithms.is_empty() => best_priority(a).cmp(&best_priority(b)),
+            PolicyMode::Order => in_order(context, a, b),
             PolicyMode::Scoring => b.total.unwrap_or(0.0).total_cmp(&a.total.unwrap_or(0.0)),
         };
         a.priority.cmp(&b.priority).then(policy).then_with(|| name(a).cmp(&name(b)))
     });
 }
 
-/// Without a policy: who can go to the better provider goes first; who can go nowhere last.
+/// The order without a policy: candidates whose destination has the better provider first, those without destination last.
 fn best_priority(candidate: &Movable<'_>) -> u8 {
     candidate.best.map_or(u8::MAX, |room| room.priority())
 }
@@ -32,9 +32,9 @@ fn name<'m>(m: &Movable<'m>) -> impl Ord + 'm {
     (&dig.project, &dig.composite_app, &dig.version, &dig.name, &m.claim.request.app, m.claim.id)
 }
 
-/// First algorithm, equal values by the next.
-fn in_order(world: &World<'_>, a: &Movable<'_>, b: &Movable<'_>) -> Ordering {
-    for (i, (_, definition)) in world.algorithms.iter().enumerate() {
+/// Compares by the first algorithm, and equal values by the next one.
+fn in_order(context: &PlanningContext<'_>, a: &Movable<'_>, b: &Movable<'_>) -> Ordering {
+    for (i, (_, definition)) in context.algorithms.iter().enumerate() {
         let Some((algorithm, _)) = definition else { continue };
         let key = |m: &Movable<'_>| oriented(algorithm, m.scores[i].value);
         let order = key(a).total_cmp(&key(b));
@@ -45,7 +45,7 @@ fn in_order(world: &World<'_>, a: &Movable<'_>, b: &Movable<'_>) -> Ordering {
     Ordering::Equal
 }
 
-/// Lower moves first. What is missing goes to its end, or stands for a number.
+/// The value as a sort key: a lower key moves first. A missing value becomes the first or last key, or its replacement.
 fn oriented(algorithm: &Algorithm, value: Option<f64>) -> f64 {
     let oriented = |value: f64| match algorithm.prefer {
         Prefer::Low => value + 0.0,
@@ -58,9 +58,10 @@ fn oriented(algorithm: &Algorithm, value: Option<f64>) -> f64 {
     }
 }
 
-/// Each algorithm over the candidates to 0..1, 1 moves first; then the weighted sum. Equal values say nothing: a half each.
-fn score(world: &World<'_>, movable: &mut [Movable<'_>]) {
-    for (i, (_, definition)) in world.algorithms.iter().enumerate() {
+/// Normalises the values of each algorithm to 0..1 over the candidates (1 moves first) and computes the weighted sums. If all values are
+/// equal, each is normalised to 0.5.
+fn score(context: &PlanningContext<'_>, movable: &mut [Movable<'_>]) {
+    for (i, (_, definition)) in context.algorithms.iter().enumerate() {
         let Some((algorithm, _)) = definition else { continue };
         let keys: Vec<f64> = movable.iter().map(|m| oriented(algorithm, m.scores[i].value)).collect();
         let finite = || keys.iter().copied().filter(|k| k.is_finite());
@@ -79,7 +80,7 @@ fn score(world: &World<'_>, movable: &mut [Movable<'_>]) {
     }
     for m in movable.iter_mut() {
         let weighted =
-            world.algorithms.iter().zip(&m.scores).map(|((used, _), s)| used.weight.unwrap_or(1.0) * s.normalised.unwrap_or(0.0));
+            context.algorithms.iter().zip(&m.scores).map(|((used, _), s)| used.weight.unwrap_or(1.0) * s.normalised.unwrap_or(0.0));
         m.total = Some(weighted.sum());
     }
 }

@@ -1,35 +1,41 @@
-//! What was found, as a [`Plan`]: every move with its reason, every other candidate with why it stays.
+//! Builds the [`Plan`] document: every move with its reason, and every other candidate with the reason why it stays.
 
 use uuid::Uuid;
 
-use super::candidate::{Looked, no};
-use super::context::World;
+use super::candidates::{Candidates, no};
+use super::context::PlanningContext;
 use super::movable::Movable;
 use super::parameters::{move_cost, requested};
-use super::search::{Case, Effort, Moves};
-use crate::considered;
+use super::search::{Effort, Moves, VictimSearch};
+use crate::explanations;
 use crate::slot::Slot;
 use crate::trial::{Tenant, Trial, total_on};
 use crate::{AppDecision, Candidate, Dependant, DigRef, Exclusion, GroupDecision, MemberRoom, Move, Placement, Plan, Verdict, WhyNot};
 
-/// Other destinations listed per move.
+/// Limit on the alternative destinations of a move.
 const ALTERNATIVES: usize = 8;
 
-/// Victims out of those that were looked at.
+/// The moves that were found, with the candidates.
 pub(crate) struct Found<'w, 'a> {
-    looked: &'w Looked<'a>,
+    candidates: &'w Candidates<'a>,
     moves: Moves<'a>,
 }
 
 impl<'w, 'a> Found<'w, 'a> {
-    pub fn new(looked: &'w Looked<'a>, moves: Moves<'a>) -> Self {
-        Self { looked, moves }
+    pub fn new(candidates: &'w Candidates<'a>, moves: Moves<'a>) -> Self {
+        Self { candidates, moves }
     }
 }
 
-/// The plan that makes these moves.
-pub(crate) fn feasible<'a>(world: &World<'a>, case: &Case<'_, 'a>, found: Found<'_, 'a>, tried: Vec<WhyNot>, effort: &Effort) -> Plan {
-    // Found by building just this; rebuilt, it fits again.
+/// The plan with these moves.
+pub(crate) fn feasible<'a>(
+    context: &PlanningContext<'a>,
+    case: &VictimSearch<'_, 'a>,
+    found: Found<'_, 'a>,
+    tried: Vec<WhyNot>,
+    effort: &Effort,
+) -> Plan {
+    // The moves were found by building the same trial, so it fits.
     let trial = case.build(&found.moves).unwrap_or_default();
     let mut plan = Plan { tried, examined: effort.examined, ..Plan::default() };
     let mut wave = Vec::new();
@@ -37,7 +43,7 @@ pub(crate) fn feasible<'a>(world: &World<'a>, case: &Case<'_, 'a>, found: Found<
         let m = &case.movable[*j];
         let frees = requested(m.claim);
         plan.freed.add(&frees, 1);
-        plan.cost_s += move_cost(world, m, to);
+        plan.cost_s += move_cost(context, m, to);
         if !plan.targets.contains(&m.room.key) {
             plan.targets.push(m.room.key.clone());
         }
@@ -52,7 +58,7 @@ pub(crate) fn feasible<'a>(world: &World<'a>, case: &Case<'_, 'a>, found: Found<
             alternatives: alternatives(m, to, &trial),
             pods: case.pods(&trial, *j, to),
             frees,
-            reason: reason(world, m, to, &trial),
+            reason: reason(context, m, to, &trial),
         });
     }
     plan.targets.sort();
@@ -66,25 +72,25 @@ pub(crate) fn feasible<'a>(world: &World<'a>, case: &Case<'_, 'a>, found: Found<
         }
     }
     let taken = |j: usize| found.moves.iter().any(|(moved, _)| *moved == j);
-    let movable = found.looked.movable.iter().enumerate().map(|(j, m)| {
+    let movable = found.candidates.movable.iter().enumerate().map(|(j, m)| {
         let why_not = (!taken(j)).then(|| match m.best {
-            Some(_) => no("not_needed", "there is room enough without it"),
+            Some(_) => no("not_needed", "there is enough room without moving it"),
             None => no_destination(m),
         });
         candidate(m, taken(j), why_not)
     });
-    plan.candidates = movable.chain(found.looked.excluded.iter().cloned()).collect();
+    plan.candidates = movable.chain(found.candidates.excluded.iter().cloned()).collect();
     plan
 }
 
-/// Candidates of a member where no plan was found.
-pub(crate) fn refused(looked: Looked<'_>) -> Vec<Candidate> {
+/// The candidates for the report that no plan was found.
+pub(crate) fn refused(candidates: Candidates<'_>) -> Vec<Candidate> {
     let why_not = |m: &Movable<'_>| match m.best {
-        Some(to) => no("not_enough", format!("could go to {}, but that makes no plan", to.key)),
+        Some(to) => no("not_enough", format!("it could move to {}, but no plan was found", to.key)),
         None => no_destination(m),
     };
-    let movable: Vec<Candidate> = looked.movable.iter().map(|m| candidate(m, false, Some(why_not(m)))).collect();
-    movable.into_iter().chain(looked.excluded).collect()
+    let movable: Vec<Candidate> = candidates.movable.iter().map(|m| candidate(m, false, Some(why_not(m)))).collect();
+    movable.into_iter().chain(candidates.excluded).collect()
 }
 
 fn no_destination(m: &Movable<'_>) -> Exclusion {
@@ -94,7 +100,7 @@ fn no_destination(m: &Movable<'_>) -> Exclusion {
     no("no_destination", format!("no other allowed cluster has room: {}", reasons.join("; ")))
 }
 
-/// A candidate as it is shown.
+/// The candidate in the plan document.
 pub(crate) fn candidate(m: &Movable<'_>, taken: bool, why_not: Option<Exclusion>) -> Candidate {
     Candidate {
         claim: m.claim.id,
@@ -109,31 +115,31 @@ pub(crate) fn candidate(m: &Movable<'_>, taken: bool, why_not: Option<Exclusion>
     }
 }
 
-/// Other destinations that would do with all else as planned.
+/// Other destinations with room if everything else goes as planned.
 fn alternatives<'a>(m: &Movable<'a>, to: &MemberRoom, trial: &Trial<'a>) -> Vec<crate::MemberKey> {
     let others = m.ranked(trial).into_iter().filter(|room| room.key != to.key && room.key != m.room.key);
     others.filter(|room| trial.fit(room, m.ask()).is_some()).take(ALTERNATIVES).map(|room| room.key.clone()).collect()
 }
 
-fn reason<'a>(world: &World<'a>, m: &Movable<'a>, to: &MemberRoom, trial: &Trial<'a>) -> String {
+fn reason<'a>(context: &PlanningContext<'a>, m: &Movable<'a>, to: &MemberRoom, trial: &Trial<'a>) -> String {
     let by = match (m.total, m.scores.first()) {
-        (Some(total), _) => format!("score {total:.2} by policy {}", world.policy.name),
+        (Some(total), _) => format!("score {total:.2} by policy {}", context.policy.name),
         (None, Some(score)) => match score.value {
-            Some(value) => format!("{} {value:.1} by policy {}", score.algorithm, world.policy.name),
-            None => format!("{} unknown, policy {}", score.algorithm, world.policy.name),
+            Some(value) => format!("{} {value:.1} by policy {}", score.algorithm, context.policy.name),
+            None => format!("{} unknown, policy {}", score.algorithm, context.policy.name),
         },
         (None, None) => "no policy".into(),
     };
     let best = match m.best {
-        Some(best) if best.key != to.key => format!(" ({} is needed by others)", best.key),
+        Some(best) if best.key != to.key => format!(" ({} is needed for other apps)", best.key),
         _ => String::new(),
     };
     let calls = m.peers.kept(&to.key, trial).map(|kept| format!(", where {:.0} % of its calls stay", 100.0 * kept)).unwrap_or_default();
     format!("intent priority {}, {by}; to provider priority {}{best}{calls}", m.priority, to.priority())
 }
 
-/// Where the newcomer's apps go. Their bindings are named when the plan is applied, so they are nil here.
-fn newcomer<'a>(case: &Case<'_, 'a>, trial: &Trial<'a>, moves: &[(usize, &'a MemberRoom)]) -> Vec<AppDecision> {
+/// The places of the newcomer's apps. Ids of bindings are assigned when the plan is applied, so they are nil here.
+fn newcomer<'a>(case: &VictimSearch<'_, 'a>, trial: &Trial<'a>, moves: &[(usize, &'a MemberRoom)]) -> Vec<AppDecision> {
     let mut apps: Vec<AppDecision> = Vec::new();
     for (i, (slot, home)) in case.slots.iter().zip(case.homes).enumerate() {
         let Some(home) = home else { continue };
@@ -153,13 +159,13 @@ fn newcomer<'a>(case: &Case<'_, 'a>, trial: &Trial<'a>, moves: &[(usize, &'a Mem
 }
 
 fn group<'a>(
-    case: &Case<'_, 'a>,
+    case: &VictimSearch<'_, 'a>,
     slot: &Slot<'a>,
     home: &'a MemberRoom,
     placement: Placement,
     moves: &[(usize, &'a MemberRoom)],
 ) -> GroupDecision {
-    let judged = considered::judge(slot, 0, &mut Trial::default(), Some(Some(home)));
+    let judged = explanations::judge(slot, 0, &mut Trial::default(), Some(Some(home)));
     let leaving = moves.iter().filter(|(j, _)| case.movable[*j].room.key == home.key).count();
     let mut considered = judged.considered;
     for entry in considered.iter_mut().filter(|c| c.member == home.key && (leaving > 0 || c.verdict != Verdict::Chosen)) {

@@ -1,7 +1,7 @@
-//! Which candidates leave, and where to, so that the newcomer fits on members chosen for it.
+//! Finds victims and destinations so that the newcomer fits on the members of an assignment.
 //!
-//! In order: take candidates until it fits, drop those without whom it still fits; where that finds nothing, other sets
-//! and destinations, fewest victims first. Up to [`SMALL_CANDIDATES`] candidates, [`SMALL_MEMBERS`] members and
+//! First greedily: takes candidates in order until the newcomer fits, then drops those that are not needed. If that fails, tries sets of
+//! candidates and destinations, fewest victims first. Up to [`SMALL_CANDIDATES`] candidates, [`SMALL_MEMBERS`] members and
 //! [`SMALL_NODES`] nodes each to the end; beyond that within [`CASE_BOUND`] and [`TOTAL_BOUND`].
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const CASE_BOUND: u64 = 2_000;
 /// The same in a whole plan.
 const TOTAL_BOUND: u64 = 10_000;
 
-/// How much has been looked at.
+/// The amount of work done.
 #[derive(Default)]
 pub(crate) struct Effort {
     pub examined: u64,
@@ -53,34 +53,34 @@ impl Effort {
     }
 }
 
-/// Victims (index into the candidates) and where each goes.
+/// Victims, as indices into the candidates, with their destinations.
 pub(crate) type Moves<'a> = Vec<(usize, &'a MemberRoom)>;
 
-/// Members chosen for the newcomer, and who might leave them.
-pub(crate) struct Case<'w, 'a> {
+/// The search for victims of one assignment.
+pub(crate) struct VictimSearch<'w, 'a> {
     pub slots: &'w [Slot<'a>],
-    /// Where each slot goes; none: satisfied by another one of its app.
+    /// The member of each slot; `None`: satisfied by another slot of its app.
     pub homes: &'w [Option<&'a MemberRoom>],
-    /// In the order in which they are taken.
+    /// The candidates, in the order in which they are taken.
     pub movable: &'w [Movable<'a>],
 }
 
 /// Why no set was found.
-pub(crate) enum Stuck {
-    /// Not even if all of them left: members where that is so, each with the app that does not fit.
+pub(crate) enum NoMoves {
+    /// The newcomer does not fit even if all candidates leave. By member, the app that does not fit, as text.
     NeverFits(BTreeMap<MemberKey, String>),
-    /// No set of them has homes elsewhere and makes the room.
+    /// No examined set of candidates frees enough room and has destinations.
     NoSet,
 }
 
-impl<'w, 'a> Case<'w, 'a> {
-    /// The members chosen, by key.
+impl<'w, 'a> VictimSearch<'w, 'a> {
+    /// The members of the assignment, sorted by key.
     pub fn members(&self) -> Vec<&'a MemberRoom> {
         let by_key: BTreeMap<_, _> = self.homes.iter().flatten().map(|room| (&room.key, *room)).collect();
         by_key.into_values().collect()
     }
 
-    /// Adds the newcomer's apps (those on `only`), all or none. They may wait for those who leave: the future counts.
+    /// Adds the newcomer's apps (only those on `only`, if given), all or none. They need room later, since they wait for leaving apps.
     fn add_newcomer(&self, trial: &mut Trial<'a>, only: Option<&'a MemberRoom>) -> bool {
         for (i, home) in self.homes.iter().enumerate() {
             let Some(home) = home.filter(|home| only.is_none_or(|o| o.key == home.key)) else { continue };
@@ -100,7 +100,7 @@ impl<'w, 'a> Case<'w, 'a> {
         }
     }
 
-    /// Members where the newcomer does not fit as things stand.
+    /// The members where the newcomer does not fit without moves.
     pub fn open(&self) -> Vec<&'a MemberRoom> {
         self.place_what_fits(&mut Trial::default())
     }
@@ -109,7 +109,7 @@ impl<'w, 'a> Case<'w, 'a> {
         self.members().into_iter().filter(|home| !self.add_newcomer(trial, Some(home))).collect()
     }
 
-    /// The world with these moves made and the newcomer placed, if all of it fits at once.
+    /// A trial with these moves and the newcomer, or `None` if they do not all fit at once.
     pub fn build(&self, moves: &[(usize, &'a MemberRoom)]) -> Option<Trial<'a>> {
         let mut trial = Trial::default();
         for (j, _) in moves {
@@ -123,19 +123,19 @@ impl<'w, 'a> Case<'w, 'a> {
         self.add_newcomer(&mut trial, None).then_some(trial)
     }
 
-    /// A victim's witness at its destination.
+    /// The witness of a victim at its destination.
     pub fn pods(&self, trial: &Trial<'a>, candidate: usize, to: &MemberRoom) -> Vec<crate::PodsOnNode> {
         trial.pods(to, self.movable[candidate].tenant())
     }
 
-    /// Finds who leaves.
-    pub fn solve(&self, effort: &mut Effort) -> Result<Moves<'a>, Stuck> {
+    /// Finds the victims and their destinations.
+    pub fn solve(&self, effort: &mut Effort) -> Result<Moves<'a>, NoMoves> {
         let mut everybody = Trial::default();
         for m in self.movable {
             everybody.leave(m.room, m.claim);
         }
         if !self.add_newcomer(&mut everybody, None) {
-            return Err(Stuck::NeverFits(self.why_not(&mut everybody)));
+            return Err(NoMoves::NeverFits(self.why_not(&mut everybody)));
         }
         let in_order: Vec<usize> = (0..self.movable.len()).collect();
         if let Some(moves) = self.greedy(&in_order, effort) {
@@ -144,7 +144,7 @@ impl<'w, 'a> Case<'w, 'a> {
         self.remove_newcomer(&mut everybody, None);
         let can_go: Vec<usize> = in_order.into_iter().filter(|j| self.movable[*j].best_in(&everybody).is_some()).collect();
         let small = self.is_small(&can_go);
-        // Too many for every set: those who can go to few places choose before those who can go to many.
+        // Too many candidates for every set: a greedy attempt in which candidates with few destinations come first.
         if !small && let Some(moves) = self.greedy(&self.fewest_destinations_first(&can_go), effort) {
             return Ok(moves);
         }
@@ -160,7 +160,7 @@ impl<'w, 'a> Case<'w, 'a> {
                 break;
             }
         }
-        Err(Stuck::NoSet)
+        Err(NoMoves::NoSet)
     }
 
     fn why_not(&self, trial: &mut Trial<'a>) -> BTreeMap<MemberKey, String> {
@@ -200,7 +200,7 @@ impl<'w, 'a> Case<'w, 'a> {
         order.into_iter().map(|(_, j)| j).collect()
     }
 
-    /// Takes candidates in this order until the newcomer fits, then drops those it does not need.
+    /// Takes candidates in this order until the newcomer fits, then drops those that are not needed.
     fn greedy(&self, order: &[usize], effort: &mut Effort) -> Option<Moves<'a>> {
         let mut trial = Trial::default();
         let mut open = self.place_what_fits(&mut trial);
@@ -233,7 +233,7 @@ impl<'w, 'a> Case<'w, 'a> {
         self.build(&settled).is_some().then_some(settled)
     }
 
-    /// Drops every victim without which it still fits, those taken last first. The trial has all moves made.
+    /// Drops every victim without which the newcomer still fits, the last taken first. All moves are made in `trial`.
     fn prune(&self, mut moves: Moves<'a>, mut trial: Trial<'a>, effort: &mut Effort) -> Moves<'a> {
         loop {
             let before = moves.len();
@@ -258,7 +258,7 @@ impl<'w, 'a> Case<'w, 'a> {
         }
     }
 
-    /// The same victims, each at the best destination that those before it leave: somebody who was dropped may have had it.
+    /// Chooses destinations for the same victims again, each the best one left: a dropped victim may have had a better one.
     fn settle(&self, moves: &[(usize, &'a MemberRoom)]) -> Option<Moves<'a>> {
         let mut trial = Trial::default();
         for (j, _) in moves {
@@ -272,7 +272,7 @@ impl<'w, 'a> Case<'w, 'a> {
         self.build(&settled).is_some().then_some(settled)
     }
 
-    /// Sets of `k` victims in their order; the trial has those chosen so far leaving.
+    /// Tries the sets of `k` victims in order. The victims chosen so far have left in `trial`.
     fn sets_of(
         &self,
         k: usize,
@@ -305,7 +305,7 @@ impl<'w, 'a> Case<'w, 'a> {
         None
     }
 
-    /// Destinations for a set, best first, until all of it fits.
+    /// Tries destinations for a set, the best first, until all victims and the newcomer fit.
     fn homes_for(&self, chosen: &[usize], moves: &mut Moves<'a>, trial: &mut Trial<'a>, effort: &mut Effort) -> Option<Moves<'a>> {
         let Some(j) = chosen.get(moves.len()) else {
             if effort.step() && self.add_newcomer(trial, None) {

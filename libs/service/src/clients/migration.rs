@@ -91,7 +91,7 @@ const _: () = {
 };
 #[allow(clippy::all)]
 impl Client {
-    #[doc = "Makes a plan; the same id again is answered as before\n\nSends a `PUT` request to `/internal/plans/{id}`\n\n"]
+    #[doc = "Makes a plan. A repeated id gets the stored plan\n\nSends a `PUT` request to `/internal/plans/{id}`\n\n"]
     pub async fn plan_put<'a>(
         &'a self,
         id: &'a ::uuid::Uuid,
@@ -123,7 +123,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Accepts a proposed plan for one operation; again for the same one is fine\n\nSends a `PUT` request to `/internal/plans/{id}/state`\n\n"]
+    #[doc = "Accepts a proposed plan for one operation. Repeating it for the same operation is allowed\n\nSends a `PUT` request to `/internal/plans/{id}/state`\n\n"]
     pub async fn plan_accept<'a>(
         &'a self,
         id: &'a ::uuid::Uuid,
@@ -155,7 +155,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Plans, newest first\n\nSends a `GET` request to `/v2/plans`\n\nArguments:\n- `limit`: At most this many, 1 to 1000.\n"]
+    #[doc = "Lists plans, the newest first\n\nSends a `GET` request to `/v2/plans`\n\nArguments:\n- `limit`: Largest number of plans, 1 to 1000; 100 if absent.\n"]
     pub async fn plan_list<'a>(
         &'a self,
         limit: Option<u32>,
@@ -186,7 +186,7 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "A plan: victims, destinations, steps, every score, and why not the others\n\nSends a `GET` request to `/v2/plans/{id}`\n\n"]
+    #[doc = "Returns a plan with victims, destinations, steps, all scores and the reasons against other apps\n\nSends a `GET` request to `/v2/plans/{id}`\n\n"]
     pub async fn plan_get<'a>(
         &'a self,
         id: &'a ::uuid::Uuid,

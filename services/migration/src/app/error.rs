@@ -1,4 +1,4 @@
-//! What can go wrong with a plan, without a word of HTTP but for the one conversion.
+//! Errors of plans, and their conversion into problem documents.
 
 use drover_api::plans::PlanState;
 use drover_resources::ResourceError;
@@ -6,25 +6,25 @@ use drover_service::{PeerError, Problem, codes};
 use drover_store::StoreError;
 use uuid::Uuid;
 
-/// Why there is no plan document, or why it stays as it is.
+/// Why a plan could not be made or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// Just started, placement is far ahead, or clusters have not been heard of.
+    /// The copy of the fleet is not recent enough, or the capacity of clusters is still unknown.
     #[error("{0}")]
     FleetBehind(String),
-    /// No such plan.
+    /// There is no such plan.
     #[error("There is no plan {0}")]
     NotFound(Uuid),
-    /// It is accepted, discarded or infeasible.
+    /// The plan is accepted, discarded or infeasible.
     #[error("The plan is {0:?}, not proposed")]
     NotProposed(PlanState),
-    /// A victim's owner no longer wants it moved.
-    #[error("The world has changed since the plan was made")]
+    /// The plan is out of date, with the reasons: the owner of a victim no longer agrees to its move.
+    #[error("The plan is out of date")]
     WorldChanged(Vec<String>),
     /// The deployment intent group is placed already.
     #[error("{0}")]
     WrongState(String),
-    /// What was asked for makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
     /// There is no such cluster.
@@ -33,7 +33,7 @@ pub enum PlanError {
     /// There is no such policy.
     #[error("{0}")]
     UnknownPolicy(String),
-    /// Another service said no, in its own words.
+    /// Another service refused the request or is unavailable.
     #[error(transparent)]
     Peer(#[from] PeerError),
     /// The store failed.
@@ -42,13 +42,13 @@ pub enum PlanError {
     /// Documents could not be read.
     #[error(transparent)]
     Documents(#[from] ResourceError),
-    /// A bug: planning panicked or its input cannot be written down.
+    /// A bug: planning panicked, or its input cannot be serialised.
     #[error("planning failed")]
     Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl PlanError {
-    /// A failure of ours.
+    /// An internal error.
     pub fn internal(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Internal(error.into())
     }
@@ -65,7 +65,7 @@ impl From<PlanError> for Problem {
             PlanError::WrongState(_) => codes::WRONG_STATE.problem(text),
             PlanError::Invalid(_) => codes::INVALID.problem(text),
             PlanError::UnknownCluster(_) => codes::UNKNOWN_CLUSTER.problem(text),
-            // What the user named is orchestrator's: its answer about it is ours.
+            // The user named a document of orchestrator, so its refusal is passed on.
             PlanError::Peer(PeerError::Refused { status, problem, .. })
                 if status.is_client_error() && codes::find(&problem.code).is_some() =>
             {

@@ -1,7 +1,7 @@
-//! The copy of the ledger that plans are made on, followed by placement's feed `fleet`.
+//! The copy of the fleet on which plans are made. It follows placement's feed `fleet`.
 //!
-//! It may be behind; a plan holds nothing, so that costs a refusal later and never room. A plan that must see a certain
-//! decision waits for its sequence.
+//! The copy may be behind placement. A plan made on old data may be refused when it is applied, but reserves no room. A plan that must see
+//! a certain decision waits for its sequence number.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,37 +12,38 @@ use drover_scheduling::{AppRequest, DigRef, Fleet, ImageNames, Interner, MemberK
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// How long a plan waits for the copy to come as far as it must see, and for members that are about to be heard of.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a plan waits for the required sequence number, and for the capacity of members that is expected soon.
+pub const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// See the module; cheap to clone.
+/// The copy of the fleet; cheap to clone.
 #[derive(Clone)]
 pub struct FleetCopy(Arc<Shared>);
 
 struct Shared {
-    state: RwLock<State>,
-    /// Head of the ledger; none: the first reset has not arrived.
+    state: RwLock<FleetState>,
+    /// Head of the ledger; `None` until the first batch has arrived.
     head: watch::Sender<Option<i64>>,
-    /// Told with every batch.
+    /// Notified after every batch.
     news: watch::Sender<()>,
 }
 
 #[derive(Default)]
-struct State {
+struct FleetState {
     fleet: Fleet,
+    /// When the capacity of each member arrived.
     seen: HashMap<MemberKey, Instant>,
-    /// What apps ask for, by the key that their claims name.
+    /// Requests of apps, by the key that their claims name.
     requests: HashMap<Uuid, Arc<AppRequest>>,
     names: ImageNames,
     clouds: Interner<[MemberKey]>,
     digs: Interner<DigRef>,
 }
 
-/// The fleet at one moment, its ages current.
-pub struct Snapshot {
+/// The fleet at one moment, with current ages.
+pub struct FleetSnapshot {
     /// The fleet.
     pub fleet: Fleet,
-    /// Sequence of the ledger that it shows at least.
+    /// Sequence number of the ledger that the fleet includes.
     pub head: i64,
 }
 
@@ -53,13 +54,13 @@ impl Default for FleetCopy {
 }
 
 impl FleetCopy {
-    /// A batch of the feed.
+    /// Applies a batch of the feed.
     pub fn follow(&self, reset: bool, items: Vec<(String, Option<FleetItem>)>) {
         let mut head = None;
         {
             let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
             if reset {
-                *state = State::default();
+                *state = FleetState::default();
             }
             for (key, item) in items {
                 if let Some(FleetItem::Head(at)) = &item {
@@ -68,7 +69,7 @@ impl FleetCopy {
                 state.apply(&key, item);
             }
         }
-        // After the claims: who waits for the head finds them.
+        // Updated after the claims, so that callers that wait for the head see them.
         self.0.head.send_if_modified(|known| {
             let next = head.or(if reset { None } else { *known });
             std::mem::replace(known, next) != next
@@ -76,12 +77,12 @@ impl FleetCopy {
         self.0.news.send_replace(());
     }
 
-    /// Whether the first reset has arrived.
+    /// Whether the first batch has arrived.
     pub fn is_ready(&self) -> bool {
         self.0.head.borrow().is_some()
     }
 
-    /// Waits until one of these members is no longer awaited, a little. False: nothing new was heard of them.
+    /// Waits until the capacity of one of these members is no longer awaited. Returns false if that does not happen before `give_up`.
     pub async fn until_heard(&self, awaited: &[MemberKey], give_up: tokio::time::Instant) -> bool {
         let heard = |(): &()| {
             let state = self.0.state.read().unwrap_or_else(PoisonError::into_inner);
@@ -92,11 +93,11 @@ impl FleetCopy {
         tokio::time::Instant::now() < give_up && heard.is_ok_and(|heard| heard.is_ok())
     }
 
-    /// The fleet, at least as new as `after`; none: it did not come that far in time.
-    pub async fn snapshot(&self, after: Option<i64>) -> Option<Snapshot> {
+    /// The fleet including the sequence number `after`, or `None` if the copy does not reach it within [`MAX_WAIT`].
+    pub async fn snapshot(&self, after: Option<i64>) -> Option<FleetSnapshot> {
         let mut head = self.0.head.subscribe();
         let far_enough = head.wait_for(|head| head.is_some_and(|head| after.is_none_or(|after| head >= after)));
-        let head = (*tokio::time::timeout(PATIENCE, far_enough).await.ok()?.ok()?)?;
+        let head = (*tokio::time::timeout(MAX_WAIT, far_enough).await.ok()?.ok()?)?;
         let state = self.0.state.read().unwrap_or_else(PoisonError::into_inner);
         let mut fleet = state.fleet.clone();
         for (key, capacity) in &mut fleet.capacity {
@@ -105,18 +106,18 @@ impl FleetCopy {
                 Arc::make_mut(capacity).age_ms = capacity.age_ms.saturating_add(since);
             }
         }
-        Some(Snapshot { fleet, head })
+        Some(FleetSnapshot { fleet, head })
     }
 }
 
-impl State {
-    /// Whether a member may soon be heard of.
+impl FleetState {
+    /// Whether the capacity of a member is unknown but expected soon.
     fn awaits(&self, key: &MemberKey) -> bool {
         let age = self.fleet.capacity.get(key).map(|capacity| capacity.age_ms.saturating_add(self.since(key)));
         self.fleet.members.get(key).is_some_and(|member| member.state.is_awaited(age))
     }
 
-    /// Milliseconds since a member's capacity came.
+    /// Milliseconds since the capacity of a member arrived.
     fn since(&self, key: &MemberKey) -> u64 {
         self.seen.get(key).map_or(u64::MAX, |seen| u64::try_from(seen.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
@@ -156,7 +157,7 @@ impl State {
                     claim.dig = self.digs.intern(Arc::unwrap_or_clone(claim.dig));
                     self.fleet.claims.insert(claim.id, Arc::new(claim));
                 }
-                None => tracing::error!(claim.id = %claim.claim.id, "the fleet feed has a claim whose request it did not tell"),
+                None => tracing::error!(claim.id = %claim.claim.id, "the fleet feed has a claim without its request"),
             },
             (Some(("claim", id)), None) => {
                 if let Ok(id) = id.parse::<Uuid>() {
@@ -164,7 +165,7 @@ impl State {
                 }
             }
             (None, Some(FleetItem::Head(_))) => {}
-            (_, item) => tracing::warn!(key, known = item.is_some(), "the fleet feed has a key that means nothing here"),
+            (_, item) => tracing::warn!(key, known = item.is_some(), "the fleet feed has an unknown key"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Use cases: make plans, try policies out, keep the copy of the fleet.
+//! Use cases: make and change plans, test policies, follow the fleet.
 
 mod error;
 mod fleet;
@@ -23,7 +23,7 @@ use crate::Config;
 use crate::resources::builtin;
 use crate::resources::rules::Rules;
 
-/// What handlers and tasks work with; cheap to clone.
+/// The state of the service for handlers and tasks; cheap to clone.
 #[derive(Clone)]
 pub struct App {
     pub(crate) store: Store,
@@ -40,7 +40,10 @@ impl FromRef<App> for Documents {
 }
 
 impl App {
-    /// Connects the store and makes the built-in rows.
+    /// Connects the store and makes the built-in documents.
+    ///
+    /// # Errors
+    /// The database is unavailable, a migration fails, or a built-in document cannot be made.
     pub async fn connect(config: &Config, common: &Common) -> anyhow::Result<Self> {
         let sets = [drover_resources::migrations(), MigrationSet::new("migration", sqlx::migrate!("../../migrations/migration"))];
         let store = Store::connect(&StoreConfig::new("migration", common.database_url.clone()), &sets).await?;

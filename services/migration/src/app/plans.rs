@@ -1,4 +1,4 @@
-//! Plans: made, kept, accepted once, thrown away.
+//! Makes, stores, accepts and discards plans.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,22 @@ use drover_scheduling::{Infeasible, MemberKey, PlanKind, PlanRequest, PlanResult
 use drover_service::Answer;
 use uuid::Uuid;
 
-use super::fleet::{PATIENCE, Snapshot};
+use super::fleet::{FleetSnapshot, MAX_WAIT};
 use super::input::PlanInput;
 use super::{App, PlanError};
 use crate::store::{plans, side};
 
 impl App {
-    /// Makes a plan and keeps it; one of that id is answered as it is.
+    /// Makes a plan and stores it, unless it is a dry run. If there is a plan with this id, it is returned.
+    ///
+    /// # Errors
+    /// The fleet is not known well enough, another service or the store fails, or planning panics.
     pub async fn plan(&self, id: Uuid, order: PlanOrder) -> Result<PlanDocument, PlanError> {
         if let Some(known) = plans::get(&self.store, id).await? {
             return Ok(known);
         }
         let dry_run = order.dry_run;
-        let (input, result) = self.make_knowing(order).await?;
+        let (input, result) = self.make_with_known_fleet(order).await?;
         let subject = match &input.request.kind {
             PlanKind::Newcomer { dig, .. } => PlanSubject::Newcomer(dig.clone()),
             PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
@@ -35,10 +38,10 @@ impl App {
         if dry_run { Ok(new.document(id)) } else { Ok(plans::keep(&self.store, id, new).await?) }
     }
 
-    /// That there is no plan is no answer while clusters that could change it are about to be heard of: right after a restart,
-    /// here or in placement, nothing is known of any.
-    async fn make_knowing(&self, order: PlanOrder) -> Result<(PlanInput, PlanResult), PlanError> {
-        let give_up = tokio::time::Instant::now() + PATIENCE;
+    /// Makes a plan. If there is none, but the capacity of clusters that could change this is expected soon, as after a restart, waits for
+    /// it and tries again.
+    async fn make_with_known_fleet(&self, order: PlanOrder) -> Result<(PlanInput, PlanResult), PlanError> {
+        let give_up = tokio::time::Instant::now() + MAX_WAIT;
         loop {
             let made = self.make(order.clone()).await?;
             let PlanResult::Infeasible(Infeasible { awaited, .. }) = &made.1 else { return Ok(made) };
@@ -48,7 +51,7 @@ impl App {
             if !self.fleet.until_heard(awaited, give_up).await {
                 let names: Vec<String> = awaited.iter().map(ToString::to_string).collect();
                 return match order.patient {
-                    true => Err(PlanError::FleetBehind(format!("Nothing is known at the moment of {}", names.join(", ")))),
+                    true => Err(PlanError::FleetBehind(format!("The capacity of {} is unknown at the moment", names.join(", ")))),
                     false => Ok(made),
                 };
             }
@@ -56,7 +59,7 @@ impl App {
     }
 
     async fn make(&self, order: PlanOrder) -> Result<(PlanInput, PlanResult), PlanError> {
-        let Snapshot { fleet, head } = self.fleet.snapshot(order.after_seq).await.ok_or_else(|| {
+        let FleetSnapshot { fleet, head } = self.fleet.snapshot(order.after_seq).await.ok_or_else(|| {
             PlanError::FleetBehind(match order.after_seq {
                 Some(seq) => format!("The copy of the ledger has not reached entry {seq} yet"),
                 None => "The ledger is not known yet".to_owned(),
@@ -73,7 +76,7 @@ impl App {
         let external = self.prometheus.values(&policy, &fleet, &movability).await;
         let request = PlanRequest { kind: order.kind, movability, policy, excluded: order.excluded, refused: order.refused, external };
         let input = PlanInput { fleet, head, request };
-        // A thorough search takes its time, and others need the thread.
+        // The search uses the CPU for some time, so it must not block the runtime.
         tokio::task::spawn_blocking(move || {
             let result = input.plan();
             (input, result)
@@ -82,7 +85,10 @@ impl App {
         .map_err(PlanError::internal)
     }
 
-    /// What a user wishes, as an order. Rebalance comes later.
+    /// Makes an order from the request of a user.
+    ///
+    /// # Errors
+    /// The group or the cluster does not exist, the group has claims already, the kind is `rebalance`, or another service is unavailable.
     pub async fn order(&self, wish: PlanWish) -> Result<PlanOrder, PlanError> {
         let kind = match wish {
             PlanWish::Newcomer { project, composite_app, composite_app_version, deployment_intent_group } => {
@@ -102,16 +108,18 @@ impl App {
                 PlanKind::Drain { member }
             }
             PlanWish::Rebalance {} => {
-                return Err(PlanError::Invalid("Plans of kind rebalance come later; newcomer and drain are there".to_owned()));
+                return Err(PlanError::Invalid(
+                    "Plans of kind rebalance come later; the kinds newcomer and drain are supported".to_owned(),
+                ));
             }
         };
         Ok(PlanOrder { kind, excluded: self.busy().await?, refused: Vec::new(), dry_run: false, patient: false, after_seq: None })
     }
 
-    /// Groups that operations work on are no candidates.
+    /// The groups that operations hold. They are not candidates.
     async fn busy(&self) -> Result<BTreeMap<Uuid, String>, PlanError> {
         let held = self.orchestrator.hold_list().await.answer(&self.orchestrator)?.items;
-        Ok(held.into_iter().map(|hold| (hold.dig, format!("operation {} works on it", hold.operation))).collect())
+        Ok(held.into_iter().map(|hold| (hold.dig, format!("operation {} holds it", hold.operation))).collect())
     }
 
     async fn not_placed(&self, terms: &DigTerms) -> Result<(), PlanError> {
@@ -123,24 +131,36 @@ impl App {
         Ok(())
     }
 
-    /// A plan.
+    /// Returns a plan.
+    ///
+    /// # Errors
+    /// `NotFound`, or the store fails.
     pub async fn plan_read(&self, id: Uuid) -> Result<PlanDocument, PlanError> {
         plans::get(&self.store, id).await?.ok_or(PlanError::NotFound(id))
     }
 
-    /// All that a plan was made of.
+    /// Returns the input of a plan.
+    ///
+    /// # Errors
+    /// `NotFound`, the store fails, or the input cannot be read.
     pub async fn plan_input(&self, id: Uuid) -> Result<PlanInput, PlanError> {
         let bytes = plans::input(&self.store, id).await?.ok_or(PlanError::NotFound(id))?;
         PlanInput::from_compressed(&bytes).map_err(PlanError::internal)
     }
 
-    /// Plans, newest first.
+    /// Lists plans, the newest first.
+    ///
+    /// # Errors
+    /// The store fails.
     pub async fn plan_list(&self, limit: u32) -> Result<Vec<PlanDocument>, PlanError> {
         Ok(plans::list(&self.store, i64::from(limit)).await?)
     }
 
-    /// proposed -> accepted, for one operation; again for the same one is fine. Owners may have changed their minds since the
-    /// plan was made; from here on their groups are held, and so are their intents.
+    /// Accepts a proposed plan for one operation; repeating it for the same operation is allowed. Checks that the owners of all victims
+    /// still agree. The operation holds their groups, so their intents cannot change afterwards.
+    ///
+    /// # Errors
+    /// `NotFound`; `NotProposed`; `WorldChanged` if an owner no longer agrees; or the store fails.
     pub async fn plan_accept(&self, id: Uuid, operation: Uuid) -> Result<PlanDocument, PlanError> {
         let plan = self.plan_read(id).await?;
         if plan.state == PlanState::Proposed {
@@ -154,7 +174,7 @@ impl App {
         if accepted { Ok(plan) } else { Err(PlanError::NotProposed(plan.state)) }
     }
 
-    /// Who of a plan's victims may no longer be moved, for people.
+    /// The victims that may no longer be moved, as text for users.
     async fn against(&self, plan: &PlanDocument) -> Result<Vec<String>, PlanError> {
         let mut db = self.store.begin().await?;
         let words = side::movability(&mut db).await?;
@@ -162,10 +182,13 @@ impl App {
         let victims = plan.plan.iter().flat_map(|plan| plan.waves.iter().flatten());
         let may = |dig: Uuid, app: &str| words.iter().any(|word| word.dig == dig && word.app == app && word.migration);
         let against = victims.filter(|victim| !may(victim.dig.id, &victim.app));
-        Ok(against.map(|victim| format!("{}/{}: its owner no longer says that it may be moved", victim.dig.name, victim.app)).collect())
+        Ok(against.map(|victim| format!("{}/{}: its owner no longer agrees to moves", victim.dig.name, victim.app)).collect())
     }
 
-    /// Throws a plan away; not one that is or was carried out.
+    /// Discards a plan.
+    ///
+    /// # Errors
+    /// `NotFound`; `NotProposed` if it was accepted; or the store fails.
     pub async fn plan_discard(&self, id: Uuid) -> Result<(), PlanError> {
         if plans::discard(&self.store, id).await? {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Policies as planning wants them: with the definitions of everything they may use.
+//! Policies with the definitions of all algorithms and parameters that they may use.
 
 use drover_resources::{get, of_kind};
 use drover_scheduling::{Candidate, Ledger, MemberKey, Policy, policy_test};
@@ -12,13 +12,13 @@ use crate::resources::policy::{POLICY, PolicySpec};
 use crate::resources::rules::lookup;
 use crate::store::side;
 
-/// `POST /v2/policy-tests`: in which order would a policy take today's candidates?
+/// `POST /v2/policy-tests`: asks for the order in which a policy would take the current candidates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PolicyTest {
-    /// Project of the policy; absent: `default`.
+    /// Project of the policy; `default` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// Name of a policy of the project, active or not, or one that is written nowhere.
+    /// Name of a policy of the project, active or not, or the spec of a policy that is not stored.
     pub policy: PolicyChoice,
     /// `<provider>+<cluster>`.
     pub member: MemberKey,
@@ -30,19 +30,21 @@ pub struct PolicyTest {
 pub enum PolicyChoice {
     /// Name.
     Named(String),
-    /// Its spec.
+    /// Spec.
     Inline(PolicySpec),
 }
 
-/// Candidates in the order in which they would be taken, with their scores; then those that may not move, with the reason.
+/// The candidates in the order in which they would be taken, with their scores; then the apps that may not move, with the reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PolicyTestResult {
-    /// The candidates.
     pub candidates: Vec<Candidate>,
 }
 
 impl App {
-    /// The active policy of a project; none active, or no project: candidates go by their intents' priority.
+    /// The active policy of a project, or an empty one, which orders candidates by the priority of their intents.
+    ///
+    /// # Errors
+    /// The store or orchestrator fails.
     pub async fn policy_of(&self, project: Option<&str>) -> Result<Policy, PlanError> {
         let id = match project {
             Some(name) => lookup(&self.orchestrator, &format!("/v2/projects/{name}")).await?,
@@ -64,7 +66,7 @@ impl App {
         }
     }
 
-    /// A policy with the definitions of all algorithms and parameters.
+    /// Adds the definitions of all algorithms and parameters to a policy.
     async fn defined(&self, name: String, spec: PolicySpec) -> Result<Policy, PlanError> {
         let mut db = self.store.begin().await?;
         let definitions = of_kind::<AlgorithmSpec>(&mut db, &ALGORITHM).await?;
@@ -79,7 +81,10 @@ impl App {
         })
     }
 
-    /// Today's candidates on a member under a policy that need not be active, or exist.
+    /// Returns the current candidates on a member under a policy.
+    ///
+    /// # Errors
+    /// The policy, an algorithm or the member does not exist, the spec is invalid, the fleet is not known yet, or the store fails.
     pub async fn test_policy(&self, test: PolicyTest) -> Result<PolicyTestResult, PlanError> {
         let policy = match test.policy {
             PolicyChoice::Named(name) => {

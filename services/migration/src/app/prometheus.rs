@@ -1,4 +1,4 @@
-//! Values of parameters of source `prometheus`, asked before planning. Whatever fails is a missing value, never a failed plan.
+//! Values of parameters of source `prometheus`, queried before planning. A failed query gives a missing value and never fails a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,20 +10,20 @@ use serde::Deserialize;
 use url::Url;
 use uuid::Uuid;
 
-/// Queries at once.
+/// Number of concurrent queries.
 const AT_ONCE: usize = 8;
-/// Queries for one plan.
+/// Limit on queries for one plan.
 const AT_MOST: usize = 1_000;
-/// Time for one, and for all.
-const PATIENCE: Duration = Duration::from_secs(2);
-const PATIENCE_IN_ALL: Duration = Duration::from_secs(8);
+/// Time limits for one query and for all queries of a plan.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// A Prometheus, or none.
+/// A Prometheus server, if one is configured.
 #[derive(Clone)]
 pub struct Prometheus(Option<Url>);
 
 #[derive(Deserialize)]
-struct Answer {
+struct QueryAnswer {
     data: Data,
 }
 
@@ -39,12 +39,12 @@ struct Sample {
 }
 
 impl Prometheus {
-    /// At this address.
+    /// Uses the server at `base`.
     pub fn new(base: Option<Url>) -> Self {
         Self(base)
     }
 
-    /// Values by claim and parameter, of every parameter that the policy uses and every app that may be moved.
+    /// The values by claim and parameter, for every parameter that the policy uses and every app that may be moved.
     pub async fn values(&self, policy: &Policy, fleet: &Fleet, movability: &[Movability]) -> BTreeMap<Uuid, BTreeMap<String, f64>> {
         let Some(base) = &self.0 else { return BTreeMap::new() };
         let queries = queries(policy);
@@ -64,7 +64,7 @@ impl Prometheus {
                 async move { (claim, name, ask(&base, &query).await) }
             })
             .buffer_unordered(AT_ONCE);
-        let deadline = tokio::time::Instant::now() + PATIENCE_IN_ALL;
+        let deadline = tokio::time::Instant::now() + TOTAL_TIMEOUT;
         while let Ok(Some((claim, name, value))) = tokio::time::timeout_at(deadline, answers.next()).await {
             if let Some(value) = value {
                 values.entry(claim).or_default().insert(name, value);
@@ -74,7 +74,7 @@ impl Prometheus {
     }
 }
 
-/// Queries of the parameters that the policy's algorithms name.
+/// The queries of the parameters that the policy's algorithms use, by parameter.
 fn queries(policy: &Policy) -> BTreeMap<&str, &str> {
     let expressions =
         policy.algorithms.iter().filter_map(|used| Expression::compile(&policy.definitions.get(&used.algorithm)?.expression).ok());
@@ -87,7 +87,7 @@ fn queries(policy: &Policy) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-/// The query with the candidate's names in it. Longer words first: `$app` is the beginning of none of the others.
+/// Replaces the variables of a query by the names of the candidate. No variable is a prefix of one that is replaced later.
 fn filled(query: &str, claim: &Claim) -> String {
     query
         .replace("$compositeApp", &claim.dig.composite_app)
@@ -100,11 +100,11 @@ fn filled(query: &str, claim: &Claim) -> String {
 }
 
 async fn ask(base: &Url, query: &str) -> Option<f64> {
-    let answer = async { prometheus::query(base, query, PATIENCE).send().await?.error_for_status()?.json::<Answer>().await };
+    let answer = async { prometheus::query(base, query, QUERY_TIMEOUT).send().await?.error_for_status()?.json::<QueryAnswer>().await };
     match answer.await {
         Ok(answer) => answer.data.result.first()?.value.1.parse().ok().filter(|value: &f64| value.is_finite()),
         Err(error) => {
-            tracing::debug!(error = %error.without_url(), "Prometheus gives no value");
+            tracing::debug!(error = %error.without_url(), "a query to Prometheus failed; the parameter has no value");
             None
         }
     }

@@ -1,4 +1,4 @@
-//! Handlers of what is no document: extract, call the app, convert.
+//! Handlers of routes that are not documents. They extract the request, call the app and convert the result.
 
 pub mod plans;
 pub mod policy_tests;

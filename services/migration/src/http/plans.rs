@@ -1,4 +1,4 @@
-//! Plans.
+//! Routes of plans.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -11,21 +11,21 @@ use uuid::Uuid;
 
 use crate::app::{App, PlanInput};
 
-/// Makes a plan; the same id again is answered as before.
+/// Makes a plan. A repeated id gets the stored plan.
 #[utoipa::path(put, path = "/internal/plans/{id}", operation_id = "plan_put", tag = "peer", params(("id" = Uuid, Path)), request_body = PlanOrder,
     responses((status = 200, description = "The plan, or why there is none", body = PlanDocument)))]
 pub async fn put(State(app): State<App>, Path(id): Path<Uuid>, Json(order): Json<PlanOrder>) -> Result<Json<PlanDocument>, Problem> {
     Ok(Json(app.plan(id, order).await?))
 }
 
-/// All that a plan was made of, so that it can be made again elsewhere (a report of a plan that looks wrong).
+/// Returns the whole input of a plan, so that the plan can be reproduced, for example in a bug report.
 #[utoipa::path(get, path = "/internal/plans/{id}/input", operation_id = "plan_input", tag = "internal", params(("id" = Uuid, Path)),
     responses((status = 200, description = "Fleet and request", body = PlanInput)))]
 pub async fn input(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<PlanInput>, Problem> {
     Ok(Json(app.plan_input(id).await?))
 }
 
-/// Accepts a proposed plan for one operation; again for the same one is fine.
+/// Accepts a proposed plan for one operation. Repeating it for the same operation is allowed.
 #[utoipa::path(put, path = "/internal/plans/{id}/state", operation_id = "plan_accept", tag = "peer", params(("id" = Uuid, Path)),
     request_body = PlanAcceptance, responses((status = 200, description = "The plan", body = PlanDocument)))]
 pub async fn accept(
@@ -36,19 +36,19 @@ pub async fn accept(
     Ok(Json(app.plan_accept(id, acceptance.operation).await?))
 }
 
-/// Whether to write.
+/// Query: whether to store the plan.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct DryRun {
-    /// `All`: compute only.
+    /// `All`: make the plan without storing it.
     #[serde(rename = "dryRun")]
     dry_run: Option<String>,
 }
 
-/// Makes a plan without carrying it out. It holds no room.
+/// Makes a plan without applying it. A plan reserves no room.
 #[utoipa::path(post, path = "/v2/plans", operation_id = "plan_create", tag = "plans", params(DryRun), request_body = PlanWish, responses(
-    (status = 201, description = "The plan, or why there is none", body = PlanDocument, headers(("Location" = String, description = "Where it is"))),
-    (status = 200, description = "The same, not kept (dry run)", body = PlanDocument)))]
+    (status = 201, description = "The plan, or why there is none", body = PlanDocument, headers(("Location" = String, description = "Path of the plan"))),
+    (status = 200, description = "The same, not stored (dry run)", body = PlanDocument)))]
 pub async fn post(State(app): State<App>, Query(query): Query<DryRun>, Json(wish): Json<PlanWish>) -> Result<Response, Problem> {
     let dry_run = match query.dry_run.as_deref() {
         None => false,
@@ -64,15 +64,15 @@ pub async fn post(State(app): State<App>, Query(query): Query<DryRun>, Json(wish
     Ok((StatusCode::CREATED, [(header::LOCATION, format!("/v2/plans/{}", plan.id))], Json(plan)).into_response())
 }
 
-/// How many.
+/// Query: the size of a list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Page {
-    /// At most this many, 1 to 1000.
+    /// Largest number of plans, 1 to 1000; 100 if absent.
     limit: Option<u32>,
 }
 
-/// Plans, newest first.
+/// Lists plans, the newest first.
 #[utoipa::path(get, path = "/v2/plans", operation_id = "plan_list", tags = ["plans", "peer"], params(Page),
     responses((status = 200, description = "The plans", body = PlanList)))]
 pub async fn list(State(app): State<App>, Query(page): Query<Page>) -> Result<Json<PlanList>, Problem> {
@@ -82,14 +82,14 @@ pub async fn list(State(app): State<App>, Query(page): Query<Page>) -> Result<Js
     Ok(Json(PlanList { items: app.plan_list(page.limit.unwrap_or(100).min(1000)).await? }))
 }
 
-/// A plan: victims, destinations, steps, every score, and why not the others.
+/// Returns a plan with victims, destinations, steps, all scores and the reasons against other apps.
 #[utoipa::path(get, path = "/v2/plans/{id}", operation_id = "plan_get", tags = ["plans", "peer"], params(("id" = Uuid, Path)),
     responses((status = 200, description = "The plan", body = PlanDocument)))]
 pub async fn get(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<PlanDocument>, Problem> {
     Ok(Json(app.plan_read(id).await?))
 }
 
-/// Throws a plan away. One that is or was carried out stays.
+/// Discards a plan. An accepted plan cannot be discarded.
 #[utoipa::path(delete, path = "/v2/plans/{id}", operation_id = "plan_discard", tag = "plans", params(("id" = Uuid, Path)),
     responses((status = 204, description = "Discarded")))]
 pub async fn delete(State(app): State<App>, Path(id): Path<Uuid>) -> Result<StatusCode, Problem> {

@@ -1,11 +1,11 @@
-//! A policy tried out.
+//! Route of policy tests.
 
 use axum::extract::State;
 use drover_service::{Json, Problem};
 
 use crate::app::{App, PolicyTest, PolicyTestResult};
 
-/// Today's candidates on a member and their scores, under a policy that need not be active yet.
+/// Returns the current candidates on a cluster with their scores under a policy. The policy need not be active.
 #[utoipa::path(post, path = "/v2/policy-tests", operation_id = "policy_test", tag = "migration-policies", request_body = PolicyTest,
     responses((status = 200, description = "The candidates", body = PolicyTestResult)))]
 pub async fn post(State(app): State<App>, Json(test): Json<PolicyTest>) -> Result<Json<PolicyTestResult>, Problem> {

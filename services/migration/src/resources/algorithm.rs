@@ -1,4 +1,4 @@
-//! Algorithms: a number per candidate, as a CEL expression over parameters. Data: a new one needs no new Drover.
+//! Algorithms: CEL expressions over parameters that give a number for each candidate. They are data, so users can add new ones.
 
 use drover_resources::{DocumentKind, Invalid, Place, Put, Reference, Spec};
 use drover_scheduling::{Algorithm, Expression, Missing, Prefer};
@@ -8,27 +8,28 @@ use utoipa::ToSchema;
 
 use super::parameter::PARAMETER;
 
-/// See the module.
+/// Kind of algorithms.
 pub static ALGORITHM: DocumentKind =
     DocumentKind::of::<AlgorithmSpec>("migration-algorithm", "MigrationAlgorithm", "migration-algorithms", &["migrationAlgorithm"])
         .put(Put::Upsert);
 
-/// A number per candidate.
+/// A number for each candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AlgorithmSpec {
-    /// CEL over parameters: `cpu_used * 100 / cpu_requested`. Numbers, parameters, comparisons and `math.*`, nothing else.
+    /// A CEL expression over parameters, for example `cpu_used * 100 / cpu_requested`. Only numbers, parameters, comparisons and `math.*` are
+    /// allowed.
     pub expression: String,
-    /// Which end moves first.
+    /// Whether low or high values move first.
     #[serde(default)]
     pub prefer: Prefer,
-    /// Where a candidate goes when a parameter has no value: `last` (default), `first`, or a number that stands for its value.
+    /// The rank of a candidate for which a parameter has no value: `last` (default), `first`, or a number that replaces the value.
     #[serde(default, deserialize_with = "Missing::or_default")]
     pub missing: Missing,
 }
 
 impl Spec for AlgorithmSpec {
     fn validate(&self, _: &str) -> Result<(), Invalid> {
-        // Whether its parameters exist is the guard's to say (`rules.rs`).
+        // The guard in `rules.rs` checks that its parameters exist.
         Expression::compile(&self.expression)
             .map(drop)
             .map_err(|error| Invalid::with(codes::EXPRESSION_INVALID, format!("spec.expression: {error}")))

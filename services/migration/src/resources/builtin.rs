@@ -1,7 +1,6 @@
-//! The algorithms and parameters that Drover brings, made once as ordinary rows.
+//! The built-in algorithms and parameters, stored once as ordinary documents.
 //!
-//! An operator may change them, and delete those that nothing refers to; a deleted one stays away, also over restarts and new
-//! versions, until somebody makes it again.
+//! An operator may change them, and delete those without references. A deleted one is not made again by a restart or a new version.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -15,7 +14,10 @@ use super::algorithm::{ALGORITHM, AlgorithmSpec};
 use super::parameter::{PARAMETER, ParameterSpec};
 use crate::store::side;
 
-/// Makes what was never made before. Parameters first: expressions refer to them.
+/// Makes the documents that were never made before. Parameters come first, because expressions refer to them.
+///
+/// # Errors
+/// A document cannot be stored.
 pub async fn make(documents: &Documents) -> Result<(), Problem> {
     for (name, parameter) in builtin_parameters() {
         once(documents, &PARAMETER, &name, ParameterSpec::from(parameter)).await?;
@@ -37,7 +39,7 @@ async fn once(documents: &Documents, kind: &'static DocumentKind, name: &str, sp
     let request = Request::new(Body::from(body.to_string()));
     match create(documents, kind, &PathParams::default(), &Default::default(), request).await {
         Ok(_) => {}
-        // Another process was faster, or an operator has one of that name.
+        // Another process made it at the same time, or an operator made one with this name.
         Err(problem) if problem.code() == drover_service::codes::ALREADY_EXISTS => {}
         Err(problem) => return Err(problem),
     }

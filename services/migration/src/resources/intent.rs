@@ -1,10 +1,10 @@
-//! Migration intents: their owner's word on which apps of a deployment intent group may be moved.
+//! Migration intents: the owner's consent to moves of apps of a deployment intent group.
 
 use drover_resources::{DocumentKind, Echo, Invalid, NoSpec, Put, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Groups the words on the apps of a deployment intent group. It acts without being named anywhere.
+/// Kind of migration intents: a container for the app intents of a deployment intent group. No other document needs to name it.
 pub static MIGRATION_INTENT: DocumentKind =
     DocumentKind::of::<NoSpec>("migration-intent", "MigrationIntent", "migration-intents", &["migrationIntent"])
         .below_foreign(
@@ -14,7 +14,7 @@ pub static MIGRATION_INTENT: DocumentKind =
         .put(Put::Upsert)
         .echo(Echo::Never);
 
-/// One app's.
+/// Kind of app intents.
 pub static APP_INTENT: DocumentKind =
     DocumentKind::of::<AppIntentSpec>("migration-app-intent", "MigrationAppIntent", "app-intents", &["appIntent"])
         .below(&MIGRATION_INTENT)
@@ -22,14 +22,14 @@ pub static APP_INTENT: DocumentKind =
         .filters(&[("app", "app")])
         .tag("migration-intents");
 
-/// Whether an app may be moved, and how soon.
+/// Whether an app may be moved, and its priority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AppIntentSpec {
-    /// App.
+    /// Name of the app.
     pub app: String,
-    /// May it be moved: its owner's consent.
+    /// Whether its owner agrees to moves.
     pub migration: bool,
-    /// 1 to 10, lower is moved first.
+    /// Priority 1 to 10; a lower one is moved first.
     #[serde(default = "last")]
     pub priority: u8,
 }
@@ -45,7 +45,7 @@ impl Spec for AppIntentSpec {
             wrong.push("spec.app is empty".to_owned());
         }
         if !(1..=10).contains(&self.priority) {
-            wrong.push("spec.priority: 1 (moved first) to 10".to_owned());
+            wrong.push("spec.priority must be 1 (moved first) to 10".to_owned());
         }
         Invalid::unless_empty(wrong)
     }

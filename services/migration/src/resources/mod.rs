@@ -1,4 +1,4 @@
-//! The documents, a file per noun.
+//! The documents, one file per kind.
 
 pub mod algorithm;
 pub mod builtin;
@@ -9,6 +9,6 @@ pub mod rules;
 
 use drover_resources::DocumentKind;
 
-/// Every kind of document that migration owns.
+/// All kinds of documents that migration owns.
 pub static KINDS: [&DocumentKind; 5] =
     [&intent::MIGRATION_INTENT, &intent::APP_INTENT, &policy::POLICY, &algorithm::ALGORITHM, &parameter::PARAMETER];

@@ -1,11 +1,11 @@
-//! Parameters: named values of a candidate, shared by algorithms.
+//! Parameters: named values of a candidate that algorithms use.
 
 use drover_resources::{DocumentKind, Invalid, Put, Spec};
 use drover_scheduling::{Parameter, ParameterScope, ParameterSource};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// See the module.
+/// Kind of parameters.
 pub static PARAMETER: DocumentKind =
     DocumentKind::of::<ParameterSpec>("migration-parameter", "MigrationParameter", "migration-parameters", &["migrationParameter"])
         .put(Put::Upsert);
@@ -13,12 +13,12 @@ pub static PARAMETER: DocumentKind =
 const METRICS: [&str; 7] = ["cpu_used", "cpu_requested", "memory_used", "memory_requested", "age", "image_bytes_missing", "ready_seconds"];
 const FACTS: [&str; 6] = ["clusters_of_application", "apps_of_application", "volumes", "provider_priority", "pods", "call_dependency"];
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ParameterSpec {
     /// `metric`, `topology`, `prometheus` or `constant`.
     pub source: ParameterSource,
-    /// Of the app, or of the whole composite app.
+    /// Whether the value is of the app or of its whole composite app.
     #[serde(default)]
     pub scope: ParameterScope,
     /// `source: metric`: `cpu_used`, `cpu_requested`, `memory_used`, `memory_requested`, `age`, `image_bytes_missing`, `ready_seconds`.
@@ -27,11 +27,11 @@ pub struct ParameterSpec {
     /// `source: topology`: `clusters_of_application`, `apps_of_application`, `volumes`, `provider_priority`, `pods`, `call_dependency`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fact: Option<String>,
-    /// `source: prometheus`: the query; `$project`, `$compositeApp`, `$dig`, `$app`, `$provider`, `$cluster` and `$binding` stand for
-    /// the candidate's. Its first sample counts.
+    /// `source: prometheus`: the query. `$project`, `$compositeApp`, `$dig`, `$app`, `$provider`, `$cluster` and `$binding` are replaced by
+    /// the values of the candidate. The first sample of the result is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// `source: constant`.
+    /// `source: constant`: the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
 }
@@ -40,11 +40,13 @@ impl Spec for ParameterSpec {
     fn validate(&self, name: &str) -> Result<(), Invalid> {
         let mut wrong = Vec::new();
         if !is_identifier(name) {
-            wrong.push(format!("metadata.name: expressions cannot name {name:?}; letters, digits and _, not beginning with a digit"));
+            wrong.push(format!(
+                "metadata.name: {name:?} cannot be used in expressions; use letters, digits and _, beginning with a letter or _"
+            ));
         }
         let one_of = |given: &Option<String>, field: &str, known: &[&str]| match given.as_deref() {
             Some(given) if known.contains(&given) => None,
-            Some(given) => Some(format!("spec.{field}: there is no {given:?}; known: {}", known.join(", "))),
+            Some(given) => Some(format!("spec.{field}: {given:?} is unknown; known: {}", known.join(", "))),
             None => Some(format!("spec.{field} is missing; known: {}", known.join(", "))),
         };
         match self.source {
@@ -61,7 +63,7 @@ impl Spec for ParameterSpec {
     }
 }
 
-/// A name that CEL can say.
+/// Whether a name is an identifier in CEL.
 fn is_identifier(name: &str) -> bool {
     let mut letters = name.bytes();
     letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')

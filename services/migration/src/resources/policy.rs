@@ -1,4 +1,4 @@
-//! Migration policies: in which order a project's newcomers take candidates. At most one of a project is active.
+//! Migration policies: the order in which plans for a project's newcomers take candidates. A project has at most one active policy.
 
 use drover_resources::{DocumentKind, Invalid, Place, Put, Reference, Spec};
 use drover_scheduling::{AlgorithmUse, PolicyMode};
@@ -7,25 +7,24 @@ use utoipa::ToSchema;
 
 use super::algorithm::ALGORITHM;
 
-/// See the module.
+/// Kind of policies.
 pub static POLICY: DocumentKind =
     DocumentKind::of::<PolicySpec>("migration-policy", "MigrationPolicy", "migration-policies", &["migrationPolicy"])
         .below_foreign("Project", "/v2/projects/{project}")
         .put(Put::Upsert);
 
-/// How algorithms make one order.
+/// How candidates are ordered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PolicySpec {
-    /// `order`: by the first algorithm, equal values by the next; `scoring`: weighted sum of normalised values, highest first.
+    /// `order`: by the first algorithm, equal values by the next one. `scoring`: by the weighted sum of normalised values, the highest first.
     #[serde(default)]
     pub mode: PolicyMode,
-    /// The algorithms.
     #[serde(default)]
     pub algorithms: Vec<AlgorithmUse>,
-    /// How deep a cascade may go; 0: destinations must have room as they are.
+    /// Largest depth of a cascade of moves. 0: destinations must have room without further moves.
     #[serde(default, rename = "cascadeDepth")]
     pub cascade_depth: u32,
-    /// It is the one that counts.
+    /// Whether it is the active policy of the project.
     #[serde(default)]
     pub active: bool,
 }
@@ -43,21 +42,21 @@ impl Spec for PolicySpec {
 }
 
 impl PolicySpec {
-    /// What breaks a rule in it.
+    /// The errors in the spec.
     pub fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         if self.cascade_depth > 0 {
-            wrong.push("spec.cascadeDepth: cascades come with a later version; only 0 can be carried out".to_owned());
+            wrong.push("spec.cascadeDepth: only 0 is supported; cascades come with a later version".to_owned());
         }
         for (n, used) in self.algorithms.iter().enumerate() {
             if self.algorithms[..n].iter().any(|before| before.algorithm == used.algorithm) {
                 wrong.push(format!("spec.algorithms: {} is named twice", used.algorithm));
             }
             if used.weight.is_some_and(|weight| !weight.is_finite() || weight < 0.0) {
-                wrong.push(format!("spec.algorithms: the weight of {} is negative or no number", used.algorithm));
+                wrong.push(format!("spec.algorithms: the weight of {} is negative or not a number", used.algorithm));
             }
             if used.priority == Some(0) {
-                wrong.push(format!("spec.algorithms: the priority of {} starts at 1", used.algorithm));
+                wrong.push(format!("spec.algorithms: the priority of {} must be at least 1", used.algorithm));
             }
         }
         wrong

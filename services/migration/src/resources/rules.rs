@@ -1,5 +1,5 @@
-//! What documents obey beside their own shape: expressions name parameters that exist, a project has one active policy, and
-//! what planning reads of intents is kept in columns. Intents of a group that an operation works on stay as they are.
+//! Rules between documents: expressions use existing parameters, a project has at most one active policy, and the intents of a group that
+//! an operation holds cannot change. Also copies the parts of intents that planning reads into columns.
 
 use async_trait::async_trait;
 use drover_api::digs::DigHold;
@@ -16,9 +16,9 @@ use super::parameter::{PARAMETER, ParameterSpec};
 use super::policy::{POLICY, PolicySpec};
 use crate::store::side;
 
-/// See the module.
+/// The rules; see the module.
 pub struct Rules {
-    /// Where projects and deployment intent groups are.
+    /// Client of the service that owns projects and deployment intent groups.
     pub orchestrator: orchestrator::Client,
 }
 
@@ -26,7 +26,7 @@ pub struct Rules {
 impl Hooks for Rules {
     async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         if [MIGRATION_INTENT.name, APP_INTENT.name].contains(&change.kind.name) {
-            self.nobody_works_on(change.path).await?;
+            self.check_not_held(change.path).await?;
         }
         match change.after {
             Some(after) if change.kind.name == ALGORITHM.name => known_parameters(tx, after).await,
@@ -35,7 +35,7 @@ impl Hooks for Rules {
     }
 
     async fn written(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
-        // Side tables of deleted documents go with them.
+        // The rows of deleted documents in side tables are deleted by the database.
         let Some(after) = change.after.filter(|_| change.verb != Verb::Delete) else { return Ok(()) };
         if change.kind.name == APP_INTENT.name {
             let AppIntentSpec { app, migration, priority } = spec_of(after)?;
@@ -55,20 +55,23 @@ impl Hooks for Rules {
 }
 
 impl Rules {
-    /// A group's intents are the group's: while an operation holds it they stay as they are.
-    async fn nobody_works_on(&self, path: &str) -> Result<(), Problem> {
+    /// Refuses a change of an intent while an operation holds its group.
+    async fn check_not_held(&self, path: &str) -> Result<(), Problem> {
         let held = self.orchestrator.hold_list().await.answer(&self.orchestrator)?.items;
         let above = |group: &str| path.strip_prefix(group).is_some_and(|below| below.starts_with('/'));
         match held.into_iter().find(|hold| above(&hold.path)) {
             None => Ok(()),
             Some(DigHold { operation, .. }) => Err(codes::BUSY
-                .problem(format!("operation {operation} works on this deployment intent group; watch or cancel it"))
+                .problem(format!("operation {operation} holds this deployment intent group; wait for it or cancel it"))
                 .instance(format!("/v2/operations/{operation}"))),
         }
     }
 }
 
-/// The uuid of a document of orchestrator's.
+/// The UUID of a document of orchestrator, or `None` if it does not exist.
+///
+/// # Errors
+/// Orchestrator is unavailable.
 pub async fn lookup(orchestrator: &orchestrator::Client, path: &str) -> Result<Option<Uuid>, PeerError> {
     let found = orchestrator.document_lookup(path).await.found(orchestrator)?;
     Ok(found.map(|found| found.id))
@@ -86,5 +89,5 @@ fn spec_of<T: serde::de::DeserializeOwned>(document: &Document) -> Result<T, Pro
 }
 
 fn owner(document: &Document) -> Result<Uuid, Problem> {
-    document.foreign_parent.ok_or_else(|| Problem::internal(format!("{} hangs below nothing", document.path)))
+    document.foreign_parent.ok_or_else(|| Problem::internal(format!("{} has no parent", document.path)))
 }

@@ -1,4 +1,4 @@
-//! SQL of migration's own tables. Documents are kept by libs/resources.
+//! SQL of migration's own tables. Documents are stored by libs/resources.
 
 pub mod plans;
 pub mod side;

@@ -1,4 +1,4 @@
-//! Plans as rows.
+//! Plans in the database.
 
 use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
 use drover_scheduling::PlanResult;
@@ -27,7 +27,7 @@ impl From<Row> for PlanDocument {
         Self {
             id: row.id,
             kind: row.subject.0,
-            // The column has a check: there is no fifth word.
+            // A check of the column allows no other value.
             state: match row.state.as_str() {
                 "accepted" => PlanState::Accepted,
                 "discarded" => PlanState::Discarded,
@@ -44,15 +44,15 @@ impl From<Row> for PlanDocument {
     }
 }
 
-/// A plan that was just made.
+/// A plan that is not stored yet.
 pub struct NewPlan {
-    /// What for.
+    /// Purpose.
     pub subject: PlanSubject,
-    /// Plan or reasons.
+    /// The plan, or the reasons why there is none.
     pub result: PlanResult,
     /// Name of the policy.
     pub policy: String,
-    /// Ledger sequence.
+    /// Sequence number of the ledger.
     pub made_on: String,
     /// Compressed input.
     pub input: Vec<u8>,
@@ -66,7 +66,7 @@ impl NewPlan {
         }
     }
 
-    /// As it would be kept.
+    /// The plan as a document, as it would be stored.
     pub fn document(self, id: Uuid) -> PlanDocument {
         Row {
             id,
@@ -82,7 +82,10 @@ impl NewPlan {
     }
 }
 
-/// Keeps a plan; one of that id stays as it is. Returns what is kept.
+/// Stores a plan unless there is one with this id. Returns the stored plan.
+///
+/// # Errors
+/// The database fails.
 pub async fn keep(store: &Store, id: Uuid, plan: NewPlan) -> StoreResult<PlanDocument> {
     let state = plan.state();
     sqlx::query("insert into plan (id, subject, state, result, policy, made_on, input) values ($1, $2, $3, $4, $5, $6, $7) on conflict (id) do nothing")
@@ -91,7 +94,10 @@ pub async fn keep(store: &Store, id: Uuid, plan: NewPlan) -> StoreResult<PlanDoc
     Ok(get(store, id).await?.ok_or(sqlx::Error::RowNotFound)?)
 }
 
-/// A plan.
+/// Returns a plan.
+///
+/// # Errors
+/// The database fails.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<PlanDocument>> {
     let row: Option<Row> =
         sqlx::query_as("select id, subject, state, operation, result, policy, made_on, created_at from plan where id = $1")
@@ -101,12 +107,18 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<PlanDocument>> {
     Ok(row.map(PlanDocument::from))
 }
 
-/// What a plan was made of, compressed.
+/// Returns the compressed input of a plan.
+///
+/// # Errors
+/// The database fails.
 pub async fn input(store: &Store, id: Uuid) -> StoreResult<Option<Vec<u8>>> {
     Ok(sqlx::query_scalar("select input from plan where id = $1").bind(id).fetch_optional(store.pool()).await?)
 }
 
-/// Plans, newest first.
+/// Lists plans, the newest first.
+///
+/// # Errors
+/// The database fails.
 pub async fn list(store: &Store, limit: i64) -> StoreResult<Vec<PlanDocument>> {
     let rows: Vec<Row> = sqlx::query_as(
         "select id, subject, state, operation, result, policy, made_on, created_at from plan order by created_at desc, id desc limit $1",
@@ -117,7 +129,10 @@ pub async fn list(store: &Store, limit: i64) -> StoreResult<Vec<PlanDocument>> {
     Ok(rows.into_iter().map(PlanDocument::from).collect())
 }
 
-/// proposed -> accepted, or accepted by the same operation already. False: neither.
+/// Accepts a proposed plan. Returns false unless it was proposed, or accepted by the same operation.
+///
+/// # Errors
+/// The database fails.
 pub async fn accept(store: &Store, id: Uuid, operation: Uuid) -> StoreResult<bool> {
     let set = sqlx::query(
         "update plan set state = 'accepted', operation = $2 where id = $1 and (state = 'proposed' or (state = 'accepted' and operation = $2))",
@@ -125,7 +140,10 @@ pub async fn accept(store: &Store, id: Uuid, operation: Uuid) -> StoreResult<boo
     Ok(set.rows_affected() == 1)
 }
 
-/// Anything but accepted -> discarded. False: it was accepted, or never was.
+/// Discards a plan. Returns false if it was accepted or does not exist.
+///
+/// # Errors
+/// The database fails.
 pub async fn discard(store: &Store, id: Uuid) -> StoreResult<bool> {
     let set =
         sqlx::query("update plan set state = 'discarded' where id = $1 and state <> 'accepted'").bind(id).execute(store.pool()).await?;

@@ -1,11 +1,14 @@
-//! Side tables of documents: what planning reads of them.
+//! Side tables of documents: the parts that planning reads.
 
 use drover_scheduling::Movability;
 use drover_store::{Store, StoreResult, Tx};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-/// Stores what an app intent says, in the columns that planning reads.
+/// Stores the content of an app intent in the columns that planning reads.
+///
+/// # Errors
+/// The database fails.
 pub async fn set_movability(tx: &mut Tx, intent: Uuid, movability: &Movability) -> StoreResult<()> {
     sqlx::query(
         "insert into movability (intent, dig, app, migration, priority) values ($1, $2, $3, $4, $5)
@@ -21,20 +24,26 @@ pub async fn set_movability(tx: &mut Tx, intent: Uuid, movability: &Movability) 
     Ok(())
 }
 
-/// All owners' words. Where several intents speak of one app, one refusal counts, and the earliest priority.
+/// The consent of all owners. If several intents name the same app, it may be moved only if all agree, and the lowest priority counts.
+///
+/// # Errors
+/// The database fails.
 pub async fn movability(db: &mut PgConnection) -> StoreResult<Vec<Movability>> {
     let rows: Vec<(Uuid, String, bool, i16)> =
         sqlx::query_as("select dig, app, bool_and(migration), min(priority) from movability group by dig, app order by dig, app")
             .fetch_all(db)
             .await?;
-    // The column's check keeps priorities within 1..10.
+    // A check of the column keeps priorities within 1 to 10.
     Ok(rows
         .into_iter()
         .map(|(dig, app, migration, priority)| Movability { dig, app, migration, priority: priority.clamp(1, 10) as u8 })
         .collect())
 }
 
-/// Makes a policy the active one of its project, or not. False: another one is.
+/// Activates or deactivates a policy of a project. Returns false if another one is active.
+///
+/// # Errors
+/// The database fails.
 pub async fn set_active(tx: &mut Tx, project: Uuid, policy: Uuid, active: bool) -> StoreResult<bool> {
     if !active {
         sqlx::query("delete from active_policy where policy = $1").bind(policy).execute(&mut **tx).await?;
@@ -52,22 +61,34 @@ pub async fn set_active(tx: &mut Tx, project: Uuid, policy: Uuid, active: bool) 
 }
 
 /// The active policy of a project.
+///
+/// # Errors
+/// The database fails.
 pub async fn active(db: &mut PgConnection, project: Uuid) -> StoreResult<Option<Uuid>> {
     Ok(sqlx::query_scalar("select policy from active_policy where project = $1").bind(project).fetch_optional(db).await?)
 }
 
 /// Whether a built-in document was made before.
+///
+/// # Errors
+/// The database fails.
 pub async fn is_made(store: &Store, path: &str) -> StoreResult<bool> {
     Ok(sqlx::query_scalar("select exists (select from builtin where path = $1)").bind(path).fetch_one(store.pool()).await?)
 }
 
-/// It was.
+/// Records that a built-in document was made.
+///
+/// # Errors
+/// The database fails.
 pub async fn note_made(store: &Store, path: &str) -> StoreResult<()> {
     sqlx::query("insert into builtin (path) values ($1) on conflict do nothing").bind(path).execute(store.pool()).await?;
     Ok(())
 }
 
-/// Documents of other services that ours hang under, each with the path of one of ours.
+/// The documents of other services that are parents of migration's documents, each with the path of one child.
+///
+/// # Errors
+/// The database fails.
 pub async fn foreign_parents(store: &Store) -> StoreResult<Vec<(Uuid, String)>> {
     Ok(sqlx::query_as(
         "select distinct on (foreign_parent) foreign_parent, path from resource where foreign_parent is not null and parent_id is null order by foreign_parent, path",

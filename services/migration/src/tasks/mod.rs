@@ -1,4 +1,4 @@
-//! What goes on without being asked: following the ledger, collecting orphans.
+//! Background tasks: follow the fleet, delete orphaned documents.
 
 mod follow;
 mod orphans;
@@ -7,7 +7,7 @@ use drover_service::{Common, FeedReader, OnFailure};
 
 use crate::app::App;
 
-/// Starts them.
+/// Starts the tasks and adds the readiness checks.
 pub fn spawn(app: &App, common: &Common) {
     let placement = common.peer("placement", &common.peers.placement);
     let (fleet, reader) = (app.fleet.clone(), FeedReader::new(placement, "/internal/feeds/fleet"));
@@ -23,6 +23,6 @@ pub fn spawn(app: &App, common: &Common) {
     let fleet = app.fleet.clone();
     common.readiness.check("placement", move || {
         let ready = fleet.is_ready();
-        async move { if ready { Ok(()) } else { Err("it has not told its ledger yet".to_owned()) } }
+        async move { if ready { Ok(()) } else { Err("its ledger has not arrived yet".to_owned()) } }
     });
 }

@@ -1,5 +1,5 @@
-//! Documents whose project or deployment intent group is gone are collected. Nobody is harmed by one meanwhile: they carry the
-//! parent's uuid, and a parent that was made again has another.
+//! Deletes documents whose project or deployment intent group no longer exists. Until then they have no effect: they refer to the parent's
+//! UUID, and a parent that is made again gets a new one.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::resources::KINDS;
 use crate::resources::rules::lookup;
 use crate::store::side;
 
-/// Every five minutes.
+/// Deletes orphaned documents every five minutes. Never returns.
 pub async fn run(app: App, task: TaskHandle) {
     let mut tick = tokio::time::interval(Duration::from_secs(300));
-    // The first tick is at once, and then orchestrator may not be there yet.
+    // The first tick is immediate, when orchestrator may not have started yet.
     tick.tick().await;
     loop {
         tick.tick().await;
         task.active();
         if let Err(error) = collect(&app).await {
-            tracing::warn!(%error, "orphaned documents were not collected, trying again later");
+            tracing::warn!(%error, "orphaned documents could not be deleted; the next attempt is in five minutes");
         }
     }
 }
@@ -34,12 +34,12 @@ async fn collect(app: &App) -> Result<(), Problem> {
         let mut tx = app.store.begin().await?;
         let purged = purge_foreign(&mut tx, id).await?;
         tx.commit().await.map_err(Problem::internal)?;
-        tracing::info!(parent, purged, "documents of a parent that is gone were collected");
+        tracing::info!(parent, purged, "documents of a deleted parent were deleted");
     }
     Ok(())
 }
 
-/// The foreign part of one of our paths.
+/// The parent's part of a path.
 fn parent_path(path: &str) -> Option<String> {
     let kind = KINDS.iter().find(|kind| matches!(kind.parent, drover_resources::Parent::Foreign(_)) && kind.within(path) == Some(path))?;
     let segments = kind.foreign()?.path.split('/').count();

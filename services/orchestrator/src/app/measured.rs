@@ -254,7 +254,7 @@ mod tests {
             id: "s".into(),
             parent: None,
             service: "web".into(),
-            kind: drover_api::scheduling::groups::observe::Kind::Client,
+            kind: drover_api::scheduling::groups::observe::SpanSide::Client,
             peer: Some("db".into()),
             at,
         };

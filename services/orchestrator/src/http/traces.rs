@@ -3,7 +3,7 @@
 
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
-use drover_api::scheduling::groups::observe::{self, Kind, Span};
+use drover_api::scheduling::groups::observe::{self, Span, SpanSide};
 use drover_resources::PathParams;
 use drover_service::{Json, Problem, Raw, codes};
 use http::{HeaderMap, header};
@@ -113,7 +113,7 @@ fn read(span: &Wire, service: &str) -> Option<Span> {
         id: id(&span.span_id)?,
         parent: id(&span.parent_span_id),
         service: service.to_owned(),
-        kind: if client { Kind::Client } else { Kind::Other },
+        kind: if client { SpanSide::Client } else { SpanSide::Other },
         peer: attribute(&span.attributes, "peer.service").or_else(|| attribute(&span.attributes, "service.peer.name")),
         at: span.start_time_unix_nano as f64 * 1e-9,
     })

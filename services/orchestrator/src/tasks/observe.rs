@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use drover_api::scheduling::groups::observe::{Edge, Labels, Rate, rates};
+use drover_api::scheduling::groups::observe::{Edge, EdgeLabels, RateWindow, rates};
 use drover_resources::of_kind;
 use drover_service::{TaskHandle, prometheus};
 use reqwest::Url;
@@ -60,6 +60,6 @@ async fn query(base: &Url, spec: &PrometheusSpec) -> anyhow::Result<Vec<Edge>> {
     // The body of an error says why; it is read like that of an answer.
     let answer = request.send().await.map_err(reqwest::Error::without_url)?.bytes().await.map_err(reqwest::Error::without_url)?;
     anyhow::ensure!(answer.len() <= MAX_BYTES, "the answer has {} bytes; at most {MAX_BYTES} are read", answer.len());
-    let labels = Labels { from: spec.from_label().to_owned(), to: spec.to_label().to_owned() };
-    Ok(rates(std::str::from_utf8(&answer)?, &labels, Rate { window: spec.window_seconds(), now: measured::seconds() })?)
+    let labels = EdgeLabels { from: spec.from_label().to_owned(), to: spec.to_label().to_owned() };
+    Ok(rates(std::str::from_utf8(&answer)?, &labels, RateWindow { window: spec.window_seconds(), now: measured::seconds() })?)
 }

@@ -1,7 +1,8 @@
-//! The call graph as measured: rates between services with an age and a confidence for each, from traces or from a mesh's metrics.
+//! The measured call graph: rates of calls between services, each with an age and a confidence, from traces or from the metrics of a
+//! service mesh.
 //!
-//! Pure: spans and query results come in as text or values, and so does the time. Who listens for OTLP or asks Prometheus is
-//! not decided here. Memory is bounded: so many edges, so many spans that wait for their parents.
+//! Pure: spans, query results and the time are inputs; callers receive OTLP and query Prometheus. Memory is limited by the number of
+//! edges and of remembered spans.
 
 mod otlp;
 mod prometheus;
@@ -12,46 +13,46 @@ use serde::Serialize;
 
 use super::graph::{CallGraph, GraphError, Service};
 
-pub use otlp::{Kind, Span, spans};
-pub use prometheus::{Labels, Rate, rates};
+pub use otlp::{Span, SpanSide, spans};
+pub use prometheus::{EdgeLabels, RateWindow, rates};
 
-/// A document that is not what it should be.
+/// A document that could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// Not JSON.
-    #[error("this is no JSON: {0}")]
+    /// It is not JSON.
+    #[error("the document is not JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// JSON of another kind.
-    #[error("this is no {0}")]
+    /// It is JSON of another form.
+    #[error("the document is not an {0}")]
     Shape(&'static str),
-    /// Prometheus says why not.
-    #[error("Prometheus answered: {0}")]
+    /// Prometheus answered with an error.
+    #[error("Prometheus answered with an error: {0}")]
     Refused(String),
 }
 
-/// What was seen of one edge.
+/// A measured edge.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Edge {
-    /// Who calls.
+    /// Calling service.
     pub from: String,
-    /// Who is called.
+    /// Called service.
     pub to: String,
     /// Calls per second.
     pub rate: f64,
-    /// Seconds since the last sign of it.
+    /// Seconds since the last observed call.
     pub age: f64,
-    /// 1 - 1/sqrt(1 + n) for about n recent calls: 1 minus their relative standard error, were they independent.
+    /// 1 - 1/sqrt(1 + n) for about n recent calls, which is 1 minus their relative standard error if they are independent.
     pub confidence: f64,
 }
 
-/// How calls are counted.
+/// Settings of a [`Collector`].
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Seconds after which a call counts half.
+    /// Seconds after which a call counts one half.
     pub half_life: f64,
-    /// Edges beyond these are not taken in.
+    /// Limit on edges; further edges are not recorded.
     pub edges: usize,
-    /// Spans remembered for their children; the oldest go.
+    /// Limit on spans remembered for their children; the oldest are dropped.
     pub spans: usize,
 }
 
@@ -61,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-/// A count that fades.
+/// A count with exponential decay.
 #[derive(Clone, Copy, Debug)]
 struct Tally {
     count: f64,
@@ -85,26 +86,26 @@ type Pair = (String, String);
 
 /// Counts calls between services from their spans.
 ///
-/// A call is a span whose parent is a span of another service. Services that send no spans (databases, queues) are known only by
-/// `peer.service` of those who call them; such calls count as long as the called one sends none itself.
+/// A call is a span whose parent is a span of another service. Services that send no spans (databases, queues) are known only from
+/// `peer.service` of their callers; such calls count as long as the called service sends no spans.
 #[derive(Debug)]
 pub struct Collector {
     settings: Settings,
     began: Option<f64>,
-    /// Whose span it is, by (trace, span).
+    /// The service of each remembered span, by (trace, span).
     owner: BTreeMap<(String, String), String>,
     order: VecDeque<(String, String)>,
-    /// Spans whose parent has not come yet, by (trace, parent).
+    /// Spans whose parent has not arrived yet, by (trace, parent).
     waiting: BTreeMap<(String, String), Vec<(String, f64)>>,
     heard: BTreeSet<String>,
     by_parent: BTreeMap<Pair, Tally>,
     by_peer: BTreeMap<Pair, Tally>,
-    /// Calls that were not counted because there were too many edges.
+    /// Number of calls that were not counted because of the limit on edges.
     pub dropped: u64,
 }
 
 impl Collector {
-    /// Nothing seen.
+    /// An empty collector.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -119,13 +120,13 @@ impl Collector {
         }
     }
 
-    /// Takes a span in; parents may come after their children.
+    /// Adds a span. Parents may arrive after their children.
     pub fn add(&mut self, span: &Span) {
         self.began = Some(self.began.map_or(span.at, |b| b.min(span.at)));
         self.heard.insert(span.service.clone());
         let key = (span.trace.clone(), span.id.clone());
         if self.owner.contains_key(&key) {
-            return; // exporters repeat what they do not know to have arrived
+            return; // exporters repeat spans that were not acknowledged
         }
         if let Some(parent) = &span.parent {
             let parent = (span.trace.clone(), parent.clone());
@@ -137,7 +138,7 @@ impl Collector {
         for (to, at) in self.waiting.remove(&key).unwrap_or_default() {
             self.count(span.service.clone(), to, at, false);
         }
-        if let (Kind::Client, Some(peer)) = (span.kind, &span.peer) {
+        if let (SpanSide::Client, Some(peer)) = (span.kind, &span.peer) {
             self.count(span.service.clone(), peer.clone(), span.at, true);
         }
         self.owner.insert(key.clone(), span.service.clone());
@@ -168,11 +169,11 @@ impl Collector {
         }
     }
 
-    /// All edges as of `now` (seconds since the epoch), by caller, then called.
+    /// All edges at the time `now` (seconds since the epoch), sorted by calling, then by called service.
     pub fn edges(&self, now: f64) -> Vec<Edge> {
         let half_life = self.settings.half_life;
         let watched = (now - self.began.unwrap_or(now)).max(1.0);
-        // A steady rate r comes to r * half_life / ln 2 in the end; before that to a part of it.
+        // The count of a steady rate r converges to r * half_life / ln 2; `full` is the part of it reached so far.
         let full = half_life / std::f64::consts::LN_2 * (1.0 - 0.5_f64.powf(watched / half_life));
         let silent = self.by_peer.iter().filter(|((_, to), _)| !self.heard.contains(to));
         let mut edges: Vec<Edge> = silent
@@ -188,10 +189,10 @@ impl Collector {
     }
 }
 
-/// The graph of the given services from measured edges of at least `confidence`; edges of others are left out.
+/// Makes the graph of the given services from measured edges of at least `confidence`. Edges of other services are ignored.
 ///
 /// # Errors
-/// When the services make no graph.
+/// The services are invalid; see [`CallGraph::new`].
 pub fn graph(services: Vec<Service>, edges: &[Edge], confidence: f64) -> Result<CallGraph, GraphError> {
     let known: BTreeSet<String> = services.iter().map(|s| s.name.clone()).collect();
     let sure = edges.iter().filter(|e| e.confidence >= confidence && known.contains(&e.from) && known.contains(&e.to));

@@ -1,41 +1,41 @@
-//! Spans out of OTLP in JSON (`ExportTraceServiceRequest`), as OTLP/HTTP carries it and as collectors write it to files.
+//! Reads spans from OTLP in JSON (`ExportTraceServiceRequest`), as sent by OTLP/HTTP and as written to files by collectors.
 
 use serde_json::Value;
 
 use super::ObserveError;
 
-/// Which side of a call a span is.
+/// The side of a call that a span describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Waits for somebody else: client, or producer.
+pub enum SpanSide {
+    /// The calling side: client or producer.
     Client,
-    /// Serves, or works inside its service.
+    /// The serving side, or work inside a service.
     Other,
 }
 
-/// A span, as far as the graph needs it.
+/// The parts of a span that the call graph needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// Its trace.
+    /// Id of its trace.
     pub trace: String,
-    /// Itself.
+    /// Id of the span.
     pub id: String,
-    /// Who caused it.
+    /// Id of its parent.
     pub parent: Option<String>,
     /// `service.name` of its resource.
     pub service: String,
-    /// Which side it is.
-    pub kind: Kind,
-    /// `peer.service` (or the newer `service.peer.name`): whom a client calls, where it is told.
+    /// Side of the call.
+    pub kind: SpanSide,
+    /// `peer.service` or the newer `service.peer.name`: the service that a client calls.
     pub peer: Option<String>,
-    /// Its start, seconds since the epoch.
+    /// Start, in seconds since the epoch.
     pub at: f64,
 }
 
-/// The spans of a document; one JSON, or one a line. Spans without a service, an id or a time are skipped: they say nothing.
+/// Reads the spans of a document: one JSON value, or one per line. Spans without a service, an id or a time are skipped.
 ///
 /// # Errors
-/// When it is no OTLP in JSON.
+/// The text is not JSON or not an OTLP trace.
 pub fn spans(text: &str) -> Result<Vec<Span>, ObserveError> {
     let mut found = Vec::new();
     for document in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
@@ -64,7 +64,7 @@ fn attribute(of: Option<&Value>, key: &str) -> Option<String> {
 
 fn read(span: &Value, service: &str) -> Option<Span> {
     let text = |name: &str| span.get(name).and_then(Value::as_str).filter(|t| !t.is_empty()).map(str::to_owned);
-    // 64-bit numbers are strings in protobuf's JSON, but not every writer knows.
+    // Protobuf's JSON writes 64-bit numbers as strings, but some exporters write numbers.
     let nanos = span.get("startTimeUnixNano")?;
     let nanos: f64 = nanos.as_str().map_or_else(|| nanos.as_f64(), |t| t.parse().ok())?;
     let kind = span.get("kind");
@@ -75,7 +75,7 @@ fn read(span: &Value, service: &str) -> Option<Span> {
         id: text("spanId")?,
         parent: text("parentSpanId"),
         service: service.to_owned(),
-        kind: if client { Kind::Client } else { Kind::Other },
+        kind: if client { SpanSide::Client } else { SpanSide::Other },
         peer: attribute(Some(span), "peer.service").or_else(|| attribute(Some(span), "service.peer.name")),
         at: nanos * 1e-9,
     })

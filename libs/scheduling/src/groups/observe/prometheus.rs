@@ -1,40 +1,41 @@
-//! Rates between services out of a Prometheus instant query over a mesh's metrics, such as
+//! Reads rates between services from the result of a Prometheus instant query over the metrics of a service mesh, such as
 //! `sum by (source_workload, destination_workload) (rate(istio_requests_total{reporter="source"}[10m]))`.
 
 use serde_json::Value;
 
 use super::{Edge, ObserveError};
 
-/// Which labels name the two ends.
+/// The labels that name the two services of an edge.
 #[derive(Clone, Debug)]
-pub struct Labels {
-    /// Of the caller.
+pub struct EdgeLabels {
+    /// Label of the calling service.
     pub from: String,
-    /// Of the called.
+    /// Label of the called service.
     pub to: String,
 }
 
-impl Default for Labels {
-    /// Istio's.
+impl Default for EdgeLabels {
+    /// The labels of Istio.
     fn default() -> Self {
         Self { from: "source_workload".to_owned(), to: "destination_workload".to_owned() }
     }
 }
 
-/// What a rate was taken over.
+/// The time range of the rates.
 #[derive(Clone, Copy, Debug)]
-pub struct Rate {
-    /// Seconds of the range in the query, for the confidence.
+pub struct RateWindow {
+    /// Length of the range in the query in seconds; determines the confidence.
     pub window: f64,
-    /// Now, seconds since the epoch, for the age.
+    /// Current time in seconds since the epoch; determines the age.
     pub now: f64,
 }
 
-/// The edges of an answer of `/api/v1/query`; rates that are 0 or no number, and ends called "unknown" (as Istio names them), are left out.
+/// Reads the edges from an answer of `/api/v1/query`. Rates that are 0 or not a number, and services named "unknown" as in Istio, are
+/// skipped.
 ///
 /// # Errors
-/// When it is no such answer, or an error.
-pub fn rates(text: &str, labels: &Labels, rate: Rate) -> Result<Vec<Edge>, ObserveError> {
+/// The text is not such an answer, or the answer is an error.
+pub fn rates(text: &str, labels: &EdgeLabels, rate: RateWindow) -> Result<Vec<Edge>, ObserveError> {
     let answer: Value = serde_json::from_str(text)?;
     if answer.get("status").and_then(Value::as_str) == Some("error") {
         return Err(ObserveError::Refused(answer.get("error").and_then(Value::as_str).unwrap_or("an error without a text").to_owned()));

@@ -1,7 +1,6 @@
-//! Plans: who moves and why, on a copy that is new enough, accepted once.
+//! Plans: victims and reasons, the required version of the fleet, acceptance.
 
-mod support;
-
+use crate::support::{FakePeers, Migration, TIMEOUT, app, capacity, claim, dig, dig_path, moved, newcomer};
 use drover_api::digs::{DigHold, DigTerms};
 use drover_api::ledger::FleetItem;
 use drover_api::plans::{PlanDocument, PlanList, PlanState};
@@ -10,33 +9,32 @@ use drover_scheduling::{Claim, DigRef, FleetMember, MemberKey, MemberState, Plan
 use drover_testkit::{eventually, test_db};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use support::{Migration, PATIENCE, World, app, capacity, claim, dig, dig_path, moved, newcomer};
 use uuid::Uuid;
 
 const A: &str = "onprem+a";
 const BOTH: [&str; 2] = ["onprem+a", "aws+c"];
 
-/// Cluster a is full of two movable apps of 500m; `idle` uses 10m and has the later priority only if it is told so.
+/// Cluster a is filled by two apps of 500m; `idle` uses 10m, `busy` 450m.
 struct Full {
-    world: World,
+    peers: FakePeers,
     idle: Claim,
     busy: Claim,
 }
 
 async fn full() -> Full {
-    let world = World::start().await;
+    let peers = FakePeers::start().await;
     let (idle, busy) = (claim("idle", 500, A, &BOTH), claim("busy", 500, A, &BOTH));
-    world.member(A, 1, capacity(1000, &[(&idle, 10), (&busy, 450)]));
-    world.member("aws+c", 5, capacity(2000, &[]));
-    world.claim(&idle);
-    world.claim(&busy);
-    Full { world, idle, busy }
+    peers.member(A, 1, capacity(1000, &[(&idle, 10), (&busy, 450)]));
+    peers.member("aws+c", 5, capacity(2000, &[]));
+    peers.claim(&idle);
+    peers.claim(&busy);
+    Full { peers, idle, busy }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_moves_without_its_owners_word() {
+async fn apps_move_only_with_consent_of_owner() {
     let (db, full) = (test_db().await, full().await);
-    let migration = Migration::start(&db, &full.world).await;
+    let migration = Migration::start(&db, &full.peers).await;
     let order = newcomer("ledger", vec![app("ledger", 400, &[A])]);
 
     let refused = migration.plan(&order).await;
@@ -44,7 +42,7 @@ async fn nobody_moves_without_its_owners_word() {
     let reasons = refused.infeasible.unwrap();
     assert!(reasons.candidates.iter().all(|c| c.why_not.as_ref().is_some_and(|why| why.code == "no_intent")), "{reasons:#?}");
 
-    migration.movable(&full.world, &full.busy, 5).await;
+    migration.movable(&full.peers, &full.busy, 5).await;
     let plan = migration.plan(&order).await;
     assert_eq!((plan.state, moved(&plan)), (PlanState::Proposed, vec!["busy".to_owned()]));
     let step = &plan.plan.as_ref().unwrap().waves[0][0];
@@ -52,18 +50,18 @@ async fn nobody_moves_without_its_owners_word() {
     assert_eq!(plan.policy, "", "no policy is active");
     assert_eq!(plan.made_on, "0");
     let input: PlanInput = migration.ok(Method::GET, &format!("/internal/plans/{}/input", plan.id), &Value::Null).await;
-    assert_eq!(input.plan(), PlanResult::Feasible(plan.plan.clone().unwrap()), "what is kept makes the same plan again");
+    assert_eq!(input.plan(), PlanResult::Feasible(plan.plan.clone().unwrap()), "the stored input gives the same plan");
     let listed: PlanList = migration.ok(Method::GET, "/v2/plans", &Value::Null).await;
     assert_eq!(listed.items.iter().map(|plan| plan.id).collect::<Vec<_>>(), [plan.id, refused.id], "newest first");
     migration.refused(Method::GET, "/v2/plans?limit=0", &Value::Null, 400, "invalid").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn policies_and_new_algorithms_change_who_moves() {
+async fn policies_and_custom_algorithms_choose_victims() {
     let (db, full) = (test_db().await, full().await);
-    let migration = Migration::start(&db, &full.world).await;
-    migration.movable(&full.world, &full.busy, 5).await;
-    migration.movable(&full.world, &full.idle, 5).await;
+    let migration = Migration::start(&db, &full.peers).await;
+    migration.movable(&full.peers, &full.busy, 5).await;
+    migration.movable(&full.peers, &full.idle, 5).await;
     let order = newcomer("ledger", vec![app("ledger", 400, &[A])]);
 
     let uses = |name: &str| json!({"mode": "order", "active": true, "algorithms": [{"algorithm": name}]});
@@ -71,13 +69,13 @@ async fn policies_and_new_algorithms_change_who_moves() {
     let least_busy = migration.plan(&order).await;
     assert_eq!((moved(&least_busy), least_busy.policy.as_str()), (vec!["idle".to_owned()], "p"));
 
-    // An algorithm that nobody had thought of, added over REST.
+    // A new algorithm, added over REST.
     let spec = json!({"expression": "cpu_requested - cpu_used", "prefer": "low"});
     let _: Value = migration.ok(Method::POST, "/v2/migration-algorithms", &json!({"metadata": {"name": "Slack"}, "spec": spec})).await;
     migration.policy(uses("Slack")).await;
     assert_eq!(moved(&migration.plan(&order).await), ["busy"]);
 
-    // The same algorithms, order against scoring: equal by the first, so the second decides; weighed, the other wins.
+    // With the same algorithms, `order` and `scoring` choose different victims.
     let spec = json!({"source": "prometheus", "query": "errors{app=\"$app\"}"});
     let _: Value = migration.ok(Method::POST, "/v2/migration-parameters", &json!({"metadata": {"name": "errors"}, "spec": spec})).await;
     let _: Value = migration
@@ -87,7 +85,7 @@ async fn policies_and_new_algorithms_change_who_moves() {
             &json!({"metadata": {"name": "Errors"}, "spec": {"expression": "errors", "prefer": "high"}}),
         )
         .await;
-    full.world.known.samples.lock().unwrap().extend([("errors{app=\"busy\"}".to_owned(), 9.0), ("errors{app=\"idle\"}".to_owned(), 1.0)]);
+    full.peers.known.samples.lock().unwrap().extend([("errors{app=\"busy\"}".to_owned(), 9.0), ("errors{app=\"idle\"}".to_owned(), 1.0)]);
     let both = |mode: &str| {
         json!({"mode": mode, "active": true, "algorithms": [
         {"algorithm": "CPUUtilization", "weight": 1.0}, {"algorithm": "Errors", "weight": 3.0}]})
@@ -95,9 +93,9 @@ async fn policies_and_new_algorithms_change_who_moves() {
     migration.policy(both("order")).await;
     assert_eq!(moved(&migration.plan(&order).await), ["idle"]);
     migration.policy(both("scoring")).await;
-    assert_eq!(moved(&migration.plan(&order).await), ["busy"], "what Prometheus says weighs more");
+    assert_eq!(moved(&migration.plan(&order).await), ["busy"], "the value from Prometheus has the larger weight");
 
-    // Tried out before it is active, by name and in full.
+    // Policy tests, by name and with a spec.
     let first = |answer: &Value| answer["candidates"][0]["app"].clone();
     let named: Value = migration.ok(Method::POST, "/v2/policy-tests", &json!({"project": "default", "policy": "p", "member": A})).await;
     assert_eq!(first(&named), "busy");
@@ -110,15 +108,15 @@ async fn policies_and_new_algorithms_change_who_moves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_is_accepted_once() {
+async fn plan_is_accepted_once() {
     let (db, full) = (test_db().await, full().await);
-    let migration = Migration::start(&db, &full.world).await;
-    migration.movable(&full.world, &full.busy, 5).await;
+    let migration = Migration::start(&db, &full.peers).await;
+    migration.movable(&full.peers, &full.busy, 5).await;
     let order = serde_json::to_value(newcomer("ledger", vec![app("ledger", 400, &[A])])).unwrap();
     let (id, mine, theirs) = (Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7());
     let made: PlanDocument = migration.ok(Method::PUT, &format!("/internal/plans/{id}"), &order).await;
     let again: PlanDocument = migration.ok(Method::PUT, &format!("/internal/plans/{id}"), &order).await;
-    assert_eq!(again, made, "the same id is answered as before");
+    assert_eq!(again, made, "the same id gets the stored plan");
 
     let state = format!("/internal/plans/{id}/state");
     for _ in 0..2 {
@@ -144,10 +142,10 @@ async fn a_plan_is_accepted_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_may_take_back_his_word_until_the_plan_is_accepted() {
+async fn owner_may_withdraw_consent_until_plan_is_accepted() {
     let (db, full) = (test_db().await, full().await);
-    let migration = Migration::start(&db, &full.world).await;
-    migration.movable(&full.world, &full.busy, 5).await;
+    let migration = Migration::start(&db, &full.peers).await;
+    migration.movable(&full.peers, &full.busy, 5).await;
     let plan = migration.plan(&newcomer("ledger", vec![app("ledger", 400, &[A])])).await;
     assert_eq!(moved(&plan), ["busy"]);
     migration.consent(&full.busy, false).await;
@@ -156,19 +154,19 @@ async fn an_owner_may_take_back_his_word_until_the_plan_is_accepted() {
     assert!(problem["reasons"][0].as_str().unwrap().contains("busy/busy"), "{problem:#}");
     migration.consent(&full.busy, true).await;
     let accepted: PlanDocument = migration.ok(Method::PUT, &state, &json!({"operation": operation})).await;
-    assert_eq!(accepted.state, PlanState::Accepted, "he said yes again");
+    assert_eq!(accepted.state, PlanState::Accepted, "the owner agrees again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_worked_on_is_no_candidate_and_keeps_its_intents() {
+async fn held_group_is_no_candidate_and_its_intents_are_locked() {
     let (db, full) = (test_db().await, full().await);
-    let migration = Migration::start(&db, &full.world).await;
-    migration.movable(&full.world, &full.busy, 5).await;
-    migration.movable(&full.world, &full.idle, 5).await;
+    let migration = Migration::start(&db, &full.peers).await;
+    migration.movable(&full.peers, &full.busy, 5).await;
+    migration.movable(&full.peers, &full.idle, 5).await;
     let terms = DigTerms { dig: dig("ledger"), state: "Approved".into(), revision: 0, apps: vec![app("ledger", 400, &[A])] };
-    full.world.known.digs.lock().unwrap().insert("ledger".into(), terms);
+    full.peers.known.digs.lock().unwrap().insert("ledger".into(), terms);
     let (operation, path) = (Uuid::now_v7(), dig_path("busy"));
-    *full.world.known.holds.lock().unwrap() = vec![DigHold { dig: full.busy.dig.id, path: path.clone(), operation }];
+    *full.peers.known.holds.lock().unwrap() = vec![DigHold { dig: full.busy.dig.id, path: path.clone(), operation }];
 
     let newcomer = json!({"kind": "newcomer", "project": "default", "compositeApp": "ledger", "compositeAppVersion": "v1",
         "deploymentIntentGroup": "ledger"});
@@ -192,18 +190,18 @@ async fn who_is_worked_on_is_no_candidate_and_keeps_its_intents() {
         assert_eq!(problem["instance"], format!("/v2/operations/{operation}"));
     }
     migration.consent(&full.idle, false).await;
-    full.world.known.holds.lock().unwrap().clear();
+    full.peers.known.holds.lock().unwrap().clear();
     migration.consent(&full.busy, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plans_that_users_ask_for() {
+async fn users_can_request_plans() {
     let (db, full) = (test_db().await, full().await);
-    let migration = Migration::start(&db, &full.world).await;
-    migration.movable(&full.world, &full.busy, 5).await;
+    let migration = Migration::start(&db, &full.peers).await;
+    migration.movable(&full.peers, &full.busy, 5).await;
     let terms = |dig, state: &str| DigTerms { dig, state: state.into(), revision: 0, apps: vec![app("ledger", 400, &[A])] };
     let known = [("ledger", terms(dig("ledger"), "Approved")), ("busy", terms(DigRef::clone(&full.busy.dig), "Instantiated"))];
-    full.world.known.digs.lock().unwrap().extend(known.map(|(name, terms)| (name.to_owned(), terms)));
+    full.peers.known.digs.lock().unwrap().extend(known.map(|(name, terms)| (name.to_owned(), terms)));
     let wish = |name: &str| {
         json!({
             "kind": "newcomer", "project": "default", "compositeApp": name, "compositeAppVersion": "v1", "deploymentIntentGroup": name,
@@ -215,7 +213,7 @@ async fn plans_that_users_ask_for() {
     let made: PlanDocument = migration.ok(Method::POST, "/v2/plans", &wish("ledger")).await;
     assert_eq!((made.state, moved(&made)), (PlanState::Proposed, vec!["busy".to_owned()]));
     let waves = |plan: &PlanDocument| plan.plan.as_ref().unwrap().waves.clone();
-    assert_eq!(waves(&dry), waves(&made), "the dry run says what is then planned");
+    assert_eq!(waves(&dry), waves(&made), "the dry run gives the same plan");
     migration.refused(Method::POST, "/v2/plans", &wish("busy"), 409, "wrong_state").await;
     migration.refused(Method::POST, "/v2/plans", &wish("nobody"), 404, "not_found").await;
     migration.refused(Method::POST, "/v2/plans", &json!({"kind": "rebalance"}), 400, "invalid").await;
@@ -225,31 +223,31 @@ async fn plans_that_users_ask_for() {
     migration.refused(Method::POST, "/v2/plans", &drain("nowhere"), 400, "unknown_cluster").await;
     let stuck: PlanDocument = migration.ok(Method::POST, "/v2/plans", &drain("a")).await;
     assert_eq!(stuck.state, PlanState::Infeasible, "idle may not move");
-    migration.movable(&full.world, &full.idle, 5).await;
+    migration.movable(&full.peers, &full.idle, 5).await;
     let drained: PlanDocument = migration.ok(Method::POST, "/v2/plans", &drain("a")).await;
     assert_eq!((drained.state, moved(&drained).len()), (PlanState::Proposed, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_sees_the_ledger_at_least_as_new_as_it_must() {
+async fn plan_waits_for_required_ledger_sequence() {
     let (db, full) = (test_db().await, full().await);
-    let migration = Migration::start(&db, &full.world).await;
-    migration.movable(&full.world, &full.busy, 5).await;
+    let migration = Migration::start(&db, &full.peers).await;
+    migration.movable(&full.peers, &full.busy, 5).await;
     let mut order = newcomer("ledger", vec![app("ledger", 400, &[A])]);
     order.after_seq = Some(41);
     let path = format!("/internal/plans/{}", Uuid::now_v7());
     let body = serde_json::to_value(&order).unwrap();
     migration.refused(Method::PUT, &path, &body, 503, "capacity_unknown").await;
 
-    // Somebody takes the destination meanwhile; the plan waits for that news and does not use it.
+    // Another app takes the destination. The plan waits for this change and does not use the destination.
     let thief = claim("thief", 2000, "aws+c", &["aws+c"]);
     let (plan, ()) = tokio::join!(migration.plan(&order), async {
-        full.world.claim(&thief);
-        full.world.head(41);
+        full.peers.claim(&thief);
+        full.peers.head(41);
     });
     assert_eq!((plan.state, plan.made_on.as_str()), (PlanState::Infeasible, "41"));
-    full.world.fleet.publish(format!("claim/{}", thief.id), None);
-    full.world.head(42);
+    full.peers.fleet.publish(format!("claim/{}", thief.id), None);
+    full.peers.head(42);
     order.after_seq = Some(42);
     let plan = migration.plan(&order).await;
     assert_eq!((plan.state, plan.made_on.as_str()), (PlanState::Proposed, "42"));
@@ -259,56 +257,56 @@ async fn a_plan_sees_the_ledger_at_least_as_new_as_it_must() {
     assert!(refused.infeasible.unwrap().members.iter().any(|why| why.member == MemberKey(A.into()) && !why.reason.is_empty()));
 }
 
-/// Placement and migration were just restarted: members are told, their room is not yet. Nothing fits on what is not known, and
-/// that must not be the last word for whoever waits for a plan.
+/// After a restart of placement and migration the members are known before their capacity. Callers that wait for a plan must get
+/// `capacity_unknown` then, not the answer that there is none.
 #[tokio::test(flavor = "multi_thread")]
-async fn that_nothing_is_known_yet_is_not_that_nothing_fits() {
+async fn unknown_capacity_is_not_reported_as_infeasible() {
     let (db, full) = (test_db().await, full().await);
-    full.world.fleet.publish(format!("capacity/{A}"), None);
-    full.world.fleet.publish("capacity/aws+c", None);
-    let migration = Migration::start(&db, &full.world).await;
-    migration.movable(&full.world, &full.busy, 5).await;
+    full.peers.fleet.publish(format!("capacity/{A}"), None);
+    full.peers.fleet.publish("capacity/aws+c", None);
+    let migration = Migration::start(&db, &full.peers).await;
+    migration.movable(&full.peers, &full.busy, 5).await;
     let mut order = newcomer("ledger", vec![app("ledger", 400, &[A])]);
     order.patient = true;
     let (path, body) = (format!("/internal/plans/{}", Uuid::now_v7()), serde_json::to_value(&order).unwrap());
     let refuse = async || migration.refused(Method::PUT, &path, &body, 503, "capacity_unknown").await;
     assert!(refuse().await["detail"].as_str().unwrap().contains(A));
     let plans: PlanList = migration.ok(Method::GET, "/v2/plans", &Value::Null).await;
-    assert!(plans.items.is_empty(), "what is no answer is not kept");
+    assert!(plans.items.is_empty(), "a refusal stores no plan");
 
-    // The full cluster is heard of, the victim's destination is not.
-    full.world.member(A, 1, capacity(1000, &[(&full.idle, 10), (&full.busy, 450)]));
+    // The capacity of the full cluster arrives, that of the destination does not.
+    full.peers.member(A, 1, capacity(1000, &[(&full.idle, 10), (&full.busy, 450)]));
     assert!(refuse().await["detail"].as_str().unwrap().contains("aws+c"));
-    // It is while the plan is being made: the same request has its plan, under the same id.
+    // It arrives while the plan is made: the repeated request gets a plan with the same id.
     let asked = migration.ok::<PlanDocument>(Method::PUT, &path, &body);
-    let (plan, ()) = tokio::join!(asked, async { full.world.member("aws+c", 5, capacity(2000, &[])) });
+    let (plan, ()) = tokio::join!(asked, async { full.peers.member("aws+c", 5, capacity(2000, &[])) });
     assert_eq!((plan.state, moved(&plan)), (PlanState::Proposed, vec!["busy".to_owned()]));
 
-    // Somebody says that it is silent: then that is known.
-    let silent = |state| {
+    // A member that is reported as unreachable is not awaited.
+    let set_state = |state| {
         let member = FleetMember { key: MemberKey("aws+c".into()), priority: 5, state, ..FleetMember::default() };
-        full.world.fleet.publish("member/aws+c", Some(FleetItem::Member(Box::new(member))));
-        full.world.fleet.publish("capacity/aws+c", None);
+        full.peers.fleet.publish("member/aws+c", Some(FleetItem::Member(Box::new(member))));
+        full.peers.fleet.publish("capacity/aws+c", None);
     };
-    silent(MemberState::Ready);
+    set_state(MemberState::Ready);
     // Until migration has followed the feed, a plan may still use the capacity it knew.
-    let refused = eventually(PATIENCE, async || {
+    let refused = eventually(TIMEOUT, async || {
         let (status, answer) = migration.send(Method::PUT, &format!("/internal/plans/{}", Uuid::now_v7()), Some(&body)).await;
         (!status.is_success()).then_some((status.as_u16(), answer))
     })
     .await;
     assert_eq!((refused.0, refused.1["code"].as_str()), (503, Some("capacity_unknown")), "{:#}", refused.1);
-    silent(MemberState::Unreachable);
-    let refused = eventually(PATIENCE, async || {
+    set_state(MemberState::Unreachable);
+    let refused = eventually(TIMEOUT, async || {
         let (status, answer) = migration.send(Method::PUT, &format!("/internal/plans/{}", Uuid::now_v7()), Some(&body)).await;
         status.is_success().then(|| serde_json::from_value::<PlanDocument>(answer).unwrap())
     })
     .await;
     assert_eq!(refused.state, PlanState::Infeasible);
-    // Who does not insist on full knowledge is told what is known.
-    silent(MemberState::Ready);
+    // A caller that is not patient gets the plan for the known capacity.
+    set_state(MemberState::Ready);
     order.patient = false;
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let told = migration.plan(&order).await;
         told.infeasible.is_some_and(|why| why.awaited == [MemberKey("aws+c".into())]).then_some(())
     })

@@ -1,7 +1,4 @@
-//! A migration on a database of its own, a placement that shows the fleet the test wants, an orchestrator that knows its documents.
-
-// Each test binary uses its part of it.
-#![allow(dead_code, missing_docs, clippy::unwrap_used)]
+//! A migration service on its own database, with a fake placement, orchestrator and Prometheus.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -31,23 +28,23 @@ use tokio_util::sync::DropGuard;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 const TOKEN: &str = "peer-token-of-the-tests";
 
-/// What the others say.
-pub struct World {
+/// Fakes of the other services.
+pub struct FakePeers {
     pub fleet: FeedHub<FleetItem>,
-    pub known: Known,
+    pub known: FakeDocuments,
     server: HttpServer,
 }
 
 #[derive(Clone, Default)]
-pub struct Known {
+pub struct FakeDocuments {
     pub documents: Arc<Mutex<HashMap<String, Uuid>>>,
     pub digs: Arc<Mutex<HashMap<String, DigTerms>>>,
-    /// Groups that operations work on.
+    /// Groups held by operations.
     pub holds: Arc<Mutex<Vec<DigHold>>>,
-    /// Value that Prometheus has for a query.
+    /// Values of Prometheus queries.
     pub samples: Arc<Mutex<HashMap<String, f64>>>,
 }
 
@@ -55,29 +52,29 @@ fn not_found() -> Response {
     (Status::NOT_FOUND, Json(json!({"code": "not_found", "status": 404, "detail": "there is none"}))).into_response()
 }
 
-async fn document(State(known): State<Known>, Query(query): Query<HashMap<String, String>>) -> Response {
+async fn document(State(known): State<FakeDocuments>, Query(query): Query<HashMap<String, String>>) -> Response {
     let found = known.documents.lock().unwrap().get(&query["path"]).copied();
     found.map_or_else(not_found, |id| Json(DocumentRef { id, kind: "any".into(), path: query["path"].clone() }).into_response())
 }
 
-async fn dig_terms(State(known): State<Known>, Query(query): Query<HashMap<String, String>>) -> Response {
+async fn dig_terms(State(known): State<FakeDocuments>, Query(query): Query<HashMap<String, String>>) -> Response {
     let found = known.digs.lock().unwrap().get(&query["dig"]).cloned();
     found.map_or_else(not_found, |terms| Json(terms).into_response())
 }
 
-async fn holds(State(known): State<Known>) -> Json<DigHolds> {
+async fn holds(State(known): State<FakeDocuments>) -> Json<DigHolds> {
     Json(DigHolds { items: known.holds.lock().unwrap().clone() })
 }
 
-async fn sample(State(known): State<Known>, Query(query): Query<HashMap<String, String>>) -> Response {
+async fn sample(State(known): State<FakeDocuments>, Query(query): Query<HashMap<String, String>>) -> Response {
     let found = known.samples.lock().unwrap().get(&query["query"]).copied();
     let result: Vec<Value> = found.iter().map(|value| json!({"metric": {}, "value": [0.0, value.to_string()]})).collect();
     Json(json!({"status": "success", "data": {"resultType": "vector", "result": result}})).into_response()
 }
 
-impl World {
+impl FakePeers {
     pub async fn start() -> Self {
-        let (fleet, known) = (FeedHub::new(), Known::default());
+        let (fleet, known) = (FeedHub::new(), FakeDocuments::default());
         let feed: OpenApiRouter = OpenApiRouter::new().routes(fleet.route("/internal/feeds/fleet", "fleet"));
         let others = axum::Router::new()
             .route("/internal/documents/lookup", get(document))
@@ -86,10 +83,10 @@ impl World {
             .route("/prometheus/api/v1/query", get(sample))
             .with_state(known.clone());
         let server = HttpServer::start(feed.split_for_parts().0.merge(others)).await;
-        let world = Self { fleet, known, server };
-        world.head(0);
-        world.known.documents.lock().unwrap().insert("/v2/projects/default".into(), Uuid::now_v7());
-        world
+        let peers = Self { fleet, known, server };
+        peers.head(0);
+        peers.known.documents.lock().unwrap().insert("/v2/projects/default".into(), Uuid::now_v7());
+        peers
     }
 
     pub fn head(&self, seq: i64) {
@@ -109,7 +106,7 @@ impl World {
     }
 }
 
-/// One node of `cpu` milli-cores and as many MiB, and what the bindings on it use.
+/// One node with `cpu` millicores and as many MiB, and the CPU usage of its bindings.
 pub fn capacity(cpu: i64, used: &[(&Claim, i64)]) -> Capacity {
     let allocatable = Amounts { cpu, memory: cpu << 20, pods: 110, ..Amounts::default() };
     let observed = used.iter().map(|(claim, cpu)| {
@@ -131,7 +128,7 @@ pub fn dig_path(name: &str) -> String {
     format!("/v2/projects/default/composite-apps/{name}/v1/deployment-intent-groups/{name}")
 }
 
-/// An app of one pod of `cpu` milli-cores that may run on any of `members`.
+/// An app with one pod of `cpu` millicores that may run on any of `members`.
 pub fn app(name: &str, cpu: i64, members: &[&str]) -> AppRequest {
     let group =
         PodGroup { workload: format!("Deployment/{name}"), replicas: 1, requests: Amounts::pod(cpu, cpu << 20), ..PodGroup::default() };
@@ -146,7 +143,7 @@ pub fn app(name: &str, cpu: i64, members: &[&str]) -> AppRequest {
     AppRequest { app: name.into(), demand: Demand { groups: vec![group], ..Demand::default() }, terms }
 }
 
-/// A held claim of a deployment intent group and app of that name.
+/// A held claim of a group and an app with this name.
 pub fn claim(name: &str, cpu: i64, on: &str, members: &[&str]) -> Claim {
     Claim {
         id: Uuid::now_v7(),
@@ -172,7 +169,7 @@ pub fn newcomer(name: &str, apps: Vec<AppRequest>) -> PlanOrder {
     }
 }
 
-/// Names of the apps that a plan moves.
+/// The names of the apps that a plan moves.
 pub fn moved(plan: &PlanDocument) -> Vec<String> {
     plan.plan.iter().flat_map(|plan| plan.waves.iter().flatten()).map(|step| step.app.clone()).collect()
 }
@@ -183,19 +180,19 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// Starts one that knows its fleet; every exchange is checked against its OpenAPI document.
-    pub async fn start(db: &TestDb, world: &World) -> Self {
-        let migration = Self::start_cold(db, world).await;
-        eventually(PATIENCE, async || (migration.send(Method::GET, "/readyz", None::<&()>).await.0 == StatusCode::OK).then_some(())).await;
+    /// Starts the service and waits until it is ready. Every exchange is checked against the OpenAPI document.
+    pub async fn start(db: &TestDb, peers: &FakePeers) -> Self {
+        let migration = Self::start_cold(db, peers).await;
+        eventually(TIMEOUT, async || (migration.send(Method::GET, "/readyz", None::<&()>).await.0 == StatusCode::OK).then_some(())).await;
         migration
     }
 
-    pub async fn start_cold(db: &TestDb, world: &World) -> Self {
-        let url: url::Url = world.server.url("/").parse().unwrap();
-        let peers = Peers { placement: url.clone(), orchestrator: url, ..Peers::default() };
-        let common = Common::new(db.url.expose_secret(), TOKEN, peers).scoped("migration");
-        // Behind a path, as a proxy would have it.
-        let prometheus = Some(world.server.url("/prometheus").parse().unwrap());
+    pub async fn start_cold(db: &TestDb, peers: &FakePeers) -> Self {
+        let url: url::Url = peers.server.url("/").parse().unwrap();
+        let urls = Peers { placement: url.clone(), orchestrator: url, ..Peers::default() };
+        let common = Common::new(db.url.expose_secret(), TOKEN, urls).scoped("migration");
+        // With a path prefix, as behind a proxy.
+        let prometheus = Some(peers.server.url("/prometheus").parse().unwrap());
         let config = Config { listen: "127.0.0.1:0".parse().unwrap(), prometheus };
         let router = assemble(&config, &common).await.unwrap();
         let router = openapi::validated(router, serde_json::to_value(drover_migration::openapi()).unwrap());
@@ -223,7 +220,7 @@ impl Migration {
         serde_json::from_value(answer).unwrap()
     }
 
-    /// Expects this refusal.
+    /// Sends a request and asserts that it is refused with this status and code.
     pub async fn refused(&self, method: Method, path: &str, body: &Value, status: u16, code: &str) -> Value {
         let (got, problem) = self.send(method, path, (!body.is_null()).then_some(body)).await;
         assert_eq!((got.as_u16(), problem["code"].as_str()), (status, Some(code)), "{path}: {problem:#}");
@@ -234,24 +231,24 @@ impl Migration {
         self.ok(Method::PUT, &format!("/internal/plans/{}", Uuid::now_v7()), &serde_json::to_value(order).unwrap()).await
     }
 
-    /// The owner says that its app may be moved.
-    pub async fn movable(&self, world: &World, claim: &Claim, priority: u8) {
+    /// Makes the intent of an owner who agrees to moves.
+    pub async fn movable(&self, peers: &FakePeers, claim: &Claim, priority: u8) {
         let path = dig_path(&claim.dig.name);
-        world.known.documents.lock().unwrap().insert(path.clone(), claim.dig.id);
+        peers.known.documents.lock().unwrap().insert(path.clone(), claim.dig.id);
         let named = |spec: Value| json!({"metadata": {"name": "m"}, "spec": spec});
         let _: Value = self.ok(Method::POST, &format!("{path}/migration-intents"), &json!({"metadata": {"name": "m"}})).await;
         let spec = named(json!({"app": claim.request.app, "migration": true, "priority": priority}));
         let _: Value = self.ok(Method::POST, &format!("{path}/migration-intents/m/app-intents"), &spec).await;
     }
 
-    /// What the owner said is replaced.
+    /// Changes the consent of an owner.
     pub async fn consent(&self, claim: &Claim, migration: bool) {
         let path = format!("{}/migration-intents/m/app-intents/m", dig_path(&claim.dig.name));
         let spec = json!({"app": claim.request.app, "migration": migration, "priority": 5});
         let _: Value = self.ok(Method::PUT, &path, &json!({"metadata": {"name": "m"}, "spec": spec})).await;
     }
 
-    /// Makes, or replaces, the project's active policy.
+    /// Makes or replaces the project's active policy.
     pub async fn policy(&self, spec: Value) {
         let body = json!({"metadata": {"name": "p"}, "spec": spec});
         let _: Value = self.ok(Method::PUT, "/v2/projects/default/migration-policies/p", &body).await;

@@ -1,12 +1,10 @@
 //! One batch is committed while the next is decided: nothing is answered or published that is not in the log, whatever fails.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, nodes, request, transaction};
 use drover_api::ledger::{DecisionRecord, FleetItem, LedgerReceipt};
 use drover_scheduling::{Decision, LedgerChange, MemberKey, Outcome};
 use drover_store::failpoint::Action;
@@ -14,7 +12,6 @@ use drover_store::{Store, StoreConfig};
 use drover_testkit::{ChaosProxy, TestDb, eventually, test_db};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
-use support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, nodes, request, transaction};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 

@@ -1,5 +1,6 @@
-//! Who calls whom among the apps of a deployment intent group: those that are to be placed and those that run; and who belongs
-//! together. Knows members only as where apps are; who is put where: `together.rs` and `planning/choices.rs`.
+//! The call graph of a deployment intent group: the apps to be placed, the apps that already run, and how apps are grouped.
+//!
+//! Members appear here only as the locations of apps. Apps are assigned to members in `call_placement.rs` and `planning/choices.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,21 +13,21 @@ use crate::{CallTerms, Claim, DigRef, Ledger, MemberRoom};
 /// Bytes of a MiB.
 pub(crate) const MIB: f64 = 1_048_576.0;
 
-/// A group of apps with its calls.
-pub(crate) struct Callers<'a> {
+/// The apps of a deployment intent group with their calls.
+pub(crate) struct CallingApps<'a> {
     pub terms: &'a CallTerms,
-    /// Apps by service of the graph: the requested ones, then those of the group that run already.
+    /// Names of the apps, by service index of the graph: the requested apps, then the running ones.
     pub apps: Vec<&'a str>,
     pub graph: CallGraph,
     pub grouping: Grouping,
-    /// Copies that run, by service, and where; those of whose member nothing is known are left out.
+    /// Running copies as (service, member). Copies on members of unknown capacity are left out.
     pub settled: Vec<(usize, &'a MemberRoom)>,
-    /// Slots that are placed together, the unit that asks for most first; apps with several slots come alone, first of all.
+    /// Slots to be placed together, the largest request first. Each slot of an app with several slots is a unit of its own; these come first.
     pub units: Vec<Vec<usize>>,
 }
 
-impl<'a> Callers<'a> {
-    /// None where nobody calls anybody. `at`: a member on which a slot's request is added up.
+impl<'a> CallingApps<'a> {
+    /// The call graph of the group `dig`, or `None` if it has no calls. `at` names a member for which the request of a slot is summed.
     pub fn of(
         ledger: &'a Ledger,
         dig: &DigRef,
@@ -51,7 +52,7 @@ impl<'a> Callers<'a> {
         };
         let services = apps.iter().enumerate().map(|(service, app)| Service {
             name: (*app).to_owned(),
-            // What runs is counted where it runs.
+            // The request of a running app already counts on its member.
             request: slots.iter().position(|slot| slot.app == service).map_or([0.0; 2], |slot| load(&slots[slot], at(slot))),
             replicas: copies(service).max(1),
         });
@@ -59,7 +60,7 @@ impl<'a> Callers<'a> {
         for request in said {
             for to in request.terms.calls.iter().flat_map(|calls| &calls.to) {
                 if let (Some(from), Some(to_app)) = (index.get(request.app.as_str()), index.get(to.app.as_str())) {
-                    // Said once for each app, however many slots or copies it has.
+                    // Each app declares its calls once, however many slots or copies it has.
                     calls.insert((*from, *to_app), to.micro_calls as f64 * MICRO);
                 }
             }
@@ -71,8 +72,8 @@ impl<'a> Callers<'a> {
         Some(Self { terms, apps, graph, grouping, settled, units })
     }
 
-    /// Calls between clusters times their latency, with the slots at `homes`: every copy calls every copy. Who has no home counts
-    /// nothing.
+    /// The sum of calls between clusters, each multiplied by its latency, if the slots are placed at `homes`. Every copy of an app calls
+    /// every copy of the other. Apps without a home count 0.
     pub fn waiting(&self, slots: &[Slot<'a>], homes: &[Option<&'a MemberRoom>]) -> f64 {
         let at = self.homes(slots, homes);
         let mean = |a: &[&MemberRoom], b: &[&MemberRoom]| {
@@ -82,7 +83,7 @@ impl<'a> Callers<'a> {
         self.graph.weights().into_iter().map(|(a, b, calls)| calls * mean(&at[a], &at[b])).sum()
     }
 
-    /// Where the copies of each service are.
+    /// The members of each service's copies.
     fn homes(&self, slots: &[Slot<'a>], homes: &[Option<&'a MemberRoom>]) -> Vec<Vec<&'a MemberRoom>> {
         let mut at = vec![Vec::new(); self.apps.len()];
         for (slot, home) in slots.iter().zip(homes) {
@@ -93,7 +94,7 @@ impl<'a> Callers<'a> {
     }
 }
 
-/// What each copy of an app asks for of a member.
+/// The request of one copy of an app on `room`: CPU in millicores, memory in MiB.
 fn load(slot: &Slot<'_>, room: Option<&MemberRoom>) -> [f64; 2] {
     room.map_or([0.0; 2], |room| {
         let total = total_on(&slot.request.demand, room);

@@ -1,8 +1,5 @@
 //! A placement on its own database, with a scripted cluster-manager.
 
-// Each test binary uses a part of this module.
-#![allow(dead_code, missing_docs, clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

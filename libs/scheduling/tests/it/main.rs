@@ -1,4 +1,4 @@
-//! Tests of the pure core through its public API: rules one by one, and properties over random worlds.
+//! Tests of the crate through its public API: single rules, and properties of random fleets.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
@@ -14,4 +14,4 @@ mod placing;
 mod plans;
 mod policies;
 mod speed;
-mod world;
+mod test_fleet;

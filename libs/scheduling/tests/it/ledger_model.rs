@@ -1,5 +1,5 @@
-//! The ledger under random changes: its index is what a recount gives, undo leaves no trace, and nothing that was admitted
-//! exceeds a node, now or later.
+//! The ledger under random changes: its index equals a recount, an undo leaves no trace, and admitted claims exceed no node, now or
+//! later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use drover_scheduling::*;
 use proptest::prelude::*;
 
-use crate::world::{World, any_of, app, dig, group, id, key};
+use crate::test_fleet::{TestFleet, any_of, app, dig, group, id, key};
 
 const MEMBERS: [&str; 2] = ["x+a", "y+b"];
 
@@ -20,7 +20,7 @@ enum Op {
         both: bool,
     },
     Change(Vec<Small>),
-    /// Foreign requests on a node, and where the pods of a binding are seen.
+    /// Sets foreign requests on a node, and the observed pods of a binding.
     See {
         member: bool,
         node: usize,
@@ -137,7 +137,7 @@ fn apply(ledger: &mut Ledger, n: usize, op: &Op) {
             }
             ledger.undo(undo);
             assert_eq!(before, snapshot(ledger));
-            let (again, undo) = ledger.transact(&tx).expect("the same world, the same answer");
+            let (again, undo) = ledger.transact(&tx).expect("the same fleet, the same answer");
             undo.keep();
             assert_eq!((receipt, after), (again, snapshot(ledger)));
         }
@@ -169,7 +169,7 @@ fn apply(ledger: &mut Ledger, n: usize, op: &Op) {
 type Room = (MemberKey, Vec<Amounts>, Vec<Amounts>);
 
 fn rooms(ledger: &Ledger) -> Vec<Room> {
-    // Amounts that were added and taken away leave no zero behind in what is compared: these tests use no extended resources.
+    // Extended resources would leave zero entries after an undo; these tests use none.
     ledger.rooms().map(|r| (r.key.clone(), r.free().now.to_vec(), r.free().later.to_vec())).collect()
 }
 
@@ -178,25 +178,25 @@ fn snapshot(ledger: &Ledger) -> (Vec<Room>, Fleet) {
 }
 
 fn start() -> Ledger {
-    World::default().member("x+a", 1, &[8, 6, 4]).member("y+b", 2, &[8, 8, 5]).ledger()
+    TestFleet::default().member("x+a", 1, &[8, 6, 4]).member("y+b", 2, &[8, 8, 5]).ledger()
 }
 
 proptest! {
-    #![proptest_config(crate::world::cases(1500))]
+    #![proptest_config(crate::test_fleet::cases(1500))]
 
     #[test]
-    fn the_index_is_what_a_recount_gives(ops in prop::collection::vec(op(true), 1..25)) {
+    fn ledger_index_equals_recount(ops in prop::collection::vec(op(true), 1..25)) {
         let mut ledger = start();
         for (n, op) in ops.iter().enumerate() {
             apply(&mut ledger, n, op);
-            // A member of which nothing is known has no capacity in plain data; its index is compared when it is known.
+            // A member of unknown capacity has none in plain data; its index is compared once it is known.
             ledger.set_ages(|_| Some(0));
             prop_assert_eq!(rooms(&ledger), rooms(&Ledger::from(&ledger.fleet())), "after {:?}", op);
         }
     }
 
     #[test]
-    fn what_was_admitted_exceeds_no_node(ops in prop::collection::vec(op(false), 1..25)) {
+    fn admitted_claims_exceed_no_node(ops in prop::collection::vec(op(false), 1..25)) {
         let mut ledger = start();
         for (n, op) in ops.iter().enumerate() {
             apply(&mut ledger, n, op);
@@ -211,46 +211,47 @@ proptest! {
 
 fn observed(node: &str, pods: i64, cpu: i64) -> Observed {
     Observed {
-        requests: BTreeMap::from([(node.into(), Amounts { cpu, memory: pods * crate::world::GI, pods, ..Amounts::default() })]).into(),
+        requests: BTreeMap::from([(node.into(), Amounts { cpu, memory: pods * crate::test_fleet::GI, pods, ..Amounts::default() })]).into(),
         ..Observed::default()
     }
 }
 
-fn free_cpu(world: &World) -> Vec<i64> {
-    world.ledger().room(&key("x+a")).unwrap().free().now.iter().map(|a| a.cpu).collect()
+fn free_cpu(fleet: &TestFleet) -> Vec<i64> {
+    fleet.ledger().room(&key("x+a")).unwrap().free().now.iter().map(|a| a.cpu).collect()
 }
 
 #[test]
-fn a_claim_counts_the_larger_of_claimed_and_observed() {
-    let world = World::default().member("x+a", 1, &[10, 10]).running_as(app("web", crate::world::demand(2, 3), any_of(&["x+a"])), "x+a");
-    assert_eq!(free_cpu(&world), [4, 10]);
+fn claim_counts_larger_of_claimed_and_observed() {
+    let fleet =
+        TestFleet::default().member("x+a", 1, &[10, 10]).running_as(app("web", crate::test_fleet::demand(2, 3), any_of(&["x+a"])), "x+a");
+    assert_eq!(free_cpu(&fleet), [4, 10]);
     assert_eq!(
-        free_cpu(&world.clone().observed("web", observed("n2", 1, 3))),
+        free_cpu(&fleet.clone().observed("web", observed("n2", 1, 3))),
         [7, 7],
         "one pod was seen elsewhere, the other is still assumed"
     );
-    assert_eq!(free_cpu(&world.clone().observed("web", observed("n2", 2, 6))), [10, 4], "what is observed replaces what was assumed");
-    assert_eq!(free_cpu(&world.clone().observed("web", observed("n1", 2, 6))), [4, 10]);
-    assert_eq!(free_cpu(&world.observed("web", observed("n2", 3, 9))), [10, 1], "scaled by somebody else");
+    assert_eq!(free_cpu(&fleet.clone().observed("web", observed("n2", 2, 6))), [10, 4], "observed nodes replace assumed ones");
+    assert_eq!(free_cpu(&fleet.clone().observed("web", observed("n1", 2, 6))), [4, 10]);
+    assert_eq!(free_cpu(&fleet.observed("web", observed("n2", 3, 9))), [10, 1], "scaled outside of Drover");
 }
 
 #[test]
-fn pods_left_behind_without_a_claim_count() {
-    let world = World::default().member("x+a", 1, &[10]).change_capacity("x+a", |c| {
+fn pods_without_claim_count() {
+    let fleet = TestFleet::default().member("x+a", 1, &[10]).change_capacity("x+a", |c| {
         c.observed.insert(id("forgotten"), observed("n1", 1, 4));
     });
-    assert_eq!(free_cpu(&world), [6]);
+    assert_eq!(free_cpu(&fleet), [6]);
 }
 
 #[test]
-fn differences_are_named_all_at_once() {
-    let world = World::default().member("x+a", 1, &[10]).member("y+b", 1, &[10]).running("web", "x+a", 2, &["x+a"]).running(
+fn transact_reports_all_differences() {
+    let fleet = TestFleet::default().member("x+a", 1, &[10]).member("y+b", 1, &[10]).running("web", "x+a", 2, &["x+a"]).running(
         "db",
         "x+a",
         2,
         &["x+a"],
     );
-    let mut ledger = world.change_claim("db", |c| c.fence = 50).ledger();
+    let mut ledger = fleet.change_claim("db", |c| c.fence = 50).ledger();
     let changes = vec![
         LedgerChange::Leave { claim: id("web"), member: key("y+b") },
         LedgerChange::Leave { claim: id("gone"), member: key("y+b") },
@@ -262,13 +263,13 @@ fn differences_are_named_all_at_once() {
 }
 
 #[test]
-fn promised_room_is_nobody_elses_and_admitted_only_when_it_is_there() {
-    let world = World::default().member("x+a", 1, &[10]).running("web", "x+a", 8, &["x+a"]);
-    let mut ledger = world.ledger();
+fn promised_room_is_reserved_and_admitted_only_when_free() {
+    let fleet = TestFleet::default().member("x+a", 1, &[10]).running("web", "x+a", 8, &["x+a"]);
+    let mut ledger = fleet.ledger();
     let take = |name: &str, cpu| LedgerChange::Take {
         claim: id(name),
         dig: dig(name),
-        request: Arc::new(app(name, crate::world::demand(1, cpu), any_of(&["x+a"]))),
+        request: Arc::new(app(name, crate::test_fleet::demand(1, cpu), any_of(&["x+a"]))),
         member: key("x+a"),
         state: None,
     };
@@ -280,18 +281,18 @@ fn promised_room_is_nobody_elses_and_admitted_only_when_it_is_there() {
     };
     let receipt = make(vec![LedgerChange::Leave { claim: id("web"), member: key("x+a") }, take("new", 9)]).unwrap();
     assert_eq!(receipt.claims[1].state, ClaimState::Promised);
-    assert_eq!(make(vec![take("thief", 2)]).unwrap_err()[0].code, "no_room", "it fits now, but not beside what was promised");
-    assert_eq!(make(vec![LedgerChange::Admit { claim: id("new") }]).unwrap_err()[0].code, "no_room", "the victim is still there");
+    assert_eq!(make(vec![take("thief", 2)]).unwrap_err()[0].code, "no_room", "it fits now, but not later beside the promised claim");
+    assert_eq!(make(vec![LedgerChange::Admit { claim: id("new") }]).unwrap_err()[0].code, "no_room", "the victim has not left yet");
     let receipt = make(vec![LedgerChange::Release { claim: id("web") }, LedgerChange::Admit { claim: id("new") }]).unwrap();
     assert_eq!(receipt.claims[0].state, ClaimState::Held);
 }
 
 #[test]
-fn an_update_counts_its_surge_and_is_refused_where_it_does_not_fit() {
-    let mut web = app("web", crate::world::demand(2, 3), any_of(&["x+a"]));
+fn resize_counts_surge_and_is_refused_without_room() {
+    let mut web = app("web", crate::test_fleet::demand(2, 3), any_of(&["x+a"]));
     web.demand.groups[0].surge = 1;
-    let world = World::default().member("x+a", 1, &[10]).running_as(web.clone(), "x+a");
-    let mut ledger = world.ledger();
+    let fleet = TestFleet::default().member("x+a", 1, &[10]).running_as(web.clone(), "x+a");
+    let mut ledger = fleet.ledger();
     let mut resize = |cpu: i64, surge: bool| {
         let mut request = web.clone();
         request.demand.groups[0].requests.cpu = cpu;
@@ -303,18 +304,18 @@ fn an_update_counts_its_surge_and_is_refused_where_it_does_not_fit() {
     assert_eq!(resize(3, true).unwrap(), 1);
     assert_eq!(resize(2, false).unwrap(), 6);
     assert_eq!(resize(3, true).unwrap(), 1);
-    assert_eq!(resize(1, true).unwrap(), 1, "while it runs the larger of old and new counts");
+    assert_eq!(resize(1, true).unwrap(), 1, "during an update the larger demand counts");
     assert_eq!(resize(1, false).unwrap(), 8);
 }
 
 #[test]
-fn a_place_that_the_terms_no_longer_allow_is_refused() {
-    let world = World::default().member("x+a", 1, &[10]).member("x+b", 1, &[10]).member("y+c", 5, &[10]);
-    let ledger = world.ledger();
+fn transact_refuses_member_that_terms_no_longer_allow() {
+    let fleet = TestFleet::default().member("x+a", 1, &[10]).member("x+b", 1, &[10]).member("y+c", 5, &[10]);
+    let ledger = fleet.ledger();
     let take = |terms, member: &str| LedgerChange::Take {
         claim: id(&format!("web on {member}")),
         dig: dig("shop"),
-        request: Arc::new(app("web", crate::world::demand(1, 1), terms)),
+        request: Arc::new(app("web", crate::test_fleet::demand(1, 1), terms)),
         member: key(member),
         state: None,
     };
@@ -323,18 +324,21 @@ fn a_place_that_the_terms_no_longer_allow_is_refused() {
         differences.err().map(|all| (all[0].code.clone(), all[0].detail.clone()))
     };
     assert_eq!(against(vec![take(any_of(&["x+a", "x+b"]), "x+b")]), None);
-    // The plan was made when y+c was allowed.
+    // y+c was allowed when the plan was made.
     let (code, why) = against(vec![take(any_of(&["x+a", "x+b"]), "y+c")]).unwrap();
     assert_eq!(code, "not_allowed");
     assert_eq!(why, "web may not run on y+c: its placement intent and logical cloud now allow x+a, x+b");
-    // Named by the intent, but no longer in the logical cloud.
+    // The intent names it, but it is no longer in the logical cloud.
     let mut outside = any_of(&["x+a", "y+c"]);
     outside.logical_cloud = outside.logical_cloud.iter().filter(|member| **member != key("y+c")).cloned().collect();
     assert_eq!(against(vec![take(outside, "y+c")]).unwrap().0, "not_allowed");
-    // The intent now asks for two places; the plan found one.
+    // The intent requires two places now; the plan has one.
     let mut both = any_of(&["x+a", "x+b"]);
     both.intent.all_of = std::mem::take(&mut both.intent.any_of);
     let (code, why) = against(vec![take(both.clone(), "x+a")]).unwrap();
-    assert_eq!((code.as_str(), why.as_str()), ("not_allowed", "web must now also run on one of x+b, where it was given no place"));
+    assert_eq!(
+        (code.as_str(), why.as_str()),
+        ("not_allowed", "web must also run on one of x+b, but the transaction gives it no place there")
+    );
     assert_eq!(against(vec![take(both.clone(), "x+a"), take(both, "x+b")]), None);
 }

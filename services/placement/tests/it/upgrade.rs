@@ -1,14 +1,11 @@
 //! A ledger that the first version wrote as jsonb is read after the migration and continues to work.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod support;
-
+use crate::support::{ClusterManager, Placement, app, bindings, dig, nodes, request};
 use drover_api::ledger::DecisionRecord;
 use drover_scheduling::{Decision, Outcome};
 use drover_store::{MigrationSet, Store, StoreConfig};
 use drover_testkit::test_db;
 use sqlx::migrate::Migrator;
-use support::{ClusterManager, Placement, app, bindings, dig, nodes, request};
 use uuid::Uuid;
 
 const A: [&str; 1] = ["onprem+a"];

@@ -1,30 +1,30 @@
-//! What was found at each member when an app was placed, best first, in words.
+//! The reasons of a decision: for each member, the best first, why it was chosen or not, as text for users.
 
+use crate::call_placement::CallPlacement;
 use crate::expand::Standing;
 use crate::fit::Ask;
 use crate::misfit::Misfit;
 use crate::slot::{Slot, equals};
-use crate::together::Together;
 use crate::trial::{Tenant, Trial};
 use crate::{Considered, MemberKey, MemberRoom, Packing, PodsOnNode, Verdict};
 
-/// How many members a decision lists per group.
+/// Limit on the members that a decision lists for each group.
 pub(crate) const LISTED: usize = 16;
 
-/// What one group of alternatives came to.
-pub(crate) struct Judged<'a> {
+/// The decision for one slot.
+pub(crate) struct SlotDecision<'a> {
     pub chosen: Option<(&'a MemberRoom, Vec<PodsOnNode>)>,
     pub considered: Vec<Considered>,
     pub more: usize,
 }
 
-/// Chooses for `slot` and adds it to the trial as the `i`th that comes. `imposed` names the member that a search found.
-pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, imposed: Option<Option<&'a MemberRoom>>) -> Judged<'a> {
+/// Chooses a member for `slot` and adds it to the trial as new app `i`. `imposed` is the member that a search has already chosen.
+pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, imposed: Option<Option<&'a MemberRoom>>) -> SlotDecision<'a> {
     let ask = Ask::held(&slot.request.demand);
     let known = slot.known();
     let mut chosen: Option<(&MemberRoom, f64)> = None;
     let mut considered: Vec<Considered> = Vec::new();
-    // Reasons are looked for before anything is added, as the app found the members.
+    // Reasons describe the members before this app is added.
     'all: for equals in equals(&known) {
         for (room, share) in slot.rank(equals, trial) {
             if chosen.is_some() && considered.len() >= LISTED {
@@ -46,12 +46,12 @@ pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, impose
             }
         }
     }
-    // The chosen one is always among those listed.
+    // The chosen member is always listed.
     if considered.len() > LISTED {
         considered.swap_remove(LISTED - 1);
     }
     if chosen.is_none() && imposed.is_none() {
-        // Room that repacking the request's other apps would make counts too.
+        // Packing the other apps of the request again may make room.
         for (room, share) in equals(&known).flat_map(|equals| slot.rank(equals, &Trial::default())) {
             if trial.add(room, Tenant::New(i), ask) {
                 considered.retain(|c| c.member != room.key);
@@ -69,7 +69,7 @@ pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, impose
     finish(slot, chosen, considered)
 }
 
-fn finish<'a>(slot: &Slot<'a>, chosen: Option<(&'a MemberRoom, Vec<PodsOnNode>)>, mut considered: Vec<Considered>) -> Judged<'a> {
+fn finish<'a>(slot: &Slot<'a>, chosen: Option<(&'a MemberRoom, Vec<PodsOnNode>)>, mut considered: Vec<Considered>) -> SlotDecision<'a> {
     let best = slot.group.insists_on(&slot.request.terms, slot.overflow);
     for choice in &slot.group.options {
         if considered.len() >= LISTED {
@@ -91,21 +91,21 @@ fn finish<'a>(slot: &Slot<'a>, chosen: Option<(&'a MemberRoom, Vec<PodsOnNode>)>
     }
     for key in &slot.group.missing {
         if considered.len() < LISTED {
-            considered.push(not_registered(key.clone(), format!("no cluster {key} is registered")));
+            considered.push(not_registered(key.clone(), format!("there is no cluster {key}")));
         }
     }
     if considered.is_empty() && slot.group.options.is_empty() {
         considered.push(not_registered(MemberKey::default(), format!("no cluster matches {}", slot.group.label())));
     }
     let more = (slot.group.options.len() + slot.group.missing.len()).saturating_sub(considered.len());
-    Judged { chosen, considered, more }
+    SlotDecision { chosen, considered, more }
 }
 
-/// Nothing was claimed after all: what was chosen fitted.
+/// Changes the verdicts of chosen members to "fits", because nothing is claimed: another app has no room.
 pub(crate) fn nothing_chosen(considered: &mut [Considered]) {
     for entry in considered.iter_mut().filter(|c| c.verdict == Verdict::Chosen) {
         entry.verdict = Verdict::Fits;
-        entry.reason = "fits, but another app of the request does not: nothing is claimed".into();
+        entry.reason = "fits, but another app of the request does not, so nothing is claimed".into();
     }
 }
 
@@ -114,7 +114,7 @@ fn explain_choice(slot: &Slot<'_>, chosen: &MemberRoom, best: f64, considered: &
     for entry in considered.iter_mut() {
         match entry.verdict {
             Verdict::Chosen => {
-                let how = if tight { "the fullest that fits" } else { "most room left" };
+                let how = if tight { "the fullest member with room" } else { "most room left" };
                 entry.reason = format!("provider priority {}, {how}: {} of requests after placing", chosen.priority(), percent(best));
             }
             Verdict::Fits if entry.priority > chosen.priority() => {
@@ -125,30 +125,34 @@ fn explain_choice(slot: &Slot<'_>, chosen: &MemberRoom, best: f64, considered: &
                 entry.reason =
                     format!("fits, but {} {how} ({} against {})", chosen.key, percent(best), percent(entry.share.unwrap_or_default()));
             }
-            Verdict::Fits => entry.reason = format!("fits as well as {}, which comes first by name", chosen.key),
+            Verdict::Fits => entry.reason = format!("fits as well as on {}, which comes first by name", chosen.key),
             _ => {}
         }
     }
 }
 
-/// The words for apps that call each other: among members of equal priority their calls decide beside the room.
-pub(crate) fn explain_calls<'a>(together: &Together<'a, '_>, chosen: &[Option<&'a MemberRoom>], judged: &mut [Option<Judged<'a>>]) {
+/// Sets the reasons for apps that call each other: among members of equal priority, calls and room decide together.
+pub(crate) fn explain_calls<'a>(
+    together: &CallPlacement<'a, '_>,
+    chosen: &[Option<&'a MemberRoom>],
+    judged: &mut [Option<SlotDecision<'a>>],
+) {
     for (slot, judged) in judged.iter_mut().enumerate() {
         let (Some(judged), Some(room)) = (judged, chosen[slot]) else { continue };
         for entry in judged.considered.iter_mut().filter(|entry| entry.priority == room.priority()) {
             let (kept, all) = together.kept(slot, &entry.member, chosen);
             let calls =
-                if all > 0.0 { format!("{} of its calls stay in the cluster", percent(kept / all)) } else { "it calls nobody".to_owned() };
+                if all > 0.0 { format!("{} of its calls stay in the cluster", percent(kept / all)) } else { "it has no calls".to_owned() };
             let share = percent(entry.share.unwrap_or_default());
             match entry.verdict {
                 Verdict::Chosen => {
                     entry.reason = format!(
-                        "provider priority {}, calls and room together: {calls}, {share} of requests after placing",
+                        "provider priority {}, best combination of calls and room: {calls}, {share} of requests after placing",
                         room.priority()
                     )
                 }
                 Verdict::Fits => {
-                    entry.reason = format!("fits, but {} is better for calls and room together (here {calls}, {share})", room.key)
+                    entry.reason = format!("fits, but {} has the better combination of calls and room (here {calls}, {share})", room.key)
                 }
                 _ => {}
             }
@@ -175,7 +179,7 @@ fn not_registered(member: MemberKey, reason: String) -> Considered {
     Considered { member, priority: 10, verdict: Verdict::NotAllowed, reason, share: None, age_ms: 0 }
 }
 
-/// Why nothing is known of a member.
+/// Why the capacity of a member is unknown.
 pub(crate) fn why_unknown(room: &MemberRoom) -> String {
     let Some(member) = &room.member else { return "not registered".into() };
     if member.state != crate::MemberState::Ready {
@@ -183,7 +187,7 @@ pub(crate) fn why_unknown(room: &MemberRoom) -> String {
         return member.reason.as_ref().map_or(state.clone(), |reason| format!("{state}: {reason}"));
     }
     match room.age_ms {
-        Some(age) if room.capacity.is_some() => format!("last seen {} s ago", age / 1000),
-        _ => "its nodes have not been seen yet".into(),
+        Some(age) if room.capacity.is_some() => format!("last observed {} s ago", age / 1000),
+        _ => "its nodes have not been observed yet".into(),
     }
 }

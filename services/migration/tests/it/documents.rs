@@ -1,15 +1,13 @@
-//! Documents: intents, policies, algorithms, parameters, and the rules between them.
+//! Documents: intents, policies, algorithms and parameters, and the rules between them.
 
-mod support;
-
+use crate::support::{FakePeers, Migration, dig_path};
 use drover_testkit::{openapi, test_db};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use support::{Migration, World, dig_path};
 use uuid::Uuid;
 
 #[test]
-fn golden() {
+fn openapi_document_matches_golden_file() {
     openapi::assert_golden("migration", &serde_json::to_value(drover_migration::openapi()).unwrap());
 }
 
@@ -18,11 +16,11 @@ fn named(name: &str, spec: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_kind_is_made_read_changed_and_removed() {
-    let (db, world) = (test_db().await, World::start().await);
-    let migration = Migration::start(&db, &world).await;
+async fn documents_of_each_kind_can_be_made_read_changed_and_deleted() {
+    let (db, peers) = (test_db().await, FakePeers::start().await);
+    let migration = Migration::start(&db, &peers).await;
     let dig = dig_path("shop");
-    world.known.documents.lock().unwrap().insert(dig.clone(), Uuid::now_v7());
+    peers.known.documents.lock().unwrap().insert(dig.clone(), Uuid::now_v7());
     let intent = json!({"metadata": {"name": "m", "description": "", "userData1": "", "userData2": ""}});
     let kinds = [
         (format!("{dig}/migration-intents"), intent.clone(), intent),
@@ -70,10 +68,10 @@ async fn each_kind_is_made_read_changed_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_project_has_one_active_policy() {
-    let (db, world) = (test_db().await, World::start().await);
-    let migration = Migration::start(&db, &world).await;
-    world.known.documents.lock().unwrap().insert("/v2/projects/other".into(), Uuid::now_v7());
+async fn project_has_one_active_policy() {
+    let (db, peers) = (test_db().await, FakePeers::start().await);
+    let migration = Migration::start(&db, &peers).await;
+    peers.known.documents.lock().unwrap().insert("/v2/projects/other".into(), Uuid::now_v7());
     let policies = "/v2/projects/default/migration-policies";
     let active = |name: &str, active: bool| named(name, json!({"algorithms": [{"algorithm": "Age"}], "active": active}));
     let _: Value = migration.ok(Method::POST, policies, &active("one", true)).await;
@@ -89,9 +87,9 @@ async fn a_project_has_one_active_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_said_when_it_is_written() {
-    let (db, world) = (test_db().await, World::start().await);
-    let migration = Migration::start(&db, &world).await;
+async fn invalid_documents_are_refused() {
+    let (db, peers) = (test_db().await, FakePeers::start().await);
+    let migration = Migration::start(&db, &peers).await;
     let algorithms = "/v2/migration-algorithms";
     for (expression, column) in [("cpu_used *", "column"), ("cpu_usd * 2", "cpu_usd"), ("'text'", "column"), ("cpu_used > 1", "number")] {
         let problem =
@@ -114,19 +112,19 @@ async fn what_is_wrong_is_said_when_it_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_built_in_is_an_ordinary_row() {
-    let (db, world) = (test_db().await, World::start().await);
-    let migration = Migration::start(&db, &world).await;
+async fn builtin_documents_can_be_changed_and_deleted() {
+    let (db, peers) = (test_db().await, FakePeers::start().await);
+    let migration = Migration::start(&db, &peers).await;
     let busy: Value = migration.ok(Method::GET, "/v2/migration-algorithms/CPUUtilization", &Value::Null).await;
     assert_eq!((&busy["spec"]["prefer"], &busy["spec"]["missing"]), (&json!("low"), &json!("last")));
     let all: Vec<Value> = migration.ok(Method::GET, "/v2/migration-parameters", &Value::Null).await;
     assert!(all.iter().any(|parameter| parameter["metadata"]["name"] == "bandwidth"));
-    // Deleted stays deleted, also after a restart; what was changed stays changed.
+    // A restart neither restores deleted built-in documents nor resets changed ones.
     assert_eq!(migration.send(Method::DELETE, "/v2/migration-algorithms/Age", None::<&()>).await.0, StatusCode::NO_CONTENT);
     let slow = named("bandwidth", json!({"source": "constant", "scope": "app", "value": 1000.0}));
     let _: Value = migration.ok(Method::PUT, "/v2/migration-parameters/bandwidth", &slow).await;
     migration.kill();
-    let migration = Migration::start(&db, &world).await;
+    let migration = Migration::start(&db, &peers).await;
     migration.refused(Method::GET, "/v2/migration-algorithms/Age", &Value::Null, 404, "not_found").await;
     assert_eq!(migration.ok::<Value>(Method::GET, "/v2/migration-parameters/bandwidth", &Value::Null).await, slow);
 }

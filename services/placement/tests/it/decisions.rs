@@ -1,14 +1,12 @@
 //! Decisions over REST: idempotent, explained, and never based on unknown capacity.
 
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, member, nodes, request, transaction};
 use drover_api::ledger::{ClaimHead, ClaimHeads, DecisionRecord, Explanation, FleetItem};
 use drover_scheduling::{Amounts, Capacity, LedgerChange, MemberKey, MemberState, Node, Outcome, Verdict};
 use drover_testkit::{eventually, openapi, test_db};
 use reqwest::{Method, StatusCode};
-use support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, member, nodes, request, transaction};
 use uuid::Uuid;
 
 const BOTH: [&str; 2] = ["aws+c", "onprem+a"];

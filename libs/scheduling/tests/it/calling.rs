@@ -1,13 +1,13 @@
-//! Apps that call each other are placed group by group, within the rules that hold without calls.
+//! Decisions for apps that call each other: they are placed group by group, with the same constraints as without calls.
 
 use std::sync::Arc;
 
 use drover_scheduling::*;
 use proptest::prelude::*;
 
-use crate::world::{World, all_of, any_of, app, cases, demand, dig, id, key, places, request};
+use crate::test_fleet::{TestFleet, all_of, any_of, app, cases, demand, dig, id, key, places, request};
 
-/// `from` calls each of `to` so often.
+/// Declares the calls of an app, as (called app, rate).
 pub fn calling(mut from: AppRequest, to: &[(&str, u64)]) -> AppRequest {
     let to = to.iter().map(|(app, calls)| CallTo { app: (*app).into(), micro_calls: calls * 1_000_000 }).collect();
     from.terms.calls = Some(CallTerms { to, rho: 4, ..CallTerms::default() });
@@ -21,11 +21,11 @@ pub fn terms(mut request: AppRequest, change: impl Fn(&mut CallTerms)) -> AppReq
 
 const TWO: [&str; 2] = ["x+a", "x+b"];
 
-fn two() -> World {
-    World::default().member("x+a", 1, &[2000]).member("x+b", 1, &[2000])
+fn two() -> TestFleet {
+    TestFleet::default().member("x+a", 1, &[2000]).member("x+b", 1, &[2000])
 }
 
-/// A web shop and a search that do not know each other: shop 10 to cart, find 10 to index.
+/// Two pairs without calls between them: shop calls cart with rate 10, find calls index with rate 10.
 fn pairs(on: &[&str], cpu: i64) -> Vec<AppRequest> {
     let of = |name: &str| app(name, demand(1, cpu), any_of(on));
     vec![calling(of("shop"), &[("cart", 10)]), calling(of("find"), &[("index", 10)]), calling(of("index"), &[]), calling(of("cart"), &[])]
@@ -36,7 +36,7 @@ fn crossing(decision: &Decision) -> f64 {
 }
 
 #[test]
-fn those_who_call_each_other_go_together_and_groups_balance() {
+fn decide_groups_callers_and_balances_groups() {
     let apart: Vec<AppRequest> =
         pairs(&TWO, 900).into_iter().map(|a| AppRequest { terms: PlacementTerms { calls: None, ..a.terms }, ..a }).collect();
     let without = two().decide(apart);
@@ -56,29 +56,29 @@ fn those_who_call_each_other_go_together_and_groups_balance() {
 }
 
 #[test]
-fn a_group_is_taken_apart_rather_than_sent_to_a_worse_provider_unless_it_is_to_stay_together() {
+fn group_is_split_before_worse_provider_unless_keep_together() {
     // Room for one of two on the private cloud.
-    let world = World::default().member("own+a", 1, &[1000]).member("aws+c", 5, &[8000]);
+    let fleet = TestFleet::default().member("own+a", 1, &[1000]).member("aws+c", 5, &[8000]);
     let on = ["own+a", "aws+c"];
     let pair = |keep: bool| -> Vec<AppRequest> {
         let pair =
             [calling(app("shop", demand(1, 700), any_of(&on)), &[("cart", 10)]), calling(app("cart", demand(1, 700), any_of(&on)), &[])];
         pair.into_iter().map(|a| terms(a, |calls| calls.keep_together = keep)).collect()
     };
-    assert_eq!(places(&world.decide(pair(false))), ["shop>own+a", "cart>aws+c"]);
-    assert_eq!(places(&world.decide(pair(true))), ["shop>aws+c", "cart>aws+c"]);
-    // Where both fit, both do.
-    let roomy = World::default().member("own+a", 1, &[1400]).member("aws+c", 5, &[8000]);
+    assert_eq!(places(&fleet.decide(pair(false))), ["shop>own+a", "cart>aws+c"]);
+    assert_eq!(places(&fleet.decide(pair(true))), ["shop>aws+c", "cart>aws+c"]);
+    // If both fit, they stay together.
+    let roomy = TestFleet::default().member("own+a", 1, &[1400]).member("aws+c", 5, &[8000]);
     for keep in [false, true] {
         assert_eq!(places(&roomy.decide(pair(keep))), ["shop>own+a", "cart>own+a"]);
     }
 }
 
 #[test]
-fn a_far_cluster_costs_more_than_a_near_one() {
+fn decide_prefers_cluster_with_lower_latency() {
     // No cluster holds two; b is near a, c is far.
     let on = ["x+a", "x+b", "x+c"];
-    let world = || World::default().member("x+a", 1, &[1000]).member("x+b", 1, &[1000]).member("x+c", 1, &[1000]);
+    let fleet = || TestFleet::default().member("x+a", 1, &[1000]).member("x+b", 1, &[1000]).member("x+c", 1, &[1000]);
     let apps = |us: [u32; 2]| -> Vec<AppRequest> {
         let latencies = vec![
             Latency { from: key("x+b"), to: key("x+a"), us: us[0] },
@@ -89,33 +89,33 @@ fn a_far_cluster_costs_more_than_a_near_one() {
         let cart = calling(app("cart", demand(1, 700), any_of(&on)), &[]);
         [shop, cart].into_iter().map(|a| terms(a, |calls| calls.latencies = latencies.clone())).collect()
     };
-    let near_b = world().decide(apps([1_000, 90_000]));
+    let near_b = fleet().decide(apps([1_000, 90_000]));
     assert_eq!(places(&near_b), ["shop>x+a", "cart>x+b"]);
     assert_eq!(near_b.calls.as_ref().unwrap().waiting_us, Some(1_000.0));
-    assert_eq!(places(&world().decide(apps([90_000, 1_000]))), ["shop>x+a", "cart>x+c"]);
+    assert_eq!(places(&fleet().decide(apps([90_000, 1_000]))), ["shop>x+a", "cart>x+c"]);
 }
 
 #[test]
-fn who_comes_later_goes_to_those_it_calls() {
+fn later_app_goes_to_member_of_apps_it_calls() {
     let shop = calling(app("shop", demand(1, 500), any_of(&TWO)), &[("cart", 10)]);
-    let world = two().running_as(shop, "x+b").change_claim("shop", |claim| claim.dig = dig("newcomer").into());
+    let fleet = two().running_as(shop, "x+b").change_claim("shop", |claim| claim.dig = dig("newcomer").into());
     let cart = calling(app("cart", demand(1, 500), any_of(&TWO)), &[]);
-    let decision = world.decide(vec![cart.clone()]);
+    let decision = fleet.decide(vec![cart.clone()]);
     assert_eq!(places(&decision), ["cart>x+b"]);
     assert_eq!(crossing(&decision), 0.0);
-    // As it runs: nobody is there to be called.
-    assert_eq!(world.ledger().call_story(&dig("newcomer")), None);
-    let mut ledger = world.ledger();
+    // The running group alone has no calls to others.
+    assert_eq!(fleet.ledger().call_story(&dig("newcomer")), None);
+    let mut ledger = fleet.ledger();
     ledger.apply_decision(&request(vec![cart.clone()]), &decision).keep();
     let story = ledger.call_story(&dig("newcomer")).unwrap();
     assert_eq!((story.crossing, story.groups.len(), story.groups[0].members.clone()), (Some(0.0), 1, vec![key("x+b")]));
-    // Of another group the same name is another app.
-    let stranger = world.change_claim("shop", |claim| claim.dig = dig("other").into());
+    // An app with the same name in another group is another app.
+    let stranger = fleet.change_claim("shop", |claim| claim.dig = dig("other").into());
     assert_eq!(places(&stranger.decide(vec![cart])), ["cart>x+a"]);
 }
 
 #[test]
-fn mandatory_clusters_are_kept_and_calls_draw_the_rest() {
+fn mandatory_clusters_are_kept_and_calls_place_other_apps() {
     let everywhere = calling(app("agent", demand(1, 100), all_of(&TWO)), &[]);
     let pinned = calling(app("store", demand(1, 100), any_of(&["x+b"])), &[]);
     let web = calling(app("web", demand(1, 100), any_of(&TWO)), &[("store", 10), ("agent", 1)]);
@@ -123,7 +123,7 @@ fn mandatory_clusters_are_kept_and_calls_draw_the_rest() {
 }
 
 #[test]
-fn another_rho_makes_other_groups() {
+fn rho_limits_group_size() {
     let rho = |rho: u32| two().decide(pairs(&TWO, 900).into_iter().map(|a| terms(a, |calls| calls.rho = rho)).collect());
     let groups = |decision: &Decision| decision.calls.as_ref().unwrap().groups.len();
     assert_eq!((groups(&rho(1)), groups(&rho(2))), (4, 2));
@@ -131,7 +131,7 @@ fn another_rho_makes_other_groups() {
 }
 
 #[test]
-fn no_room_is_said_as_without_calls() {
+fn no_room_is_reported_as_without_calls() {
     let decision = two().decide(pairs(&TWO, 1500));
     assert_eq!(decision.outcome, Outcome::NoRoom);
     assert_eq!(decision.calls.unwrap().crossing, None);
@@ -141,18 +141,18 @@ fn no_room_is_said_as_without_calls() {
 proptest! {
     #![proptest_config(cases(300))]
 
-    /// Calls never make a request fail and are never wrong about room; the same input gives the same answer.
+    /// Calls never make a request fail, the claims fit, and the same input gives the same decision.
     #[test]
-    fn calls_change_who_goes_where_and_nothing_else(
+    fn calls_change_members_but_never_feasibility(
         rooms in prop::collection::vec((1u8..3, prop::collection::vec(500i64..3000, 1..3)), 1..5),
         apps in prop::collection::vec((100i64..1500, 1u32..3, prop::collection::vec((0usize..6, 1u64..20), 0..3)), 1..6),
         rho in 1u32..6,
         keep in any::<bool>(),
     ) {
         let names: Vec<String> = (0..rooms.len()).map(|i| format!("x+{i}")).collect();
-        let mut world = World::default();
+        let mut fleet = TestFleet::default();
         for (name, (priority, nodes)) in names.iter().zip(&rooms) {
-            world = world.member(name, *priority, nodes);
+            fleet = fleet.member(name, *priority, nodes);
         }
         let on: Vec<&str> = names.iter().map(String::as_str).collect();
         let with: Vec<AppRequest> = apps.iter().enumerate().map(|(i, (cpu, replicas, to))| {
@@ -162,13 +162,13 @@ proptest! {
             terms(request, |calls| { calls.rho = rho; calls.keep_together = keep; })
         }).collect();
         let without: Vec<AppRequest> = with.iter().cloned().map(|mut a| { a.terms.calls = None; a }).collect();
-        let (a, b) = (world.decide(with.clone()), world.decide(without));
-        // The search without calls is bounded; with calls there is one more way to find room, never one less.
+        let (a, b) = (fleet.decide(with.clone()), fleet.decide(without));
+        // The search without calls is limited. With calls there is one more way to find room, never one less.
         prop_assert!(a.outcome == b.outcome || a.outcome == Outcome::Placed, "{:?} instead of {:?}", a.outcome, b.outcome);
-        prop_assert_eq!(&a, &world.decide(with.clone()));
+        prop_assert_eq!(&a, &fleet.decide(with.clone()));
         if a.outcome == Outcome::Placed {
-            // What is claimed fits: the ledger counts it again.
-            let mut ledger = world.ledger();
+            // The claims fit: the ledger counts them again.
+            let mut ledger = fleet.ledger();
             let asked = request(with);
             ledger.apply_decision(&asked, &a).keep();
             for room in ledger.rooms() {
@@ -183,11 +183,11 @@ proptest! {
 }
 
 #[test]
-fn claims_of_callers_are_found_by_their_group_through_every_change() {
+fn call_story_follows_claims_through_changes() {
     let shop = calling(app("shop", demand(1, 500), any_of(&TWO)), &[("cart", 10)]);
-    let world = two().running_as(shop, "x+b").change_claim("shop", |claim| claim.dig = dig("newcomer").into());
+    let fleet = two().running_as(shop, "x+b").change_claim("shop", |claim| claim.dig = dig("newcomer").into());
     let cart = calling(app("cart", demand(1, 500), any_of(&TWO)), &[]);
-    let mut ledger = world.ledger();
+    let mut ledger = fleet.ledger();
     let asked = request(vec![cart]);
     let at = |ledger: &Ledger| places(&ledger.decide(id("decision"), &asked));
     assert_eq!(at(&ledger), ["cart>x+b"]);

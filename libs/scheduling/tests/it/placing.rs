@@ -1,36 +1,36 @@
-//! Which member an app goes to.
+//! Decisions: the member of each app.
 
 use std::sync::Arc;
 
 use drover_scheduling::*;
 
-use crate::world::{World, all_of, any_of, app, demand, key, places, request};
+use crate::test_fleet::{TestFleet, all_of, any_of, app, demand, key, places, request};
 
-fn three() -> World {
-    World::default().member("onprem+a", 1, &[1000]).member("onprem+b", 1, &[2000]).member("aws+c", 5, &[8000])
+fn three() -> TestFleet {
+    TestFleet::default().member("onprem+a", 1, &[1000]).member("onprem+b", 1, &[2000]).member("aws+c", 5, &[8000])
 }
 
 const ALL: [&str; 3] = ["onprem+a", "onprem+b", "aws+c"];
 
 #[test]
-fn provider_priority_first_then_most_room_left_then_name() {
+fn decide_orders_by_provider_priority_then_room_then_name() {
     let web = app("web", demand(1, 500), any_of(&ALL));
     assert_eq!(places(&three().decide(vec![web.clone()])), ["web>onprem+b"]);
-    let equal = World::default().member("x+b", 1, &[1000]).member("x+a", 1, &[1000]);
+    let equal = TestFleet::default().member("x+b", 1, &[1000]).member("x+a", 1, &[1000]);
     assert_eq!(places(&equal.decide(vec![app("web", demand(1, 500), any_of(&["x+b", "x+a"]))])), ["web>x+a"]);
     let full = three().running("one", "onprem+a", 900, &ALL).running("two", "onprem+b", 1800, &ALL);
     assert_eq!(places(&full.decide(vec![web])), ["web>aws+c"]);
 }
 
 #[test]
-fn the_dominant_share_decides_not_the_absolute_room() {
-    // Half of 1000 is fuller than 1000 of 4000, whatever is left.
-    let world = World::default().member("x+a", 1, &[4000]).member("x+b", 1, &[2000]).running("old", "x+a", 2500, &["x+a"]);
-    assert_eq!(places(&world.decide(vec![app("web", demand(1, 500), any_of(&["x+a", "x+b"]))])), ["web>x+b"]);
+fn decide_compares_dominant_shares_not_absolute_room() {
+    // 2500 + 500 of 4000 is a larger share than 500 of 2000, although more is left.
+    let fleet = TestFleet::default().member("x+a", 1, &[4000]).member("x+b", 1, &[2000]).running("old", "x+a", 2500, &["x+a"]);
+    assert_eq!(places(&fleet.decide(vec![app("web", demand(1, 500), any_of(&["x+a", "x+b"]))])), ["web>x+b"]);
 }
 
 #[test]
-fn tight_takes_the_fullest_that_fits() {
+fn tight_packing_takes_fullest_member_with_room() {
     let mut web = app("web", demand(1, 500), any_of(&ALL));
     web.terms.packing = Packing::Tight;
     assert_eq!(places(&three().decide(vec![web.clone()])), ["web>onprem+a"]);
@@ -39,13 +39,13 @@ fn tight_takes_the_fullest_that_fits() {
 }
 
 #[test]
-fn later_apps_see_the_room_that_earlier_ones_took() {
+fn decide_counts_room_of_earlier_apps_of_request() {
     let apps = (0..3).map(|i| app(&format!("app{i}"), demand(1, 900), any_of(&ALL))).collect();
     assert_eq!(places(&three().decide(apps)), ["app0>onprem+b", "app1>onprem+a", "app2>onprem+b"]);
 }
 
 #[test]
-fn all_or_nothing() {
+fn decide_places_all_apps_or_none() {
     let apps = vec![app("small", demand(1, 100), any_of(&ALL)), app("huge", demand(1, 9000), any_of(&ALL))];
     let decision = three().decide(apps);
     assert_eq!(decision.outcome, Outcome::NoRoom);
@@ -58,14 +58,14 @@ fn all_or_nothing() {
 }
 
 #[test]
-fn the_best_for_each_is_given_up_where_it_does_not_do_for_all() {
-    let world = World::default().member("x+a", 1, &[1000]).member("y+b", 2, &[1000]);
+fn decide_searches_combination_if_greedy_choice_fails() {
+    let fleet = TestFleet::default().member("x+a", 1, &[1000]).member("y+b", 2, &[1000]);
     let apps = vec![app("free", demand(1, 800), any_of(&["x+a", "y+b"])), app("bound", demand(1, 800), any_of(&["x+a"]))];
-    assert_eq!(places(&world.decide(apps)), ["free>y+b", "bound>x+a"]);
+    assert_eq!(places(&fleet.decide(apps)), ["free>y+b", "bound>x+a"]);
 }
 
 #[test]
-fn labels_groups_and_the_logical_cloud() {
+fn decide_resolves_labels_within_logical_cloud() {
     let label = |provider: &str, label: &str| Element {
         cluster_provider: Some(provider.into()),
         cluster_label: Some(label.into()),
@@ -77,9 +77,9 @@ fn labels_groups_and_the_logical_cloud() {
         .change_member("aws+c", |m| m.labels.push("edge".into()));
     let mut web = app("web", demand(1, 100), any_of(&ALL));
     web.terms.intent = Intent { all_of: vec![label("onprem", "edge")], any_of: vec![] };
-    assert_eq!(places(&labelled.decide(vec![web.clone()])), ["web>onprem+a", "web>onprem+b"], "each that carries the label");
+    assert_eq!(places(&labelled.decide(vec![web.clone()])), ["web>onprem+a", "web>onprem+b"], "every cluster with the label");
     web.terms.intent = Intent { all_of: vec![], any_of: vec![label("onprem", "edge")] };
-    assert_eq!(places(&labelled.decide(vec![web.clone()])), ["web>onprem+b"], "one that carries the label");
+    assert_eq!(places(&labelled.decide(vec![web.clone()])), ["web>onprem+b"], "one cluster with the label");
     web.terms.logical_cloud = [key("onprem+a")].into();
     let decision = labelled.decide(vec![web.clone()]);
     assert_eq!(places(&decision), ["web>onprem+a"], "only members of the logical cloud");
@@ -89,7 +89,7 @@ fn labels_groups_and_the_logical_cloud() {
 }
 
 #[test]
-fn a_group_that_holds_a_chosen_cluster_is_satisfied() {
+fn group_with_chosen_cluster_is_satisfied() {
     let mut web = app("web", demand(1, 100), all_of(&["aws+c"]));
     web.terms.logical_cloud = ALL.iter().map(|m| key(m)).collect();
     web.terms.intent.all_of.push(Element { any_of: any_of(&["onprem+a", "aws+c"]).intent.any_of, ..Element::default() });
@@ -99,23 +99,23 @@ fn a_group_that_holds_a_chosen_cluster_is_satisfied() {
 }
 
 #[test]
-fn preferred_insists_on_the_best_provider_unless_told_to_overflow() {
-    let world = three().running("one", "onprem+a", 900, &ALL).running("two", "onprem+b", 1900, &ALL);
+fn when_full_preferred_insists_on_best_provider_unless_overflow() {
+    let fleet = three().running("one", "onprem+a", 900, &ALL).running("two", "onprem+b", 1900, &ALL);
     let mut web = app("web", demand(1, 500), any_of(&ALL));
     web.terms.when_full = WhenFull::Preferred;
-    let decision = world.decide(vec![web.clone()]);
+    let decision = fleet.decide(vec![web.clone()]);
     assert_eq!(decision.outcome, Outcome::NoRoom);
     let verdicts: Vec<Verdict> = decision.apps[0].groups[0].considered.iter().map(|c| c.verdict).collect();
     assert_eq!(verdicts, [Verdict::NoRoom, Verdict::NoRoom, Verdict::LessPreferred]);
     let overflow = DecisionRequest { overflow: true, ..request(vec![web]) };
-    assert_eq!(places(&world.ledger().decide(crate::world::id("d"), &overflow)), ["web>aws+c"]);
+    assert_eq!(places(&fleet.ledger().decide(crate::test_fleet::id("d"), &overflow)), ["web>aws+c"]);
 }
 
 #[test]
-fn unknown_is_not_no_room() {
+fn unknown_capacity_is_not_reported_as_no_room() {
     let web = app("web", demand(1, 500), any_of(&["onprem+a", "onprem+b"]));
     let stale = three().change_capacity("onprem+b", |c| c.age_ms = Capacity::FRESH_MS + 1);
-    assert_eq!(places(&stale.decide(vec![web.clone()])), ["web>onprem+a"], "nothing new is claimed on a stale member");
+    assert_eq!(places(&stale.decide(vec![web.clone()])), ["web>onprem+a"], "nothing is claimed on a member with outdated capacity");
     let full = stale.running("one", "onprem+a", 900, &ALL);
     let decision = full.decide(vec![web.clone()]);
     assert_eq!(decision.outcome, Outcome::Unknown);
@@ -130,24 +130,24 @@ fn unknown_is_not_no_room() {
 }
 
 #[test]
-fn at_most_sixteen_are_listed_and_the_chosen_one_is_among_them() {
+fn decision_lists_at_most_sixteen_members_with_the_chosen_one() {
     let names: Vec<String> = (0..40).map(|i| format!("x+m{i:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut world = World::default();
+    let mut fleet = TestFleet::default();
     for name in &names {
-        world = world.member(name, 1, &[1000]);
+        fleet = fleet.member(name, 1, &[1000]);
     }
-    // All but the last are too full on their node, though emptier in share: a second node is large and cordoned off for this app.
+    // All members but the last have no room on the node that the app may use, but a lower share because of a second, larger node.
     for name in &names[..39] {
-        world = world.change_capacity(name, |c| {
-            let mut big = crate::world::node("n2", 100_000);
+        fleet = fleet.change_capacity(name, |c| {
+            let mut big = crate::test_fleet::node("n2", 100_000);
             big.taints = vec![Taint { key: "t".into(), value: String::new(), effect: "NoSchedule".into() }];
             let nodes = Arc::make_mut(&mut c.nodes);
             nodes.push(big);
             nodes[0].foreign = Amounts::pod(900, 0);
         });
     }
-    let decision = world.decide(vec![app("web", demand(1, 500), any_of(&names))]);
+    let decision = fleet.decide(vec![app("web", demand(1, 500), any_of(&names))]);
     assert_eq!(places(&decision), ["web>x+m39"]);
     let group = &decision.apps[0].groups[0];
     assert_eq!((group.considered.len(), group.more), (16, 24));
@@ -155,19 +155,19 @@ fn at_most_sixteen_are_listed_and_the_chosen_one_is_among_them() {
 }
 
 #[test]
-fn a_decision_is_the_same_whatever_order_the_world_came_in() {
-    let world = three().running("one", "onprem+a", 300, &ALL);
+fn decision_does_not_depend_on_order_of_input() {
+    let fleet = three().running("one", "onprem+a", 300, &ALL);
     let apps = vec![app("web", demand(2, 400), any_of(&ALL)), app("db", demand(1, 700), any_of(&ALL))];
-    let first = world.decide(apps.clone());
+    let first = fleet.decide(apps.clone());
     let mut ledger = Ledger::default();
-    for (key, capacity) in world.fleet.capacity.iter().rev() {
+    for (key, capacity) in fleet.fleet.capacity.iter().rev() {
         ledger.set_capacity(key, Some(capacity.clone()));
     }
-    for member in world.fleet.members.values().rev() {
+    for member in fleet.fleet.members.values().rev() {
         ledger.set_member(member.clone());
     }
-    for (id, claim) in &world.fleet.claims {
+    for (id, claim) in &fleet.fleet.claims {
         ledger.put_claim(*id, Some(claim.clone()));
     }
-    assert_eq!(first, ledger.decide(crate::world::id("decision"), &request(apps)));
+    assert_eq!(first, ledger.decide(crate::test_fleet::id("decision"), &request(apps)));
 }

@@ -1,11 +1,11 @@
-//! Random worlds: members, what runs on them, and a newcomer.
+//! Random fleets: members, running apps and a newcomer.
 
 use std::sync::Arc;
 
 use drover_scheduling::*;
 use proptest::prelude::*;
 
-use crate::world::{World, app, dig, id, key};
+use crate::test_fleet::{TestFleet, app, dig, id, key};
 
 pub const NAMES: [&str; 6] = ["x+a", "x+b", "y+c", "y+d", "z+e", "z+f"];
 
@@ -91,12 +91,12 @@ fn instance_of(members: usize, nodes: usize, apps: std::ops::RangeInclusive<usiz
         .prop_map(|(members, apps, newcomers)| Instance { members, apps, newcomers })
 }
 
-/// Small enough to be searched to the end: at most three members, four nodes each, eight apps.
+/// Small enough for an exhaustive search: at most three members with four nodes each and eight apps.
 pub fn instance() -> impl Strategy<Value = Instance> {
     instance_of(3, 4, 2..=8)
 }
 
-/// Six members, eight nodes each, forty apps.
+/// Six members with eight nodes each and forty apps.
 pub fn larger_instance() -> impl Strategy<Value = Instance> {
     instance_of(6, 8, 10..=40)
 }
@@ -104,7 +104,7 @@ pub fn larger_instance() -> impl Strategy<Value = Instance> {
 impl AppSpec {
     pub fn request(&self, name: &str, members: usize) -> AppRequest {
         let allowed: Vec<&str> = (0..members).filter(|m| self.allowed & (1 << m) != 0).map(|m| NAMES[m]).collect();
-        let mut request = app(name, Demand::default(), crate::world::any_of(&allowed));
+        let mut request = app(name, Demand::default(), crate::test_fleet::any_of(&allowed));
         request.demand.groups = vec![PodGroup {
             workload: "Deployment/main".into(),
             replicas: self.pods,
@@ -117,11 +117,11 @@ impl AppSpec {
     }
 }
 
-/// Half of all seeds: what runs is one group of apps, and it and the newcomer call each other.
-pub fn calling((mut world, mut apps): (World, Vec<AppRequest>), seed: u64) -> (World, Vec<AppRequest>) {
+/// For half of the seeds: puts the running apps into one group and adds calls among them and among the newcomer's apps.
+pub fn calling((mut fleet, mut apps): (TestFleet, Vec<AppRequest>), seed: u64) -> (TestFleet, Vec<AppRequest>) {
     let mut random = fastrand::Rng::with_seed(seed);
     if random.bool() {
-        return (world, apps);
+        return (fleet, apps);
     }
     let mut terms = |among: &[String]| CallTerms {
         to: among.iter().map(|app| CallTo { app: app.clone(), micro_calls: random.u64(0..5) * 1_000_000 }).collect(),
@@ -129,25 +129,25 @@ pub fn calling((mut world, mut apps): (World, Vec<AppRequest>), seed: u64) -> (W
         keep_together: seed.is_multiple_of(3),
         latencies: vec![Latency { from: key(NAMES[0]), to: key(NAMES[1]), us: random.u32(0..9) }],
     };
-    let names: Vec<String> = world.fleet.claims.values().map(|claim| claim.request.app.clone()).collect();
-    for claim in world.fleet.claims.values_mut() {
+    let names: Vec<String> = fleet.fleet.claims.values().map(|claim| claim.request.app.clone()).collect();
+    for claim in fleet.fleet.claims.values_mut() {
         let claim = Arc::make_mut(claim);
         claim.dig = dig("shop").into();
         Arc::make_mut(&mut claim.request).terms.calls = Some(terms(&names));
     }
-    world.movability.iter_mut().for_each(|word| word.dig = id("shop"));
+    fleet.movability.iter_mut().for_each(|word| word.dig = id("shop"));
     let names: Vec<String> = apps.iter().map(|app| app.app.clone()).collect();
     apps.iter_mut().for_each(|app| app.terms.calls = Some(terms(&names)));
-    (world, apps)
+    (fleet, apps)
 }
 
 impl Instance {
-    /// The world, and the newcomer's apps. Apps that fit nowhere on their member are left out.
-    pub fn build(&self) -> (World, Vec<AppRequest>) {
-        let mut world = World::default();
+    /// The fleet and the newcomer's apps. Running apps that do not fit on their member are left out.
+    pub fn build(&self) -> (TestFleet, Vec<AppRequest>) {
+        let mut fleet = TestFleet::default();
         for (m, spec) in self.members.iter().enumerate() {
-            world = world.member(NAMES[m], spec.priority, &vec![0; spec.nodes.len()]);
-            world = world.change_capacity(NAMES[m], |c| {
+            fleet = fleet.member(NAMES[m], spec.priority, &vec![0; spec.nodes.len()]);
+            fleet = fleet.change_capacity(NAMES[m], |c| {
                 for (node, spec) in Arc::make_mut(&mut c.nodes).iter_mut().zip(&spec.nodes) {
                     node.allocatable = Amounts { cpu: spec.cpu, memory: spec.memory, pods: 5, ..Amounts::default() };
                     node.foreign = Amounts::pod(spec.foreign.min(spec.cpu), 0);
@@ -165,7 +165,7 @@ impl Instance {
                 terms: PlacementTerms { allow_dependants: true, ..spec.request(&name, self.members.len()).terms },
                 ..spec.request(&name, self.members.len())
             });
-            let ledger = world.ledger();
+            let ledger = fleet.ledger();
             let free = ledger.room(&member).unwrap().free();
             let Some(mut packing) = pack(free, &[Ask::held(&request.demand)]) else { continue };
             let state = match spec.state {
@@ -175,7 +175,7 @@ impl Instance {
             };
             let claim = Claim {
                 id: id(&name),
-                dig: Arc::new(crate::world::dig(&name)),
+                dig: Arc::new(crate::test_fleet::dig(&name)),
                 request,
                 member,
                 state,
@@ -184,10 +184,10 @@ impl Instance {
                 fence: 1,
                 operation: id("deployed"),
             };
-            world.fleet.claims.insert(claim.id, Arc::new(claim));
-            world.movability.push(Movability { dig: id(&name), app: name, migration: spec.migration, priority: spec.priority });
+            fleet.fleet.claims.insert(claim.id, Arc::new(claim));
+            fleet.movability.push(Movability { dig: id(&name), app: name, migration: spec.migration, priority: spec.priority });
         }
         let newcomers = self.newcomers.iter().enumerate().map(|(i, s)| s.request(&format!("new{i}"), self.members.len())).collect();
-        (world, newcomers)
+        (fleet, newcomers)
     }
 }

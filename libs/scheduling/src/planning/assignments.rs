@@ -1,32 +1,32 @@
-//! Ways to spread a newcomer over members, in order of preference: how good each member is for each app, then fewest calls
-//! between clusters, then room, then names. Apps that call each other are also tried group by group, each on one member.
+//! Assignments of a newcomer's slots to members, in order of preference: by the tier of each app's member, then by calls between
+//! clusters, then by room, then by name. Groups of apps that call each other are also tried as a whole on one member.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use super::candidate::may_move;
-use super::context::World;
+use super::candidates::may_move;
+use super::context::PlanningContext;
 use super::search::Effort;
-use crate::callers::Callers;
+use crate::calling_apps::CallingApps;
 use crate::fit::Ask;
 use crate::slot::{Slot, equals};
 use crate::trial::{Tenant, Trial};
 use crate::{MemberKey, MemberRoom};
 
-/// Choices of members for all apps that are looked at.
-const CHOICES: usize = 512;
+/// Limit on the number of assignments that are examined.
+const ASSIGNMENTS: usize = 512;
 
-/// How good a member is for an app; less is better, equal ones are compared by what it takes to free them.
+/// The preference of a member for an app; lower is better. Members of equal tier are compared by the moves that make room on them.
 type Tier = (u8, u32);
-/// There is room (of preferred members where the app insists).
+/// There is room. If the app insists on the best provider: on a member of that provider.
 const ROOM: u8 = 0;
-/// Room has to be made.
+/// Room must be made.
 const FULL: u8 = 1;
-/// The app insists on better ones, but here is room.
+/// There is room, but the app insists on a better provider.
 const LESS_ROOM: u8 = 2;
-/// The app insists on better ones, and here is none.
+/// Room must be made, and the app insists on a better provider.
 const LESS_FULL: u8 = 3;
 
 /// A member for one slot.
@@ -34,26 +34,26 @@ const LESS_FULL: u8 = 3;
 struct Home<'a> {
     room: &'a MemberRoom,
     tier: Tier,
-    /// Its place in the order without calls.
+    /// Its rank in the order without calls.
     rank: u32,
 }
 
-/// A member for each slot of a unit.
+/// The members for the slots of a unit.
 type Homes<'a> = Vec<Home<'a>>;
 
-/// One way to spread the newcomer over members.
-pub(crate) struct Choice<'a> {
-    /// A group is to stay together, and is not.
+/// An assignment of the newcomer's slots to members.
+pub(crate) struct Assignment<'a> {
+    /// A group that must stay together is split.
     apart: bool,
     tiers: Vec<Tier>,
-    /// Calls between clusters, each times its latency.
+    /// Calls between clusters, each multiplied by its latency.
     pub waiting: f64,
     ranks: u32,
-    /// By slot; none: satisfied by another one of its app.
+    /// By slot; `None`: satisfied by another slot of its app.
     pub homes: Vec<Option<&'a MemberRoom>>,
 }
 
-impl<'a> Choice<'a> {
+impl<'a> Assignment<'a> {
     fn start(slots: usize) -> Self {
         Self { apart: false, tiers: vec![(ROOM, 0); slots], waiting: 0.0, ranks: 0, homes: vec![None; slots] }
     }
@@ -68,17 +68,17 @@ impl<'a> Choice<'a> {
         longer
     }
 
-    /// There is room for each of its apps, if not for all.
+    /// Whether each of its apps alone has room.
     pub fn is_free(&self) -> bool {
         self.tiers.iter().all(|tier| tier.0 == ROOM)
     }
 
-    /// Somebody would have room at a member that it does not insist on.
+    /// Whether some app would use room at a provider that it does not insist on.
     pub fn is_for_overflow(&self) -> bool {
         self.tiers.iter().any(|tier| tier.0 == LESS_ROOM)
     }
 
-    /// Equal ones are compared by what it takes to free their members.
+    /// Whether both have the same tiers. Such assignments are compared by their moves.
     pub fn is_as_good(&self, other: &Self) -> bool {
         (self.apart, &self.tiers) == (other.apart, &other.tiers)
     }
@@ -94,36 +94,36 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// What choices are made of.
-pub(crate) struct Choices<'w, 'a> {
-    pub world: &'w World<'a>,
-    /// Whose apps are no victims.
+/// Makes the assignments of a newcomer.
+pub(crate) struct Assignments<'w, 'a> {
+    pub context: &'w PlanningContext<'a>,
+    /// The newcomer's group, whose apps are never victims.
     pub newcomer: Uuid,
     pub slots: &'w [Slot<'a>],
-    /// Who calls whom, where that is known.
-    pub callers: Option<&'w Callers<'a>>,
+    /// The call graph, if calls are known.
+    pub callers: Option<&'w CallingApps<'a>>,
 }
 
-impl<'a> Choices<'_, 'a> {
-    /// All that are looked at, best first.
-    pub fn all(&self, effort: &mut Effort) -> Vec<Choice<'a>> {
+impl<'a> Assignments<'_, 'a> {
+    /// All assignments that are examined, the best first.
+    pub fn all(&self, effort: &mut Effort) -> Vec<Assignment<'a>> {
         let options: Vec<Vec<Home<'a>>> = self.slots.iter().map(|slot| self.options(slot)).collect();
         let alone: Vec<Vec<usize>> = (0..self.slots.len()).map(|slot| vec![slot]).collect();
-        let mut choices = self.spread(&alone, &options, effort);
+        let mut assignments = self.combine(&alone, &options, effort);
         if let Some(callers) = self.callers {
-            choices.iter_mut().for_each(|choice| choice.apart = callers.terms.keep_together);
-            choices.extend(self.spread(&callers.units, &options, effort));
-            for choice in &mut choices {
-                choice.waiting = callers.waiting(self.slots, &choice.homes);
+            assignments.iter_mut().for_each(|assignment| assignment.apart = callers.terms.keep_together);
+            assignments.extend(self.combine(&callers.units, &options, effort));
+            for assignment in &mut assignments {
+                assignment.waiting = callers.waiting(self.slots, &assignment.homes);
             }
         }
-        choices.sort_by(Choice::order);
-        choices.dedup_by(|later, first| later.is_as_good(first) && later.names() == first.names());
-        choices
+        assignments.sort_by(Assignment::order);
+        assignments.dedup_by(|later, first| later.is_as_good(first) && later.names() == first.names());
+        assignments
     }
 
-    /// Known members for one slot, best first. Of equally preferred ones with room that with most room comes first, where no
-    /// calls decide.
+    /// The members of known capacity for one slot, the best first. Among equally preferred members with room, the one with most room
+    /// comes first, unless calls decide.
     fn options(&self, slot: &Slot<'a>) -> Vec<Home<'a>> {
         let insists = slot.group.insists_on(&slot.request.terms, slot.overflow);
         let nothing = Trial::default();
@@ -146,7 +146,7 @@ impl<'a> Choices<'_, 'a> {
         options
     }
 
-    /// Members for a unit: where each of its slots may be, best first.
+    /// The members on which all slots of a unit may be, the best first.
     fn together(unit: &[usize], options: &[Vec<Home<'a>>]) -> Vec<Homes<'a>> {
         let Some((first, others)) = unit.split_first() else { return Vec::new() };
         let all = |home: &Home<'a>| {
@@ -154,73 +154,73 @@ impl<'a> Choices<'_, 'a> {
             std::iter::once(Some(*home)).chain(others.iter().map(same)).collect::<Option<Homes<'_>>>()
         };
         let mut common: Vec<Homes<'_>> = options[*first].iter().filter_map(all).collect();
-        // Stable: the first slot's order decides among equals.
+        // The sort is stable, so the order of the first slot decides among equals.
         common.sort_by_key(|homes| homes.iter().map(|home| home.tier).collect::<Vec<_>>());
         common
     }
 
-    /// Ways to spread all units over their members, about [`CHOICES`] (the best members of each).
-    fn spread(&self, units: &[Vec<usize>], slots: &[Vec<Home<'a>>], effort: &mut Effort) -> Vec<Choice<'a>> {
+    /// Combines the members of all units, at most about [`ASSIGNMENTS`] combinations of the best members of each unit.
+    fn combine(&self, units: &[Vec<usize>], slots: &[Vec<Home<'a>>], effort: &mut Effort) -> Vec<Assignment<'a>> {
         let options: Vec<Vec<Homes<'_>>> = units.iter().map(|unit| Self::together(unit, slots)).collect();
         let open = options.iter().filter(|o| o.len() > 1).count() as u32;
         let widest = options.iter().map(Vec::len).max().unwrap_or(0);
         let mut each = widest.max(1);
-        while each > 1 && each.checked_pow(open).is_none_or(|all| all > CHOICES) {
+        while each > 1 && each.checked_pow(open).is_none_or(|all| all > ASSIGNMENTS) {
             each -= 1;
         }
         effort.cut_short |= each < widest;
-        let mut choices = vec![Choice::start(self.slots.len())];
+        let mut assignments = vec![Assignment::start(self.slots.len())];
         for (unit, options) in units.iter().zip(&options) {
             let mut longer = Vec::new();
-            for choice in choices {
-                if self.satisfied(unit, &choice) {
-                    longer.push(choice);
+            for assignment in assignments {
+                if self.satisfied(unit, &assignment) {
+                    longer.push(assignment);
                 } else {
-                    longer.extend(options.iter().take(each).map(|homes| choice.with(unit, homes)));
+                    longer.extend(options.iter().take(each).map(|homes| assignment.with(unit, homes)));
                 }
             }
-            choices = longer;
+            assignments = longer;
         }
         if each < widest || self.callers.is_some() {
-            choices.extend(self.one_by_one(units, slots));
+            assignments.extend(self.one_by_one(units, slots));
         }
-        choices
+        assignments
     }
 
-    fn satisfied(&self, unit: &[usize], choice: &Choice<'a>) -> bool {
-        matches!(unit, [only] if self.slots[*only].satisfied(self.slots, &choice.homes))
+    fn satisfied(&self, unit: &[usize], assignment: &Assignment<'a>) -> bool {
+        matches!(unit, [only] if self.slots[*only].satisfied(self.slots, &assignment.homes))
     }
 
-    /// Where there are more ways than are looked at, one that gives each unit the best members with room beside those before it, or
-    /// where room can be made beside them; to look at each unit's best members alone would put too many of them on the same one.
-    /// Those whom it calls draw it. What has no room together is taken apart.
-    fn one_by_one(&self, units: &[Vec<usize>], options: &[Vec<Home<'a>>]) -> Option<Choice<'a>> {
-        let mut draft = Draft { choice: Choice::start(self.slots.len()), room: Trial::default(), made: self.emptied(options) };
+    /// An assignment for the case that not all combinations are examined. It gives one unit after the other the best members where it has
+    /// room beside the units before it, or where room can be made; calls to assigned units count. The best members of each unit alone would
+    /// put too many units on the same member. A unit without room as a whole is split.
+    fn one_by_one(&self, units: &[Vec<usize>], options: &[Vec<Home<'a>>]) -> Option<Assignment<'a>> {
+        let mut draft = Draft { assignment: Assignment::start(self.slots.len()), room: Trial::default(), made: self.emptied(options) };
         for unit in units.iter().filter(|unit| !unit.is_empty()) {
-            let whole = self.satisfied(unit, &draft.choice) || self.settle(&mut draft, unit, options, false);
+            let whole = self.satisfied(unit, &draft.assignment) || self.settle(&mut draft, unit, options, false);
             for slot in unit.iter().filter(|_| !whole) {
                 self.settle(&mut draft, &[*slot], options, true).then_some(())?;
             }
         }
-        Some(draft.choice)
+        Some(draft.assignment)
     }
 
-    /// Members from which everybody has gone who may.
+    /// A trial in which every app that may move has left the members of `options`.
     fn emptied(&self, options: &[Vec<Home<'a>>]) -> Trial<'a> {
         let rooms: BTreeMap<&MemberKey, &MemberRoom> = options.iter().flatten().map(|home| (&home.room.key, home.room)).collect();
         let mut trial = Trial::default();
         for room in rooms.into_values() {
-            for claim in self.world.ledger.claims_of(&room.key).filter(|claim| may_move(self.world, claim, self.newcomer)) {
+            for claim in self.context.ledger.claims_of(&room.key).filter(|claim| may_move(self.context, claim, self.newcomer)) {
                 trial.leave(room, claim);
             }
         }
         trial
     }
 
-    /// Puts a unit where there is room, or can be made; where neither shows, `anyhow` on the first full member.
+    /// Assigns a unit to members with room, or where room can be made. If there are none, `anyhow` assigns it to the first full member.
     fn settle(&self, draft: &mut Draft<'a>, unit: &[usize], options: &[Vec<Home<'a>>], anyhow: bool) -> bool {
-        let mut ways: Vec<(Choice<'a>, Homes<'a>)> =
-            Self::together(unit, options).into_iter().map(|homes| (draft.choice.with(unit, &homes), homes)).collect();
+        let mut ways: Vec<(Assignment<'a>, Homes<'a>)> =
+            Self::together(unit, options).into_iter().map(|homes| (draft.assignment.with(unit, &homes), homes)).collect();
         for (way, _) in &mut ways {
             way.waiting = self.callers.map_or(0.0, |callers| callers.waiting(self.slots, &way.homes));
         }
@@ -229,7 +229,7 @@ impl<'a> Choices<'_, 'a> {
         let (room, made) = (&mut draft.room, &mut draft.made);
         let roomy = ways.iter().position(|(_, homes)| all(homes, ROOM) && self.add(room, unit, homes));
         let found = match roomy {
-            // Room that is there is there when others have gone, too.
+            // Room that exists now also exists after the moves.
             Some(at) => {
                 self.add(made, unit, &ways[at].1);
                 Some(at)
@@ -238,11 +238,11 @@ impl<'a> Choices<'_, 'a> {
         };
         let first = || ways.iter().position(|(_, homes)| all(homes, FULL)).or((!ways.is_empty()).then_some(0));
         let Some(at) = found.or_else(|| first().filter(|_| anyhow)) else { return false };
-        draft.choice = ways.swap_remove(at).0;
+        draft.assignment = ways.swap_remove(at).0;
         true
     }
 
-    /// Adds all of a unit, or nothing.
+    /// Adds all slots of a unit or none.
     fn add(&self, trial: &mut Trial<'a>, unit: &[usize], homes: &Homes<'a>) -> bool {
         for (n, (slot, home)) in unit.iter().zip(homes).enumerate() {
             if !trial.add(home.room, Tenant::New(*slot), Ask::promised(&self.slots[*slot].request.demand)) {
@@ -256,11 +256,11 @@ impl<'a> Choices<'_, 'a> {
     }
 }
 
-/// A choice in the making.
+/// An assignment under construction.
 struct Draft<'a> {
-    choice: Choice<'a>,
-    /// What has room as things stand.
+    assignment: Assignment<'a>,
+    /// The units with room, without moves.
     room: Trial<'a>,
-    /// What has room when everybody has gone who may.
+    /// The units with room after every app that may move has left.
     made: Trial<'a>,
 }

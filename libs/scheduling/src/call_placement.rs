@@ -1,44 +1,44 @@
-//! Placing apps that call each other: group by group over clusters, then group by group and app by app better while that helps.
+//! Places apps that call each other: first group by group, then improves the placement by moving groups and apps.
 //!
-//! What is wished for is the objective of [`crate::groups`] with members as places. What must hold is what holds without
-//! calls: intents, logical cloud, provider priority, room on nodes. An app goes to a worse provider only when the better one has
-//! no room for it (or for its group, with `keep_together`). Whatever fails here falls back to placing each app on its own.
+//! The objective is that of [`crate::groups`] with members as places. The constraints are the same as without calls: intents, logical
+//! cloud, provider priority, and room on nodes. An app goes to a less preferred provider only if the better one has no room for it (or for
+//! its group, with `keep_together`). If this placement fails, each app is placed on its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::callers::{Callers, MIB};
+use crate::calling_apps::{CallingApps, MIB};
 use crate::fit::Ask;
 use crate::groups::{Instance, Layout, Place, Rules, Traffic, Weights};
 use crate::slot::{Slot, equals};
 use crate::trial::{Tenant, Trial};
 use crate::{CallGroup, CallStory, CallTerms, DigRef, Ledger, MemberKey, MemberRoom, Packing};
 
-/// Members of one provider priority that are looked at for an app, those with most room first (or least, `packing: tight`).
-const LOOKED_AT: usize = 32;
-/// Rounds over all groups and apps in which each may go where that is better; a round without a change ends it.
+/// Number of members of each provider priority that are considered for an app, those with most room first (least for `packing: tight`).
+const MEMBERS_PER_PRIORITY: usize = 32;
+/// Limit on improvement rounds over all groups and apps. A round without a change is the last.
 const ROUNDS: usize = 8;
-/// What is no improvement but rounding.
-const NOTHING: f64 = 1e-9;
+/// An improvement below this is a rounding error.
+const ROUNDING: f64 = 1e-9;
 
-/// Apps of one group of apps, with their calls, as an instance of `groups`.
-pub(crate) struct Together<'a, 's> {
+/// The apps of a deployment intent group with their calls, as an instance of `groups`.
+pub(crate) struct CallPlacement<'a, 's> {
     slots: &'s [Slot<'a>],
-    callers: Callers<'a>,
+    callers: CallingApps<'a>,
     instance: Instance,
     weights: Weights,
     rooms: Vec<&'a MemberRoom>,
-    /// Containers of apps that run, and where.
+    /// Containers of running apps as (container, place).
     fixed: Vec<(u32, usize)>,
     /// The container of each slot.
     container: Vec<u32>,
-    /// Places that a slot may take, by provider priority, then in the order without calls.
+    /// The allowed places of each slot, sorted by provider priority, then in the order without calls.
     open: Vec<Vec<usize>>,
 }
 
-impl<'a, 's> Together<'a, 's> {
-    /// None where nobody calls anybody, or there is nowhere to go.
+impl<'a, 's> CallPlacement<'a, 's> {
+    /// The instance for the slots of `dig`, or `None` if there are no calls or no places.
     pub fn of(ledger: &'a Ledger, dig: &DigRef, requested: &[&'a str], slots: &'s [Slot<'a>]) -> Option<Self> {
-        let callers = Callers::of(ledger, dig, requested, slots, |slot| slots[slot].known().first().copied())?;
+        let callers = CallingApps::of(ledger, dig, requested, slots, |slot| slots[slot].known().first().copied())?;
         let nobody = Trial::default();
         let mut rooms: Vec<&MemberRoom> = Vec::new();
         let mut place: BTreeMap<&MemberKey, usize> = BTreeMap::new();
@@ -53,7 +53,7 @@ impl<'a, 's> Together<'a, 's> {
             let ask = Ask::held(&slot.request.demand);
             let known: Vec<&MemberRoom> =
                 slot.known().into_iter().filter(|room| room.sums().is_some() && nobody.may_fit(room, ask)).collect();
-            let ranked = equals(&known).flat_map(|equals| slot.rank(equals, &nobody).into_iter().take(LOOKED_AT));
+            let ranked = equals(&known).flat_map(|equals| slot.rank(equals, &nobody).into_iter().take(MEMBERS_PER_PRIORITY));
             open.push(ranked.map(|(room, _)| put(room)).collect::<Vec<_>>());
         }
         let settled: Vec<(usize, usize)> = callers.settled.iter().map(|(service, room)| (*service, put(room))).collect();
@@ -74,12 +74,12 @@ impl<'a, 's> Together<'a, 's> {
         let container: Vec<u32> = slots.iter().map(|slot| next(slot.app)).collect();
         let fixed = settled.iter().map(|(service, at)| (next(*service), *at)).collect();
         let tight = slots.iter().any(|slot| slot.request.terms.packing == Packing::Tight);
-        // Who packs tightly does not want clusters equally full.
+        // With tight packing, clusters are not balanced.
         let weights = if tight { Weights { cluster: 0.0, ..Weights::default() } } else { Weights::default() };
         Some(Self { slots, callers, instance, weights, rooms, fixed, container, open })
     }
 
-    /// A member for each slot (none: satisfied by another of its app), or none at all where this way finds no room.
+    /// A member for each slot (`None`: satisfied by another slot of its app). Returns `None` if some slot gets no room.
     pub fn choose(&self) -> Option<Vec<Option<&'a MemberRoom>>> {
         let mut draft = Draft {
             of: self,
@@ -95,7 +95,7 @@ impl<'a, 's> Together<'a, 's> {
         Some(draft.at.into_iter().map(|at| at.map(|at| self.rooms[at])).collect())
     }
 
-    /// What came of it: groups, and the calls that leave their cluster. None of `chosen`: not placed.
+    /// The groups and the calls that leave their cluster, with the slots on `chosen` (`None`: not placed).
     pub fn story(&self, chosen: Option<&[Option<&'a MemberRoom>]>) -> CallStory {
         let mut layout = Layout::empty(&self.instance, self.weights);
         self.fixed.iter().for_each(|(container, at)| layout.put(&[*container], *at));
@@ -135,7 +135,7 @@ impl<'a, 's> Together<'a, 's> {
         }
     }
 
-    /// Of the calls from and to a slot's app: how many stay if it is on `key` and the others where they are; and all of them.
+    /// The calls from and to a slot's app: those that stay in the cluster if the slot is on `key`, and the total.
     pub fn kept(&self, slot: usize, key: &MemberKey, chosen: &[Option<&'a MemberRoom>]) -> (f64, f64) {
         let (mut kept, mut all) = (0.0, 0.0);
         let at = |container: u32| {
@@ -153,7 +153,7 @@ impl<'a, 's> Together<'a, 's> {
         Ask::held(&self.slots[slot].request.demand)
     }
 
-    /// Whether it is the only slot of its app: it can go anywhere without leaving another unsatisfied.
+    /// Whether it is the only slot of its app. Moving it leaves no other slot of the app unsatisfied.
     fn alone(&self, slot: usize) -> bool {
         self.slots.iter().filter(|other| other.app == self.slots[slot].app).count() == 1
     }
@@ -162,7 +162,7 @@ impl<'a, 's> Together<'a, 's> {
         unit.iter().map(|slot| self.container[*slot]).collect()
     }
 
-    /// Places that all of a unit may take.
+    /// The places that all slots of a unit may use.
     fn common(&self, unit: &[usize]) -> Vec<usize> {
         let (first, others) = unit.split_first().map_or((&[][..], &[][..]), |(first, others)| (&self.open[*first][..], others));
         first.iter().copied().filter(|at| others.iter().all(|slot| self.open[*slot].contains(at))).collect()
@@ -170,22 +170,22 @@ impl<'a, 's> Together<'a, 's> {
 }
 
 impl Ledger {
-    /// The groups of a deployment intent group as it runs, and the calls that leave their cluster; none: no calls are known.
+    /// The groups of a running deployment intent group and the calls that leave their cluster, or `None` if no calls are known.
     pub fn call_story(&self, dig: &DigRef) -> Option<CallStory> {
-        Some(Together::of(self, dig, &[], &[])?.story(Some(&[])))
+        Some(CallPlacement::of(self, dig, &[], &[])?.story(Some(&[])))
     }
 }
 
-/// A placement in the making: what it is worth, and whether it fits.
+/// A placement under construction: its objective value and its packing.
 struct Draft<'t, 'a, 's> {
-    of: &'t Together<'a, 's>,
+    of: &'t CallPlacement<'a, 's>,
     layout: Layout<'t>,
     trial: Trial<'a>,
     at: Vec<Option<usize>>,
 }
 
 impl<'a> Draft<'_, 'a, '_> {
-    /// Places a unit together where it may be, else its slots one by one. False: one of them has no room.
+    /// Places a unit on one place if possible, else slot by slot. Returns false if a slot has no room.
     fn place(&mut self, unit: &[usize]) -> bool {
         if unit.len() > 1 && self.whole(unit) {
             return true;
@@ -223,7 +223,7 @@ impl<'a> Draft<'_, 'a, '_> {
         levels.into_iter().any(|level| self.best(&[slot], level.to_vec()))
     }
 
-    /// Puts an unplaced unit on that of `places` with room where the objective is least; the earlier among equals.
+    /// Puts an unplaced unit on the place with room and the lowest objective value; the first one among equals.
     fn best(&mut self, unit: &[usize], places: Vec<usize>) -> bool {
         let containers = self.of.containers(unit);
         let mut ranked: Vec<(f64, usize)> = places.into_iter().map(|at| (self.layout.value_with(&containers, at), at)).collect();
@@ -246,7 +246,7 @@ impl<'a> Draft<'_, 'a, '_> {
         true
     }
 
-    /// Groups, then apps, go to another member of the same provider priority while that makes the objective less.
+    /// Moves groups, then single apps, to other members of the same provider priority while that lowers the objective.
     fn improve(&mut self) {
         let singles = (0..self.at.len()).map(|slot| vec![slot]);
         let units: Vec<Vec<usize>> = self.of.callers.units.iter().filter(|unit| unit.len() > 1).cloned().chain(singles).collect();
@@ -269,7 +269,7 @@ impl<'a> Draft<'_, 'a, '_> {
         self.layout.take(&containers);
         let others = self.of.common(unit).into_iter().filter(|at| *at != from && self.of.rooms[*at].priority() == room.priority());
         let mut ranked: Vec<(f64, usize)> = others.map(|at| (self.layout.value_with(&containers, at), at)).collect();
-        ranked.retain(|(value, _)| *value < before - NOTHING);
+        ranked.retain(|(value, _)| *value < before - ROUNDING);
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
         let out: Vec<_> = unit.iter().filter_map(|slot| self.trial.remove(room, Tenant::New(*slot))).collect();
         if ranked.into_iter().any(|(_, at)| self.add(unit, at)) {

@@ -1,5 +1,5 @@
-//! Drover's plans against a search that is written as plainly as can be: every choice of members, every set of victims,
-//! every destination, every packing. It shares no code with the planner, not even what "free" means.
+//! Compares plans with a naive exhaustive search over all members, sets of victims, destinations and packings. The search shares no code
+//! with the planner, not even the definition of free room.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use drover_scheduling::*;
 use proptest::prelude::*;
 
 use crate::instance::{NAMES, calling, instance, larger_instance};
-use crate::world::{World, dig, id, key};
+use crate::test_fleet::{TestFleet, dig, id, key};
 
 /// CPU, memory, pods.
 type Three = [i64; 3];
-/// A node, and what is free on it now and later.
+/// A node and its free amounts now and later.
 type FreeNode<'a> = (&'a Node, Three, Three);
 
 struct Naive<'a> {
-    world: &'a World,
+    fleet: &'a TestFleet,
     nodes: BTreeMap<&'a MemberKey, Vec<FreeNode<'a>>>,
 }
 
@@ -40,19 +40,19 @@ fn covers(a: &Three, b: &Amounts) -> bool {
     a.iter().zip(three(b)).all(|(a, b)| b == 0 || *a >= b)
 }
 
-/// One pod to be placed: what it requests, whether the present must have room too, whether it tolerates taints.
+/// A pod to be placed: its requests, whether it needs room now, and whether it tolerates taints.
 type Pod<'a> = (&'a Amounts, bool, bool);
 
 impl<'a> Naive<'a> {
-    fn new(world: &'a World) -> Self {
+    fn new(fleet: &'a TestFleet) -> Self {
         let mut nodes = BTreeMap::new();
-        for (key, capacity) in &world.fleet.capacity {
+        for (key, capacity) in &fleet.fleet.capacity {
             let mut list = Vec::new();
             for node in capacity.nodes.iter() {
                 let mut now = three(&node.allocatable);
                 minus(&mut now, &node.foreign);
                 let mut later = now;
-                for claim in world.fleet.claims.values().filter(|c| c.member == *key) {
+                for claim in fleet.fleet.claims.values().filter(|c| c.member == *key) {
                     for pods in claim.pods.iter().filter(|p| p.node == node.name) {
                         for _ in 0..pods.count {
                             let requests = &claim.request.demand.groups[pods.group].requests;
@@ -69,11 +69,11 @@ impl<'a> Naive<'a> {
             }
             nodes.insert(key, list);
         }
-        Self { world, nodes }
+        Self { fleet, nodes }
     }
 
     fn known(&self, key: &MemberKey) -> bool {
-        self.world.fleet.capacity[key].age_ms <= 30_000
+        self.fleet.fleet.capacity[key].age_ms <= 30_000
     }
 
     fn allowed(&self, terms: &'a PlacementTerms) -> Vec<&'a MemberKey> {
@@ -81,11 +81,11 @@ impl<'a> Naive<'a> {
     }
 
     fn may_move(&self, claim: &Claim) -> bool {
-        let word = self.world.movability.iter().find(|m| m.dig == claim.dig.id && m.app == claim.request.app);
+        let word = self.fleet.movability.iter().find(|m| m.dig == claim.dig.id && m.app == claim.request.app);
         claim.state == ClaimState::Held && claim.request.demand.volumes == 0 && word.is_some_and(|w| w.migration)
     }
 
-    /// Whether all of this fits at once: victims gone later, their new copies there now and later, newcomers later.
+    /// Whether all of this fits at once: victims leave later, their new copies need room now and later, newcomers later.
     fn fits(&self, victims: &[(&'a Claim, &'a MemberKey)], newcomers: &[(&'a AppRequest, &'a MemberKey)]) -> bool {
         self.nodes.keys().all(|key| {
             let mut list = self.nodes[key].clone();
@@ -111,7 +111,7 @@ impl<'a> Naive<'a> {
         })
     }
 
-    /// Some plan exists.
+    /// Whether a plan exists.
     fn plan_exists(&self, apps: &'a [AppRequest]) -> bool {
         let mut homes = Vec::new();
         self.choose_homes(apps, &mut homes)
@@ -120,7 +120,7 @@ impl<'a> Naive<'a> {
     fn choose_homes(&self, apps: &'a [AppRequest], homes: &mut Vec<(&'a AppRequest, &'a MemberKey)>) -> bool {
         let Some(app) = apps.get(homes.len()) else {
             let victims: Vec<&Claim> = self
-                .world
+                .fleet
                 .fleet
                 .claims
                 .values()
@@ -137,9 +137,9 @@ impl<'a> Naive<'a> {
         })
     }
 
-    /// Everything on `member` has a home elsewhere at once.
+    /// Whether all apps on `member` have destinations at once.
     fn drain_exists(&self, member: &MemberKey) -> bool {
-        let there = || self.world.fleet.claims.values().filter(|c| c.member == *member && c.state != ClaimState::Leaving);
+        let there = || self.fleet.fleet.claims.values().filter(|c| c.member == *member && c.state != ClaimState::Leaving);
         let claims: Vec<&Claim> = there().map(|c| &**c).collect();
         claims.iter().all(|c| self.may_move(c)) && self.choose_all(&claims, &mut Vec::new())
     }
@@ -196,16 +196,16 @@ fn packs(nodes: &mut [FreeNode<'_>], pods: &[Pod<'_>]) -> bool {
     false
 }
 
-/// Where the plan puts the newcomer.
+/// The members of the newcomer's apps in the plan.
 fn homes<'a>(plan: &'a Plan, apps: &'a [AppRequest]) -> Vec<(&'a AppRequest, &'a MemberKey)> {
     let home = |app: &'a AppRequest| {
-        let decided = plan.newcomer.iter().find(|d| d.app == app.app).expect("every app has a place");
-        (app, &decided.groups[0].placement.as_ref().expect("which is named").member)
+        let decided = plan.newcomer.iter().find(|d| d.app == app.app).expect("every app is in the plan");
+        (app, &decided.groups[0].placement.as_ref().expect("every app has a place").member)
     };
     apps.iter().map(home).collect()
 }
 
-/// The witness is complete, and no node is exceeded by it.
+/// Asserts that the witness is complete and exceeds no node.
 fn check_witness(naive: &Naive<'_>, plan: &Plan, apps: &[AppRequest]) {
     let mut nodes: BTreeMap<(&MemberKey, &str), (Three, Three)> = BTreeMap::default();
     for (key, list) in &naive.nodes {
@@ -213,7 +213,7 @@ fn check_witness(naive: &Naive<'_>, plan: &Plan, apps: &[AppRequest]) {
             nodes.insert((key, &node.name), (*now, *later));
         }
     }
-    let claims = &naive.world.fleet.claims;
+    let claims = &naive.fleet.fleet.claims;
     for m in plan.waves.iter().flatten() {
         for pods in &claims[&m.claim].pods {
             let (_, later) = nodes.get_mut(&(&m.from, pods.node.as_str())).unwrap();
@@ -228,7 +228,7 @@ fn check_witness(naive: &Naive<'_>, plan: &Plan, apps: &[AppRequest]) {
         }
         for pods in witness {
             let group = &demand.groups[pods.group];
-            let at = nodes.keys().find(|(member, name)| **member == *to && *name == pods.node).copied().expect("a node of it");
+            let at = nodes.keys().find(|(member, name)| **member == *to && *name == pods.node).copied().expect("a node of the member");
             let (now, later) = nodes.get_mut(&at).unwrap();
             for _ in 0..pods.count {
                 assert!(covers(later, &group.requests), "{to} {} exceeded later", pods.node);
@@ -250,10 +250,10 @@ fn check_witness(naive: &Naive<'_>, plan: &Plan, apps: &[AppRequest]) {
     }
 }
 
-fn check_plan(world: &World, plan: &Plan, apps: &[AppRequest]) {
-    let naive = Naive::new(world);
+fn check_plan(fleet: &TestFleet, plan: &Plan, apps: &[AppRequest]) {
+    let naive = Naive::new(fleet);
     check_witness(&naive, plan, apps);
-    let claims = &world.fleet.claims;
+    let claims = &fleet.fleet.claims;
     let victims: Vec<(&Claim, &MemberKey)> = plan.waves.iter().flatten().map(|m| (&*claims[&m.claim], &m.to)).collect();
     for (claim, to) in &victims {
         assert!(naive.may_move(claim), "{} may not move", claim.request.app);
@@ -272,16 +272,16 @@ fn check_plan(world: &World, plan: &Plan, apps: &[AppRequest]) {
     assert!(plan.candidates.iter().all(total) && plan.candidates.iter().all(|c| c.taken != c.why_not.is_some()));
 }
 
-/// The ledger takes an unchanged world's plan, and when those who leave have left, whoever waited is admitted.
-fn check_applies(world: &World, plan: &Plan, apps: &[AppRequest]) {
-    let mut ledger = world.ledger();
+/// Asserts that the ledger accepts the plan for an unchanged fleet, and admits the waiting newcomer once the victims have left.
+fn check_applies(fleet: &TestFleet, plan: &Plan, apps: &[AppRequest]) {
+    let mut ledger = fleet.ledger();
     let mut changes = Vec::new();
     for m in plan.waves.iter().flatten() {
         changes.push(LedgerChange::Leave { claim: m.claim, member: m.from.clone() });
         changes.push(LedgerChange::Take {
             claim: id(&format!("copy of {}", m.app)),
             dig: m.dig.clone(),
-            request: world.fleet.claims[&m.claim].request.clone(),
+            request: fleet.fleet.claims[&m.claim].request.clone(),
             member: m.to.clone(),
             state: Some(ClaimState::Held),
         });
@@ -296,20 +296,20 @@ fn check_applies(world: &World, plan: &Plan, apps: &[AppRequest]) {
         });
     }
     let tx = LedgerTransaction { operation: id("op"), fence: 9, changes };
-    let (_, undo) = ledger.transact(&tx).unwrap_or_else(|why| panic!("an unchanged world is refused: {why:?}"));
+    let (_, undo) = ledger.transact(&tx).unwrap_or_else(|why| panic!("a plan for an unchanged fleet is refused: {why:?}"));
     undo.keep();
     let leaving: Vec<_> = ledger.claims().filter(|c| c.state == ClaimState::Leaving).map(|c| c.id).collect();
     let release = leaving.into_iter().map(|claim| LedgerChange::Release { claim });
     let admit = apps.iter().map(|app| LedgerChange::Admit { claim: id(&app.app) });
     let tx = LedgerTransaction { operation: id("op"), fence: 9, changes: release.chain(admit).collect() };
-    let (receipt, undo) = ledger.transact(&tx).unwrap_or_else(|why| panic!("what was promised is refused: {why:?}"));
+    let (receipt, undo) = ledger.transact(&tx).unwrap_or_else(|why| panic!("an admission is refused: {why:?}"));
     undo.keep();
     assert!(receipt.claims.iter().all(|c| c.state == ClaimState::Held));
 }
 
-/// The same world in another order: nodes and owners' words turned round, claims fed one by one from the back.
-fn turned_round(world: &World) -> (World, Ledger) {
-    let mut other = world.clone();
+/// The same fleet in reverse order: nodes, movability entries, claims, members.
+fn reversed(fleet: &TestFleet) -> (TestFleet, Ledger) {
+    let mut other = fleet.clone();
     for capacity in other.fleet.capacity.values_mut() {
         Arc::make_mut(&mut Arc::make_mut(capacity).nodes).reverse();
     }
@@ -328,58 +328,58 @@ fn turned_round(world: &World) -> (World, Ledger) {
 }
 
 proptest! {
-    #![proptest_config(crate::world::cases(2000))]
+    #![proptest_config(crate::test_fleet::cases(2000))]
 
     #[test]
-    fn a_plan_is_found_exactly_where_one_exists(instance in instance(), calls in any::<u64>()) {
-        let (world, apps) = calling(instance.build(), calls);
-        let result = world.plan(apps.clone());
-        let exists = Naive::new(&world).plan_exists(&apps);
+    fn plan_is_found_if_and_only_if_one_exists(instance in instance(), calls in any::<u64>()) {
+        let (fleet, apps) = calling(instance.build(), calls);
+        let result = fleet.plan(apps.clone());
+        let exists = Naive::new(&fleet).plan_exists(&apps);
         match &result {
             PlanResult::Feasible(plan) => {
                 prop_assert!(exists, "{plan:#?}");
-                check_plan(&world, plan, &apps);
-                check_applies(&world, plan, &apps);
+                check_plan(&fleet, plan, &apps);
+                check_applies(&fleet, plan, &apps);
             }
             PlanResult::Infeasible(why) => {
-                prop_assert!(!why.cut_short, "small cases are searched to the end");
+                prop_assert!(!why.cut_short, "the search of small cases is complete");
                 prop_assert!(!exists, "{why:#?}");
             }
         }
-        let (other, ledger) = turned_round(&world);
+        let (other, ledger) = reversed(&fleet);
         let mut apps = apps;
         apps.reverse();
         prop_assert_eq!(result, plan(&ledger, &other.newcomer(apps)));
     }
     #[test]
-    fn a_drain_is_planned_exactly_where_everything_has_a_home(instance in instance(), calls in any::<u64>()) {
-        let (world, _) = calling(instance.build(), calls);
+    fn drain_is_planned_if_and_only_if_every_app_has_a_destination(instance in instance(), calls in any::<u64>()) {
+        let (fleet, _) = calling(instance.build(), calls);
         let member = key(NAMES[0]);
-        let result = world.drain(NAMES[0]);
-        prop_assert_eq!(matches!(result, PlanResult::Feasible(_)), Naive::new(&world).drain_exists(&member), "{:#?}", result);
+        let result = fleet.drain(NAMES[0]);
+        prop_assert_eq!(matches!(result, PlanResult::Feasible(_)), Naive::new(&fleet).drain_exists(&member), "{:#?}", result);
         if let PlanResult::Feasible(plan) = &result {
-            check_witness(&Naive::new(&world), plan, &[]);
-            check_applies(&world, plan, &[]);
+            check_witness(&Naive::new(&fleet), plan, &[]);
+            check_applies(&fleet, plan, &[]);
         }
-        let (other, ledger) = turned_round(&world);
+        let (other, ledger) = reversed(&fleet);
         let request = PlanRequest { kind: PlanKind::Drain { member }, ..other.newcomer(vec![]) };
         prop_assert_eq!(result, plan(&ledger, &request));
     }
 
-    /// Larger worlds, beyond what can be searched to the end: whatever is planned is sound, and the ledger takes it.
+    /// Fleets too large for an exhaustive search: every plan is sound, and the ledger accepts it.
     #[test]
-    fn plans_in_larger_worlds_are_sound(instance in larger_instance(), calls in any::<u64>()) {
-        let (world, apps) = calling(instance.build(), calls);
-        if let PlanResult::Feasible(plan) = world.plan(apps.clone()) {
-            check_witness(&Naive::new(&world), &plan, &apps);
-            check_applies(&world, &plan, &apps);
-            let naive = Naive::new(&world);
+    fn plans_in_larger_fleets_are_sound(instance in larger_instance(), calls in any::<u64>()) {
+        let (fleet, apps) = calling(instance.build(), calls);
+        if let PlanResult::Feasible(plan) = fleet.plan(apps.clone()) {
+            check_witness(&Naive::new(&fleet), &plan, &apps);
+            check_applies(&fleet, &plan, &apps);
+            let naive = Naive::new(&fleet);
             for m in plan.waves.iter().flatten() {
-                let claim = &world.fleet.claims[&m.claim];
+                let claim = &fleet.fleet.claims[&m.claim];
                 prop_assert!(naive.may_move(claim) && naive.known(&m.to) && claim.request.terms.logical_cloud.contains(&m.to));
             }
         }
-        let (other, ledger) = turned_round(&world);
-        prop_assert_eq!(world.plan(apps.clone()), plan(&ledger, &other.newcomer(apps)));
+        let (other, ledger) = reversed(&fleet);
+        prop_assert_eq!(fleet.plan(apps.clone()), plan(&ledger, &other.newcomer(apps)));
     }
 }

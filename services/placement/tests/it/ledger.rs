@@ -1,17 +1,15 @@
 //! The ledger as a log: transactions are atomic and idempotent, room is never overcommitted, and state survives a kill, also with several
 //! writers.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, nodes, request, transaction};
 use drover_api::ledger::{FleetClaim, FleetItem};
 use drover_scheduling::{Amounts, Capacity, Claim, ClaimState, Decision, LedgerChange, LedgerReceipt, MemberKey, Observed, Outcome};
 use drover_store::failpoint::Action;
 use drover_testkit::{eventually, test_db};
 use reqwest::{Method, StatusCode};
-use support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, nodes, request, transaction};
 use uuid::Uuid;
 
 const A: [&str; 1] = ["onprem+a"];

@@ -1,4 +1,4 @@
-//! The call graph as measured, from spans and from a mesh's metrics.
+//! The measured call graph, from spans and from the metrics of a service mesh.
 
 use drover_scheduling::groups::Service;
 use drover_scheduling::groups::observe::*;
@@ -9,26 +9,26 @@ fn span(trace: usize, id: &str, parent: Option<&str>, service: &str, at: f64) ->
         id: id.to_owned(),
         parent: parent.map(str::to_owned),
         service: service.to_owned(),
-        kind: Kind::Other,
+        kind: SpanSide::Other,
         peer: None,
         at,
     }
 }
 
-/// front calls cart twice a second and cart its silent database once, for `seconds`.
+/// For `seconds`, front calls cart twice per second, and cart calls its database, which sends no spans, once per second.
 fn traffic(seconds: usize) -> Vec<Span> {
     (0..seconds * 2)
         .flat_map(|i| {
             let at = i as f64 / 2.0;
-            let db = Span { kind: Kind::Client, peer: Some("cart-db".to_owned()), ..span(i, "c", Some("b"), "cart", at) };
-            // Within cart nothing is called; children may come first.
+            let db = Span { kind: SpanSide::Client, peer: Some("cart-db".to_owned()), ..span(i, "c", Some("b"), "cart", at) };
+            // Children may arrive before their parents.
             [span(i, "b", Some("a"), "cart", at), span(i, "a", None, "front", at)].into_iter().chain(i.is_multiple_of(2).then_some(db))
         })
         .collect()
 }
 
 #[test]
-fn rates_come_out_of_spans_in_any_order() {
+fn collector_rates_do_not_depend_on_span_order() {
     for seconds in [60, 6000] {
         let mut collector = Collector::new(Settings::default());
         traffic(seconds).iter().for_each(|s| collector.add(s));
@@ -42,7 +42,7 @@ fn rates_come_out_of_spans_in_any_order() {
 }
 
 #[test]
-fn what_is_no_longer_called_fades() {
+fn collector_rate_decays_without_calls() {
     let mut collector = Collector::new(Settings::default());
     traffic(600).iter().for_each(|s| collector.add(s));
     let (then, later) = (collector.edges(600.0), collector.edges(600.0 + 6000.0));
@@ -51,11 +51,11 @@ fn what_is_no_longer_called_fades() {
 }
 
 #[test]
-fn a_service_that_sends_spans_is_not_counted_twice() {
+fn collector_counts_calls_of_instrumented_service_once() {
     let mut collector = Collector::new(Settings::default());
     for i in 0..100 {
         let at = i as f64;
-        collector.add(&Span { kind: Kind::Client, peer: Some("b".to_owned()), ..span(i, "x", None, "a", at) });
+        collector.add(&Span { kind: SpanSide::Client, peer: Some("b".to_owned()), ..span(i, "x", None, "a", at) });
         collector.add(&span(i, "y", Some("x"), "b", at));
     }
     let edges = collector.edges(100.0);
@@ -64,7 +64,7 @@ fn a_service_that_sends_spans_is_not_counted_twice() {
 }
 
 #[test]
-fn memory_is_bounded() {
+fn collector_limits_edges_and_spans() {
     let mut collector = Collector::new(Settings { edges: 5, spans: 10, ..Settings::default() });
     for i in 0..1000 {
         collector.add(&span(i, "a", None, &format!("s{i}"), 1.0));
@@ -75,7 +75,7 @@ fn memory_is_bounded() {
 }
 
 #[test]
-fn otlp_in_json_is_read() {
+fn spans_reads_otlp_json() {
     let text = r#"{"resourceSpans":[
         {"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"front"}}]},"scopeSpans":[{"spans":[
             {"traceId":"t","spanId":"1","parentSpanId":"","kind":2,"startTimeUnixNano":"1700000000000000000"},
@@ -84,21 +84,21 @@ fn otlp_in_json_is_read() {
         {"resource":{"attributes":[]},"scopeSpans":[{"spans":[{"traceId":"t","spanId":"3"}]}]}]}"#;
     let found = spans(text).unwrap();
     assert_eq!(found.len(), 2);
-    assert_eq!((found[0].parent.as_deref(), found[0].kind, found[0].at), (None, Kind::Other, 1.7e9));
-    assert_eq!((found[1].parent.as_deref(), found[1].kind, found[1].peer.as_deref()), (Some("1"), Kind::Client, Some("db")));
+    assert_eq!((found[0].parent.as_deref(), found[0].kind, found[0].at), (None, SpanSide::Other, 1.7e9));
+    assert_eq!((found[1].parent.as_deref(), found[1].kind, found[1].peer.as_deref()), (Some("1"), SpanSide::Client, Some("db")));
     assert_eq!(spans(&format!("{}\n{}", text.replace('\n', " "), text.replace('\n', " "))).unwrap().len(), 4);
     assert!(matches!(spans("{}"), Err(ObserveError::Shape(_))));
     assert!(matches!(spans("<html>"), Err(ObserveError::Json(_))));
 }
 
 #[test]
-fn a_mesh_s_metrics_are_read_and_make_a_graph() {
+fn rates_reads_mesh_metrics_into_graph() {
     let text = r#"{"status":"success","data":{"resultType":"vector","result":[
         {"metric":{"source_workload":"front","destination_workload":"cart"},"value":[1000,"2.5"]},
         {"metric":{"source_workload":"unknown","destination_workload":"front"},"value":[1000,"9"]},
         {"metric":{"source_workload":"cart","destination_workload":"db"},"value":[1000,"0.001"]},
         {"metric":{"source_workload":"cart","destination_workload":"old"},"value":[1000,"NaN"]}]}}"#;
-    let edges = rates(text, &Labels::default(), Rate { window: 600.0, now: 1010.0 }).unwrap();
+    let edges = rates(text, &EdgeLabels::default(), RateWindow { window: 600.0, now: 1010.0 }).unwrap();
     assert_eq!(edges.len(), 2);
     assert_eq!((edges[1].from.as_str(), edges[1].rate, edges[1].age), ("front", 2.5, 10.0));
     assert!(edges[0].confidence < 0.3 && edges[1].confidence > 0.97);
@@ -107,7 +107,7 @@ fn a_mesh_s_metrics_are_read_and_make_a_graph() {
     assert_eq!(graph(services.clone(), &edges, 0.0).unwrap().calls().len(), 2);
     assert_eq!(graph(services, &edges, 0.5).unwrap().total(), 2.5);
 
-    let refused = rates(r#"{"status":"error","error":"parse error"}"#, &Labels::default(), Rate { window: 1.0, now: 1.0 });
-    assert_eq!(refused.unwrap_err().to_string(), "Prometheus answered: parse error");
-    assert!(rates(r#"{"status":"success"}"#, &Labels::default(), Rate { window: 1.0, now: 1.0 }).is_err());
+    let refused = rates(r#"{"status":"error","error":"parse error"}"#, &EdgeLabels::default(), RateWindow { window: 1.0, now: 1.0 });
+    assert_eq!(refused.unwrap_err().to_string(), "Prometheus answered with an error: parse error");
+    assert!(rates(r#"{"status":"success"}"#, &EdgeLabels::default(), RateWindow { window: 1.0, now: 1.0 }).is_err());
 }

@@ -1,4 +1,4 @@
-//! Small worlds in few words. CPU in milli-cores; memory is plenty unless a test says otherwise.
+//! Small fleets for tests. CPU is in millicores; memory is ample unless a test sets it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use uuid::Uuid;
 
 pub const GI: i64 = 1 << 30;
 
-/// So many random cases, or as many as `PROPTEST_CASES` says.
+/// The number of random cases: `PROPTEST_CASES`, or `usual`.
 pub fn cases(usual: u32) -> proptest::test_runner::Config {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
     proptest::test_runner::Config { cases, failure_persistence: None, ..Default::default() }
 }
 
-/// An id that says what it is for.
+/// An id derived from a name.
 pub fn id(name: &str) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes())
 }
@@ -65,16 +65,16 @@ pub fn app(name: &str, demand: Demand, terms: PlacementTerms) -> AppRequest {
     AppRequest { app: name.into(), demand, terms }
 }
 
-/// A fleet, and what owners say.
+/// A fleet with the consent of the owners and a policy.
 #[derive(Clone, Debug, Default)]
-pub struct World {
+pub struct TestFleet {
     pub fleet: Fleet,
     pub movability: Vec<Movability>,
     pub policy: Policy,
 }
 
-impl World {
-    /// A member with nodes `n1`, `n2`, … of so many milli-cores each.
+impl TestFleet {
+    /// Adds a member with nodes `n1`, `n2`, … with these amounts of CPU.
     pub fn member(mut self, name: &str, priority: u8, nodes: &[i64]) -> Self {
         let nodes = nodes.iter().enumerate().map(|(i, cpu)| node(&format!("n{}", i + 1), *cpu)).collect();
         self.fleet
@@ -94,7 +94,7 @@ impl World {
         self
     }
 
-    /// An app of its own group, running on `n1` (or the node named after `@`: `onprem+a@n2`); its owner lets it move.
+    /// Adds an app in a group of its own that runs on `n1`, or on the node after `@` (`onprem+a@n2`). Its owner agrees to moves.
     pub fn running(self, name: &str, at: &str, cpu: i64, allowed: &[&str]) -> Self {
         self.running_as(app(name, demand(1, cpu), any_of(allowed)), at)
     }
@@ -199,7 +199,7 @@ pub fn code<'a>(candidates: &'a [Candidate], app: &str) -> &'a str {
     candidate.why_not.as_ref().map_or("", |why| why.code.as_str())
 }
 
-/// Where the first group of each app goes; `-` for nowhere.
+/// `app>member` for each group of each app; `-` for no member.
 pub fn places(decision: &Decision) -> Vec<String> {
     let groups = decision.apps.iter().flat_map(|app| app.groups.iter().map(|g| (app.app.clone(), g)));
     groups.map(|(app, g)| format!("{app}>{}", g.placement.as_ref().map_or("-".into(), |p| p.member.0.clone()))).collect()

@@ -1,11 +1,11 @@
-//! Node-level fit, as Kubernetes' scheduler would see it.
+//! Packing on nodes and its reasons, by the rules of the Kubernetes scheduler.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_scheduling::*;
 
-use crate::world::{GI, demand, group, node};
+use crate::test_fleet::{GI, demand, group, node};
 
 fn fits(nodes: &[Node], demand: &Demand) -> Option<Vec<PodsOnNode>> {
     let free: Vec<Amounts> = nodes.iter().map(|n| n.allocatable.minus(&n.foreign)).collect();
@@ -23,7 +23,7 @@ fn pods(name: &str, replicas: u32, cpu: i64) -> PodGroup {
 }
 
 #[test]
-fn sums_are_not_enough() {
+fn pack_refuses_pods_that_fit_only_by_sums() {
     let nodes = [node("n1", 400), node("n2", 1200)];
     assert_eq!(why(&nodes, &demand(1, 1500)), "cpu: needs 1500m on one node, the emptiest matching has 1200m free");
     assert_eq!(why(&nodes, &demand(3, 600)), "3 pods of 600m cpu / 1Gi memory each: only 2 fit at once");
@@ -31,7 +31,7 @@ fn sums_are_not_enough() {
 }
 
 #[test]
-fn no_single_node_has_everything() {
+fn explain_reports_resources_missing_together() {
     let mut a = node("n1", 2000);
     a.allocatable.memory = GI / 2;
     let nodes = [a, node("n2", 100)];
@@ -39,8 +39,8 @@ fn no_single_node_has_everything() {
 }
 
 #[test]
-fn where_first_fit_decreasing_fails_the_exact_search_does_not() {
-    // Decreasing first fit puts 6 and 4 beside each other only by luck: 5+5 | 4+3+3 needs the exact search.
+fn pack_finds_packing_that_first_fit_misses() {
+    // First-fit decreasing does not find 5+5 | 4+3+3; the exact search does.
     let nodes = [node("n1", 10), node("n2", 10)];
     let demand = Demand { groups: vec![pods("a", 1, 4), pods("b", 2, 3), pods("c", 2, 5)], ..Demand::default() };
     let witness = fits(&nodes, &demand).expect("5+5 and 4+3+3");
@@ -62,18 +62,18 @@ fn where_first_fit_decreasing_fails_the_exact_search_does_not() {
 }
 
 #[test]
-fn taints_selectors_affinity_and_cordons() {
+fn pack_respects_taints_selectors_affinity_and_cordons() {
     let mut tainted = node("n1", 1000);
     tainted.taints = vec![Taint { key: "gpu".into(), value: "yes".into(), effect: "NoSchedule".into() }];
     assert_eq!(
         why(&[tainted.clone()], &demand(1, 1)),
-        "Deployment/main: no node takes it: taint gpu=yes:NoSchedule is not tolerated (1 node)"
+        "Deployment/main: no node admits it: taint gpu=yes:NoSchedule is not tolerated (1 node)"
     );
     let mut tolerant = demand(1, 1);
     tolerant.groups[0].tolerations = vec![Toleration { key: "gpu".into(), value: "yes".into(), ..Toleration::default() }];
     assert!(fits(&[tainted.clone()], &tolerant).is_some());
     tainted.taints[0].effect = "PreferNoSchedule".into();
-    assert!(fits(&[tainted], &demand(1, 1)).is_some(), "a preference never forbids");
+    assert!(fits(&[tainted], &demand(1, 1)).is_some(), "PreferNoSchedule does not forbid");
 
     let mut cordoned = node("n1", 1000);
     cordoned.unschedulable = true;
@@ -112,7 +112,7 @@ fn taints_selectors_affinity_and_cordons() {
 }
 
 #[test]
-fn one_on_each_matching_node() {
+fn pack_puts_per_node_pods_on_each_matching_node() {
     let mut labelled = node("n3", 1000);
     labelled.labels = Arc::new(BTreeMap::from([("role".to_owned(), "edge".to_owned())]).into());
     let nodes = [node("n1", 1000), node("n2", 100), labelled];
@@ -124,7 +124,7 @@ fn one_on_each_matching_node() {
 }
 
 #[test]
-fn what_is_not_asked_for_does_not_matter_even_where_it_is_overcommitted() {
+fn pack_ignores_over_commitment_of_resources_not_requested() {
     let mut full = node("n1", 1000);
     full.foreign = Amounts { memory: 100 * GI, ..Amounts::default() };
     let mut only_cpu = demand(1, 500);
@@ -134,7 +134,7 @@ fn what_is_not_asked_for_does_not_matter_even_where_it_is_overcommitted() {
 }
 
 #[test]
-fn extended_resources_count() {
+fn pack_counts_extended_resources() {
     let mut gpu = node("n1", 1000);
     gpu.allocatable.extra.insert("nvidia.com/gpu".into(), 1);
     let mut demand = demand(2, 100);
