@@ -9,6 +9,7 @@ mod faults {
     pub mod races;
     pub mod servers;
     pub mod stages;
+    pub mod tasks;
     pub mod unreachable;
     pub mod walk;
 }

@@ -87,6 +87,7 @@ pub async fn work(
     });
     let (wakes, woken) = Wakes::channel();
     let metrics = OperationMetrics::register(&common.metrics);
+    let engine = Settings { tasks: common.tasks.clone(), ..engine };
     let app = App::new(parts(store, services, renderer, config, engine, metrics, wakes).await?);
     tasks::spawn(&app, common, config, woken);
     stop_with(common, app.engine.clone());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_service::TaskHandle;
 use drover_store::{StoreError, StoreResult};
 use tracing::Instrument;
 use uuid::Uuid;
@@ -54,9 +55,10 @@ impl Inner {
     }
 }
 
-pub(super) fn work(engine: Arc<Inner>) -> Background {
+pub(super) fn work(engine: Arc<Inner>, task: TaskHandle) -> Background {
     Box::pin(async move {
         while !engine.stopping.is_cancelled() {
+            task.active();
             let full = match engine.claim_and_spawn().await {
                 Ok(full) => full,
                 Err(error) => {
@@ -150,13 +152,14 @@ impl Inner {
 }
 
 /// Writes wake-ups to the rows of parked workflows, all that have come in since the last time with one statement.
-pub(super) fn write_wakes(engine: Arc<Inner>) -> Background {
+pub(super) fn write_wakes(engine: Arc<Inner>, task: TaskHandle) -> Background {
     Box::pin(async move {
         loop {
             tokio::select! {
                 () = engine.called.notified() => {}
                 () = engine.stopping.cancelled() => return,
             }
+            task.active();
             let keys = engine.wakes.take_pending();
             let woken =
                 sqlx::query("update workflow set woken = true, run_at = least(run_at, now()) where ended_at is null and wake_keys && $1")

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_service::TaskHandle;
 use drover_store::{StoreError, StoreResult};
 use sqlx::PgConnection;
 
@@ -54,12 +55,13 @@ impl EngineLease {
 }
 
 /// Renews the lease until the engine stops, and once more then: steps that are still running finish under a fresh lease.
-pub(super) fn keep(engine: Arc<Inner>) -> Background {
+pub(super) fn keep(engine: Arc<Inner>, task: TaskHandle) -> Background {
     Box::pin(async move {
         let period = period(engine.settings.lease);
         let mut lease = EngineLease { engine: engine.clone(), connection: None };
         let mut pause = period;
         while tokio::time::timeout(pause, engine.stopping.cancelled()).await.is_err() {
+            task.active();
             // Tests stop an engine here, as SIGSTOP would.
             let _ = engine.settings.failpoints.reached(|| "engine/heartbeat".to_owned()).await;
             pause = match lease.renew().await {

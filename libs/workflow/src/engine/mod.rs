@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use drover_service::telemetry;
+use drover_service::{OnFailure, TaskHandle, Tasks, telemetry};
 use drover_store::failpoint::Failpoints;
 use drover_store::{Store, StoreError, StoreResult};
 use sqlx::PgConnection;
@@ -50,6 +50,8 @@ pub struct Settings {
     /// How long [`Engine::stop`] waits for running steps. Shorter than the lease, which is not renewed during that time.
     pub grace: Duration,
     pub failpoints: Failpoints,
+    /// The tasks of the service: the engine's own are supervised among them.
+    pub tasks: Tasks,
 }
 
 impl Settings {
@@ -65,6 +67,7 @@ impl Settings {
             concurrency: 64,
             grace: Duration::from_secs(10),
             failpoints: Failpoints::of_process(),
+            tasks: Tasks::default(),
         }
     }
 }
@@ -199,9 +202,12 @@ impl Engine {
             tasks: TaskTracker::new(),
         }));
         engine.0.take_name().await?;
-        for background in [lease::keep as fn(Arc<Inner>) -> Background, claim::work, claim::write_wakes] {
-            let killed = engine.0.killed.clone();
-            engine.0.tasks.spawn(killed.run_until_cancelled_owned(background(engine.0.clone())));
+        // What they remember is in the database or in `Inner`, so each may be restarted after a panic.
+        let background: [(&str, fn(Arc<Inner>, TaskHandle) -> Background); 3] =
+            [("engine-lease", lease::keep), ("engine-claim", claim::work), ("engine-wakes", claim::write_wakes)];
+        for (name, run) in background {
+            let (tasks, inner) = (engine.0.settings.tasks.clone(), engine.0.clone());
+            tasks.spawn(&engine.0.tasks, engine.0.killed.clone(), name, OnFailure::Restart, move |task| run(inner.clone(), task));
         }
         Ok(engine)
     }
