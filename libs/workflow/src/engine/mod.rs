@@ -123,6 +123,8 @@ impl Registry {
 
 /// A task of the engine that runs as long as it does.
 type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Starts one of the engine's own tasks, also again after a panic.
+type BackgroundStart = fn(Arc<Inner>, TaskHandle) -> Background;
 
 /// A running engine; clones are handles to the same one.
 #[derive(Clone)]
@@ -203,7 +205,7 @@ impl Engine {
         }));
         engine.0.take_name().await?;
         // What they remember is in the database or in `Inner`, so each may be restarted after a panic.
-        let background: [(&str, fn(Arc<Inner>, TaskHandle) -> Background); 3] =
+        let background: [(&str, BackgroundStart); 3] =
             [("engine-lease", lease::keep), ("engine-claim", claim::work), ("engine-wakes", claim::write_wakes)];
         for (name, run) in background {
             let (tasks, inner) = (engine.0.settings.tasks.clone(), engine.0.clone());
