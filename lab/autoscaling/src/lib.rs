@@ -1,6 +1,6 @@
-//! The laboratory of the autoscaler: a simulated workload under a load, training of Q-tables, and the comparison of policies.
+//! The autoscaler's laboratory: a simulated workload under load, training of Q-tables, and a comparison of policies.
 //!
-//! Pure. The policies are those of `drover_autoscaling`, which the agent runs too; no service depends on this crate.
+//! Pure. The policies are those of `drover_autoscaling`, which the agent runs too. No service depends on this crate.
 
 pub mod experiment;
 pub mod sim;

@@ -1,4 +1,4 @@
-//! The simulator: what goes in comes out, and the paper's order holds on generated loads. No figure here is a speed.
+//! The simulator conserves requests, and generated loads rank the policies as in the paper. No test here measures speed.
 
 use drover_autoscaling::qlearning::QLearningSpec;
 use drover_autoscaling::threshold::{MetricSpec, ThresholdSpec};
@@ -13,8 +13,8 @@ fn even(rates: Vec<f64>, spec: &SimSpec) -> Arrivals {
 }
 
 #[test]
-fn a_fixed_number_serves_what_it_can() {
-    // Two pods do 510.2 a second. 600 come for 10 s, then nothing: 0.5 s' worth of a queue, the rest expires.
+fn fixed_pods_serve_up_to_capacity() {
+    // Two pods serve 510.2 requests per second. 600 arrive per second for 10 s, then none: up to 0.5 s' worth waits, the rest expires.
     let spec = SimSpec::default();
     let mut rates = vec![600.0; 10];
     rates.extend([0.0; 5]);
@@ -23,14 +23,14 @@ fn a_fixed_number_serves_what_it_can() {
     assert!((run.totals.served + run.totals.expired - 6_000.0).abs() < 0.1);
     // Served: the capacity of 10 s, and at the end what waited less than half a second.
     assert!(run.totals.served > 5_102.0 && run.totals.served < 5_102.0 + 0.5 * 510.2 + 1.0, "{}", run.totals.served);
-    // Without a queue to speak of, nothing expires below the capacity.
+    // Below the capacity nothing expires.
     let calm = drive(&spec, &even(vec![500.0; 30], &spec), &mut Driver::fixed(2));
     assert_eq!(calm.totals.expired, 0.0);
     assert!((calm.totals.cpu() - 500.0 / 510.2).abs() < 1e-6);
 }
 
 #[test]
-fn pods_start_one_by_one_and_stop_at_once() {
+fn pods_start_after_delay_and_stop_at_once() {
     let spec = SimSpec { delay: 2.0, ..SimSpec::default() };
     let arrivals = even(vec![2_000.0; 6], &spec);
     let mut simulation = Simulation::new(&spec, 0.0);
@@ -49,7 +49,7 @@ fn pods_start_one_by_one_and_stop_at_once() {
 }
 
 #[test]
-fn traces_come_from_files_and_seeds() {
+fn trace_reads_csv_and_repeats_per_seed() {
     let trace = Trace::from_csv("t,rps\n0,1.5\n1,0\n\n2,3\n").unwrap();
     assert_eq!(trace.rates(), [1.5, 0.0, 3.0]);
     assert_eq!(Trace::from_csv("t,timestamp,requests\n0,1995-07-13T00:00:00,4\n").unwrap().rates(), [4.0]);
@@ -66,7 +66,7 @@ fn traces_come_from_files_and_seeds() {
 }
 
 #[test]
-fn impossible_workloads_are_refused() {
+fn sim_spec_refuses_impossible_values() {
     let fine = SimSpec::default();
     assert!(fine.check().is_ok());
     for spec in [
@@ -83,7 +83,7 @@ fn impossible_workloads_are_refused() {
 }
 
 #[test]
-fn training_is_repeatable_and_teaches() {
+fn training_is_repeatable_and_lowers_cost() {
     let spec = SimSpec::default();
     let load = Trace::generate(Shape::Launch, 4_000, 948.4, 3);
     let pass = Arrivals::even(&load, &spec, 0, 2_000);
@@ -101,9 +101,9 @@ fn training_is_repeatable_and_teaches() {
     assert!(cost(20) < cost(0), "{} and {}", cost(20), cost(0));
 }
 
-/// The paper's order on a load that nobody has to download: few seeds here, 20 in `drover experiment autoscaling`.
+/// The paper's ranking on a generated load; 4 seeds here, 20 in `drover experiment autoscaling`.
 #[test]
-fn pre_training_pays_and_guards_come_near_a_tuned_hpa() {
+fn comparison_ranks_pretrained_and_guarded_learners_as_in_the_paper() {
     let plan = Plan { seeds: 4, end: 15_000, targets: (80, 90), ..Plan::default() };
     let load = Trace::generate(Shape::Launch, plan.end, 948.4, 1);
     let compared = compare(&plan, &load, &mut |_| {});
@@ -120,7 +120,7 @@ fn pre_training_pays_and_guards_come_near_a_tuned_hpa() {
 }
 
 #[test]
-fn every_hpa_run_stays_within_the_bounds() {
+fn hpa_run_stays_within_bounds() {
     let spec = SimSpec::default();
     let load = Trace::generate(Shape::Daily, 3_000, 1_200.0, 5);
     let arrivals = Arrivals::poisson(&load, &spec, 0, 3_000, 9);
@@ -134,9 +134,9 @@ fn every_hpa_run_stays_within_the_bounds() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Requests are served, expired or still waiting (no more than a timeout's worth).
+    /// Every request is served, expired, or still waiting (at most as many as arrive within the timeout).
     #[test]
-    fn requests_are_kept_count_of(rates in prop::collection::vec(0.0..1_500.0_f64, 1..40), pods in 1..5_i32, timeout in 1..20_u32) {
+    fn every_request_is_served_expired_or_waiting(rates in prop::collection::vec(0.0..1_500.0_f64, 1..40), pods in 1..5_i32, timeout in 1..20_u32) {
         let spec = SimSpec { timeout: f64::from(timeout) / 10.0, ..SimSpec::default() };
         let run = drive(&spec, &even(rates, &spec), &mut Driver::fixed(pods));
         let waiting = run.totals.arrived - run.totals.served - run.totals.expired;

@@ -1,4 +1,4 @@
-//! The cases: the paper's a to e with the guards off, and beside them a tuned HPA, the best fixed number, KPA, and the guards on.
+//! The cases: the paper's cases a to e with the guards off; in addition a tuned HPA, the best fixed number, KPA, and the learner with guards.
 
 use super::{Comparison, Outcome, Plan, mean};
 use crate::sim::{Arrivals, Driver, SimSpec, Trace, drive, train};
@@ -7,14 +7,14 @@ use drover_autoscaling::qlearning::{QLearningSpec, QTable};
 use drover_autoscaling::threshold::{MetricSpec, ThresholdSpec};
 use drover_autoscaling::{Limits, Policy};
 
-/// Seeds of different purposes must not meet.
+/// Offset of the seeds for training, so that they differ from the seeds of the comparison.
 const TRAINING_SEEDS: u64 = 1_000_000;
-/// The HPA controller's own stabilisation, and none.
+/// Stabilisation windows in seconds: none, and the HPA controller's default.
 const STABILISATIONS: [f64; 2] = [0.0, 300.0];
-/// Step of the first look at HPA targets.
+/// Step between HPA targets in the first search.
 const COARSE: i32 = 5;
 
-/// Compares all ways of scaling on one trace; `progress` hears of each before it starts.
+/// Compares all ways of scaling on one trace; `progress` is called before each case.
 pub fn compare(plan: &Plan, trace: &Trace, progress: &mut dyn FnMut(&str)) -> Comparison {
     let real = SimSpec { capacity_factor: plan.simulated.capacity_factor * plan.real_factor, ..plan.simulated.clone() };
     progress("arrivals");
@@ -113,7 +113,7 @@ impl All<'_> {
         self.outcome("hpa", label, |_| Driver::policy(policy.clone(), limits.clone(), &self.real, self.plan.period))
     }
 
-    /// Coarse over all targets, then every per cent around the best.
+    /// Tries targets in coarse steps over the whole range, then every per cent around the best.
     fn tuned_hpa(&self, progress: &mut dyn FnMut(&str)) -> (Outcome, Vec<(i32, f64, f64, f64)>) {
         let (low, high) = self.plan.targets;
         let mut best: Option<(i32, f64, Outcome)> = None;
@@ -151,7 +151,7 @@ impl All<'_> {
         runs.min_by(|one, other| mean(&one.cost).total_cmp(&mean(&other.cost))).unwrap_or_else(|| Outcome::new("static", "none tried"))
     }
 
-    /// Requests per second, as much per pod as the most pods do, filled to Knative's default share.
+    /// KPA by requests per second. The target per pod is what a pod of the largest number does, used to Knative's default share.
     fn kpa(&self) -> Outcome {
         let most = self.real.max_pods;
         let spec = KpaSpec { metric: KpaMetric::Rps, target: Some(self.real.capacity.of(most) / f64::from(most)), ..KpaSpec::default() };

@@ -1,7 +1,7 @@
-//! The paper's comparison, with what it lacks: the same load for every policy, many seeds, plain numbers out.
+//! The paper's comparison with more cases: the same load for every policy, many seeds, and plain numbers as the result.
 //!
-//! "Simulated" is the capacity curve as measured, under even arrivals; "real" are slower pods under Poisson arrivals.
-//! Every policy sees the same arrivals of the same seed, so that differences are the policies' own.
+//! "Simulated" means the measured capacity curve under even arrivals; "real" means slower pods under Poisson arrivals.
+//! For a seed all policies see the same arrivals, so that differences come from the policies only.
 
 mod cases;
 
@@ -11,47 +11,45 @@ pub use cases::compare;
 
 use crate::sim::{Sample, Schedule, SimSpec, Totals};
 
-/// How the comparison is made.
+/// Parameters of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// First seed.
     pub first_seed: u64,
-    /// Seeds.
+    /// Number of seeds.
     pub seeds: u64,
-    /// What is simulated.
+    /// Parameters of the simulated workload.
     pub simulated: SimSpec,
     /// Factor on the capacity of "real" pods.
     pub real_factor: f64,
-    /// Seconds of pre-training, at the start of a trace.
+    /// Seconds of pre-training at the start of a trace.
     pub training: usize,
     /// Second at which the comparison ends.
     pub end: usize,
-    /// Seconds between decisions (KPA decides every 2 s).
+    /// Seconds between decisions; KPA always decides every 2 s.
     pub period: usize,
-    /// Paper mode: learning rate.
+    /// Learning rate of the paper's cases.
     pub alpha: f64,
-    /// Paper mode: weight of the future.
+    /// Discount factor of the paper's cases.
     pub gamma: f64,
-    /// How exploration fades in training.
+    /// How exploration decreases in training.
     pub schedule: Schedule,
-    /// Guarded: learning rate, weight of the future, factor on the noise per decision, passes.
+    /// Settings of the learner with guards.
     pub guarded: Guarded,
-    /// Least and most CPU target of the tuned HPA, in per cent.
+    /// Lowest and highest CPU target of the tuned HPA, in per cent.
     pub targets: (i32, i32),
 }
 
-/// The learner with its guards on.
+/// Settings of the learner with guards.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Guarded {
-    /// Learning rate.
     pub alpha: f64,
-    /// Weight of the future.
+    /// Discount factor.
     pub gamma: f64,
-    /// Factor on the noise per decision.
+    /// Factor on the noise after each decision.
     pub noise_decay: f64,
-    /// Simulated passes.
+    /// Simulated passes of training.
     pub passes: usize,
 }
 
@@ -74,21 +72,19 @@ impl Default for Plan {
     }
 }
 
-/// What one way of scaling cost, a number per seed.
+/// The result of one way of scaling, with one number per seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// Short name: `a` to `e` are the paper's.
+    /// Short name; `a` to `e` are the paper's cases.
     pub name: String,
-    /// What it is.
+    /// Description.
     pub label: String,
     /// Cost in pod-seconds.
     pub cost: Vec<f64>,
-    /// Pod-seconds.
     pub pod_seconds: Vec<f64>,
-    /// Expired requests.
     pub expired: Vec<f64>,
-    /// The course of the first seed.
+    /// The periods of the first seed.
     pub course: Vec<Sample>,
 }
 
@@ -102,7 +98,7 @@ impl Outcome {
         self.pod_seconds.push(totals.pod_seconds);
         self.expired.push(totals.expired);
     }
-    /// Mean cost.
+    /// Mean cost in pod-seconds.
     pub fn mean_cost(&self) -> f64 {
         mean(&self.cost)
     }
@@ -110,7 +106,7 @@ impl Outcome {
     pub fn mean_pod_seconds(&self) -> f64 {
         mean(&self.pod_seconds)
     }
-    /// Mean of expired requests.
+    /// Mean number of expired requests.
     pub fn mean_expired(&self) -> f64 {
         mean(&self.expired)
     }
@@ -120,14 +116,14 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
-    /// The paper's cases, then what it lacks: `hpa`, `static`, `kpa`, `guarded`.
+    /// The paper's cases, then `hpa`, `static`, `kpa` and `guarded`.
     pub outcomes: Vec<Outcome>,
-    /// Every HPA tried: CPU target, stabilisation in seconds, mean cost, mean expired requests.
+    /// Every HPA that was tried: CPU target, stabilisation in seconds, mean cost, mean expired requests.
     pub tuning: Vec<(i32, f64, f64, f64)>,
 }
 
 impl Comparison {
-    /// One of the outcomes.
+    /// The outcome with this name.
     pub fn get(&self, name: &str) -> Option<&Outcome> {
         self.outcomes.iter().find(|outcome| outcome.name == name)
     }

@@ -1,4 +1,4 @@
-//! Arrivals per simulation step: a trace as it is, or with the chance of real traffic.
+//! Arrivals per simulation step: a trace as it is, or with random (Poisson) variation.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -7,7 +7,7 @@ use rand_distr::{Distribution, Poisson};
 use super::{SimSpec, Trace, steps};
 use drover_autoscaling::Seconds;
 
-/// Requests per simulation step from a start on. Made once, every policy sees the same.
+/// Requests per simulation step from a start time on. They are generated once, so that every policy sees the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrivals {
     start: Seconds,
@@ -39,17 +39,17 @@ impl Arrivals {
         Self { start: from as f64, per_second, amounts }
     }
 
-    /// When they start, in seconds of the trace.
+    /// Start in seconds of the trace.
     pub fn start(&self) -> Seconds {
         self.start
     }
 
-    /// Whole seconds of arrivals.
+    /// Number of whole seconds.
     pub fn seconds(&self) -> usize {
         self.amounts.len() / self.per_second
     }
 
-    /// The steps of the second that is so many seconds after the start.
+    /// The steps of one second, counted from the start.
     pub fn second(&self, index: usize) -> &[f32] {
         &self.amounts[index * self.per_second..(index + 1) * self.per_second]
     }

@@ -1,7 +1,7 @@
-//! The paper's queueing simulator: requests wait in line, are served by the capacity curve, or expire; pods take time to start.
+//! The paper's queueing simulator: requests wait, are served by the capacity curve, or expire; pods take time to start.
 //!
-//! A fluid: requests are amounts, not items. The simulation step divides the autoscaling period and the timeout, so that
-//! time-outs of a tenth of a second can be told apart. Not here: who decides ([`drive`]), how it is shown (the command).
+//! Requests are fractional amounts, not single items. The simulation step divides the period and the timeout, so that
+//! timeouts of a tenth of a second make a difference. Policies are run by [`drive`]; the command shows the results.
 
 mod arrivals;
 mod drive;
@@ -25,25 +25,25 @@ use queue::Queue;
 /// Price of a container in USD per second (0.0208 USD per vCPU hour, a tenth of a vCPU).
 pub const PRICE: f64 = 5.8e-7;
 
-/// What is simulated.
+/// Parameters of the simulated workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct SimSpec {
-    /// What pods can do together.
+    /// How many requests pods can serve together.
     pub capacity: Capacity,
-    /// Factor on it: below 1 the real pods are slower than the curve says.
+    /// Factor on the capacity; below 1 the pods are slower than the curve.
     pub capacity_factor: f64,
-    /// Seconds of a simulation step.
+    /// Length of a simulation step in seconds.
     pub step: Seconds,
-    /// Seconds after which a request that is not served expires.
+    /// Seconds after which a request that was not served expires.
     pub timeout: Seconds,
-    /// Seconds from asking for a pod to its serving.
+    /// Seconds until a new pod serves.
     pub delay: Seconds,
-    /// Fewest pods.
+    /// Minimum pods.
     pub min_pods: i32,
-    /// Most pods.
+    /// Maximum pods.
     pub max_pods: i32,
-    /// Pods at the start, serving.
+    /// Pods that serve at the start.
     pub initial_pods: i32,
     /// Cost of an expired request in pod-seconds.
     pub penalty: f64,
@@ -66,7 +66,10 @@ impl Default for SimSpec {
 }
 
 impl SimSpec {
-    /// Refuses values that cannot be simulated.
+    /// Checks that the values can be simulated.
+    ///
+    /// # Errors
+    /// If a value is outside of its range; the error names the field.
     pub fn check(&self) -> Result<(), SpecError> {
         let unless = SpecError::unless;
         let whole = |seconds: f64| (seconds / self.step - (seconds / self.step).round()).abs() < 1e-6;
@@ -85,7 +88,7 @@ impl SimSpec {
         unless(
             self.min_pods >= 0 && self.max_pods >= self.min_pods.max(1),
             "minPods, maxPods",
-            "must be 0 or more, and the most no less than the fewest",
+            "must be 0 or more, and the maximum must be no less than the minimum",
         )?;
         unless((self.min_pods..=self.max_pods).contains(&self.initial_pods), "initialPods", "must be within minPods and maxPods")?;
         unless(self.penalty >= 0.0 && self.penalty.is_finite(), "penalty", "must be 0 or more")
@@ -97,24 +100,24 @@ impl SimSpec {
     }
 }
 
-/// What happened over some time.
+/// What happened during some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
-    /// Requests that came.
+    /// Requests that arrived.
     pub arrived: f64,
     /// Requests that were served in time.
     pub served: f64,
     /// Requests that expired.
     pub expired: f64,
-    /// Seconds of all pods, starting ones too.
+    /// Seconds of all pods, including starting ones.
     pub pod_seconds: f64,
     /// Requests that could have been served.
     pub capacity: f64,
 }
 
 impl Totals {
-    /// CPU use of ready pods: served of what could have been.
+    /// CPU of ready pods: the share of the capacity that was used.
     pub fn cpu(&self) -> f64 {
         if self.capacity > 0.0 { self.served / self.capacity } else { 0.0 }
     }
@@ -142,38 +145,38 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Starts at a time with the initial pods serving and nothing waiting.
+    /// Starts at a time, with the initial pods serving and no request waiting.
     pub fn new(spec: &SimSpec, start: Seconds) -> Self {
         let timeout = steps(spec.timeout, spec.step);
         Self { spec: spec.clone(), now: start, steps: 0, pods: Pods::new(spec.initial_pods, start), queue: Queue::new(timeout) }
     }
 
-    /// Now.
+    /// The current time in seconds of the trace.
     pub fn now(&self) -> Seconds {
         self.now
     }
 
-    /// Pods asked for, and of these ready.
+    /// Pods that are set, and ready pods.
     pub fn pods(&self) -> (i32, i32) {
         (self.pods.asked(), self.pods.ready(self.now))
     }
 
-    /// When each pod was asked for and when it became, or will become, ready.
+    /// When each pod was requested, and when it became or will become ready.
     pub(crate) fn starts(&self) -> &[(Seconds, Seconds)] {
         self.pods.starts()
     }
 
-    /// Asks for another number of pods: new ones start, superfluous ones are gone at once, starting ones first.
+    /// Sets the number of pods. New pods start; surplus pods end at once, starting ones first.
     pub fn scale(&mut self, pods: i32) {
         let pods = pods.clamp(self.spec.min_pods, self.spec.max_pods);
         self.pods.scale(pods, self.now, self.spec.delay);
     }
 
-    /// Lets arrivals come in, step by step.
+    /// Simulates the steps of these arrivals.
     pub fn advance(&mut self, arrivals: &[f32]) -> Totals {
         let mut totals = Totals::default();
         let step = self.spec.step;
-        // Pods change readiness rarely; asking for the capacity once per change keeps the inner loop short.
+        // Pods become ready rarely, so the capacity is calculated only when that happens.
         let (mut ready, mut next) = self.pods.ready_until(self.now);
         let mut can = self.spec.rate(ready) * step;
         for &arrived in arrivals {
@@ -191,13 +194,13 @@ impl Simulation {
         }
         let seconds = step * arrivals.iter().fold(0.0, |count, _| count + 1.0);
         totals.pod_seconds = f64::from(self.pods.asked()) * seconds;
-        // Whole steps only: a second is a second again, whatever a tenth is in binary.
+        // Rounds to whole steps, which removes accumulated floating-point errors.
         self.now = (self.now / step).round() * step;
         totals
     }
 }
 
-/// Steps in so many seconds.
+/// Number of steps in a time.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: positive and short")]
 fn steps(seconds: Seconds, step: Seconds) -> u64 {
     (seconds / step).round().max(0.0) as u64

@@ -1,14 +1,14 @@
-//! Pods with a start-up time each.
+//! Pods that each take some time to start.
 
 use drover_autoscaling::Seconds;
 
-/// Pods in the order in which they were asked for: (asked for at, ready at).
+/// Pods in the order in which they were requested: (requested at, ready at).
 #[derive(Clone, Debug)]
 pub(super) struct Pods(Vec<(Seconds, Seconds)>);
 
 impl Pods {
     pub fn new(count: i32, now: Seconds) -> Self {
-        // Ready for so long that nothing looks at it any more.
+        // Ready for so long that their start no longer matters.
         Self((0..count).map(|_| (now - 1e6, now - 1e6)).collect())
     }
 
@@ -20,7 +20,7 @@ impl Pods {
         self.ready_until(now).0
     }
 
-    /// Ready pods, and when that changes next.
+    /// Number of ready pods, and when it changes next.
     pub fn ready_until(&self, now: Seconds) -> (i32, Seconds) {
         let starting = self.0.iter().filter(|pod| pod.1 > now + 1e-9);
         let next = starting.clone().map(|pod| pod.1).fold(Seconds::INFINITY, Seconds::min);
@@ -31,7 +31,7 @@ impl Pods {
         &self.0
     }
 
-    /// The youngest go first: those that still start before those that serve.
+    /// Sets the number of pods. The newest are removed first, so starting pods go before serving ones.
     pub fn scale(&mut self, count: i32, now: Seconds, delay: Seconds) {
         let count = usize::try_from(count).unwrap_or(0);
         self.0.resize(count, (now, now + delay));

@@ -1,15 +1,15 @@
-//! Requests in line, as cohorts of one step each: served first in, first out; what waits past the timeout is gone unserved.
+//! Waiting requests in cohorts of one step each: first in, first out; requests that wait longer than the timeout expire.
 
 use std::collections::VecDeque;
 
-/// Below this amount a cohort is used up.
+/// A cohort with less than this amount is treated as empty.
 const DUST: f64 = 1e-9;
 
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
-    /// Cohorts: step of arrival, amount left.
+    /// Cohorts: step of arrival, and amount left.
     cohorts: VecDeque<(u64, f64)>,
-    /// Steps that a request may wait.
+    /// Number of steps that a request may wait.
     timeout: u64,
 }
 
@@ -18,7 +18,7 @@ impl Queue {
         Self { cohorts: VecDeque::with_capacity(16), timeout }
     }
 
-    /// One step: what is too old leaves, the new comes in, as much as can be is served. Gives (served, expired).
+    /// One step: old requests expire, new ones arrive, and up to `can` are served. Returns (served, expired).
     pub fn step(&mut self, now: u64, arrived: f64, can: f64) -> (f64, f64) {
         let mut expired = 0.0;
         while let Some(&(since, amount)) = self.cohorts.front() {

@@ -1,14 +1,14 @@
-//! Load over time: requests per second, second by second, from a CSV or generated.
+//! Load over time: requests per second, second by second, read from a CSV or generated.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal};
 
-/// Requests per second.
+/// Requests per second, one value per second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace(Vec<f64>);
 
-/// A CSV that is no trace.
+/// The CSV is not a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}; a trace is a CSV with the time in the first column and requests per second in the last")]
 pub struct TraceError {
@@ -19,21 +19,21 @@ pub struct TraceError {
 /// Shapes of generated load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// One day in the whole length, with bursts on top.
+    /// One day over the whole length, with bursts on top.
     Daily,
-    /// A ramp to a launch and its long tail: several pods most of the time.
+    /// A ramp up to a launch and a long decline: several pods most of the time.
     Launch,
-    /// Little to do, with rare bursts: one pod most of the time.
+    /// Low load with rare bursts: one pod most of the time.
     Idle,
 }
 
 impl Trace {
-    /// Second by second.
+    /// A trace of these rates, one per second; invalid ones count as 0.
     pub fn new(rates: Vec<f64>) -> Self {
         Self(rates.into_iter().map(|rate| if rate.is_finite() { rate.max(0.0) } else { 0.0 }).collect())
     }
 
-    /// Requests per second, second by second.
+    /// Requests per second, one value per second.
     pub fn rates(&self) -> &[f64] {
         &self.0
     }
@@ -44,7 +44,10 @@ impl Trace {
         if highest > 0.0 { Self(self.0.iter().map(|rate| rate * peak / highest).collect()) } else { self }
     }
 
-    /// Reads a CSV; a first line without numbers is its heading.
+    /// Parses a CSV; a first line without numbers is skipped as a header.
+    ///
+    /// # Errors
+    /// If a line lacks a time and a rate of 0 or more, or there is no rate at all.
     pub fn from_csv(text: &str) -> Result<Self, TraceError> {
         let mut rates = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -57,17 +60,17 @@ impl Trace {
             match (first.trim().parse::<f64>(), last.trim().parse::<f64>()) {
                 (Ok(_), Ok(rate)) if rate.is_finite() && rate >= 0.0 && line.contains(',') => rates.push(rate),
                 (Err(_), Err(_)) if rates.is_empty() => {}
-                _ => return Err(fail(format!("`{line}` has no time and rate of 0 or more"))),
+                _ => return Err(fail(format!("`{line}` does not have a time and a rate of 0 or more"))),
             }
         }
         if rates.is_empty() { Err(TraceError { line: 1, problem: "there is no load".to_owned() }) } else { Ok(Self(rates)) }
     }
 
-    /// A generated trace; the same seed gives the same load. Its largest second is `peak`.
+    /// A generated trace whose largest second is `peak`; the same seed gives the same trace.
     pub fn generate(shape: Shape, seconds: usize, peak: f64, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let length = seconds.max(1) as f64;
-        // How many bursts, how high, how long they take to fade (as a share of the whole), and how much each second differs.
+        // Number and height of bursts, how long they last (as a share of the whole), and variation between seconds.
         let (bursts, height, fading, jitter) = match shape {
             Shape::Daily => (8, 0.35, 0.006, 0.08),
             Shape::Launch => (6, 0.30, 0.003, 0.02),
@@ -85,7 +88,7 @@ impl Trace {
             let at = second as f64;
             let base = base(shape, at / length);
             let burst: f64 = bursts.iter().map(|&(start, height, decay)| burst(at - start, height, decay)).sum();
-            // A slow random walk that forgets within about a minute, as load does that many people make.
+            // A slow random walk with a memory of about a minute, as in load caused by many people.
             drift = drift * (1.0 - 1.0 / 60.0) + 0.01 * chance();
             ((base + burst) * (1.0 + drift + jitter * chance())).max(0.0)
         });
@@ -103,7 +106,7 @@ fn base(shape: Shape, share: f64) -> f64 {
     }
 }
 
-/// A burst: up within a tenth of its decay, then fading.
+/// A burst: it rises within a tenth of its decay time, then falls exponentially.
 fn burst(since: f64, height: f64, decay: f64) -> f64 {
     if since < 0.0 { 0.0 } else { height * (since / (0.1 * decay)).min(1.0) * (-since / decay).exp() }
 }

@@ -1,4 +1,4 @@
-//! Pre-training: passes over the first part of a trace in the simulator, exploring less and less.
+//! Pre-training: passes over the first part of a trace in the simulator, with decreasing exploration.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,15 +6,15 @@ use super::{Arrivals, SimSpec, Simulation, Totals};
 use drover_autoscaling::Reading;
 use drover_autoscaling::qlearning::{Choice, QLearningObservation, QLearningSpec, QLearningState, QTable, step};
 
-/// How exploration fades: a share of decisions is any legal action.
+/// How exploration decreases: a share of decisions takes any legal action.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Schedule {
     /// Share at the first decision.
     pub epsilon: f64,
-    /// Factor per decision.
+    /// Factor on the share after each decision.
     pub decay: f64,
-    /// Share that stays.
+    /// Minimum share.
     pub floor: f64,
 }
 
@@ -32,7 +32,7 @@ impl Schedule {
     }
 }
 
-/// Learns over `passes` passes, one decision every `period` seconds; each pass starts afresh but for what was learned.
+/// Trains over `passes`, with one decision every `period` seconds. Each pass starts with a fresh workload and keeps the Q-table.
 pub fn train<'a>(
     learner: &QLearningSpec,
     spec: &SimSpec,
