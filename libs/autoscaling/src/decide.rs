@@ -1,39 +1,40 @@
-//! One decision of any policy: what it proposes, passed through the limits, with the record of both.
+//! One decision of any policy: the policy's proposal, passed through the limits, with a record of both.
 
-use crate::limits::{self, Filtered, Without};
-use crate::{DecisionRecord, Limits, Observation, Policy, PolicyState, Reason, State, Steps};
+use crate::limits::{self, Filtered, WithoutBehavior};
+use crate::{DecisionRecord, Limits, Observation, Policy, PolicyState, Reason, ScalingState, Steps};
 use crate::{kpa, qlearning, threshold};
 
-/// Decides. State in, record and state out; where nothing can be decided, `want` is none and only the record says why.
-pub fn decide(policy: &Policy, limits: &Limits, mut state: State, observation: &Observation) -> (DecisionRecord, State) {
+/// Decides how many replicas the workload should have, and returns the record of the decision and the next state.
+/// If nothing can be decided, `want` in the record is none and its reason and message say why.
+pub fn decide(policy: &Policy, limits: &Limits, mut state: ScalingState, observation: &Observation) -> (DecisionRecord, ScalingState) {
     if limits.behavior.is_some() {
-        // Windows hold after a restart whoever proposes; without them only `threshold` has one of its own.
+        // With a `behavior`, its windows also apply after a restart, whatever the policy; without one, only `threshold` has a window.
         let (at, replicas) = observation.now();
-        state.limits.first_sight(at, replicas);
+        state.limits.record_first_observation(at, replicas);
     }
     let record = match (policy, &mut state.policy, observation) {
         (Policy::Threshold(spec), PolicyState::Threshold, Observation::Threshold(seen)) => {
-            state.limits.first_sight(seen.at, seen.replicas);
+            state.limits.record_first_observation(seen.at, seen.replicas);
             let mut record = blank(policy, observation, seen.replicas, Steps::Threshold(Default::default()));
             let (min, max) = (limits.min_replicas, limits.max_replicas);
             if seen.replicas == 0 && min != 0 {
-                settle(
+                complete_without_metrics(
                     &mut record,
                     limits,
                     0,
                     Reason::ScalingDisabled,
-                    "replicas are 0: switched off by hand, until somebody sets them above 0",
+                    "replicas are 0: the workload was switched off by hand and stays so until somebody sets replicas above 0",
                 );
             } else if seen.replicas > max {
-                settle(&mut record, limits, max, Reason::TooManyReplicas, "more replicas than the bounds allow");
+                complete_without_metrics(&mut record, limits, max, Reason::TooManyReplicas, "more replicas than the bounds allow");
             } else if seen.replicas < min {
-                settle(&mut record, limits, min, Reason::TooFewReplicas, "fewer replicas than the bounds allow");
+                complete_without_metrics(&mut record, limits, min, Reason::TooFewReplicas, "fewer replicas than the bounds allow");
             } else {
                 let proposed = threshold::propose(spec, limits, seen);
                 record.steps = Steps::Threshold(proposed.steps);
                 match proposed.replicas {
                     Ok(replicas) => {
-                        let filtered = limits::filter(limits, Without::Legacy, &mut state.limits, seen.at, seen.replicas, replicas);
+                        let filtered = limits::filter(limits, WithoutBehavior::Legacy, &mut state.limits, seen.at, seen.replicas, replicas);
                         complete(&mut record, replicas, filtered);
                         if let Some(warning) = proposed.warning {
                             record.message = format!("{}; a metric could not be used: {warning}", record.message);
@@ -50,9 +51,9 @@ pub fn decide(policy: &Policy, limits: &Limits, mut state: State, observation: &
                 Some((want, steps)) => {
                     let calm = if steps.panic_since.is_some() { Reason::Panic } else { Reason::Stable };
                     record.steps = Steps::Kpa(steps);
-                    let filtered = limits::filter(limits, Without::Bounds, &mut state.limits, seen.at, seen.replicas, want);
+                    let filtered = limits::filter(limits, WithoutBehavior::Bounds, &mut state.limits, seen.at, seen.replicas, want);
                     complete(&mut record, want, filtered);
-                    rename(&mut record, calm);
+                    use_own_reason(&mut record, calm);
                 }
                 None => {
                     let missing = [
@@ -60,7 +61,7 @@ pub fn decide(policy: &Policy, limits: &Limits, mut state: State, observation: &
                         ("stable window", seen.stable.trouble()),
                         ("panic window", seen.panic.trouble()),
                     ];
-                    refuse(&mut record, Reason::NoData, troubles(&missing));
+                    refuse(&mut record, Reason::NoData, describe_missing(&missing));
                 }
             }
             record
@@ -71,30 +72,30 @@ pub fn decide(policy: &Policy, limits: &Limits, mut state: State, observation: &
                 Some((want, steps)) => {
                     let how = if steps.guard.is_some() { Reason::Guarded } else { Reason::Learned };
                     record.steps = Steps::QLearning(steps);
-                    let filtered = limits::filter(limits, Without::Bounds, &mut state.limits, seen.at, seen.pods, want);
+                    let filtered = limits::filter(limits, WithoutBehavior::Bounds, &mut state.limits, seen.at, seen.pods, want);
                     memory.carried_out(filtered.want);
                     complete(&mut record, want, filtered);
-                    rename(&mut record, how);
+                    use_own_reason(&mut record, how);
                 }
-                None => refuse(&mut record, Reason::NoData, troubles(&[("cpu", seen.cpu.trouble())])),
+                None => refuse(&mut record, Reason::NoData, describe_missing(&[("cpu", seen.cpu.trouble())])),
             }
             record
         }
         _ => {
             let mut record = blank(policy, observation, 0, Steps::Threshold(Default::default()));
-            refuse(&mut record, Reason::NoData, "the state or the observation belongs to another policy".to_owned());
+            refuse(&mut record, Reason::NoData, "the stored state or the observation belongs to another policy".to_owned());
             record
         }
     };
     (record, state)
 }
 
-/// Passes a number of replicas through the limits as `threshold` does, without metrics.
-pub fn limit_only(limits: &Limits, mut state: State, at: f64, replicas: i32, desired: i32) -> (DecisionRecord, State) {
+/// Passes a number of replicas through the limits as `threshold` does, without reading metrics.
+pub fn limit_only(limits: &Limits, mut state: ScalingState, at: f64, replicas: i32, desired: i32) -> (DecisionRecord, ScalingState) {
     let seen = crate::threshold::ThresholdObservation::without_metrics(at, replicas);
     let policy = Policy::Threshold(Default::default());
     let mut record = blank(&policy, &Observation::Threshold(seen), replicas, Steps::Threshold(Default::default()));
-    let filtered = limits::filter(limits, Without::Legacy, &mut state.limits, at, replicas, desired);
+    let filtered = limits::filter(limits, WithoutBehavior::Legacy, &mut state.limits, at, replicas, desired);
     complete(&mut record, desired, filtered);
     (record, state)
 }
@@ -116,7 +117,7 @@ fn blank(policy: &Policy, observation: &Observation, current: i32, steps: Steps)
     }
 }
 
-/// The decision came through all limits.
+/// Records a proposal that passed all limits.
 fn complete(record: &mut DecisionRecord, raw: i32, filtered: Filtered) {
     let Filtered { stabilized, rate_limited, bounded, want, reason } = filtered;
     record.raw = Some(raw);
@@ -126,20 +127,20 @@ fn complete(record: &mut DecisionRecord, raw: i32, filtered: Filtered) {
     record.want = Some(want);
     record.reason = reason;
     let held = match reason {
-        Reason::TooFewReplicas => ", held at the fewest allowed",
-        Reason::TooManyReplicas => ", held at the most allowed",
-        Reason::ScaleUpLimit => ", growing no faster than allowed",
-        Reason::ScaleDownLimit => ", shrinking no faster than allowed",
+        Reason::TooFewReplicas => ", raised to the minimum",
+        Reason::TooManyReplicas => ", lowered to the maximum",
+        Reason::ScaleUpLimit => ", limited by the scale-up rates",
+        Reason::ScaleDownLimit => ", limited by the scale-down rates",
         Reason::Paused => ", paused by hand",
         Reason::Pinned => ", pinned by hand",
-        _ if stabilized != raw => ", held by the stabilisation window",
+        _ if stabilized != raw => ", limited by the stabilisation window",
         _ => "",
     };
-    record.message = format!("{} asked for, {raw} proposed, {want} decided{held}", record.current);
+    record.message = format!("{} replicas set, {raw} proposed, {want} decided{held}", record.current);
 }
 
-/// Decided before any metric is read.
-fn settle(record: &mut DecisionRecord, limits: &Limits, replicas: i32, reason: Reason, message: &str) {
+/// Records a decision that needs no metric.
+fn complete_without_metrics(record: &mut DecisionRecord, limits: &Limits, replicas: i32, reason: Reason, message: &str) {
     let (want, reason) =
         if reason == Reason::ScalingDisabled { (replicas, reason) } else { limits::hold(limits, record.current, replicas, reason) };
     let filtered = Filtered { stabilized: replicas, rate_limited: replicas, bounded: replicas, want, reason };
@@ -147,20 +148,20 @@ fn settle(record: &mut DecisionRecord, limits: &Limits, replicas: i32, reason: R
     record.message = message.to_owned();
 }
 
-/// Nothing is decided.
+/// Records that nothing is decided, and why.
 fn refuse(record: &mut DecisionRecord, reason: Reason, text: String) {
     record.reason = reason;
-    record.message = format!("nothing is changed: {text}");
+    record.message = format!("no change: {text}");
 }
 
-/// A policy's own word where no limit has one.
-fn rename(record: &mut DecisionRecord, own: Reason) {
+/// Uses the policy's own reason if no limit gave one.
+fn use_own_reason(record: &mut DecisionRecord, own: Reason) {
     if record.reason == Reason::DesiredWithinRange {
         record.reason = own;
     }
 }
 
-fn troubles(readings: &[(&str, Option<String>)]) -> String {
+fn describe_missing(readings: &[(&str, Option<String>)]) -> String {
     let texts: Vec<_> = readings.iter().filter_map(|(name, trouble)| Some(format!("{name} {}", trouble.as_deref()?))).collect();
-    if texts.is_empty() { "a reading is no number".to_owned() } else { texts.join(", ") }
+    if texts.is_empty() { "a reading is not a finite number".to_owned() } else { texts.join(", ") }
 }

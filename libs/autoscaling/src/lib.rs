@@ -1,16 +1,16 @@
-//! Deciding: how many pods a workload should have, and why.
+//! Decides how many pods a workload should have, and says why.
 //!
-//! Pure: a policy, limits, the state so far and one observation go in; a [`DecisionRecord`] and the next state come out.
-//! No clock, no I/O; chance comes from a generator that is part of the state, so a decision can be repeated exactly.
+//! Pure: the inputs are a policy, limits, the state so far and one observation; the results are a [`DecisionRecord`] and the next state.
+//! There is no clock and no I/O. Random choices come from a generator that is part of the state, so a decision can be repeated exactly.
 //!
 //! ```text
-//! ScalingSpec ── Policy: Threshold | Kpa | QLearning      proposes, from what was read
-//!      └──────── Limits: behaviours, bounds, pause, pin   one filter after all three
+//! ScalingSpec ── Policy: Threshold | Kpa | QLearning      proposes replicas from what was read
+//!      └──────── Limits: behaviours, bounds, pause, pin   one filter for all three policies
 //!
-//! (Policy, Limits, State, Observation) ──decide──▶ (DecisionRecord, State)
+//! (Policy, Limits, ScalingState, Observation) ──decide──▶ (DecisionRecord, ScalingState)
 //! ```
 //!
-//! The invariant of every policy: what could not be read, or is too old, is never taken for a zero ([`Reading`]).
+//! The invariant of every policy: a value that could not be read, or is too old, is never treated as zero ([`Reading`]).
 
 mod decide;
 mod limits;
@@ -31,7 +31,7 @@ pub use quantity::{Milli, QuantityError};
 pub use reading::Reading;
 pub use record::{DecisionRecord, Reason, Steps};
 pub use spec::{Mode, Policy, PolicyKind, ScalingSpec, SpecError, TargetRef};
-pub use state::{Observation, PolicyState, STATE_VERSION, State};
+pub use state::{Observation, PolicyState, STATE_VERSION, ScalingState};
 
-/// A time or a duration in seconds; times have any origin, the same one for all that one policy sees.
+/// A time or a duration in seconds. Times may have any origin, as long as it is the same for everything that one policy sees.
 pub type Seconds = f64;

@@ -1,4 +1,4 @@
-//! Kubernetes quantities as thousandths, the way the HPA controller reads them (`Quantity.MilliValue()`: rounded up).
+//! Kubernetes quantities in thousandths, rounded up as the HPA controller does it (`Quantity.MilliValue()`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Thousandths of a unit, from a quantity such as `15`, `"300m"`, `"1.5"` or `"2Gi"`.
+/// Thousandths of a unit, read from a quantity such as `15`, `"300m"`, `"1.5"` or `"2Gi"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Milli(pub i64);
 
-/// Text that is not a quantity.
+/// The text is not a Kubernetes quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; write a number with an optional suffix, like 15, 300m or 2Gi")]
 pub struct QuantityError(#[from] drover_quantity::NotAQuantity);
@@ -82,7 +82,7 @@ mod tests {
     use super::Milli;
 
     #[test]
-    fn quantities_are_read_as_thousandths_rounded_up() {
+    fn milli_parses_quantities_rounded_up() {
         for (text, milli) in [
             ("15", 15_000),
             ("300m", 300),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_travel_as_text() {
+    fn milli_serializes_as_text_and_reads_numbers() {
         let milli: Milli = serde_json::from_str("2").unwrap();
         assert_eq!(serde_json::to_string(&milli).unwrap(), "\"2\"");
         assert_eq!(serde_json::from_str::<Milli>("0.25").unwrap(), Milli(250));

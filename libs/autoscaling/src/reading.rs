@@ -1,38 +1,39 @@
-//! What came of reading one value: there, absent, or too old.
+//! The result of reading one value: present, absent, or too old.
 //!
-//! Not here: how it is read (the agent's sources). The invariant: only [`Reading::fresh`] gives a number, and no default stands in for one.
+//! How values are read is up to the caller (the agent's sources). The invariant: only [`Reading::fresh`] gives a number, and no default
+//! replaces a missing one.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Seconds;
 
-/// What came of reading one value.
+/// The result of reading one value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Reading<T> {
-    /// It was read, and is young enough to decide by.
+    /// The value was read and is recent enough to decide on.
     Value(T),
-    /// There is none: the source has no data, or could not be asked. Never a zero.
+    /// There is no value: the source has no data, or could not be reached. Never treated as zero.
     Absent(String),
-    /// There is one, too old to decide by.
+    /// There is a value, but it is too old to decide on.
     #[serde(rename_all = "camelCase")]
     Stale {
-        /// What it was.
+        /// The value that was read.
         value: T,
-        /// How old it is, in seconds.
+        /// Age in seconds.
         age: Seconds,
     },
 }
 
 impl<T> Reading<T> {
-    /// A value taken at `taken`, seen at `now`: stale when it is older than `limit` seconds.
+    /// A value measured at `taken` and seen at `now`; it is stale if it is older than `limit` seconds.
     pub fn taken(value: T, taken: Seconds, now: Seconds, limit: Seconds) -> Self {
         let age = now - taken;
         if age > limit { Self::Stale { value, age } } else { Self::Value(value) }
     }
 
-    /// The value if it may be decided by.
+    /// The value, if it is recent enough to decide on.
     pub fn fresh(&self) -> Option<&T> {
         match self {
             Self::Value(value) => Some(value),
@@ -40,7 +41,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// Why there is no value to decide by; none if there is one.
+    /// Why there is no usable value; none if there is one.
     pub fn trouble(&self) -> Option<String> {
         match self {
             Self::Value(_) => None,
@@ -49,7 +50,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The same reading of another kind of value.
+    /// Converts the value, keeping whether it is absent or stale.
     pub fn map<U>(self, into: impl FnOnce(T) -> U) -> Reading<U> {
         match self {
             Self::Value(value) => Reading::Value(into(value)),

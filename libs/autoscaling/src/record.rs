@@ -1,25 +1,24 @@
-//! Why a workload has the replicas it has: one record per decision, enough to explain it and to show what would have been done.
+//! The record of one decision: enough to explain it, and to see what each step of the calculation gave.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Observation, PolicyKind, Seconds};
 use crate::{kpa::KpaSteps, qlearning::QLearningSteps, threshold::ThresholdSteps};
 
-/// One decision and everything it came from.
+/// One decision with its inputs and its steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionRecord {
-    /// When, in seconds.
     pub at: Seconds,
-    /// Which policy proposed.
+    /// The policy that proposed.
     pub policy: PolicyKind,
-    /// Replicas that were asked for before.
+    /// Replicas that were set before.
     pub current: i32,
-    /// What was read; absent and stale readings say so.
+    /// What was read, including absent and stale readings.
     pub inputs: Observation,
-    /// The policy's own arithmetic.
+    /// The policy's own calculation.
     pub steps: Steps,
-    /// What the policy proposed; none where it must not decide.
+    /// The policy's proposal; none if it could not make one.
     pub raw: Option<i32>,
     /// After the stabilisation windows.
     pub stabilized: Option<i32>,
@@ -27,48 +26,45 @@ pub struct DecisionRecord {
     pub rate_limited: Option<i32>,
     /// After the bounds.
     pub bounded: Option<i32>,
-    /// The decision, after pause and pin; none: leave everything as it is.
+    /// The decision, after pause and pin. None: the replicas stay as they are.
     pub want: Option<i32>,
-    /// Why it is not simply the proposal, as a word.
+    /// Why the decision is what it is, as a code.
     pub reason: Reason,
-    /// The same for people, with what could not be read.
+    /// The same as a sentence, including what could not be read.
     pub message: String,
 }
 
 impl DecisionRecord {
-    /// Whether replicas have to be written.
+    /// Whether the replicas have to be changed.
     pub fn changes(&self) -> bool {
         self.want.is_some_and(|want| want != self.current)
     }
 }
 
-/// A policy's own arithmetic.
+/// A policy's own calculation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Steps {
-    /// Of `threshold`.
     Threshold(ThresholdSteps),
-    /// Of `kpa`.
     Kpa(KpaSteps),
-    /// Of `qlearning`.
     QLearning(QLearningSteps),
 }
 
-/// Why a decision is what it is. The first block are the HPA controller's own words.
+/// Why a decision is what it is. The first group are the reasons of the HPA controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Reason {
-    /// The proposal, unchanged by rates and bounds.
+    /// The proposal was not changed by rates or bounds.
     DesiredWithinRange,
-    /// Held at the fewest.
+    /// The proposal was below the minimum.
     TooFewReplicas,
-    /// Held at the most.
+    /// The proposal was above the maximum.
     TooManyReplicas,
-    /// Growing faster than the rates allow.
+    /// The proposal was limited by the scale-up rates.
     ScaleUpLimit,
-    /// Shrinking faster than the rates allow.
+    /// The proposal was limited by the scale-down rates.
     ScaleDownLimit,
-    /// Replicas are 0 and the fewest is not: somebody switched the workload off.
+    /// Replicas are 0 although the minimum is above 0: somebody switched the workload off.
     ScalingDisabled,
     /// A resource metric could not be used.
     FailedGetResourceMetric,
@@ -80,23 +76,23 @@ pub enum Reason {
     FailedGetObjectMetric,
     /// An external metric could not be used.
     FailedGetExternalMetric,
-    /// A metric's type does not exist.
+    /// The type of a metric does not exist.
     InvalidMetricSourceType,
 
-    /// What the policy needs was not read: nothing is decided.
+    /// A value that the policy needs was not read; nothing is decided.
     NoData,
-    /// KPA in panic: never fewer.
+    /// KPA is in panic mode and does not scale down.
     Panic,
-    /// KPA outside of panic.
+    /// KPA is not in panic mode.
     Stable,
-    /// Exploring, or the table's best action.
+    /// The action came from the Q-table or from exploration.
     Learned,
-    /// A guard rail overruled the table.
+    /// A guard overruled the action of the Q-table.
     Guarded,
-    /// Whoever decides has looked for less than one stabilisation window: never fewer (the agent after a start).
+    /// The agent has observed the workload for less than one stabilisation window since its start, and does not scale it down yet.
     Settling,
-    /// A person stopped this direction.
+    /// A person paused scaling in this direction.
     Paused,
-    /// A person said how many.
+    /// A person pinned the number of replicas.
     Pinned,
 }

@@ -1,4 +1,4 @@
-//! The scaling policy as a user writes it (the agent's `ScalingPolicy` resource wraps [`ScalingSpec`]), and as it is decided by.
+//! The scaling policy as a user writes it (the agent's `ScalingPolicy` resource wraps [`ScalingSpec`]), and the form that decisions use.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,68 +12,67 @@ use crate::{Behavior, Limits, Pause, Seconds};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ScalingSpec {
-    /// What is scaled, through its `scale` subresource.
+    /// The object to scale, through its `scale` subresource.
     pub target: TargetRef,
-    /// What is done with decisions.
+    /// What happens with decisions.
     #[serde(default)]
     pub mode: Mode,
-    /// Which policy decides; its section below may be left out where the defaults do.
+    /// The policy that decides. Its section below may be omitted to use the defaults.
     pub policy: PolicyKind,
-    /// Fewest replicas; 0 lets `kpa` scale to zero.
+    /// Minimum replicas; 0 lets `kpa` scale to zero.
     #[serde(default = "one")]
     pub min_replicas: i32,
-    /// Most replicas.
+    /// Maximum replicas.
     pub max_replicas: i32,
     /// Stabilisation windows and rates, as in autoscaling/v2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behavior: Option<Behavior>,
-    /// Directions in which nothing is changed for now.
+    /// Directions in which the workload is not scaled for now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
-    /// Exactly this many replicas for now.
+    /// Fixed number of replicas for now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<i32>,
-    /// Seconds between decisions; absent: 15 for `threshold` and `qlearning`, 2 for `kpa`.
+    /// Seconds between decisions. Default: 15 for `threshold` and `qlearning`, 2 for `kpa`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_seconds: Option<u32>,
-    /// Seconds after which a reading is too old to decide by.
+    /// Age in seconds from which a reading is too old to decide on.
     #[serde(default = "stale")]
     pub stale_after_seconds: u32,
-    /// Section of the policy `threshold`.
+    /// Settings of the policy `threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<ThresholdSpec>,
-    /// Section of the policy `kpa`.
+    /// Settings of the policy `kpa`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kpa: Option<KpaSpec>,
-    /// Section of the policy `qlearning`.
+    /// Settings of the policy `qlearning`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qlearning: Option<QLearningSpec>,
 }
 
-/// A scalable object of the policy's namespace.
+/// A scalable object in the policy's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TargetRef {
-    /// Such as `apps/v1`.
+    /// For example `apps/v1`.
     pub api_version: String,
-    /// Such as `Deployment`.
+    /// For example `Deployment`.
     pub kind: String,
-    /// Name.
     pub name: String,
 }
 
-/// What is done with decisions.
+/// What happens with decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Nothing is decided.
+    /// No decisions are made.
     Off,
-    /// Decisions are recorded, not carried out.
+    /// Decisions are recorded but not applied.
     #[default]
     Recommend,
-    /// Decisions are carried out.
+    /// Decisions are applied.
     Apply,
 }
 
@@ -90,7 +89,7 @@ pub enum PolicyKind {
     QLearning,
 }
 
-/// A policy that decisions are made by.
+/// A policy with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
     /// Kubernetes HPA v2.
@@ -102,7 +101,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Its name.
+    /// The name of the policy.
     pub fn kind(&self) -> PolicyKind {
         match self {
             Self::Threshold(_) => PolicyKind::Threshold,
@@ -111,7 +110,10 @@ impl Policy {
         }
     }
 
-    /// Refuses values that nothing sensible follows from.
+    /// Checks the settings of the policy.
+    ///
+    /// # Errors
+    /// If a setting is outside of its range; the error names the field.
     pub fn check(&self) -> Result<(), SpecError> {
         match self {
             Self::Threshold(spec) => spec.check(),
@@ -121,25 +123,25 @@ impl Policy {
     }
 }
 
-/// A value of a specification that cannot be used.
+/// A field of a specification has a value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct SpecError {
     /// The field, as written.
     pub field: String,
-    /// What is wrong with it, and what would be right.
+    /// What is wrong with the value, and which values are allowed.
     pub problem: String,
 }
 
 impl SpecError {
-    /// `field` is wrong because of `problem`.
+    /// An error about one field.
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { field: field.into(), problem: problem.into() }
     }
     /// Checks one field.
     ///
     /// # Errors
-    /// `field` and `problem`, unless `holds`.
+    /// If `holds` is false; the error has `field` and `problem`.
     pub fn unless(holds: bool, field: &str, problem: &str) -> Result<(), Self> {
         if holds { Ok(()) } else { Err(Self::new(field, problem)) }
     }
@@ -147,6 +149,9 @@ impl SpecError {
 
 impl ScalingSpec {
     /// The policy and its limits, checked.
+    ///
+    /// # Errors
+    /// If a setting or a bound cannot be used, or a `qlearning` policy has a minimum of 0.
     pub fn resolve(&self) -> Result<(Policy, Limits), SpecError> {
         let policy = match self.policy {
             PolicyKind::Threshold => Policy::Threshold(self.threshold.clone().unwrap_or_default()),
@@ -164,7 +169,7 @@ impl ScalingSpec {
         };
         limits.check()?;
         if let (Policy::QLearning(_), 0) = (&policy, limits.min_replicas) {
-            return Err(SpecError::new("minReplicas", "must be 1 or more for qlearning, which cannot wake a workload up"));
+            return Err(SpecError::new("minReplicas", "must be 1 or more for qlearning, which cannot scale up from zero"));
         }
         Ok((policy, limits))
     }

@@ -1,4 +1,4 @@
-//! What a policy is shown, and what it remembers. Both are serialisable, so that a restarted process goes on where it was.
+//! What a policy observes and what it remembers. Both are serialisable, so that a restarted process continues from the same state.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,28 +8,25 @@ use crate::qlearning::{QLearningObservation, QLearningState};
 use crate::threshold::ThresholdObservation;
 use crate::{Limits, Policy, Seconds};
 
-/// Version of [`State`]'s format; another one is refused, and the policy starts anew.
+/// Version of the format of [`ScalingState`]. A state of another version is not used, and the policy starts without one.
 pub const STATE_VERSION: u32 = 1;
 
-/// What one workload's policy was shown.
+/// What was observed of one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Observation {
-    /// For `threshold`.
     Threshold(ThresholdObservation),
-    /// For `kpa`.
     Kpa(KpaObservation),
-    /// For `qlearning`.
     QLearning(QLearningObservation),
 }
 
 impl Observation {
-    /// When it was made.
+    /// When the observation was made.
     pub fn at(&self) -> Seconds {
         self.now().0
     }
 
-    /// When it was made, and the replicas that were asked for then.
+    /// When the observation was made, and the replicas that were set then.
     pub(crate) fn now(&self) -> (Seconds, i32) {
         match self {
             Self::Threshold(seen) => (seen.at, seen.replicas),
@@ -39,33 +36,30 @@ impl Observation {
     }
 }
 
-/// What is remembered about one workload.
+/// What is remembered about one workload between decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct State {
+pub struct ScalingState {
     /// [`STATE_VERSION`].
     pub version: u32,
-    /// Of the policy.
     pub policy: PolicyState,
-    /// Of the limits.
     pub limits: LimitsState,
 }
 
-/// What a policy remembers.
+/// What a policy remembers between decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyState {
-    /// `threshold` remembers nothing beyond the limits.
+    /// `threshold` remembers nothing except what the limits remember.
     Threshold,
-    /// Of `kpa`.
     Kpa(KpaState),
-    /// Of `qlearning`, with its table.
+    /// Includes the Q-table.
     QLearning(Box<QLearningState>),
 }
 
-impl State {
-    /// The state of a workload never seen before, with `ready` replicas at `now`.
-    /// KPA starts in panic when there are several: a restart never scales down for one stable window.
+impl ScalingState {
+    /// The state of a workload never decided on before, with `ready` replicas at `now`.
+    /// With several ready replicas KPA starts in panic mode, so that a restart does not scale down for one stable window.
     pub fn new(policy: &Policy, limits: &Limits, now: Seconds, ready: i32) -> Self {
         let policy = match policy {
             Policy::Threshold(_) => PolicyState::Threshold,
@@ -75,7 +69,7 @@ impl State {
         Self { version: STATE_VERSION, policy, limits: LimitsState::default() }
     }
 
-    /// Whether this state is of this version and policy.
+    /// Whether this state has the current version and belongs to this policy.
     pub fn fits(&self, policy: &Policy) -> bool {
         self.version == STATE_VERSION
             && matches!(

@@ -1,4 +1,4 @@
-//! The autoscaler of a cluster: carries out what libs/autoscaling decides, and the request path that KPA measures.
+//! The autoscaler of a cluster: the agent that carries out the decisions of libs/autoscaling, and the request path that KPA measures.
 //!
 //! ```text
 //! ScalingPolicy ──┐                                          ┌─▶ scale subresource (mode apply, leader only)
@@ -8,12 +8,12 @@
 //! statistics ◀────┘ POST /v1/statistics from queue-proxies and activators (path/)
 //! ```
 //!
-//! Not in here: any decision how many pods there should be. Invariants: see [`agent`].
+//! How many pods there should be is decided in libs/autoscaling only. The agent's invariants are described in [`agent`].
 
 pub mod agent;
 pub mod config;
 pub mod path;
-pub mod patience;
 pub mod policy;
 pub mod status;
+pub mod watch_backoff;
 pub mod wire;

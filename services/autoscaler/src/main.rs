@@ -1,4 +1,4 @@
-//! The process: one thread, so that it stays small.
+//! The process. It runs on one thread, which keeps its memory small.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    // A watch that fails is told of once, where it is followed; kube_runtime would do so with each attempt.
+    // A failing watch is logged once by the code that follows it; kube_runtime would log every attempt.
     let filter = EnvFilter::try_from_env("AUTOSCALER_LOG").unwrap_or_else(|_| EnvFilter::new("info,kube_runtime::watcher=error"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let result = match Cli::parse().command {

@@ -1,7 +1,7 @@
-//! `ScalingPolicy`: how a workload is scaled, as a resource of the cluster.
+//! `ScalingPolicy`, the resource that says how a workload is scaled.
 //!
-//! Not here: what its fields mean for a decision (libs/autoscaling). The API server checks the schema; what a schema cannot say
-//! is checked by [`Plan::of`], and a policy that does not pass never scales.
+//! What its fields mean for a decision is in libs/autoscaling. The API server checks the schema; [`Plan::of`] checks what a schema cannot
+//! express, and a policy that fails the check never scales.
 
 use std::collections::BTreeMap;
 
@@ -39,45 +39,45 @@ pub struct ScalingPolicySpec {
     /// Target, bounds and policy.
     #[serde(flatten)]
     pub scaling: ScalingSpec,
-    /// Where values come from that metrics.k8s.io does not have.
+    /// Source of the values that metrics.k8s.io does not have.
     #[serde(default)]
     pub source: Source,
-    /// The threshold policy that runs beside `qlearning` and takes over when learning costs more.
+    /// The threshold policy that runs beside `qlearning`, and takes over when the learner costs more.
     #[serde(default)]
     pub shadow: Shadow,
 }
 
-/// Where values come from that metrics.k8s.io does not have. The resources of `threshold` always come from there; the CPU of `qlearning`
-/// (and of the threshold policy that relieves it) does unless a query is named `cpu`.
+/// Source of the values that metrics.k8s.io does not have. The resources of `threshold` always come from metrics.k8s.io. So does the CPU of
+/// `qlearning` and of the threshold policy that replaces it, unless a query is named `cpu`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Source {
-    /// A Prometheus to ask. What no query is named for is taken from pushed statistics.
+    /// Prometheus server to query. Values without a query are taken from pushed statistics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<Prometheus>,
 }
 
-/// A Prometheus.
+/// A Prometheus server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Prometheus {
-    /// Such as `http://prometheus.monitoring:9090`.
+    /// For example `http://prometheus.monitoring:9090`.
     pub url: String,
     /// PromQL by name. `threshold`: names of Object and External metrics (series are summed) and of Pods metrics (label `pod`).
-    /// `kpa`: `stable` and `panic`, or `value` for the windows to average. `qlearning`: `cpu` (a share, 1 is full) and `expired`
-    /// (a total that only grows).
+    /// `kpa`: `stable` and `panic`, or `value` for the agent to average. `qlearning`: `cpu` (a share, 1 is full) and `expired`
+    /// (a counter).
     pub queries: BTreeMap<String, String>,
 }
 
-/// The threshold policy beside a learner.
+/// The threshold policy that runs beside a learner.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Shadow {
-    /// CPU in per cent of the request that the shadow aims at.
+    /// CPU target of the threshold policy, in per cent of the request.
     pub average_utilization: i32,
-    /// Share by which the learner's cost may exceed the shadow's.
+    /// Share by which the learner's cost may exceed the cost of the threshold policy.
     pub tolerance: f64,
-    /// Periods over which both costs are summed.
+    /// Number of periods over which both costs are summed.
     pub window: u32,
 }
 
@@ -87,52 +87,51 @@ impl Default for Shadow {
     }
 }
 
-/// A policy as it is watched: a specification that cannot be read must not stop the others from being read.
+/// A policy as it is watched. Its specification is not parsed here, so that one invalid policy does not stop the watch of all.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "ScalingPolicy")]
-pub struct Written {
-    /// Name, namespace, uid, generation, annotations.
+pub struct WatchedPolicy {
     pub metadata: ObjectMeta,
-    /// As written.
+    /// Not parsed yet.
     #[serde(default)]
     pub spec: Value,
-    /// As this agent, or one before it, left it.
+    /// As an agent wrote it last.
     #[serde(default)]
     pub status: Value,
 }
 
-/// Set (to any other value) by whoever put another Q-table in place, so that the agent takes it over at once.
+/// Annotation that is changed (to any other value) when somebody replaces the Q-table, so that the agent loads the new one at once.
 pub const TABLE_CHANGED: &str = "drover.io/table-changed";
 
-impl Written {
-    /// Whether the same is asked for: the status does not count.
-    pub fn same_orders(&self, other: &Self) -> bool {
+impl WatchedPolicy {
+    /// Whether specification and Q-table are the same; the status does not count.
+    pub fn same_request(&self, other: &Self) -> bool {
         self.metadata.generation == other.metadata.generation && self.same_tables(other)
     }
 
-    /// Whether nobody has put another Q-table in place between the two.
+    /// Whether nobody has replaced the Q-table between the two.
     pub fn same_tables(&self, other: &Self) -> bool {
-        let mark = |written: &Self| written.metadata.annotations.as_ref().and_then(|notes| notes.get(TABLE_CHANGED)).cloned();
+        let mark = |watched: &Self| watched.metadata.annotations.as_ref().and_then(|notes| notes.get(TABLE_CHANGED)).cloned();
         mark(self) == mark(other)
     }
 }
 
-/// What the agent does for one policy: its specification, checked.
+/// A policy's specification, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// As written.
     pub spec: ScalingPolicySpec,
-    /// Who decides.
+    /// The policy that decides.
     pub policy: Policy,
-    /// Bounds and speeds.
+    /// Bounds and rates.
     pub limits: Limits,
 }
 
 impl Plan {
-    /// Checks a specification; the error says which field is wrong, and what would be right.
+    /// Checks a specification. The error names the field and the allowed values.
     ///
     /// # Errors
-    /// It cannot be read, or contradicts itself.
+    /// If the specification cannot be parsed, or contradicts itself.
     pub fn of(spec: &Value) -> Result<Self, String> {
         let spec: ScalingPolicySpec = serde_json::from_value(spec.clone()).map_err(|error| format!("spec: {error}"))?;
         let (policy, limits) = spec.scaling.resolve().map_err(|error| format!("spec.{error}"))?;
@@ -151,17 +150,17 @@ impl Plan {
         Ok(Self { spec, policy, limits })
     }
 
-    /// What is done with decisions.
+    /// What happens with decisions.
     pub fn mode(&self) -> Mode {
         self.spec.scaling.mode
     }
 
-    /// Who decides, as a word.
+    /// Name of the policy that decides.
     pub fn kind(&self) -> PolicyKind {
         self.policy.kind()
     }
 
-    /// Seconds after a start of the agent in which nothing is scaled down: one stabilisation window.
+    /// Seconds after the start of the agent in which nothing is scaled down: one stabilisation window.
     pub fn settling(&self) -> f64 {
         let down = |behavior: &Behavior| behavior.scale_down.as_ref()?.stabilization_window_seconds;
         match (self.limits.behavior.as_ref().and_then(down), &self.policy) {
@@ -171,21 +170,22 @@ impl Plan {
         }
     }
 
-    /// The threshold policy that stands beside a learner, and in for it.
+    /// The threshold policy that runs beside a learner and replaces it when it costs too much.
     pub fn shadow(&self) -> Policy {
         let metrics = vec![MetricSpec::cpu(self.spec.shadow.average_utilization)];
         Policy::Threshold(ThresholdSpec { metrics, ..ThresholdSpec::default() })
     }
 }
 
-/// The definition that the API server is given, from the types above.
+/// The CustomResourceDefinition, generated from the types above.
 pub fn definition() -> CustomResourceDefinition {
     let mut definition = serde_json::to_value(ScalingPolicy::crd()).unwrap_or_default();
     structural(&mut definition);
     serde_json::from_value(definition).unwrap_or_else(|_| ScalingPolicy::crd())
 }
 
-/// What an API server does not take of a JSON schema: closed objects, choices of one, numbers' sizes; quantities have their own notation.
+/// Rewrites what an API server does not accept in a JSON schema: closed objects, `anyOf` with one choice, formats of unsigned numbers. Quantities
+/// get their own notation.
 fn structural(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -193,7 +193,7 @@ fn structural(schema: &mut Value) {
                 fields.remove("anyOf");
                 fields.remove("type");
             }
-            // A choice of one is that one.
+            // An `anyOf` with a single choice is replaced by that choice.
             if let Some(Value::Array(choices)) = fields.get_mut("anyOf")
                 && let [Value::Object(only)] = choices.as_mut_slice()
             {

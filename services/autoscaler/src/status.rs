@@ -1,4 +1,4 @@
-//! The status of a `ScalingPolicy`: what was decided last and why, and what stands in the way.
+//! The status of a `ScalingPolicy`: the last decision and its reason, and conditions that say what prevents scaling.
 
 use drover_autoscaling::DecisionRecord;
 use jiff::Timestamp;
@@ -6,52 +6,51 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Decisions that changed something, kept in the status.
+/// Number of changes kept in the status.
 const HISTORY: usize = 10;
 
-/// What was decided last and why, and what stands in the way.
+/// The last decision and its reason, and conditions that say what prevents scaling.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ScalingPolicyStatus {
-    /// Generation of the specification that this is about.
+    /// Generation of the specification that this status belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Replicas asked for when it was decided.
+    /// Replicas that were set at the last decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_replicas: Option<i32>,
-    /// Replicas decided; none: everything stays as it is.
+    /// Replicas decided; none: the replicas stay as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired_replicas: Option<i32>,
-    /// The decision in a word.
+    /// Reason of the decision, as a code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The decision in a sentence.
+    /// Reason of the decision, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When.
+    /// When the last decision was made.
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_at: Option<Timestamp>,
-    /// `kpa`: room for a burst; below 0 the activator belongs into the path.
+    /// `kpa`: burst capacity that is left; below 0 the activator must be in the request path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub excess_burst_capacity: Option<i32>,
-    /// `qlearning`: the learned table.
+    /// `qlearning`: the learned Q-table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<TableStatus>,
-    /// What stands in the way, and what does not.
+    /// What prevents scaling, and what does not.
     pub conditions: Vec<Condition>,
-    /// Changes, newest first.
+    /// Changes of the replicas, newest first.
     pub history: Vec<Change>,
-    /// The last decision with all that it came from.
+    /// The last decision with all its inputs.
     #[schemars(schema_with = "anything")]
     pub last_decision: Option<Value>,
 }
 
-/// A change of the past.
+/// An earlier change of the replicas.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// When.
     #[schemars(with = "String")]
     pub at: Timestamp,
     /// Replicas before.
@@ -60,56 +59,56 @@ pub struct Change {
     pub to: i32,
     /// Whether it was carried out, or only recommended.
     pub done: bool,
-    /// In a word.
+    /// Reason, as a code.
     pub reason: String,
-    /// In a sentence.
+    /// Reason, as a sentence.
     pub message: String,
 }
 
-/// Where the learned table is.
+/// Where the learned Q-table is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TableStatus {
-    /// ConfigMap that keeps its versions.
+    /// ConfigMap with its versions.
     pub config_map: String,
-    /// The newest version kept.
+    /// The newest version.
     pub version: u64,
 }
 
-/// Something that stands in the way, or does not.
+/// Something that may prevent scaling.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// One of [`Kind`]'s words.
+    /// One of [`ConditionType`]'s names.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True` or `False`.
     pub status: String,
-    /// In a word.
+    /// Reason, as a code.
     pub reason: String,
-    /// In a sentence, with what to do.
+    /// Reason, as a sentence that says what to do.
     pub message: String,
-    /// Since when the status is what it is.
+    /// When `status` last changed.
     #[schemars(with = "String")]
     pub last_transition_time: Timestamp,
 }
 
-/// Conditions.
+/// Types of condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ConditionType {
     /// The specification can be used.
     Accepted,
     /// The target can be read and scaled.
     TargetReady,
-    /// What the policy needs was read.
+    /// Everything that the policy needs was read.
     MetricsRead,
-    /// The Q-table can be used, and decides.
+    /// The Q-table can be used, and the learner decides.
     Learning,
 }
 
-impl Kind {
-    /// As written.
-    pub fn word(self) -> &'static str {
+impl ConditionType {
+    /// The name as written in the status.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Accepted => "Accepted",
             Self::TargetReady => "TargetReady",
@@ -120,20 +119,20 @@ impl Kind {
 }
 
 impl ScalingPolicyStatus {
-    /// A condition.
-    pub fn condition(&self, kind: Kind) -> Option<&Condition> {
-        self.conditions.iter().find(|condition| condition.kind == kind.word())
+    /// The condition of a type, if it has been set.
+    pub fn condition(&self, kind: ConditionType) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.kind == kind.name())
     }
 
-    /// Sets a condition; true if it is another than before (its sentence apart).
-    pub fn set(&mut self, kind: Kind, holds: bool, reason: &str, message: impl Into<String>) -> bool {
+    /// Sets a condition. Returns true if its status or reason changed; a new message does not count.
+    pub fn set(&mut self, kind: ConditionType, holds: bool, reason: &str, message: impl Into<String>) -> bool {
         let status = if holds { "True" } else { "False" };
         let before = self.condition(kind).cloned();
         let turned = before.as_ref().is_none_or(|before| before.status != status);
         let last_transition_time = before.as_ref().filter(|_| !turned).map_or_else(Timestamp::now, |before| before.last_transition_time);
-        self.conditions.retain(|condition| condition.kind != kind.word());
+        self.conditions.retain(|condition| condition.kind != kind.name());
         self.conditions.push(Condition {
-            kind: kind.word().to_owned(),
+            kind: kind.name().to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),
             message: message.into(),
@@ -142,13 +141,13 @@ impl ScalingPolicyStatus {
         before.is_none_or(|before| before.status != status || before.reason != reason)
     }
 
-    /// Takes a decision down, but for the record in full ([`Self::last_decision`]): that is put in when the status is written.
+    /// Records a decision, except for [`Self::last_decision`], which is added when the status is written.
     pub fn note(&mut self, record: &DecisionRecord, done: bool) {
         let now = Timestamp::now();
         let reason = format!("{:?}", record.reason);
         if let Some(to) = record.want.filter(|_| record.changes()) {
             let change = Change { at: now, from: record.current, to, done, reason: reason.clone(), message: record.message.clone() };
-            // What is recommended over and over is one recommendation.
+            // A recommendation that is repeated is recorded once.
             if !self.history.first().is_some_and(|last| (last.from, last.to, last.done) == (change.from, to, done) && !done) {
                 self.history.insert(0, change);
                 self.history.truncate(HISTORY);
@@ -161,7 +160,7 @@ impl ScalingPolicyStatus {
         self.decided_at = Some(now);
     }
 
-    /// Whether another status would tell a reader nothing new but the time.
+    /// Whether the other status differs in nothing but times, message and the full record.
     pub fn same_story(&self, other: &Self) -> bool {
         let plain = |status: &Self| {
             let mut status = status.clone();

@@ -1,4 +1,4 @@
-//! A policy at the wheel: the simulation is shown to it as the real world would be, and does what it decides.
+//! Runs a policy on the simulation: the policy gets observations as from a real workload, and its decisions are carried out.
 
 use std::collections::BTreeMap;
 
@@ -8,40 +8,40 @@ use super::{Arrivals, SimSpec, Simulation, Totals};
 use drover_autoscaling::kpa::{Collector, KpaObservation};
 use drover_autoscaling::qlearning::{QLearningObservation, QLearningState, QTable};
 use drover_autoscaling::threshold::{Pod, ReadyCondition, ThresholdObservation};
-use drover_autoscaling::{Limits, Observation, Policy, PolicyState, Reading, STATE_VERSION, Seconds, State, decide};
+use drover_autoscaling::{Limits, Observation, Policy, PolicyState, Reading, STATE_VERSION, ScalingState, Seconds, decide};
 
-/// Who decides, and how often.
+/// What decides, and how often.
 #[derive(Clone, Debug)]
 pub struct Driver {
     policy: Option<Policy>,
     limits: Limits,
-    state: Option<State>,
+    state: Option<ScalingState>,
     collector: Option<Collector>,
     period: usize,
     fixed: i32,
 }
 
 impl Driver {
-    /// Nobody: always this many pods.
+    /// A constant number of pods.
     pub fn fixed(pods: i32) -> Self {
         Self { policy: None, limits: Limits::default(), state: None, collector: None, period: 15, fixed: pods }
     }
 
-    /// A policy within the simulation's bounds, deciding every `period` seconds.
+    /// A policy within the simulation's bounds that decides every `period` seconds.
     pub fn policy(policy: Policy, limits: Limits, spec: &SimSpec, period: usize) -> Self {
         let limits = Limits { min_replicas: spec.min_pods, max_replicas: spec.max_pods, ..limits };
         let collector = if let Policy::Kpa(spec) = &policy { Some(Collector::new(spec)) } else { None };
         Self { policy: Some(policy), limits, state: None, collector, period: period.max(1), fixed: 0 }
     }
 
-    /// The same, starting from a learned table.
+    /// The same driver, starting from a learned Q-table.
     pub fn with_table(mut self, table: QTable) -> Self {
         let policy = PolicyState::QLearning(Box::new(QLearningState::from_table(table)));
-        self.state = Some(State { version: STATE_VERSION, policy, limits: Default::default() });
+        self.state = Some(ScalingState { version: STATE_VERSION, policy, limits: Default::default() });
         self
     }
 
-    /// What was learned so far.
+    /// The Q-table learned so far; none for other policies.
     pub fn table(&self) -> Option<&QTable> {
         match &self.state.as_ref()?.policy {
             PolicyState::QLearning(memory) => Some(&memory.table),
@@ -57,7 +57,7 @@ impl Driver {
             Policy::QLearning(_) => Observation::QLearning(qlearning(simulation, since)),
         };
         let (asked, ready) = simulation.pods();
-        let state = self.state.take().unwrap_or_else(|| State::new(policy, &self.limits, simulation.now(), ready));
+        let state = self.state.take().unwrap_or_else(|| ScalingState::new(policy, &self.limits, simulation.now(), ready));
         let (record, mut state) = decide(policy, &self.limits, state, &observation);
         let want = record.want.unwrap_or(asked);
         state.limits.applied(&self.limits, simulation.now(), asked, want);
@@ -66,30 +66,30 @@ impl Driver {
     }
 }
 
-/// One line of a run's course.
+/// One period of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sample {
     /// End of the period, in seconds of the trace.
     pub at: Seconds,
-    /// Pods that were asked for.
+    /// Pods that were set.
     pub pods: i32,
-    /// Pods that were ready at its end.
+    /// Pods that were ready at the end of the period.
     pub ready: i32,
-    /// What happened in it.
+    /// What happened in the period.
     pub totals: Totals,
 }
 
-/// A run: its sum and its course.
+/// A run: its totals and its periods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// All of it.
+    /// Totals over the whole run.
     pub totals: Totals,
-    /// Period by period.
+    /// The periods.
     pub course: Vec<Sample>,
 }
 
-/// Simulates the arrivals with the driver deciding.
+/// Simulates the arrivals; the driver decides.
 pub fn drive(spec: &SimSpec, arrivals: &Arrivals, driver: &mut Driver) -> Run {
     let initial = if driver.policy.is_none() { driver.fixed } else { spec.initial_pods };
     let mut simulation = Simulation::new(&SimSpec { initial_pods: initial, ..spec.clone() }, arrivals.start());
@@ -97,7 +97,7 @@ pub fn drive(spec: &SimSpec, arrivals: &Arrivals, driver: &mut Driver) -> Run {
     for second in 0..arrivals.seconds() {
         let passed = simulation.advance(arrivals.second(second));
         if let Some(collector) = &mut driver.collector {
-            // A second's requests are known when it is over.
+            // The requests of a second are known when it is over.
             collector.record(simulation.now() - 1.0, passed.arrived);
         }
         since.add(&passed);
@@ -114,7 +114,7 @@ pub fn drive(spec: &SimSpec, arrivals: &Arrivals, driver: &mut Driver) -> Run {
     Run { totals, course }
 }
 
-/// Pods as the HPA controller would list them: starting ones are not ready, and metrics cover the last period.
+/// The pods as the HPA controller would list them: starting pods are not ready, and metrics cover the last period.
 fn threshold(simulation: &Simulation, since: &Totals, period: Seconds) -> ThresholdObservation {
     let (asked, _) = simulation.pods();
     let now = simulation.now();

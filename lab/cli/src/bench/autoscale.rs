@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use drover_autoscaling::kpa::{KpaObservation, KpaSpec};
 use drover_autoscaling::offline::{Config, Decider};
 use drover_autoscaling::qlearning::QLearningSpec;
-use drover_autoscaling::{Limits, Observation, Policy, Reading, State, decide};
+use drover_autoscaling::{Limits, Observation, Policy, Reading, ScalingState, decide};
 use drover_lab_autoscaling::sim::{Arrivals, Schedule, Shape, SimSpec, Trace, train};
 use drover_report::{Check, Report, Table};
 
@@ -56,7 +56,7 @@ fn load(index: u32) -> (f64, f64) {
 fn decisions(count: u32) -> f64 {
     let policy = Policy::Kpa(KpaSpec { scale_down_delay: 30.0, ..KpaSpec::default() });
     let limits = Limits { min_replicas: 0, max_replicas: 1_000, ..Limits::default() };
-    let mut state = State::new(&policy, &limits, 0.0, 1);
+    let mut state = ScalingState::new(&policy, &limits, 0.0, 1);
     let mut ready = 1;
     let began = on_core();
     for index in 0..count {

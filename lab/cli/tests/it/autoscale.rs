@@ -28,7 +28,7 @@ fn decide_uses_a_trained_table_and_refuses_one_for_fewer_pods() {
     assert!(decision["q"].as_array().unwrap().iter().any(|value| value.as_f64() != Some(0.0)), "{decision}");
     std::fs::write(dir.path().join("q.yaml"), "policy: qlearning\nqlearning: {table: table.json, maxPods: 6}\n").unwrap();
     let refused = drover(dir.path(), &["autoscale", "decide", "q.yaml"], line);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("1..4, needed is 1..6"), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("1..4, but 1..6 is needed"), "{refused:?}");
 }
 
 #[test]

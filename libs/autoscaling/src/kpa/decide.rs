@@ -3,10 +3,10 @@
 use super::{KpaObservation, KpaSpec, KpaState, KpaSteps, max_window};
 use crate::limits::clamp;
 
-/// Seconds of one slot of the scale-down delay: Knative's tick.
+/// Seconds per slot of the scale-down delay; Knative's tick.
 pub const TICK: f64 = 2.0;
 
-/// Pods wanted, and how it came to that. None: something was not read, and the state is as before.
+/// Proposes a number of pods and gives the steps to it. None: a value was not read, and the state is unchanged.
 pub(crate) fn propose(spec: &KpaSpec, state: &mut KpaState, seen: &KpaObservation) -> Option<(i32, KpaSteps)> {
     let (&ready, &stable, &panic) = (seen.ready.fresh()?, seen.stable.fresh()?, seen.panic.fresh()?);
     if !stable.is_finite() || !panic.is_finite() {
@@ -23,7 +23,7 @@ pub(crate) fn propose(spec: &KpaSpec, state: &mut KpaState, seen: &KpaObservatio
     };
     let (clamped_stable, clamped_panic) = (within(by_stable), within(by_panic));
 
-    // Over the threshold panic begins or is extended; it ends a stable window after it was last over.
+    // Panic begins or is extended while the load is over the threshold; it ends a stable window after the last time.
     if by_panic / base >= spec.panic_threshold {
         state.panic_since = Some(seen.at);
     } else if state.panic_since.is_some_and(|since| since + spec.stable_window < seen.at) {
@@ -32,7 +32,7 @@ pub(crate) fn propose(spec: &KpaSpec, state: &mut KpaState, seen: &KpaObservatio
     }
     let mut want = clamped_stable;
     if state.panic_since.is_some() {
-        // The stable window may want more than the panic window; in panic there are never fewer than before.
+        // The stable window may want more than the panic window. During panic the number never falls.
         state.max_panic_pods = state.max_panic_pods.max(want).max(clamped_panic);
         want = state.max_panic_pods;
     }
@@ -54,7 +54,7 @@ pub(crate) fn propose(spec: &KpaSpec, state: &mut KpaState, seen: &KpaObservatio
     Some((want, steps))
 }
 
-/// Room for a burst that is left: by the pods that are ready and what they take at full use.
+/// Burst capacity that is left: what the ready pods can take at full use, less the load and the burst to keep room for.
 fn excess_burst_capacity(target: f64, ready: i32, total: f64, panic: f64) -> i32 {
     if target == 0.0 {
         0
@@ -65,7 +65,7 @@ fn excess_burst_capacity(target: f64, ready: i32, total: f64, panic: f64) -> i32
     }
 }
 
-/// Slot of the scale-down delay that a time falls into.
+/// The slot of the scale-down delay that contains a time.
 #[expect(clippy::cast_possible_truncation, reason = "seconds of any origin fit")]
 fn slot(at: f64) -> i64 {
     (at / TICK).floor() as i64

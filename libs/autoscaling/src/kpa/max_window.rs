@@ -1,7 +1,7 @@
-//! The largest value of the last slots, kept as descending maxima (Knative `aggregation/max`): each write costs O(1) on average.
+//! The largest value of the last slots, kept as descending maxima (Knative `aggregation/max`); each write costs O(1) on average.
 
-/// Records a value in a slot and gives the largest of the last `size` slots, this one included.
-/// Within one slot the larger value stays.
+/// Records a value in a slot and returns the largest value of the last `size` slots, including this one.
+/// Within one slot the larger value is kept.
 pub fn record(window: &mut Vec<(i64, i32)>, size: i64, slot: i64, value: i32) -> i32 {
     let smaller = window.iter().rev().take_while(|&&(_, old)| old <= value).count();
     window.truncate(window.len() - smaller);

@@ -1,6 +1,6 @@
 //! `kpa`: Knative's pod autoscaler, by concurrency or requests per second, with panic, burst capacity and scale to zero.
 //!
-//! Not here: how requests are measured on their way (the agent's proxy), bounds and pause ([`crate::Limits`]).
+//! Measuring requests is up to the agent's proxies; bounds and pause are in [`crate::Limits`].
 
 pub mod capacity;
 mod collect;
@@ -16,75 +16,75 @@ use serde::{Deserialize, Serialize};
 pub use collect::Collector;
 pub use decide::TICK;
 pub(crate) use decide::propose;
-pub use stats::{Event, RequestReport, RequestStats};
+pub use stats::{RequestEvent, RequestReport, RequestStats};
 pub use window::{Averaging, Window};
 
 use crate::{Reading, Seconds, SpecError};
 
-/// What KPA scales by. Defaults are Knative's.
+/// What KPA scales by. The defaults are Knative's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct KpaSpec {
-    /// What is measured.
+    /// The metric that is measured.
     pub metric: KpaMetric,
-    /// Wanted per pod at full use; absent: 100 requests at once, or 200 requests per second.
+    /// Target per pod at full use. Default: 100 concurrent requests, or 200 requests per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<f64>,
-    /// Requests at once that a pod is given at most (enforced); 0: any number.
+    /// Maximum concurrent requests per pod, which the queue-proxy enforces; 0: unlimited.
     pub container_concurrency: f64,
-    /// Share of the target to fill, 0..1 (above 1: per cent); requests per second always fill 0.7 unless this is given.
+    /// Share of the target to use, 0 to 1 (values above 1 are per cent). Default: 0.7.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_utilization: Option<f64>,
-    /// The target as resolved elsewhere; stands above the four above.
+    /// The target as resolved elsewhere; replaces the four settings above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Resolved>,
-    /// Requests to be able to take at once without warning; -1: without limit, 0: none.
+    /// Concurrent requests to keep room for in case of a burst; -1: unlimited, 0: none.
     pub target_burst_capacity: f64,
-    /// Panic when the panic window wants this many times the ready pods.
+    /// Panic begins when the panic window wants this many times the ready pods.
     pub panic_threshold: f64,
-    /// Largest growth in one decision, as a factor.
+    /// Maximum factor by which one decision scales up.
     pub max_scale_up_rate: f64,
-    /// Largest shrinking in one decision, as a divisor.
+    /// Maximum divisor by which one decision scales down.
     pub max_scale_down_rate: f64,
-    /// Seconds of the stable window.
+    /// Length of the stable window in seconds.
     pub stable_window: Seconds,
-    /// Panic window in per cent of the stable window.
+    /// Length of the panic window in per cent of the stable window.
     pub panic_window_percentage: f64,
-    /// Seconds that fewer pods must have been enough before there are fewer.
+    /// Seconds for which fewer pods must be enough before the workload is scaled down.
     pub scale_down_delay: Seconds,
-    /// Fewest pods when there is anything to do at all; 1 is none.
+    /// Minimum pods as long as there is any load; 1: no such minimum.
     pub activation_scale: i32,
-    /// Whether anybody can reach it; if not, it shrinks at once.
+    /// Whether requests can reach the workload; if not, it is scaled down at once.
     pub reachable: bool,
     /// Pods of a new workload.
     pub initial_scale: i32,
-    /// Seconds that the last pod stays after the proxy is back in the path.
+    /// Seconds that the last pod stays after the proxy is back in the request path.
     pub scale_to_zero_grace_period: Seconds,
-    /// Seconds that the last pod stays in any case.
+    /// Minimum seconds that the last pod stays after the workload became inactive.
     pub scale_to_zero_pod_retention: Seconds,
 }
 
-/// What KPA measures.
+/// The metric that KPA measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum KpaMetric {
-    /// Requests at once.
+    /// Concurrent requests.
     #[default]
     Concurrency,
     /// Requests per second.
     Rps,
 }
 
-/// A target as decisions use it.
+/// A target in the form that decisions use.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resolved {
-    /// Per pod, drives the number of pods.
+    /// Target per pod; determines the number of pods.
     pub target: f64,
-    /// Per pod at full use, drives the burst capacity.
+    /// Capacity per pod at full use; determines the burst capacity.
     pub total: f64,
 }
 
@@ -113,7 +113,10 @@ impl Default for KpaSpec {
 }
 
 impl KpaSpec {
-    /// Refuses values that nothing sensible follows from.
+    /// Checks that every setting is in its range.
+    ///
+    /// # Errors
+    /// If a setting is outside of its range; the error names the field.
     pub fn check(&self) -> Result<(), SpecError> {
         let unless = SpecError::unless;
         unless(self.target.is_none_or(|target| target >= 0.01), "target", "must be 0.01 or more")?;
@@ -141,48 +144,47 @@ impl KpaSpec {
         unless(self.scale_to_zero_pod_retention >= 0.0, "scaleToZeroPodRetention", "must be 0 s or more")
     }
 
-    /// Seconds of the panic window: a share of the stable window in whole seconds, at least 1.
+    /// Length of the panic window: a share of the stable window in whole seconds, at least 1.
     pub fn panic_window(&self) -> Seconds {
         (self.stable_window * self.panic_window_percentage / 100.0).round().max(1.0)
     }
 }
 
-/// One look at a workload.
+/// One observation of a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KpaObservation {
-    /// When.
     pub at: Seconds,
-    /// Replicas asked for; -1: unknown.
+    /// Replicas that are set; -1: unknown.
     pub replicas: i32,
-    /// Pods that are ready.
+    /// Ready pods.
     pub ready: Reading<i32>,
-    /// The metric over the stable window.
+    /// The metric averaged over the stable window.
     pub stable: Reading<f64>,
-    /// The metric over the panic window.
+    /// The metric averaged over the panic window.
     pub panic: Reading<f64>,
 }
 
-/// What KPA remembers.
+/// What KPA remembers between decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KpaState {
-    /// Since when there is panic; extended while it lasts.
+    /// When the panic began or was last extended; none: there is no panic.
     pub panic_since: Option<Seconds>,
-    /// Most pods wanted in this panic.
+    /// Most pods wanted during this panic.
     pub max_panic_pods: i32,
     /// Proposals within the scale-down delay, newest last, each larger than all that follow: (slot of 2 s, pods).
     pub delayed: Vec<(i64, i32)>,
 }
 
 impl KpaState {
-    /// A new decider: in panic if there are several pods, so that a restart does not shrink before the windows are full.
+    /// The state of a new decider. With several pods it starts in panic, so that a restart does not scale down before the windows are full.
     pub fn new(now: Seconds, ready: i32) -> Self {
         Self { panic_since: (ready > 1).then_some(now), max_panic_pods: ready, delayed: Vec::new() }
     }
 }
 
-/// The policy's own arithmetic, for the record.
+/// The policy's own calculation, for the record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -191,16 +193,16 @@ pub struct KpaSteps {
     pub raw_stable: i32,
     /// Pods by the panic window.
     pub raw_panic: i32,
-    /// The former within the largest change, after the activation scale.
+    /// `raw_stable` limited by the scaling rates and the activation scale.
     pub clamped_stable: i32,
-    /// The latter, likewise.
+    /// `raw_panic` limited by the scaling rates and the activation scale.
     pub clamped_panic: i32,
-    /// Before the scale-down delay.
+    /// Pods before the scale-down delay.
     pub undelayed: i32,
-    /// Room for a burst that is left; below 0 the proxy must stay in the path.
+    /// Burst capacity that is left; below 0 the activator must stay in the request path.
     pub excess_burst_capacity: i32,
-    /// Since when there is panic.
+    /// When the panic began or was last extended.
     pub panic_since: Option<Seconds>,
-    /// Most pods wanted in this panic.
+    /// Most pods wanted during this panic.
     pub max_panic_pods: i32,
 }

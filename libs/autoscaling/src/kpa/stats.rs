@@ -1,4 +1,4 @@
-//! Requests at once, measured between two reports (Knative networking `pkg/http/stats/request.go`): what the queue proxy does per request.
+//! Concurrent requests between two reports, as the queue-proxy measures them per request (Knative networking `pkg/http/stats/request.go`).
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,20 @@ use crate::Seconds;
 
 /// What happened to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// It came; `proxied`: through the activator, which has counted it already.
+pub enum RequestEvent {
+    /// The request arrived.
     In {
-        /// Through the activator.
+        /// It came through the activator, which has counted it already.
         proxied: bool,
     },
-    /// It was answered.
+    /// The response was sent.
     Out {
-        /// Through the activator.
+        /// The request came through the activator.
         proxied: bool,
     },
 }
 
-/// Running statistics; requests under way survive a report, the sums start anew.
+/// Running statistics. A report resets the sums, but not the requests that are in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestStats {
     last: Seconds,
@@ -36,29 +36,29 @@ pub struct RequestStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestReport {
-    /// Requests at once, averaged over the seconds since the last report.
+    /// Concurrent requests, averaged over the time since the last report.
     pub average_concurrency: f64,
-    /// Of these through the activator.
+    /// The part of `average_concurrency` that came through the activator.
     pub average_proxied_concurrency: f64,
-    /// Requests that came.
+    /// Requests that arrived.
     pub count: f64,
-    /// Of these through the activator.
+    /// The part of `count` that came through the activator.
     pub proxied_count: f64,
 }
 
 impl RequestReport {
-    /// What the collector counts: without what the activator reported.
+    /// Concurrent requests without those that the activator reports itself.
     pub fn own_concurrency(&self) -> f64 {
         self.average_concurrency - self.average_proxied_concurrency
     }
-    /// Requests that the activator did not report.
+    /// Requests without those that the activator reports itself.
     pub fn own_count(&self) -> f64 {
         self.count - self.proxied_count
     }
 }
 
 impl RequestStats {
-    /// Starts at a time.
+    /// Statistics that begin at `start`.
     pub fn new(start: Seconds) -> Self {
         Self {
             last: start,
@@ -72,17 +72,17 @@ impl RequestStats {
         }
     }
 
-    /// Requests under way now.
+    /// Requests in progress now.
     pub fn under_way(&self) -> f64 {
         self.under_way
     }
 
-    /// Takes note of an event; time that runs backwards adds nothing.
-    pub fn event(&mut self, at: Seconds, event: Event) {
+    /// Counts an event. If time runs backwards, no time is added.
+    pub fn event(&mut self, at: Seconds, event: RequestEvent) {
         self.advance(at);
         let (change, proxied) = match event {
-            Event::In { proxied } => (1.0, proxied),
-            Event::Out { proxied } => (-1.0, proxied),
+            RequestEvent::In { proxied } => (1.0, proxied),
+            RequestEvent::Out { proxied } => (-1.0, proxied),
         };
         self.under_way += change;
         self.count += change.max(0.0);
@@ -92,7 +92,7 @@ impl RequestStats {
         }
     }
 
-    /// The averages since the last report, and starts anew.
+    /// Returns the averages since the last report and resets them.
     pub fn report(&mut self, at: Seconds) -> RequestReport {
         self.advance(at);
         let average = |sum: f64| if self.seconds > 0.0 { sum / self.seconds } else { 0.0 };

@@ -1,24 +1,24 @@
-//! What one pod should be given (Knative `pkg/reconciler/autoscaling/resources/target.go`).
+//! The target load of one pod (Knative `pkg/reconciler/autoscaling/resources/target.go`).
 
 use super::{KpaMetric, KpaSpec, Resolved};
 
-/// Requests at once per pod when nothing is said.
+/// Default target of concurrent requests per pod.
 pub const CONCURRENCY_TARGET: f64 = 100.0;
-/// Share of the concurrency target to fill when nothing is said.
+/// Default share of the concurrency target to use.
 pub const CONCURRENCY_UTILIZATION: f64 = 0.7;
-/// Requests per second per pod when nothing is said.
+/// Default target of requests per second per pod.
 pub const RPS_TARGET: f64 = 200.0;
-/// Share of the target of requests per second to fill.
+/// Share of the target of requests per second to use.
 pub const RPS_UTILIZATION: f64 = 0.7;
-/// Smallest target.
+/// The smallest target.
 const SMALLEST: f64 = 0.01;
 
-/// A share as written: above 1 it is per cent.
+/// Converts a share as written: values above 1 are per cent.
 pub fn share(written: f64) -> f64 {
     if written > 1.0 { written / 100.0 } else { written }
 }
 
-/// Resolves a target: the hard limit or the default, lowered by what the user wrote, times the share to fill.
+/// Resolves a target: the hard limit or the default, lowered by what the user wrote, times the share to use.
 pub fn resolve(metric: KpaMetric, container_concurrency: f64, target: Option<f64>, utilization: f64, default: f64) -> Resolved {
     let hard = metric == KpaMetric::Concurrency && container_concurrency > 0.0;
     let total = match target {

@@ -1,14 +1,15 @@
-//! The windows that KPA averages over (Knative `pkg/autoscaler/aggregation/bucketing.go`): a ring of buckets, a write adds to its bucket.
+//! The windows that KPA averages over (Knative `pkg/autoscaler/aggregation/bucketing.go`): a ring of buckets; a write adds to its bucket.
 //!
-//! Young windows average over the seconds since the first write; silence at the end shrinks the divisor; gaps inside count as zeros.
+//! Until a window is full, it averages over the seconds since the first write. Seconds without writes at the end reduce the divisor;
+//! seconds without writes in between count as zero.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Seconds;
 
-/// Sum of weights that a weighted window keeps.
+/// Sum of the weights that a weighted window covers.
 const WEIGHT_PRECISION: f64 = 0.9999;
-/// Smallest weight of the newest bucket.
+/// Minimum weight of the newest bucket.
 const SMALLEST_COEFFICIENT: f64 = 0.2;
 
 /// How a window averages.
@@ -16,10 +17,10 @@ const SMALLEST_COEFFICIENT: f64 = 0.2;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Averaging {
-    /// All buckets alike.
+    /// All buckets have the same weight.
     #[default]
     Linear,
-    /// Newer buckets more, falling exponentially.
+    /// Newer buckets have more weight; it falls exponentially with age.
     Weighted,
 }
 
@@ -31,9 +32,8 @@ pub struct Window {
     granularity: Seconds,
     averaging: Averaging,
     buckets: Vec<f64>,
-    /// Sum of all buckets.
     total: f64,
-    /// Slots of the first and the last write; none: never written.
+    /// Slots of the first and the last write; none: nothing was written.
     first: Option<i64>,
     last: Option<i64>,
 }
@@ -46,7 +46,7 @@ impl Window {
         Self { length, granularity, averaging, buckets, total: 0.0, first: None, last: None }
     }
 
-    /// Adds a value at a time; one older than the window is dropped.
+    /// Adds a value at a time. A value older than the window is ignored.
     pub fn record(&mut self, at: Seconds, value: f64) {
         let slot = self.slot(at);
         match self.last {
@@ -72,7 +72,7 @@ impl Window {
         self.total += value;
     }
 
-    /// The average as seen at a time; 0 when nothing was written for a whole window (see [`Window::is_empty`]).
+    /// The average at `now`; 0 if nothing was written for a whole window (see [`Window::is_empty`]).
     pub fn average(&self, now: Seconds) -> f64 {
         match self.averaging {
             Averaging::Linear => self.linear(now),
@@ -85,7 +85,7 @@ impl Window {
         self.last.is_none_or(|last| self.seconds(self.slot(now) - last) > self.length)
     }
 
-    /// Changes the length, keeping the newest buckets.
+    /// Changes the length and keeps the newest buckets.
     pub fn resize(&mut self, length: Seconds) {
         if length == self.length {
             return;
@@ -103,7 +103,7 @@ impl Window {
         *self = resized;
     }
 
-    /// Weight of the newest bucket of a weighted window.
+    /// Weight of the newest bucket in a weighted window.
     pub fn coefficient(&self) -> f64 {
         (1.0 - (1.0 - WEIGHT_PRECISION).powf(1.0 / as_f64(self.buckets.len()))).max(SMALLEST_COEFFICIENT)
     }
@@ -152,7 +152,7 @@ impl Window {
     }
 }
 
-/// To six decimals, which takes the dust of adding and subtracting away.
+/// Rounds to six decimals, which removes floating-point errors of adding and subtracting.
 fn round(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

@@ -1,38 +1,38 @@
-//! `behavior` of autoscaling/v2: how it is written, its defaults, and the limit that a direction's rates allow.
+//! The `behavior` section of autoscaling/v2: its fields, its defaults, and the limit that the rates of one direction allow.
 
 use serde::{Deserialize, Serialize};
 
 use super::ScaleEvent;
 use crate::{Milli, Seconds};
 
-/// How fast a workload may grow and shrink.
+/// How fast a workload may be scaled up and down.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Behavior {
-    /// Growing; absent: at once, by the larger of 4 pods and 100 % in 15 s.
+    /// Scaling up. Default: without a stabilisation window, by 4 pods or 100 % in 15 s, whichever is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_up: Option<ScalingRules>,
-    /// Shrinking; absent: after the stabilisation window, by 100 % in 15 s.
+    /// Scaling down. Default: after the stabilisation window, by 100 % in 15 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_down: Option<ScalingRules>,
 }
 
-/// Rules of one direction.
+/// Stabilisation window and rates of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScalingRules {
-    /// Seconds over which the most careful proposal counts.
+    /// Stabilisation window in seconds: within it, the proposal that changes least counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stabilization_window_seconds: Option<u32>,
-    /// Which of the rates counts; absent: `Max`.
+    /// Which of the rates counts. Default: `Max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub select_policy: Option<SelectPolicy>,
-    /// Rates; absent or empty: the defaults.
+    /// Rates; if absent or empty, the defaults apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policies: Option<Vec<ScalingPolicy>>,
-    /// Share of the target by which the metric may differ before anything is done (this direction, `threshold` only).
+    /// Share of the target by which the metric may differ before this direction is scaled (`threshold` only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<Milli>,
 }
@@ -41,26 +41,26 @@ pub struct ScalingRules {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum SelectPolicy {
-    /// The one that allows the largest change.
+    /// The rate that allows the largest change.
     #[default]
     Max,
-    /// The one that allows the smallest change.
+    /// The rate that allows the smallest change.
     Min,
     /// This direction is switched off.
     Disabled,
 }
 
-/// One rate.
+/// A rate: the largest change within a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScalingPolicy {
-    /// What `value` counts.
+    /// Unit of `value`.
     #[serde(rename = "type")]
     pub kind: PolicyType,
     /// Largest change within the period.
     pub value: i32,
-    /// The period in seconds.
+    /// Length of the period in seconds.
     pub period_seconds: u32,
 }
 
@@ -68,13 +68,13 @@ pub struct ScalingPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum PolicyType {
-    /// Pods.
+    /// Number of pods.
     Pods,
     /// Per cent of the replicas at the start of the period.
     Percent,
 }
 
-/// One direction with its defaults filled in.
+/// The rules of one direction, with defaults filled in.
 pub(crate) struct Direction<'a> {
     pub window: Seconds,
     pub select: SelectPolicy,
@@ -88,11 +88,11 @@ const UP: [ScalingPolicy; 2] = [
 const DOWN: [ScalingPolicy; 1] = [ScalingPolicy { kind: PolicyType::Percent, value: 100, period_seconds: 15 }];
 
 impl Behavior {
-    /// Growing: no window unless one is given.
+    /// Rules for scaling up; the default stabilisation window is 0 s.
     pub(crate) fn up(&self) -> Direction<'_> {
         Direction::new(self.scale_up.as_ref(), 0.0, &UP)
     }
-    /// Shrinking: `window` unless one is given.
+    /// Rules for scaling down; the default stabilisation window is `window`.
     pub(crate) fn down(&self, window: Seconds) -> Direction<'_> {
         Direction::new(self.scale_down.as_ref(), window, &DOWN)
     }
@@ -107,7 +107,7 @@ impl<'a> Direction<'a> {
         }
     }
 
-    /// Most replicas that growing may reach now; never below `current`.
+    /// The most replicas that scaling up may reach now; never below `current`.
     pub(crate) fn highest(&self, current: i32, history: History<'_>) -> i32 {
         let limits = self.policies.iter().map(|policy| {
             let start = history.start(current, policy.period_seconds);
@@ -124,7 +124,7 @@ impl<'a> Direction<'a> {
         limit.unwrap_or(current).max(current)
     }
 
-    /// Fewest replicas that shrinking may reach now; never above `current`.
+    /// The fewest replicas that scaling down may reach now; never above `current`.
     pub(crate) fn lowest(&self, current: i32, history: History<'_>) -> i32 {
         let limits = self.policies.iter().map(|policy| {
             let start = history.start(current, policy.period_seconds);
@@ -142,7 +142,7 @@ impl<'a> Direction<'a> {
     }
 }
 
-/// Changes of the past as seen now.
+/// Earlier changes, as seen from `now`.
 #[derive(Clone, Copy)]
 pub(crate) struct History<'a> {
     pub now: Seconds,
@@ -151,7 +151,7 @@ pub(crate) struct History<'a> {
 }
 
 impl History<'_> {
-    /// Replicas at the start of a period: both kinds of change are taken back.
+    /// Replicas at the start of a period: `current` without the changes made since then.
     fn start(&self, current: i32, period: u32) -> f64 {
         let since = self.now - f64::from(period);
         let sum = |events: &[ScaleEvent]| events.iter().filter(|event| event.at > since).map(|event| f64::from(event.change)).sum::<f64>();
@@ -159,7 +159,7 @@ impl History<'_> {
     }
 }
 
-/// A whole number of replicas, held within what the API can carry.
+/// Converts to a whole number of replicas, limited to the range of the API's type.
 #[expect(clippy::cast_possible_truncation, reason = "a float casts to the nearest i32, NaN to 0")]
 pub(crate) fn clamp(replicas: f64) -> i32 {
     replicas as i32

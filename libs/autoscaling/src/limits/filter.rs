@@ -1,4 +1,4 @@
-//! One proposal through the limits, step by step.
+//! Passes one proposal through the limits, step by step.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use super::behavior::History;
 use super::{Limits, LimitsState, Pause, Recommendation, legacy};
 use crate::{Reason, Seconds};
 
-/// A proposal after each limit; the last one is the decision.
+/// A proposal after each limit; `want` is the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Filtered {
     pub stabilized: i32,
@@ -17,17 +17,24 @@ pub(crate) struct Filtered {
     pub reason: Reason,
 }
 
-/// What holds without a `behavior`.
+/// Which limits apply when there is no `behavior`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Without {
-    /// The HPA's older rules.
+pub(crate) enum WithoutBehavior {
+    /// The HPA's rules from before `behavior` existed.
     Legacy,
-    /// Only the bounds: the policy stabilises by itself.
+    /// Only the bounds, because the policy stabilises its proposals itself.
     Bounds,
 }
 
-/// Passes `proposal` through the limits.
-pub(crate) fn filter(limits: &Limits, without: Without, state: &mut LimitsState, now: Seconds, current: i32, proposal: i32) -> Filtered {
+/// Passes `proposal` through the limits and records it in `state`.
+pub(crate) fn filter(
+    limits: &Limits,
+    without: WithoutBehavior,
+    state: &mut LimitsState,
+    now: Seconds,
+    current: i32,
+    proposal: i32,
+) -> Filtered {
     let (min, max) = (limits.min_replicas, limits.max_replicas);
     let (stabilized, rate_limited, bounded) = match (&limits.behavior, without) {
         (Some(behavior), _) => {
@@ -35,7 +42,7 @@ pub(crate) fn filter(limits: &Limits, without: Without, state: &mut LimitsState,
             let stabilized = stabilize(state, (up.window, down.window), now, current, proposal);
             let history = History { now, ups: &state.scale_ups, downs: &state.scale_downs };
             let rate_limited = stabilized.min(up.highest(current, history)).max(down.lowest(current, history));
-            // A bound only holds in the direction of the change: a workload outside of its bounds is brought back before this.
+            // A bound only applies in the direction of the change: a workload outside of its bounds is brought back before this step.
             let bounded = match stabilized.cmp(&current) {
                 Ordering::Greater => rate_limited.min(max),
                 Ordering::Less => rate_limited.max(min),
@@ -43,14 +50,14 @@ pub(crate) fn filter(limits: &Limits, without: Without, state: &mut LimitsState,
             };
             (stabilized, rate_limited, bounded)
         }
-        (None, Without::Legacy) => {
+        (None, WithoutBehavior::Legacy) => {
             let stabilized = legacy::stabilize(state, limits.downscale_stabilization, now, proposal);
             let rate_limited = stabilized.min(legacy::highest(current));
             (stabilized, rate_limited, if stabilized < min { min } else { rate_limited.min(max) })
         }
-        (None, Without::Bounds) => (proposal, proposal, proposal),
+        (None, WithoutBehavior::Bounds) => (proposal, proposal, proposal),
     };
-    let bounded = if without == Without::Bounds { bounded.max(min).min(max) } else { bounded };
+    let bounded = if without == WithoutBehavior::Bounds { bounded.max(min).min(max) } else { bounded };
     let reason = match bounded.cmp(&stabilized) {
         Ordering::Less if bounded == rate_limited && bounded < max => Reason::ScaleUpLimit,
         Ordering::Less => Reason::TooManyReplicas,
@@ -62,7 +69,7 @@ pub(crate) fn filter(limits: &Limits, without: Without, state: &mut LimitsState,
     Filtered { stabilized, rate_limited, bounded, want, reason }
 }
 
-/// Pause and pin, which stand above everything else.
+/// Applies pause and pin, which take precedence over everything else.
 pub(crate) fn hold(limits: &Limits, current: i32, bounded: i32, reason: Reason) -> (i32, Reason) {
     if let Some(pin) = limits.pin {
         return (pin, Reason::Pinned);
@@ -76,7 +83,7 @@ pub(crate) fn hold(limits: &Limits, current: i32, bounded: i32, reason: Reason) 
     if held { (current, Reason::Paused) } else { (bounded, reason) }
 }
 
-/// Both limits always apply: not above what the up window agrees on, not below what the down window asks for.
+/// Both windows always apply: the result is not above what the scale-up window allows and not below what the scale-down window asks for.
 fn stabilize(state: &mut LimitsState, windows: (Seconds, Seconds), now: Seconds, current: i32, proposal: i32) -> i32 {
     let recommendations = state.recommendations.get_or_insert_default();
     let younger = |window: Seconds| {

@@ -1,14 +1,14 @@
-//! The HPA's rules from before `behavior` existed, still in force where none is given.
+//! The HPA's rules from before `behavior` existed; they apply where no `behavior` is given.
 
 use super::{LimitsState, Recommendation};
 use crate::Seconds;
 
-/// Growth in one step: twice the replicas, and 4 even from fewer.
+/// The most replicas that one step may reach: twice as many, or 4 if that is more.
 pub(super) fn highest(current: i32) -> i32 {
     current.saturating_mul(2).max(4)
 }
 
-/// The largest proposal of the window, this one included.
+/// The largest proposal within the window, including this one.
 pub(super) fn stabilize(state: &mut LimitsState, window: Seconds, now: Seconds, proposal: i32) -> i32 {
     let recommendations = state.recommendations.get_or_insert_default();
     recommendations.retain(|past| past.at >= now - window);

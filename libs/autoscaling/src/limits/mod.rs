@@ -1,7 +1,7 @@
-//! What every policy's proposal passes before it becomes a decision: stabilisation, rates, bounds, pause and pin.
+//! The limits that every policy's proposal passes before it becomes a decision: stabilisation, rates, bounds, pause and pin.
 //!
-//! The rules are those of the HPA controller's `behavior` (autoscaling/v2) under all three policies, so that a limit means
-//! the same whoever proposes. Not here: where a proposal comes from.
+//! The rules are those of the HPA controller's `behavior` (autoscaling/v2) for all three policies, so that a limit means
+//! the same whichever policy proposes. Where a proposal comes from is not decided here.
 
 mod behavior;
 mod filter;
@@ -11,28 +11,28 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use behavior::clamp;
 pub use behavior::{Behavior, PolicyType, ScalingPolicy, ScalingRules, SelectPolicy};
-pub(crate) use filter::{Filtered, Without, filter, hold};
+pub(crate) use filter::{Filtered, WithoutBehavior, filter, hold};
 
 use crate::{Seconds, SpecError};
 
-/// Bounds and speeds of one workload.
+/// Bounds, rates, pause and pin of one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Limits {
-    /// Fewest replicas; 0 lets a policy that can do so scale to zero.
+    /// Minimum replicas. 0 lets a policy that supports it scale to zero.
     pub min_replicas: i32,
-    /// Most replicas.
+    /// Maximum replicas.
     pub max_replicas: i32,
-    /// Stabilisation windows and rates, as in autoscaling/v2; absent: the HPA's older fixed rules for `threshold`, none for the others.
+    /// Stabilisation windows and rates, as in autoscaling/v2. If absent, `threshold` uses the HPA's older fixed rules and the other policies have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behavior: Option<Behavior>,
-    /// Scale-down waits until this many seconds proposed no more (the HPA controller's flag), unless `behavior` says otherwise.
+    /// Scale-down stabilisation window in seconds (the HPA controller's flag), unless `behavior` sets one.
     pub downscale_stabilization: Seconds,
-    /// Directions in which nothing is changed.
+    /// Directions in which the workload is not scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
-    /// Exactly this many replicas, whatever the policy proposes (it goes on proposing).
+    /// Fixed number of replicas, whatever the policy proposes. Proposals are still made and recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pin: Option<i32>,
 }
@@ -44,7 +44,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Refuses bounds that contradict themselves.
+    /// Checks that the bounds do not contradict each other.
+    ///
+    /// # Errors
+    /// If a bound, window or pin is negative, or the maximum is 0 or below the minimum.
     pub fn check(&self) -> Result<(), SpecError> {
         SpecError::unless(self.min_replicas >= 0, "minReplicas", "must be 0 or more")?;
         SpecError::unless(self.max_replicas >= self.min_replicas.max(1), "maxReplicas", "must be 1 or more, and no less than minReplicas")?;
@@ -58,11 +61,11 @@ impl Limits {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Pause {
-    /// Never fewer.
+    /// Do not scale down.
     In,
-    /// Never more.
+    /// Do not scale up.
     Out,
-    /// Neither.
+    /// Do not scale in either direction.
     All,
 }
 
@@ -70,40 +73,38 @@ pub enum Pause {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitsState {
-    /// What was proposed and when, before stabilisation; none: this workload was never seen before.
+    /// Proposals before stabilisation, with their times. None: this workload was never decided on before.
     pub recommendations: Option<Vec<Recommendation>>,
-    /// Replicas added.
+    /// Replicas added earlier, as long as a rate's period covers them.
     pub scale_ups: Vec<ScaleEvent>,
-    /// Replicas removed.
+    /// Replicas removed earlier, as long as a rate's period covers them.
     pub scale_downs: Vec<ScaleEvent>,
 }
 
-/// A proposal of the past.
+/// An earlier proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recommendation {
-    /// When, in seconds.
     pub at: Seconds,
-    /// Replicas.
+    /// Replicas proposed.
     pub value: i32,
 }
 
-/// A change of the past.
+/// An earlier change of the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScaleEvent {
-    /// When, in seconds.
     pub at: Seconds,
-    /// Replicas added or removed, above 0.
+    /// Replicas added or removed; always above 0.
     pub change: i32,
 }
 
 impl LimitsState {
-    /// A workload seen for the first time counts as if its replicas had just been proposed:
-    /// a restart never scales down for one stabilisation window.
-    pub fn first_sight(&mut self, at: Seconds, replicas: i32) {
+    /// Treats the current replicas of a workload seen for the first time as a proposal,
+    /// so that a restart does not scale down for one stabilisation window.
+    pub fn record_first_observation(&mut self, at: Seconds, replicas: i32) {
         self.recommendations.get_or_insert_with(|| vec![Recommendation { at, value: replicas }]);
     }
 
-    /// Notes that the replicas were changed, and forgets changes that no rate looks at any more.
+    /// Records that the replicas were changed, and drops changes that are older than every rate's period.
     pub fn applied(&mut self, limits: &Limits, at: Seconds, from: i32, to: i32) {
         let Some(behavior) = &limits.behavior else { return };
         let (events, rules, change) = match to.cmp(&from) {

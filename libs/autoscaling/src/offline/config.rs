@@ -1,4 +1,4 @@
-//! The configuration of an offline run: a policy and its section.
+//! The configuration of an offline run: a policy and its settings.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,94 +8,94 @@ use crate::qlearning::QLearningSpec;
 use crate::threshold::ThresholdSpec;
 use crate::{Behavior, Limits, Policy, PolicyKind, Seconds, SpecError};
 
-/// A policy and its section.
+/// A policy and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Which policy decides.
+    /// The policy that decides.
     pub policy: PolicyKind,
-    /// Section of the policy `threshold`.
+    /// Settings of the policy `threshold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<ThresholdSection>,
-    /// Section of the policy `kpa`.
+    /// Settings of the policy `kpa`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kpa: Option<KpaSection>,
-    /// Section of the policy `qlearning`.
+    /// Settings of the policy `qlearning`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qlearning: Option<QLearningSection>,
 }
 
-/// Section `threshold`: the policy and its limits.
+/// Settings of `threshold` and its limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ThresholdSection {
-    /// The policy.
     #[serde(flatten)]
     pub spec: ThresholdSpec,
-    /// Fewest replicas.
+    /// Minimum replicas.
     #[serde(default = "one")]
     pub min_replicas: i32,
-    /// Most replicas.
+    /// Maximum replicas.
     #[serde(default = "ten")]
     pub max_replicas: i32,
     /// Stabilisation windows and rates, as in autoscaling/v2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behavior: Option<Behavior>,
-    /// Seconds that fewer replicas must have been enough.
+    /// Scale-down stabilisation window in seconds.
     #[serde(default = "five_minutes")]
     pub downscale_stabilization: Seconds,
 }
 
-/// Section `kpa`: the policy and how it starts.
+/// Settings of `kpa` and how it starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KpaSection {
-    /// The policy.
     #[serde(flatten)]
     pub spec: KpaSpec,
-    /// Ready pods when the decider was made: with more than one it starts in panic.
+    /// Ready pods at the start; with more than one the policy starts in panic.
     #[serde(default = "one")]
     pub initial_ready: i32,
-    /// The panic it starts in, whatever the pods.
+    /// The panic to start in, whatever the number of pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub panic: Option<PanicStart>,
 }
 
-/// A panic under way.
+/// A panic that has already begun.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PanicStart {
-    /// Since when, in seconds.
+    /// When it began, in seconds.
     pub since: Seconds,
     /// Most pods wanted so far.
     pub max_pods: i32,
 }
 
-/// Section `qlearning`: the policy, its bounds and its table.
+/// Settings of `qlearning`, its bounds and its Q-table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QLearningSection {
-    /// The policy.
     #[serde(flatten)]
     pub spec: QLearningSpec,
-    /// Fewest pods.
+    /// Minimum pods.
     #[serde(default = "one")]
     pub min_pods: i32,
-    /// Most pods.
+    /// Maximum pods.
     #[serde(default = "four")]
     pub max_pods: i32,
-    /// File with the table to start from (made by `drover autoscale train`); absent: nothing is known.
+    /// File with the Q-table to start from (made by `drover autoscale train`). Default: a table without experience.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
 }
 
 impl Config {
     /// The policy and its limits, checked.
+    ///
+    /// # Errors
+    /// If there is a section of another policy, or a setting cannot be used.
     pub fn resolve(&self) -> Result<(Policy, Limits), OfflineError> {
         let extra = [
             ("threshold", self.threshold.is_some(), PolicyKind::Threshold),
@@ -103,7 +103,7 @@ impl Config {
             ("qlearning", self.qlearning.is_some(), PolicyKind::QLearning),
         ];
         if let Some((name, ..)) = extra.iter().find(|(_, there, kind)| *there && *kind != self.policy) {
-            return Err(SpecError::new(*name, "is a section of another policy").into());
+            return Err(SpecError::new(*name, "belongs to another policy than the one that is selected").into());
         }
         let (policy, limits) = match self.policy {
             PolicyKind::Threshold => {
@@ -114,7 +114,7 @@ impl Config {
             }
             PolicyKind::Kpa => {
                 let spec = self.kpa.clone().unwrap_or_default().spec;
-                // Bounds come after the decider, in the scaler; offline there are none.
+                // Bounds are applied after the decider, by the scaler; there is no scaler offline.
                 (Policy::Kpa(spec), Limits { min_replicas: 0, max_replicas: i32::MAX, ..Limits::default() })
             }
             PolicyKind::QLearning => {
@@ -124,7 +124,7 @@ impl Config {
                 (Policy::QLearning(spec), Limits { min_replicas: min_pods, max_replicas: max_pods, ..Limits::default() })
             }
         };
-        // A metric of an unknown type is reported with each decision, as the HPA controller does.
+        // A metric of an unknown type is not refused here but reported with each decision, as the HPA controller does.
         if !matches!(policy, Policy::Threshold(_)) {
             policy.check()?;
         } else if let Policy::Threshold(spec) = &policy {
@@ -134,7 +134,7 @@ impl Config {
         Ok((policy, limits))
     }
 
-    /// The Q-table file that it names.
+    /// The Q-table file that the configuration names.
     pub fn table(&self) -> Option<&str> {
         self.qlearning.as_ref().and_then(|section| section.table.as_deref())
     }

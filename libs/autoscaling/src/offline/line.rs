@@ -1,4 +1,4 @@
-//! Lines: observations as they come in, decisions as they go out.
+//! JSON lines: observations as input, decisions as output.
 
 use std::collections::BTreeMap;
 
@@ -10,38 +10,37 @@ use crate::limits::LimitsState;
 use crate::threshold::{ContainerUse, MetricStep, Phase, Pod, ReadyCondition, ThresholdObservation};
 use crate::{DecisionRecord, Reading, Recommendation, ScaleEvent, Seconds, SpecError, Steps};
 
-/// An observation for `kpa`: averaged, or samples for the windows to average.
+/// An observation for `kpa`: either the averages, or samples for the windows to average.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct KpaLine {
-    /// When, in seconds.
+    /// Time in seconds.
     pub t: Seconds,
-    /// Pods that are ready; null: it could not be read.
+    /// Ready pods; null: could not be read.
     #[serde(default)]
     pub ready: Option<i32>,
-    /// The metric over the stable window; null: it could not be read.
+    /// The metric averaged over the stable window; null: could not be read.
     #[serde(default)]
     pub stable: Option<f64>,
-    /// The metric over the panic window; null: it could not be read.
+    /// The metric averaged over the panic window; null: could not be read.
     #[serde(default)]
     pub panic: Option<f64>,
     /// Samples since the last line, instead of the two averages.
     #[serde(default)]
     pub samples: Option<Vec<Sample>>,
-    /// Whether anybody can reach it, for this line; absent: as configured.
+    /// Whether requests can reach the workload, for this line. Default: as configured.
     #[serde(default)]
     pub reachable: Option<bool>,
 }
 
-/// A sample.
+/// One sample of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// When, in seconds.
+    /// Time in seconds.
     pub t: Seconds,
-    /// Value.
     pub value: f64,
 }
 
@@ -50,122 +49,120 @@ pub struct Sample {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QLearningLine {
-    /// When, in seconds.
+    /// Time in seconds.
     pub t: Seconds,
-    /// Pods.
+    /// Pods that are set.
     pub pods: i32,
-    /// CPU of the application container as a share of its request; null: it could not be read.
+    /// CPU of the application container as a share of its request; null: could not be read.
     #[serde(default)]
     pub cpu: Option<f64>,
-    /// Requests that expired since the last line; null: it could not be read.
+    /// Requests that expired since the last line; null: could not be read.
     #[serde(default)]
     pub expired: Option<f64>,
-    /// Pod-seconds since the last line; null: it could not be read.
+    /// Pod-seconds since the last line; null: could not be read.
     #[serde(default)]
     pub pod_seconds: Option<f64>,
 }
 
-/// An observation for `threshold`. Amounts are thousandths.
+/// An observation for `threshold`. Amounts are in thousandths.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ThresholdLine {
-    /// When, in seconds.
+    /// Time in seconds.
     pub t: Seconds,
-    /// Replicas asked for.
+    /// Replicas that are set.
     pub replicas: i32,
-    /// Replicas that exist; absent: as many as asked for.
+    /// Replicas that exist. Default: `replicas`.
     #[serde(default)]
     pub status_replicas: Option<i32>,
-    /// Pods; null: they could not be read.
+    /// Pods; null: could not be read.
     #[serde(default)]
     pub pods: Option<Vec<PodLine>>,
-    /// Metrics of objects and external metrics by name; null: it could not be read.
+    /// Metrics of objects and external metrics by name; null: could not be read.
     #[serde(default)]
     pub external: Option<BTreeMap<String, Option<i64>>>,
-    /// What would be proposed: skips the metrics, and drives bounds, stabilisation and rates alone.
+    /// A proposal to use instead of the metrics, so that only bounds, stabilisation and rates are applied.
     #[serde(default)]
     pub desired: Option<i32>,
-    /// Proposals of the past, instead of those of the lines before.
+    /// Earlier proposals, instead of those of the lines before.
     #[serde(default)]
     pub recommendations: Option<Vec<PastValue>>,
-    /// Replicas added in the past, instead of what the lines before added.
+    /// Replicas added earlier, instead of those added by the lines before.
     #[serde(default)]
     pub scale_ups: Option<Vec<PastChange>>,
-    /// Replicas removed in the past, instead of what the lines before removed.
+    /// Replicas removed earlier, instead of those removed by the lines before.
     #[serde(default)]
     pub scale_downs: Option<Vec<PastChange>>,
 }
 
-/// A proposal of the past.
+/// An earlier proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PastValue {
-    /// Replicas.
+    /// Replicas proposed.
     pub value: i32,
-    /// Seconds ago.
+    /// Age in seconds.
     pub age: Seconds,
 }
 
-/// A change of the past.
+/// An earlier change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PastChange {
     /// Replicas added or removed.
     pub change: i32,
-    /// Seconds ago.
+    /// Age in seconds.
     pub age: Seconds,
 }
 
-/// A pod, with its state in one word or in Kubernetes' own terms. Amounts are thousandths.
+/// A pod, with its state either as one word or as phase and conditions. Amounts are in thousandths.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PodLine {
-    /// Name.
     pub name: String,
-    /// State in one word; instead of the seven below.
+    /// The state as one word, instead of phase, condition and times.
     pub state: Option<PodState>,
-    /// Phase.
     pub phase: Option<Phase>,
-    /// Condition `Ready`: true, false, or `"True"`, `"False"`, `"Unknown"`; absent: it has none.
+    /// Condition `Ready`: true, false, or `"True"`, `"False"`, `"Unknown"`; absent: the pod has no such condition.
     pub ready_condition: Option<Value>,
     /// When it started, in seconds.
     pub start_time: Option<Seconds>,
     /// When `Ready` last changed, in seconds.
     pub ready_transition: Option<Seconds>,
-    /// When its usage was taken, in seconds; absent: now.
+    /// When its usage was measured, in seconds. Default: the time of the line.
     pub metric_time: Option<Seconds>,
-    /// Over how many seconds its usage was taken.
+    /// Seconds over which its usage was measured.
     pub metric_window: Option<Seconds>,
-    /// When it was told to go; absent: it was not.
+    /// When its deletion was requested, in seconds; absent: it was not.
     pub deletion_time: Option<Seconds>,
-    /// Usage by resource; a resource that is not there is missing.
+    /// Usage by resource; a resource that is not in the map is missing.
     pub usage: Option<BTreeMap<String, i64>>,
     /// Requests by resource, summed over the containers.
     pub requests: Option<BTreeMap<String, i64>>,
     /// Usage and requests of single containers.
     pub containers: Option<BTreeMap<String, ContainerUse>>,
-    /// Custom metrics.
+    /// Custom metrics by name.
     pub metrics: Option<BTreeMap<String, i64>>,
 }
 
-/// State of a pod in one word.
+/// State of a pod as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PodState {
-    /// Serves, and has for long.
+    /// Serves, and has done so for a long time.
     Ready,
     /// Has never been ready since its start.
     Unready,
     /// Has no node or is not started.
     Pending,
-    /// Has ended badly.
+    /// Has failed.
     Failed,
-    /// Is on its way out.
+    /// Is being deleted.
     Deleting,
 }
 
@@ -174,26 +171,26 @@ pub enum PodState {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LineDecision {
-    /// When, in seconds.
+    /// Time in seconds.
     pub t: Seconds,
     /// Replicas wanted; null: nothing can be decided.
     pub want: Option<i32>,
-    /// KPA: room for a burst that is left.
+    /// KPA: burst capacity that is left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excess_burst_capacity: Option<i32>,
-    /// KPA: whether there is panic.
+    /// KPA: whether it is in panic mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub panic: Option<bool>,
-    /// KPA: since when.
+    /// KPA: when the panic began or was last extended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub panic_since: Option<Seconds>,
-    /// KPA: most pods wanted in this panic.
+    /// KPA: most pods wanted during this panic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_panic_pods: Option<i32>,
-    /// Q-learning: CPU bucket.
+    /// Q-learning: CPU bucket, 0 to 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<usize>,
-    /// Q-learning: value of one fewer, as many, one more; null: not allowed here.
+    /// Q-learning: value of removing a pod, no change, and adding a pod; null: not allowed in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub q: Option<[Option<f64>; 3]>,
     /// Q-learning: best action by the table.
@@ -202,20 +199,20 @@ pub struct LineDecision {
     /// Q-learning: action taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<i32>,
-    /// The steps to it.
+    /// The steps of the calculation.
     pub steps: LineSteps,
-    /// Why, in one word.
+    /// Why, as a code.
     pub reason: crate::Reason,
-    /// Why, in a sentence.
+    /// Why, as a sentence.
     pub message: String,
 }
 
-/// The steps to a decision.
+/// The steps of the calculation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct LineSteps {
-    /// Threshold: what came of each metric.
+    /// Threshold: the result of each metric.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Vec<MetricStep>>,
     /// KPA: pods by the stable window.
@@ -224,13 +221,13 @@ pub struct LineSteps {
     /// KPA: pods by the panic window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw_panic: Option<i32>,
-    /// KPA: the former within the largest change.
+    /// KPA: `rawStable` limited by the scaling rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clamped_stable: Option<i32>,
-    /// KPA: the latter within the largest change.
+    /// KPA: `rawPanic` limited by the scaling rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clamped_panic: Option<i32>,
-    /// KPA: before the scale-down delay.
+    /// KPA: pods before the scale-down delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undelayed: Option<i32>,
     /// Q-learning: cost of the period that ended, in pod-seconds.
@@ -239,7 +236,7 @@ pub struct LineSteps {
     /// Q-learning: the guard that overruled the table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<String>,
-    /// What the policy proposed.
+    /// The policy's proposal.
     pub raw: Option<i32>,
     /// After the stabilisation windows.
     pub stabilized: Option<i32>,
@@ -250,7 +247,7 @@ pub struct LineSteps {
 }
 
 impl ThresholdLine {
-    /// Puts the past that this line brings into place.
+    /// Replaces the history in `state` by what this line contains.
     pub(super) fn history(&self, state: &mut LimitsState) {
         let events = |past: &Vec<PastChange>| past.iter().map(|past| ScaleEvent { at: self.t - past.age, change: past.change }).collect();
         if let Some(past) = &self.recommendations {
@@ -285,7 +282,7 @@ impl PodLine {
         if self.state.is_some() && (detailed || self.deletion_time.is_some()) {
             return Err(SpecError::new("state", format!("pod {}: give either `state`, or `phase` and the conditions", self.name)).into());
         }
-        // A word stands for a pod that started so long ago that only the word matters.
+        // A one-word state describes a pod that started so long ago that its times do not matter.
         let long_ago = Some(now - 1e9);
         let ready = |status| Some(ReadyCondition { status: Some(status), since: long_ago });
         let mut pod = Pod {
@@ -319,7 +316,7 @@ impl PodLine {
     }
 }
 
-/// Condition `Ready` as it may be written; the inner none is `Unknown`.
+/// Parses condition `Ready`; the inner none is `Unknown`.
 fn condition(pod: &str, written: Option<Value>) -> Result<Option<Option<bool>>, OfflineError> {
     Ok(match written {
         None | Some(Value::Null) => None,
@@ -327,7 +324,9 @@ fn condition(pod: &str, written: Option<Value>) -> Result<Option<Option<bool>>, 
         Some(Value::String(text)) if text.eq_ignore_ascii_case("true") => Some(Some(true)),
         Some(Value::String(text)) if text.eq_ignore_ascii_case("false") => Some(Some(false)),
         Some(Value::String(text)) if text.eq_ignore_ascii_case("unknown") => Some(None),
-        Some(other) => return Err(SpecError::new("readyCondition", format!("pod {pod}: {other} is none of True, False, Unknown")).into()),
+        Some(other) => {
+            return Err(SpecError::new("readyCondition", format!("pod {pod}: {other} is not one of True, False and Unknown")).into());
+        }
     })
 }
 
@@ -353,7 +352,7 @@ impl LineDecision {
         match &record.steps {
             Steps::Threshold(own) => {
                 steps.metrics = Some(own.metrics.clone());
-                // The HPA leaves what it cannot decide on as it is; so says its status.
+                // The HPA leaves the replicas unchanged if it cannot decide, and so does this line.
                 decision.want = Some(record.want.unwrap_or(record.current));
             }
             Steps::Kpa(own) if raw.is_some() => {

@@ -1,6 +1,6 @@
-//! Decisions offline: a configuration, then one JSON line in and one out (`drover autoscale decide`).
+//! Offline decisions (`drover autoscale decide`): a configuration, then one JSON line in and one JSON line out per decision.
 //!
-//! The names here are a contract that others test against. Unknown keys are errors. Still no I/O: lines come in and go out as text.
+//! The field names are a contract that outside checks rely on. Unknown fields are errors. There is no I/O: lines are passed as text.
 
 mod config;
 mod line;
@@ -12,12 +12,14 @@ pub use primitive::{PRIMITIVES, primitive};
 
 use crate::kpa::{Collector, KpaObservation, KpaState};
 use crate::qlearning::{QLearningObservation, QLearningState, QTable};
-use crate::{DecisionRecord, Limits, Observation, Policy, PolicyState, Reading, STATE_VERSION, SpecError, State, decide, limit_only};
+use crate::{
+    DecisionRecord, Limits, Observation, Policy, PolicyState, Reading, STATE_VERSION, ScalingState, SpecError, decide, limit_only,
+};
 
-/// A line or a configuration that cannot be used.
+/// A line or a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
-    /// It is not of the right shape.
+    /// It does not have the right structure.
     #[error("{0}")]
     Shape(String),
     /// A value cannot be used.
@@ -34,11 +36,11 @@ impl OfflineError {
     }
 }
 
-/// Decides line by line, keeping state in between.
+/// Decides line by line and keeps the state in between.
 pub struct Decider {
     policy: Policy,
     limits: Limits,
-    state: Option<State>,
+    state: Option<ScalingState>,
     start: Option<(i32, Option<PanicStart>)>,
     table: Option<QTable>,
     collector: Option<Collector>,
@@ -46,7 +48,10 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// Starts from a configuration; `table` is the content of the file that it names, if it names one.
+    /// A decider for a configuration; `table` is the content of the table file that the configuration names, if any.
+    ///
+    /// # Errors
+    /// If the configuration cannot be used, or the table does not match its bounds.
     pub fn new(config: &Config, table: Option<QTable>) -> Result<Self, OfflineError> {
         let (policy, limits) = config.resolve()?;
         if let Some(table) = &table {
@@ -62,6 +67,9 @@ impl Decider {
     }
 
     /// Decides on one observation.
+    ///
+    /// # Errors
+    /// If the line is not valid JSON of this policy's observation, or a value cannot be used.
     pub fn line(&mut self, text: &str) -> Result<LineDecision, OfflineError> {
         match self.policy {
             Policy::Threshold(_) => self.threshold(serde_json::from_str(text).map_err(OfflineError::shape)?),
@@ -76,14 +84,14 @@ impl Decider {
     }
 
     fn threshold(&mut self, line: ThresholdLine) -> Result<LineDecision, OfflineError> {
-        let mut state = self.state.take().unwrap_or_else(|| State::new(&self.policy, &self.limits, line.t, line.replicas));
+        let mut state = self.state.take().unwrap_or_else(|| ScalingState::new(&self.policy, &self.limits, line.t, line.replicas));
         line.history(&mut state.limits);
         let (at, replicas) = (line.t, line.replicas);
         let (record, mut state) = match line.desired {
             Some(desired) => limit_only(&self.limits, state, at, replicas, desired),
             None => decide(&self.policy, &self.limits, state, &Observation::Threshold(line.observation()?)),
         };
-        // What is decided counts as done: the next line's replicas may say otherwise.
+        // The decision counts as carried out; the next line's replicas may differ from it.
         if let Some(want) = record.want {
             state.limits.applied(&self.limits, at, replicas, want);
         }
@@ -94,9 +102,9 @@ impl Decider {
         let start = self.start;
         let state = self.state.take().unwrap_or_else(|| {
             let (ready, panic) = start.unwrap_or((1, None));
-            let fresh = State::new(&self.policy, &self.limits, line.t, ready);
+            let fresh = ScalingState::new(&self.policy, &self.limits, line.t, ready);
             match panic {
-                Some(PanicStart { since, max_pods }) => State {
+                Some(PanicStart { since, max_pods }) => ScalingState {
                     policy: PolicyState::Kpa(KpaState { panic_since: Some(since), max_panic_pods: max_pods, delayed: Vec::new() }),
                     ..fresh
                 },
@@ -130,7 +138,7 @@ impl Decider {
         }
         let state = self.state.take().unwrap_or_else(|| {
             let memory = table.clone().map_or_else(|| QLearningState::new(limits), QLearningState::from_table);
-            State { version: STATE_VERSION, policy: PolicyState::QLearning(Box::new(memory)), limits: Default::default() }
+            ScalingState { version: STATE_VERSION, policy: PolicyState::QLearning(Box::new(memory)), limits: Default::default() }
         });
         let observation = Observation::QLearning(QLearningObservation {
             at: line.t,
@@ -143,7 +151,7 @@ impl Decider {
         Ok(self.answer(record, state))
     }
 
-    fn answer(&mut self, record: DecisionRecord, state: State) -> LineDecision {
+    fn answer(&mut self, record: DecisionRecord, state: ScalingState) -> LineDecision {
         let decision = LineDecision::of(&record);
         self.state = Some(state);
         self.records = Some(record);

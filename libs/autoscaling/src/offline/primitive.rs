@@ -1,17 +1,20 @@
-//! Single building blocks by name (`drover autoscale decide --primitive NAME`): one JSON line in, one out.
+//! Single calculations by name (`drover autoscale decide --primitive NAME`): one JSON line in, one JSON line out.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::OfflineError;
 use crate::SpecError;
-use crate::kpa::{Averaging, Event, KpaMetric, RequestStats, Window, capacity, max_window, target};
+use crate::kpa::{Averaging, KpaMetric, RequestEvent, RequestStats, Window, capacity, max_window, target};
 
-/// Names of the building blocks.
+/// Names of the calculations.
 pub const PRIMITIVES: [&str; 7] =
     ["windowAverage", "maxWindow", "sampleSize", "requestStats", "numActivators", "pickIndices", "resolveTarget"];
 
-/// Runs one building block on one line.
+/// Runs one calculation on one line.
+///
+/// # Errors
+/// If the name is unknown, or the line is not valid input for this calculation.
 pub fn primitive(name: &str, line: &str) -> Result<Value, OfflineError> {
     match name {
         "windowAverage" => window_average(read(line)?),
@@ -32,7 +35,7 @@ pub fn primitive(name: &str, line: &str) -> Result<Value, OfflineError> {
             Ok(json!({"begin": begin, "end": end, "remnants": remnants}))
         }
         "resolveTarget" => Ok(resolve_target(&read(line)?)),
-        _ => Err(OfflineError::Shape(format!("there is no primitive `{name}`; there are {}", PRIMITIVES.join(", ")))),
+        _ => Err(OfflineError::Shape(format!("there is no primitive `{name}`; the names are {}", PRIMITIVES.join(", ")))),
     }
 }
 
@@ -77,7 +80,7 @@ fn window_average(asked: WindowAverage) -> Result<Value, OfflineError> {
             (Some("avg"), &[at]) => results.push(window.average(at)),
             (Some("resize"), &[length]) if length > 0.0 && length / asked.granularity <= 1e6 => window.resize(length),
             _ => {
-                let text = format!("{} is none of [\"record\", t, value], [\"avg\", t], [\"resize\", window]", Value::from(op.clone()));
+                let text = format!("{} is not one of [\"record\", t, value], [\"avg\", t], [\"resize\", window]", Value::from(op.clone()));
                 return Err(SpecError::new("ops", text).into());
             }
         }
@@ -121,16 +124,16 @@ struct RequestOps {
 }
 
 fn request_stats(asked: &RequestOps) -> Result<Value, OfflineError> {
-    // In milliseconds throughout: whole numbers, so that averages come out exactly.
+    // Times are in milliseconds throughout: whole numbers, so that averages are exact.
     let mut stats = RequestStats::new(0.0);
     let mut reports = Vec::new();
     for op in &asked.ops {
         let word = op.trim_end_matches(|letter: char| letter.is_ascii_digit());
         let event = match word {
-            "in" => Some(Event::In { proxied: false }),
-            "inproxied" => Some(Event::In { proxied: true }),
-            "out" => Some(Event::Out { proxied: false }),
-            "outproxied" => Some(Event::Out { proxied: true }),
+            "in" => Some(RequestEvent::In { proxied: false }),
+            "inproxied" => Some(RequestEvent::In { proxied: true }),
+            "out" => Some(RequestEvent::Out { proxied: false }),
+            "outproxied" => Some(RequestEvent::Out { proxied: true }),
             _ => None,
         };
         let at = op[word.len()..]
@@ -143,7 +146,9 @@ fn request_stats(asked: &RequestOps) -> Result<Value, OfflineError> {
                 reports.push([report.average_concurrency, report.average_proxied_concurrency, report.count, report.proxied_count]);
             }
             None => {
-                return Err(SpecError::new("ops", format!("`{op}` is none of in, inproxied, out, outproxied, r with milliseconds")).into());
+                return Err(
+                    SpecError::new("ops", format!("`{op}` is not one of in, inproxied, out, outproxied, r with milliseconds")).into()
+                );
             }
         }
     }
@@ -191,7 +196,7 @@ fn resolve_target(asked: &ResolveTarget) -> Value {
         KpaMetric::Concurrency => {
             (target::CONCURRENCY_TARGET, asked.cluster_fraction.map_or(target::CONCURRENCY_UTILIZATION, target::share))
         }
-        // The share to fill of requests per second is not configurable.
+        // The share of the target of requests per second is not configurable.
         KpaMetric::Rps => (target::RPS_TARGET, target::RPS_UTILIZATION),
     };
     let filled = asked.utilization_annotation.map_or(filled, |percent| percent / 100.0);

@@ -1,31 +1,32 @@
-//! One step of the learner: learn from the period that ended, then choose.
+//! One step of the learner: it learns from the period that ended, then chooses the next action.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{ACTIONS, BUCKETS, QLearningObservation, QLearningSpec, QLearningState, QLearningSteps, QTable, Taken, bucket};
+use super::{ACTIONS, BUCKETS, QLearningObservation, QLearningSpec, QLearningState, QLearningSteps, QTable, TakenAction, bucket};
 
-/// Index of "as many" in [`ACTIONS`].
+/// Index of "no change" in [`ACTIONS`].
 const STAY: usize = 1;
-/// Projected CPU above which one pod fewer is vetoed.
+/// Projected CPU above which the guard refuses to remove a pod.
 const HOT: f64 = 0.85;
 
 /// How the action is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
-    /// The best action, but for a share of decisions one of its neighbours or itself (online).
+    /// The best action, except that this share of decisions takes one of its neighbours or itself at random (online use).
     Neighbour(f64),
-    /// The best action, but for a share of decisions any legal one (training).
+    /// The best action, except that this share of decisions takes any legal action at random (training).
     Anything(f64),
 }
 
-/// Pods wanted, and how it came to that. None: CPU was not read; nothing is learned from this period and the next.
+/// Proposes a number of pods and gives the steps to it. None: CPU was not read; nothing is learned from this period or the next.
 pub(crate) fn propose(spec: &QLearningSpec, state: &mut QLearningState, seen: &QLearningObservation) -> Option<(i32, QLearningSteps)> {
     let passed = i32::try_from(state.decisions).unwrap_or(i32::MAX);
     step(spec, state, seen, Choice::Neighbour(spec.noise * spec.noise_decay.powi(passed)))
 }
 
-/// The same with the choice as an argument: training explores more freely.
+/// Like [`propose`], with the way to choose as an argument, because training explores more than online use.
+/// Returns none if CPU was not read.
 pub fn step(
     spec: &QLearningSpec,
     state: &mut QLearningState,
@@ -34,7 +35,7 @@ pub fn step(
 ) -> Option<(i32, QLearningSteps)> {
     let cpu = seen.cpu.fresh().copied().filter(|cpu| cpu.is_finite());
     let Some(cpu) = cpu else {
-        // The next cost would belong to a state that nobody saw.
+        // The next cost would be assigned to a state that was not observed.
         state.last = None;
         return None;
     };
@@ -51,14 +52,14 @@ pub fn step(
     let greedy = best(&state.table, pods, bucket, &mut rng);
     let chosen = choose(&state.table, pods, greedy, choice, &mut rng);
     let (action, guard) = if spec.guards { guarded(spec, &state.table, pods, bucket, cpu, chosen) } else { (chosen, None) };
-    state.last = Some(Taken { pods, bucket, action });
+    state.last = Some(TakenAction { pods, bucket, action });
     let q = std::array::from_fn(|action| state.table.legal(pods, action).then(|| state.table.value(pods, bucket, action)));
     let steps = QLearningSteps { bucket, q, greedy: ACTIONS[greedy], action: ACTIONS[action], guard: guard.map(str::to_owned), cost };
     Some((pods + ACTIONS[action], steps))
 }
 
-/// Q(s,a) += α (r + γ max Q(s',a') − Q(s,a)), the maximum over what is legal in s'.
-fn learn(table: &mut QTable, spec: &QLearningSpec, last: Taken, reward: f64, next: (i32, usize)) {
+/// Q(s,a) += α (r + γ max Q(s',a') − Q(s,a)), where the maximum is over the actions that are legal in s'.
+fn learn(table: &mut QTable, spec: &QLearningSpec, last: TakenAction, reward: f64, next: (i32, usize)) {
     let future = (0..ACTIONS.len()).filter(|&action| table.legal(next.0, action)).map(|action| table.value(next.0, next.1, action));
     let future = future.fold(f64::NEG_INFINITY, f64::max);
     let future = if future.is_finite() { future } else { 0.0 };
@@ -66,7 +67,7 @@ fn learn(table: &mut QTable, spec: &QLearningSpec, last: Taken, reward: f64, nex
     *value += spec.alpha * (reward + spec.gamma * future - *value);
 }
 
-/// The legal action of the highest value; among equals by chance.
+/// The legal action with the highest value; one of them at random if several are equal.
 fn best(table: &QTable, pods: i32, bucket: usize, rng: &mut ChaCha8Rng) -> usize {
     let legal = (0..ACTIONS.len()).filter(|&action| table.legal(pods, action));
     let highest = legal.clone().map(|action| table.value(pods, bucket, action)).fold(f64::NEG_INFINITY, f64::max);
@@ -84,7 +85,7 @@ fn choose(table: &QTable, pods: i32, greedy: usize, choice: Choice, rng: &mut Ch
     }
 }
 
-/// One of the candidates by chance; "as many" where there is none (a workload outside of its bounds).
+/// One of the candidates at random; "no change" if there is none (a workload outside of its bounds).
 fn pick(candidates: impl Iterator<Item = usize> + Clone, rng: &mut ChaCha8Rng) -> usize {
     match candidates.clone().count() {
         0 => STAY,
@@ -92,21 +93,21 @@ fn pick(candidates: impl Iterator<Item = usize> + Clone, rng: &mut ChaCha8Rng) -
     }
 }
 
-/// Guard rails: at full CPU one more; never one fewer where the rest would run hot.
+/// Guards: add a pod at full CPU; never remove one if the remaining pods would be too busy.
 fn guarded(spec: &QLearningSpec, table: &QTable, pods: i32, bucket: usize, cpu: f64, action: usize) -> (usize, Option<&'static str>) {
     let more = ACTIONS.len() - 1;
     if bucket == BUCKETS - 1 {
         let highest = if table.legal(pods, more) { more } else { STAY };
-        return (highest, (highest != action).then_some("CPU is full: one more"));
+        return (highest, (highest != action).then_some("CPU is full: a pod is added"));
     }
     let projected = cpu.clamp(0.0, 1.0) * spec.capacity.of(pods) / spec.capacity.of(pods - 1);
     if action == 0 && (projected.is_nan() || projected > HOT) {
-        return (STAY, Some("the rest would run hot: none fewer"));
+        return (STAY, Some("the remaining pods would be too busy: no pod is removed"));
     }
     (action, None)
 }
 
-/// The generator of one decision: the same decision number of the same seed draws the same.
+/// The random generator of one decision: the same seed and decision number give the same random numbers.
 fn chance(seed: u64, decision: u64) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(decision);

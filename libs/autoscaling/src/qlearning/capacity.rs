@@ -1,34 +1,37 @@
-//! What pods can do together: the simulator serves by it, the guards project by it.
+//! How many requests pods can serve together. The simulator serves by this curve, and the guards project CPU with it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::SpecError;
 
-/// Requests per second that `x` pods can do: `perPod · x + fixed`; one of them does that divided by `x`.
+/// Requests per second that `x` pods can serve together: `perPod · x + fixed`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Capacity {
-    /// Per pod.
+    /// Requests per second for each pod.
     pub per_pod: f64,
-    /// Once.
+    /// Requests per second independent of the number of pods.
     pub fixed: f64,
 }
 
 impl Default for Capacity {
-    /// The paper's measured curve: AP(x) = 219.1 + 72.0/x.
+    /// The curve measured in the paper: AP(x) = 219.1 + 72.0/x per pod.
     fn default() -> Self {
         Self { per_pod: 219.1, fixed: 72.0 }
     }
 }
 
 impl Capacity {
-    /// Requests per second of `pods` pods together.
+    /// Requests per second that `pods` pods serve together.
     pub fn of(&self, pods: i32) -> f64 {
         if pods <= 0 { 0.0 } else { (self.per_pod * f64::from(pods) + self.fixed).max(0.0) }
     }
 
-    /// Fits the curve to measured points (pods, requests per second of all together) by least squares.
+    /// Fits the curve to measured points (pods, requests per second of all pods together) by least squares.
+    ///
+    /// # Errors
+    /// If a point is not positive and finite, there are fewer than two different numbers of pods, or the fitted curve falls.
     pub fn fit(points: &[(i32, f64)]) -> Result<Self, FitError> {
         if points.iter().any(|&(pods, rate)| pods < 1 || !(rate > 0.0 && rate.is_finite())) {
             return Err(FitError("each point needs 1 pod or more, and more than 0 requests per second"));
@@ -51,7 +54,7 @@ impl Capacity {
     }
 }
 
-/// Measured points that no curve can be fitted to.
+/// No capacity curve fits the measured points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no capacity curve fits: {0}")]
 pub struct FitError(&'static str);
@@ -61,7 +64,7 @@ mod tests {
     use super::Capacity;
 
     #[test]
-    fn the_papers_capacities() {
+    fn default_capacity_is_the_curve_of_the_paper() {
         let curve = Capacity::default();
         for (pods, rate) in [(0, 0.0), (1, 291.1), (2, 510.2), (3, 729.3), (4, 948.4)] {
             assert!((curve.of(pods) - rate).abs() < 1e-9);
@@ -69,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_is_found_again_from_its_points() {
+    fn fit_recovers_the_curve_from_its_points() {
         let curve = Capacity { per_pod: 120.0, fixed: 15.0 };
         let fitted = Capacity::fit(&[(1, curve.of(1)), (3, curve.of(3)), (2, curve.of(2))]).unwrap();
         assert!((fitted.per_pod - 120.0).abs() < 1e-9 && (fitted.fixed - 15.0).abs() < 1e-9);

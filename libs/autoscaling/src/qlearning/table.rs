@@ -1,51 +1,51 @@
-//! The Q-table: what is known, in a versioned format that travels between clusters.
+//! The Q-table in a versioned format that can be moved between clusters.
 
 use serde::{Deserialize, Serialize};
 
-/// CPU buckets: tenths, and a last one for full.
+/// CPU buckets: one per tenth, and a last one for full CPU.
 pub const BUCKETS: usize = 11;
-/// Changes of the number of pods.
+/// Possible changes of the number of pods.
 pub const ACTIONS: [i32; 3] = [-1, 0, 1];
 /// Version of [`QTable`]'s format.
 pub const TABLE_VERSION: u32 = 1;
-/// Pods a table may span: beyond it learning by single steps has lost its point.
+/// The largest number of pods in a table. Changing by one pod per decision is too slow for more.
 const MOST_PODS: i32 = 10_000;
 
-/// Bucket of a CPU share: tenths; 10 only for full. Measured CPU may be above the request.
+/// Bucket of a CPU share: one per tenth, and the last one from 1 up. Measured CPU may be above the request.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the share is within 0..1")]
 pub fn bucket(cpu: f64) -> usize {
     if cpu >= 1.0 - 1e-6 { BUCKETS - 1 } else { ((cpu.max(0.0) * 10.0 + 1e-9).floor() as usize).min(BUCKETS - 2) }
 }
 
-/// Expected value of each action in each state, in minus pod-seconds.
+/// Expected value of each action in each state, in negative pod-seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QTable {
     /// [`TABLE_VERSION`].
     pub version: u32,
-    /// Fewest pods.
+    /// Minimum number of pods.
     pub min_pods: i32,
-    /// Most pods.
+    /// Maximum number of pods.
     pub max_pods: i32,
     /// [`BUCKETS`].
     pub buckets: usize,
     /// [`ACTIONS`].
     pub actions: Vec<i32>,
-    /// Simulated passes it was trained over.
+    /// Simulated passes that the table was trained with.
     #[serde(default)]
     pub passes: u32,
-    /// Values by pods, bucket, action.
+    /// Values by pods, then bucket, then action.
     values: Vec<f64>,
 }
 
-/// A table that cannot be used here.
+/// A table that cannot be used with this policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this Q-table cannot be used: {0}; train one with `drover autoscale train`")]
 pub struct TableError(pub String);
 
 impl QTable {
-    /// Knows nothing: all values 0, which costs being negative makes it try everything.
+    /// A table without experience. All values are 0; since costs are negative, every action is tried.
     pub fn new(min_pods: i32, max_pods: i32) -> Self {
         let min_pods = min_pods.clamp(1, MOST_PODS);
         let max_pods = max_pods.clamp(min_pods, MOST_PODS);
@@ -54,10 +54,13 @@ impl QTable {
         Self { version: TABLE_VERSION, min_pods, max_pods, buckets: BUCKETS, actions: ACTIONS.to_vec(), passes: 0, values }
     }
 
-    /// Refuses a table of another version, other bounds or with values that are no numbers.
+    /// Checks version, bounds, shape and values.
+    ///
+    /// # Errors
+    /// If the table has another version, other bounds or another shape, or a value that is not finite.
     pub fn check(&self, min_pods: i32, max_pods: i32) -> Result<(), TableError> {
         let shape = Self::new(min_pods, max_pods);
-        let differs = |what: &str, has: String, needs: String| Err(TableError(format!("its {what} is {has}, needed is {needs}")));
+        let differs = |what: &str, has: String, needs: String| Err(TableError(format!("its {what} is {has}, but {needs} is needed")));
         if self.version != TABLE_VERSION {
             return differs("version", self.version.to_string(), TABLE_VERSION.to_string());
         }
@@ -77,7 +80,7 @@ impl QTable {
         Ok(())
     }
 
-    /// Index of the first action of a state.
+    /// Index of a state's first action in `values`.
     fn state(&self, pods: i32, bucket: usize) -> usize {
         let row = usize::try_from(pods.clamp(self.min_pods, self.max_pods) - self.min_pods).unwrap_or(0);
         (row * BUCKETS + bucket.min(BUCKETS - 1)) * ACTIONS.len()
@@ -88,7 +91,7 @@ impl QTable {
         self.values[self.state(pods, bucket) + action]
     }
 
-    /// The same, to be changed.
+    /// Mutable value of an action.
     pub(crate) fn value_mut(&mut self, pods: i32, bucket: usize, action: usize) -> &mut f64 {
         let state = self.state(pods, bucket);
         &mut self.values[state + action]

@@ -1,6 +1,6 @@
-//! Replicas that one metric proposes: the HPA's replica calculator, with its integer arithmetic.
+//! The replicas that one metric proposes: the HPA's replica calculator with its integer arithmetic.
 //!
-//! What is missing is assumed careful in both directions: full when shrinking, idle when growing.
+//! Missing values are assumed so that the change becomes smaller: full usage when scaling down, none when scaling up.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use super::{MetricStep, Pod, ThresholdObservation, ThresholdSpec};
 use crate::Reading;
 use crate::limits::clamp;
 
-/// How far a ratio may be from 1 before anything is done.
+/// How far a ratio may be from 1 before the workload is scaled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
     pub up: f64,
@@ -23,7 +23,7 @@ impl Tolerance {
     }
 }
 
-/// Everything that proposals are calculated from.
+/// The input of all proposals.
 #[derive(Clone, Copy)]
 pub(super) struct Calculator<'a> {
     pub spec: &'a ThresholdSpec,
@@ -34,7 +34,7 @@ pub(super) struct Calculator<'a> {
 type Proposal = Result<MetricStep, String>;
 
 impl Calculator<'_> {
-    /// What a metric proposes, or why it cannot.
+    /// The proposal of a metric, or why it has none.
     pub fn propose(&self, metric: &Metric<'_>) -> Proposal {
         match *metric {
             Metric::Resource { name, container, target: Target::Utilization(target) } => self.utilization(name, container, target),
@@ -54,7 +54,7 @@ impl Calculator<'_> {
         }
     }
 
-    /// Per cent of the pods' requests.
+    /// Proposal by per cent of the pods' requests.
     fn utilization(&self, name: &str, container: Option<&str>, target: i32) -> Proposal {
         let pods = self.pods()?;
         let mut groups = group(pods, name == "cpu", self.spec, self.seen, |pod| usage(pod, name, container));
@@ -82,7 +82,7 @@ impl Calculator<'_> {
         Ok(step(name, i64::from(percent), Some(average), proposal))
     }
 
-    /// An average per pod.
+    /// Proposal by an average per pod.
     fn average(&self, name: &str, cpu: bool, target: i64, value: impl Fn(&Pod) -> Option<i64>) -> Proposal {
         let pods = self.pods()?;
         let mut groups = group(pods, cpu, self.spec, self.seen, value);
@@ -93,13 +93,13 @@ impl Calculator<'_> {
         let average = mean(&groups.values);
         let against = |average: i64| average as f64 / target as f64;
         let ratio = against(average);
-        // On the target exactly, missing pods count as idle here, and in a utilisation not at all: so it is upstream.
+        // Exactly at the target, missing pods count as idle here but are left out of a utilisation; the HPA controller does the same.
         let missing = Some(if ratio < 1.0 { target } else { 0 });
         let proposal = self.rebalance(ratio, &mut groups, |_| missing, |values| Ok(against(mean(values))))?;
         Ok(step(name, average, None, proposal))
     }
 
-    /// A number of something else than the pods.
+    /// Proposal by a metric that does not belong to the pods.
     fn total(&self, name: &str, target: Target) -> Proposal {
         let value = match self.seen.external.get(name) {
             Some(Reading::Value(value)) => *value,
@@ -116,7 +116,7 @@ impl Calculator<'_> {
             }
             Target::Whole(target) => {
                 let ratio = value as f64 / target as f64;
-                // From zero there are no pods to multiply, and no change is too small.
+                // At zero replicas there are no pods to multiply by, and the tolerance does not apply.
                 if self.seen.replicas == 0 {
                     return Ok(step(name, value, None, clamp(ratio.ceil())));
                 }
@@ -126,11 +126,11 @@ impl Calculator<'_> {
                 let ready = running_ready(self.pods()?);
                 Ok(step(name, value, None, clamp((ratio * count(ready)).ceil())))
             }
-            Target::Utilization(_) => Err(format!("{name}: a utilisation of what is no pod")),
+            Target::Utilization(_) => Err(format!("{name}: a utilisation target needs a metric of pods")),
         }
     }
 
-    /// Replicas by a first ratio, corrected for pods that are missing (by what `missing` puts in for them) or not ready.
+    /// Replicas by a first ratio, corrected for pods that are not ready and for missing pods, for which `missing` gives the assumed value.
     fn rebalance(
         &self,
         ratio: f64,
@@ -156,13 +156,13 @@ impl Calculator<'_> {
     }
 }
 
-/// What a pod uses of a resource, as a whole or by one container.
+/// A pod's usage of a resource, of the whole pod or of one container.
 fn usage(pod: &Pod, resource: &str, container: Option<&str>) -> Option<i64> {
     let values = container.and_then(|name| pod.containers.get(name)).map_or(&pod.usage, |container| &container.usage);
     values.get(resource).copied()
 }
 
-/// What a pod requests of a resource, as a whole or by one container.
+/// A pod's request of a resource, of the whole pod or of one container.
 fn request(pod: &Pod, resource: &str, container: Option<&str>) -> Result<i64, String> {
     let values = container.and_then(|name| pod.containers.get(name)).map_or(&pod.requests, |container| &container.requests);
     values.get(resource).copied().ok_or_else(|| format!("a container of pod {} requests no {resource}", pod.name))

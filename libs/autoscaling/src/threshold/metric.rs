@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Milli, SpecError};
 
-/// One metric; the section that its type names is filled.
+/// One metric; the section named by its type must be present.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -23,15 +23,15 @@ pub struct MetricSpec {
     /// A metric of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodsMetric>,
-    /// A metric of some other object.
+    /// A metric of another object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectMetric>,
-    /// A metric of something outside of the cluster.
+    /// A metric from outside of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalMetric>,
 }
 
-/// Kinds of metric.
+/// Types of metric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
@@ -41,7 +41,7 @@ pub enum MetricType {
     Pods,
     Object,
     External,
-    /// A type that does not exist: the metric is invalid, the others still count.
+    /// A type that does not exist: this metric is invalid, but the others still count.
     #[serde(untagged)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     Unknown(String),
@@ -52,7 +52,7 @@ pub enum MetricType {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResourceMetric {
-    /// `cpu`, `memory`, ….
+    /// For example `cpu` or `memory`.
     pub name: String,
     /// `Utilization` or `AverageValue`.
     pub target: MetricTarget,
@@ -63,7 +63,7 @@ pub struct ResourceMetric {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ContainerResourceMetric {
-    /// `cpu`, `memory`, ….
+    /// For example `cpu` or `memory`.
     pub name: String,
     /// Name of the container.
     pub container: String,
@@ -76,58 +76,56 @@ pub struct ContainerResourceMetric {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodsMetric {
-    /// Which.
+    /// Name and series of the metric.
     pub metric: MetricIdentifier,
     /// `AverageValue`.
     pub target: MetricTarget,
 }
 
-/// A metric of some other object.
+/// A metric of another object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ObjectMetric {
-    /// Whose.
+    /// The object that has the metric.
     pub described_object: ObjectRef,
-    /// Which.
+    /// Name and series of the metric.
     pub metric: MetricIdentifier,
     /// `Value` or `AverageValue`.
     pub target: MetricTarget,
 }
 
-/// A metric of something outside of the cluster.
+/// A metric from outside of the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExternalMetric {
-    /// Which.
+    /// Name and series of the metric.
     pub metric: MetricIdentifier,
     /// `Value` or `AverageValue`.
     pub target: MetricTarget,
 }
 
-/// An object of the policy's namespace.
+/// An object in the policy's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ObjectRef {
-    /// Such as `networking.k8s.io/v1`.
+    /// For example `networking.k8s.io/v1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Such as `Ingress`.
+    /// For example `Ingress`.
     pub kind: String,
-    /// Name.
     pub name: String,
 }
 
-/// Name of a metric, and which of its series.
+/// A metric's name and a selection of its series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MetricIdentifier {
-    /// Name.
     pub name: String,
-    /// Which series; absent: all.
+    /// Which series to sum. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 }
@@ -140,7 +138,7 @@ pub struct LabelSelector {
     /// Labels that must have these values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// Further conditions.
+    /// Further conditions, which must all hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<SelectorRequirement>,
 }
@@ -150,21 +148,21 @@ pub struct LabelSelector {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SelectorRequirement {
-    /// Label.
+    /// Name of the label.
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: String,
-    /// Values.
+    /// Values for `In` and `NotIn`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
 
-/// What a metric should be.
+/// The target of a metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MetricTarget {
-    /// Which of the three counts.
+    /// Which of the three values below counts.
     #[serde(rename = "type")]
     pub kind: TargetType,
     /// Per cent of the request, averaged over the pods.
@@ -173,12 +171,12 @@ pub struct MetricTarget {
     /// Average per pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_value: Option<Milli>,
-    /// The whole.
+    /// Value of the whole metric, not divided by the number of pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Milli>,
 }
 
-/// Kinds of target.
+/// Types of target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs)]
@@ -188,7 +186,7 @@ pub enum TargetType {
     Value,
 }
 
-/// A target with its number.
+/// A target with its value; amounts are in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Utilization(i32),
@@ -196,7 +194,7 @@ pub(crate) enum Target {
     Whole(i64),
 }
 
-/// What a metric is read from, with its target; borrowed from the specification.
+/// Where a metric is read from, and its target; borrowed from the specification.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Metric<'a> {
     Resource { name: &'a str, container: Option<&'a str>, target: Target },
@@ -206,6 +204,7 @@ pub(crate) enum Metric<'a> {
 }
 
 impl Metric<'_> {
+    /// Name of the metric.
     pub fn name(&self) -> &str {
         match self {
             Self::Resource { name, .. } | Self::Pods { name, .. } | Self::Object { name, .. } | Self::External { name, .. } => name,
@@ -232,7 +231,7 @@ impl MetricTarget {
 }
 
 impl MetricSpec {
-    /// CPU of whole pods at this many per cent of the request.
+    /// A target for the CPU of whole pods, in per cent of the request.
     pub fn cpu(percent: i32) -> Self {
         let target = MetricTarget { kind: TargetType::Utilization, average_utilization: Some(percent), average_value: None, value: None };
         Self {
@@ -252,7 +251,7 @@ impl MetricSpec {
     /// The section that counts.
     pub(crate) fn metric(&self) -> Result<Metric<'_>, SpecError> {
         let missing = |section: &str| SpecError::new(section, format!("is missing: the metric's type is {:?}", self.kind));
-        let wrong = |at: &str| SpecError::new(format!("{at}.target.type"), "does not go with this type of metric");
+        let wrong = |at: &str| SpecError::new(format!("{at}.target.type"), "is not allowed for this type of metric");
         let only = |target: Target, allowed: bool, at: &str| if allowed { Ok(target) } else { Err(wrong(at)) };
         Ok(match &self.kind {
             MetricType::Resource => {
@@ -286,7 +285,7 @@ impl MetricSpec {
             }
             MetricType::Unknown(kind) => {
                 let known = "Resource, ContainerResource, Pods, Object and External";
-                return Err(SpecError::new("type", format!("`{kind}` is no type of metric; there are {known}")));
+                return Err(SpecError::new("type", format!("`{kind}` is not a metric type; the types are {known}")));
             }
         })
     }

@@ -1,6 +1,6 @@
-//! `threshold`: the Kubernetes horizontal pod autoscaler, autoscaling/v2, decision by decision.
+//! `threshold`: the Kubernetes horizontal pod autoscaler (autoscaling/v2), decision by decision.
 //!
-//! Not here: windows, rates and bounds ([`crate::Limits`]) and where the numbers come from.
+//! Windows, rates and bounds are in [`crate::Limits`]. Where the values come from is up to the caller.
 
 mod calculator;
 mod metric;
@@ -25,13 +25,13 @@ use crate::{Seconds, SpecError};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct ThresholdSpec {
-    /// Metrics; the one that proposes most wins. Empty: CPU at 80 %.
+    /// Metrics; the largest proposal counts. If empty: CPU at 80 %.
     pub metrics: Vec<MetricSpec>,
-    /// Share of the target by which a metric may differ before anything is done.
+    /// Share of the target by which a metric may differ before the workload is scaled.
     pub tolerance: f64,
-    /// Seconds after its start in which a pod's CPU counts only once it is ready.
+    /// Seconds after a pod's start in which its CPU counts only while it is ready.
     pub cpu_initialization_period: Seconds,
-    /// Seconds after its start in which a pod that is not ready counts as never having been.
+    /// Seconds after a pod's start in which a pod that is not ready is treated as never having been ready.
     pub initial_readiness_delay: Seconds,
 }
 
@@ -42,7 +42,10 @@ impl Default for ThresholdSpec {
 }
 
 impl ThresholdSpec {
-    /// Refuses values that nothing sensible follows from.
+    /// Checks that every setting is in its range.
+    ///
+    /// # Errors
+    /// If a setting is outside of its range or a metric is incomplete; the error names the field.
     pub fn check(&self) -> Result<(), SpecError> {
         SpecError::unless(self.tolerance >= 0.0 && self.tolerance.is_finite(), "tolerance", "must be 0 or more, like 0.1")?;
         SpecError::unless(self.cpu_initialization_period >= 0.0, "cpuInitializationPeriod", "must be 0 s or more")?;
@@ -53,13 +56,13 @@ impl ThresholdSpec {
         Ok(())
     }
 
-    /// The metrics, with the API's default.
+    /// The metrics, or the API's default if there are none.
     pub(crate) fn metrics(&self) -> std::borrow::Cow<'_, [MetricSpec]> {
         if self.metrics.is_empty() { vec![MetricSpec::cpu(80)].into() } else { (&self.metrics).into() }
     }
 }
 
-/// The policy's own arithmetic, for the record.
+/// The policy's own calculation, for the record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThresholdSteps {
@@ -67,23 +70,23 @@ pub struct ThresholdSteps {
     pub metrics: Vec<MetricStep>,
 }
 
-/// What came of one metric.
+/// The result of one metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MetricStep {
     /// The metric's name, such as `cpu`.
     pub name: String,
-    /// Per cent of the request for a utilisation; otherwise the value, or the average per pod, in thousandths.
+    /// For a utilisation: per cent of the request. Otherwise: the value, or the average per pod, in thousandths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<i64>,
-    /// Average per pod in thousandths, beside a utilisation.
+    /// Average per pod in thousandths, in addition to a utilisation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<i64>,
     /// Replicas that this metric proposes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<i32>,
-    /// Why it proposes none.
+    /// Why this metric makes no proposal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What the threshold policy is shown: the workload, its pods and the numbers read about them.
+//! What the threshold policy observes: the workload, its pods and their metrics.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Reading, Seconds};
 
-/// One look at a workload. All amounts are thousandths.
+/// One observation of a workload. All amounts are in thousandths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThresholdObservation {
-    /// When.
     pub at: Seconds,
-    /// Replicas asked for (`spec.replicas`).
+    /// Replicas that are set (`spec.replicas`).
     pub replicas: i32,
-    /// Replicas that exist (`status.replicas`); absent: as many as asked for.
+    /// Replicas that exist (`status.replicas`). Default: `replicas`.
     pub status_replicas: Option<i32>,
-    /// The workload's pods, with their metrics.
+    /// The workload's pods with their metrics.
     pub pods: Reading<Vec<Pod>>,
-    /// Metrics of objects and external metrics by name, summed over the series asked for.
+    /// Metrics of objects and external metrics by name, summed over the selected series.
     pub external: BTreeMap<String, Reading<i64>>,
 }
 
 impl ThresholdObservation {
-    /// A workload of which nothing is known but its replicas.
+    /// An observation with nothing but the replicas.
     pub fn without_metrics(at: Seconds, replicas: i32) -> Self {
         Self { at, replicas, status_replicas: None, pods: Reading::Absent("not asked for".to_owned()), external: BTreeMap::new() }
     }
@@ -37,33 +36,31 @@ impl ThresholdObservation {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Pod {
-    /// Name.
     pub name: String,
-    /// Phase.
     pub phase: Phase,
-    /// It has a deletion timestamp.
+    /// Whether it has a deletion timestamp.
     pub deleting: bool,
-    /// Condition `Ready`; none: it has none yet.
+    /// Condition `Ready`; none: the pod has no such condition yet.
     pub ready: Option<ReadyCondition>,
-    /// When the kubelet took it up.
+    /// When the kubelet accepted the pod.
     pub start_time: Option<Seconds>,
-    /// When its resource metrics were taken; none: now.
+    /// When its resource metrics were measured; none: at the time of the observation.
     pub metric_time: Option<Seconds>,
-    /// Over how long they were taken.
+    /// Seconds over which they were measured.
     pub metric_window: Seconds,
-    /// Resource usage summed over the containers; a resource that is not there is missing, not 0.
+    /// Resource usage summed over the containers. A resource that is not in the map is missing, not 0.
     pub usage: BTreeMap<String, i64>,
     /// Requests summed over the containers; only resources that every container requests.
     pub requests: BTreeMap<String, i64>,
-    /// The same for single containers, where a metric asks for one.
+    /// Usage and requests of single containers, if a metric needs them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub containers: BTreeMap<String, ContainerUse>,
-    /// Custom metrics.
+    /// Custom metrics by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, i64>,
 }
 
-/// Usage and requests of one container.
+/// Usage and requests of one container, in thousandths.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -93,6 +90,6 @@ pub enum Phase {
 pub struct ReadyCondition {
     /// Whether it is `True`; none: `Unknown`.
     pub status: Option<bool>,
-    /// Since when; none: unknown, as of long ago.
+    /// Since when; none: unknown, treated as a long time ago.
     pub since: Option<Seconds>,
 }

@@ -1,20 +1,20 @@
-//! Which pods count for a metric: the HPA controller's grouping into ready, unready, missing and ignored.
+//! Which pods count for a metric: the HPA controller's groups ready, unready, missing and ignored.
 
 use super::{Phase, Pod, ThresholdObservation, ThresholdSpec};
 
-/// Pods by what they are to one metric, with the values that count.
+/// The pods grouped for one metric, with the values that count.
 pub(super) struct Groups {
-    /// Pods whose values count at once.
+    /// Number of pods whose values count.
     pub ready: usize,
-    /// Values of pods that are neither ignored nor unready, by index of the pod.
+    /// Values of the pods that count, by index of the pod.
     pub values: Vec<(usize, i64)>,
-    /// Not ready yet: out of the first sum, idle when it comes to growing.
+    /// Indices of pods that are not ready yet. They are left out of the first average, and count as idle when scaling up.
     pub unready: Vec<usize>,
-    /// Without a value: careful in both directions.
+    /// Indices of pods without a value. They count as fully used when scaling down and as idle when scaling up.
     pub missing: Vec<usize>,
 }
 
-/// Groups the pods for a metric that `value` reads. `cpu` asks for readiness, which no other metric does.
+/// Groups the pods for a metric that `value` reads. Only CPU considers readiness, which `cpu` selects.
 pub(super) fn group(
     pods: &[Pod],
     cpu: bool,
@@ -45,13 +45,13 @@ pub(super) fn group(
     groups
 }
 
-/// Whether a pod's CPU says nothing yet: still starting, or never ready since its start.
+/// Whether a pod's CPU must not count yet: it is still starting, or has never been ready since its start.
 fn unready(pod: &Pod, spec: &ThresholdSpec, now: f64) -> bool {
     let (Some(ready), Some(start)) = (&pod.ready, pod.start_time) else { return true };
     let since = ready.since.unwrap_or(f64::NEG_INFINITY);
     let not_ready = ready.status == Some(false);
     if start + spec.cpu_initialization_period > now {
-        // Neither time known: the metric may be from before the pod was ready.
+        // If neither time is known, the metric may be from before the pod was ready.
         let known = pod.metric_time.is_some() || ready.since.is_some();
         let early = if known { pod.metric_time.unwrap_or(now) < since + pod.metric_window } else { pod.metric_window > 0.0 };
         not_ready || early
@@ -60,7 +60,7 @@ fn unready(pod: &Pod, spec: &ThresholdSpec, now: f64) -> bool {
     }
 }
 
-/// Pods that run and are ready: what metrics of objects are multiplied by.
+/// Number of pods that run and are ready; metrics of objects are multiplied by it.
 pub(super) fn running_ready(pods: &[Pod]) -> usize {
     let ready = |pod: &&Pod| pod.phase == Phase::Running && pod.ready.is_some_and(|ready| ready.status == Some(true));
     pods.iter().filter(ready).count()

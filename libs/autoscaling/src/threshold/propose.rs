@@ -1,20 +1,20 @@
-//! Replicas that all metrics together propose: the largest proposal, never fewer while one of them cannot be read.
+//! The proposal of all metrics together: the largest one, and never below the current replicas while a metric cannot be read.
 
 use super::calculator::{Calculator, Tolerance};
 use super::{MetricSpec, MetricStep, MetricType, ThresholdObservation, ThresholdSpec, ThresholdSteps};
 use crate::{Limits, Reason, SpecError};
 
-/// What came of the metrics.
-pub(crate) struct Proposed {
+/// The result of all metrics.
+pub(crate) struct ThresholdProposal {
     pub steps: ThresholdSteps,
-    /// The proposal, or why there is none: then everything stays as it is.
+    /// The proposal, or why there is none; the replicas then stay as they are.
     pub replicas: Result<i32, (Reason, String)>,
     /// What could not be read although there is a proposal.
     pub warning: Option<String>,
 }
 
-/// Asks every metric.
-pub(crate) fn propose(spec: &ThresholdSpec, limits: &Limits, seen: &ThresholdObservation) -> Proposed {
+/// Calculates the proposal of every metric and takes the largest.
+pub(crate) fn propose(spec: &ThresholdSpec, limits: &Limits, seen: &ThresholdObservation) -> ThresholdProposal {
     let metrics = spec.metrics();
     let calculator = Calculator { spec, seen, tolerance: tolerance(spec, limits) };
     let mut steps = ThresholdSteps::default();
@@ -36,8 +36,8 @@ pub(crate) fn propose(spec: &ThresholdSpec, limits: &Limits, seen: &ThresholdObs
     }
     let valid = steps.metrics.iter().any(|step| step.proposal.is_some());
     match first_error {
-        Some(error) if !valid || highest < seen.replicas => Proposed { steps, replicas: Err(error), warning: None },
-        error => Proposed { steps, replicas: Ok(highest), warning: error.map(|(_, text)| text) },
+        Some(error) if !valid || highest < seen.replicas => ThresholdProposal { steps, replicas: Err(error), warning: None },
+        error => ThresholdProposal { steps, replicas: Ok(highest), warning: error.map(|(_, text)| text) },
     }
 }
 

@@ -1,10 +1,10 @@
-//! Replicas by metrics: the formulas of the specification's section 2.2, a row per edge.
+//! Replicas by metrics: the formulas of the specification's section 2.2, with a case for each edge.
 
 use serde_json::{Value, json};
 
 use crate::{cpu, decide, decider, threshold};
 
-/// Pods with these states and CPU usages (below 0: none), each requesting 1,000.
+/// Pods with these states and CPU usages (below 0: missing); each requests 1,000.
 fn pods(states: &[(&str, i64)]) -> Value {
     let pod = |(index, (state, usage)): (usize, &(&str, i64))| {
         let usage = if *usage < 0 { json!({}) } else { json!({"cpu": usage}) };
@@ -21,7 +21,7 @@ fn by_cpu(target: i32, replicas: i32, states: &[(&str, i64)]) -> (Option<i32>, O
 }
 
 #[test]
-fn cpu_of_ready_pods() {
+fn utilization_scales_by_cpu_of_ready_pods() {
     // 600/3 of 1000 each = 60 %; 60/40 · 3 = 4.5 → 5
     assert_eq!(by_cpu(40, 3, &[("ready", 500), ("ready", 600), ("ready", 700)]), (Some(5), Some(60)));
     // 20 %; 20/50 · 4 = 1.6 → 2
@@ -31,7 +31,7 @@ fn cpu_of_ready_pods() {
 }
 
 #[test]
-fn nothing_happens_within_the_tolerance() {
+fn utilization_within_tolerance_keeps_replicas() {
     for usage in [90, 110] {
         assert_eq!(by_cpu(100, 2, &[("ready", usage * 10), ("ready", usage * 10)]).0, Some(2), "{usage} %");
     }
@@ -40,34 +40,34 @@ fn nothing_happens_within_the_tolerance() {
 }
 
 #[test]
-fn missing_pods_count_as_full_when_shrinking_and_idle_when_growing() {
+fn missing_pods_count_as_full_scaling_down_and_idle_scaling_up() {
     // 20/50: shrink. The missing one counts as 100 %: (200+200+1000)/3 = 46 % → 46/50 within tolerance → stay.
     assert_eq!(by_cpu(50, 3, &[("ready", 200), ("ready", 200), ("ready", -1)]), (Some(3), Some(20)));
     // 90/50: grow. The missing one counts as 0: 1800/3000 = 60 %; 60/50 · 3 = 3.6 → 4
     assert_eq!(by_cpu(50, 3, &[("ready", 900), ("ready", 900), ("ready", -1)]), (Some(4), Some(90)));
     // A target above 100 % is what a missing pod is full at: (1000+1500)/2000 = 125 of 150 → 0.83 · 2 = 1.67 → 2
     assert_eq!(by_cpu(150, 2, &[("ready", 1000), ("ready", -1)]), (Some(2), Some(100)));
-    // The correction would turn round: 40/30 up alone, 800/4000 = 20 % with two missing → stay.
+    // The correction would reverse the direction: 40/30 up alone, 800/4000 = 20 % with two missing → stay.
     assert_eq!(by_cpu(30, 4, &[("ready", 400), ("ready", 400), ("ready", -1), ("ready", -1)]), (Some(4), Some(40)));
-    // On the target exactly missing pods count for nothing.
+    // Exactly on the target, missing pods are not counted.
     assert_eq!(by_cpu(50, 2, &[("ready", 500), ("ready", -1)]), (Some(2), Some(50)));
 }
 
 #[test]
-fn unready_and_pending_pods_are_idle_when_growing_and_nothing_when_shrinking() {
+fn unready_pods_count_as_idle_scaling_up_and_not_at_all_scaling_down() {
     // 60 % alone; 120/200 with the unready one → 1200/3000 = 40 %; 40/30 · 3 = 4
     assert_eq!(by_cpu(30, 3, &[("unready", 300), ("ready", 500), ("ready", 700)]), (Some(4), Some(60)));
     assert_eq!(by_cpu(30, 3, &[("pending", -1), ("ready", 500), ("ready", 700)]), (Some(4), Some(60)));
     // Shrinking: only the three ready ones: 30/50 · 3 = 1.8 → 2
     assert_eq!(by_cpu(50, 5, &[("ready", 100), ("ready", 300), ("ready", 500), ("unready", 250), ("pending", -1)]), (Some(2), Some(30)));
-    // Failed and deleting pods are no pods at all, whatever they use: 60/30 · 2 = 4
+    // Failed and deleting pods are not counted, whatever they use: 60/30 · 2 = 4
     assert_eq!(by_cpu(30, 2, &[("ready", 500), ("ready", 700), ("failed", 9000), ("deleting", 9000)]), (Some(4), Some(60)));
     // Missing and unready at once: 1000/4000 = 25 %; 25/20 · 4 = 5
     assert_eq!(by_cpu(20, 4, &[("ready", 500), ("ready", 500), ("unready", 100), ("ready", -1)]), (Some(5), Some(50)));
 }
 
 #[test]
-fn more_pods_than_replicas_do_not_turn_the_direction_round() {
+fn surplus_pods_do_not_reverse_the_direction() {
     // During a rolling update: 6 pods for 4 replicas, 80 % of 100 → ceil(0.8 · 6) = 5 with one missing would be more than 4.
     let states = [("ready", 500), ("ready", 500), ("ready", 500), ("ready", 500), ("ready", 500), ("ready", -1)];
     // 50 → (2500 + 1000)/6000 = 58 %; 0.58 · 6 = 3.48 → 4 = current.
@@ -77,7 +77,7 @@ fn more_pods_than_replicas_do_not_turn_the_direction_round() {
 }
 
 #[test]
-fn a_pod_that_starts_counts_once_its_metrics_are_its_own() {
+fn starting_pod_counts_after_it_is_ready_for_a_metric_window() {
     let at = |start: i64, ready: &str, transition: i64, time: i64| {
         json!({"name": "x", "phase": "Running", "readyCondition": ready, "startTime": start, "readyTransition": transition,
             "metricTime": time, "metricWindow": 60, "usage": {"cpu": 900}, "requests": {"cpu": 1000}})
@@ -105,7 +105,7 @@ fn a_pod_that_starts_counts_once_its_metrics_are_its_own() {
 }
 
 #[test]
-fn averages_per_pod() {
+fn average_value_scales_by_mean_over_pods() {
     let metric = json!([{"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": {"type": "AverageValue", "averageValue": "12"}}}]);
     let pod = |state: &str, value: Option<i64>| json!({"name": "p", "state": state, "metrics": value.map_or(json!({}), |value| json!({"qps": value}))});
     let run = |replicas: i32, pods: Vec<Value>| {
@@ -113,13 +113,13 @@ fn averages_per_pod() {
         let step = decision.steps.metrics.unwrap()[0].clone();
         (step.proposal, step.utilization)
     };
-    // (20+10+25)/3 = 18.333 → 18333; 18.333/12 · 3 = 4.58 → 5. Readiness is no matter here.
+    // (20+10+25)/3 = 18.333 → 18333; 18.333/12 · 3 = 4.58 → 5. Readiness does not count here.
     assert_eq!(run(3, vec![pod("ready", Some(20_000)), pod("unready", Some(10_000)), pod("ready", Some(25_000))]), (Some(5), Some(18_333)));
     // Shrinking, a missing one counts as the target: (6+12)/2 = 9 → 0.75 · 2 = 1.5 → 2
     assert_eq!(run(2, vec![pod("ready", Some(6_000)), pod("ready", None)]), (Some(2), Some(6_000)));
     // Growing, it counts as nothing: 30/2 = 15 → 1.25 · 2 = 2.5 → 3
     assert_eq!(run(2, vec![pod("ready", Some(30_000)), pod("ready", None)]), (Some(3), Some(30_000)));
-    // A resource by its average value, CPU with readiness: 400 of 250 alone, (400+0)/2 = 200 turns round → stay
+    // A resource by its average value, CPU with readiness: 400 of 250 alone, (400+0)/2 = 200 reverses the direction → stay
     let resource = json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "250m"}}}]);
     let decision =
         threshold(resource, json!({"t": 0, "replicas": 2, "pods": pods(&[("ready", 400), ("unready", 999)]), "recommendations": []}));
@@ -127,7 +127,7 @@ fn averages_per_pod() {
 }
 
 #[test]
-fn one_container_of_each_pod() {
+fn container_resource_uses_only_the_named_container() {
     let metric = json!([{"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "app", "target": {"type": "Utilization", "averageUtilization": 50}}}]);
     let pod = |app: i64| {
         json!({"name": "p", "state": "ready", "usage": {"cpu": app + 3000}, "requests": {"cpu": 4000},
@@ -139,7 +139,7 @@ fn one_container_of_each_pod() {
 }
 
 #[test]
-fn metrics_of_something_else() {
+fn object_and_external_metrics_scale_by_value_or_average() {
     let object = |target: Value| json!([{"type": "Object", "object": {"metric": {"name": "rate"}, "describedObject": {"kind": "Ingress", "name": "front"}, "target": target}}]);
     let external = |target: Value| json!([{"type": "External", "external": {"metric": {"name": "rate", "selector": {"matchLabels": {"q": "a"}}}, "target": target}}]);
     let run = |metrics: Value, replicas: i32, status: i32, value: i64, states: &[(&str, i64)]| {
@@ -166,7 +166,7 @@ fn metrics_of_something_else() {
 }
 
 #[test]
-fn what_cannot_be_read_never_shrinks() {
+fn unreadable_metric_never_scales_down() {
     let both = |value: Option<i64>, usage: i64| {
         let metrics = json!([cpu(50)[0], {"type": "External", "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "100"}}}]);
         let line =
@@ -174,7 +174,7 @@ fn what_cannot_be_read_never_shrinks() {
         let decision = threshold(metrics, line);
         (decision.want.unwrap(), format!("{:?}", decision.reason))
     };
-    // Growing on what can be read is allowed, shrinking is not.
+    // Scaling up on the readings there are is allowed, scaling down is not.
     assert_eq!(both(None, 900), (8, "DesiredWithinRange".to_owned()));
     assert_eq!(both(None, 100), (4, "FailedGetExternalMetric".to_owned()));
     assert_eq!(both(Some(1_000), 100), (1, "DesiredWithinRange".to_owned()));
@@ -198,7 +198,7 @@ fn what_cannot_be_read_never_shrinks() {
 }
 
 #[test]
-fn bounds_come_before_metrics_and_zero_switches_off() {
+fn bounds_apply_before_metrics_and_zero_replicas_disable_scaling() {
     let run = |replicas: i32, min: i32| {
         let section = json!({"minReplicas": min, "maxReplicas": 5, "metrics": cpu(50)});
         let decision =
@@ -212,7 +212,7 @@ fn bounds_come_before_metrics_and_zero_switches_off() {
 }
 
 #[test]
-fn each_direction_has_its_own_tolerance() {
+fn tolerance_applies_per_direction() {
     let run = |usage: i64, behavior: Value| {
         let section = json!({"minReplicas": 1, "maxReplicas": 100, "metrics": cpu(100), "behavior": behavior, "downscaleStabilization": 0});
         let line = json!({"t": 0, "replicas": 10, "pods": pods(&[("ready", usage); 10]), "recommendations": []});

@@ -15,7 +15,7 @@ fn rules(kind: &str, value: i32, period: u32) -> Value {
 }
 
 #[test]
-fn the_older_rules() {
+fn legacy_rules_limit_and_stabilize() {
     let run = |current: i32, desired: i32, min: i32, max: i32, past: Value| {
         let section = json!({"minReplicas": min, "maxReplicas": max});
         limited(section, json!({"t": 1000, "replicas": current, "desired": desired, "recommendations": past}))
@@ -24,20 +24,20 @@ fn the_older_rules() {
     assert_eq!(run(5, 1, 3, 12, json!([])), (3, 1, "TooFewReplicas".to_owned()));
     assert_eq!(run(1, 0, 0, 12, json!([])), (0, 0, "DesiredWithinRange".to_owned()));
     assert_eq!(run(30, 500, 1, 12, json!([])), (12, 500, "TooManyReplicas".to_owned()));
-    // Twice as many, and 4 even from one.
+    // Twice as many, or 4 if that is more.
     assert_eq!(run(5, 500, 1, 1000, json!([])), (10, 500, "ScaleUpLimit".to_owned()));
     assert_eq!(run(1, 500, 1, 1000, json!([])), (4, 500, "ScaleUpLimit".to_owned()));
-    // The largest proposal of five minutes, the window's end included.
+    // The largest proposal of five minutes, including the end of the window.
     assert_eq!(run(8, 2, 1, 12, json!([{"value": 7, "age": 100}, {"value": 5, "age": 10}])).1, 7);
     assert_eq!(run(8, 2, 1, 12, json!([{"value": 7, "age": 300}])).1, 7);
     assert_eq!(run(8, 2, 1, 12, json!([{"value": 7, "age": 301}])).1, 2);
-    // Without a past this form starts with none: first sight belongs to the metrics.
+    // Without earlier proposals a line with `desired` starts with none; only decisions on metrics count the first observation.
     let section = json!({"minReplicas": 1, "maxReplicas": 12});
     assert_eq!(limited(section, json!({"t": 0, "replicas": 8, "desired": 2})).0, 2);
 }
 
 #[test]
-fn first_sight_counts_as_a_proposal_of_what_is_there() {
+fn first_observation_counts_as_a_proposal_of_current_replicas() {
     let mut decider =
         decider(json!({"policy": "threshold", "threshold": {"minReplicas": 1, "maxReplicas": 12, "metrics": crate::cpu(50)}}));
     let line = |t: i64| {
@@ -51,7 +51,7 @@ fn first_sight_counts_as_a_proposal_of_what_is_there() {
 }
 
 #[test]
-fn windows_of_both_directions() {
+fn stabilization_windows_hold_both_directions() {
     let run = |up: u32, down: u32, current: i32, desired: i32, past: Value| {
         let behavior = json!({"scaleUp": {"stabilizationWindowSeconds": up}, "scaleDown": {"stabilizationWindowSeconds": down}});
         let section = json!({"minReplicas": 1, "maxReplicas": 1000, "behavior": behavior});
@@ -61,16 +61,16 @@ fn windows_of_both_directions() {
     assert_eq!(run(0, 300, 50, 3, past.clone()), 8);
     assert_eq!(run(300, 0, 2, 20, past.clone()), 6);
     assert_eq!(run(100, 0, 2, 20, past.clone()), 8);
-    // A proposal that turned round is held by the other direction's window.
+    // A proposal in the other direction is limited by that direction's window.
     assert_eq!(run(300, 300, 7, 5, past.clone()), 7);
     assert_eq!(run(300, 300, 7, 20, json!([{"value": 4, "age": 100}])), 7);
-    // Strictly younger than the window.
+    // Only proposals strictly younger than the window count.
     assert_eq!(run(200, 0, 2, 20, past.clone()), 8);
     assert_eq!(run(201, 0, 2, 20, past), 6);
 }
 
 #[test]
-fn rates_look_at_what_was_added_and_removed() {
+fn rates_count_earlier_changes_of_both_directions() {
     let run = |direction: &str, policies: Value, select: &str, current: i32, desired: i32, ups: Value, downs: Value| {
         let behavior = json!({direction: {"stabilizationWindowSeconds": 0, "selectPolicy": select, "policies": policies}});
         let section = json!({"minReplicas": 2, "maxReplicas": 900, "behavior": behavior, "downscaleStabilization": 0});
@@ -85,12 +85,12 @@ fn rates_look_at_what_was_added_and_removed() {
     assert_eq!(up(rules("Percent", 1, 60), "Max", none(), none()), 41);
     let two = || json!([{"type": "Pods", "value": 7, "periodSeconds": 60}, {"type": "Percent", "value": 50, "periodSeconds": 60}]);
     assert_eq!((up(two(), "Max", none(), none()), up(two(), "Min", none(), none()), up(two(), "Disabled", none(), none())), (60, 47, 40));
-    // 40 − 5 + 3 a minute ago, of which events outside of the period are no part.
+    // 40 − 5 + 3 a minute ago; changes outside of the period do not count.
     let (ups, downs) =
         (json!([{"change": 5, "age": 30}, {"change": 9, "age": 61}]), json!([{"change": 3, "age": 10}, {"change": 9, "age": 60}]));
     assert_eq!(up(rules("Pods", 10, 60), "Max", ups.clone(), downs.clone()), 48);
     assert_eq!(up(rules("Percent", 100, 60), "Max", ups, downs), 76);
-    // More was added than is allowed: no change, not a step back.
+    // More was added than is allowed: no change, but no scale-down either.
     assert_eq!(up(rules("Pods", 2, 60), "Max", json!([{"change": 20, "age": 5}]), none()), 40);
 
     let down = |policies: Value, select: &str, ups: Value, downs: Value| run("scaleDown", policies, select, 40, 1, ups, downs);
@@ -107,7 +107,7 @@ fn rates_look_at_what_was_added_and_removed() {
 }
 
 #[test]
-fn defaults_of_a_behavior() {
+fn empty_behavior_uses_default_rates() {
     let run = |current: i32, desired: i32| {
         limited(
             json!({"minReplicas": 1, "maxReplicas": 900, "behavior": {}}),
@@ -120,7 +120,7 @@ fn defaults_of_a_behavior() {
 }
 
 #[test]
-fn what_was_decided_counts_towards_the_rates() {
+fn decisions_count_towards_the_rates() {
     let behavior = json!({"scaleUp": {"policies": rules("Pods", 4, 60)}});
     let mut decider = decider(json!({"policy": "threshold", "threshold": {"minReplicas": 1, "maxReplicas": 900, "behavior": behavior}}));
     let mut replicas = 10;

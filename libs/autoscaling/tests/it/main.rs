@@ -1,4 +1,4 @@
-//! The policies through their outward surface: configurations and JSON lines, as outside checks use them.
+//! The policies through their public interface, configurations and JSON lines, as outside checks use them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod hpa;
@@ -7,6 +7,8 @@ mod limits;
 mod primitives;
 mod properties;
 mod qlearning;
+#[cfg(feature = "schema")]
+mod schemas;
 mod zero;
 
 use drover_autoscaling::offline::{Config, Decider, LineDecision};
@@ -34,7 +36,7 @@ fn threshold(metrics: Value, line: Value) -> LineDecision {
     decide(&mut decider(json!({"policy": "threshold", "threshold": section})), line)
 }
 
-/// CPU of whole pods at so many per cent.
+/// A metric: CPU of whole pods, with a target in per cent of the request.
 fn cpu(percent: i32) -> Value {
     json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": percent}}}])
 }

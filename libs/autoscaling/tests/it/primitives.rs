@@ -1,4 +1,4 @@
-//! The building blocks by name.
+//! The single calculations by name.
 
 use drover_autoscaling::offline::{PRIMITIVES, primitive};
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ fn run(name: &str, line: Value) -> Value {
 }
 
 #[test]
-fn windows_average_over_what_they_saw() {
+fn window_averages_over_the_seconds_it_has_seen() {
     let averages = |window: f64, ops: Value| run("windowAverage", json!({"window": window, "ops": ops}))["results"].clone();
-    // Young windows average over the seconds since the first write; a second's values add up.
+    // Until it is full, a window averages over the seconds since the first write; values of one second are summed.
     assert_eq!(
         averages(5.0, json!([["record", 10.2, 1], ["record", 10.9, 2], ["avg", 10.95], ["record", 12, 6], ["avg", 12]])),
         json!([3.0, 3.0])
     );
-    // Silence at the end shrinks the divisor and drops what is too old; a gap inside counts as zeros.
+    // Seconds without values at the end reduce the divisor and drop old values; a gap in between counts as zeros.
     let filled = json!([
         ["record", 0, 1],
         ["record", 1, 2],
@@ -31,7 +31,7 @@ fn windows_average_over_what_they_saw() {
         ["avg", 7]
     ]);
     assert_eq!(averages(5.0, filled), json!([3.0, 3.0, 4.0, 5.0, 0.0, 5.8]));
-    // After a whole window of silence it starts anew; an earlier second may still be added, one too early not.
+    // After a whole window without values it starts again; an earlier second may still be added unless it is too old.
     let anew = json!([["record", 0, 7], ["record", 60, 10], ["avg", 60], ["record", 58, 2], ["avg", 60], ["record", 55, 99], ["avg", 60]]);
     assert_eq!(averages(5.0, anew), json!([10.0, 4.0, 4.0]));
     assert_eq!(averages(5.0, json!([["avg", 3], ["record", 100, 1], ["avg", 0]])), json!([0.0, 1.0]));
@@ -42,7 +42,7 @@ fn windows_average_over_what_they_saw() {
 }
 
 #[test]
-fn windows_change_their_length() {
+fn window_resize_keeps_newest_buckets() {
     let ops = json!([
         ["record", 0, 1],
         ["record", 1, 2],
@@ -67,7 +67,7 @@ fn windows_change_their_length() {
 }
 
 #[test]
-fn weighted_windows_forget_exponentially() {
+fn weighted_window_decays_exponentially() {
     let weighted = |window: f64, ops: Value| run("windowAverage", json!({"window": window, "kind": "weighted", "ops": ops}));
     // 1 − 0.0001^(1/5) = 0.8415; with long windows 0.2 at least.
     let short = weighted(5.0, json!([["record", 0, 2], ["avg", 0], ["avg", 1]]));
@@ -82,7 +82,7 @@ fn weighted_windows_forget_exponentially() {
 }
 
 #[test]
-fn the_largest_of_the_last_slots() {
+fn max_window_returns_largest_of_last_slots() {
     let largest = |values: Value, index: Value| run("maxWindow", json!({"size": 3, "values": values, "index": index}))["results"].clone();
     assert_eq!(largest(json!([1, 5, 2, 2, 2, 3, 1]), Value::Null), json!([1, 5, 5, 5, 2, 3, 3]));
     assert_eq!(largest(json!([9, 4, 3, 2]), json!([0, 1, 2, 5])), json!([9, 9, 9, 2]));
@@ -91,7 +91,7 @@ fn the_largest_of_the_last_slots() {
 }
 
 #[test]
-fn small_sums() {
+fn sample_size_activators_and_shares_follow_knative() {
     for (population, sample) in [(-1.0, 0), (0.0, 0), (1.0, 1), (2.5, 3), (3.0, 3), (4.0, 4), (10.0, 7), (100.0, 14), (1e6, 16)] {
         assert_eq!(run("sampleSize", json!({"population": population})), json!({"result": sample}), "{population}");
     }
@@ -110,7 +110,7 @@ fn small_sums() {
 }
 
 #[test]
-fn requests_at_once_between_reports() {
+fn request_stats_average_concurrency_between_reports() {
     let reports = |ops: Value| run("requestStats", json!({"ops": ops}))["reports"].clone();
     assert_eq!(reports(json!(["r1000"])), json!([[0.0, 0.0, 0.0, 0.0]]));
     assert_eq!(
@@ -118,7 +118,7 @@ fn requests_at_once_between_reports() {
         json!([[1.5, 0.0, 2.0, 0.0], [0.25, 0.0, 0.0, 0.0]])
     );
     assert_eq!(reports(json!(["inproxied0", "in500", "outproxied500", "r1000"])), json!([[1.0, 0.5, 2.0, 1.0]]));
-    // Time that runs backwards adds nothing.
+    // If time runs backwards, no time is added.
     assert_eq!(reports(json!(["in400", "in300", "out900", "out800", "r1000"])), json!([[1.0, 0.0, 2.0, 0.0]]));
     for wrong in ["in", "go5", "5", "out-3"] {
         assert!(primitive("requestStats", &json!({"ops": [wrong]}).to_string()).is_err(), "{wrong}");
@@ -126,7 +126,7 @@ fn requests_at_once_between_reports() {
 }
 
 #[test]
-fn targets_are_resolved() {
+fn target_resolves_limit_annotation_and_default() {
     let resolved = |line: Value| {
         let got = run("resolveTarget", line);
         (got["target"].as_f64().unwrap(), got["total"].as_f64().unwrap())
@@ -145,7 +145,7 @@ fn targets_are_resolved() {
 }
 
 #[test]
-fn unknown_names_and_keys_are_refused() {
+fn primitive_refuses_unknown_names_and_fields() {
     assert!(primitive("sampleSizes", "{}").unwrap_err().to_string().contains("sampleSize,"));
     for name in PRIMITIVES {
         let error = primitive(name, r#"{"nonsense": 1}"#).unwrap_err().to_string();

@@ -1,6 +1,8 @@
-//! The learner: buckets, masks, delayed update, guards, and what it does not learn from.
+//! The learner: buckets, masks, delayed updates, guards, and readings that it does not learn from.
 
-use drover_autoscaling::qlearning::{BUCKETS, Choice, QLearningObservation, QLearningSpec, QLearningState, QTable, Taken, bucket, step};
+use drover_autoscaling::qlearning::{
+    BUCKETS, Choice, QLearningObservation, QLearningSpec, QLearningState, QTable, TakenAction, bucket, step,
+};
 use drover_autoscaling::{Limits, Reading};
 use serde_json::{Value, json};
 
@@ -30,14 +32,14 @@ fn learner(guards: bool) -> (QLearningSpec, QLearningState) {
 }
 
 #[test]
-fn buckets_are_tenths_and_full() {
+fn bucket_is_one_per_tenth_and_one_for_full() {
     for (cpu, at) in [(0.0, 0), (0.0999, 0), (0.1, 1), (0.3, 3), (0.7, 7), (0.999, 9), (0.999_999_5, 10), (1.0, 10), (1.7, 10), (-0.1, 0)] {
         assert_eq!(bucket(cpu), at, "{cpu}");
     }
 }
 
 #[test]
-fn the_cost_belongs_to_the_action_before() {
+fn step_assigns_cost_to_the_previous_action() {
     let (spec, mut state) = learner(false);
     greedy(&spec, &mut state, &seen(2, 0.55, 0.0, 0.0));
     let taken = state.last.unwrap();
@@ -52,7 +54,7 @@ fn the_cost_belongs_to_the_action_before() {
 }
 
 #[test]
-fn the_future_counts_what_is_legal_there() {
+fn step_ignores_illegal_actions_of_the_next_state() {
     // At one pod, "one fewer" stays at 0 for ever; the maximum must not be that.
     let (spec, mut state) = learner(false);
     let mut last = (1, 0);
@@ -66,27 +68,27 @@ fn the_future_counts_what_is_legal_there() {
 }
 
 #[test]
-fn nothing_is_learned_from_what_was_not_read() {
+fn step_learns_nothing_from_missing_readings() {
     let (spec, mut state) = learner(false);
     greedy(&spec, &mut state, &seen(2, 0.5, 0.0, 0.0));
     let before = state.clone();
     let blind = QLearningObservation { cpu: Reading::Stale { value: 0.1, age: 90.0 }, ..seen(2, 0.5, 1e6, 1e6) };
     assert!(step(&spec, &mut state, &blind, Choice::Neighbour(0.0)).is_none());
     assert_eq!((&state.table, state.last), (&before.table, None));
-    // The period after the gap has no state before it.
+    // The period after the gap has no previous state.
     greedy(&spec, &mut state, &seen(2, 0.5, 1e6, 1e6));
     assert_eq!(state.table, before.table);
-    // Without the cost there is a decision, but no lesson.
+    // Without the cost there is a decision, but nothing is learned.
     let free = QLearningObservation { expired: Reading::Absent("mesh".to_owned()), ..seen(2, 0.5, 0.0, 30.0) };
     let (_, steps) = greedy(&spec, &mut state, &free);
     assert_eq!((steps.cost, &state.table), (None, &before.table));
 }
 
 #[test]
-fn guards_overrule_the_table() {
+fn guards_override_the_table() {
     let mut decider = decider(json!({"policy": "qlearning", "qlearning": {"noise": 0}}));
     let mut at = |pods: i32, cpu: f64| decide(&mut decider, json!({"t": 0, "pods": pods, "cpu": cpu, "expired": 0, "podSeconds": 0}));
-    // Full: one more, even where that is not the best; at the most there is no more.
+    // At full CPU a pod is added even if that is not the best action; at the maximum there is none to add.
     assert_eq!((at(2, 1.0).action, at(4, 1.2).want), (Some(1), Some(4)));
     // 0.5 · 510.2/291.1 = 0.876 > 0.85 never fewer; 0.48 → 0.841 may be.
     for _ in 0..200 {
@@ -96,7 +98,7 @@ fn guards_overrule_the_table() {
 }
 
 #[test]
-fn noise_is_a_neighbour_and_seeds_repeat() {
+fn noise_picks_neighbours_and_repeats_per_seed() {
     let actions = |seed: u64, best: i32| {
         let mut table = QTable::new(1, 4);
         let mut values = serde_json::to_value(&table).unwrap();
@@ -117,7 +119,7 @@ fn noise_is_a_neighbour_and_seeds_repeat() {
     };
     let share = |actions: &[i32], action: i32| actions.iter().filter(|&&taken| taken == action).count() as f64 / 4000.0;
     let (down, stay, up) = (actions(1, -1), actions(1, 0), actions(1, 1));
-    // 10 % over two or three neighbours, itself among them: 5 % or 3.3 % each. Five sigma around that.
+    // 10 % over two or three neighbours, including the best action itself: 5 % or 3.3 % each. Five sigma around that.
     assert!((share(&down, 0) - 0.05).abs() < 0.018 && share(&down, 1) == 0.0);
     assert!((share(&stay, -1) - 0.033).abs() < 0.015 && (share(&stay, 1) - 0.033).abs() < 0.015);
     assert!((share(&up, 0) - 0.05).abs() < 0.018 && share(&up, -1) == 0.0);
@@ -126,7 +128,7 @@ fn noise_is_a_neighbour_and_seeds_repeat() {
 }
 
 #[test]
-fn tables_are_checked_before_use() {
+fn table_check_refuses_other_versions_bounds_and_shapes() {
     let table = QTable::new(1, 4);
     assert!(table.check(1, 4).is_ok());
     assert!(table.check(1, 5).is_err() && table.check(2, 4).is_err());
@@ -143,9 +145,9 @@ fn tables_are_checked_before_use() {
     assert!(broken(|value| value["values"] = json!([1.0])).is_err());
     assert!(broken(|value| value["extra"] = json!(1)).is_err());
     assert!(broken(|_| {}).is_ok());
-    // A state survives being written down.
+    // A state is the same after writing and reading it.
     let mut state = QLearningState::from_table(table);
-    state.last = Some(Taken { pods: 2, bucket: 3, action: 1 });
+    state.last = Some(TakenAction { pods: 2, bucket: 3, action: 1 });
     let again: QLearningState = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
     assert_eq!(state, again);
 }

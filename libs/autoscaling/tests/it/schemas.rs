@@ -1,5 +1,4 @@
-//! docs/schemas are what the types say. `DROVER_ACCEPT=1` writes them anew.
-#![allow(clippy::unwrap_used, reason = "tests")]
+//! The files in docs/schemas match the types; `DROVER_ACCEPT=1` writes them again.
 
 use std::path::Path;
 
@@ -17,11 +16,11 @@ fn golden<T: JsonSchema>(name: &str) {
         std::fs::write(&path, &made).unwrap();
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == made, "{} is not what the types say; look at the difference and run this test with DROVER_ACCEPT=1", path.display());
+    assert!(kept == made, "{} differs from the types; check the difference and run this test with DROVER_ACCEPT=1", path.display());
 }
 
 #[test]
-fn the_schemas_are_what_the_types_say() {
+fn schema_files_match_the_types() {
     golden::<Config>("autoscale-config");
     golden::<ThresholdLine>("autoscale-threshold-observation");
     golden::<KpaLine>("autoscale-kpa-observation");
@@ -30,9 +29,9 @@ fn the_schemas_are_what_the_types_say() {
     golden::<QTable>("autoscale-q-table");
 }
 
-/// The agent's CRD wraps this; its schema must be one that an API server takes.
+/// The agent's CRD wraps `ScalingSpec`.
 #[test]
-fn the_scaling_policy_has_a_schema() {
+fn scaling_spec_schema_has_all_fields() {
     let schema = serde_json::to_value(schema_for!(drover_autoscaling::ScalingSpec)).unwrap();
     for field in ["target", "mode", "policy", "minReplicas", "maxReplicas", "behavior", "threshold", "kpa", "qlearning"] {
         assert!(schema["properties"].get(field).is_some(), "{field}");

@@ -1,4 +1,4 @@
-//! To zero and back: the specification's section 1.7.
+//! Scaling to zero and back: the specification's section 1.7.
 
 use drover_autoscaling::kpa::KpaSpec;
 use drover_autoscaling::kpa::zero::{Activity, Situation, UNKNOWN, activity, serves_directly, step};
@@ -19,7 +19,7 @@ fn situation(desired: i32, activity: Activity, activity_for: f64) -> Situation {
 }
 
 #[test]
-fn bounds_and_the_unknown() {
+fn step_applies_bounds_and_keeps_unknown() {
     let spec = KpaSpec::default();
     assert_eq!((step(&spec, &situation(25, Activity::Active, 1.0)).want, step(&spec, &situation(3, Activity::Active, 1.0)).want), (10, 3));
     let unbounded = Situation { max: 0, min: 2, ..situation(25, Activity::Active, 1.0) };
@@ -30,13 +30,13 @@ fn bounds_and_the_unknown() {
     let initial = KpaSpec { initial_scale: 4, ..KpaSpec::default() };
     let fresh = Situation { initialized: false, ..situation(1, Activity::Activating, 5.0) };
     assert_eq!((step(&initial, &fresh).want, step(&initial, &Situation { initialized: true, ..fresh }).want), (4, 1));
-    // Nothing is known yet: nothing is done.
+    // Nothing is known yet, so nothing is written.
     let unknown = step(&spec, &situation(UNKNOWN, Activity::Active, 1.0));
     assert_eq!((unknown.want, unknown.apply), (UNKNOWN, false));
 }
 
 #[test]
-fn the_way_to_zero() {
+fn step_scales_to_zero_after_stable_window_and_grace_period() {
     let spec = KpaSpec::default();
     let at = |situation: Situation| {
         let step = step(&spec, &situation);
@@ -55,23 +55,23 @@ fn the_way_to_zero() {
     let silent = step(&spec, &Situation { probe: Some(false), ..proxied });
     assert_eq!((silent.want, silent.apply, silent.probe), (0, false, false));
     assert!(step(&spec, &Situation { probe: None, ..proxied }).probe);
-    // Without a limit on bursts nobody is probed.
+    // Without a limit on bursts the activator is not probed.
     let unlimited = KpaSpec { target_burst_capacity: -1.0, ..KpaSpec::default() };
     assert!(step(&unlimited, &Situation { probe: None, ..situation(0, Activity::Inactive, 30.0) }).apply);
-    // Retention keeps the last pod, unless nobody can reach it.
+    // Retention keeps the last pod, unless requests cannot reach it.
     let kept = KpaSpec { scale_to_zero_pod_retention: 90.0, ..KpaSpec::default() };
     let long = Situation { proxied_for: Some(80.0), ..situation(0, Activity::Inactive, 80.0) };
     assert_eq!((step(&kept, &long).apply, step(&kept, &long).again), (false, Some(10.0)));
     assert!(step(&KpaSpec { reachable: false, ..kept }, &long).apply);
     // Not allowed at all: one pod stays.
     assert_eq!(at(Situation { enabled: false, ..situation(0, Activity::Inactive, 900.0) }), (1, true));
-    // Never became active: given up after the deadline and 30 s.
+    // A workload that never became active is scaled to zero after the deadline and 30 s.
     assert_eq!(at(situation(0, Activity::Activating, 629.0)), (UNKNOWN, false));
     assert_eq!(at(situation(UNKNOWN, Activity::Activating, 631.0)), (0, true));
 }
 
 #[test]
-fn activity_follows_what_is_wanted_and_ready() {
+fn activity_follows_wanted_and_ready_pods() {
     use Activity::{Activating, Active, Inactive};
     let rows = [
         (0, 5, 2, Active, Inactive),
@@ -87,13 +87,13 @@ fn activity_follows_what_is_wanted_and_ready() {
     for (want, ready, min, now, then) in rows {
         assert_eq!(activity(want, ready, min, 1, true, now), then, "want {want}, {ready} ready of {min}, {now:?}");
     }
-    // Before the start an initial scale of 0 is enough, and means inactive.
+    // An initial scale of 0 is reached without pods, and means inactive.
     assert_eq!(activity(UNKNOWN, 0, 0, 0, false, Activating), Inactive);
     assert_eq!(activity(2, 2, 0, 3, false, Activating), Activating);
 }
 
 #[test]
-fn the_activator_leaves_when_there_is_room() {
+fn serves_directly_only_with_pods_and_burst_capacity() {
     assert!(serves_directly(1, 0));
     assert!(!serves_directly(1, -1) && !serves_directly(0, 5) && !serves_directly(UNKNOWN, 5));
 }

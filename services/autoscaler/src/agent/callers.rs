@@ -1,7 +1,7 @@
-//! Who may push statistics of a policy and ask about it: service accounts of its namespace, and those that are trusted with all.
+//! Who may push statistics of a policy and ask about it: service accounts of the policy's namespace, and accounts that are trusted for all.
 //!
-//! A caller shows a token of its pod. Made for [`AUDIENCE`], it is of no use to whoever else gets hold of it. The API server says whose it is;
-//! that counts for a while, so that statistics are taken while the API server is away.
+//! A caller sends a token of its pod, made for [`AUDIENCE`], so that the token is useless elsewhere. The API server says whose token it is;
+//! the answer is cached, so that statistics are still accepted while the API server is unavailable.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,78 +14,83 @@ use kube::{Api, Client};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::target::{Trouble, within};
+use super::target::{CallError, within};
 
-/// For whom the tokens of callers are made.
+/// Audience of the callers' tokens.
 pub const AUDIENCE: &str = "drover-autoscaler";
-/// What the API server said of a token counts for so long.
+/// How long the API server's answer about a valid token is cached.
 const COUNTS: Duration = Duration::from_secs(600);
-/// A token that it refused is not shown to it again for so long.
+/// How long a refused token is not sent to the API server again.
 const REFUSED: Duration = Duration::from_secs(10);
-/// Tokens that are remembered, and asked about at once.
+/// Maximum number of cached tokens.
+/// Maximum number of concurrent token reviews.
 const MOST: usize = 20_000;
 const AT_ONCE: usize = 8;
-/// A longer one is none.
+/// Maximum length of a token in bytes; longer ones are refused without a review.
 const LONGEST: usize = 8 << 10;
 
-/// Why a caller is not heard.
+/// Why a caller is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
-    /// No token, or none that the API server knows.
+pub enum CallerRefused {
+    /// There is no token, or the API server does not know it.
     #[error(
         "{0}; send `Authorization: Bearer <token>` with a service account's token for the audience {AUDIENCE}: pods have it from a projected \
          volume, `kubectl create token ACCOUNT --audience {AUDIENCE}` makes one by hand"
     )]
     Unknown(&'static str),
-    /// Its namespace is another one.
+    /// The caller's account is in another namespace.
     #[error(
-        "{account} may not speak for policies of {namespace}: use an account of that namespace, or start the agent with --trust {account}"
+        "{account} may not push or read statistics of policies in {namespace}: use an account of that namespace, or start the agent with --trust {account}"
     )]
-    Stranger {
-        /// Whose token it is, as NAMESPACE/NAME.
+    WrongNamespace {
+        /// The account of the token, as NAMESPACE/NAME.
         account: String,
         /// Of the policy.
         namespace: String,
     },
-    /// The API server was not asked.
-    #[error("whose token it is could not be asked: {0}; it is worth another try in a moment")]
-    Unasked(String),
+    /// The API server could not be asked.
+    #[error("the token could not be checked: {0}; try again in a moment")]
+    Unavailable(String),
 }
 
-/// Knows callers by their tokens.
+/// Identifies callers by their tokens.
 pub struct Callers {
     client: Client,
     trusted: Vec<String>,
-    /// By token: until when it counts, and whose it is (NAMESPACE/NAME).
+    /// By token: when the cache entry expires, and the account (NAMESPACE/NAME) if the token is valid.
     known: Mutex<HashMap<String, (Instant, Option<String>)>>,
     asking: Semaphore,
 }
 
 impl Callers {
-    /// Asks `client`; accounts (NAMESPACE/NAME) in `trusted` may speak for all.
+    /// Accounts (NAMESPACE/NAME) in `trusted` may push for all namespaces.
     pub fn new(client: Client, trusted: Vec<String>) -> Self {
         Self { client, trusted, known: Mutex::default(), asking: Semaphore::new(AT_ONCE) }
     }
 
-    /// Whether a caller may speak for policies of a namespace.
+    /// Checks whether a caller may push for policies of a namespace.
     ///
     /// # Errors
-    /// It may not, or cannot be known now.
-    pub async fn admit(&self, headers: &HeaderMap, namespace: &str) -> Result<(), Refused> {
+    /// If it may not, or the API server could not be asked.
+    pub async fn admit(&self, headers: &HeaderMap, namespace: &str) -> Result<(), CallerRefused> {
         let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer ")).map(str::trim);
-        let token = token.filter(|token| !token.is_empty() && token.len() <= LONGEST).ok_or(Refused::Unknown("there is no token"))?;
+        let token = token.filter(|token| !token.is_empty() && token.len() <= LONGEST).ok_or(CallerRefused::Unknown("there is no token"))?;
         let account = match self.remembered(token) {
             Some(account) => account,
             None => self.ask(token).await?,
         };
-        let account = account.ok_or(Refused::Unknown("the token is not valid"))?;
+        let account = account.ok_or(CallerRefused::Unknown("the token is not valid"))?;
         let own = account.split_once('/').is_some_and(|(own, _)| own == namespace);
-        if own || self.trusted.contains(&account) { Ok(()) } else { Err(Refused::Stranger { account, namespace: namespace.to_owned() }) }
+        if own || self.trusted.contains(&account) {
+            Ok(())
+        } else {
+            Err(CallerRefused::WrongNamespace { account, namespace: namespace.to_owned() })
+        }
     }
 
-    async fn ask(&self, token: &str) -> Result<Option<String>, Refused> {
-        // One that waited may find that it was asked about meanwhile.
-        let _turn = self.asking.acquire().await.map_err(|error| Refused::Unasked(error.to_string()))?;
+    async fn ask(&self, token: &str) -> Result<Option<String>, CallerRefused> {
+        // While this call waited, another one may have asked about the same token.
+        let _turn = self.asking.acquire().await.map_err(|error| CallerRefused::Unavailable(error.to_string()))?;
         if let Some(account) = self.remembered(token) {
             return Ok(account);
         }
@@ -93,7 +98,7 @@ impl Callers {
         let review = TokenReview { spec, ..TokenReview::default() };
         let api: Api<TokenReview> = Api::all(self.client.clone());
         let answer = within(api.create(&PostParams::default(), &review)).await;
-        let review = answer.map_err(|trouble: Trouble| Refused::Unasked(trouble.to_string()))?;
+        let review = answer.map_err(|trouble: CallError| CallerRefused::Unavailable(trouble.to_string()))?;
         let account = review.status.as_ref().and_then(account);
         let now = Instant::now();
         let until = now + if account.is_some() { COUNTS } else { REFUSED };
@@ -116,7 +121,7 @@ impl Callers {
     }
 }
 
-/// The service account of a token that was made for us.
+/// The service account of a token, if the token is valid and was made for [`AUDIENCE`].
 fn account(status: &TokenReviewStatus) -> Option<String> {
     let ours = status.audiences.as_ref().is_some_and(|audiences| audiences.iter().any(|audience| audience == AUDIENCE));
     if status.authenticated != Some(true) || !ours {
@@ -133,7 +138,7 @@ mod tests {
     use super::{AUDIENCE, account};
 
     #[test]
-    fn only_a_valid_token_of_a_service_account_made_for_us_says_who_it_is() {
+    fn account_requires_a_valid_service_account_token_for_the_audience() {
         let status = |valid: bool, audience: &str, name: &str| TokenReviewStatus {
             authenticated: Some(valid),
             audiences: Some(vec![audience.to_owned()]),
@@ -145,7 +150,7 @@ mod tests {
         for refused in [status(false, AUDIENCE, ours), status(true, "https://kubernetes", ours), status(true, AUDIENCE, "admin")] {
             assert_eq!(account(&refused), None, "{refused:?}");
         }
-        // An API server that knows nothing of audiences answers without any.
+        // An API server without support for audiences returns none.
         assert_eq!(account(&TokenReviewStatus { audiences: None, ..status(true, AUDIENCE, ours) }), None);
     }
 }

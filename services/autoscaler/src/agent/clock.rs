@@ -1,8 +1,8 @@
-//! Seconds as policies see them: the wall clock at the start, and from then on one that is never set.
+//! The time that policies see: the wall clock at the start, continued by a monotonic clock.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Seconds since 1970 that only go forward.
+/// Seconds since 1970 that never go backwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -17,7 +17,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Now.
+    /// The current time in seconds since 1970.
     pub fn now(&self) -> f64 {
         self.wall + self.start.elapsed().as_secs_f64()
     }

@@ -1,6 +1,6 @@
-//! Where a test may have the agent killed: `AUTOSCALER_DIE_AT=point` in a debug build. In a release build nothing of this exists.
+//! Points at which a test can kill the agent: `AUTOSCALER_DIE_AT=point` in a debug build. A release build does nothing here.
 
-/// Dies here, at once and without a word, if the test says so.
+/// Aborts the process if the test asked for this point.
 #[cfg(debug_assertions)]
 pub fn reached(point: &str) {
     if std::env::var("AUTOSCALER_DIE_AT").is_ok_and(|at| at == point) {
@@ -8,7 +8,7 @@ pub fn reached(point: &str) {
     }
 }
 
-/// Nothing.
+/// Does nothing in a release build.
 #[cfg(not(debug_assertions))]
 #[inline]
 pub fn reached(_: &str) {}

@@ -1,4 +1,4 @@
-//! What the agent answers: `/metrics`, `/healthz`, pushed statistics, and how its targets stand.
+//! The agent's HTTP interface: `/metrics`, `/healthz`, pushed statistics, and the state of its targets.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::Context;
-use super::callers::Refused;
+use super::callers::CallerRefused;
 use super::inbox::Key;
-use crate::path::push::Answered;
+use crate::path::push::PushAnswer;
 use crate::wire::Push;
 
-/// Serves until dropped.
+/// Serves until the future is dropped.
 ///
 /// # Errors
-/// The listener fails.
+/// If the listener fails.
 pub async fn serve(listener: TcpListener, context: Arc<Context>) -> Result<()> {
     let router = Router::new()
         .route("/healthz", get(|| async { StatusCode::OK }))
@@ -31,7 +31,7 @@ pub async fn serve(listener: TcpListener, context: Arc<Context>) -> Result<()> {
         .route("/v1/standing/{namespace}/{policy}", get(standing))
         .route("/v1/decisions/{namespace}/{policy}", get(decision))
         .with_state(context);
-    axum::serve(listener, router).await.context("the address failed")
+    axum::serve(listener, router).await.context("the listener failed")
 }
 
 async fn metrics(State(context): State<Arc<Context>>) -> Response {
@@ -42,30 +42,30 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
     }
 }
 
-/// Kept by the agent that acts; the others pass it on as it came, and its answer back.
+/// The agent that acts accepts statistics; the other agents pass them on to it unchanged and return its answer.
 async fn statistics(State(context): State<Arc<Context>>, headers: HeaderMap, body: Bytes) -> Response {
     let push: Push = match serde_json::from_slice(&body) {
         Ok(push) => push,
         Err(error) => {
-            let detail = format!("{error}; docs/how-to/autoscaling.md shows one");
-            return problem(StatusCode::UNPROCESSABLE_ENTITY, "malformed_json", "These are no statistics", &detail);
+            let detail = format!("{error}; docs/how-to/autoscaling.md has an example");
+            return problem(StatusCode::UNPROCESSABLE_ENTITY, "malformed_json", "The body is not valid statistics", &detail);
         }
     };
     if context.leadership.remaining().is_none() {
         return match context.pass_on(headers.get(header::AUTHORIZATION).cloned(), &push).await {
-            Ok(Answered { status, kind, body }) => {
+            Ok(PushAnswer { status, kind, body }) => {
                 let mut response = (status, body).into_response();
                 kind.map(|kind| response.headers_mut().insert(header::CONTENT_TYPE, kind));
                 response
             }
             Err(why) => {
                 let detail = format!("{why:#}; push again in a moment");
-                problem(StatusCode::SERVICE_UNAVAILABLE, "peer_unavailable", "No agent acts", &detail)
+                problem(StatusCode::SERVICE_UNAVAILABLE, "peer_unavailable", "No agent acts at the moment", &detail)
             }
         };
     }
     if let Err(refused) = context.callers.admit(&headers, &push.namespace).await {
-        return not_heard(&refused);
+        return refuse(&refused);
     }
     let key = (push.namespace.clone(), push.policy.clone());
     if context.inbox.take(&push, context.clock.now()) {
@@ -85,26 +85,31 @@ async fn decision(State(context): State<Arc<Context>>, headers: HeaderMap, Path(
 
 async fn answer<T: Serialize>(context: &Context, headers: &HeaderMap, key: &Key, what: fn(&Context, &Key) -> Option<T>) -> Response {
     if let Err(refused) = context.callers.admit(headers, &key.0).await {
-        return not_heard(&refused);
+        return refuse(&refused);
     }
     what(context, key).map_or_else(|| unknown(key), |what| Json(what).into_response())
 }
 
-fn not_heard(refused: &Refused) -> Response {
+fn refuse(refused: &CallerRefused) -> Response {
     let (status, code, title) = match refused {
-        Refused::Unknown(_) => (StatusCode::UNAUTHORIZED, "unauthorized", "A valid bearer token is needed"),
-        Refused::Stranger { .. } => (StatusCode::FORBIDDEN, "forbidden", "Not allowed"),
-        Refused::Unasked(_) => (StatusCode::SERVICE_UNAVAILABLE, "cluster_unreachable", "The API server does not say whose token it is"),
+        CallerRefused::Unknown(_) => (StatusCode::UNAUTHORIZED, "unauthorized", "A valid bearer token is needed"),
+        CallerRefused::WrongNamespace { .. } => (StatusCode::FORBIDDEN, "forbidden", "Not allowed"),
+        CallerRefused::Unavailable(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "cluster_unreachable", "The API server does not answer the token review")
+        }
     };
     problem(status, code, title, &refused.to_string())
 }
 
 fn unknown(key: &Key) -> Response {
-    let detail = format!("this agent looks after no ScalingPolicy {}/{}; is it there, not off, and does this agent act?", key.0, key.1);
+    let detail = format!(
+        "this agent has no ScalingPolicy {}/{}: check that it exists, that its mode is not off, and that this agent acts",
+        key.0, key.1
+    );
     problem(StatusCode::NOT_FOUND, "not_found", "No such policy", &detail)
 }
 
-/// As all of Drover refuses: the code has a page in docs/errors.
+/// An error in the format of all of Drover; the code has a page in docs/errors.
 fn problem(status: StatusCode, code: &str, title: &str, detail: &str) -> Response {
     let kind = format!("/docs/errors/{code}");
     let body = json!({"type": kind, "title": title, "status": status.as_u16(), "detail": detail, "code": code});

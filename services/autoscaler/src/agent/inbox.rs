@@ -1,4 +1,4 @@
-//! Pushed statistics: kept per policy until it looks at them.
+//! Pushed statistics, kept per policy until its next observation.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ pub type Key = (String, String);
 
 /// Pushed statistics by policy.
 #[derive(Clone, Debug, Default)]
-pub struct Inbox(Arc<Mutex<HashMap<Key, Kept>>>);
+pub struct Inbox(Arc<Mutex<HashMap<Key, PushedStatistics>>>);
 
 #[derive(Debug)]
-struct Kept {
+struct PushedStatistics {
     kpa: Option<(KpaMetric, Collector)>,
     values: BTreeMap<String, (f64, f64)>,
     expired: Option<(f64, f64)>,
@@ -25,11 +25,15 @@ struct Kept {
 }
 
 impl Inbox {
-    /// Opens (or keeps) the box of a policy; the answer is woken by requests.
+    /// Begins to accept statistics of a policy, or goes on with changed settings. The returned notification is sent when requests arrive.
     pub fn open(&self, key: &Key, kpa: Option<&KpaSpec>) -> Arc<Notify> {
         let mut boxes = self.lock();
-        let own =
-            boxes.entry(key.clone()).or_insert_with(|| Kept { kpa: None, values: BTreeMap::new(), expired: None, poke: Arc::default() });
+        let own = boxes.entry(key.clone()).or_insert_with(|| PushedStatistics {
+            kpa: None,
+            values: BTreeMap::new(),
+            expired: None,
+            poke: Arc::default(),
+        });
         match (kpa, &mut own.kpa) {
             (Some(spec), Some((metric, collector))) if *metric == spec.metric => collector.resize(spec),
             (Some(spec), slot) => *slot = Some((spec.metric, Collector::new(spec))),
@@ -43,7 +47,7 @@ impl Inbox {
         self.lock().remove(key);
     }
 
-    /// Takes a push at `now`. False: no such policy is looked after here.
+    /// Accepts a push at `now`. False: this agent does not know the policy.
     pub fn take(&self, push: &Push, now: f64) -> bool {
         let mut boxes = self.lock();
         let Some(own) = boxes.get_mut(&(push.namespace.clone(), push.policy.clone())) else { return false };
@@ -77,13 +81,13 @@ impl Inbox {
         }
     }
 
-    /// A named value, as of its push.
+    /// A named value, with the age of its push.
     pub fn value(&self, key: &Key, name: &str, now: f64, stale: f64) -> Reading<f64> {
         let pushed = self.lock().get(key).and_then(|own| own.values.get(name).copied());
         pushed.map_or_else(|| Reading::Absent(format!("`{name}` was not pushed")), |(at, value)| Reading::taken(value, at, now, stale))
     }
 
-    /// Expired requests since the last call; absent where nobody has pushed any, or not for long.
+    /// Expired requests since the last call; absent if none were pushed, stale if the last push is too old.
     pub fn expired(&self, key: &Key, now: f64, stale: f64) -> Reading<f64> {
         let mut boxes = self.lock();
         let Some(pushed) = boxes.get_mut(key).and_then(|own| own.expired.as_mut()) else {
@@ -94,7 +98,7 @@ impl Inbox {
         Reading::taken(sum, at, now, stale)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Kept>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, PushedStatistics>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

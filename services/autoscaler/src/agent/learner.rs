@@ -1,21 +1,22 @@
-//! Beside a learner runs a threshold policy on paper: what it would have cost on the same load. A learner that costs more is relieved.
+//! Runs a threshold policy beside a learner without applying it: it computes what that policy would have cost under the same load. A learner
+//! that costs more is replaced by the threshold policy.
 //!
-//! Both costs are `pod-seconds + penalty · expired requests`. The learner's is measured; the shadow's comes from the load that was
-//! measured (served at the CPU seen, plus what expired) and the policy's capacity curve, pods that it asks for serving one period later.
+//! Both costs are `pod-seconds + penalty · expired requests`. The learner's cost is measured. The cost of the threshold policy is computed from
+//! the measured load (served requests by CPU, plus expired ones) and the capacity curve; pods that it adds serve one period later.
 
 use std::collections::VecDeque;
 
 use drover_autoscaling::qlearning::{QLearningObservation, QLearningSpec};
 use drover_autoscaling::threshold::{Phase, Pod, ReadyCondition, ThresholdObservation};
-use drover_autoscaling::{Limits, Observation, Reading, State, decide};
+use drover_autoscaling::{Limits, Observation, Reading, ScalingState, decide};
 
 use crate::policy::Plan;
 
-/// A learner and its shadow.
+/// The learner and the threshold policy beside it.
 #[derive(Clone, Debug)]
-pub struct Rivalry {
-    shadow: Option<State>,
-    /// Pods of the shadow, and those of them that serve.
+pub struct ShadowComparison {
+    shadow: Option<ScalingState>,
+    /// Pods of the threshold policy: wanted, and serving.
     pods: (i32, i32),
     before: Option<f64>,
     costs: VecDeque<(f64, f64)>,
@@ -24,28 +25,26 @@ pub struct Rivalry {
 /// Both costs over the window, in pod-seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// Of the learner.
     pub learner: f64,
-    /// Of the shadow.
     pub shadow: f64,
-    /// Whether enough periods were seen for a verdict.
+    /// Whether there were enough periods to compare the costs.
     pub enough: bool,
 }
 
 impl Costs {
-    /// Whether the learner costs more than the shadow by more than `tolerance`.
-    pub fn too_dear(&self, tolerance: f64) -> bool {
+    /// Whether the learner costs more than the threshold policy by more than the share `tolerance`.
+    pub fn too_expensive(&self, tolerance: f64) -> bool {
         self.enough && self.learner > self.shadow * (1.0 + tolerance)
     }
 }
 
-impl Rivalry {
-    /// Starts with as many pods as there are.
+impl ShadowComparison {
+    /// Starts with the current number of pods.
     pub fn new(pods: i32) -> Self {
         Self { shadow: None, pods: (pods, pods), before: None, costs: VecDeque::new() }
     }
 
-    /// Counts the period that ended with this look. None: something was not read, and the period counts for neither.
+    /// Adds the period that ended with this observation. None: a value was not read, and the period is not counted for either.
     pub fn step(&mut self, plan: &Plan, spec: &QLearningSpec, seen: &QLearningObservation) -> Option<Costs> {
         let before = self.before.replace(seen.at)?;
         let (cpu, expired, pod_seconds) = (seen.cpu.fresh()?, seen.expired.fresh()?, seen.pod_seconds.fresh()?);
@@ -85,7 +84,7 @@ impl Rivalry {
         };
         let pods = (0..self.pods.0).map(|index| Pod { name: index.to_string(), ..pod.clone() }).collect();
         let seen = ThresholdObservation { pods: Reading::Value(pods), ..ThresholdObservation::without_metrics(at, self.pods.0) };
-        let state = self.shadow.take().unwrap_or_else(|| State::new(&policy, &limits, at, self.pods.0));
+        let state = self.shadow.take().unwrap_or_else(|| ScalingState::new(&policy, &limits, at, self.pods.0));
         let (record, mut state) = decide(&policy, &limits, state, &Observation::Threshold(seen));
         let want = record.want.unwrap_or(self.pods.0);
         state.limits.applied(&limits, at, self.pods.0, want);
@@ -101,7 +100,7 @@ mod tests {
     use drover_autoscaling::qlearning::QLearningObservation;
     use serde_json::json;
 
-    use super::Rivalry;
+    use super::ShadowComparison;
     use crate::policy::Plan;
 
     fn plan() -> Plan {
@@ -111,11 +110,11 @@ mod tests {
         Plan::of(&spec).unwrap_or_else(|why| panic!("{why}"))
     }
 
-    /// `load` requests per second, forever `pods` pods.
+    /// Runs `pods` pods under `load` requests per second.
     fn run(pods: i32, load: f64) -> (super::Costs, Plan) {
         let plan = plan();
         let Policy::QLearning(spec) = &plan.policy else { panic!("another policy") };
-        let mut rivalry = Rivalry::new(pods);
+        let mut comparison = ShadowComparison::new(pods);
         let capacity = spec.capacity.of(pods);
         let mut last = None;
         for period in 0..30 {
@@ -126,29 +125,29 @@ mod tests {
                 expired: Value((load - capacity).max(0.0) * 15.0),
                 pod_seconds: Value(f64::from(pods) * 15.0),
             };
-            last = rivalry.step(&plan, spec, &seen);
+            last = comparison.step(&plan, spec, &seen);
         }
         (last.unwrap_or_else(|| panic!("no costs")), plan)
     }
 
     #[test]
-    fn a_learner_that_idles_on_four_pods_or_starves_on_one_is_too_dear() {
-        for (pods, load, dear) in [(4, 50.0, true), (1, 600.0, true), (1, 150.0, false), (3, 500.0, false)] {
+    fn learner_with_too_many_or_too_few_pods_is_too_expensive() {
+        for (pods, load, expensive) in [(4, 50.0, true), (1, 600.0, true), (1, 150.0, false), (3, 500.0, false)] {
             let (costs, plan) = run(pods, load);
             assert!(costs.enough);
-            assert_eq!(costs.too_dear(plan.spec.shadow.tolerance), dear, "{pods} pods, {load} requests per second: {costs:?}");
+            assert_eq!(costs.too_expensive(plan.spec.shadow.tolerance), expensive, "{pods} pods, {load} requests per second: {costs:?}");
         }
     }
 
     #[test]
-    fn a_period_that_was_not_read_counts_for_neither() {
+    fn step_skips_periods_with_missing_readings() {
         let plan = plan();
         let Policy::QLearning(spec) = &plan.policy else { panic!("another policy") };
-        let mut rivalry = Rivalry::new(4);
+        let mut comparison = ShadowComparison::new(4);
         for period in 0..30 {
-            let expired = Absent("nobody said".to_owned());
+            let expired = Absent("not reported".to_owned());
             let seen = QLearningObservation { at: f64::from(period), pods: 4, cpu: Value(0.0), expired, pod_seconds: Value(4.0) };
-            assert_eq!(rivalry.step(&plan, spec, &seen), None);
+            assert_eq!(comparison.step(&plan, spec, &seen), None);
         }
     }
 }

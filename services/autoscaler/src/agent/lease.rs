@@ -1,8 +1,8 @@
-//! Which of several agents acts: a Lease, held by renewing it.
+//! Elects which of several agents acts, with a Lease that the holder renews.
 //!
-//! Invariant: a holder stops acting two thirds of the Lease's duration after the *start* of its last good renewal, by its own
-//! clock; a rival takes over no earlier than one whole duration after it *saw* the last change, by its own clock. So no two act at
-//! once however their clocks are set, and a holder that was stopped finds its time over before it writes.
+//! Invariant: a holder stops acting two thirds of the Lease's duration after the *start* of its last successful renewal, by its own
+//! clock; another agent takes over no earlier than one whole duration after it *saw* the last change, by its own clock. So no two agents act
+//! at the same time, however their clocks are set, and a holder that was suspended finds that its time is over before it writes.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use kube::api::PostParams;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Until when this agent may act; none: it may not.
+/// Until when this agent may act; none: it may not act.
 #[derive(Clone, Debug)]
 pub struct Leadership(watch::Receiver<Option<Instant>>);
 
 impl Leadership {
-    /// Time left to act.
+    /// The time for which this agent may still act.
     pub fn remaining(&self) -> Option<Duration> {
         let until = (*self.0.borrow())?;
         until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
-    /// Waits until this agent may act; never, if the election has ended.
+    /// Waits until this agent may act; never returns if the election has ended.
     pub async fn gained(&mut self) {
         while self.remaining().is_none() {
             if self.0.changed().await.is_err() {
@@ -35,7 +35,7 @@ impl Leadership {
         }
     }
 
-    /// Waits until it may no longer.
+    /// Waits until this agent may no longer act.
     pub async fn lost(&mut self) {
         while self.remaining().is_some() {
             let until = *self.0.borrow();
@@ -48,28 +48,28 @@ impl Leadership {
     }
 }
 
-/// Takes part in the election of one Lease.
+/// A candidate in the election of one Lease.
 pub struct Election {
     api: Api<Lease>,
     name: String,
     identity: String,
     duration: Duration,
     until: watch::Sender<Option<Instant>>,
-    /// Version of another's Lease, and when it was seen first.
+    /// Resource version of another agent's Lease, and when this agent first saw it.
     seen: Option<(String, Instant)>,
-    /// Who holds it, for those who look for the one that acts.
+    /// Identity of the holder, by which others find the acting agent.
     holder: watch::Sender<Option<String>>,
 }
 
 impl Election {
-    /// A candidate; with what tells whether it may act, and who does.
+    /// Creates a candidate, and the receivers that tell whether it may act and which agent acts.
     pub fn new(api: Api<Lease>, name: String, identity: String, duration: Duration) -> (Self, Leadership, watch::Receiver<Option<String>>) {
         let (until, leadership) = watch::channel(None);
         let (holder, acting) = watch::channel(None);
         (Self { api, name, identity, duration, until, seen: None, holder }, Leadership(leadership), acting)
     }
 
-    /// Holds the Lease or waits for it, until `stop`; then lets it go.
+    /// Holds the Lease or waits for it until `stop`, then releases it.
     pub async fn run(mut self, stop: tokio_util::sync::CancellationToken) {
         let mut complained = false;
         loop {
@@ -87,7 +87,7 @@ impl Election {
                             Ok(Err(error)) => format!("{error:#}"),
                             Ok(Ok(_)) | Err(_) => "no answer in time".to_owned(),
                         };
-                        tracing::warn!(error, lease = self.name, "the Lease cannot be renewed or looked at; it is tried again");
+                        tracing::warn!(error, lease = self.name, "the Lease cannot be read or renewed; trying again");
                     }
                     complained = true;
                 }
@@ -100,11 +100,11 @@ impl Election {
         if self.until.send_replace(None).is_some()
             && let Err(error) = timeout(self.duration / 3, self.release()).await
         {
-            tracing::warn!(%error, "the Lease was not given back: others wait for its end");
+            tracing::warn!(%error, "the Lease was not released: other agents wait until it expires");
         }
     }
 
-    /// One look. True: it is held, from `start` on.
+    /// Tries once to take or renew the Lease. True: it is held, counted from `start`.
     async fn attempt(&mut self, start: Instant) -> Result<bool> {
         let held = match self.api.get_opt(&self.name).await? {
             None => {
@@ -132,7 +132,7 @@ impl Election {
         Ok(held)
     }
 
-    /// It is ours, nobody's, or was not renewed for its whole duration while we looked.
+    /// Whether this agent may take the Lease: it holds it, nobody does, or it was not renewed for its whole duration while this agent watched.
     fn may_take(&mut self, lease: &Lease) -> bool {
         let spec = lease.spec.clone().unwrap_or_default();
         match spec.holder_identity.as_deref() {
@@ -165,7 +165,7 @@ impl Election {
         }
     }
 
-    /// Nobody's from now on, so that the next agent need not wait.
+    /// Clears the holder, so that the next agent need not wait.
     async fn release(&self) -> Result<()> {
         let lease = self.api.get(&self.name).await?;
         let spec = lease.spec.clone().unwrap_or_default();
@@ -177,7 +177,7 @@ impl Election {
     }
 }
 
-/// A conflict means that another was first.
+/// A conflict means that another agent wrote first.
 fn written(result: kube::Result<Lease>) -> kube::Result<bool> {
     match result {
         Ok(_) => Ok(true),

@@ -11,11 +11,11 @@ use prometheus_client::registry::Registry;
 
 use super::inbox::Key;
 
-/// Namespace and name of a policy.
+/// Labels: namespace and name of a policy.
 type Labels = Vec<(&'static str, String)>;
 type Float = Gauge<f64, AtomicU64>;
 
-/// All of them.
+/// All metrics of the agent.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -46,11 +46,11 @@ impl Default for Metrics {
         let registry = &mut metrics.registry;
         registry.register("decisions", "Decisions made", metrics.decisions.clone());
         registry.register("scalings", "Decisions carried out", metrics.scalings.clone());
-        registry.register("failures", "Looks that could not read what they need, and scalings refused", metrics.failures.clone());
-        registry.register("current_replicas", "Replicas asked for at the last decision", metrics.current.clone());
+        registry.register("failures", "Observations that lacked a needed value, and writes that were refused", metrics.failures.clone());
+        registry.register("current_replicas", "Replicas set at the last decision", metrics.current.clone());
         registry.register("desired_replicas", "Replicas decided last", metrics.desired.clone());
         registry.register("learner_cost", "Cost of the learner over its window, in pod-seconds", metrics.learner.clone());
-        registry.register("shadow_cost", "Cost of the threshold policy beside it", metrics.shadow.clone());
+        registry.register("shadow_cost", "Cost of the threshold policy beside the learner, in pod-seconds", metrics.shadow.clone());
         registry.register("leader", "1 while this agent acts", metrics.leader.clone());
         metrics
     }
@@ -61,7 +61,7 @@ fn labels(key: &Key) -> Labels {
 }
 
 impl Metrics {
-    /// A decision was made.
+    /// Counts a decision.
     pub fn decided(&self, key: &Key, current: i32, desired: Option<i32>) {
         let labels = labels(key);
         self.decisions.get_or_create(&labels).inc();
@@ -74,23 +74,23 @@ impl Metrics {
         }
     }
 
-    /// A decision was carried out.
+    /// Counts a decision that was carried out.
     pub fn scaled(&self, key: &Key) {
         self.scalings.get_or_create(&labels(key)).inc();
     }
 
-    /// Something failed.
+    /// Counts a failure.
     pub fn failed(&self, key: &Key) {
         self.failures.get_or_create(&labels(key)).inc();
     }
 
-    /// What a learner and its shadow cost.
+    /// Sets the costs of a learner and of the threshold policy beside it.
     pub fn cost(&self, key: &Key, learner: f64, shadow: f64) {
         self.learner.get_or_create(&labels(key)).set(learner);
         self.shadow.get_or_create(&labels(key)).set(shadow);
     }
 
-    /// A policy is gone.
+    /// Removes the metrics of a deleted policy.
     pub fn forget(&self, key: &Key) {
         let labels = labels(key);
         self.decisions.remove(&labels);
@@ -102,10 +102,10 @@ impl Metrics {
         self.shadow.remove(&labels);
     }
 
-    /// As text.
+    /// The metrics in the OpenMetrics text format.
     ///
     /// # Errors
-    /// None in practice: memory is written to.
+    /// None in practice, because the text is written to memory.
     pub fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;

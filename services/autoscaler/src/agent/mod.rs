@@ -1,8 +1,8 @@
-//! The agent: watches policies, looks at workloads, lets libs/autoscaling decide, scales, and says why.
+//! The agent: watches policies, observes workloads, lets libs/autoscaling decide, scales, and reports why.
 //!
-//! Invariants: only the holder of the Lease writes ([`lease`]); nothing is written that somebody else has changed since it was read
-//! ([`target`]); what could not be read, or is too old, never becomes a number ([`observe`]); whoever begins to act scales nothing
-//! down for one stabilisation window ([`worker`]).
+//! Invariants: only the holder of the Lease writes ([`lease`]); nothing is written over a change that somebody else made since it was read
+//! ([`target`]); a value that could not be read or is too old never becomes a number ([`observe`]); an agent that begins to act scales
+//! nothing down for one stabilisation window ([`worker`]).
 
 pub mod callers;
 pub mod clock;
@@ -42,7 +42,7 @@ use tower::limit::ConcurrencyLimitLayer;
 
 use crate::config::Agent;
 use crate::path::keeper::Keeper;
-use crate::path::push::{Answered, Post};
+use crate::path::push::{PushAnswer, PushClient};
 use crate::wire::{Push, Standing};
 use callers::Callers;
 use clock::Clock;
@@ -50,70 +50,71 @@ use inbox::{Inbox, Key};
 use lease::{Election, Leadership};
 use metrics::Metrics;
 use pods::Pods;
-use prometheus::Asker;
-use target::Kinds;
-use usage::Usages;
+use prometheus::PrometheusClient;
+use target::ScalableKinds;
+use usage::UsageReader;
 
-/// Questions that the API server is asked at once: each takes a connection of its own, and when answers are slow all policies would ask
-/// together. A watch counts until it begins.
+/// Maximum concurrent requests to the API server. Each takes a connection, and with slow answers all policies would send theirs at the same
+/// time. A watch counts until it begins.
 const AT_ONCE: usize = 16;
-/// Between this process's name and the address where other agents reach it, in the Lease.
+/// In the Lease, separates the identity of a process from the address at which other agents reach it.
 const AT: char = '@';
 
-/// What all policies share.
+/// Everything that the policies' workers share.
 pub struct Context {
     client: Client,
     clock: Clock,
     pods: Pods,
-    usages: Usages,
-    kinds: Kinds,
+    usages: UsageReader,
+    kinds: ScalableKinds,
     inbox: Inbox,
-    prometheus: Asker,
+    prometheus: PrometheusClient,
     callers: Callers,
-    post: Post,
+    post: PushClient,
     leadership: Leadership,
     acting: watch::Receiver<Option<String>>,
     recorder: Recorder,
     metrics: Metrics,
     keeper: Arc<Keeper>,
-    board: Mutex<HashMap<Key, (Standing, Arc<DecisionRecord>)>>,
+    latest: Mutex<HashMap<Key, (Standing, Arc<DecisionRecord>)>>,
 }
 
 impl Context {
-    fn show(&self, key: &Key, standing: Standing, record: Arc<DecisionRecord>) {
-        self.board().insert(key.clone(), (standing, record));
+    fn publish_decision(&self, key: &Key, standing: Standing, record: Arc<DecisionRecord>) {
+        self.latest().insert(key.clone(), (standing, record));
     }
     fn standing(&self, key: &Key) -> Option<Standing> {
-        self.board().get(key).map(|(standing, _)| standing.clone())
+        self.latest().get(key).map(|(standing, _)| standing.clone())
     }
     fn decision(&self, key: &Key) -> Option<Arc<DecisionRecord>> {
-        self.board().get(key).map(|(_, record)| record.clone())
+        self.latest().get(key).map(|(_, record)| record.clone())
     }
     fn forget(&self, key: &Key) {
-        let mut board = self.board();
-        board.remove(key);
-        if !board.keys().any(|other| other.0 == key.0) {
+        let mut latest = self.latest();
+        latest.remove(key);
+        if !latest.keys().any(|other| other.0 == key.0) {
             self.usages.forget(&key.0);
         }
-        drop(board);
+        drop(latest);
         self.metrics.forget(key);
     }
-    fn board(&self) -> MutexGuard<'_, HashMap<Key, (Standing, Arc<DecisionRecord>)>> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    fn latest(&self) -> MutexGuard<'_, HashMap<Key, (Standing, Arc<DecisionRecord>)>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes a push on to the agent that acts.
-    async fn pass_on(&self, authorization: Option<HeaderValue>, push: &Push) -> Result<Answered> {
+    async fn pass_on(&self, authorization: Option<HeaderValue>, push: &Push) -> Result<PushAnswer> {
         let acting = self.acting.borrow().clone().unwrap_or_default();
-        let (_, address) = acting.split_once(AT).filter(|(_, address)| !address.is_empty()).context("whoever acts says no address")?;
+        let (_, address) =
+            acting.split_once(AT).filter(|(_, address)| !address.is_empty()).context("the acting agent advertises no address")?;
         self.post.send(format!("http://{address}/v1/statistics").try_into()?, authorization, push).await
     }
 }
 
-/// Runs until it is told to stop.
+/// Runs until the process is told to end.
 ///
 /// # Errors
-/// The settings are not usable.
+/// If the settings cannot be used.
 pub async fn run(settings: Agent) -> Result<()> {
     let client = client(&settings).await?;
     let (stop, release) = (CancellationToken::new(), CancellationToken::new());
@@ -130,17 +131,17 @@ pub async fn run(settings: Agent) -> Result<()> {
         client: client.clone(),
         clock: Clock::default(),
         pods: Pods::default(),
-        usages: Usages::default(),
-        kinds: Kinds::default(),
+        usages: UsageReader::default(),
+        kinds: ScalableKinds::default(),
         inbox: Inbox::default(),
-        prometheus: Asker::default(),
+        prometheus: PrometheusClient::default(),
         callers: Callers::new(client.clone(), settings.trust.clone()),
-        post: Post::default(),
+        post: PushClient::default(),
         leadership: leadership.clone(),
         acting,
         metrics: Metrics::default(),
         keeper: Keeper::new(client.clone()),
-        board: Mutex::default(),
+        latest: Mutex::default(),
     });
     let listener = TcpListener::bind(settings.listen).await.with_context(|| format!("cannot listen on {}", settings.listen))?;
     tracing::info!(address = %listener.local_addr()?, "listening");
@@ -155,7 +156,7 @@ pub async fn run(settings: Agent) -> Result<()> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    // First what was learned is kept, then the Lease is given back.
+    // First what was learned is saved, then the Lease is released.
     stop.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(5), acting).await;
     release.cancel();
@@ -168,7 +169,7 @@ async fn client(settings: &Agent) -> Result<Client> {
             let file = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
             kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
         }
-        None => kube::Config::incluster().context("this is no pod with a service account; give --kubeconfig")?,
+        None => kube::Config::incluster().context("this process has no service account of a pod; use --kubeconfig")?,
     };
     Ok(ClientBuilder::try_from(config)?.with_layer(&ConcurrencyLimitLayer::new(AT_ONCE)).build())
 }

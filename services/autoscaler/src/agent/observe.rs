@@ -1,6 +1,6 @@
-//! One look at a workload: what its policy decides by.
+//! One observation of a workload, on which its policy decides.
 //!
-//! Invariant: what could not be read, or is too old, is absent in what comes out; nothing here puts a zero in its place.
+//! Invariant: a value that could not be read, or is too old, is absent in the observation; nothing here replaces it by zero.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,52 +15,51 @@ use kube::api::ListParams;
 
 use super::Context;
 use super::inbox::Key;
-use super::pods::{Pod, Selected};
-use super::target::{Target, Trouble, within};
-use super::usage::{PodUsage, Question, Usage};
+use super::pods::{Pod, SelectedPods};
+use super::target::{CallError, Target, within};
+use super::usage::{PodUsage, Usage, UsageQuery};
 use crate::policy::Plan;
 
-/// How often in a period metrics are read for all policies of a namespace together: what one decides by is older by a third of its
-/// period at most than if it had asked itself.
+/// How often per period the metrics of a namespace are read for all its policies together: a reading is then older by at most a third of
+/// the period than if the policy had read it itself.
 const ANSWERS_A_PERIOD: f64 = 3.0;
 
-/// A look, and what about it failed.
+/// An observation, and what could not be read.
 #[derive(Clone, Debug)]
-pub struct Look {
-    /// What was seen.
+pub struct Observed {
     pub observation: Observation,
     /// What could not be read.
     pub trouble: Option<String>,
-    /// Pods that are ready.
+    /// Ready pods.
     pub ready: i32,
 }
 
-/// What a look remembers of the one before.
+/// What one observation remembers for the next.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
-    /// When, and how many pods there were.
+pub struct ObserverMemory {
+    /// When the last observation was made, and how many pods there were.
     before: Option<(f64, i32)>,
-    /// The total of expired requests then.
+    /// The total of expired requests at that time.
     expired: Option<f64>,
-    /// Its pods.
-    selected: Option<Selected>,
+    /// The workload's pods.
+    selected: Option<SelectedPods>,
 }
 
-/// One workload being looked at.
-pub struct Looker<'a> {
-    /// Everything shared.
+/// Observes one workload.
+pub struct Observer<'a> {
+    /// Everything that the workers share.
     pub context: &'a Context,
-    /// Whose.
+    /// The policy.
     pub key: &'a Key,
-    /// What its policy needs.
+    /// The policy's specification.
     pub plan: &'a Plan,
     /// The workload.
     pub target: &'a Target,
 }
 
-impl Looker<'_> {
-    /// Looks as `policy` needs it.
-    pub async fn look(&self, policy: &Policy, memory: &mut Memory) -> Look {
+impl Observer<'_> {
+    /// Observes what `policy` needs.
+    pub async fn observe(&self, policy: &Policy, memory: &mut ObserverMemory) -> Observed {
         let pods = self.pods(&mut memory.selected).await;
         let now = self.context.clock.now();
         let ready = pods.as_ref().map_or(0, |pods| count(pods.iter().filter(|pod| pod.serves()).count()));
@@ -72,11 +71,11 @@ impl Looker<'_> {
             Policy::Kpa(_) => self.kpa(pods, now).await,
             Policy::QLearning(spec) => self.qlearning(spec, pods, now, memory).await,
         };
-        Look { observation, trouble, ready }
+        Observed { observation, trouble, ready }
     }
 
-    /// From the watch, or listed while that is broken.
-    async fn pods(&self, known: &mut Option<Selected>) -> Result<Vec<Arc<Pod>>, Trouble> {
+    /// The workload's pods, from the watch, or listed while the watch is broken.
+    async fn pods(&self, known: &mut Option<SelectedPods>) -> Result<Vec<Arc<Pod>>, CallError> {
         let Context { client, pods, .. } = self.context;
         if pods.whole() {
             return Ok(pods.select(&self.key.0, &self.target.selector, &self.target.selector_text, known));
@@ -86,12 +85,12 @@ impl Looker<'_> {
         Ok(list.items.into_iter().map(Arc::new).collect())
     }
 
-    /// What these pods use now; what is too old is left out.
+    /// Current usage of these pods, without values that are too old.
     async fn usage(&self, pods: &[Arc<Pod>], now: f64) -> Result<Usage, String> {
         let namespace = &self.key.0;
         let young = Duration::from_secs_f64(self.plan.spec.scaling.period() / ANSWERS_A_PERIOD);
-        let question = Question { namespace, selector: &self.target.selector_text, pods: self.context.pods.count(namespace), young };
-        let read = self.context.usages.read(&self.context.client, question).await;
+        let query = UsageQuery { namespace, selector: &self.target.selector_text, pods: self.context.pods.count(namespace), young };
+        let read = self.context.usages.read(&self.context.client, query).await;
         let read = read.map_err(|trouble| format!("metrics.k8s.io: {trouble}"))?;
         let of = |pod: &Arc<Pod>| Some((pod.seen.name.clone(), read.get(&pod.seen.name)?.clone()));
         let mut usage: Usage = pods.iter().filter_map(of).collect();
@@ -102,7 +101,7 @@ impl Looker<'_> {
         if usage.is_empty() { Err(format!("all metrics of these pods are older than {:.0} s", self.stale())) } else { Ok(usage) }
     }
 
-    async fn threshold(&self, spec: &ThresholdSpec, pods: Result<Vec<Arc<Pod>>, Trouble>, now: f64) -> (Observation, Option<String>) {
+    async fn threshold(&self, spec: &ThresholdSpec, pods: Result<Vec<Arc<Pod>>, CallError>, now: f64) -> (Observation, Option<String>) {
         let mut trouble = None;
         let needs = |kinds: &[MetricType]| spec.metrics.iter().any(|metric| kinds.contains(&metric.kind));
         let resources = spec.metrics.is_empty() || needs(&[MetricType::Resource, MetricType::ContainerResource]);
@@ -148,8 +147,8 @@ impl Looker<'_> {
         (Observation::Threshold(seen), trouble)
     }
 
-    /// For the threshold policy that stands in for a learner whose CPU Prometheus tells: the same reading, as that of each pod that serves.
-    async fn relief(&self, pods: Result<Vec<Arc<Pod>>, Trouble>, now: f64) -> (Observation, Option<String>) {
+    /// The observation for the threshold policy that replaces a learner whose CPU comes from Prometheus: every serving pod gets the same reading.
+    async fn relief(&self, pods: Result<Vec<Arc<Pod>>, CallError>, now: f64) -> (Observation, Option<String>) {
         let cpu = match self.query("cpu") {
             Some(query) => self.ask(query).await,
             None => Reading::Absent("no Prometheus query is named `cpu`".to_owned()),
@@ -168,7 +167,7 @@ impl Looker<'_> {
         (Observation::Threshold(ThresholdObservation { at: now, replicas, status_replicas, pods, external: BTreeMap::new() }), trouble)
     }
 
-    /// A metric of each pod, which only Prometheus has.
+    /// Adds a metric of each pod, which only Prometheus has.
     async fn pods_metric(&self, metric: &MetricSpec, pods: &mut [threshold::Pod]) -> Result<(), String> {
         let Some(name) = metric.pods.as_ref().map(|pods| &pods.metric.name) else { return Ok(()) };
         let Some((url, query)) = self.query(name) else { return Err(format!("no Prometheus query is named `{name}`")) };
@@ -181,7 +180,7 @@ impl Looker<'_> {
         Ok(())
     }
 
-    async fn kpa(&self, pods: Result<Vec<Arc<Pod>>, Trouble>, now: f64) -> (Observation, Option<String>) {
+    async fn kpa(&self, pods: Result<Vec<Arc<Pod>>, CallError>, now: f64) -> (Observation, Option<String>) {
         let ready = match pods {
             Ok(pods) => Reading::Value(count(pods.iter().filter(|pod| pod.serves()).count())),
             Err(why) => Reading::Absent(why.to_string()),
@@ -204,9 +203,9 @@ impl Looker<'_> {
     async fn qlearning(
         &self,
         spec: &QLearningSpec,
-        pods: Result<Vec<Arc<Pod>>, Trouble>,
+        pods: Result<Vec<Arc<Pod>>, CallError>,
         now: f64,
-        memory: &mut Memory,
+        memory: &mut ObserverMemory,
     ) -> (Observation, Option<String>) {
         let cpu = match (self.query("cpu"), pods) {
             (Some(query), _) => self.ask(query).await,
@@ -221,16 +220,16 @@ impl Looker<'_> {
         let period = self.plan.spec.scaling.period();
         let pod_seconds = match memory.before.replace((now, there)) {
             Some((at, pods)) if now - at <= 2.0 * period + 1.0 => Reading::Value((now - at) * f64::from(pods + there) / 2.0),
-            Some((at, _)) => Reading::Absent(format!("the last look was {:.0} s ago", now - at)),
-            None => Reading::Absent("this is the first look".to_owned()),
+            Some((at, _)) => Reading::Absent(format!("the last observation was {:.0} s ago", now - at)),
+            None => Reading::Absent("this is the first observation".to_owned()),
         };
         let trouble = [("cpu", cpu.trouble()), ("expired", expired.trouble())];
         let trouble = trouble.into_iter().find_map(|(name, why)| Some(format!("{name} {}", why?)));
         (Observation::QLearning(QLearningObservation { at: now, pods: self.target.replicas(), cpu, expired, pod_seconds }), trouble)
     }
 
-    /// Expired requests since the last look: pushed, or the growth of a total.
-    async fn expired(&self, now: f64, memory: &mut Memory) -> Reading<f64> {
+    /// Expired requests since the last observation: pushed, or the increase of a counter.
+    async fn expired(&self, now: f64, memory: &mut ObserverMemory) -> Reading<f64> {
         let Some(query) = self.query("expired") else { return self.context.inbox.expired(self.key, now, self.stale()) };
         let total = match self.ask(query).await {
             Reading::Value(total) => total,
@@ -241,12 +240,12 @@ impl Looker<'_> {
         };
         match memory.expired.replace(total) {
             Some(before) if total >= before => Reading::Value(total - before),
-            Some(_) => Reading::Absent("the total of expired requests began anew".to_owned()),
-            None => Reading::Absent("this is the first look at the total".to_owned()),
+            Some(_) => Reading::Absent("the total of expired requests was reset".to_owned()),
+            None => Reading::Absent("this is the first reading of the total of expired requests".to_owned()),
         }
     }
 
-    /// A named value: asked of Prometheus where a query has its name, otherwise as pushed.
+    /// A named value: queried from Prometheus if there is a query of this name, otherwise as pushed.
     async fn named(&self, name: &str, now: f64) -> Reading<f64> {
         match self.query(name) {
             Some(query) => self.ask(query).await,
@@ -268,7 +267,7 @@ impl Looker<'_> {
     }
 }
 
-/// A pod with what it uses; without, it is missing to a metric.
+/// A pod with its usage; without usage, it is missing to a metric.
 fn measured(pod: &Pod, usage: Option<&PodUsage>, containers: bool) -> threshold::Pod {
     let mut seen = threshold::Pod::clone(&pod.seen);
     if !containers {
@@ -285,7 +284,7 @@ fn measured(pod: &Pod, usage: Option<&PodUsage>, containers: bool) -> threshold:
     seen
 }
 
-/// A pod that uses this share of what it requests, if it serves; in thousandths of one CPU, whatever it does request.
+/// A pod that uses this share of its request, if it serves; in thousandths of one CPU, whatever its request is.
 fn shared_out(pod: &Pod, share: Option<f64>, now: f64, window: f64) -> threshold::Pod {
     let mut seen = threshold::Pod::clone(&pod.seen);
     seen.containers.clear();
@@ -297,7 +296,7 @@ fn shared_out(pod: &Pod, share: Option<f64>, now: f64, window: f64) -> threshold
     seen
 }
 
-/// CPU of the application container as a share of its request, mean over the ready pods that have one.
+/// CPU of the application container as a share of its request, mean over the ready pods that have a value.
 fn share(spec: &QLearningSpec, pods: &[Arc<Pod>], usage: &Usage) -> Result<f64, String> {
     let (mut sum, mut pods_counted) = (0.0, 0u32);
     for pod in pods.iter().filter(|pod| pod.serves()) {
@@ -314,7 +313,7 @@ fn share(spec: &QLearningSpec, pods: &[Arc<Pod>], usage: &Usage) -> Result<f64, 
     if pods_counted == 0 { Err("no ready pod has metrics".to_owned()) } else { Ok(sum / f64::from(pods_counted)) }
 }
 
-/// Thousandths, as far as they can be told.
+/// Converts to thousandths, rounded up.
 #[expect(clippy::cast_possible_truncation, reason = "a float casts to the nearest i64")]
 fn milli(value: f64) -> i64 {
     (value * 1_000.0).ceil() as i64

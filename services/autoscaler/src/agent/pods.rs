@@ -1,6 +1,6 @@
-//! The cluster's pods as they are watched: only what policies look at.
+//! The cluster's pods from a watch, reduced to what policies need.
 //!
-//! Invariant: while the watch is broken the view says so ([`Pods::whole`]), and whoever decides lists the pods instead.
+//! Invariant: while the watch is broken, [`Pods::whole`] is false, and the pods are listed instead.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,25 +15,25 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::Deserialize;
 
-use crate::patience::Patience;
+use crate::watch_backoff::WatchBackoff;
 
 /// A pod.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "core::Pod")]
-#[serde(from = "Raw")]
+#[serde(from = "RawPod")]
 pub struct Pod {
-    /// Name, namespace, labels, version.
+    /// Only name, namespace, labels and resource version.
     pub metadata: ObjectMeta,
-    /// As policies see it, without its metrics.
+    /// The form that policies observe, without metrics.
     pub seen: Arc<threshold::Pod>,
-    /// Its first container: the application, unless a policy names another.
+    /// Name of the first container: the application, unless a policy names another.
     pub first: String,
-    /// Where it is reached.
+    /// IP address.
     pub address: Option<String>,
 }
 
 impl Pod {
-    /// Ready, and not on its way out.
+    /// Whether it is ready and not being deleted.
     pub fn serves(&self) -> bool {
         !self.seen.deleting && self.seen.phase == Phase::Running && self.seen.ready.is_some_and(|ready| ready.status == Some(true))
     }
@@ -41,69 +41,70 @@ impl Pod {
 
 /// All pods, by namespace and name.
 #[derive(Clone, Debug, Default)]
-pub struct Pods(Arc<Mutex<View>>);
+pub struct Pods(Arc<Mutex<PodView>>);
 
 #[derive(Debug, Default)]
-struct View {
-    pods: HashMap<String, Namespace>,
-    /// A new view being listed.
-    coming: HashMap<String, Namespace>,
+struct PodView {
+    pods: HashMap<String, NamespacePods>,
+    /// A new list that is being received.
+    coming: HashMap<String, NamespacePods>,
     whole: bool,
-    /// Changes so far.
+    /// Number of changes so far.
     changes: u64,
 }
 
 #[derive(Debug, Default)]
-struct Namespace {
+struct NamespacePods {
     pods: HashMap<String, Arc<Pod>>,
-    /// The change that touched it last.
+    /// Number of the last change in this namespace.
     changed: u64,
 }
 
-/// Pods that a selector selected, for as long as none of their namespace changes: mostly none does, and each policy would go through all.
+/// The pods that a selector selected, valid until a pod of the namespace changes. It saves each policy from checking all pods of the namespace
+/// at each observation.
 #[derive(Clone, Debug)]
-pub struct Selected {
+pub struct SelectedPods {
     changed: u64,
     selector: String,
     pods: Vec<Arc<Pod>>,
 }
 
 impl Pods {
-    /// Whether the view is as the API server's.
+    /// Whether the view is complete and the watch works.
     pub fn whole(&self) -> bool {
         self.view().whole
     }
 
-    /// Pods of a namespace that a selector (also given as text) selects; `known` is what the last call with it left.
-    pub fn select(&self, namespace: &str, selector: &Selector, text: &str, known: &mut Option<Selected>) -> Vec<Arc<Pod>> {
+    /// The pods of a namespace that match a selector (also given as text); `known` is the result of the last call.
+    pub fn select(&self, namespace: &str, selector: &Selector, text: &str, known: &mut Option<SelectedPods>) -> Vec<Arc<Pod>> {
         let view = self.view();
-        let Some(Namespace { pods, changed }) = view.pods.get(namespace) else { return Vec::new() };
+        let Some(NamespacePods { pods, changed }) = view.pods.get(namespace) else { return Vec::new() };
         if let Some(known) = known.as_ref().filter(|known| known.changed == *changed && known.selector == text) {
             return known.pods.clone();
         }
         let labels = |pod: &Pod| pod.metadata.labels.as_ref().is_some_and(|labels| selector.matches(labels));
         let pods: Vec<_> = pods.values().filter(|pod| labels(pod)).cloned().collect();
-        *known = Some(Selected { changed: *changed, selector: text.to_owned(), pods: pods.clone() });
+        *known = Some(SelectedPods { changed: *changed, selector: text.to_owned(), pods: pods.clone() });
         pods
     }
 
-    /// How many a namespace has; none while the view is not whole.
+    /// Number of pods in a namespace; none while the watch is broken.
     pub fn count(&self, namespace: &str) -> Option<usize> {
         let view = self.view();
         view.whole.then(|| view.pods.get(namespace).map_or(0, |namespace| namespace.pods.len()))
     }
 
-    /// Follows the API server until dropped.
+    /// Follows the API server until the future is dropped.
     pub async fn follow(self, api: Api<Pod>) {
         let settings = watcher::Config::default();
-        let mut events = watcher(api, settings).backoff(Patience::default()).boxed();
+        let mut events = watcher(api, settings).backoff(WatchBackoff::default()).boxed();
         while let Some(event) = events.next().await {
             let mut view = self.view();
             match event {
                 Ok(event) => view.take(event),
                 Err(error) => {
                     if view.whole {
-                        tracing::warn!(%error, "pods cannot be watched; they are listed until they can");
+                        tracing::warn!(%error, "pods cannot be watched; they are listed instead until the watch works again");
                     }
                     view.whole = false;
                 }
@@ -111,12 +112,12 @@ impl Pods {
         }
     }
 
-    fn view(&self) -> std::sync::MutexGuard<'_, View> {
+    fn view(&self) -> std::sync::MutexGuard<'_, PodView> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl View {
+impl PodView {
     fn take(&mut self, event: Event<Pod>) {
         self.changes += 1;
         match event {
@@ -139,7 +140,7 @@ impl View {
     }
 }
 
-fn put(pods: &mut HashMap<String, Namespace>, pod: Pod, change: u64) {
+fn put(pods: &mut HashMap<String, NamespacePods>, pod: Pod, change: u64) {
     let (namespace, name) = key(&pod);
     let namespace = pods.entry(namespace).or_default();
     namespace.pods.insert(name, Arc::new(pod));
@@ -151,7 +152,7 @@ fn key(pod: &Pod) -> (String, String) {
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct RawPod {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: RawSpec,
@@ -206,14 +207,14 @@ impl RawResources {
     }
 }
 
-/// Seconds since 1970.
+/// Converts to seconds since 1970.
 pub fn seconds(time: &Time) -> f64 {
     time.0.as_duration().as_secs_f64()
 }
 
-impl From<Raw> for Pod {
-    fn from(raw: Raw) -> Self {
-        let Raw { metadata, spec, status } = raw;
+impl From<RawPod> for Pod {
+    fn from(raw: RawPod) -> Self {
+        let RawPod { metadata, spec, status } = raw;
         let lasting = |container: &RawContainer| container.restart_policy.as_deref() == Some("Always");
         let first = spec.containers.first().map(|container| container.name.clone()).unwrap_or_default();
         let containers: BTreeMap<String, ContainerUse> = spec
@@ -222,7 +223,7 @@ impl From<Raw> for Pod {
             .chain(spec.init_containers.iter().filter(|container| lasting(container)))
             .map(|container| (container.name.clone(), ContainerUse { requests: container.resources.milli(), ..Default::default() }))
             .collect();
-        // A resource that one container does not request has no sum; what the pod itself requests stands above it.
+        // A resource that one container does not request has no sum. Requests of the pod itself take precedence.
         let mut requests = BTreeMap::new();
         let names = containers.values().flat_map(|container| container.requests.keys());
         for name in names.collect::<std::collections::BTreeSet<_>>() {
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_selected_before_is_selected_anew_whenever_something_changed() {
+    fn select_updates_cached_pods_after_every_change() {
         let (pods, mut known) = (Pods::default(), None);
         let mut selected = |text: &str| -> Vec<String> {
             let selector = selector::parse(text).unwrap_or_else(|| panic!("{text}"));

@@ -2,14 +2,14 @@
 
 use kube::core::{Expression, Selector};
 
-/// Reads a selector; none where it is not one, or selects everything (no workload's does).
+/// Parses a selector. None: it is invalid, or empty; an empty one would select every pod.
 pub fn parse(text: &str) -> Option<Selector> {
     let terms: Option<Vec<Expression>> = split(text).into_iter().map(|term| expression(term.trim())).collect();
     let terms = terms?;
     if terms.is_empty() { None } else { Some(terms.into_iter().collect()) }
 }
 
-/// At commas outside of parentheses.
+/// Splits at commas outside of parentheses.
 fn split(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut terms) = (0u32, 0, Vec::new());
     for (at, character) in text.char_indices() {
@@ -58,7 +58,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn selectors_of_the_scale_subresource_are_read() {
+    fn parse_reads_scale_subresource_selectors() {
         let labels =
             |text: &str| text.split(',').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
         let web = labels("app=web,tier=a");

@@ -1,7 +1,7 @@
 //! Q-tables in the cluster: the one to start from, and versions of what was learned since.
 //!
-//! Both are ConfigMaps in the policy's namespace. Learned versions are written under the version of the ConfigMap that was read:
-//! whoever put another version in place meanwhile (a rollback) is not overwritten, its table is taken over.
+//! Both are ConfigMaps in the policy's namespace. A learned version is written only if the ConfigMap has not changed since it was read: if
+//! somebody put another version in place (a rollback), that version is loaded instead of being overwritten.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use super::target::{Trouble, within};
+use super::target::{CallError, within};
 use crate::policy::Plan;
 
-/// Versions that are kept, as far as they fit.
+/// Maximum number of versions that are kept.
 const KEPT: usize = 5;
-/// A ConfigMap holds 1 MiB in all.
+/// Bytes for Q-tables in a ConfigMap, which holds 1 MiB in all.
 const ROOM: usize = 900_000;
-/// Key of the number of the version that counts.
+/// Key of the number of the current version.
 const CURRENT: &str = "current";
-/// The ClusterRole that allows what happens here.
+/// What to do when access to the ConfigMap is denied.
 const ROLE: &str = "bind ClusterRole drover-autoscaler-tables to the agent in this namespace";
 
 /// Name of the ConfigMap with what a policy learned.
@@ -33,24 +33,24 @@ pub fn key(version: u64) -> String {
     format!("v{version}.json")
 }
 
-/// The number of the version that counts.
+/// Number of the current version.
 pub fn current(map: &ConfigMap) -> Option<u64> {
     map.data.as_ref()?.get(CURRENT)?.parse().ok()
 }
 
-/// A version's table.
+/// The Q-table of a version.
 ///
 /// # Errors
-/// It is not there, or is none.
+/// If the version is not kept, or is not a Q-table.
 pub fn version(map: &ConfigMap, version: u64) -> Result<QTable, String> {
     let text = map.data.as_ref().and_then(|data| data.get(&key(version))).ok_or_else(|| format!("version {version} is not kept"))?;
-    serde_json::from_str(text).map_err(|error| format!("version {version} is no Q-table: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("version {version} is not a Q-table: {error}"))
 }
 
-/// Puts a table in as the newest version, and lets go of old ones.
+/// Adds a Q-table as the newest version, and removes old versions.
 ///
 /// # Errors
-/// It is larger than a ConfigMap may be.
+/// If it is larger than a ConfigMap may be.
 pub fn put(map: &mut ConfigMap, table: &QTable) -> Result<u64, String> {
     let text = serde_json::to_string(table).map_err(|error| error.to_string())?;
     if text.len() > ROOM {
@@ -68,7 +68,7 @@ pub fn put(map: &mut ConfigMap, table: &QTable) -> Result<u64, String> {
     Ok(newest)
 }
 
-/// Versions that are kept, oldest first.
+/// Numbers of the versions that are kept, oldest first.
 pub fn versions(map: &ConfigMap) -> Vec<u64> {
     map.data.as_ref().map(numbers).unwrap_or_default()
 }
@@ -79,21 +79,21 @@ fn numbers(data: &BTreeMap<String, String>) -> Vec<u64> {
     versions
 }
 
-/// What a policy learned, and where that is kept.
+/// The ConfigMap with the Q-table that a policy learned.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct LearnedTables {
     api: Api<ConfigMap>,
-    /// As it was read or written last.
+    /// The ConfigMap as it was last read or written.
     map: ConfigMap,
-    /// The version that counts; 0: none was kept yet.
+    /// Number of the current version; 0: none was saved yet.
     pub version: u64,
 }
 
-impl Kept {
-    /// The table to go on with: what was learned if it still fits, else the one to start from, else an empty one.
+impl LearnedTables {
+    /// The Q-table to continue with: the learned one if it fits the policy, else the one that the policy names, else an empty one.
     ///
     /// # Errors
-    /// The table that the policy names cannot be read or used; the sentence says what to do.
+    /// If the Q-table that the policy names cannot be read or used; the message says what to do.
     pub async fn load(client: &Client, namespace: &str, owner: &OwnerReference, plan: &Plan) -> Result<(QTable, Self), String> {
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
         let name = name(&owner.name);
@@ -109,7 +109,7 @@ impl Kept {
             return match learned {
                 Ok(table) => Ok((table, kept)),
                 Err(why) => {
-                    tracing::warn!(config_map = name, why, "what was learned does not fit any more; it starts over");
+                    tracing::warn!(config_map = name, why, "the learned Q-table no longer fits the policy; starting again");
                     Ok((kept.start(plan).await?, kept))
                 }
             };
@@ -119,7 +119,7 @@ impl Kept {
         Ok((kept.start(plan).await?, kept))
     }
 
-    /// The table that the policy names, or an empty one.
+    /// The Q-table that the policy names, or an empty one.
     async fn start(&self, plan: &Plan) -> Result<QTable, String> {
         let (min, max) = (plan.limits.min_replicas, plan.limits.max_replicas);
         let named = plan.spec.scaling.qlearning.as_ref().and_then(|spec| spec.initial_table.as_ref());
@@ -135,15 +135,15 @@ impl Kept {
             (None, _) => None,
         };
         let text = text.ok_or_else(|| format!("ConfigMap {name} has no key table.json"))?;
-        let table: QTable = serde_json::from_str(text).map_err(|error| format!("ConfigMap {name} holds no Q-table: {error}"))?;
+        let table: QTable = serde_json::from_str(text).map_err(|error| format!("ConfigMap {name} does not contain a Q-table: {error}"))?;
         table.check(min, max).map_err(|error| format!("ConfigMap {name}: {error}"))?;
         Ok(table)
     }
 
-    /// Keeps a table as a new version. Some: another version was put in place meanwhile, and this is its table.
+    /// Saves a Q-table as a new version. Some: somebody put another version in place meanwhile, and this is its table.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// If it cannot be written.
     pub async fn keep(&mut self, table: &QTable) -> Result<Option<QTable>, String> {
         let name = self.map.metadata.name.clone().unwrap_or_default();
         let mut map = self.map.clone();
@@ -158,7 +158,7 @@ impl Kept {
                 (self.map, self.version) = (map, newest);
                 Ok(None)
             }
-            Err(Trouble::Api(kube::Error::Api(status))) if status.code == 409 => {
+            Err(CallError::Api(kube::Error::Api(status))) if status.code == 409 => {
                 let map = within(self.api.get(&name)).await.map_err(|trouble| explained(&name, &trouble))?;
                 let version_now = current(&map).unwrap_or(0);
                 let table = version(&map, version_now)?;
@@ -170,9 +170,9 @@ impl Kept {
     }
 }
 
-fn explained(name: &str, trouble: &Trouble) -> String {
+fn explained(name: &str, trouble: &CallError) -> String {
     match trouble {
-        Trouble::Api(kube::Error::Api(status)) if status.code == 403 => format!("ConfigMap {name}: not allowed; {ROLE}"),
+        CallError::Api(kube::Error::Api(status)) if status.code == 403 => format!("ConfigMap {name}: not allowed; {ROLE}"),
         trouble => format!("ConfigMap {name}: {trouble}"),
     }
 }
@@ -185,7 +185,7 @@ mod tests {
     use super::{current, put, version, versions};
 
     #[test]
-    fn the_newest_versions_are_kept_and_the_last_one_counts() {
+    fn put_keeps_newest_versions_and_sets_current() {
         let mut map = ConfigMap::default();
         for pods in 1..=8 {
             put(&mut map, &QTable::new(1, pods)).unwrap_or_else(|why| panic!("{why}"));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn large_tables_keep_as_many_versions_as_fit_and_too_large_ones_are_refused() {
+    fn put_keeps_versions_that_fit_and_refuses_too_large_tables() {
         let mut map = ConfigMap::default();
         for _ in 0..4 {
             put(&mut map, &QTable::new(1, 3_000)).unwrap_or_else(|why| panic!("{why}"));

@@ -1,4 +1,4 @@
-//! While this agent acts: one worker per policy.
+//! Runs one worker per policy while this agent acts.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,37 +17,37 @@ use super::Context;
 use super::inbox::Key;
 use super::lease::Leadership;
 use super::worker::Worker;
-use crate::patience::Patience;
-use crate::policy::Written;
+use crate::policy::WatchedPolicy;
+use crate::watch_backoff::WatchBackoff;
 
-/// Time for workers to keep what they learned when the agent is told to stop.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// Time for the workers to save what they learned when the agent is told to end.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Acts whenever this agent may, until `stop`.
+/// Runs the workers whenever this agent may act, until `stop`.
 pub async fn act(context: Arc<Context>, namespace: Option<&str>, mut leadership: Leadership, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = leadership.gained() => {}
             () = stop.cancelled() => return,
         }
-        let mut crew = Crew::default();
+        let mut workers = PolicyWorkers::default();
         tokio::select! {
-            () = crew.tend(&context, scoped(&context.client, namespace)) => {}
+            () = workers.tend(&context, scoped(&context.client, namespace)) => {}
             () = context.pods.clone().follow(scoped(&context.client, namespace)) => {}
             () = leadership.lost() => {
-                tracing::warn!("this agent may no longer act: the Lease was not renewed in time, or is another's");
-                crew.tasks.abort_all();
+                tracing::warn!("this agent may no longer act: the Lease was not renewed in time, or another agent holds it");
+                workers.tasks.abort_all();
             }
             () = stop.cancelled() => {
-                crew.workers.clear();
-                let _ = tokio::time::timeout(FAREWELL, async { while crew.tasks.join_next().await.is_some() {} }).await;
+                workers.workers.clear();
+                let _ = tokio::time::timeout(SAVE_TIMEOUT, async { while workers.tasks.join_next().await.is_some() {} }).await;
                 return;
             }
         }
     }
 }
 
-/// One namespace, or all.
+/// An API for one namespace, or for all.
 fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
@@ -58,18 +58,18 @@ where
     }
 }
 
-/// The workers.
+/// The running workers.
 #[derive(Default)]
-struct Crew {
-    workers: HashMap<Key, (watch::Sender<Arc<Written>>, AbortHandle)>,
-    /// Dropping it ends them.
+struct PolicyWorkers {
+    workers: HashMap<Key, (watch::Sender<Arc<WatchedPolicy>>, AbortHandle)>,
+    /// Dropping it ends the workers.
     tasks: JoinSet<()>,
 }
 
-impl Crew {
-    /// Follows the policies, and has a worker for each.
-    async fn tend(&mut self, context: &Arc<Context>, policies: Api<Written>) {
-        let mut events = watcher(policies, watcher::Config::default()).backoff(Patience::default()).boxed();
+impl PolicyWorkers {
+    /// Follows the policies, and runs a worker for each.
+    async fn tend(&mut self, context: &Arc<Context>, policies: Api<WatchedPolicy>) {
+        let mut events = watcher(policies, watcher::Config::default()).backoff(WatchBackoff::default()).boxed();
         let mut listed = HashSet::new();
         let mut failing = false;
         while let Some(event) = events.next().await {
@@ -79,17 +79,17 @@ impl Crew {
                     listed.clear();
                     continue; // a list begins, and may fail
                 }
-                Ok(Event::InitApply(written)) => {
-                    listed.insert(key(&written));
-                    self.up(context, written);
+                Ok(Event::InitApply(watched)) => {
+                    listed.insert(key(&watched));
+                    self.start_or_update(context, watched);
                 }
-                // Workers of policies that were deleted while nobody watched end by themselves.
+                // Ends the workers of policies that were deleted while the watch was broken.
                 Ok(Event::InitDone) => self.workers.retain(|key, _| listed.contains(key)),
-                Ok(Event::Apply(written)) => self.up(context, written),
-                Ok(Event::Delete(written)) => _ = self.workers.remove(&key(&written)),
+                Ok(Event::Apply(watched)) => self.start_or_update(context, watched),
+                Ok(Event::Delete(watched)) => _ = self.workers.remove(&key(&watched)),
                 Err(error) => {
                     if !failing {
-                        tracing::warn!(%error, "ScalingPolicies cannot be watched; those known are looked after, and it is tried again");
+                        tracing::warn!(%error, "ScalingPolicies cannot be watched; known policies are still scaled, and the watch is tried again");
                     }
                     failing = true;
                     continue;
@@ -99,33 +99,33 @@ impl Crew {
         }
     }
 
-    /// A policy is there, or was changed.
-    fn up(&mut self, context: &Arc<Context>, mut written: Written) {
-        let key = key(&written);
-        written.metadata.managed_fields = None;
-        let status = std::mem::take(&mut written.status);
+    /// Starts or updates the worker of a policy that was created or changed.
+    fn start_or_update(&mut self, context: &Arc<Context>, mut watched: WatchedPolicy) {
+        let key = key(&watched);
+        watched.metadata.managed_fields = None;
+        let status = std::mem::take(&mut watched.status);
         if let Some((sender, task)) = self.workers.get(&key)
             && !task.is_finished()
-            && sender.borrow().metadata.uid == written.metadata.uid
+            && sender.borrow().metadata.uid == watched.metadata.uid
         {
-            // Our own status comes back here, too.
+            // Writing the status also causes an event; it changes nothing here.
             sender.send_if_modified(|known| {
-                let changed = !known.same_orders(&written);
+                let changed = !known.same_request(&watched);
                 if changed {
-                    *known = Arc::new(written);
+                    *known = Arc::new(watched);
                 }
                 changed
             });
             return;
         }
-        // The status as it is counts once; kept by each worker it would be most of what they take.
-        let (sender, receiver) = watch::channel(Arc::new(written));
+        // The worker needs the existing status only once; kept by every worker, it would take most of their memory.
+        let (sender, receiver) = watch::channel(Arc::new(watched));
         let worker = Worker::new(context.clone(), key.clone(), receiver, status);
         let task = self.tasks.spawn(worker.run());
         self.workers.insert(key, (sender, task));
     }
 }
 
-fn key(written: &Written) -> Key {
-    (written.metadata.namespace.clone().unwrap_or_default(), written.metadata.name.clone().unwrap_or_default())
+fn key(watched: &WatchedPolicy) -> Key {
+    (watched.metadata.namespace.clone().unwrap_or_default(), watched.metadata.name.clone().unwrap_or_default())
 }

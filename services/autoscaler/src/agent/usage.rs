@@ -1,7 +1,7 @@
-//! What pods use, from metrics.k8s.io: a namespace's at once where several policies look at about the same time.
+//! Usage of pods from metrics.k8s.io. Policies that ask at about the same time share one reading of their whole namespace.
 //!
-//! Invariant: what was read tells when it was taken, whoever it was read for; and an answer is handed on only while it is young to
-//! whoever asks.
+//! Invariant: every reading has the time at which it was measured; and a shared reading is used only while it is recent enough for the policy
+//! that asks.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,33 +16,33 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::pods::seconds;
-use super::target::{Trouble, within};
+use super::target::{CallError, within};
 
-/// A question costs about as much as so many pods in its answer (measured: `drover bench autoscaler`).
-const PODS_OF_A_QUESTION: usize = 32;
+/// A request costs about as much as this many pods in its answer (measured by `drover bench autoscaler`).
+const PODS_PER_REQUEST: usize = 32;
 
-/// Amounts of resources in thousandths, by name. Names are shared: all pods of a namespace use the same few.
+/// Amounts of resources in thousandths, by name. The names are shared, because all pods of a namespace use the same few.
 type Amounts = Box<[(Arc<str>, i64)]>;
 
-/// What one pod uses.
+/// Usage of one pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodUsage {
-    /// When it was taken.
+    /// When it was measured, in seconds since 1970.
     pub at: f64,
-    /// Over how long.
+    /// Seconds over which it was measured.
     pub window: f64,
-    /// By container.
+    /// Amounts by container.
     containers: Box<[(Arc<str>, Amounts)]>,
 }
 
 impl PodUsage {
-    /// Of one container.
+    /// Usage of one container.
     pub fn container(&self, name: &str) -> Option<BTreeMap<String, i64>> {
         let (_, amounts) = self.containers.iter().find(|(own, _)| **own == *name)?;
         Some(owned(amounts))
     }
 
-    /// Summed over the containers; only resources that all of them have.
+    /// Usage summed over the containers; only resources that all of them have.
     pub fn total(&self) -> BTreeMap<String, i64> {
         let mut containers = self.containers.iter().map(|(_, amounts)| amounts);
         let mut sums = containers.next().map(owned).unwrap_or_default();
@@ -61,79 +61,78 @@ fn owned(amounts: &Amounts) -> BTreeMap<String, i64> {
     amounts.iter().map(|(name, amount)| (name.to_string(), *amount)).collect()
 }
 
-/// What pods use, by name.
+/// Usage of pods, by name.
 pub type Usage = HashMap<String, Arc<PodUsage>>;
 
-/// One question, as a policy asks it.
+/// A policy's query for the usage of its pods.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
-    /// Of which namespace.
+pub struct UsageQuery<'a> {
     pub namespace: &'a str,
-    /// Which pods, where only these are read.
+    /// Selector of the policy's pods, used if only these are read.
     pub selector: &'a str,
-    /// Pods of the whole namespace; none: not known.
+    /// Number of pods in the whole namespace; none: unknown.
     pub pods: Option<usize>,
-    /// An answer that others got is taken while it is younger.
+    /// Maximum age of a shared reading.
     pub young: Duration,
 }
 
-/// Answers that policies share, by namespace.
+/// Readings that policies share, by namespace.
 #[derive(Debug, Default)]
-pub struct Usages(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Shared>>>>);
+pub struct UsageReader(Mutex<HashMap<String, Arc<tokio::sync::Mutex<NamespaceUsage>>>>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct NamespaceUsage {
     rate: Rate,
-    answer: Option<Answer>,
+    answer: Option<SharedReading>,
 }
 
 #[derive(Debug)]
-struct Answer {
+struct SharedReading {
     began: Instant,
     ended: Instant,
     found: Result<Arc<Usage>, String>,
 }
 
-impl Usages {
-    /// What at least the selected pods use. Whoever asks while another waits for the same answer, waits for that.
+impl UsageReader {
+    /// Usage of at least the selected pods. A call that comes while another one reads the same namespace waits for that reading.
     ///
     /// # Errors
-    /// The metrics server has no answer, as a sentence.
-    pub async fn read(&self, client: &Client, question: Question<'_>) -> Result<Arc<Usage>, String> {
+    /// If the metrics server does not answer or refuses.
+    pub async fn read(&self, client: &Client, query: UsageQuery<'_>) -> Result<Arc<Usage>, String> {
         let asked = Instant::now();
-        let shared = self.all().entry(question.namespace.to_owned()).or_default().clone();
+        let shared = self.all().entry(query.namespace.to_owned()).or_default().clone();
         let mut shared = shared.lock().await;
-        let others = shared.rate.count(asked, question.young);
-        if question.pods.is_none_or(|pods| pods > PODS_OF_A_QUESTION * others) {
+        let others = shared.rate.count(asked, query.young);
+        if query.pods.is_none_or(|pods| pods > PODS_PER_REQUEST * others) {
             drop(shared);
-            return list(client, question.namespace, Some(question.selector)).await.map(Arc::new);
+            return list(client, query.namespace, Some(query.selector)).await.map(Arc::new);
         }
-        if let Some(Answer { began, ended, found }) = &shared.answer {
-            // A refusal counts from its end: it may have taken longer than it may be old.
+        if let Some(SharedReading { began, ended, found }) = &shared.answer {
+            // The age of a refusal counts from its end, because waiting for it may take longer than the maximum age.
             let since = if found.is_ok() { began } else { ended };
-            if *ended >= asked || since.elapsed() < question.young {
+            if *ended >= asked || since.elapsed() < query.young {
                 return found.clone();
             }
         }
-        // Not two of them at once: of a large namespace it is the most that this agent keeps.
+        // The old reading is dropped first: for a large namespace it is the largest thing in memory.
         shared.answer = None;
         let began = Instant::now();
-        let found = list(client, question.namespace, None).await.map(Arc::new);
-        shared.answer = Some(Answer { began, ended: Instant::now(), found: found.clone() });
+        let found = list(client, query.namespace, None).await.map(Arc::new);
+        shared.answer = Some(SharedReading { began, ended: Instant::now(), found: found.clone() });
         found
     }
 
-    /// Nobody looks at a namespace any more.
+    /// Forgets a namespace that has no policies any more.
     pub fn forget(&self, namespace: &str) {
         self.all().remove(namespace);
     }
 
-    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<tokio::sync::Mutex<Shared>>>> {
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<tokio::sync::Mutex<NamespaceUsage>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How many ask in the time for which an answer is young.
+/// How many policies ask within the maximum age of a reading.
 #[derive(Debug, Default)]
 struct Rate {
     since: Option<Instant>,
@@ -142,7 +141,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// Counts one more; so many asked in this stretch of time, or in the one before it.
+    /// Counts one more query, and returns how many came within this period or the one before it, whichever is more.
     fn count(&mut self, at: Instant, stretch: Duration) -> usize {
         let passed = self.since.map(|since| at.saturating_duration_since(since));
         match passed {
@@ -156,7 +155,7 @@ impl Rate {
     }
 }
 
-/// Reads the usage of a namespace's pods, all or those that a selector selects.
+/// Reads the usage of the pods of a namespace: all, or those that a selector selects.
 async fn list(client: &Client, namespace: &str, selector: Option<&str>) -> Result<Usage, String> {
     let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods");
     let params = selector.map_or_else(ListParams::default, |selector| ListParams::default().labels(selector));
@@ -167,13 +166,13 @@ async fn list(client: &Client, namespace: &str, selector: Option<&str>) -> Resul
         client.request_stream(request).await?.read_to_end(&mut body).await.map_err(kube::Error::ReadEvents)?;
         Ok(body)
     });
-    let answer = answer.await.map_err(|trouble: Trouble| trouble.to_string())?;
+    let answer = answer.await.map_err(|trouble: CallError| trouble.to_string())?;
     let list: List<'_> = serde_json::from_slice(&answer).map_err(|error| format!("the answer cannot be read: {error}"))?;
     let mut names = HashSet::new();
     Ok(list.items.into_iter().filter_map(|item| item.read(&mut names)).collect())
 }
 
-/// As it is written, so that reading hundreds of pods takes little: labels are passed over, texts are not copied (nothing here is ever
+/// The answer in a form that is cheap to parse: labels are skipped, and texts are not copied (none of them contains escapes).
 /// escaped).
 #[derive(Deserialize)]
 struct List<'a> {
@@ -204,7 +203,7 @@ struct Container<'a> {
 }
 
 impl Item<'_> {
-    /// What cannot be read is missing, and never a zero.
+    /// Parses an item. An amount that cannot be parsed is missing, and never zero.
     fn read(self, names: &mut HashSet<Arc<str>>) -> Option<(String, Arc<PodUsage>)> {
         let mut shared = |name: &str| {
             let known = names.get(name).cloned();
@@ -225,7 +224,7 @@ impl Item<'_> {
     }
 }
 
-/// A Go duration such as `10.062s`, `1m0s` or `900ms`.
+/// Parses a Go duration such as `10.062s`, `1m0s` or `900ms`.
 fn duration(text: &str) -> Option<f64> {
     let mut rest = text.trim();
     let mut sum = 0.0;
@@ -258,11 +257,11 @@ mod tests {
     use kube::Client;
     use kube::client::Body;
 
-    use super::{PodUsage, Question, Usages, duration};
+    use super::{PodUsage, UsageQuery, UsageReader, duration};
 
     const YOUNG: Duration = Duration::from_secs(3);
 
-    /// A metrics server that answers so; and what it was asked.
+    /// A metrics server that always answers with this status, and the URIs that it was asked for.
     fn server(status: StatusCode) -> (Client, Arc<Mutex<Vec<String>>>) {
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = asked.clone();
@@ -275,19 +274,19 @@ mod tests {
         (Client::new(service, "default"), asked)
     }
 
-    fn question(pods: Option<usize>) -> Question<'static> {
-        Question { namespace: "shop", selector: "app=web", pods, young: YOUNG }
+    fn query(pods: Option<usize>) -> UsageQuery<'static> {
+        UsageQuery { namespace: "shop", selector: "app=web", pods, young: YOUNG }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_at_about_the_same_time_shares_an_answer_while_it_is_young() {
+    async fn read_shares_a_recent_reading_of_the_namespace() {
         let (client, asked) = server(StatusCode::OK);
-        let usages = Usages::default();
+        let usages = UsageReader::default();
         for round in 1..=3 {
-            let answers = join_all((0..40).map(|_| usages.read(&client, question(Some(30))))).await;
+            let answers = join_all((0..40).map(|_| usages.read(&client, query(Some(30))))).await;
             assert!(answers.iter().all(|answer| answer.as_ref().unwrap().contains_key("a")));
             tokio::time::advance(YOUNG / 2).await;
-            usages.read(&client, question(Some(30))).await.unwrap();
+            usages.read(&client, query(Some(30))).await.unwrap();
             assert_eq!(asked.lock().unwrap().len(), round);
             tokio::time::advance(YOUNG / 2).await;
         }
@@ -295,33 +294,33 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_namespace_is_not_read_for_a_few_of_its_pods() {
+    async fn read_uses_the_selector_for_few_policies_in_a_large_namespace() {
         let (client, asked) = server(StatusCode::OK);
-        let usages = Usages::default();
-        // Each alone: the namespace is too large for one, or nobody knows how large it is.
+        let usages = UsageReader::default();
+        // Each policy asks alone: the namespace is too large for one, or its size is unknown.
         for pods in [Some(5_000), None, Some(33)] {
-            usages.read(&client, question(pods)).await.unwrap();
+            usages.read(&client, query(pods)).await.unwrap();
             tokio::time::advance(3 * YOUNG).await;
         }
         assert_eq!(asked.lock().unwrap().iter().filter(|uri| uri.contains("labelSelector=app%3Dweb")).count(), 3, "{asked:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_is_shared_too_and_asked_about_again_when_it_is_old() {
+    async fn read_shares_a_refusal_until_it_is_old() {
         let (client, asked) = server(StatusCode::SERVICE_UNAVAILABLE);
-        let usages = Usages::default();
-        let answers = join_all((0..40).map(|_| usages.read(&client, question(Some(3))))).await;
+        let usages = UsageReader::default();
+        let answers = join_all((0..40).map(|_| usages.read(&client, query(Some(3))))).await;
         assert!(answers.iter().all(Result::is_err));
         let refused = asked.lock().unwrap().len();
-        usages.read(&client, question(Some(3))).await.unwrap_err();
+        usages.read(&client, query(Some(3))).await.unwrap_err();
         assert_eq!(asked.lock().unwrap().len(), refused, "{asked:?}");
         tokio::time::advance(YOUNG).await;
-        usages.read(&client, question(Some(3))).await.unwrap_err();
+        usages.read(&client, query(Some(3))).await.unwrap_err();
         assert!(asked.lock().unwrap().len() > refused, "{asked:?}");
     }
 
     #[test]
-    fn durations_are_read_as_go_writes_them() {
+    fn duration_parses_go_notation() {
         for (text, seconds) in
             [("10s", Some(10.0)), ("1m0.5s", Some(60.5)), ("1h2m", Some(3_720.0)), ("900ms", Some(0.9)), ("x", None), ("5", None)]
         {
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_that_one_container_does_not_report_has_no_sum() {
+    fn total_omits_resources_that_a_container_lacks() {
         let of = |pairs: &[(&str, i64)]| pairs.iter().map(|(name, value)| ((*name).into(), *value)).collect();
         let containers = [("a".into(), of(&[("cpu", 100), ("memory", 5)])), ("b".into(), of(&[("cpu", 20)]))].into();
         let usage = PodUsage { at: 0.0, window: 10.0, containers };

@@ -1,23 +1,24 @@
-//! Waiting for a place: bounded in length by the room, in time here; whoever goes away leaves the line.
+//! Waiting for a destination with a free slot. The length of the queue is limited by the throttler, the time here; a client that goes away
+//! leaves the queue.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::body::RequestBody;
 use super::refusal::Refusal;
-use super::room::{Lease, Room};
+use super::throttler::{Permit, Throttler};
 
-/// A place for a request, after a wait of at most `patience`.
+/// Waits for a slot for a request, at most `patience`.
 ///
 /// # Errors
-/// The line is full, nobody had room in time, or the client went away.
-pub async fn admit(room: &Arc<Room>, body: &RequestBody, patience: Duration) -> Result<Lease, Refusal> {
-    let entering = room.enter().map_err(|full| Refusal::QueueFull(full.waiting))?;
+/// If the queue is full, no slot became free in time, or the client went away.
+pub async fn admit(throttler: &Arc<Throttler>, body: &RequestBody, patience: Duration) -> Result<Permit, Refusal> {
+    let entering = throttler.enter().map_err(|full| Refusal::QueueFull(full.waiting))?;
     if !entering.waits() {
         return Ok(entering.await);
     }
     tokio::select! {
-        lease = entering => Ok(lease),
+        permit = entering => Ok(permit),
         () = body.client_gone() => Err(Refusal::Gone),
         () = tokio::time::sleep(patience) => Err(Refusal::NoRoomInTime(patience.as_secs())),
     }

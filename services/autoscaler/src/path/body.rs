@@ -1,6 +1,7 @@
-//! Bodies on their way: a request's, which can wait in line and be offered to several pods; an answer's, which keeps what the request holds.
+//! Bodies of requests and answers: a request's body can wait in the queue and be offered to several pods; an answer's body keeps what the request
+//! holds until it ends.
 //!
-//! Invariant: no byte of a request goes to two pods: it is offered again only while nobody has read of it.
+//! Invariant: no byte of a request is sent to two pods. A request is offered to another pod only while nobody has read from its body.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,17 +13,17 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::meter::UnderWay;
-use super::room::Lease;
+use super::throttler::Permit;
 
-/// So much of a waiting request is read, to see whether its client is still there.
+/// Maximum number of bytes of a waiting request that are read to notice that its client went away.
 const READ_AHEAD: usize = 64 << 10;
 
-/// A request's body. Clones are the same body.
+/// A request's body. Clones refer to the same body.
 #[derive(Clone, Debug)]
-pub struct RequestBody(Arc<Mutex<Reading>>);
+pub struct RequestBody(Arc<Mutex<BodyReader>>);
 
 #[derive(Debug)]
-struct Reading {
+struct BodyReader {
     source: Incoming,
     ahead: VecDeque<Frame<Bytes>>,
     bytes_ahead: usize,
@@ -31,32 +32,32 @@ struct Reading {
 }
 
 impl RequestBody {
-    /// Takes the client's.
+    /// Wraps the body that the client sends.
     pub fn new(source: Incoming) -> Self {
-        Self(Arc::new(Mutex::new(Reading { source, ahead: VecDeque::new(), bytes_ahead: 0, ended: false, touched: false })))
+        Self(Arc::new(Mutex::new(BodyReader { source, ahead: VecDeque::new(), bytes_ahead: 0, ended: false, touched: false })))
     }
 
-    /// Whether somebody has begun to read it: then it cannot be offered to another.
+    /// Whether a pod has begun to read it, so that it cannot be offered to another one.
     pub fn touched(&self) -> bool {
-        self.reading().touched
+        self.reader().touched
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.is_end_stream()
     }
 
-    /// Ends when the client goes away while its request waits. A client that has said all is watched by the connection itself.
+    /// Completes when the client goes away while its request waits. After the whole request was received, the connection itself watches the client.
     pub async fn client_gone(&self) {
-        std::future::poll_fn(|context| self.reading().read_ahead(context)).await;
+        std::future::poll_fn(|context| self.reader().read_ahead(context)).await;
     }
 
-    fn reading(&self) -> MutexGuard<'_, Reading> {
+    fn reader(&self) -> MutexGuard<'_, BodyReader> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Reading {
+impl BodyReader {
     fn read_ahead(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while !self.ended && self.bytes_ahead < READ_AHEAD && !self.source.is_end_stream() {
             match ready!(Pin::new(&mut self.source).poll_frame(context)) {
@@ -77,26 +78,26 @@ impl Body for RequestBody {
     type Error = hyper::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let mut reading = self.reading();
-        reading.touched = true;
-        if let Some(frame) = reading.ahead.pop_front() {
-            reading.bytes_ahead -= frame.data_ref().map_or(0, Bytes::len);
+        let mut reader = self.reader();
+        reader.touched = true;
+        if let Some(frame) = reader.ahead.pop_front() {
+            reader.bytes_ahead -= frame.data_ref().map_or(0, Bytes::len);
             return Poll::Ready(Some(Ok(frame)));
         }
-        if reading.ended {
+        if reader.ended {
             return Poll::Ready(None);
         }
-        Pin::new(&mut reading.source).poll_frame(context)
+        Pin::new(&mut reader.source).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        let reading = self.reading();
-        reading.ahead.is_empty() && (reading.ended || reading.source.is_end_stream())
+        let reader = self.reader();
+        reader.ahead.is_empty() && (reader.ended || reader.source.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        let reading = self.reading();
-        let (ahead, rest) = (reading.bytes_ahead as u64, reading.source.size_hint());
+        let reader = self.reader();
+        let (ahead, rest) = (reader.bytes_ahead as u64, reader.source.size_hint());
         let mut hint = SizeHint::new();
         hint.set_lower(ahead + rest.lower());
         if let Some(upper) = rest.upper() {
@@ -106,38 +107,38 @@ impl Body for RequestBody {
     }
 }
 
-/// What a request holds until its answer is over.
+/// What a request holds until its answer has ended.
 #[derive(Debug, Default)]
-pub struct Held {
-    /// Its share in the measured concurrency.
+pub struct RequestGuards {
+    /// Counts the request in the measured concurrency.
     pub under_way: Option<UnderWay>,
-    /// Its place.
-    pub lease: Option<Lease>,
+    /// The slot that it uses.
+    pub permit: Option<Permit>,
 }
 
-/// An answer's body.
+/// The body of an answer.
 #[derive(Debug)]
 pub struct AnswerBody {
-    source: Source,
-    held: Option<Held>,
+    source: AnswerSource,
+    held: Option<RequestGuards>,
 }
 
 #[derive(Debug)]
-enum Source {
+enum AnswerSource {
     App(Incoming),
     Own(Full<Bytes>),
 }
 
 impl AnswerBody {
-    /// The app's, with what is let go at its end.
-    pub fn of_app(body: Incoming, held: Held) -> Self {
-        Self { source: Source::App(body), held: Some(held) }
+    /// The app's body, with what is released at its end.
+    pub fn of_app(body: Incoming, held: RequestGuards) -> Self {
+        Self { source: AnswerSource::App(body), held: Some(held) }
     }
 }
 
 impl From<Full<Bytes>> for AnswerBody {
     fn from(body: Full<Bytes>) -> Self {
-        Self { source: Source::Own(body), held: None }
+        Self { source: AnswerSource::Own(body), held: None }
     }
 }
 
@@ -147,26 +148,26 @@ impl Body for AnswerBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = match &mut self.source {
-            Source::App(body) => ready!(Pin::new(body).poll_frame(context)),
-            Source::Own(body) => ready!(Pin::new(body).poll_frame(context)).map(|frame| frame.map_err(|never| match never {})),
+            AnswerSource::App(body) => ready!(Pin::new(body).poll_frame(context)),
+            AnswerSource::Own(body) => ready!(Pin::new(body).poll_frame(context)).map(|frame| frame.map_err(|never| match never {})),
         };
         if !matches!(frame, Some(Ok(_))) {
-            self.held = None; // the next in line need not wait until the connection gets round to dropping this
+            self.held = None; // the next request in the queue need not wait until the connection drops this body
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
-            Source::App(body) => body.is_end_stream(),
-            Source::Own(body) => body.is_end_stream(),
+            AnswerSource::App(body) => body.is_end_stream(),
+            AnswerSource::Own(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Source::App(body) => body.size_hint(),
-            Source::Own(body) => body.size_hint(),
+            AnswerSource::App(body) => body.size_hint(),
+            AnswerSource::Own(body) => body.size_hint(),
         }
     }
 }

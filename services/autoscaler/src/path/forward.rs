@@ -1,7 +1,7 @@
-//! Sends a request on, over HTTP/1.1 or h2c as it came, and brings the answer back as a stream; upgraded connections are joined.
+//! Forwards a request with the HTTP version that it came with (HTTP/1.1 or h2c), and streams the answer back. Upgraded connections are joined.
 //!
-//! Not here: who may be sent where ([`super::room`]), counting. Invariants: headers of one hop stay on it; a request is sent a second time
-//! only if it is certain that the first was not begun, or if its method allows it (RFC 9110, 9.2.2).
+//! Which destination a request may use is decided in [`super::throttler`]. Invariants: hop-by-hop headers are not forwarded; a request is sent a
+//! second time only if the first attempt was certainly not begun, or if its method allows it (RFC 9110, 9.2.2).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,13 +19,13 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use super::body::{AnswerBody, Held, RequestBody};
+use super::body::{AnswerBody, RequestBody, RequestGuards};
 
-/// A pod that does not even accept within this is not there.
+/// A pod that does not accept a connection within this time is treated as gone.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Shorter than the idle limits that servers have by default (5 s and more), so that a connection is rarely closed as it is used again.
+/// Shorter than the default idle limits of servers (5 s and more), so that a connection is rarely closed just when it is used again.
 const IDLE: Duration = Duration::from_secs(4);
-/// Marks what an activator sends: it has counted it.
+/// Header that marks requests from an activator, which has counted them already.
 pub const PROXIED: HeaderName = HeaderName::from_static("drover-proxied");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HOP: [HeaderName; 8] = [
@@ -41,18 +41,18 @@ const HOP: [HeaderName; 8] = [
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub enum Failure {
-    /// Nobody read of it: it can be offered to another.
+pub enum ForwardError {
+    /// Nobody read from the request, so that it can be offered to another destination.
     NotSent(String),
-    /// It was sent, at least in part, and the other side went away.
+    /// It was sent, at least in part, and then the connection broke.
     BrokeOff(String),
 }
 
-/// Connections to those behind.
+/// Connections to destinations.
 #[derive(Debug)]
 pub struct Forwarder {
     one: Client<HttpConnector, RequestBody>,
-    /// One connection each carries all requests.
+    /// HTTP/2: one connection per destination carries all requests.
     two: Mutex<HashMap<SocketAddr, http2::SendRequest<RequestBody>>>,
 }
 
@@ -66,16 +66,16 @@ impl Default for Forwarder {
     }
 }
 
-/// A request as it goes on; can be sent to one after the other.
+/// A request as it is forwarded. It can be offered to several destinations, one after the other.
 #[derive(Debug)]
-pub struct Onward {
+pub struct ForwardedRequest {
     parts: Parts,
     body: RequestBody,
     upgrade: Option<(HeaderValue, hyper::upgrade::OnUpgrade)>,
 }
 
-impl Onward {
-    /// Prepares a request of `client`.
+impl ForwardedRequest {
+    /// Prepares the request of a client.
     pub fn new(mut request: Request<Incoming>, client: SocketAddr) -> Self {
         let protocol = request.headers().get(header::UPGRADE).filter(|_| request.version() == Version::HTTP_11).cloned();
         let upgrade = protocol.map(|protocol| (protocol, hyper::upgrade::on(&mut request)));
@@ -85,7 +85,7 @@ impl Onward {
         if !trailers {
             parts.headers.remove(header::TE);
         }
-        // One line: many an app reads only the first.
+        // All in one line, because many apps read only the first.
         let before = parts.headers.get_all(FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
         let chain: Vec<String> = before.map(ToOwned::to_owned).chain([client.ip().to_canonical().to_string()]).collect();
         if let Ok(chain) = HeaderValue::from_str(&chain.join(", ")) {
@@ -99,12 +99,12 @@ impl Onward {
         self.parts.headers.insert(name, value);
     }
 
-    /// Takes a header away.
+    /// Removes a header and returns it.
     pub fn take(&mut self, name: &HeaderName) -> Option<HeaderValue> {
         self.parts.headers.remove(name)
     }
 
-    /// Its body.
+    /// The body of the request.
     pub fn body(&self) -> &RequestBody {
         &self.body
     }
@@ -139,29 +139,29 @@ impl Onward {
 }
 
 impl Forwarder {
-    /// Sends it to a place.
+    /// Sends the request to a destination.
     ///
     /// # Errors
-    /// See [`Failure`].
-    pub async fn send(&self, to: SocketAddr, onward: &Onward) -> Result<Response<Incoming>, Failure> {
-        match self.once(to, onward).await {
-            // The other side closes connections that it thinks idle, now and then as they are used again.
-            Err(Failure::BrokeOff(_)) if onward.may_be_repeated() => self.once(to, onward).await,
+    /// See [`ForwardError`].
+    pub async fn send(&self, to: SocketAddr, forwarded: &ForwardedRequest) -> Result<Response<Incoming>, ForwardError> {
+        match self.once(to, forwarded).await {
+            // The destination may close an idle connection just when it is used again.
+            Err(ForwardError::BrokeOff(_)) if forwarded.may_be_repeated() => self.once(to, forwarded).await,
             done => done,
         }
     }
 
-    async fn once(&self, to: SocketAddr, onward: &Onward) -> Result<Response<Incoming>, Failure> {
-        let request = onward.request(to);
-        if onward.parts.version == Version::HTTP_2 {
+    async fn once(&self, to: SocketAddr, forwarded: &ForwardedRequest) -> Result<Response<Incoming>, ForwardError> {
+        let request = forwarded.request(to);
+        if forwarded.parts.version == Version::HTTP_2 {
             let mut connection = self.second(to).await?;
-            return connection.send_request(request).await.map_err(|error| failure(error.is_canceled(), onward, &error));
+            return connection.send_request(request).await.map_err(|error| failure(error.is_canceled(), forwarded, &error));
         }
-        self.one.request(request).await.map_err(|error| failure(error.is_connect(), onward, &error))
+        self.one.request(request).await.map_err(|error| failure(error.is_connect(), forwarded, &error))
     }
 
-    /// An HTTP/2 connection, without negotiation (prior knowledge).
-    async fn second(&self, to: SocketAddr) -> Result<http2::SendRequest<RequestBody>, Failure> {
+    /// An HTTP/2 connection without negotiation (prior knowledge).
+    async fn second(&self, to: SocketAddr) -> Result<http2::SendRequest<RequestBody>, ForwardError> {
         let there = {
             let mut two = self.two.lock().unwrap_or_else(PoisonError::into_inner);
             two.retain(|_, connection| !connection.is_closed());
@@ -172,20 +172,20 @@ impl Forwarder {
         {
             return Ok(connection);
         }
-        let not_sent = |error: &dyn std::error::Error| Failure::NotSent(words(error));
+        let not_sent = |error: &dyn std::error::Error| ForwardError::NotSent(words(error));
         let stream = tokio::time::timeout(CONNECT, TcpStream::connect(to)).await.map_err(|late| not_sent(&late))?;
         let stream = stream.map_err(|error| not_sent(&error))?;
         stream.set_nodelay(true).map_err(|error| not_sent(&error))?;
         let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.map_err(|error| not_sent(&error))?;
-        tokio::spawn(connection); // ends with its last sender, or with the other side; its requests hear of errors
+        tokio::spawn(connection); // ends with its last sender or when the other side closes; its requests get the errors
         self.two.lock().unwrap_or_else(PoisonError::into_inner).insert(to, sender.clone());
         Ok(sender)
     }
 }
 
-fn failure(surely_not_sent: bool, onward: &Onward, error: &dyn std::error::Error) -> Failure {
+fn failure(surely_not_sent: bool, forwarded: &ForwardedRequest, error: &dyn std::error::Error) -> ForwardError {
     let words = words(error);
-    if surely_not_sent && !onward.body.touched() { Failure::NotSent(words) } else { Failure::BrokeOff(words) }
+    if surely_not_sent && !forwarded.body.touched() { ForwardError::NotSent(words) } else { ForwardError::BrokeOff(words) }
 }
 
 /// An error with its causes.
@@ -199,26 +199,26 @@ fn words(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The answer for the client: without headers of the hop, holding what it holds to its end; an upgrade is carried on beside it.
-pub fn answer(mut response: Response<Incoming>, onward: Onward, held: Held) -> Response<AnswerBody> {
+/// The answer for the client, without hop-by-hop headers. It holds `held` until its end; an upgraded connection is copied in a task of its own.
+pub fn answer(mut response: Response<Incoming>, forwarded: ForwardedRequest, held: RequestGuards) -> Response<AnswerBody> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS
-        && let Some((_, client)) = onward.upgrade
+        && let Some((_, client)) = forwarded.upgrade
     {
         let app = hyper::upgrade::on(&mut response);
         tokio::spawn(async move {
             if let (Ok(client), Ok(app)) = (client.await, app.await) {
-                // Whichever side ends it ends it; there is nobody left to tell.
+                // Either side may end it; there is nobody to report an error to.
                 let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(app)).await;
             }
             drop(held);
         });
-        return response.map(|body| AnswerBody::of_app(body, Held::default()));
+        return response.map(|body| AnswerBody::of_app(body, RequestGuards::default()));
     }
     strip(response.headers_mut());
     response.map(|body| AnswerBody::of_app(body, held))
 }
 
-/// Takes away what is said to the next hop only.
+/// Removes hop-by-hop headers.
 fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)

@@ -1,8 +1,8 @@
-//! Keeps the public slices of all apps as the last decisions say: who is in the path. This is what the agent calls.
+//! Keeps the public EndpointSlices of all apps in line with the last decisions: clients reach either the activators or the pods.
 //!
-//! The agent calls [`Keeper::carry_out`] with each KPA decision and writes the replicas that it returns. Only the agent that acts does so; what
-//! was not steered for a while is left as it is, so that a deposed agent and a new one do not write against each other.
-//! Invariants: an app without ready pods has the activators in its path; clients are sent to activators only if those answer for the app.
+//! The agent calls [`Keeper::carry_out`] with each KPA decision and writes the replicas that it returns. Only the acting agent does so. Apps
+//! without a recent decision are left as they are, so that a former acting agent and a new one do not overwrite each other.
+//! Invariants: an app without ready pods has the activators in its path; clients are sent to activators only if those serve the app.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -26,49 +26,49 @@ use tokio::time::Instant;
 use super::Key;
 use super::probe::Probe;
 use super::slices::{self, ACTIVATORS_OF_ALL, ADMIN_PORT, PATH, PUBLIC, PublicPath, PublicService, Through};
-use super::zero::{Around, Life};
-use crate::patience::Patience;
+use super::zero::{AppActivity, AppObservation};
+use crate::watch_backoff::WatchBackoff;
 
-/// What was not steered for so long is left as it is.
+/// Apps whose last decision is older than this are left as they are.
 const STEERED_WITHIN: Duration = Duration::from_secs(20);
-/// Wait before something that did not work is tried again.
+/// Wait before a failed step is repeated.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Ports that activators open for apps.
 const PORTS: std::ops::RangeInclusive<u16> = 10_000..=19_999;
-/// Requests at once that one activator is meant for (Knative's activator-capacity).
+/// Concurrent requests that one activator is meant for (Knative's activator-capacity).
 const ACTIVATOR_CAPACITY: f64 = 100.0;
 
-/// Keeps public slices.
+/// Keeps the public EndpointSlices.
 pub struct Keeper {
     me: Weak<Self>,
     client: Client,
     began: Instant,
     services: Store<Service>,
     slices: Store<EndpointSlice>,
-    /// Until it is called.
+    /// The writers of both stores, until the watches are started.
     idle: Mutex<Option<(Writer<Service>, Writer<EndpointSlice>)>>,
     probe: Probe,
-    apps: Mutex<BTreeMap<Key, Steered>>,
+    apps: Mutex<BTreeMap<Key, SteeredApp>>,
     changed: Notify,
 }
 
-/// An app as it was steered last.
+/// The last decision on an app, and what is known of its path.
 #[derive(Clone, Debug)]
-struct Steered {
+struct SteeredApp {
     at: Instant,
     direct: Option<bool>,
     ready: i32,
     container_concurrency: usize,
     activators: usize,
-    life: Life,
-    /// Since when this process sees activators in the path.
+    activity: AppActivity,
+    /// When this process first saw activators in the path; none: they are not.
     proxied_since: Option<Instant>,
     answers: bool,
 }
 
 impl Keeper {
-    /// Watches and keeps from the first decision that it is called with, until the returned value and all its clones are gone: a cluster without
-    /// KPA policies is not watched, and need not allow it.
+    /// Watches begin with the first decision and end when the returned value and all its clones are dropped. A cluster without
+    /// KPA policies is not watched, and the agent needs no rights for it.
     pub fn new(client: Client) -> Arc<Self> {
         let (services, write_services) = reflector::store();
         let (slices, write_slices) = reflector::store();
@@ -93,21 +93,21 @@ impl Keeper {
         let of_slices = watcher(Api::<EndpointSlice>::all(self.client.clone()), watcher::Config::default().labels(PATH));
         let weak = self.me.clone();
         tokio::spawn(async move {
-            let one = of_services.backoff(Patience::default()).reflect(write_services).map_ok(|event| matches!(event, Event::Init));
-            let other = of_slices.backoff(Patience::default()).reflect(write_slices).map_ok(|event| matches!(event, Event::Init));
+            let one = of_services.backoff(WatchBackoff::default()).reflect(write_services).map_ok(|event| matches!(event, Event::Init));
+            let other = of_slices.backoff(WatchBackoff::default()).reflect(write_slices).map_ok(|event| matches!(event, Event::Init));
             let mut events = futures::stream::select(one.boxed(), other.boxed());
             let mut failing = false;
             while let Some(event) = events.next().await {
                 let Some(keeper) = weak.upgrade() else { return };
                 match event {
-                    Ok(true) => {} // a list begins, and may fail
+                    Ok(true) => {} // a list begins, and may still fail
                     Ok(false) => {
                         failing = false;
                         keeper.changed.notify_one();
                     }
                     Err(error) => {
                         if !std::mem::replace(&mut failing, true) {
-                            tracing::warn!(%error, "Services and EndpointSlices cannot be watched; going on with what is known");
+                            tracing::warn!(%error, "Services and EndpointSlices cannot be watched; continuing with what is known");
                         }
                     }
                 }
@@ -123,7 +123,7 @@ impl Keeper {
         });
     }
 
-    /// Carries a decision out as far as the path goes (`apply`, else nothing is written), and says which replicas are to be written now, if
+    /// Applies a decision to the path (if `apply`; else nothing is written), and returns the replicas to write now, if
     /// any. An app without a public Service has no activator in its path, and keeps its last pod.
     pub fn carry_out(&self, key: &Key, spec: &KpaSpec, limits: &Limits, record: &DecisionRecord, apply: bool) -> Option<i32> {
         self.start();
@@ -134,7 +134,7 @@ impl Keeper {
         let ready = if let Reading::Value(ready) = seen.ready { ready } else { record.current };
         let now = Instant::now();
         let mut apps = self.apps();
-        let around = |before: Option<&Steered>| Around {
+        let observed = |before: Option<&SteeredApp>| AppObservation {
             at: now.duration_since(self.began).as_secs_f64(),
             want: record.want,
             replicas: record.current,
@@ -143,19 +143,19 @@ impl Keeper {
             answers: before.is_some_and(|app| app.answers),
         };
         let before = apps.get(key);
-        let around = around(before);
-        let mut life = before.map_or_else(|| Life::found(&around), |app| app.life);
-        let step = life.step(spec, limits, &around);
+        let observed = observed(before);
+        let mut activity = before.map_or_else(|| AppActivity::initial(&observed), |app| app.activity);
+        let step = activity.step(spec, limits, &observed);
         let total = spec.resolve().total;
-        let app = Steered {
+        let app = SteeredApp {
             at: now,
             direct: record.want.map(|_| zero::serves_directly(step.want, steps.excess_burst_capacity)),
             ready,
             container_concurrency: spec.container_concurrency as usize,
             activators: capacity::activators(f64::from(ready), total, spec.target_burst_capacity, ACTIVATOR_CAPACITY) as usize,
-            life,
+            activity,
             proxied_since: before.and_then(|app| app.proxied_since),
-            answers: around.answers,
+            answers: observed.answers,
         };
         apps.insert(key.clone(), app);
         drop(apps);
@@ -163,14 +163,14 @@ impl Keeper {
         step.apply.then_some(step.want)
     }
 
-    /// Whether activators are in the path of an app, as it is written down; none: nothing is written.
+    /// Whether activators or pods are in the path of an app, as it was written; none: nothing was written.
     pub fn through(&self, key: &Key) -> Option<Through> {
         self.public(key).and_then(|slice| slices::read_public(&slice)).map(|path| path.through)
     }
 
-    /// Makes all public slices what they should be; false: something did not work, or is not settled.
+    /// Updates all public slices. False: a write failed, or activators are wanted but not ready yet.
     async fn keep(&self) -> bool {
-        let steered: Vec<(Key, Steered)> = {
+        let steered: Vec<(Key, SteeredApp)> = {
             let mut apps = self.apps();
             apps.retain(|key, app| app.at.elapsed() < STEERED_WITHIN || self.service(key).is_some());
             apps.iter().filter(|(_, app)| app.at.elapsed() < STEERED_WITHIN).map(|(key, app)| (key.clone(), app.clone())).collect()
@@ -179,13 +179,13 @@ impl Keeper {
         kept.into_iter().zip(&steered).all(|(kept, (key, _))| match kept {
             Ok(settled) => settled,
             Err(error) => {
-                tracing::warn!(app = %key, %error, "the path cannot be written");
+                tracing::warn!(app = %key, %error, "the public EndpointSlice cannot be written");
                 false
             }
         })
     }
 
-    async fn keep_one(&self, key: &Key, app: &Steered) -> Result<bool, kube::Error> {
+    async fn keep_one(&self, key: &Key, app: &SteeredApp) -> Result<bool, kube::Error> {
         let Some(service) = self.service(key) else { return Ok(true) };
         let written = self.public(key);
         let before = written.as_deref().and_then(slices::read_public);
@@ -211,18 +211,18 @@ impl Keeper {
             app.answers = answers;
             app.proxied_since = (through == Through::Activator).then(|| app.proxied_since.unwrap_or_else(Instant::now));
         }
-        // Activators that do not answer yet are asked again soon, if they are wanted.
+        // Activators that are wanted but not ready yet are probed again soon.
         Ok(answers || direct)
     }
 
-    /// Whether all activators of an app have its port open.
+    /// Whether all chosen activators have the app's port open.
     async fn answer(&self, key: &Key, all: &[(IpAddr, SocketAddr)], chosen: &[IpAddr]) -> bool {
         let probe = self.probe.with_path(format!("/apps/{}/{}", key.namespace, key.policy));
         let asked = all.iter().filter(|(address, _)| chosen.contains(address)).map(|(_, admin)| probe.ask(*admin));
         !chosen.is_empty() && future::join_all(asked).await.iter().all(Result::is_ok)
     }
 
-    /// All activators that are ready, with where they answer questions.
+    /// All ready activators, with the addresses of their admin ports.
     fn activators(&self) -> Vec<(IpAddr, SocketAddr)> {
         let mut found = Vec::new();
         for slice in self.slices.state() {
@@ -255,7 +255,7 @@ impl Keeper {
         self.slices.get(&ObjectRef::new(&slices::name(&service.name_any())).within(&key.namespace))
     }
 
-    fn apps(&self) -> MutexGuard<'_, BTreeMap<Key, Steered>> {
+    fn apps(&self) -> MutexGuard<'_, BTreeMap<Key, SteeredApp>> {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -271,7 +271,7 @@ fn public(service: &Service) -> PublicService {
     PublicService { name: service.name_any(), port_name: port, owner: service.owner_ref(&()) }
 }
 
-/// So many of the activators, the same ones as long as they are there, others for another app.
+/// Chooses `wanted` activators for an app: always the same ones as long as they exist, and different ones for each app.
 fn choose(key: &Key, all: &[(IpAddr, SocketAddr)], wanted: usize) -> Vec<(IpAddr, SocketAddr)> {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let weight = |address: &IpAddr| {

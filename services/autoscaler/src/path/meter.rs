@@ -1,11 +1,11 @@
-//! How many requests are under way, on average and in all, between two reports (spec 1.5; the arithmetic is `libs/autoscaling`).
+//! Counts the requests in progress and averages them between two reports (specification 1.5; the calculation is in `libs/autoscaling`).
 //!
-//! Not here: who is told. Invariant: each request that came in goes out exactly once, however it ends (its [`UnderWay`] is dropped).
+//! Invariant: each request that came in goes out exactly once, however it ends, because its [`UnderWay`] is dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drover_autoscaling::Seconds;
-use drover_autoscaling::kpa::{Event, RequestReport, RequestStats};
+use drover_autoscaling::kpa::{RequestEvent, RequestReport, RequestStats};
 use tokio::time::Instant;
 
 /// Measures from its creation on.
@@ -21,24 +21,24 @@ impl Meter {
         Arc::new(Self { began: Instant::now(), stats: Mutex::new(RequestStats::new(0.0)) })
     }
 
-    /// A request came in; `proxied`: through an activator, which counts it too.
+    /// Counts a request that came in; `proxied`: it came through an activator, which counts it too.
     pub fn enter(self: &Arc<Self>, proxied: bool) -> UnderWay {
-        self.stats().event(self.now(), Event::In { proxied });
+        self.stats().event(self.now(), RequestEvent::In { proxied });
         UnderWay { meter: self.clone(), proxied }
     }
 
-    /// Averages since the last report; what is under way goes on.
+    /// Averages since the last report; requests in progress stay counted.
     pub fn report(&self) -> RequestReport {
         let mut stats = self.stats();
         stats.report(self.now())
     }
 
-    /// Requests under way now.
+    /// Requests in progress now.
     pub fn under_way(&self) -> f64 {
         self.stats().under_way()
     }
 
-    /// Seconds since it began.
+    /// Seconds since the start.
     pub fn now(&self) -> Seconds {
         self.began.elapsed().as_secs_f64()
     }
@@ -48,7 +48,7 @@ impl Meter {
     }
 }
 
-/// A request under way until it is dropped.
+/// A request that is in progress until this is dropped.
 #[derive(Debug)]
 pub struct UnderWay {
     meter: Arc<Meter>,
@@ -58,6 +58,6 @@ pub struct UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let mut stats = self.meter.stats();
-        stats.event(self.meter.now(), Event::Out { proxied: self.proxied });
+        stats.event(self.meter.now(), RequestEvent::Out { proxied: self.proxied });
     }
 }

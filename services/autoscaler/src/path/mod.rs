@@ -1,19 +1,19 @@
-//! The request path of KPA: who measures and limits requests in a pod, and who holds them while there is none.
+//! The request path of KPA: the queue-proxy measures and limits requests in a pod, and the activator holds them while there is no pod.
 //!
 //! ```text
 //!                    public Service (no selector)
 //!                           │ its EndpointSlice, written by the agent: who is in the path
 //!             ┌─────────────┴──────────────┐
-//!     burst fits nowhere             enough room
+//!     no room for a burst            room for a burst
 //!             ▼                            │
-//!   activator: holds, pokes the decider,   │
-//!   releases by capacity                   │
+//!   activator: holds requests, reports     │
+//!   them to the decider, sends them on     │
 //!             └─────────────┬──────────────┘
 //!                           ▼
 //!              pod: queue-proxy ──▶ app
 //! ```
 //!
-//! Not here: how many pods there should be (`libs/autoscaling`). [`keeper`] is what the agent calls, [`slices`] how its word is written down.
+//! How many pods there should be is decided in `libs/autoscaling`. The agent calls [`keeper`]; [`slices`] is the format of the EndpointSlices.
 
 pub mod activator;
 pub mod admit;
@@ -26,9 +26,9 @@ pub mod probe;
 pub mod push;
 pub mod queue_proxy;
 pub mod refusal;
-pub mod room;
 pub mod serve;
 pub mod slices;
+pub mod throttler;
 pub mod token;
 pub mod zero;
 
@@ -38,10 +38,9 @@ use anyhow::{Context, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// An app, by the ScalingPolicy that scales it.
+/// An app, identified by the ScalingPolicy that scales it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// Namespace.
     pub namespace: String,
     /// Name of the ScalingPolicy.
     pub policy: String,
@@ -53,11 +52,11 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// Ends when the process is told to.
+/// Completes when the process is told to end.
 ///
 /// # Errors
-/// Signals cannot be heard.
-pub async fn told_to_end() -> Result<()> {
+/// If signals cannot be received.
+pub async fn termination() -> Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         _ = terminate.recv() => {}
@@ -66,10 +65,10 @@ pub async fn told_to_end() -> Result<()> {
     Ok(())
 }
 
-/// A client of the cluster: by a file, or as the pod that this is.
+/// A client of the cluster, from a kubeconfig or from the service account of this pod.
 pub(crate) async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client> {
     let config = match kubeconfig {
-        None => kube::Config::incluster().context("this is no pod: say --kubeconfig FILE")?,
+        None => kube::Config::incluster().context("this process has no service account of a pod: use --kubeconfig FILE")?,
         Some(file) => {
             let read = Kubeconfig::read_from(file).with_context(|| format!("cannot read {}", file.display()))?;
             kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.context("the kubeconfig is not usable")?

@@ -1,4 +1,4 @@
-//! Whether an app is ready: it accepts connections, or answers a path.
+//! Whether an app is ready: it accepts connections, or answers on a path.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 /// A probe that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// How it is asked.
+/// How to probe.
 #[derive(Clone, Debug)]
 pub struct Probe {
     path: Option<String>,
@@ -22,20 +22,20 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// By a path, or by a connection alone.
+    /// Probes with a GET of `path`, or by connecting only.
     pub fn new(path: Option<String>) -> Self {
         Self { path, client: Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build_http() }
     }
 
-    /// The same connections for another path.
+    /// A probe of another path that shares the connections.
     pub fn with_path(&self, path: String) -> Self {
         Self { path: Some(path), client: self.client.clone() }
     }
 
-    /// Asks once.
+    /// Probes once.
     ///
     /// # Errors
-    /// Why it is not ready.
+    /// If the app is not ready, with the reason.
     pub async fn ask(&self, app: SocketAddr) -> Result<(), String> {
         tokio::time::timeout(LIMIT, self.once(app)).await.map_err(|_| format!("no answer within {LIMIT:?}"))?
     }

@@ -1,6 +1,6 @@
-//! Tells the decider what was measured: each second, and at once when a first request came.
+//! Pushes what was measured to the decider (the agent): every second, and at once for a first request.
 //!
-//! A push that fails is not repeated: what is under way is in the next one. Invariant: one push at a time, so that they arrive in order.
+//! A failed push is not repeated, because requests in progress are in the next one. Invariant: one push at a time, so that they arrive in order.
 
 use std::time::Duration;
 
@@ -17,38 +17,36 @@ use super::Key;
 use super::token::Token;
 use crate::wire::{Push, Standing};
 
-/// A decider that takes longer is not there; the next push is due.
+/// Time limit of a push; after it the next one is due.
 const LIMIT: Duration = Duration::from_secs(2);
-/// An answer is a few numbers.
+/// Maximum size of an answer in bytes; an answer is a few numbers.
 const ANSWER: usize = 64 << 10;
 
-/// What was answered.
+/// The answer of an agent.
 #[derive(Clone, Debug)]
-pub struct Answered {
-    /// Its status.
+pub struct PushAnswer {
     pub status: StatusCode,
-    /// Its type, if it says one.
+    /// Content type, if there is one.
     pub kind: Option<HeaderValue>,
-    /// Its body.
     pub body: Bytes,
 }
 
-/// Carries pushes to agents.
+/// Sends pushes to agents.
 #[derive(Clone, Debug)]
-pub struct Post(Client<HttpConnector, Full<Bytes>>);
+pub struct PushClient(Client<HttpConnector, Full<Bytes>>);
 
-impl Default for Post {
+impl Default for PushClient {
     fn default() -> Self {
         Self(Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build_http())
     }
 }
 
-impl Post {
-    /// Sends a push, in the name of whom `authorization` is.
+impl PushClient {
+    /// Sends a push with the caller's authorization.
     ///
     /// # Errors
-    /// There is no answer in time.
-    pub async fn send(&self, to: Uri, authorization: Option<HeaderValue>, push: &Push) -> Result<Answered> {
+    /// If there is no answer in time.
+    pub async fn send(&self, to: Uri, authorization: Option<HeaderValue>, push: &Push) -> Result<PushAnswer> {
         let mut request = Request::post(to).header(header::CONTENT_TYPE, "application/json").body(Full::from(serde_json::to_vec(push)?))?;
         if let Some(authorization) = authorization {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
@@ -57,39 +55,39 @@ impl Post {
             let response = self.0.request(request).await.context("the decider cannot be reached")?;
             let (status, kind) = (response.status(), response.headers().get(header::CONTENT_TYPE).cloned());
             let body = Limited::new(response.into_body(), ANSWER).collect().await.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
-            Ok(Answered { status, kind, body })
+            Ok(PushAnswer { status, kind, body })
         };
         tokio::time::timeout(LIMIT, answered).await.context("the decider does not answer")?
     }
 }
 
-/// Where to, and in whose name.
+/// A client of the decider for one reporter.
 #[derive(Clone, Debug)]
-pub struct Decider {
+pub struct DeciderClient {
     to: Uri,
     reporter: String,
     token: Token,
-    post: Post,
+    post: PushClient,
 }
 
-impl Decider {
-    /// `base` is the agent, such as `http://drover-autoscaler.kube-system:9465`; `reporter` this pod's name; `token` what shows whose it is.
+impl DeciderClient {
+    /// `base` is the agent, such as `http://drover-autoscaler.kube-system:9465`; `reporter` is this pod's name; `token` identifies its account.
     ///
     /// # Errors
-    /// It is no address.
+    /// If `base` is not the http address of an agent.
     pub fn new(base: &str, reporter: String, token: Token) -> Result<Self> {
         let to = format!("{}/v1/statistics", base.trim_end_matches('/'));
-        let to = Uri::try_from(&to).with_context(|| format!("{to} is no address, say http://HOST:PORT"))?;
+        let to = Uri::try_from(&to).with_context(|| format!("{to} is not an address, use http://HOST:PORT"))?;
         if to.scheme_str() != Some("http") || to.authority().is_none() {
-            bail!("{to} is no address of an agent, say http://HOST:PORT");
+            bail!("{to} is not the address of an agent, use http://HOST:PORT");
         }
-        Ok(Self { to, reporter, token, post: Post::default() })
+        Ok(Self { to, reporter, token, post: PushClient::default() })
     }
 
-    /// Pushes a report; the answer says how the target stands.
+    /// Pushes a report; the answer is the state of the target.
     ///
     /// # Errors
-    /// The decider cannot be reached or does not take it.
+    /// If the decider cannot be reached or refuses the push.
     pub async fn push(&self, key: &Key, report: RequestReport) -> Result<Standing> {
         let push = Push {
             namespace: key.namespace.clone(),
@@ -98,7 +96,7 @@ impl Decider {
             requests: Some(report),
             values: Default::default(),
         };
-        let Answered { status, body, .. } = self.post.send(self.to.clone(), self.token.authorization().await, &push).await?;
+        let PushAnswer { status, body, .. } = self.post.send(self.to.clone(), self.token.authorization().await, &push).await?;
         if !status.is_success() {
             bail!("the decider answers {status}: {}", String::from_utf8_lossy(&body));
         }
@@ -106,16 +104,16 @@ impl Decider {
     }
 }
 
-/// Says once that pushing fails, and once that it works again.
+/// Logs once that pushing fails, and once that it works again.
 #[derive(Debug, Default)]
-pub struct Outage(bool);
+pub struct OutageLog(bool);
 
-impl Outage {
-    /// Takes note of a push.
+impl OutageLog {
+    /// Notes the result of a push.
     pub fn note<T>(&mut self, result: &Result<T>) {
         match result {
-            Ok(_) if self.0 => tracing::info!("the decider takes statistics again"),
-            Err(error) if !self.0 => tracing::warn!("statistics are not taken: {error:#}"),
+            Ok(_) if self.0 => tracing::info!("the decider accepts statistics again"),
+            Err(error) if !self.0 => tracing::warn!("statistics cannot be pushed: {error:#}"),
             _ => {}
         }
         self.0 = result.is_err();

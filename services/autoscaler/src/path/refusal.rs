@@ -1,4 +1,4 @@
-//! What a proxy answers itself: problem+json with a code that has a page in docs/errors, as all of Drover does.
+//! Errors that a proxy answers itself: problem+json with a code that has a page in docs/errors, as in all of Drover.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -6,27 +6,27 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use super::body::AnswerBody;
-use super::forward::Failure;
+use super::forward::ForwardError;
 
-/// Seconds after which a refused client may come again.
+/// Seconds after which a refused client may try again.
 const RETRY_AFTER: &str = "1";
 
 /// Why a request got no answer from the app.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The line is full.
+    /// The queue is full.
     #[error("{0} requests are waiting already")]
     QueueFull(usize),
     /// It waited for too long.
     #[error("no pod had room for it within {0} seconds")]
     NoRoomInTime(u64),
-    /// The app broke the connection, or does not speak HTTP.
+    /// The app closed the connection, or does not speak HTTP.
     #[error("the app did not answer: {0}")]
     BadGateway(String),
-    /// The app cannot be reached at all.
+    /// The app cannot be reached.
     #[error("the app cannot be reached: {0}")]
     Unreachable(String),
-    /// The client went away; nobody reads this.
+    /// The client went away, so that nobody reads this answer.
     #[error("the client went away")]
     Gone,
 }
@@ -42,7 +42,7 @@ struct Document<'a> {
 }
 
 impl Refusal {
-    /// Code, status and title, as libs/service has them.
+    /// Code, status and title, the same as in libs/service.
     fn kind(&self) -> (&'static str, StatusCode, &'static str) {
         match self {
             Self::QueueFull(_) => ("queue_full", StatusCode::SERVICE_UNAVAILABLE, "Too many requests are waiting"),
@@ -53,7 +53,7 @@ impl Refusal {
         }
     }
 
-    /// The answer.
+    /// The answer to the client.
     pub fn response(&self) -> Response<AnswerBody> {
         let (code, status, title) = self.kind();
         let document = Document { kind: format!("/docs/errors/{code}"), title, status: status.as_u16(), detail: self.to_string(), code };
@@ -69,11 +69,11 @@ impl Refusal {
     }
 }
 
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Self {
+impl From<ForwardError> for Refusal {
+    fn from(failure: ForwardError) -> Self {
         match failure {
-            Failure::NotSent(words) => Self::Unreachable(words),
-            Failure::BrokeOff(words) => Self::BadGateway(words),
+            ForwardError::NotSent(words) => Self::Unreachable(words),
+            ForwardError::BrokeOff(words) => Self::BadGateway(words),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! A listener of a proxy: HTTP/1.1 and h2c on one port, and a way to leave without a failed request.
+//! The listener of a proxy: HTTP/1.1 and h2c on one port, and a way to stop without failing a request.
 //!
-//! Leaving has two steps. [`Stage::Leaving`]: still serves all, but asks clients to go (`Connection: close` on the next answer, GOAWAY). Idle
-//! connections are not closed under a client that may be writing. [`Stage::Closing`]: nobody came for a while; what is idle is closed.
+//! Stopping has two steps. [`ListenerStage::Leaving`]: serves all requests, but asks clients to go elsewhere (`Connection: close` on the next answer,
+//! GOAWAY); idle connections stay open, since the client may be writing a request. [`ListenerStage::Closing`]: no request came for a while, so idle
+//! connections are closed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,37 +19,37 @@ use tokio_util::task::TaskTracker;
 
 use super::body::AnswerBody;
 
-/// Wait after a failed accept (no file descriptor is left).
+/// Wait after a failed accept (for example, when no file descriptor is left).
 const BREATH: Duration = Duration::from_millis(100);
-/// Longer than clients keep idle connections (Go: 90 s), so that none is closed as it is used again.
+/// Longer than clients keep idle connections (Go: 90 s), so that none is closed just when it is used again.
 const IDLE: Duration = Duration::from_secs(120);
 
-/// How a listener stands.
+/// ListenerStage of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum ListenerStage {
     /// It serves.
     #[default]
     Serving,
     /// It serves, and asks clients to go elsewhere.
     Leaving,
-    /// It closes what is idle, takes nobody new, and lets the rest end.
+    /// It closes idle connections, accepts no new ones, and lets the rest end.
     Closing,
 }
 
-/// What answers.
+/// Answers requests.
 pub trait Handler: Send + Sync + 'static {
     /// The answer to a request of `client`.
     fn handle(self: Arc<Self>, request: Request<Incoming>, client: SocketAddr) -> impl Future<Output = Response<AnswerBody>> + Send;
 }
 
-/// Serves until [`Stage::Closing`] and then until the last connection ended.
-pub async fn serve<H: Handler>(listener: TcpListener, handler: Arc<H>, stage: watch::Receiver<Stage>) {
+/// Serves until [`ListenerStage::Closing`], and then until the last connection has ended.
+pub async fn serve<H: Handler>(listener: TcpListener, handler: Arc<H>, stage: watch::Receiver<ListenerStage>) {
     let connections = TaskTracker::new();
     let mut closing = stage.clone();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = closing.wait_for(|stage| *stage == Stage::Closing) => break,
+            _ = closing.wait_for(|stage| *stage == ListenerStage::Closing) => break,
         };
         match accepted {
             Ok((stream, client)) => {
@@ -65,8 +66,8 @@ pub async fn serve<H: Handler>(listener: TcpListener, handler: Arc<H>, stage: wa
     connections.wait().await;
 }
 
-async fn connection<H: Handler>(stream: TcpStream, client: SocketAddr, handler: Arc<H>, stage: watch::Receiver<Stage>) {
-    let _ = stream.set_nodelay(true); // slower without, not wrong
+async fn connection<H: Handler>(stream: TcpStream, client: SocketAddr, handler: Arc<H>, stage: watch::Receiver<ListenerStage>) {
+    let _ = stream.set_nodelay(true); // without it requests are slower, but not wrong
     let second = Arc::new(Notify::new());
     let service = service_fn(|request: Request<Incoming>| {
         let (handler, stage) = (handler.clone(), stage.clone());
@@ -76,7 +77,7 @@ async fn connection<H: Handler>(stream: TcpStream, client: SocketAddr, handler: 
         }
         async move {
             let mut response = handler.handle(request, client).await;
-            if version < Version::HTTP_2 && *stage.borrow() != Stage::Serving && !response.headers().contains_key(header::UPGRADE) {
+            if version < Version::HTTP_2 && *stage.borrow() != ListenerStage::Serving && !response.headers().contains_key(header::UPGRADE) {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, std::convert::Infallible>(response)
@@ -92,7 +93,7 @@ async fn connection<H: Handler>(stream: TcpStream, client: SocketAddr, handler: 
     let mut asked = false;
     loop {
         tokio::select! {
-            // An error is the client's: it went away or spoke no HTTP.
+            // An error is caused by the client: it went away or did not speak HTTP.
             _ = serving.as_mut() => return,
             () = goes.as_mut(), if !asked => {
                 asked = true;
@@ -102,15 +103,15 @@ async fn connection<H: Handler>(stream: TcpStream, client: SocketAddr, handler: 
     }
 }
 
-/// When this connection is to be wound up: HTTP/2 as soon as leaving begins (it can be told so without loss), HTTP/1 at the close.
-async fn leaves(mut stage: watch::Receiver<Stage>, second: &Notify) {
+/// Completes when this connection is to be shut down: HTTP/2 when leaving begins (GOAWAY loses no request), HTTP/1 at the close.
+async fn leaves(mut stage: watch::Receiver<ListenerStage>, second: &Notify) {
     let mut closing = stage.clone();
     let told = async {
-        let _ = stage.wait_for(|stage| *stage >= Stage::Leaving).await;
+        let _ = stage.wait_for(|stage| *stage >= ListenerStage::Leaving).await;
         second.notified().await;
     };
     tokio::select! {
         () = told => {}
-        _ = closing.wait_for(|stage| *stage == Stage::Closing) => {}
+        _ = closing.wait_for(|stage| *stage == ListenerStage::Closing) => {}
     }
 }

@@ -1,8 +1,8 @@
-//! Who is in the path of an app, written down as an EndpointSlice of its public Service; the only thing that agent and activators share.
+//! The EndpointSlice of an app's public Service, which says who is in its path. It is the only thing that agent and activators share.
 //!
 //! The app has two Services, both labelled `drover.io/policy: NAME`: the public one, without a selector (`drover.io/path: public`), which
-//! clients use; and one that selects its pods (`drover.io/path: pods`), whose slices the cluster keeps. Kubernetes copies a Service's labels to
-//! its slices, so an activator watches nothing but slices with the label `drover.io/path`. The agent is the only writer of the public slice.
+//! clients use; and one that selects its pods (`drover.io/path: pods`), whose slices the cluster maintains. Kubernetes copies a Service's labels to
+//! its slices, so an activator only watches slices with the label `drover.io/path`. The agent is the only writer of the public slice.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,47 +12,47 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use super::Key;
 
-/// Label: whose (the ScalingPolicy's name).
+/// Label: the name of the ScalingPolicy.
 pub const POLICY: &str = "drover.io/policy";
-/// Label: [`PUBLIC`] or [`PODS`].
+/// Label: [`PUBLIC`], [`PODS`] or [`ACTIVATORS_OF_ALL`].
 pub const PATH: &str = "drover.io/path";
-/// What clients use.
+/// Value of [`PATH`]: the Service that clients use.
 pub const PUBLIC: &str = "public";
-/// What selects the pods.
+/// Value of [`PATH`]: the Service that selects the pods.
 pub const PODS: &str = "pods";
-/// What selects the activators.
+/// Value of [`PATH`]: the Service that selects the activators.
 pub const ACTIVATORS_OF_ALL: &str = "activators";
-/// Name of the port of the pods' Service where sidecars serve.
+/// Name of the port of the pods' Service at which sidecars serve requests.
 pub const SERVE_PORT: &str = "queue";
-/// Name of the port where they answer questions.
+/// Name of the admin port of sidecars and activators.
 pub const ADMIN_PORT: &str = "queue-admin";
-/// Annotation: the activators' port for this app.
+/// Annotation: the port at which activators serve this app.
 pub const ACTIVATOR_PORT: &str = "drover.io/activator-port";
 /// Annotation: the activators of this app, in the order in which they share its pods.
 pub const ACTIVATORS: &str = "drover.io/activators";
-/// Annotation: requests that a pod takes at once; 0: any number.
+/// Annotation: concurrent requests that a pod takes; 0: unlimited.
 pub const CONTAINER_CONCURRENCY: &str = "drover.io/container-concurrency";
 /// Annotation: `activator` or `pods`.
 pub const THROUGH: &str = "drover.io/through";
-/// Field manager, and who manages the slice.
+/// Field manager, and the value of the label that says who manages the slice.
 pub const MANAGER: &str = "autoscaler.drover.io";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// More endpoints a slice does not hold.
+/// Maximum number of endpoints in a slice.
 const MOST: usize = 1_000;
 
-/// Whom clients reach.
+/// Where clients are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Through {
-    /// The activators, and they the pods.
+    /// To the activators, which send requests on to the pods.
     #[default]
     Activator,
-    /// The pods.
+    /// To the pods.
     Pods,
 }
 
 impl Through {
-    /// As written.
+    /// The word in the annotation.
     pub fn word(self) -> &'static str {
         match self {
             Self::Activator => "activator",
@@ -61,37 +61,36 @@ impl Through {
     }
 }
 
-/// What a public slice says beside its endpoints.
+/// What a public slice says besides its endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublicPath {
-    /// Whom clients reach.
+    /// Where clients are sent.
     pub through: Through,
-    /// The activators' port for this app.
+    /// The port at which activators serve this app.
     pub activator_port: u16,
-    /// The activators, in the order in which they share its pods.
+    /// The activators, in the order in which they share the app's pods.
     pub activators: Vec<IpAddr>,
-    /// Requests that a pod takes at once; 0: any number.
+    /// Concurrent requests that a pod takes; 0: unlimited.
     pub container_concurrency: usize,
 }
 
-/// The public Service, as far as its slice must match it.
+/// The public Service, as far as its slice depends on it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PublicService {
-    /// Name.
     pub name: String,
-    /// Name of its port; none if it has a single one without.
+    /// Name of its port; none if it has a single unnamed one.
     pub port_name: Option<String>,
-    /// So that the slice goes with it.
+    /// Owner of the slice, so that the slice is deleted with it.
     pub owner: Option<OwnerReference>,
 }
 
-/// The slice that the agent writes. Without any activator it is the pods': better some in the open than nobody.
+/// The slice that the agent writes. If there is no activator it lists the pods, because unprotected pods are better than no endpoint.
 pub fn public_slice(key: &Key, service: &PublicService, path: &PublicPath, pods: &[&EndpointSlice]) -> EndpointSlice {
     let by_pods = path.through == Through::Pods || path.activators.is_empty();
     let serving = pods.iter().filter_map(|slice| Some((port_of(slice, SERVE_PORT)?, *slice)));
     let port = if by_pods { serving.clone().next().map_or(0, |(port, _)| port) } else { path.activator_port };
     let endpoints: Vec<Endpoint> = if by_pods {
-        // A slice has one set of ports: pods that serve elsewhere are reached through an activator only.
+        // A slice has one set of ports: pods that serve at another port are reached through an activator only.
         serving.filter(|(other, _)| *other == port).flat_map(|(_, slice)| slice.endpoints.iter().cloned()).take(MOST).collect()
     } else {
         path.activators.iter().take(MOST).map(|address| endpoint(*address)).collect()
@@ -134,7 +133,7 @@ pub fn name(service: &str) -> String {
     format!("{service}-drover")
 }
 
-/// Whether a slice as the API server has it says what it should.
+/// Whether a slice of the API server is the same as the wanted one in all that the agent sets.
 pub fn same(written: &EndpointSlice, wanted: &EndpointSlice) -> bool {
     let notes = |slice: &EndpointSlice| {
         [THROUGH, ACTIVATOR_PORT, ACTIVATORS, CONTAINER_CONCURRENCY].map(|note| slice.metadata.annotations.as_ref()?.get(note).cloned())
@@ -159,7 +158,7 @@ fn endpoint(address: IpAddr) -> Endpoint {
     Endpoint { addresses: vec![address.to_string()], conditions: Some(conditions), ..Endpoint::default() }
 }
 
-/// Whose slice it is, and whether it is the public one.
+/// The app that a slice belongs to, and whether it is the public slice.
 pub fn whose(slice: &EndpointSlice) -> Option<(Key, bool)> {
     let labels = slice.metadata.labels.as_ref()?;
     let policy = labels.get(POLICY)?.clone();
@@ -171,7 +170,7 @@ pub fn whose(slice: &EndpointSlice) -> Option<(Key, bool)> {
     Some((Key { namespace: slice.metadata.namespace.clone()?, policy }, public))
 }
 
-/// What a public slice says; none if it is not one of ours, or damaged.
+/// What a public slice says; none if it is not one of Drover's, or cannot be parsed.
 pub fn read_public(slice: &EndpointSlice) -> Option<PublicPath> {
     let notes = slice.metadata.annotations.as_ref()?;
     let through = match notes.get(THROUGH)?.as_str() {

@@ -1,8 +1,9 @@
-//! Places that serve and a bounded line before them: Knative's breaker (one place, the app) and throttler (many places, the pods) in one.
+//! Limits concurrent requests per destination, with a bounded queue: Knative's breaker (one destination, the app) and throttler (many, the pods) in
+//! one.
 //!
-//! Who comes is let in at once if nobody waits and a place has room, waits in line if the line has room, and is refused otherwise.
-//! Invariants: nobody is let into a full place; nobody waits while there is room; the line is first come, first served; whoever goes away
-//! (a dropped future or lease) leaves no trace.
+//! A request is admitted at once if nobody waits and a destination has a free slot; else it waits if the queue has space; else it is refused.
+//! Invariants: a destination never gets more requests than its capacity; no request waits while a slot is free; the queue is first come, first
+//! served; a dropped future or permit leaves nothing behind.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,237 +14,237 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-/// A place that takes any number of requests.
+/// Capacity of a destination that takes any number of requests.
 pub const UNLIMITED: usize = usize::MAX;
-/// Up to this many requests at once in a place, the first that has room is taken: a full pod answers faster than two half-empty ones scale.
+/// Up to this capacity the first destination with a free slot is used (Knative's policy for a low container concurrency).
 const FIRST_AVAILABLE_UP_TO: usize = 3;
 
-/// The line is full.
+/// The queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{waiting} requests are waiting already")]
-pub struct Full {
-    /// How long the line is.
+pub struct QueueFull {
+    /// Length of the queue.
     pub waiting: usize,
 }
 
-/// Places and a line.
-pub struct Room {
-    longest_line: usize,
-    state: Mutex<State>,
+/// Destinations and a queue.
+pub struct Throttler {
+    queue_limit: usize,
+    state: Mutex<ThrottlerState>,
 }
 
 #[derive(Default)]
-struct State {
-    places: Vec<Place>,
-    /// By arrival.
-    line: BTreeMap<u64, oneshot::Sender<Lease>>,
+struct ThrottlerState {
+    destinations: Vec<Destination>,
+    /// Waiting requests by order of arrival.
+    queue: BTreeMap<u64, oneshot::Sender<Permit>>,
     arrivals: u64,
     turn: usize,
 }
 
-struct Place {
+struct Destination {
     address: SocketAddr,
-    /// None: on its way out, kept until its last request is answered.
+    /// None: the destination was removed, and is kept until its last request is answered.
     capacity: Option<usize>,
     under_way: usize,
 }
 
-impl Place {
-    fn has_room(&self) -> bool {
+impl Destination {
+    fn has_slot(&self) -> bool {
         self.capacity.is_some_and(|capacity| self.under_way < capacity)
     }
 }
 
-impl Room {
-    /// Without places: everybody waits.
-    pub fn new(longest_line: usize) -> Arc<Self> {
-        Arc::new(Self { longest_line, state: Mutex::default() })
+impl Throttler {
+    /// Creates a throttler without destinations, so that every request waits.
+    pub fn new(queue_limit: usize) -> Arc<Self> {
+        Arc::new(Self { queue_limit, state: Mutex::default() })
     }
 
-    /// Says which places there are and how many requests each takes at once. Requests in places that are gone go on.
-    pub fn furnish(self: &Arc<Self>, places: impl IntoIterator<Item = (SocketAddr, usize)>) {
+    /// Replaces the destinations and their capacities. Requests to destinations that are removed continue.
+    pub fn set_destinations(self: &Arc<Self>, destinations: impl IntoIterator<Item = (SocketAddr, usize)>) {
         let mut state = self.state();
-        for place in &mut state.places {
-            place.capacity = None;
+        for destination in &mut state.destinations {
+            destination.capacity = None;
         }
-        for (address, capacity) in places {
-            match state.places.iter_mut().find(|place| place.address == address) {
-                Some(place) => place.capacity = Some(capacity),
-                None => state.places.push(Place { address, capacity: Some(capacity), under_way: 0 }),
+        for (address, capacity) in destinations {
+            match state.destinations.iter_mut().find(|destination| destination.address == address) {
+                Some(destination) => destination.capacity = Some(capacity),
+                None => state.destinations.push(Destination { address, capacity: Some(capacity), under_way: 0 }),
             }
         }
-        state.places.retain(|place| place.capacity.is_some() || place.under_way > 0);
-        self.let_in(state);
+        state.destinations.retain(|destination| destination.capacity.is_some() || destination.under_way > 0);
+        self.admit_waiting(state);
     }
 
-    /// A lease now, or a place in the line.
+    /// Returns a future of a permit, which is ready at once if a slot is free, and waits in the queue otherwise.
     ///
     /// # Errors
-    /// The line is full.
-    pub fn enter(self: &Arc<Self>) -> Result<Entering, Full> {
+    /// If the queue is full.
+    pub fn enter(self: &Arc<Self>) -> Result<Admission, QueueFull> {
         let mut state = self.state();
-        if state.line.is_empty()
-            && let Some(place) = state.choose()
+        if state.queue.is_empty()
+            && let Some(destination) = state.choose()
         {
-            let lease = self.lease(&mut state, place);
-            return Ok(Entering(Stage::In(Some(lease))));
+            let permit = self.permit(&mut state, destination);
+            return Ok(Admission(AdmissionStage::Admitted(Some(permit))));
         }
-        if state.line.len() >= self.longest_line {
-            return Err(Full { waiting: state.line.len() });
+        if state.queue.len() >= self.queue_limit {
+            return Err(QueueFull { waiting: state.queue.len() });
         }
         let (sender, receiver) = oneshot::channel();
         let number = state.arrivals;
         state.arrivals += 1;
-        state.line.insert(number, sender);
+        state.queue.insert(number, sender);
         drop(state);
-        Ok(Entering(Stage::Waits(Waiting { room: self.clone(), number, receiver })))
+        Ok(Admission(AdmissionStage::Waiting(Waiting { throttler: self.clone(), number, receiver })))
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
-        self.state().line.len()
+        self.state().queue.len()
     }
 
-    /// How many are in any place.
+    /// Number of admitted requests over all destinations.
     pub fn under_way(&self) -> usize {
-        self.state().places.iter().map(|place| place.under_way).sum()
+        self.state().destinations.iter().map(|destination| destination.under_way).sum()
     }
 
-    /// Places with any capacity.
-    pub fn places(&self) -> usize {
-        self.state().places.iter().filter(|place| place.capacity.is_some_and(|capacity| capacity > 0)).count()
+    /// Number of destinations with a capacity above 0.
+    pub fn destinations(&self) -> usize {
+        self.state().destinations.iter().filter(|destination| destination.capacity.is_some_and(|capacity| capacity > 0)).count()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ThrottlerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lease(self: &Arc<Self>, state: &mut State, place: usize) -> Lease {
-        state.places[place].under_way += 1;
-        Lease { room: self.clone(), address: state.places[place].address }
+    fn permit(self: &Arc<Self>, state: &mut ThrottlerState, destination: usize) -> Permit {
+        state.destinations[destination].under_way += 1;
+        Permit { throttler: self.clone(), address: state.destinations[destination].address }
     }
 
-    /// Lets the first of the line in while there is room.
-    fn let_in(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        let mut lost = Vec::new();
-        while !state.line.is_empty()
-            && let Some(place) = state.choose()
-            && let Some((_, first)) = state.line.pop_first()
+    /// Admits waiting requests in order while slots are free.
+    fn admit_waiting(self: &Arc<Self>, mut state: MutexGuard<'_, ThrottlerState>) {
+        let mut unclaimed = Vec::new();
+        while !state.queue.is_empty()
+            && let Some(destination) = state.choose()
+            && let Some((_, first)) = state.queue.pop_first()
         {
-            let lease = self.lease(&mut state, place);
-            if let Err(lease) = first.send(lease) {
-                lost.push(lease);
+            let permit = self.permit(&mut state, destination);
+            if let Err(permit) = first.send(permit) {
+                unclaimed.push(permit);
             }
         }
-        drop(state); // dropping a lease locks it
-        drop(lost);
+        drop(state); // dropping a permit locks the state
+        drop(unclaimed);
     }
 
     fn release(self: &Arc<Self>, address: SocketAddr) {
         let mut state = self.state();
-        if let Some(at) = state.places.iter().position(|place| place.address == address) {
-            let place = &mut state.places[at];
-            place.under_way -= 1;
-            if place.capacity.is_none() && place.under_way == 0 {
-                state.places.swap_remove(at);
+        if let Some(at) = state.destinations.iter().position(|destination| destination.address == address) {
+            let destination = &mut state.destinations[at];
+            destination.under_way -= 1;
+            if destination.capacity.is_none() && destination.under_way == 0 {
+                state.destinations.swap_remove(at);
             }
         }
-        self.let_in(state);
+        self.admit_waiting(state);
     }
 }
 
-impl State {
-    /// Where the next request goes (Knative `lb_policy.go`): any number at once: the emptier of two by chance; up to 3: the first with room;
-    /// else in turn.
+impl ThrottlerState {
+    /// The destination of the next request (Knative `lb_policy.go`). Unlimited capacity: the less busy of two random ones; up to 3: the first with a
+    /// free slot; else in turn.
     fn choose(&mut self) -> Option<usize> {
-        let free = |place: &&usize| self.places[**place].has_room();
-        let all: Vec<usize> = (0..self.places.len()).collect();
-        let mut with_room = all.iter().filter(free);
-        let first = *with_room.next()?;
-        let capacity = self.places[first].capacity.unwrap_or(0);
+        let free = |destination: &&usize| self.destinations[**destination].has_slot();
+        let all: Vec<usize> = (0..self.destinations.len()).collect();
+        let mut with_slot = all.iter().filter(free);
+        let first = *with_slot.next()?;
+        let capacity = self.destinations[first].capacity.unwrap_or(0);
         if capacity <= FIRST_AVAILABLE_UP_TO {
             return Some(first);
         }
-        let others: Vec<usize> = std::iter::once(first).chain(with_room.copied()).collect();
+        let others: Vec<usize> = std::iter::once(first).chain(with_slot.copied()).collect();
         if capacity == UNLIMITED {
             let (one, other) = (others[fastrand::usize(..others.len())], others[fastrand::usize(..others.len())]);
-            return Some(if self.places[other].under_way < self.places[one].under_way { other } else { one });
+            return Some(if self.destinations[other].under_way < self.destinations[one].under_way { other } else { one });
         }
         self.turn = self.turn.wrapping_add(1);
         Some(others[self.turn % others.len()])
     }
 }
 
-impl fmt::Debug for Room {
+impl fmt::Debug for Throttler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state();
-        write!(f, "Room({} places, {} waiting)", state.places.len(), state.line.len())
+        write!(f, "Throttler({} destinations, {} waiting)", state.destinations.len(), state.queue.len())
     }
 }
 
-/// The right to use a place until it is dropped.
+/// The right to send one request to a destination; the slot is free again when it is dropped.
 #[derive(Debug)]
-pub struct Lease {
-    room: Arc<Room>,
+pub struct Permit {
+    throttler: Arc<Throttler>,
     address: SocketAddr,
 }
 
-impl Lease {
-    /// The place.
+impl Permit {
+    /// The address of the destination.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-impl Drop for Lease {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.room.release(self.address);
+        self.throttler.release(self.address);
     }
 }
 
-/// Becomes a lease; dropped before, it leaves the line.
+/// A future of a [`Permit`]. If it is dropped before, the request leaves the queue.
 #[derive(Debug)]
-pub struct Entering(Stage);
+pub struct Admission(AdmissionStage);
 
 #[derive(Debug)]
-enum Stage {
-    In(Option<Lease>),
-    Waits(Waiting),
+enum AdmissionStage {
+    Admitted(Option<Permit>),
+    Waiting(Waiting),
 }
 
 #[derive(Debug)]
 struct Waiting {
-    room: Arc<Room>,
+    throttler: Arc<Throttler>,
     number: u64,
-    receiver: oneshot::Receiver<Lease>,
+    receiver: oneshot::Receiver<Permit>,
 }
 
-impl Entering {
-    /// Whether it is in line.
+impl Admission {
+    /// Whether the request waits in the queue.
     pub fn waits(&self) -> bool {
-        matches!(self.0, Stage::Waits(_))
+        matches!(self.0, AdmissionStage::Waiting(_))
     }
 }
 
-impl Future for Entering {
-    type Output = Lease;
+impl Future for Admission {
+    type Output = Permit;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Lease> {
-        let lease = match &mut self.0 {
-            Stage::In(lease) => lease.take(),
-            Stage::Waits(waiting) => match Pin::new(&mut waiting.receiver).poll(context) {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Permit> {
+        let permit = match &mut self.0 {
+            AdmissionStage::Admitted(permit) => permit.take(),
+            AdmissionStage::Waiting(waiting) => match Pin::new(&mut waiting.receiver).poll(context) {
                 Poll::Pending => return Poll::Pending,
-                // The sender is in the line, which the room keeps, until it sends.
-                Poll::Ready(lease) => lease.ok(),
+                // The sender stays in the queue, which the throttler keeps, until it sends.
+                Poll::Ready(permit) => permit.ok(),
             },
         };
-        lease.map_or(Poll::Pending, Poll::Ready)
+        permit.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // Granted meanwhile: the lease is dropped with the receiver and goes to the next.
-        self.room.state().line.remove(&self.number);
+        // If a permit was sent meanwhile, it is dropped with the receiver, and its slot goes to the next request.
+        self.throttler.state().queue.remove(&self.number);
     }
 }

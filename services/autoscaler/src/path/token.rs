@@ -1,4 +1,4 @@
-//! The token by which the decider knows who reports. The kubelet renews its file.
+//! The token that identifies a reporter to the decider. The kubelet renews its file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use http::HeaderValue;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Where pods have it, by the manifests.
+/// Path of the token file in the manifests.
 pub const FILE: &str = "/var/run/secrets/drover.io/token";
-/// The file is read again after so long: it is renewed long before its token ends.
+/// The file is read again after this time; tokens are renewed long before they expire.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What was read, and when.
+/// When the file was read, and the header made from it.
 type Read = Option<(Instant, Option<HeaderValue>)>;
 
-/// A token in a file; who has none says none, and hears from the decider what to do.
+/// A token in a file. Without a file nothing is sent, and the decider's answer says what to do.
 #[derive(Clone, Debug)]
 pub struct Token {
     file: PathBuf,
@@ -24,12 +24,12 @@ pub struct Token {
 }
 
 impl Token {
-    /// In that file.
+    /// The token in this file.
     pub fn new(file: PathBuf) -> Self {
         Self { file, read: Arc::default() }
     }
 
-    /// What to send as `Authorization`.
+    /// The value of the header `Authorization`.
     pub async fn authorization(&self) -> Option<HeaderValue> {
         let mut read = self.read.lock().await;
         match &*read {
@@ -52,7 +52,7 @@ mod tests {
     use super::Token;
 
     #[tokio::test(start_paused = true)]
-    async fn a_renewed_token_is_sent_a_minute_later_and_is_never_shown() {
+    async fn token_rereads_file_after_a_minute_and_hides_value() {
         let dir = tempfile::tempdir().unwrap();
         let token = Token::new(dir.path().join("token"));
         assert_eq!(token.authorization().await, None);

@@ -1,4 +1,4 @@
-//! Statistics are taken from accounts of the policy's namespace and from trusted ones, by every agent alike; from nobody else.
+//! Every agent accepts statistics from accounts of the policy's namespace and from trusted ones, and refuses all others.
 
 use drover_autoscaler::agent::callers::AUDIENCE;
 use drover_testkit::eventually;
@@ -7,15 +7,15 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::support::{Agent, PATIENCE, Place, token};
+use crate::support::{Agent, PATIENCE, TestNamespace, token};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_accounts_of_the_namespace_and_trusted_ones_are_heard() {
-    let Some(place) = Place::new("callers") else { return };
+async fn statistics_are_accepted_only_from_namespace_and_trusted_accounts() {
+    let Some(place) = TestNamespace::new("callers") else { return };
     let place = place.await;
     place.workload("web", 1).await;
     place.policy("web", "kpa", "recommend", json!({"periodSeconds": 1})).await;
-    // An account elsewhere, and its namesake that the agent is told to trust.
+    // Two accounts of another namespace; the agent trusts the second.
     let elsewhere: Api<ServiceAccount> = Api::namespaced(place.client.clone(), "default");
     let names = [format!("stranger-{}", std::process::id()), format!("trusted-{}", std::process::id())];
     for name in &names {
@@ -50,7 +50,7 @@ async fn only_accounts_of_the_namespace_and_trusted_ones_are_heard() {
         }
         let answer = agent.statistics(&json!({"policy": 1}), Some(&place.token)).await.unwrap();
         assert_eq!(answer.json::<Value>().await.unwrap()["code"], "malformed_json");
-        // What was decided is nobody else's business, either.
+        // Decisions need a token, too.
         let url = format!("http://{}/v1/decisions/{}/web", agent.address, place.namespace);
         assert_eq!(reqwest::get(&url).await.unwrap().status(), 401);
     }

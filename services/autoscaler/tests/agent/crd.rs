@@ -1,4 +1,4 @@
-//! deploy/autoscaler/crd.yaml is what the types say. `DROVER_ACCEPT=1` writes it anew.
+//! deploy/autoscaler/crd.yaml matches the types; `DROVER_ACCEPT=1` writes it again.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use drover_autoscaler::policy::{Plan, definition};
 use serde_json::json;
 
 #[test]
-fn the_definition_is_what_the_types_say() {
+fn crd_file_matches_the_types() {
     let head = "# Made from services/autoscaler/src/policy.rs by `DROVER_ACCEPT=1 cargo test --workspace --test agent`.\n";
     let made = head.to_owned() + &serde_yaml::to_string(&definition()).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/autoscaler/crd.yaml");
@@ -14,11 +14,11 @@ fn the_definition_is_what_the_types_say() {
         std::fs::write(&path, &made).unwrap();
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == made, "{} is not what the types say; run this test with DROVER_ACCEPT=1", path.display());
+    assert!(kept == made, "{} differs from the types; run this test with DROVER_ACCEPT=1", path.display());
 }
 
 #[test]
-fn what_a_schema_cannot_say_is_refused_with_the_field_and_the_remedy() {
+fn plan_refuses_invalid_specs_and_names_the_field() {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     for (spec, word) in [
         (json!({"target": target, "policy": "threshold", "minReplicas": 5, "maxReplicas": 2}), "maxReplicas"),

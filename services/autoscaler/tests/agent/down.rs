@@ -1,28 +1,28 @@
-//! The metrics server is down, for real: nothing is scaled, whatever the load does; back again, the load is followed.
+//! While the metrics server is down nothing is scaled, whatever the load does; when it is back, the load is followed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use drover_autoscaler::status::Kind;
+use drover_autoscaler::status::ConditionType;
 use drover_testkit::{eventually, needs};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::follow::at_once;
-use crate::support::{Agent, PATIENCE, Place};
+use crate::support::{Agent, PATIENCE, TestNamespace};
 
-/// A control plane of its own, whose parts may be killed.
+/// A control plane of the test's own, whose parts may be killed.
 struct Plane(tempfile::TempDir);
 
 impl Plane {
-    /// Up with all its parts: again, too, after some were killed.
+    /// Starts all parts, including those that were killed.
     async fn up(&self) -> PathBuf {
         let mut up = tokio::process::Command::new(script());
         up.args(["up", "--names", "down", "--nodes", "1", "--metrics", "--owner", &std::process::id().to_string(), "--dir"])
             .arg(self.0.path());
-        let output = tokio::time::timeout(PATIENCE, up.kill_on_drop(true).output()).await.expect("it takes too long").unwrap();
+        let output = tokio::time::timeout(PATIENCE, up.kill_on_drop(true).output()).await.expect("kube.sh takes too long").unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         self.0.path().join("down/kubeconfig")
     }
@@ -45,12 +45,12 @@ fn script() -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_metrics_server_that_is_down_scales_nothing() {
+async fn metrics_server_down_scales_nothing() {
     if needs("DROVER_KUBE_BIN").is_none() {
         return;
     }
     let plane = Plane(tempfile::Builder::new().prefix("down").tempdir().unwrap());
-    let place = Place::at(plane.up().await, "down".to_owned()).await;
+    let place = TestNamespace::at(plane.up().await, "down".to_owned()).await;
     place.workload("web", 1).await;
     let cpu = json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]);
     place.policy("web", "threshold", "apply", json!({"behavior": at_once(), "threshold": {"metrics": cpu}, "periodSeconds": 1})).await;
@@ -58,15 +58,15 @@ async fn a_metrics_server_that_is_down_scales_nothing() {
     let (load, driver) = place.load("web");
     load.send_replace(100);
     place.reaches("web", |replicas| replicas == 2).await;
-    place.condition("web", Kind::MetricsRead, "True", "Read").await;
+    place.condition("web", ConditionType::MetricsRead, "True", "Read").await;
 
     plane.kill("metrics-server");
-    let why = place.condition("web", Kind::MetricsRead, "False", "Missing").await;
+    let why = place.condition("web", ConditionType::MetricsRead, "False", "Missing").await;
     assert!(why.contains("metrics.k8s.io"), "{why}");
     let stands = place.replicas("web").await;
     for milli in [5, 400] {
         load.send_replace(milli);
-        // What was decided meanwhile, was decided without metrics.
+        // These decisions are made without metrics.
         let mut decisions = BTreeSet::new();
         eventually(PATIENCE, async || {
             assert_eq!(place.replicas("web").await, stands, "scaled without metrics");
@@ -79,6 +79,6 @@ async fn a_metrics_server_that_is_down_scales_nothing() {
 
     plane.up().await;
     place.reaches("web", |replicas| replicas == 4).await;
-    place.condition("web", Kind::MetricsRead, "True", "Read").await;
+    place.condition("web", ConditionType::MetricsRead, "True", "Read").await;
     driver.abort();
 }

@@ -1,10 +1,10 @@
-//! A learner that costs more than the threshold policy beside it is relieved, and says so; a rollback gives it another try. Seen and done as a
-//! person does: by `drover autoscale`.
+//! A learner that costs more than the threshold policy beside it is replaced, with a condition and an Event; after a rollback it is tried again.
+//! The test uses `drover autoscale`, as a person would.
 
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use drover_autoscaler::status::Kind;
+use drover_autoscaler::status::ConditionType;
 use drover_autoscaling::qlearning::QTable;
 use drover_testkit::{eventually, needs};
 use k8s_openapi::api::events::v1::Event;
@@ -12,7 +12,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::follow::{at_once, table};
-use crate::support::{Agent, PATIENCE, Place};
+use crate::support::{Agent, PATIENCE, TestNamespace};
 use crate::transfer::fake_prometheus;
 
 /// A table that always wants more.
@@ -23,10 +23,10 @@ fn greedy() -> QTable {
 }
 
 /// `drover autoscale` on the place's cluster.
-struct Drover<'a>(PathBuf, &'a Place);
+struct Drover<'a>(PathBuf, &'a TestNamespace);
 
 impl Drover<'_> {
-    /// What it prints, or says went wrong.
+    /// Standard output on success, standard error on failure.
     async fn run(&self, words: &str, more: &[&str]) -> Result<String, String> {
         let mut command = tokio::process::Command::new(&self.0);
         command.arg("autoscale").args(words.split(' ')).args(["-n", &self.1.namespace, "--kubeconfig"]).arg(&self.1.kubeconfig).args(more);
@@ -38,13 +38,13 @@ impl Drover<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_learner_that_costs_too_much_is_relieved_and_a_rollback_gives_it_another_try() {
-    let (Some(place), Some(drover)) = (Place::new("fallback"), needs("DROVER_BIN")) else { return };
+async fn costly_learner_falls_back_and_rollback_retries_it() {
+    let (Some(place), Some(drover)) = (TestNamespace::new("fallback"), needs("DROVER_BIN")) else { return };
     let place = place.await;
     let drover = Drover(drover.into(), &place);
     place.workload("web", 1).await;
     table(&place, "greedy", &greedy()).await;
-    // A tenth of the capacity is used: four pods cost four times what one would.
+    // A tenth of the capacity is used, so that four pods cost four times as much as one.
     let source = json!({"prometheus": {"url": fake_prometheus().await, "queries": {"cpu": "0.1", "expired": "7"}}});
     let learner = json!({"initialTable": "greedy", "noise": 0, "alpha": 1e-9});
     let more = json!({"qlearning": learner, "source": source, "shadow": {"window": 10}, "behavior": at_once(), "periodSeconds": 1});
@@ -53,7 +53,7 @@ async fn a_learner_that_costs_too_much_is_relieved_and_a_rollback_gives_it_anoth
     let agent = Agent::start(&place, "agent", &kubeconfig, &[]).await;
 
     place.reaches("web", |replicas| replicas == 4).await;
-    let why = place.condition("web", Kind::Learning, "False", "FellBack").await;
+    let why = place.condition("web", ConditionType::Learning, "False", "FellBack").await;
     assert!(why.contains("the threshold policy beside it"), "{why}");
     // A tenth of four pods at a target of 80 % is one. By metrics.k8s.io (50m of 100m) it would be two; the learner would stay.
     place.reaches("web", |replicas| replicas == 1).await;
@@ -69,7 +69,7 @@ async fn a_learner_that_costs_too_much_is_relieved_and_a_rollback_gives_it_anoth
     {
         assert!(story.contains(part), "no `{part}` in:\n{story}");
     }
-    assert!(drover.run("explain web", &["-o", "wide"]).await.unwrap().contains("\"threshold\": {"), "all that it decided by");
+    assert!(drover.run("explain web", &["-o", "wide"]).await.unwrap().contains("\"threshold\": {"), "the record has the inputs");
     let status: Value = serde_json::from_str(&drover.run("explain web", &["-o", "json"]).await.unwrap()).unwrap();
     assert_eq!(status["lastDecision"]["policy"], "threshold", "{status:#}");
     let nobody = drover.run("explain nobody", &[]).await.unwrap_err();
@@ -77,18 +77,18 @@ async fn a_learner_that_costs_too_much_is_relieved_and_a_rollback_gives_it_anoth
     let nothing = drover.run("table export nobody", &[]).await.unwrap_err();
     assert!(nothing.contains("has not learned anything yet"), "{nothing}");
 
-    // Without a KPA policy it watches nothing that it may not.
+    // Without a KPA policy the agent starts no watch that its rights do not allow.
     assert!(!agent.log().contains("cannot be watched"), "{}", agent.log());
-    // The next agent knows of it, too.
+    // The next agent continues with the threshold policy.
     drop(agent);
     let _next = Agent::start(&place, "next", &kubeconfig, &[]).await;
     let before = place.status("web").await.decided_at;
     eventually(PATIENCE, async || (place.status("web").await.decided_at > before).then_some(())).await;
     let status = place.status("web").await;
-    assert_eq!(status.condition(Kind::Learning).unwrap().message, why);
+    assert_eq!(status.condition(ConditionType::Learning).unwrap().message, why);
     assert_eq!(status.last_decision.unwrap()["policy"], "threshold");
 
-    // Back to an earlier version: the learner gets another try.
+    // After a rollback to an earlier version the learner is tried again.
     let versions: Vec<u64> = serde_json::from_str(&drover.run("table versions web", &["-o", "json"]).await.unwrap()).unwrap();
     let (first, last) = (versions[0], versions[versions.len() - 1]);
     let kept: QTable = serde_json::from_str(&drover.run("table export web", &[]).await.unwrap()).unwrap();
@@ -97,7 +97,7 @@ async fn a_learner_that_costs_too_much_is_relieved_and_a_rollback_gives_it_anoth
     assert!(wrong.contains("4711"), "{wrong}");
     let told = drover.run("table rollback web", &["--to", &first.to_string()]).await.unwrap();
     assert!(told.contains(&format!("version {first} is version {} now", last + 1)), "{told}");
-    place.condition("web", Kind::Learning, "True", "Deciding").await;
+    place.condition("web", ConditionType::Learning, "True", "Deciding").await;
     place.reaches("web", |replicas| replicas == 4).await;
     place.done().await;
 }

@@ -1,19 +1,19 @@
 //! All three policies follow a load up and down.
 
-use drover_autoscaler::status::Kind;
+use drover_autoscaler::status::ConditionType;
 use drover_autoscaling::qlearning::QTable;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::support::{Agent, Place, Pusher};
+use crate::support::{Agent, Pusher, TestNamespace};
 
-/// No stabilisation: a test has no five minutes.
+/// No stabilisation window, so that the test need not wait five minutes.
 pub fn at_once() -> Value {
     json!({"scaleDown": {"stabilizationWindowSeconds": 0}})
 }
 
-/// A table that wants more from bucket 7 on, fewer up to bucket 3.
+/// A table that adds pods from bucket 7 on, and removes pods up to bucket 3.
 pub fn sensible(min: i32, max: i32) -> QTable {
     let mut table = serde_json::to_value(QTable::new(min, max)).unwrap();
     let values = (min..=max).flat_map(|_| {
@@ -27,15 +27,15 @@ pub fn sensible(min: i32, max: i32) -> QTable {
     serde_json::from_value(table).unwrap()
 }
 
-pub async fn table(place: &Place, name: &str, table: &QTable) {
+pub async fn table(place: &TestNamespace, name: &str, table: &QTable) {
     let data = json!({"metadata": {"name": name}, "data": {"table.json": serde_json::to_string(table).unwrap()}});
     let map: ConfigMap = serde_json::from_value(data).unwrap();
     place.api().create(&PostParams::default(), &map).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_three_policies_follow_a_load_up_and_down() {
-    let Some(place) = Place::new("follow") else { return };
+async fn all_policies_follow_load_up_and_down() {
+    let Some(place) = TestNamespace::new("follow") else { return };
     let place = place.await;
     for name in ["thresh", "kpa", "rl"] {
         place.workload(name, 1).await;
@@ -48,7 +48,7 @@ async fn all_three_policies_follow_a_load_up_and_down() {
     let learner = json!({"initialTable": "start", "noise": 0, "alpha": 0.01});
     place.policy("rl", "qlearning", "apply", json!({"behavior": at_once(), "qlearning": learner})).await;
 
-    // With no more rights than the manifest gives.
+    // With only the rights of the manifest.
     let agent = Agent::start(&place, "agent", &place.least_rights().await, &[]).await;
     let pushed = Pusher::start(&place, "kpa", vec![agent.address.clone()], 35.0);
     let (thresh, thresh_task) = place.load("thresh");
@@ -60,11 +60,11 @@ async fn all_three_policies_follow_a_load_up_and_down() {
     place.reaches("thresh", |replicas| replicas >= 3).await;
     place.reaches("rl", |replicas| replicas >= 3).await;
     for name in ["thresh", "kpa"] {
-        place.condition(name, Kind::MetricsRead, "True", "Read").await;
+        place.condition(name, ConditionType::MetricsRead, "True", "Read").await;
     }
-    // Nobody says how many requests expire: it decides, and says that it learns nothing.
-    place.condition("rl", Kind::MetricsRead, "False", "Partly").await;
-    place.condition("rl", Kind::Learning, "True", "Deciding").await;
+    // Expired requests are not reported: the learner decides, and reports that it learns nothing.
+    place.condition("rl", ConditionType::MetricsRead, "False", "Partly").await;
+    place.condition("rl", ConditionType::Learning, "True", "Deciding").await;
 
     pushed.0.send_replace(3.0);
     thresh.send_replace(20);

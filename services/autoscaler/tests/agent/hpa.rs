@@ -1,4 +1,4 @@
-//! In mode recommend the agent decides as the real kube-controller-manager's HPA does, on the same workload and the same metrics.
+//! In mode `recommend` the agent decides like the HPA of the real kube-controller-manager, on the same workload and metrics.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::PostParams;
 use serde_json::json;
 
-use crate::support::{Agent, Place};
+use crate::support::{Agent, TestNamespace};
 
-/// What one of them decided, on what.
+/// A decision of either, and its inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Decided {
     at: f64,
@@ -21,8 +21,8 @@ struct Decided {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long: the HPA decides every 15 s, and some twenty decisions are wanted"]
-async fn in_shadow_it_decides_as_the_real_hpa_does() {
-    let Some(place) = Place::new("hpa") else { return };
+async fn recommend_mode_decides_like_the_real_hpa() {
+    let Some(place) = TestNamespace::new("hpa") else { return };
     let place = place.await;
     place.workload("web", 1).await;
     let cpu = json!([{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]);
@@ -65,7 +65,7 @@ async fn in_shadow_it_decides_as_the_real_hpa_does() {
     }
     driver.abort();
 
-    // The same reading of the same replicas at about the same time: the decision must be the same.
+    // On the same reading and replicas at about the same time the decisions must be equal.
     let (mut agreed, mut alone, mut differ) = (Vec::new(), Vec::new(), Vec::new());
     for their in &theirs {
         let same =
@@ -90,8 +90,8 @@ async fn in_shadow_it_decides_as_the_real_hpa_does() {
     place.done().await;
 }
 
-/// What the HPA's status says of its last decision.
-async fn hpa_decided(place: &Place, at: f64) -> Option<Decided> {
+/// The last decision in the HPA's status.
+async fn hpa_decided(place: &TestNamespace, at: f64) -> Option<Decided> {
     let hpa = place.api::<HorizontalPodAutoscaler>().get("web").await.ok()?;
     let status = hpa.status?;
     let metric = status.current_metrics?.into_iter().next()?;

@@ -1,4 +1,4 @@
-//! The agent against a real API server with simulated pods and metrics-server, where `DROVER_CONTRACT_KUBECONFIG` names one.
+//! The agent with a real API server, simulated pods and metrics-server; skipped unless `DROVER_CONTRACT_KUBECONFIG` names a cluster.
 #![allow(clippy::unwrap_used, reason = "tests, and what they share")]
 
 mod callers;

@@ -1,4 +1,4 @@
-//! A real Prometheus as the source of all three policies; what it lost, or when it is gone itself, is never a zero.
+//! A real Prometheus as the source of all three policies. A lost series, or a Prometheus that is gone, is never treated as zero.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use drover_autoscaler::status::Kind;
+use drover_autoscaler::status::ConditionType;
 use drover_testkit::eventually;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::follow::{at_once, sensible, table};
-use crate::support::{Agent, PATIENCE, Place};
+use crate::support::{Agent, PATIENCE, TestNamespace};
 
-/// What the scraped server says: requests at once, CPU as a share, expired so far. Empty: nothing.
+/// The metrics of the scraped server: concurrent requests, CPU as a share, expired requests in total. Empty: none.
 type Said = watch::Sender<String>;
 
 async fn scraped() -> (Said, String, AbortOnDropHandle<()>) {
@@ -32,8 +32,8 @@ async fn scraped() -> (Said, String, AbortOnDropHandle<()>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long: needs Debian's Prometheus (deploy/setup.sh long)"]
-async fn a_real_prometheus_is_asked_and_what_it_lost_is_no_zero() {
-    let Some(place) = Place::new("prometheus") else { return };
+async fn prometheus_source_treats_lost_series_as_missing() {
+    let Some(place) = TestNamespace::new("prometheus") else { return };
     let place = place.await;
     let (said, target, _server) = scraped().await;
     let say = |queue: f64, cpu: f64| said.send_replace(format!("queue_length {queue}\ncpu_share {cpu}\nexpired_total 3\n"));
@@ -72,12 +72,12 @@ async fn a_real_prometheus_is_asked_and_what_it_lost_is_no_zero() {
     let _agent = Agent::start(&place, "agent", &place.least_rights().await, &[]).await;
     for name in ["thresh", "kpa", "rl"] {
         place.reaches(name, |replicas| replicas == 4).await;
-        place.condition(name, Kind::MetricsRead, "True", "Read").await;
+        place.condition(name, ConditionType::MetricsRead, "True", "Read").await;
     }
-    // Scrapes succeed, and say nothing any more: what was there is too old after some seconds, and no zero.
+    // Scrapes succeed but have no series: the old values become stale after some seconds, and not zero.
     said.send_replace(String::new());
     for name in ["thresh", "rl"] {
-        let why = place.condition(name, Kind::MetricsRead, "False", "Missing").await;
+        let why = place.condition(name, ConditionType::MetricsRead, "False", "Missing").await;
         assert!(why.contains("no series"), "{why}");
         assert_eq!(place.replicas(name).await, 4, "{name}");
     }
@@ -85,19 +85,19 @@ async fn a_real_prometheus_is_asked_and_what_it_lost_is_no_zero() {
     for name in ["thresh", "kpa", "rl"] {
         place.reaches(name, |replicas| replicas == 1).await;
     }
-    // A query that is none is named, and so is a Prometheus that is gone.
+    // An invalid query is reported, and so is a Prometheus that is gone.
     let wrong = json!({"threshold": {"metrics": queue}, "source": source(json!({"queue": "sum(("}))});
     place.policy("thresh", "threshold", "apply", common(wrong)).await;
     eventually(PATIENCE, async || {
         let status = place.status("thresh").await;
-        status.condition(Kind::MetricsRead).filter(|condition| condition.message.contains("parse error")).map(drop)
+        status.condition(ConditionType::MetricsRead).filter(|condition| condition.message.contains("parse error")).map(drop)
     })
     .await;
     prometheus.kill().await.unwrap();
     tokio::time::timeout(Duration::from_secs(60), prometheus.wait()).await.unwrap().unwrap();
     eventually(PATIENCE, async || {
         let status = place.status("rl").await;
-        status.condition(Kind::MetricsRead).filter(|condition| condition.message.contains("does not answer")).map(drop)
+        status.condition(ConditionType::MetricsRead).filter(|condition| condition.message.contains("does not answer")).map(drop)
     })
     .await;
     assert_eq!(place.replicas("rl").await, 1);

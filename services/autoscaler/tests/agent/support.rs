@@ -1,4 +1,4 @@
-//! A namespace of the real cluster, workloads whose load can be set, and agents as processes.
+//! A namespace of the real cluster, workloads with a load that can be set, and agents as processes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,16 +21,16 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Nothing here takes this long unless it hangs.
+/// Longer than anything takes that does not hang.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A namespace of its own on the real cluster.
-pub struct Place {
+/// A namespace of the test's own on the real cluster.
+pub struct TestNamespace {
     pub kubeconfig: PathBuf,
     pub client: Client,
     pub namespace: String,
     pub files: tempfile::TempDir,
-    /// By which agents take statistics of policies in this namespace.
+    /// A token that allows pushing statistics of policies in this namespace.
     pub token: String,
 }
 
@@ -48,8 +48,8 @@ pub async fn token(client: &Client, namespace: &str, account: &str, audience: &s
     Some(made["status"]["token"].as_str()?.to_owned())
 }
 
-impl Place {
-    /// None where there is no such cluster.
+impl TestNamespace {
+    /// None if there is no such cluster.
     #[track_caller]
     pub fn new(name: &str) -> Option<impl Future<Output = Self>> {
         let kubeconfig = PathBuf::from(needs("DROVER_CONTRACT_KUBECONFIG")?);
@@ -73,7 +73,7 @@ impl Place {
         let namespace = format!("scale-{name}-{}", std::process::id());
         let object: Namespace = serde_json::from_value(json!({"metadata": {"name": namespace}})).unwrap();
         Api::all(client.clone()).create(&PostParams::default(), &object).await.unwrap();
-        // The account comes a moment after its namespace.
+        // The account is created shortly after its namespace.
         let token = eventually(PATIENCE, async || token(&client, &namespace, "default", AUDIENCE).await).await;
         Self { kubeconfig, client, namespace, files: tempfile::tempdir().unwrap(), token }
     }
@@ -151,7 +151,7 @@ impl Place {
     }
 
     /// Waits for a condition with this status and reason.
-    pub async fn condition(&self, name: &str, kind: drover_autoscaler::status::Kind, status: &str, reason: &str) -> String {
+    pub async fn condition(&self, name: &str, kind: drover_autoscaler::status::ConditionType, status: &str, reason: &str) -> String {
         eventually(PATIENCE, async || {
             let seen = self.status(name).await;
             let condition = seen.condition(kind)?;
@@ -172,7 +172,7 @@ impl Place {
         .await
     }
 
-    /// Shares `milli` CPU among the pods that there are, again and again, until dropped.
+    /// Divides the CPU in the returned channel (thousandths) among the existing pods, repeatedly, until aborted.
     pub fn load(&self, name: &'static str) -> (tokio::sync::watch::Sender<i64>, tokio::task::JoinHandle<()>) {
         let pods: Api<Pod> = self.api();
         let (sender, load) = tokio::sync::watch::channel(50);
@@ -209,14 +209,14 @@ pub struct Agent {
 
 impl Agent {
     /// Starts one on the place's namespace.
-    pub async fn start(place: &Place, name: &str, kubeconfig: &Path, env: &[(&str, &str)]) -> Self {
+    pub async fn start(place: &TestNamespace, name: &str, kubeconfig: &Path, env: &[(&str, &str)]) -> Self {
         let mut agent = Self::spawn(place, name, kubeconfig, env);
         agent.address = eventually(PATIENCE, async || agent.listening()).await;
         agent
     }
 
-    /// The same, for one that may die before it listens.
-    pub fn spawn(place: &Place, name: &str, kubeconfig: &Path, env: &[(&str, &str)]) -> Self {
+    /// The same for an agent that may end before it listens.
+    pub fn spawn(place: &TestNamespace, name: &str, kubeconfig: &Path, env: &[(&str, &str)]) -> Self {
         let log = place.files.path().join(format!("{name}.log"));
         let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_drover-autoscaler"))
@@ -256,23 +256,23 @@ impl Agent {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Whether it says that it acts; none: no answer.
+    /// Whether the agent acts, by its metrics; none: no answer.
     pub async fn acts(&self) -> Option<bool> {
         let request = reqwest::Client::new().get(format!("http://{}/metrics", self.address)).timeout(Duration::from_secs(1));
         let text = request.send().await.ok()?.text().await.ok()?;
         Some(text.lines().any(|line| line == "drover_autoscaler_leader 1"))
     }
 
-    /// When it decided last; none: it has not, or does not answer.
-    pub async fn decided(&self, place: &Place, policy: &str) -> Option<String> {
+    /// Time of its last decision; none: there is none, or no answer.
+    pub async fn decided(&self, place: &TestNamespace, policy: &str) -> Option<String> {
         let url = format!("http://{}/v1/decisions/{}/{policy}", self.address, place.namespace);
         let answer = reqwest::Client::new().get(url).bearer_auth(&place.token).timeout(Duration::from_secs(3)).send().await.ok()?;
         let record: Value = answer.error_for_status().ok()?.json().await.ok()?;
         Some(record["at"].to_string())
     }
 
-    /// Pushes requests at once; none: it was not taken.
-    pub async fn push(&self, place: &Place, policy: &str, concurrency: f64) -> Option<Standing> {
+    /// Pushes concurrent requests; none: the push was not accepted.
+    pub async fn push(&self, place: &TestNamespace, policy: &str, concurrency: f64) -> Option<Standing> {
         let requests = Some(RequestReport { average_concurrency: concurrency, count: concurrency, ..Default::default() });
         let (namespace, policy) = (place.namespace.clone(), policy.to_owned());
         let push = Push { namespace, policy, reporter: "test".to_owned(), requests, values: BTreeMap::new() };
@@ -299,11 +299,11 @@ impl Drop for Agent {
     }
 }
 
-/// Pushes this many requests at once every second, to the first agent that takes them, until dropped.
+/// Pushes this many concurrent requests every second to the first agent that accepts them, until dropped.
 pub struct Pusher(pub tokio::sync::watch::Sender<f64>, tokio::task::JoinHandle<()>);
 
 impl Pusher {
-    pub fn start(place: &Place, policy: &'static str, addresses: Vec<String>, concurrency: f64) -> Self {
+    pub fn start(place: &TestNamespace, policy: &'static str, addresses: Vec<String>, concurrency: f64) -> Self {
         let (sender, level) = tokio::sync::watch::channel(concurrency);
         let (namespace, token) = (place.namespace.clone(), place.token.clone());
         let task = tokio::spawn(async move {

@@ -1,10 +1,10 @@
-//! A learned table is kept in versions, another one put in its place is taken over, and a table that does not fit is refused.
+//! A learned table is saved in versions, a table put in its place is loaded, and a table that does not fit is refused.
 
 use std::collections::BTreeMap;
 
 use drover_autoscaler::agent::tables;
 use drover_autoscaler::policy::{ScalingPolicy, TABLE_CHANGED};
-use drover_autoscaler::status::Kind;
+use drover_autoscaler::status::ConditionType;
 use drover_autoscaling::qlearning::QTable;
 use drover_testkit::eventually;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -12,31 +12,31 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::follow::{sensible, table};
-use crate::support::{Agent, PATIENCE, Place};
+use crate::support::{Agent, PATIENCE, TestNamespace};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_learned_is_kept_and_can_start_another() {
-    let Some(place) = Place::new("transfer") else { return };
+async fn learned_table_is_saved_and_starts_another_policy() {
+    let Some(place) = TestNamespace::new("transfer") else { return };
     let place = place.await;
     place.workload("web", 2).await;
     place.workload("other", 2).await;
     table(&place, "start", &sensible(1, 4)).await;
     table(&place, "narrow", &sensible(1, 2)).await;
-    // CPU as Prometheus would give it: a scalar that is always the same, so that every period is learned from.
+    // CPU from Prometheus as a constant, so that something is learned in every period.
     let prometheus = fake_prometheus().await;
     let source = json!({"prometheus": {"url": prometheus, "queries": {"cpu": "0.5", "expired": "7"}}});
     let learner = |start: &str| json!({"qlearning": {"initialTable": start, "noise": 0}, "source": source, "periodSeconds": 1});
     place.policy("web", "qlearning", "apply", learner("start")).await;
     place.policy("other", "qlearning", "apply", learner("narrow")).await;
     let agent = Agent::start(&place, "agent", &place.kubeconfig, &[]).await;
-    let why = place.condition("other", Kind::Learning, "False", "TableUnusable").await;
+    let why = place.condition("other", ConditionType::Learning, "False", "TableUnusable").await;
     assert!(why.contains("1..2"), "{why}");
 
-    // After some periods, and again when the agent ends, it is kept.
+    // The table is saved after some periods, and again when the agent ends.
     let maps = place.api::<ConfigMap>();
     let learned = async || tables::current(&maps.get_opt("web-learned").await.unwrap()?);
     let first = eventually(PATIENCE, learned).await;
-    // Something more was learned by the second decision from here on.
+    // By the second decision from here on, something more was learned.
     let (so_far, mut decisions) = (agent.decided(&place, "web").await, std::collections::BTreeSet::new());
     eventually(PATIENCE, async || {
         decisions.insert(agent.decided(&place, "web").await);
@@ -48,7 +48,7 @@ async fn what_is_learned_is_kept_and_can_start_another() {
     let last = eventually(PATIENCE, async || learned().await.filter(|version| *version > first)).await;
     drop(agent);
 
-    // It is a table as `train` makes them, and starts another policy.
+    // It has the format of `train`, and starts another policy.
     let map = maps.get("web-learned").await.unwrap();
     let mine = tables::version(&map, last).unwrap();
     mine.check(1, 4).unwrap();
@@ -56,9 +56,9 @@ async fn what_is_learned_is_kept_and_can_start_another() {
     table(&place, "handed-on", &mine).await;
     place.policy("other", "qlearning", "apply", learner("handed-on")).await;
 
-    // Somebody puts the untaught one back while the next agent runs: it goes on from there.
+    // Another table is put in place while the next agent runs, which continues with it.
     let _agent = Agent::start(&place, "next", &place.kubeconfig, &[]).await;
-    place.condition("other", Kind::Learning, "True", "Deciding").await;
+    place.condition("other", ConditionType::Learning, "True", "Deciding").await;
     let marked = sensible_with_passes(77);
     let put = eventually(PATIENCE, async || {
         let mut map = maps.get("web-learned").await.unwrap();
@@ -75,7 +75,7 @@ async fn what_is_learned_is_kept_and_can_start_another() {
         tables::version(&map, version).ok()
     })
     .await;
-    assert_eq!(taken_over.passes, 77, "what was put in place was overwritten");
+    assert_eq!(taken_over.passes, 77, "the table that was put in place was overwritten");
     place.done().await;
 }
 
@@ -85,7 +85,7 @@ fn sensible_with_passes(passes: u32) -> QTable {
     table
 }
 
-/// Answers every query with a scalar: the query itself.
+/// A Prometheus that answers every query with the query itself as a scalar.
 pub async fn fake_prometheus() -> String {
     use axum::extract::Query;
     use axum::{Json, Router, routing::get};

@@ -1,7 +1,7 @@
-//! The activator over loopback: holds, tells, releases by capacity, tries another pod, leaves.
+//! The activator over loopback: it holds requests, reports them, releases them by capacity, tries another pod, and drains.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,20 +12,20 @@ use drover_autoscaler::config::{Cli, Command};
 use drover_autoscaler::path::Key;
 use drover_autoscaler::path::activator::catalogue::App as Wanted;
 use drover_autoscaler::path::activator::{Activator, Config};
-use drover_autoscaler::path::push::Decider;
+use drover_autoscaler::path::push::DeciderClient;
 use drover_autoscaler::path::token::Token;
 use drover_autoscaler::wire::{Push, Standing};
-use drover_testkit::{ChaosProxy, eventually};
+use drover_testkit::eventually;
 use http::StatusCode;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::support::{App, PATIENCE, Sidecar, client};
+use crate::support::{Admin, App, PATIENCE, Sidecar, client, refusing};
 
 const ME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Settings as the command line makes them.
+/// The settings of a command line.
 pub fn settings(more: &[&str]) -> Config {
     let arguments = ["drover-autoscaler", "activator", "--address", "127.0.0.1", "--bind", "127.0.0.1"];
     match Cli::try_parse_from(arguments.iter().chain(more)).unwrap().command {
@@ -34,8 +34,8 @@ pub fn settings(more: &[&str]) -> Config {
     }
 }
 
-/// An activator and what it tells.
-struct Held {
+/// An activator and its reports.
+struct TestActivator {
     activator: Arc<Activator>,
     key: Key,
     port: u16,
@@ -43,8 +43,8 @@ struct Held {
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-impl Held {
-    /// One app without pods.
+impl TestActivator {
+    /// An activator with one app that has no pods.
     async fn one(more: &[&str]) -> Self {
         let (tell, told) = mpsc::unbounded_channel();
         let listener = TcpListener::bind((ME, 0)).await.unwrap();
@@ -59,11 +59,11 @@ impl Held {
         let decider = Router::new().route("/v1/statistics", post(take));
         let decider = tokio::spawn(async move { axum::serve(listener, decider).await.unwrap() });
         let (activator, pokes) = Activator::new(&settings(more));
-        let to = Decider::new(&format!("http://{address}"), "test".to_owned(), Token::new("/nonexistent".into())).unwrap();
+        let to = DeciderClient::new(&format!("http://{address}"), "test".to_owned(), Token::new("/nonexistent".into())).unwrap();
         let tells = tokio::spawn(activator.clone().tell(to, pokes));
         let key = Key { namespace: "shop".to_owned(), policy: "cart".to_owned() };
         let mut held = Self { activator, key, port: 0, told, _tasks: vec![AbortOnDropHandle::new(decider), AbortOnDropHandle::new(tells)] };
-        // A port that somebody else has just taken is not opened: another one then.
+        // If another process has just taken the port, another one is used.
         held.port = eventually(PATIENCE, async || {
             let port = TcpListener::bind((ME, 0)).await.unwrap().local_addr().unwrap().port();
             held.activator.set([(held.key.clone(), Wanted { port, in_path: true, ..Wanted::default() })].into()).await;
@@ -74,7 +74,11 @@ impl Held {
     }
 
     async fn pods(&self, pods: &[&Sidecar], container_concurrency: usize, in_path: bool) {
-        let pods: BTreeMap<_, _> = pods.iter().map(|pod| (pod.address, pod.admin)).collect();
+        self.endpoints(pods.iter().map(|pod| (pod.address, pod.admin)).collect(), container_concurrency, in_path).await;
+    }
+
+    /// Sets the pods by address and admin address.
+    async fn endpoints(&self, pods: BTreeMap<SocketAddr, SocketAddr>, container_concurrency: usize, in_path: bool) {
         let app = Wanted { port: self.port, in_path, activators: vec![ME], container_concurrency, pods };
         self.activator.set([(self.key.clone(), app)].into()).await;
     }
@@ -89,11 +93,11 @@ impl Held {
 }
 
 #[tokio::test]
-async fn requests_wait_for_the_first_pod_and_the_decider_hears_of_them_at_once() {
-    let mut held = Held::one(&[]).await;
+async fn requests_wait_for_first_pod_and_are_reported_at_once() {
+    let mut held = TestActivator::one(&[]).await;
     let url = held.url();
     let sent: Vec<_> = (0..50).map(|n| tokio::spawn(client().post(&url).body(format!("{n}")).send())).collect();
-    let first = held.told.recv().await.unwrap();
+    let first = tokio::time::timeout(PATIENCE, held.told.recv()).await.expect("a report at once").unwrap();
     assert_eq!((first.namespace.as_str(), first.policy.as_str()), ("shop", "cart"));
     let report = first.requests.unwrap();
     assert_eq!((report.average_concurrency, report.count), (1.0, 1.0));
@@ -101,27 +105,26 @@ async fn requests_wait_for_the_first_pod_and_the_decider_hears_of_them_at_once()
     let all = eventually(PATIENCE, async || held.told.recv().await.filter(|push| push.requests.unwrap().average_concurrency == 50.0)).await;
     assert_eq!(all.requests.unwrap().average_proxied_concurrency, 0.0);
 
-    // The pod is there, but its app is not ready yet.
-    let late = TcpListener::bind((ME, 0)).await.unwrap();
-    let address = late.local_addr().unwrap();
-    drop(late);
-    let not_yet = Sidecar::before(address, &[]).await;
-    held.pods(&[&not_yet], 0, true).await;
-    assert_eq!(held.activator.status(&held.key).unwrap().waiting, 50);
+    // A pod that does not say that it is ready gets no request, however often it is probed.
+    let other = App::quick().await;
+    let not_ready = Admin::answering(StatusCode::SERVICE_UNAVAILABLE).await;
+    held.endpoints([(other.address, not_ready.address)].into(), 0, true).await;
+    not_ready.probed(3).await;
+    assert_eq!((held.activator.status(&held.key).unwrap().waiting, *other.came.borrow()), (50, 0));
 
     let app = App::quick().await;
     let pod = Sidecar::before(app.address, &[]).await;
-    held.pods(&[&not_yet, &pod], 0, true).await;
+    held.endpoints([(other.address, not_ready.address), (pod.address, pod.admin)].into(), 0, true).await;
     for (n, answer) in sent.into_iter().enumerate() {
         let answer = answer.await.unwrap().unwrap();
         assert_eq!((answer.status(), answer.text().await.unwrap()), (StatusCode::OK, n.to_string()));
     }
-    assert_eq!(*app.came.borrow(), 50);
+    assert_eq!((*app.came.borrow(), *other.came.borrow()), (50, 0));
 }
 
 #[tokio::test]
-async fn requests_go_on_as_pods_have_room() {
-    let held = Held::one(&[]).await;
+async fn requests_are_released_by_pod_capacity() {
+    let held = TestActivator::one(&[]).await;
     let (one, other) = (App::held().await, App::held().await);
     let (first, second) = (Sidecar::before(one.address, &[]).await, Sidecar::before(other.address, &[]).await);
     held.pods(&[&first, &second], 3, true).await;
@@ -140,33 +143,28 @@ async fn requests_go_on_as_pods_have_room() {
 }
 
 #[tokio::test]
-async fn what_a_pod_does_not_take_another_one_gets() {
-    let held = Held::one(&[]).await;
-    let (one, other) = (App::quick().await, App::quick().await);
-    let (mut dying, pod) = (Sidecar::before(one.address, &[]).await, Sidecar::before(other.address, &[]).await);
-    let chaos = ChaosProxy::start(dying.address).await;
-    dying.address = chaos.address();
-    held.pods(&[&dying], 0, true).await;
-    assert_eq!(client().get(held.url()).send().await.unwrap().status(), StatusCode::OK);
-    chaos.cut();
-    // Held: the only pod takes nothing (GETs are tried again even if it broke off), and says all the while that it is ready.
+async fn request_refused_by_one_pod_goes_to_another() {
+    let held = TestActivator::one(&[]).await;
+    // A pod that says that it is ready, and refuses connections. It is probed again after each request that it refused.
+    let (_socket, refusing) = refusing();
+    let admin = Admin::answering(StatusCode::OK).await;
+    held.endpoints([(refusing, admin.address)].into(), 0, true).await;
+    admin.probed(1).await;
     let url = held.url();
-    let sent: Vec<_> = (0..10).map(|_| tokio::spawn(client().get(&url).send())).collect();
-    held.pods(&[&dying, &pod], 0, true).await;
-    held.pods(&[&pod], 0, true).await;
-    for answer in sent {
-        let status = answer.await.unwrap().unwrap().status();
-        // A connection that is accepted and closed at once looks like an app that broke off.
-        assert!(status == StatusCode::OK || status == StatusCode::BAD_GATEWAY, "{status}");
-    }
-    for _ in 0..10 {
-        assert_eq!(client().post(held.url()).body("x").send().await.unwrap().status(), StatusCode::OK);
+    let sent: Vec<_> = (0..10).map(|n| tokio::spawn(client().post(&url).body(format!("{n}")).send())).collect();
+    admin.probed(2).await;
+    let app = App::quick().await;
+    let pod = Sidecar::before(app.address, &[]).await;
+    held.endpoints([(refusing, admin.address), (pod.address, pod.admin)].into(), 0, true).await;
+    for (n, answer) in sent.into_iter().enumerate() {
+        let answer = answer.await.unwrap().unwrap();
+        assert_eq!((answer.status(), answer.text().await.unwrap()), (StatusCode::OK, n.to_string()));
     }
 }
 
 #[tokio::test]
-async fn out_of_the_path_it_serves_on_and_asks_clients_to_go() {
-    let held = Held::one(&[]).await;
+async fn activator_out_of_path_serves_and_asks_clients_to_leave() {
+    let held = TestActivator::one(&[]).await;
     let app = App::quick().await;
     let pod = Sidecar::before(app.address, &[]).await;
     held.pods(&[&pod], 0, true).await;
@@ -182,8 +180,8 @@ async fn out_of_the_path_it_serves_on_and_asks_clients_to_go() {
 }
 
 #[tokio::test]
-async fn told_to_go_it_holds_what_it_has_to_the_end() {
-    let held = Held::one(&[]).await;
+async fn activator_drain_serves_held_requests() {
+    let held = TestActivator::one(&[]).await;
     let url = held.url();
     let sent = tokio::spawn(client().get(&url).send());
     held.waiting(1).await;
@@ -193,13 +191,13 @@ async fn told_to_go_it_holds_what_it_has_to_the_end() {
     let pod = Sidecar::before(app.address, &[]).await;
     held.pods(&[&pod], 0, true).await;
     assert_eq!(sent.await.unwrap().unwrap().status(), StatusCode::OK);
-    tokio::time::timeout(PATIENCE, leaving).await.expect("it leaves").unwrap();
-    assert!(client().get(&url).send().await.is_err(), "nobody listens any more");
+    tokio::time::timeout(PATIENCE, leaving).await.expect("the drain ends").unwrap();
+    assert!(client().get(&url).send().await.is_err(), "the port is closed");
 }
 
 #[tokio::test]
-async fn an_app_that_is_gone_closes_its_port() {
-    let held = Held::one(&[]).await;
+async fn removed_app_closes_its_port() {
+    let held = TestActivator::one(&[]).await;
     held.activator.set(BTreeMap::new()).await;
     assert!(held.activator.status(&held.key).is_none());
     eventually(PATIENCE, async || client().get(held.url()).send().await.is_err().then_some(())).await;

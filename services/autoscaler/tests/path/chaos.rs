@@ -1,4 +1,4 @@
-//! Apps that die, break off or are not there; a sidecar that is told to go under load.
+//! Apps that break connections or cannot be reached; a sidecar that is terminated under load.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
 use crate::queue_proxy::stats;
-use crate::support::{App, PATIENCE, Sidecar, client, code};
+use crate::support::{App, PATIENCE, Sidecar, client, code, refusing};
 
 #[tokio::test]
-async fn an_app_that_breaks_off_is_a_bad_gateway_and_frees_its_place() {
+async fn broken_app_connection_is_bad_gateway_and_frees_its_slot() {
     let app = App::held().await;
     let chaos = ChaosProxy::start(app.address).await;
     let sidecar = Sidecar::before(chaos.address(), &["--container-concurrency", "1"]).await;
@@ -34,10 +34,8 @@ async fn an_app_that_breaks_off_is_a_bad_gateway_and_frees_its_place() {
 }
 
 #[tokio::test]
-async fn an_app_that_is_not_there_is_named() {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+async fn missing_app_is_reported_as_unreachable() {
+    let (_socket, address) = refusing();
     let sidecar = Sidecar::before(address, &[]).await;
     let answer = client().post(sidecar.url("/")).body("x").send().await.unwrap();
     assert_eq!((answer.status(), answer.headers()["retry-after"].to_str().unwrap()), (StatusCode::SERVICE_UNAVAILABLE, "1"));
@@ -45,7 +43,7 @@ async fn an_app_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_in_the_middle_breaks_off_for_the_client_too() {
+async fn truncated_answer_fails_for_the_client() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let app = tokio::spawn(async move {
@@ -57,18 +55,18 @@ async fn an_answer_that_breaks_off_in_the_middle_breaks_off_for_the_client_too()
     let sidecar = Sidecar::before(address, &[]).await;
     let answer = client().get(sidecar.url("/")).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
-    assert!(answer.bytes().await.is_err(), "half an answer is no answer");
+    assert!(answer.bytes().await.is_err(), "the truncated body is an error");
     app.await.unwrap();
     eventually(PATIENCE, async || (stats(&sidecar).await["underWay"] == 0.0).then_some(())).await;
 }
 
-/// Idle connections are closed by the app whenever it likes, also as they are used again.
+/// An app may close an idle connection just when it is used again.
 #[tokio::test]
-async fn a_connection_that_the_app_closes_between_two_requests_costs_none() {
+async fn closed_idle_connection_fails_no_request() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
-        // One answer per connection, which says nothing of closing it.
+        // One answer per connection, without announcing that it closes.
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
                 let mut head = [0; 1024];
@@ -85,7 +83,7 @@ async fn a_connection_that_the_app_closes_between_two_requests_costs_none() {
     }
 }
 
-/// The process, as the kubelet ends it: while clients with connections that they keep go on asking.
+/// The process is ended as the kubelet does it, while clients send requests on connections that they keep.
 #[tokio::test]
 async fn sigterm_under_load_fails_no_request() {
     let app = App::quick().await;
@@ -100,13 +98,14 @@ async fn sigterm_under_load_fails_no_request() {
         .spawn()
         .unwrap();
     let mut log = BufReader::new(process.stderr.take().unwrap()).lines();
-    let first = tokio::time::timeout(PATIENCE, log.next_line()).await.expect("it says where it listens").unwrap().unwrap();
+    let first = tokio::time::timeout(PATIENCE, log.next_line()).await.expect("the log has the address").unwrap().unwrap();
     let said =
         |name: &str| first.split_whitespace().find_map(|word| word.strip_prefix(name)).unwrap_or_else(|| panic!("{first}")).to_owned();
     let (listen, admin) = (said("listen="), said("admin="));
     let ready = async || client().get(format!("http://{admin}/ready")).send().await.ok().map(|answer| answer.status());
     eventually(PATIENCE, async || (ready().await == Some(StatusCode::OK)).then_some(())).await;
-    // A quiet time that a loaded machine does not come to by itself. Clients stop when the pod is no longer ready, as endpoints do, a little late; until then nothing may fail.
+    // The quiet time is longer than any pause of a loaded machine. Clients stop a little after the pod is no longer ready, as with endpoints;
+    // until then no request may fail.
     let stop = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..8)
         .map(|_| {
@@ -117,7 +116,7 @@ async fn sigterm_under_load_fails_no_request() {
                 while !stop.load(Ordering::SeqCst) {
                     let answer = client.post(&url).body("load").send().await.expect("every request is answered");
                     assert_eq!(answer.status(), StatusCode::OK);
-                    assert_eq!(answer.text().await.expect("wholly"), "load");
+                    assert_eq!(answer.text().await.expect("the whole body"), "load");
                     answered += 1;
                 }
                 answered
@@ -132,6 +131,6 @@ async fn sigterm_under_load_fails_no_request() {
     stop.store(true, Ordering::SeqCst);
     let answered: usize = futures::future::join_all(clients).await.into_iter().map(Result::unwrap).sum();
     assert!(answered >= 300, "{answered}");
-    let status = tokio::time::timeout(PATIENCE, process.wait()).await.expect("it ends").unwrap();
+    let status = tokio::time::timeout(PATIENCE, process.wait()).await.expect("the process ends").unwrap();
     assert!(status.success(), "{status}");
 }

@@ -1,4 +1,4 @@
-//! Keeper and activator before a real API server: who is in the path is an EndpointSlice, and a client that follows it is always served.
+//! Keeper and activator with a real API server: an EndpointSlice says who is in the path, and a client that follows it is always served.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use drover_autoscaler::path::keeper::Keeper;
 use drover_autoscaler::path::slices::{self, PublicPath, PublicService, Through};
 use drover_autoscaler::wire::{Push, Standing};
 use drover_autoscaling::kpa::{KpaObservation, KpaSpec};
-use drover_autoscaling::{Limits, Observation, Policy, Reading, State, decide};
+use drover_autoscaling::{Limits, Observation, Policy, Reading, ScalingState, decide};
 use drover_testkit::{eventually, needs};
 use http::StatusCode;
 use k8s_openapi::api::core::v1::{Namespace, Service};
@@ -31,14 +31,14 @@ use crate::support::{App, PATIENCE, Sidecar, client};
 
 const POLICY: &str = "cart";
 
-/// A namespace of the test's own, gone with it.
-struct Room {
+/// A namespace of the test's own, deleted at its end.
+struct TestNamespace {
     client: Client,
     kubeconfig: std::ffi::OsString,
     name: String,
 }
 
-impl Room {
+impl TestNamespace {
     async fn new() -> Option<Self> {
         let kubeconfig = needs("DROVER_CONTRACT_KUBECONFIG")?;
         let config = Kubeconfig::read_from(&kubeconfig).unwrap();
@@ -78,7 +78,7 @@ impl Room {
             .await;
     }
 
-    /// A slice as the cluster would write it; `ready` is what the kubelet said.
+    /// A slice as the cluster would write it; `ready` is the pod's state.
     async fn slice(&self, name: &str, labels: Value, address: IpAddr, ports: Value, ready: bool) {
         let endpoint = json!({"addresses": [address.to_string()], "conditions": {"ready": ready, "serving": ready, "terminating": false}});
         self.apply::<EndpointSlice>(json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
@@ -98,7 +98,7 @@ impl Room {
         self.slice("drover-activator-1", labels, admin.ip(), ports, true).await;
     }
 
-    /// Where a client would be sent now, as kube-proxy reads it.
+    /// The address to which kube-proxy would send a client now.
     async fn clients_go_to(&self) -> Option<SocketAddr> {
         let slice = self.api::<EndpointSlice>().get_opt("cart-drover").await.unwrap()?;
         let address = slice.endpoints.first()?.addresses.first()?.parse().unwrap();
@@ -110,14 +110,14 @@ impl Room {
     }
 }
 
-/// An address of this machine that an EndpointSlice may hold: no loopback one. Nothing is sent.
+/// An address of this machine other than loopback, which EndpointSlices may not contain. Nothing is sent.
 fn own_address() -> IpAddr {
     let socket = UdpSocket::bind(("0.0.0.0", 0)).unwrap();
     socket.connect(("192.0.2.200", 9)).expect("a route: EndpointSlices hold no loopback addresses, so this test needs another one");
     socket.local_addr().unwrap().ip()
 }
 
-/// What the agent does each period, with what the test says was seen.
+/// Does what the agent does each period, with readings set by the test.
 struct Agent {
     keeper: Arc<Keeper>,
     seen: Arc<Mutex<(i32, f64)>>,
@@ -125,18 +125,18 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(room: &Room) -> Self {
-        let keeper = Keeper::new(room.client.clone());
+    fn start(namespace: &TestNamespace) -> Self {
+        let keeper = Keeper::new(namespace.client.clone());
         let seen = Arc::new(Mutex::new((0, 0.0)));
-        let (key, now) = (room.key(), seen.clone());
+        let (key, now) = (namespace.key(), seen.clone());
         let each = keeper.clone();
         let task = tokio::spawn(async move {
-            // A burst of two on top of what is there must fit.
+            // There must be room for a burst of two.
             let spec = KpaSpec { container_concurrency: 10.0, target_burst_capacity: 2.0, ..KpaSpec::default() };
             let limits = Limits { min_replicas: 0, max_replicas: 10, ..Limits::default() };
             let policy = Policy::Kpa(spec.clone());
             let began = tokio::time::Instant::now();
-            let mut state = State::new(&policy, &limits, 0.0, 0);
+            let mut state = ScalingState::new(&policy, &limits, 0.0, 0);
             loop {
                 let (ready, load) = *now.lock().unwrap();
                 let at = began.elapsed().as_secs_f64();
@@ -156,13 +156,13 @@ impl Agent {
     }
 }
 
-/// The activator as a process, and what it says about where it answers.
-async fn activator(room: &Room, decider: SocketAddr, address: IpAddr) -> (Child, SocketAddr) {
+/// The activator as a process, and its admin address.
+async fn activator(namespace: &TestNamespace, decider: SocketAddr, address: IpAddr) -> (Child, SocketAddr) {
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_drover-autoscaler"))
         .args(["activator", "--address", &address.to_string(), "--bind", &address.to_string(), "--admin", &format!("{address}:0")])
         .args(["--decider", &format!("http://{decider}")])
         .arg("--kubeconfig")
-        .arg(&room.kubeconfig)
+        .arg(&namespace.kubeconfig)
         .env("NO_COLOR", "1")
         .env_remove("AUTOSCALER_LOG")
         .stderr(Stdio::piped())
@@ -178,14 +178,14 @@ async fn activator(room: &Room, decider: SocketAddr, address: IpAddr) -> (Child,
             }
         }
     });
-    let admin = admin.await.expect("it says where it listens");
+    let admin = admin.await.expect("the log has the address");
     tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
     (process, admin)
 }
 
 #[tokio::test]
-async fn the_slice_of_the_public_service_says_who_is_in_the_path() {
-    let Some(room) = Room::new().await else { return };
+async fn public_slice_switches_between_activator_and_pods() {
+    let Some(namespace) = TestNamespace::new().await else { return };
     let address = own_address();
     let pushed = Arc::new(Mutex::new(Vec::<Push>::new()));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -200,48 +200,49 @@ async fn the_slice_of_the_public_service_says_who_is_in_the_path() {
     );
     let _decider = AbortOnDropHandle::new(tokio::spawn(async move { axum::serve(listener, statistics).await.unwrap() }));
 
-    // Written before, with a port that is free on this machine: the agent keeps the port that an app has.
-    room.public_service().await;
+    // The slice exists already, with a port that is free on this machine: the agent keeps an app's port.
+    namespace.public_service().await;
     let port = TcpListener::bind((address, 0)).await.unwrap().local_addr().unwrap().port();
     let service = PublicService { name: "cart".to_owned(), port_name: Some("web".to_owned()), owner: None };
     let path = PublicPath { through: Through::Activator, activator_port: port, activators: vec![address], container_concurrency: 10 };
-    let slice = slices::public_slice(&room.key(), &service, &path, &[]);
-    room.api::<EndpointSlice>()
+    let slice = slices::public_slice(&namespace.key(), &service, &path, &[]);
+    namespace
+        .api::<EndpointSlice>()
         .patch(&slice.name_any(), &PatchParams::apply(slices::MANAGER).force(), &Patch::Apply(&slice))
         .await
         .unwrap();
-    let (mut process, admin) = activator(&room, decider, address).await;
-    room.activator(admin).await;
+    let (mut process, admin) = activator(&namespace, decider, address).await;
+    namespace.activator(admin).await;
 
-    // Nobody is there: clients are held, and the decider hears of it.
-    let agent = Agent::start(&room);
+    // There is no pod: clients are held, and the decider gets a report.
+    let agent = Agent::start(&namespace);
     let held_at = SocketAddr::new(address, port);
     eventually(PATIENCE, async || {
-        let status = client().get(format!("http://{admin}/apps/{}/{POLICY}", room.name)).send().await.ok()?.status();
-        (status == StatusCode::OK && agent.keeper.through(&room.key()) == Some(Through::Activator)).then_some(())
+        let status = client().get(format!("http://{admin}/apps/{}/{POLICY}", namespace.name)).send().await.ok()?.status();
+        (status == StatusCode::OK && agent.keeper.through(&namespace.key()) == Some(Through::Activator)).then_some(())
     })
     .await;
-    assert_eq!(room.clients_go_to().await, Some(held_at));
+    assert_eq!(namespace.clients_go_to().await, Some(held_at));
     let held = tokio::spawn(client().post(format!("http://{held_at}/held")).body("first").send());
     eventually(PATIENCE, async || {
-        pushed.lock().unwrap().iter().any(|push| push.policy == POLICY && push.namespace == room.name).then_some(())
+        pushed.lock().unwrap().iter().any(|push| push.policy == POLICY && push.namespace == namespace.name).then_some(())
     })
     .await;
 
-    // The pod is served as soon as it says so itself, before Kubernetes does.
+    // The pod gets requests as soon as it answers the probe, before Kubernetes calls it ready.
     let app = App::quick().await;
     let pod = Sidecar::at(address, app.address, &["--container-concurrency", "10"]).await;
-    room.pod(&pod, false).await;
+    namespace.pod(&pod, false).await;
     let answer = held.await.unwrap().unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     assert!(answer.headers()["seen"].to_str().unwrap().contains(&format!("for={address}, {address}")), "through the activator");
 
-    // Room for a burst: the activator steps out; no room: it steps in; each time clients that follow are served.
-    room.pod(&pod, true).await;
+    // With room for a burst the activator leaves the path, without it comes back; clients that follow the slice are always served.
+    namespace.pod(&pod, true).await;
     for (load, to) in [(1.0, pod.address), (9.5, held_at), (1.0, pod.address), (9.5, held_at)] {
         agent.sees(1, load);
         eventually(PATIENCE, async || {
-            let now = room.clients_go_to().await.unwrap();
+            let now = namespace.clients_go_to().await.unwrap();
             let answer = client().get(format!("http://{now}/")).send().await.unwrap();
             assert_eq!(answer.status(), StatusCode::OK);
             (now == to).then_some(())
@@ -249,33 +250,35 @@ async fn the_slice_of_the_public_service_says_who_is_in_the_path() {
         .await;
     }
 
-    // An activator that is dead is in nobody's way.
+    // A dead activator is taken out of the path.
     process.kill().await.unwrap();
-    eventually(PATIENCE, async || (room.clients_go_to().await == Some(pod.address)).then_some(())).await;
+    eventually(PATIENCE, async || (namespace.clients_go_to().await == Some(pod.address)).then_some(())).await;
     assert_eq!(client().get(format!("http://{}/", pod.address)).send().await.unwrap().status(), StatusCode::OK);
-    room.gone().await;
+    namespace.gone().await;
 }
 
-/// Labels of a Service come to its slices: that is what the activator's watch stands on. Pods by kwok.
+/// Kubernetes copies the labels of a Service to its slices; the activator's watch relies on that. The pods are simulated by kwok.
 #[tokio::test]
-async fn pods_of_the_cluster_are_found_by_the_labels_of_their_service() {
-    let Some(room) = Room::new().await else { return };
-    room.public_service().await;
+async fn public_slice_lists_pods_found_by_service_labels() {
+    let Some(namespace) = TestNamespace::new().await else { return };
+    namespace.public_service().await;
     let labels = json!({"drover.io/path": "pods", "drover.io/policy": POLICY});
     let ports = json!([{"name": "queue", "port": 8012}, {"name": "queue-admin", "port": 8022}]);
-    room.apply::<Service>(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart-pods", "labels": labels},
+    namespace
+        .apply::<Service>(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "cart-pods", "labels": labels},
         "spec": {"clusterIP": "None", "selector": {"app": "cart"}, "ports": ports}}))
         .await;
     let template = json!({"metadata": {"labels": {"app": "cart"}}, "spec": {"containers": [{"name": "app", "image": "app:1"}]}});
-    room.apply::<k8s_openapi::api::apps::v1::Deployment>(
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cart"},
+    namespace
+        .apply::<k8s_openapi::api::apps::v1::Deployment>(
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cart"},
         "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "cart"}}, "template": template}}),
-    )
-    .await;
-    let agent = Agent::start(&room);
+        )
+        .await;
+    let agent = Agent::start(&namespace);
     agent.sees(3, 1.0);
     let endpoints = eventually(PATIENCE, async || {
-        let slice = room.api::<EndpointSlice>().get_opt("cart-drover").await.unwrap()?;
+        let slice = namespace.api::<EndpointSlice>().get_opt("cart-drover").await.unwrap()?;
         let ready = slice.endpoints.iter().filter(|endpoint| endpoint.conditions.as_ref().is_some_and(|it| it.ready == Some(true))).count();
         (ready == 3).then_some(slice)
     })
@@ -283,6 +286,9 @@ async fn pods_of_the_cluster_are_found_by_the_labels_of_their_service() {
     assert_eq!(slices::read_public(&endpoints).unwrap().through, Through::Pods);
     let port = &endpoints.ports.as_ref().unwrap()[0];
     assert_eq!((port.name.as_deref(), port.port), (Some("web"), Some(8012)), "the name is the public Service's, the number the sidecars'");
-    assert!(endpoints.owner_references().iter().any(|owner| owner.kind == "Service" && owner.name == "cart"), "it goes with its Service");
-    room.gone().await;
+    assert!(
+        endpoints.owner_references().iter().any(|owner| owner.kind == "Service" && owner.name == "cart"),
+        "it is deleted with its Service"
+    );
+    namespace.gone().await;
 }

@@ -1,4 +1,4 @@
-//! The request path: the proxies over loopback TCP before real servers, their death, their draining, and the activator before a real API server.
+//! The request path: the proxies over loopback TCP with real servers, failures and draining, and keeper and activator with a real API server.
 
 #![allow(clippy::unwrap_used, reason = "support code of tests")]
 
@@ -8,7 +8,7 @@ mod cluster;
 mod queue_proxy;
 mod real;
 mod reporter;
-mod room;
 mod shares;
 mod support;
+mod throttler;
 mod zero;

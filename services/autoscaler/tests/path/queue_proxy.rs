@@ -1,4 +1,4 @@
-//! The sidecar: passes everything on, counts it, lets as many in as the app takes, and drains.
+//! The sidecar: it forwards and counts requests, admits as many as the app takes, and drains.
 
 use std::sync::atomic::Ordering;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{App, PATIENCE, Sidecar, client, code};
+use crate::support::{App, PATIENCE, Sidecar, client, code, refusing};
 
 #[tokio::test]
-async fn requests_and_answers_pass_as_they_are() {
+async fn queue_proxy_passes_requests_and_answers_unchanged() {
     let app = App::quick().await;
     let sidecar = Sidecar::before(app.address, &[]).await;
     let body = vec![7u8; 3 << 20];
@@ -22,7 +22,7 @@ async fn requests_and_answers_pass_as_they_are() {
 }
 
 #[tokio::test]
-async fn http2_without_tls_passes_as_http2() {
+async fn queue_proxy_passes_h2c_as_http2() {
     let app = App::quick().await;
     let sidecar = Sidecar::before(app.address, &["--container-concurrency", "5"]).await;
     let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge().timeout(PATIENCE).build().unwrap();
@@ -34,11 +34,11 @@ async fn http2_without_tls_passes_as_http2() {
         assert!(seen.starts_with(&format!("HTTP/2.0 /two host={}", sidecar.address)), "{seen}");
         assert_eq!(answer.text().await.unwrap(), n.to_string());
     }
-    assert!(app.most.load(Ordering::SeqCst) <= 5, "the limit is one of requests, not of connections");
+    assert!(app.most.load(Ordering::SeqCst) <= 5, "the limit counts requests, not connections");
 }
 
 #[tokio::test]
-async fn an_upgraded_connection_is_joined_and_counts_until_its_end() {
+async fn upgraded_connection_is_joined_and_counted_until_it_ends() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let app = listener.local_addr().unwrap();
     let echo = tokio::spawn(async move {
@@ -71,7 +71,7 @@ async fn an_upgraded_connection_is_joined_and_counts_until_its_end() {
 }
 
 #[tokio::test]
-async fn as_many_are_let_in_as_the_app_takes_ten_times_as_many_wait_and_the_rest_is_refused() {
+async fn queue_proxy_admits_capacity_queues_ten_times_and_refuses_the_rest() {
     let app = App::held().await;
     let sidecar = Sidecar::before(app.address, &["--container-concurrency", "2"]).await;
     let sent: Vec<_> = (0..22).map(|_| tokio::spawn(client().get(sidecar.url("/")).send())).collect();
@@ -88,12 +88,12 @@ async fn as_many_are_let_in_as_the_app_takes_ten_times_as_many_wait_and_the_rest
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_leaves_the_line_and_the_next_is_served() {
+async fn disconnected_client_leaves_the_queue() {
     let app = App::held().await;
     let sidecar = Sidecar::before(app.address, &["--container-concurrency", "1"]).await;
     let first = tokio::spawn(client().get(sidecar.url("/first")).send());
     app.came(1).await;
-    // One that has said all, one that is still sending its body.
+    // One request is complete, one is still being sent.
     let gone = tokio::spawn(client().get(sidecar.url("/gone")).send());
     let mut half = TcpStream::connect(sidecar.address).await.unwrap();
     half.write_all(b"POST /half HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nonly this").await.unwrap();
@@ -108,11 +108,11 @@ async fn a_client_that_goes_away_leaves_the_line_and_the_next_is_served() {
     app.answers.add_permits(2);
     assert_eq!(first.await.unwrap().unwrap().status(), StatusCode::OK);
     assert_eq!(last.await.unwrap().unwrap().status(), StatusCode::OK);
-    assert_eq!(*app.came.borrow(), 2, "those who went never reached the app");
+    assert_eq!(*app.came.borrow(), 2, "disconnected requests never reached the app");
 }
 
 #[tokio::test]
-async fn who_waits_too_long_is_told_so() {
+async fn request_waiting_too_long_is_refused() {
     let app = App::held().await;
     let sidecar = Sidecar::before(app.address, &["--container-concurrency", "1", "--patience", "0"]).await;
     let first = tokio::spawn(client().get(sidecar.url("/")).send());
@@ -125,33 +125,31 @@ async fn who_waits_too_long_is_told_so() {
 }
 
 #[tokio::test]
-async fn statistics_count_what_came_which_of_it_through_an_activator_and_no_probes() {
+async fn statistics_count_requests_and_proxied_ones_but_no_probes() {
     let app = App::held().await;
     let sidecar = Sidecar::before(app.address, &[]).await;
     let plain = tokio::spawn(client().get(sidecar.url("/")).send());
     let proxied = tokio::spawn(client().get(sidecar.url("/")).header("drover-proxied", "activator").send());
     let probe = tokio::spawn(client().get(sidecar.url("/")).header("user-agent", "kube-probe/1.36").send());
     app.came(3).await;
-    // A whole second in which both were under way.
+    // A whole second in which both were in progress.
     let second = eventually(PATIENCE, async || {
         let stats = stats(&sidecar).await;
         (stats["averageConcurrency"] == 2.0).then_some(stats)
     })
     .await;
     assert_eq!((&second["averageProxiedConcurrency"], &second["underWay"]), (&1.0.into(), &2.0.into()));
-    assert_eq!(second["count"], 0.0, "they came before");
+    assert_eq!(second["count"], 0.0, "they came in an earlier second");
     app.answers.add_permits(3);
     for answer in [plain, proxied, probe] {
         let answer = answer.await.unwrap().unwrap();
-        assert!(answer.headers()["seen"].to_str().unwrap().ends_with("proxied=-"), "the mark is ours and goes no further");
+        assert!(answer.headers()["seen"].to_str().unwrap().ends_with("proxied=-"), "the header is not forwarded to the app");
     }
 }
 
 #[tokio::test]
-async fn ready_is_what_the_app_is() {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+async fn ready_reflects_the_app() {
+    let (_socket, address) = refusing();
     let sidecar = Sidecar::before(address, &[]).await;
     let ready = async || client().get(format!("http://{}/ready", sidecar.admin)).send().await.unwrap().status();
     assert_eq!(ready().await, StatusCode::SERVICE_UNAVAILABLE);
@@ -161,7 +159,7 @@ async fn ready_is_what_the_app_is() {
 }
 
 #[tokio::test]
-async fn the_app_may_end_when_the_last_request_is_answered() {
+async fn wait_for_drain_waits_for_the_last_answer() {
     let app = App::held().await;
     let sidecar = Sidecar::before(app.address, &[]).await;
     let request = tokio::spawn(client().get(sidecar.url("/")).send());
@@ -173,11 +171,16 @@ async fn the_app_may_end_when_the_last_request_is_answered() {
         (ready.status() == StatusCode::SERVICE_UNAVAILABLE).then_some(())
     })
     .await;
-    assert!(futures::FutureExt::now_or_never(&mut waiting).is_none(), "a request is under way");
+    // The listener is closed, so that only the request keeps the drain from its end. Each round trip would let an answer through.
+    eventually(PATIENCE, async || TcpStream::connect(sidecar.address).await.is_err().then_some(())).await;
+    for _ in 0..20 {
+        assert_eq!(stats(&sidecar).await["underWay"], 1.0);
+    }
+    assert!(futures::FutureExt::now_or_never(&mut waiting).is_none(), "drained although a request is in progress");
     app.answers.add_permits(1);
     assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::OK);
     assert_eq!(request.await.unwrap().unwrap().status(), StatusCode::OK);
-    tokio::time::timeout(PATIENCE, sidecar.serving).await.expect("it is drained").unwrap();
+    tokio::time::timeout(PATIENCE, sidecar.serving).await.expect("the sidecar drains").unwrap();
 }
 
 pub async fn stats(sidecar: &Sidecar) -> Value {

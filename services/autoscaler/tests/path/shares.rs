@@ -1,4 +1,4 @@
-//! How activators deal pods out among themselves.
+//! How activators divide pods among themselves.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +9,7 @@ fn pods(n: u8) -> Vec<SocketAddr> {
 }
 
 #[test]
-fn activators_deal_all_pods_out_and_none_twice_unless_there_are_too_few() {
+fn activators_share_every_pod_exactly_once() {
     for activators in 1..6u8 {
         let all: Vec<IpAddr> = (0..activators).map(|i| IpAddr::from([10, 1, 0, i])).collect();
         for n in 0..20u8 {
@@ -26,6 +26,6 @@ fn activators_deal_all_pods_out_and_none_twice_unless_there_are_too_few() {
 }
 
 #[test]
-fn an_activator_that_is_not_on_the_list_uses_all() {
+fn unlisted_activator_uses_all_pods() {
     assert_eq!(share(&pods(3), &[IpAddr::from([10, 1, 0, 1])], IpAddr::from([10, 1, 0, 9])), pods(3));
 }

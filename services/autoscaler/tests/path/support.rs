@@ -1,4 +1,4 @@
-//! Servers, clients and proxies of the tests.
+//! Servers, clients and proxies for the tests.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -7,37 +7,38 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::routing::any;
+use axum::http::StatusCode;
+use axum::routing::{any, get};
 use clap::Parser;
 use drover_autoscaler::config::{Cli, Command};
 use drover_autoscaler::path::queue_proxy::{Config, QueueProxy};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Long enough for a loaded machine; only a test that fails waits for so long.
+/// Long enough for a loaded machine; only a failing test waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server whose answers the test lets go.
+/// A server that answers when the test allows it.
 #[derive(Clone)]
 pub struct App {
     pub address: SocketAddr,
-    /// Requests that are in it now, and the most there were.
+    /// Requests in progress, and the maximum so far.
     pub inside: Arc<AtomicUsize>,
     pub most: Arc<AtomicUsize>,
-    /// A permit lets one answer go.
+    /// Each permit allows one answer.
     pub answers: Arc<Semaphore>,
     pub came: watch::Sender<usize>,
     _task: Arc<AbortOnDropHandle<()>>,
 }
 
 impl App {
-    /// Answers only what the test lets go.
+    /// A server that answers only what the test allows.
     pub async fn held() -> Self {
         Self::with(0).await
     }
 
-    /// Answers all at once.
+    /// A server that answers every request at once.
     pub async fn quick() -> Self {
         Self::with(Semaphore::MAX_PERMITS).await
     }
@@ -53,7 +54,7 @@ impl App {
         Self { address, inside, most, answers, came, _task: Arc::new(task) }
     }
 
-    /// Waits until so many requests came in all.
+    /// Waits until `n` requests have come in total.
     pub async fn came(&self, n: usize) {
         let mut came = self.came.subscribe();
         tokio::time::timeout(PATIENCE, came.wait_for(|came| *came >= n)).await.expect("the requests did not come").unwrap();
@@ -62,7 +63,7 @@ impl App {
 
 type Parts = (Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<Semaphore>, watch::Sender<usize>);
 
-/// Echoes the body, after it was let go; says how it was asked.
+/// Echoes the body once the test allows it; the header `seen` describes the request.
 async fn answer(State((inside, most, answers, came)): State<Parts>, request: axum::extract::Request) -> axum::response::Response {
     struct Leaves(Arc<AtomicUsize>);
     impl Drop for Leaves {
@@ -87,17 +88,17 @@ async fn answer(State((inside, most, answers, came)): State<Parts>, request: axu
     axum::response::Response::builder().header("seen", seen).body(body).unwrap()
 }
 
-/// A queue-proxy before an app.
+/// A queue-proxy in front of an app.
 pub struct Sidecar {
     pub address: SocketAddr,
     pub admin: SocketAddr,
-    /// Ends when it is drained.
+    /// Ends when the queue-proxy is drained.
     pub serving: tokio::task::JoinHandle<()>,
     _admin: AbortOnDropHandle<()>,
     _report: AbortOnDropHandle<()>,
 }
 
-/// Settings as the command line makes them.
+/// The settings of a command line.
 pub fn settings(app: SocketAddr, more: &[&str]) -> Config {
     let port = app.port().to_string();
     let arguments = ["drover-autoscaler", "queue-proxy", "--app-port", &port, "--quiet", "0.1"];
@@ -116,12 +117,12 @@ impl Sidecar {
         let proxy = QueueProxy::new(&settings(app, more));
         let (listener, admin) = (TcpListener::bind((here, 0)).await.unwrap(), TcpListener::bind((here, 0)).await.unwrap());
         let (address, admin_address) = (listener.local_addr().unwrap(), admin.local_addr().unwrap());
-        let questions = proxy.clone().questions();
+        let admin_routes = proxy.clone().admin_routes();
         Self {
             address,
             admin: admin_address,
             serving: tokio::spawn(proxy.clone().serve(listener)),
-            _admin: AbortOnDropHandle::new(tokio::spawn(async move { axum::serve(admin, questions).await.unwrap() })),
+            _admin: AbortOnDropHandle::new(tokio::spawn(async move { axum::serve(admin, admin_routes).await.unwrap() })),
             _report: AbortOnDropHandle::new(tokio::spawn(proxy.report(None))),
         }
     }
@@ -131,7 +132,43 @@ impl Sidecar {
     }
 }
 
-/// A client of HTTP/1.1.
+/// An address that refuses connections. The socket keeps the port, so that no other test can listen on it.
+pub fn refusing() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+/// The admin port of a pod: always answers `/ready` with the same status, and counts the probes.
+pub struct Admin {
+    pub address: SocketAddr,
+    probes: watch::Sender<usize>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Admin {
+    pub async fn answering(status: StatusCode) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let probes = watch::Sender::new(0);
+        let counted = probes.clone();
+        let ready = move || {
+            counted.send_modify(|probes| *probes += 1);
+            async move { status }
+        };
+        let task = tokio::spawn(async move { axum::serve(listener, Router::new().route("/ready", get(ready))).await.unwrap() });
+        Self { address, probes, _task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Waits until the pod was probed `n` times in total.
+    pub async fn probed(&self, n: usize) {
+        let mut probes = self.probes.subscribe();
+        tokio::time::timeout(PATIENCE, probes.wait_for(|probes| *probes >= n)).await.expect("the pod was not probed").unwrap();
+    }
+}
+
+/// An HTTP/1.1 client.
 pub fn client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap()
 }

@@ -1,6 +1,6 @@
-//! One app as an activator serves it: requests wait here for a pod, and go on as soon as one has room.
+//! One app in an activator: its requests wait for a pod, and are sent on as soon as a pod has a free slot.
 //!
-//! Invariant: a request that was taken in is answered by the app, unless the line is full, its patience ends, or the app breaks off.
+//! Invariant: an accepted request is answered by the app, unless the queue is full, it waits for too long, or the app breaks the connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,66 +17,66 @@ use super::catalogue::App;
 use super::reporter::Reporter;
 use crate::path::Key;
 use crate::path::admit::admit;
-use crate::path::body::{AnswerBody, Held};
-use crate::path::forward::{Failure, Forwarder, Onward, PROXIED, answer};
+use crate::path::body::{AnswerBody, RequestGuards};
+use crate::path::forward::{ForwardError, ForwardedRequest, Forwarder, PROXIED, answer};
 use crate::path::refusal::Refusal;
-use crate::path::room::Room;
-use crate::path::serve::{Handler, Stage};
+use crate::path::serve::{Handler, ListenerStage};
+use crate::path::throttler::Throttler;
 
-/// Requests that wait for one app (Knative's revision throttler).
-const LINE: usize = 10_000;
+/// Maximum number of requests that wait for one app (Knative's revision throttler).
+const QUEUE: usize = 10_000;
 
-/// A first request, to be told at once.
+/// A first request, which is reported at once.
 pub type Poke = (Key, RequestReport);
 
 /// One app.
 #[derive(Debug)]
-pub struct Served {
+pub struct ServedApp {
     key: Key,
-    /// Those who wait, and the pods.
-    pub room: Arc<Room>,
-    /// Which pods there are.
+    /// The waiting requests and the pods.
+    pub throttler: Arc<Throttler>,
+    /// The app's pods.
     pub backends: Arc<Backends>,
-    /// What is said about it.
+    /// Statistics of the app.
     pub reporter: Reporter,
-    /// How its listener stands.
-    pub stage: watch::Sender<Stage>,
+    /// ListenerStage of the app's listener.
+    pub stage: watch::Sender<ListenerStage>,
     forwarder: Arc<Forwarder>,
     pokes: mpsc::Sender<Poke>,
     patience: Duration,
 }
 
-impl Served {
-    /// Without pods.
+impl ServedApp {
+    /// Creates an app without pods.
     pub fn new(key: Key, me: IpAddr, forwarder: Arc<Forwarder>, pokes: mpsc::Sender<Poke>, patience: Duration) -> Arc<Self> {
-        let room = Room::new(LINE);
-        let backends = Backends::new(room.clone(), me);
-        Arc::new(Self { key, room, backends, reporter: Reporter::new(), stage: watch::Sender::default(), forwarder, pokes, patience })
+        let throttler = Throttler::new(QUEUE);
+        let backends = Backends::new(throttler.clone(), me);
+        Arc::new(Self { key, throttler, backends, reporter: Reporter::new(), stage: watch::Sender::default(), forwarder, pokes, patience })
     }
 
-    /// What the API server says now. Out of the path, clients are asked to go; back in it, no longer.
+    /// Applies the state of the API server. An app outside of the path asks its clients to go elsewhere.
     pub fn set(&self, app: App) {
-        let to = if app.in_path { Stage::Serving } else { Stage::Leaving };
-        self.stage.send_if_modified(|stage| *stage != Stage::Closing && std::mem::replace(stage, to) != to);
+        let to = if app.in_path { ListenerStage::Serving } else { ListenerStage::Leaving };
+        self.stage.send_if_modified(|stage| *stage != ListenerStage::Closing && std::mem::replace(stage, to) != to);
         self.backends.set(app);
     }
 
-    async fn deliver(&self, onward: Onward, mut held: Held) -> Response<AnswerBody> {
+    async fn deliver(&self, forwarded: ForwardedRequest, mut held: RequestGuards) -> Response<AnswerBody> {
         let until = Instant::now() + self.patience;
         loop {
-            let lease = match admit(&self.room, onward.body(), until.saturating_duration_since(Instant::now())).await {
-                Ok(lease) => lease,
+            let permit = match admit(&self.throttler, forwarded.body(), until.saturating_duration_since(Instant::now())).await {
+                Ok(permit) => permit,
                 Err(Refusal::NoRoomInTime(_)) => return Refusal::NoRoomInTime(self.patience.as_secs()).response(),
                 Err(refusal) => return refusal.response(),
             };
-            let pod = lease.address();
-            match self.forwarder.send(pod, &onward).await {
+            let pod = permit.address();
+            match self.forwarder.send(pod, &forwarded).await {
                 Ok(response) => {
-                    held.lease = Some(lease);
-                    return answer(response, onward, held);
+                    held.permit = Some(permit);
+                    return answer(response, forwarded, held);
                 }
-                // The pod is gone, or not there yet; nothing of the request was read.
-                Err(Failure::NotSent(why)) => {
+                // The pod is gone, or does not serve yet; nothing of the request was read.
+                Err(ForwardError::NotSent(why)) => {
                     tracing::debug!(app = %self.key, %pod, why, "a pod takes no requests");
                     self.backends.suspect(pod);
                 }
@@ -86,16 +86,16 @@ impl Served {
     }
 }
 
-impl Handler for Served {
+impl Handler for ServedApp {
     async fn handle(self: Arc<Self>, request: Request<Incoming>, client: SocketAddr) -> Response<AnswerBody> {
-        let mut onward = Onward::new(request, client);
-        onward.header(PROXIED, HeaderValue::from_static("activator"));
+        let mut forwarded = ForwardedRequest::new(request, client);
+        forwarded.header(PROXIED, HeaderValue::from_static("activator"));
         let (under_way, first) = self.reporter.enter();
         if let Some(report) = first
             && self.pokes.try_send((self.key.clone(), report)).is_err()
         {
-            self.reporter.not_told(); // so many first requests at once: its second tells it
+            self.reporter.report_rejected(); // too many first requests at once: this one is reported with its second
         }
-        self.deliver(onward, Held { under_way: Some(under_way), lease: None }).await
+        self.deliver(forwarded, RequestGuards { under_way: Some(under_way), permit: None }).await
     }
 }

@@ -1,7 +1,7 @@
-//! The pods of one app as an activator uses them: each is asked whether it is ready before it gets a request, however the API server sees it.
+//! The pods of one app in an activator. A pod gets requests only after it answered the activator's own probe, whatever the API server says.
 //!
-//! That is sooner than the kubelet's own probe tells (its shortest period is 1 s), and later than Kubernetes says where the network is not
-//! there yet. Invariant: only a pod that said so itself, and has not failed since, is a place of the room.
+//! This is sooner than the kubelet's own probe, whose shortest period is 1 s, and later than Kubernetes' state where the network is not
+//! ready yet. Invariant: only a pod that answered the probe, and has not failed since, is a destination of the throttler.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -13,40 +13,40 @@ use tokio::time::Instant;
 
 use super::catalogue::App;
 use crate::path::probe::Probe;
-use crate::path::room::{Room, UNLIMITED};
+use crate::path::throttler::{Throttler, UNLIMITED};
 
-/// Wait between two questions to a pod that starts.
+/// Wait between two probes of a pod that starts.
 const OFTEN: Duration = Duration::from_millis(50);
-/// The same to one that does not seem to start.
+/// Wait between two probes of a pod that has not started within [`STARTS_WITHIN`].
 const RARELY: Duration = Duration::from_secs(1);
-/// When the one becomes the other.
+/// Time after which a pod is probed less often.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
-/// Where a sidecar says whether its app is ready.
+/// Path at which a sidecar says whether its app is ready.
 const READY: &str = "/ready";
 
 /// The pods of one app.
 #[derive(Debug)]
 pub struct Backends {
-    room: Arc<Room>,
+    throttler: Arc<Throttler>,
     me: IpAddr,
     probe: Probe,
-    state: Mutex<State>,
+    state: Mutex<BackendsState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BackendsState {
     app: App,
     proven: BTreeSet<SocketAddr>,
     asked: BTreeSet<SocketAddr>,
 }
 
 impl Backends {
-    /// None yet.
-    pub fn new(room: Arc<Room>, me: IpAddr) -> Arc<Self> {
-        Arc::new(Self { room, me, probe: Probe::new(Some(READY.to_owned())), state: Mutex::default() })
+    /// Creates the pods of an app; there are none yet.
+    pub fn new(throttler: Arc<Throttler>, me: IpAddr) -> Arc<Self> {
+        Arc::new(Self { throttler, me, probe: Probe::new(Some(READY.to_owned())), state: Mutex::default() })
     }
 
-    /// What the API server says now.
+    /// Applies the state of the API server.
     pub fn set(self: &Arc<Self>, app: App) {
         let mut state = self.state();
         state.proven.retain(|pod| app.pods.contains_key(pod));
@@ -54,14 +54,14 @@ impl Backends {
         self.changed(state);
     }
 
-    /// A pod did not take a request: it gets none until it says again that it is ready.
+    /// Stops using a pod that did not accept a request, until it answers the probe again.
     pub fn suspect(self: &Arc<Self>, pod: SocketAddr) {
         let mut state = self.state();
         state.proven.remove(&pod);
         self.changed(state);
     }
 
-    fn changed(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn changed(self: &Arc<Self>, mut state: MutexGuard<'_, BackendsState>) {
         let unproven: Vec<SocketAddr> = state.app.pods.keys().filter(|pod| !state.proven.contains(pod)).copied().collect();
         for pod in unproven {
             if state.asked.insert(pod) {
@@ -70,11 +70,11 @@ impl Backends {
         }
         let capacity = if state.app.container_concurrency == 0 { UNLIMITED } else { state.app.container_concurrency };
         let proven: Vec<SocketAddr> = state.proven.iter().copied().collect();
-        // Below the state's lock, so that an older list never follows a newer one.
-        self.room.furnish(share(&proven, &state.app.activators, self.me).into_iter().map(|pod| (pod, capacity)));
+        // Called while the state is locked, so that an older list never replaces a newer one.
+        self.throttler.set_destinations(share(&proven, &state.app.activators, self.me).into_iter().map(|pod| (pod, capacity)));
     }
 
-    /// Where to ask a pod that has not said that it is ready; none: no need to.
+    /// The admin address of a pod that still has to be probed; none: no probe is needed.
     fn still_unproven(&self, pod: SocketAddr) -> Option<SocketAddr> {
         let mut state = self.state();
         let admin = state.app.pods.get(&pod).copied().filter(|_| !state.proven.contains(&pod));
@@ -93,12 +93,12 @@ impl Backends {
         self.changed(state);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BackendsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Asks a pod until it is ready, or gone.
+/// Probes a pod until it is ready or gone.
 async fn ask(backends: Weak<Backends>, probe: Probe, pod: SocketAddr) {
     let began = Instant::now();
     loop {
@@ -113,8 +113,8 @@ async fn ask(backends: Weak<Backends>, probe: Probe, pod: SocketAddr) {
     }
 }
 
-/// The pods that are mine: activators deal them out, so that together they do not promise a pod's room twice. One that is not (or no
-/// longer) on the list serves who still comes with all of them.
+/// The pods of this activator. Activators divide the pods among themselves, so that they do not use a slot twice. An activator that is not (or no
+/// longer) on the list uses all pods for the requests that still come.
 pub fn share(pods: &[SocketAddr], activators: &[IpAddr], me: IpAddr) -> Vec<SocketAddr> {
     let Some(index) = activators.iter().position(|activator| *activator == me) else { return pods.to_vec() };
     let share = capacity::share(pods.len(), activators.len(), index);

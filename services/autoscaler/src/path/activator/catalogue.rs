@@ -1,4 +1,4 @@
-//! What the slices say together: which apps there are, where their pods are, and whether this activator is in their path. Pure.
+//! Derives from the EndpointSlices which apps there are, where their pods are, and whether activators are in their path. Pure.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,19 +11,19 @@ use crate::path::slices::{ADMIN_PORT, SERVE_PORT, Through, port_of, read_public,
 /// One app.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct App {
-    /// Port that activators listen on for it.
+    /// Port at which activators serve the app.
     pub port: u16,
-    /// Whether clients come through activators.
+    /// Whether clients are sent to activators.
     pub in_path: bool,
-    /// The activators that share its pods, in order.
+    /// The activators that share the app's pods, in order.
     pub activators: Vec<IpAddr>,
-    /// Requests that a pod takes at once; 0: any number.
+    /// Concurrent requests that a pod takes; 0: unlimited.
     pub container_concurrency: usize,
-    /// Where a sidecar serves, and where it says whether it is ready. Pods on their way out are not here.
+    /// By address at which a sidecar serves: its admin address. Without terminating pods.
     pub pods: BTreeMap<SocketAddr, SocketAddr>,
 }
 
-/// All apps of these slices. Pods that are not ready yet are there: they are asked.
+/// All apps in these slices, including pods that are not ready yet, because the activator probes them itself.
 pub fn apps<'a>(slices: impl Iterator<Item = &'a EndpointSlice> + Clone) -> BTreeMap<Key, App> {
     let mut apps = BTreeMap::new();
     for slice in slices.clone() {

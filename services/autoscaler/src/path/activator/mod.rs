@@ -1,7 +1,8 @@
-//! The activator: holds requests of apps that have no pod, or too few for a burst, tells the decider, and lets them go as pods have room.
+//! The activator: holds requests of apps that have no pod or too few for a burst, reports them to the decider, and sends them on when pods have
+//! free slots.
 //!
-//! Each app has a port of its own here, so that nothing in a request need say whose it is. All it knows comes from EndpointSlices
-//! ([`super::slices`]): it needs no other right, and while the API server is away it goes on with what it knew.
+//! Each app has a port of its own, so that nothing in a request needs to identify the app. The activator's only source are EndpointSlices
+//! ([`super::slices`]): it needs no other right, and while the API server is unavailable it continues with what it knows.
 
 mod app;
 pub mod backends;
@@ -30,62 +31,62 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
 
-use self::app::{Poke, Served};
+use self::app::{Poke, ServedApp};
 use self::catalogue::App;
 use super::Key;
 use super::forward::Forwarder;
-use super::push::{Decider, Outage};
-use super::serve::{Stage, serve};
+use super::push::{DeciderClient, OutageLog};
+use super::serve::{ListenerStage, serve};
 use super::slices::PATH;
 use super::token::{self, Token};
-use crate::patience::Patience;
+use crate::watch_backoff::WatchBackoff;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// First requests that wait to be told; what does not fit is told with its second.
+/// Maximum number of first requests that wait to be reported; others are reported with their second.
 const POKES: usize = 1_024;
 
-/// `activator`.
+/// Settings of `activator`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Config {
-    /// Kubeconfig of the cluster; absent: the service account of the pod that this is.
+    /// Kubeconfig of the cluster; absent: the service account of the activator's own pod.
     #[arg(long, env = "ACTIVATOR_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The address by which the agent knows this activator: the pod's.
+    /// Address of this activator's pod, by which the agent knows it.
     #[arg(long, env = "POD_IP", value_name = "IP")]
     pub address: IpAddr,
-    /// Its name in what it reports.
+    /// Name of this activator in its reports.
     #[arg(long, env = "POD_NAME", default_value = "activator", value_name = "NAME")]
     pub name: String,
-    /// Where apps' ports are opened.
+    /// Address at which the ports of apps are opened.
     #[arg(long, env = "ACTIVATOR_BIND", default_value = "0.0.0.0", value_name = "IP")]
     pub bind: IpAddr,
-    /// Where it says whether it is healthy, and what it holds.
+    /// Address for the health check and the state of apps.
     #[arg(long, env = "ACTIVATOR_ADMIN", default_value = "0.0.0.0:8023", value_name = "ADDRESS")]
     pub admin: SocketAddr,
-    /// The agent.
+    /// URL of the agent.
     #[arg(long, env = "ACTIVATOR_DECIDER", default_value = "http://drover-autoscaler.kube-system:9465", value_name = "URL")]
     pub decider: String,
-    /// The token that the agent knows it by: a projected one for the audience drover-autoscaler, which the kubelet renews.
+    /// File with the token that identifies this pod to the agent: a projected token for the audience drover-autoscaler, renewed by the kubelet.
     #[arg(long, env = "ACTIVATOR_TOKEN", default_value = token::FILE, value_name = "FILE")]
     pub token: PathBuf,
-    /// Seconds that a request is held at most.
+    /// Maximum seconds that a request is held.
     #[arg(long, env = "ACTIVATOR_PATIENCE", default_value_t = 300, value_name = "SECONDS")]
     pub patience: u64,
-    /// Leaving ends when nobody came for so many seconds.
+    /// Draining ends when no request came for this many seconds.
     #[arg(long, env = "ACTIVATOR_QUIET", default_value_t = 5.0, value_name = "SECONDS")]
     pub quiet: f64,
-    /// Seconds after which leaving ends in any case; less than the pod's terminationGracePeriodSeconds.
+    /// Seconds after which draining ends in any case; must be less than the pod's terminationGracePeriodSeconds.
     #[arg(long, env = "ACTIVATOR_DRAIN", default_value_t = 300.0, value_name = "SECONDS")]
     pub drain: f64,
 }
 
-/// `GET /apps/{namespace}/{policy}`.
+/// The answer of `GET /apps/{namespace}/{policy}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AppStatus {
-    /// Port that is open for it.
+    /// Port at which the app is served.
     pub port: u16,
-    /// Whether clients are sent here.
+    /// Whether clients are sent to activators.
     pub in_path: bool,
     /// Requests that wait for a pod.
     pub waiting: usize,
@@ -103,45 +104,45 @@ pub struct Activator {
     patience: Duration,
     forwarder: Arc<Forwarder>,
     pokes: mpsc::Sender<Poke>,
-    apps: Mutex<BTreeMap<Key, Opened>>,
+    apps: Mutex<BTreeMap<Key, OpenApp>>,
     connections: TaskTracker,
-    /// All slices were seen once.
+    /// Whether all slices have been read once.
     synced: AtomicBool,
     leaving: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
-struct Opened {
+struct OpenApp {
     port: u16,
     in_path: bool,
-    served: Arc<Served>,
+    served: Arc<ServedApp>,
 }
 
-/// Runs until it is told to end and all requests are answered.
+/// Runs until the process is told to end and all requests are answered.
 ///
 /// # Errors
-/// The settings are not usable.
+/// If the settings cannot be used.
 pub async fn run(config: Config) -> Result<()> {
     let client = super::client(config.kubeconfig.as_deref()).await?;
-    let decider = Decider::new(&config.decider, config.name.clone(), Token::new(config.token.clone()))?;
+    let decider = DeciderClient::new(&config.decider, config.name.clone(), Token::new(config.token.clone()))?;
     let admin = TcpListener::bind(config.admin).await.with_context(|| format!("cannot listen on {}", config.admin))?;
     let asks = admin.local_addr()?;
     let (activator, pokes) = Activator::new(&config);
-    tokio::spawn(axum::serve(admin, activator.clone().questions()).into_future());
+    tokio::spawn(axum::serve(admin, activator.clone().admin_routes()).into_future());
     tokio::spawn(activator.clone().follow(client));
     tokio::spawn(activator.clone().tell(decider, pokes));
     tracing::info!(address = %config.address, admin = %asks, "activator");
-    super::told_to_end().await?;
+    super::termination().await?;
     tracing::info!("leaving");
     let limit = Duration::from_secs_f64(config.drain);
     if tokio::time::timeout(limit, activator.drain(Duration::from_secs_f64(config.quiet))).await.is_err() {
-        tracing::warn!("requests are left after {limit:?}");
+        tracing::warn!("requests are still in progress after {limit:?}");
     }
     Ok(())
 }
 
 impl Activator {
-    /// Makes one that knows no app; what it wants to tell at once comes out of the channel.
+    /// Creates an activator without apps; first requests come out of the channel.
     pub fn new(config: &Config) -> (Arc<Self>, mpsc::Receiver<Poke>) {
         let (pokes, told) = mpsc::channel(POKES);
         let activator = Self {
@@ -158,15 +159,15 @@ impl Activator {
         (Arc::new(activator), told)
     }
 
-    /// What it answers on its other port.
-    pub fn questions(self: Arc<Self>) -> Router {
+    /// The routes of the admin port.
+    pub fn admin_routes(self: Arc<Self>) -> Router {
         Router::new().route("/healthz", get(healthz)).route("/apps/{namespace}/{policy}", get(status)).with_state(self)
     }
 
-    /// Follows the slices of the cluster, for ever.
+    /// Follows the cluster's slices, for ever.
     async fn follow(self: Arc<Self>, client: Client) {
         let config = watcher::Config::default().labels(PATH);
-        let mut events = watcher(Api::<EndpointSlice>::all(client), config).backoff(Patience::default()).boxed();
+        let mut events = watcher(Api::<EndpointSlice>::all(client), config).backoff(WatchBackoff::default()).boxed();
         let mut known: BTreeMap<(String, String), EndpointSlice> = BTreeMap::new();
         let mut listed = BTreeMap::new();
         let mut failing = false;
@@ -194,7 +195,7 @@ impl Activator {
                 Ok(None) => return,
                 Err(error) => {
                     if !std::mem::replace(&mut failing, true) {
-                        tracing::warn!(%error, "EndpointSlices cannot be watched; going on with what is known");
+                        tracing::warn!(%error, "EndpointSlices cannot be watched; continuing with what is known");
                     }
                     continue;
                 }
@@ -204,12 +205,12 @@ impl Activator {
         }
     }
 
-    /// Opens, changes and closes apps so that they are these.
+    /// Opens, changes and closes apps so that they are `wanted`.
     pub async fn set(self: &Arc<Self>, wanted: BTreeMap<Key, App>) {
         self.apps().retain(|key, opened| {
             let stays = wanted.get(key).is_some_and(|app| app.port == opened.port);
             if !stays {
-                opened.served.stage.send_replace(Stage::Closing);
+                opened.served.stage.send_replace(ListenerStage::Closing);
             }
             stays
         });
@@ -223,10 +224,10 @@ impl Activator {
                 Some(served) => served,
                 None => match self.open(&key, port).await {
                     Ok(served) => {
-                        self.apps().insert(key.clone(), Opened { port, in_path, served: served.clone() });
+                        self.apps().insert(key.clone(), OpenApp { port, in_path, served: served.clone() });
                         served
                     }
-                    // The agent asks whether it is open before it sends clients here: they stay with the pods.
+                    // The agent checks that the port is open before it sends clients here, so they stay with the pods.
                     Err(error) => {
                         tracing::error!(app = %key, "{error:#}");
                         continue;
@@ -237,19 +238,19 @@ impl Activator {
         }
     }
 
-    async fn open(&self, key: &Key, port: u16) -> Result<Arc<Served>> {
+    async fn open(&self, key: &Key, port: u16) -> Result<Arc<ServedApp>> {
         let address = SocketAddr::new(self.bind, port);
         let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-        let served = Served::new(key.clone(), self.me, self.forwarder.clone(), self.pokes.clone(), self.patience);
+        let served = ServedApp::new(key.clone(), self.me, self.forwarder.clone(), self.pokes.clone(), self.patience);
         self.connections.spawn(serve(listener, served.clone(), served.stage.subscribe()));
         Ok(served)
     }
 
-    /// Tells the decider, for ever.
-    pub async fn tell(self: Arc<Self>, decider: Decider, mut pokes: mpsc::Receiver<Poke>) {
+    /// Reports to the decider, for ever.
+    pub async fn tell(self: Arc<Self>, decider: DeciderClient, mut pokes: mpsc::Receiver<Poke>) {
         let mut every = tokio::time::interval(SECOND);
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut outage = Outage::default();
+        let mut outage = OutageLog::default();
         loop {
             tokio::select! {
                 biased;
@@ -257,7 +258,7 @@ impl Activator {
                     let result = decider.push(&key, report).await;
                     outage.note(&result);
                     if result.is_err() && let Some(opened) = self.apps().get(&key) {
-                        opened.served.reporter.not_told();
+                        opened.served.reporter.report_rejected();
                     }
                 }
                 _ = every.tick() => {
@@ -269,15 +270,15 @@ impl Activator {
         }
     }
 
-    /// Asks clients to go, serves whoever still comes until nobody does, and lets the last requests end.
+    /// Asks clients to go elsewhere, serves requests until no more come, and waits for the last ones to end.
     pub async fn drain(&self, quiet: Duration) {
         self.leaving.send_replace(true);
-        let stages = |to: Stage| {
+        let stages = |to: ListenerStage| {
             for opened in self.apps().values() {
                 opened.served.stage.send_replace(to);
             }
         };
-        stages(Stage::Leaving);
+        stages(ListenerStage::Leaving);
         let under_way = || self.apps().values().map(|opened| opened.served.reporter.under_way()).sum::<f64>();
         loop {
             tokio::time::sleep(quiet).await;
@@ -285,20 +286,20 @@ impl Activator {
                 break;
             }
         }
-        stages(Stage::Closing);
+        stages(ListenerStage::Closing);
         self.connections.close();
         self.connections.wait().await;
     }
 
-    /// How it serves an app.
+    /// The state of an app.
     pub fn status(&self, key: &Key) -> Option<AppStatus> {
         let apps = self.apps();
-        let Opened { port, in_path, served } = apps.get(key)?;
-        let (waiting, under_way, pods) = (served.room.waiting(), served.reporter.under_way(), served.room.places());
+        let OpenApp { port, in_path, served } = apps.get(key)?;
+        let (waiting, under_way, pods) = (served.throttler.waiting(), served.reporter.under_way(), served.throttler.destinations());
         Some(AppStatus { port: *port, in_path: *in_path, waiting, under_way, pods })
     }
 
-    fn apps(&self) -> MutexGuard<'_, BTreeMap<Key, Opened>> {
+    fn apps(&self) -> MutexGuard<'_, BTreeMap<Key, OpenApp>> {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -309,7 +310,7 @@ async fn healthz(State(activator): State<Arc<Activator>>) -> (StatusCode, &'stat
     } else if activator.synced.load(Ordering::Relaxed) {
         (StatusCode::OK, "ok\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the cluster's EndpointSlices were not read yet\n")
+        (StatusCode::SERVICE_UNAVAILABLE, "the cluster's EndpointSlices have not been read yet\n")
     }
 }
 

@@ -1,4 +1,4 @@
-//! An open-loop load: requests come when they come, whether or not the ones before are answered. Prints what came of them as one JSON line.
+//! An open-loop load: requests are sent at fixed times, whether or not earlier ones were answered. The result is printed as one JSON line.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::app::Answer;
+use super::app::DemoAnswer;
 use super::unix;
 
-/// Failures that are shown.
+/// Maximum number of failures that are shown.
 const SHOWN: usize = 5;
 
-/// `demo-load`.
+/// Settings of `demo-load`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Config {
-    /// What is asked.
+    /// URL to send requests to.
     #[arg(value_name = "URL")]
     pub url: Uri,
     /// Requests per second.
     #[arg(long, default_value_t = 20.0, value_name = "N")]
     pub rate: f64,
-    /// Seconds.
+    /// Duration of the load in seconds.
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
     pub during: f64,
     /// Seconds after which a request has failed.
@@ -37,7 +37,7 @@ pub struct Config {
     pub patience: f64,
 }
 
-/// What came of it. Times of day in seconds since 1970, durations in seconds.
+/// The result. Times are in seconds since 1970, durations in seconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
@@ -45,22 +45,22 @@ pub struct Outcome {
     pub sent: u64,
     /// Requests that were not answered with 2xx.
     pub failed: u64,
-    /// The first few of them.
+    /// The first few failures.
     pub failures: Vec<String>,
-    /// When the first was sent.
+    /// When the first request was sent.
     pub first_request: f64,
-    /// When the first answer was there.
+    /// When the first answer arrived.
     pub first_answer: f64,
-    /// How long the app that gave it was up then.
+    /// How long the app that sent it had been up.
     pub first_up: Option<f64>,
-    /// Latencies by percentile, from when a request was due.
+    /// Latencies by percentile, measured from the time at which a request was due.
     pub latency: BTreeMap<String, f64>,
 }
 
-/// Runs to the last answer.
+/// Sends the load and waits for the last answer.
 ///
 /// # Errors
-/// The settings are not usable.
+/// If the settings cannot be used.
 pub async fn run(config: Config) -> Result<()> {
     let client = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build_http();
     let patience = Duration::from_secs_f64(config.patience);
@@ -107,10 +107,10 @@ pub async fn run(config: Config) -> Result<()> {
     Ok(())
 }
 
-async fn ask(client: Client<HttpConnector, Full<Bytes>>, url: Uri) -> Result<Answer> {
+async fn ask(client: Client<HttpConnector, Full<Bytes>>, url: Uri) -> Result<DemoAnswer> {
     let response = client.request(Request::post(url).body(Full::from("load"))?).await.context("no answer")?;
     let status = response.status();
-    let body = response.into_body().collect().await.context("half an answer")?.to_bytes();
+    let body = response.into_body().collect().await.context("the answer is incomplete")?.to_bytes();
     ensure!(status.is_success(), "{status}: {}", String::from_utf8_lossy(&body));
     serde_json::from_slice(&body).context("this is not the demo app")
 }

@@ -1,4 +1,4 @@
-//! An open-loop load on an app's pods, each request to the ready pod with the fewest: what a mesh does, and the paper's queue before all pods.
+//! An open-loop load on an app's pods. Each request goes to the ready pod with the fewest requests, as in a mesh and in the paper's queue.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::machine::Machine;
 
-/// Between two looks which pods are ready, and before a request that found none tries again.
+/// Interval of listing the ready pods, and the wait before a request without a pod tries again.
 const LOOK: Duration = Duration::from_millis(200);
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -23,18 +23,18 @@ pub struct Pods {
     _looking: Arc<AbortOnDropHandle<()>>,
 }
 
-/// What came of requests.
+/// Results of requests.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Sent.
+    /// Requests sent.
     pub arrived: AtomicU32,
-    /// Answered in time.
+    /// Requests answered in time.
     pub served: AtomicU32,
-    /// Not answered in time.
+    /// Requests not answered in time.
     pub expired: AtomicU32,
 }
 
-/// A request inside a pod.
+/// A request in progress in a pod.
 struct Inside(Arc<AtomicU32>);
 
 impl Drop for Inside {
@@ -44,7 +44,7 @@ impl Drop for Inside {
 }
 
 impl Pods {
-    /// Of the app with this label `app`; looked for until dropped.
+    /// The pods with this label `app`; the list is updated until this is dropped.
     pub fn of(machine: &Machine, app: &str) -> Self {
         let known: Arc<Mutex<BTreeMap<String, Arc<AtomicU32>>>> = Arc::default();
         let (path, machine, kept) = (format!("api/v1/namespaces/default/pods?labelSelector=app%3D{app}"), machine.clone(), known.clone());
@@ -66,7 +66,7 @@ impl Pods {
         Self { known, http, _looking: Arc::new(AbortOnDropHandle::new(looking)) }
     }
 
-    /// How many there are.
+    /// Number of ready pods.
     pub fn ready(&self) -> usize {
         self.known.lock().unwrap().len()
     }
@@ -78,7 +78,7 @@ impl Pods {
         Some((address.clone(), Inside(inside.clone())))
     }
 
-    /// One request; whether it is answered until `end`. One that finds its pod gone goes to another.
+    /// Sends one request. Returns whether it is answered before `end`; if its pod is gone, it goes to another one.
     async fn ask(&self, end: Instant) -> bool {
         while Instant::now() < end {
             if let Some((address, _inside)) = self.enter() {
@@ -94,7 +94,7 @@ impl Pods {
         false
     }
 
-    /// Requests per second that they answer when each always has `waiting` more to do, after `warm` and for `during`.
+    /// Requests per second that the pods answer when each always has `waiting` requests, measured for `during` after `warm`.
     pub async fn capacity(&self, waiting: usize, warm: Duration, during: Duration) -> f64 {
         let (begin, served) = (Instant::now() + warm, Arc::new(AtomicU32::default()));
         let end = begin + during;
@@ -111,7 +111,7 @@ impl Pods {
         f64::from(served.load(Relaxed)) / during.as_secs_f64()
     }
 
-    /// Sends what is due by `rates` (per second, second by second), each request to be answered within `patience`; waits for the last one.
+    /// Sends requests at these rates (per second, second by second), each with a limit of `patience`, and waits for the last one.
     pub async fn replay(&self, rates: &[f64], patience: Duration, tally: &Arc<Tally>) {
         let began = Instant::now();
         let mut asked = JoinSet::new();
@@ -130,7 +130,7 @@ impl Pods {
     }
 }
 
-/// When requests are due: as evenly as the rates allow.
+/// The times at which requests are due, as even as the rates allow.
 pub fn due(rates: &[f64]) -> Vec<f64> {
     let (mut sum, mut due) = (0.0, Vec::new());
     for (second, rate) in rates.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A cluster of one real node, with the autoscaler's image in it; gone with the test, however that ends.
+//! A cluster with one real node that has the autoscaler's image; it is removed when the test ends.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -16,12 +16,12 @@ use super::PATIENCE;
 pub const IMAGE: &str = "drover.local/autoscaler:1";
 const AGENT: &str = env!("CARGO_BIN_EXE_drover-autoscaler");
 
-/// Says something past the capture of test output.
+/// Prints past the capture of test output.
 pub fn say(words: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{words}");
 }
 
-/// Whether the machine lacks something for a real kubelet. Root, for whom `make test` installs everything, may leave nothing out.
+/// Whether the machine lacks something that a real kubelet needs. For root `make test` installs everything, so that nothing may be missing.
 pub fn missing() -> bool {
     let root = nix::unistd::geteuid().is_root();
     let dirs = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"];
@@ -64,7 +64,7 @@ struct Inner {
 }
 
 impl Machine {
-    /// Up, with a node that is ready; `more` for deploy/local-kube.
+    /// Starts the cluster and waits for its node; `more` are arguments of deploy/local-kube.
     pub async fn up(more: &[&str]) -> Self {
         let bin = PathBuf::from(std::env::var_os("DROVER_KUBE_BIN").unwrap());
         let dir = tempfile::Builder::new().prefix("kpa").tempdir().unwrap();
@@ -84,8 +84,8 @@ impl Machine {
         self.0.dir.path().join("set/kpa/kubeconfig")
     }
 
-    /// Agent, activator and example as they are documented, but for the image, addresses by number (nobody serves names here) and windows
-    /// of seconds.
+    /// Applies agent, activator and example as documented, except for the image, IP addresses instead of names (the cluster has no DNS) and
+    /// windows of seconds.
     pub async fn apply_documented(&self) {
         for file in ["crd.yaml", "rbac.yaml", "agent.yaml"] {
             self.apply(file, "").await;
@@ -100,7 +100,7 @@ impl Machine {
         }
     }
 
-    /// Only the agent, as it is documented but for the image; the addresses of its pods.
+    /// Applies the agent as documented, except for the image; returns the addresses of its pods.
     pub async fn apply_agent(&self) -> Vec<String> {
         for file in ["crd.yaml", "rbac.yaml", "agent.yaml"] {
             self.apply(file, "").await;
@@ -110,14 +110,14 @@ impl Machine {
         self.kubectl(addresses).await.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Lets the node have its CPU before whatever else the machine does: what pods can do is measured once, and should last.
+    /// Gives the node's CPU priority over everything else on the machine, so that the measured capacity stays valid.
     pub fn favour(&self) {
         let config = std::fs::read_to_string(self.0.dir.path().join("set/kpa/nodes/1/etc/kubelet.yaml")).unwrap();
         let root = config.lines().find_map(|line| line.strip_prefix("cgroupRoot: /")).unwrap().trim();
         std::fs::write(Path::new("/sys/fs/cgroup/cpu").join(root).join("cpu.shares"), "65536").unwrap();
     }
 
-    /// A file of this test's own.
+    /// Writes a file in the test's directory.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.dir.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -133,24 +133,24 @@ impl Machine {
         self.kubectl(&format!("apply -f {}", changed.display())).await;
     }
 
-    /// kubectl, in the namespace `default`; what it prints.
+    /// Runs kubectl in the namespace `default`, and returns its output.
     pub async fn kubectl(&self, arguments: &str) -> String {
         let mut command = Command::new(self.0.bin.join("kubectl"));
         command.arg("--kubeconfig").arg(self.kubeconfig()).args(arguments.split_whitespace());
         run(&mut command).await
     }
 
-    /// Asks the API server, below `default` unless the path says otherwise.
+    /// GET of a path in the namespace `default`, which must exist.
     pub async fn get(&self, path: &str) -> Value {
         self.find(&format!("api/v1/namespaces/default/{path}")).await.unwrap_or_else(|| panic!("{path} is not there"))
     }
 
-    /// The same for what may not be there, by its whole path.
+    /// GET of a full path; none if it does not exist.
     pub async fn find(&self, path: &str) -> Option<Value> {
         self.0.client.request(http::Request::get(format!("/{path}")).body(Vec::new()).unwrap()).await.ok()
     }
 
-    /// Runs bash in the node; whether it went well.
+    /// Runs bash in the node; returns whether it succeeded.
     pub async fn inside(&self, script: &str) -> bool {
         let node = repository().join("deploy/local-kube/node/node.sh");
         let cluster = self.0.dir.path().join("set/kpa");
@@ -176,7 +176,7 @@ impl Drop for Inner {
     }
 }
 
-/// An image of the program that is tested, with the libraries that it needs.
+/// Builds an image of the tested program with the libraries that it needs.
 async fn image(dir: &Path) -> OsString {
     let program = dir.join("drover-autoscaler");
     run(Command::new("strip").arg("-o").arg(&program).arg(AGENT)).await;
@@ -189,7 +189,7 @@ async fn image(dir: &Path) -> OsString {
     archive.into_os_string()
 }
 
-/// Runs it to its end, which must be a good one; what it prints.
+/// Runs a command that must succeed, and returns its output.
 pub async fn run(command: &mut Command) -> String {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output =

@@ -1,4 +1,4 @@
-//! 7(c): real pods on a real kubelet, with the manifests that are documented. From zero under an open-loop load, no request fails.
+//! Real pods on a real kubelet, with the documented manifests: scaling from zero under an open-loop load fails no request.
 
 mod load;
 mod machine;
@@ -11,14 +11,14 @@ use drover_testkit::eventually;
 
 use self::machine::{Machine, missing, say};
 
-/// A cluster, images and pods come up, also beside other work.
+/// Enough for a cluster, images and pods to start beside other load.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 fn unix() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
-/// When the first pod of the app is made.
+/// The time at which the first pod of the app is created.
 async fn first_pod(machine: &Machine) -> f64 {
     eventually(PATIENCE, async || (!pods(machine).await.is_empty()).then(unix)).await
 }
@@ -28,7 +28,7 @@ async fn pods(machine: &Machine) -> Vec<String> {
     list["items"].as_array().unwrap().iter().map(|pod| pod["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Load from a pod of its own, through the public Service; what came of it.
+/// Runs the load in a pod, through the public Service, and returns the result.
 async fn load(machine: &Machine, name: &str, rate: f64, during: f64) -> Outcome {
     let address = machine.get("services/cart").await["spec"]["clusterIP"].as_str().unwrap().to_owned();
     let arguments = format!("demo-load --rate {rate} --during {during} http://{address}/");
@@ -44,7 +44,7 @@ async fn load(machine: &Machine, name: &str, rate: f64, during: f64) -> Outcome 
     serde_json::from_str(machine.kubectl(&format!("logs {name}")).await.trim()).unwrap()
 }
 
-/// Clients are sent to the activator, it has the app's port open, and the node knows the way.
+/// Waits until clients are sent to the activator, which has the app's port open, and the node routes to it.
 async fn held_for(machine: &Machine) {
     eventually(PATIENCE, async || {
         let slice = machine.find("apis/discovery.k8s.io/v1/namespaces/default/endpointslices/cart-drover").await?;
@@ -52,11 +52,11 @@ async fn held_for(machine: &Machine) {
     })
     .await;
     let address = machine.get("services/cart").await["spec"]["clusterIP"].as_str().unwrap().to_owned();
-    // A connection alone is no request, and wakes nobody.
+    // A connection without a request starts no pod.
     eventually(PATIENCE, async || machine.inside(&format!("exec 3<>/dev/tcp/{address}/80")).await.then_some(())).await;
 }
 
-/// At zero, with clients held.
+/// A cluster with the app at zero replicas and the activator in its path.
 async fn at_zero() -> Machine {
     let machine = Machine::up(&[]).await;
     machine.apply_documented().await;
@@ -64,7 +64,7 @@ async fn at_zero() -> Machine {
     machine
 }
 
-/// One round from zero; what came of it.
+/// Scales from zero under load, and checks that no request failed.
 async fn from_zero(machine: &Machine, name: &str, rate: f64, during: f64) -> Outcome {
     assert_eq!(pods(machine).await.len(), 0, "at zero");
     let (outcome, made) = tokio::join!(load(machine, name, rate, during), first_pod(machine));
@@ -86,14 +86,14 @@ async fn from_zero(machine: &Machine, name: &str, rate: f64, during: f64) -> Out
     outcome
 }
 
-/// Nobody asks, the activator is in the path, the last pod goes.
+/// Waits until the last pod is gone and the activator is in the path.
 async fn to_zero(machine: &Machine) {
     eventually(PATIENCE, async || pods(machine).await.is_empty().then_some(())).await;
     held_for(machine).await;
 }
 
 #[tokio::test]
-async fn from_zero_under_an_open_loop_load_no_request_fails_and_a_slow_pod_is_waited_for() {
+async fn scale_from_zero_under_load_fails_no_request() {
     if missing() {
         return;
     }
@@ -107,7 +107,7 @@ async fn from_zero_under_an_open_loop_load_no_request_fails_and_a_slow_pod_is_wa
 
 #[tokio::test]
 #[ignore = "long: two minutes on a real kubelet"]
-async fn whoever_finds_an_app_on_its_way_to_zero_or_back_is_answered() {
+async fn requests_during_scale_to_and_from_zero_are_answered() {
     if missing() {
         return;
     }
@@ -116,7 +116,7 @@ async fn whoever_finds_an_app_on_its_way_to_zero_or_back_is_answered() {
         from_zero(&machine, round, 20.0, 12.0).await;
         to_zero(&machine).await;
     }
-    // Requests so rare that each finds the app on its way to zero, at zero, or on its way back.
+    // Requests are so rare that each finds the app scaling to zero, at zero, or scaling up.
     let sparse = load(&machine, "sparse", 0.15, 60.0).await;
     assert_eq!(sparse.failed, 0, "{:?}", sparse.failures);
     say(&format!(

@@ -1,5 +1,5 @@
-//! 7(f): the paper's loop for real. What pods can do is measured, a Q-table is trained on that, the agent scales real pods by it under a
-//! replayed load; what that cost stands beside what the simulator says of the same stretch.
+//! The paper's procedure on real pods: the test measures their capacity, trains a Q-table for it, and lets the agent scale them under a
+//! replayed load. It reports the cost beside the cost of the same load in the simulator.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,23 +22,23 @@ use super::PATIENCE;
 use super::load::{Pods, Tally, due};
 use super::machine::{IMAGE, Machine, missing, run, say};
 
-/// Pods at most.
+/// Maximum number of pods.
 const MOST: i32 = 4;
-/// Seconds of a day of the load, of which the learner sees some and the agent another; and between two decisions.
+/// Seconds of one generated load ("day"), number of days for training, and seconds between decisions.
 const DAY: usize = 300;
 const DAYS: usize = 17;
 const PERIOD: usize = 15;
-/// A request that is not answered by then expires.
+/// Time after which a request expires.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Cost of an expired request in pod-seconds: a tenth in the paper, whose pods do some ten times as much as these.
+/// Cost of an expired request in pod-seconds; a tenth in the paper, whose pods serve about ten times as many requests.
 const PENALTY: f64 = 1.0;
-/// CPU that a request takes, in milliseconds, and that a pod may use in thousandths.
+/// CPU time of a request in milliseconds, and CPU limit of a pod in thousandths.
 const BURN: u32 = 4;
 const LIMIT: u32 = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long: ten minutes on a real kubelet"]
-async fn a_trained_table_scales_real_pods_and_its_cost_stands_beside_the_simulators() {
+async fn trained_table_scales_real_pods_and_reports_simulated_cost() {
     let Some(drover) = needs("DROVER_BIN").filter(|_| !missing()) else { return };
     let machine = Machine::up(&["--metrics"]).await;
     machine.favour();
@@ -57,7 +57,7 @@ async fn a_trained_table_scales_real_pods_and_its_cost_stands_beside_the_simulat
     let rates = day(DAYS as u64 + 1).rates().to_vec();
     say(&format!("capacity {points:?} requests per second, fitted {capacity:?}; {delay} s from asking for a pod to its serving"));
 
-    // A pod that the metrics know, at the load with which the day begins.
+    // Load before the day begins, so that the pod has metrics.
     let before = Arc::new(Tally::default());
     pods.replay(&[rates[0]; 30], TIMEOUT, &before).await;
     let policy = policy(capacity);
@@ -74,15 +74,15 @@ async fn a_trained_table_scales_real_pods_and_its_cost_stands_beside_the_simulat
     let changes: Vec<i32> = lived.replicas.windows(2).map(|two| two[1].1 - two[0].1).collect();
     assert!(changes.contains(&1) && changes.contains(&-1), "up and down: {:?}", lived.replicas);
     assert!(changes.iter().all(|change| change.abs() <= 1), "one at a time: {:?}", lived.replicas);
-    // The agent learned from what it was told: the periods' expired requests are those of the run, but for what came before the first
-    // decision and after the last.
+    // The agent learned from what was pushed: the expired requests of its periods are those of the run, without those before the first
+    // decision and after the last one.
     let told: f64 = lived.decisions.iter().filter_map(|record| seen(record)?.expired.fresh().copied()).sum();
     assert!(told <= f64::from(lived.pushed), "{told} of {}", lived.pushed);
     let learned = lived.decisions.iter().filter(|record| matches!(&record.steps, Steps::QLearning(steps) if steps.cost.is_some())).count();
     assert!(learned * 2 > DAY / PERIOD, "learned from {learned} periods only: {:#?}", lived.decisions);
 }
 
-/// An app whose pods do about `LIMIT / BURN` requests a second.
+/// An app whose pods serve about `LIMIT / BURN` requests per second.
 fn app() -> Value {
     let size = json!({"cpu": format!("{LIMIT}m"), "memory": "128Mi"});
     let container = json!({
@@ -112,7 +112,7 @@ async fn apply(machine: &Machine, name: &str, object: &Value) {
     machine.kubectl(&format!("apply -f {}", machine.write(name, &object.to_string()).display())).await;
 }
 
-/// What one, two and four pods do a second, and the seconds from asking for a pod to its serving; one pod at the end.
+/// Requests per second of one, two and four pods, and the seconds until a new pod serves; ends with one pod.
 async fn measured(machine: &Machine, pods: &Pods) -> (Vec<(i32, f64)>, f64) {
     let (mut points, mut delay) = (Vec::new(), 0.0_f64);
     for count in [1, 2, MOST, 1] {
@@ -130,7 +130,7 @@ async fn measured(machine: &Machine, pods: &Pods) -> (Vec<(i32, f64)>, f64) {
     (points, delay.ceil())
 }
 
-/// The table that `drover autoscale train` makes of it, in a ConfigMap.
+/// A Q-table trained with `drover autoscale train`, in a ConfigMap.
 async fn trained(machine: &Machine, drover: &Path, points: &[(i32, f64)], delay: f64, load: impl Iterator<Item = f64>) -> QTable {
     let load: String = load.enumerate().map(|(second, rate)| format!("{second},{rate}\n")).collect();
     let capacity: String = points.iter().map(|(pods, rate)| format!("{pods},{rate}\n")).collect();
@@ -148,22 +148,22 @@ async fn trained(machine: &Machine, drover: &Path, points: &[(i32, f64)], delay:
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// The day as it was.
+/// The results of the day.
 struct Lived {
     arrived: usize,
     served: usize,
     expired: usize,
-    /// Told to the agent.
+    /// Expired requests that were pushed to the agent.
     pushed: u32,
-    /// Replicas asked for, by second; and their sum over time.
+    /// Changes of the replicas by second, and pod-seconds.
     replicas: Vec<(f64, i32)>,
     pod_seconds: f64,
     decisions: Vec<DecisionRecord>,
-    /// When it began, as decisions tell the time.
+    /// Start, on the clock of the decisions.
     began: f64,
 }
 
-/// The day with the agent acting.
+/// Replays the day while the agent scales.
 async fn lived(machine: &Machine, pods: &Pods, rates: &[f64], policy: &Value, agents: Vec<String>, token: String) -> Lived {
     let tally = Arc::new(Tally::default());
     apply(machine, "policy.yaml", policy).await;
@@ -213,7 +213,7 @@ async fn lived(machine: &Machine, pods: &Pods, rates: &[f64], policy: &Value, ag
     }
 }
 
-/// Tells the agent every second how many requests expired, as a mesh's metrics would.
+/// Pushes the number of expired requests to the agent every second, as a mesh's metrics would.
 async fn tell(agents: Vec<String>, token: String, tally: Arc<Tally>) {
     let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build().unwrap();
     let mut every = tokio::time::interval(Duration::from_secs(1));
@@ -232,7 +232,7 @@ async fn tell(agents: Vec<String>, token: String, tally: Arc<Tally>) {
     }
 }
 
-/// The same day in the simulator: with the chances that the agent had, and with twenty others.
+/// The same day in the simulator, with the agent's seed and with twenty others.
 fn simulated(plan: &Plan, sim: &SimSpec, table: &QTable, rates: &[f64]) -> Vec<Run> {
     let arrivals = Arrivals::even(&Trace::new(rates.to_vec()), sim, 0, rates.len());
     let Policy::QLearning(learner) = &plan.policy else { panic!("another policy") };
