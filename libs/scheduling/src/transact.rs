@@ -46,8 +46,8 @@ impl Ledger {
         for change in &transaction.changes {
             // All changes are checked against the same state, so two changes of one claim have no defined order.
             if !seen.insert(change.claim()) {
-                let detail = format!("claim {} changes twice in one transaction", change.claim());
-                differences.push(Difference { code: "changed_twice".into(), claim: *change.claim(), detail });
+                let detail = format!("a bug in Drover: one transaction changes claim {} twice", change.claim());
+                differences.push(Difference { code: Difference::CHANGED_TWICE.into(), claim: *change.claim(), detail });
                 continue;
             }
             match self.prepare(transaction, change, undo) {

@@ -95,4 +95,7 @@ pub struct Difference {
 impl Difference {
     /// Code for a member of unknown capacity that is expected soon. The refusal is not final.
     pub const AWAITED: &str = "member_awaited";
+    /// Code for a claim that a transaction changes twice. The transaction itself is invalid, so the ledger's state does not matter and
+    /// repeating is pointless: it is a bug of the caller.
+    pub const CHANGED_TWICE: &str = "changed_twice";
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::context::PlanningContext;
+use super::copies::Copies;
 use super::movable::Movable;
 use super::peers::CallPeers;
 use super::{parameters, rank};
@@ -35,12 +36,13 @@ pub(crate) fn find<'a>(context: &PlanningContext<'a>, rooms: &[&'a MemberRoom], 
             let word = context.movability.get(&(claim.dig.id, claim.request.app.as_str()));
             let priority = word.map_or(10, |w| w.priority);
             match exclusion(context, claim, newcomer).map_or_else(|| destinations(context, claim, &mut expanded), Err) {
-                Ok(destinations) => {
+                Ok((destinations, copies)) => {
                     let mut candidate = Movable {
                         claim,
                         room,
                         priority,
                         destinations,
+                        copies,
                         best: None,
                         scores: Vec::new(),
                         total: None,
@@ -166,10 +168,10 @@ fn destinations<'a>(
     context: &PlanningContext<'a>,
     claim: &'a Claim,
     expanded: &mut Expanded<'a>,
-) -> Result<Vec<&'a MemberRoom>, Exclusion> {
-    let others: BTreeSet<_> =
-        context.siblings(claim).iter().filter(|c| c.id != claim.id && c.request.app == claim.request.app).map(|c| &c.member).collect();
+) -> Result<(Vec<&'a MemberRoom>, Copies<'a>), Exclusion> {
     let groups = expanded.groups(context, &claim.request.terms);
+    let copies = Copies::of(claim, context.siblings(claim), groups);
+    let others = copies.members();
     let mut open = groups.iter().filter(|g| others.is_empty() || !g.options.iter().any(|c| others.contains(&c.room.key)));
     let mut allowed: Vec<&MemberRoom> = match open.next() {
         Some(first) => first.allowed().collect(),
@@ -195,7 +197,7 @@ fn destinations<'a>(
     expanded.awaited.extend(allowed.iter().filter(|room| room.is_awaited()).map(|room| &room.key));
     if allowed.iter().any(|room| room.is_known()) {
         allowed.retain(|room| room.is_known());
-        return Ok(allowed);
+        return Ok((allowed, copies));
     }
     let unknown: Vec<String> = allowed.iter().take(3).map(|r| format!("{}: {}", r.key, why_unknown(r))).collect();
     Err(no("no_destination", format!("the capacity of its possible destinations is unknown: {}", unknown.join("; "))))

@@ -4,7 +4,8 @@
 //! candidates.rs   apps that may move, their destinations    rank.rs    the order of candidates (policy)
 //! newcomer.rs     the members on which room is made         search.rs  the victims: greedy, prune, systematic search
 //! assignments.rs  assignments of a newcomer to members      peers.rs   calls of apps that move
-//! drain.rs        everything off a member                   report.rs  the plan with all reasons
+//! drain.rs        everything off a member                   copies.rs  other copies of an app that moves
+//! report.rs       the plan with all reasons
 //! ```
 //! Cascade depth 0: a destination must have room without further moves. A plan reserves nothing; the ledger checks it again when it is
 //! applied. The limits of the search are constants in `search.rs`, so the same input gives the same plan.
@@ -12,6 +13,7 @@
 mod assignments;
 mod candidates;
 mod context;
+mod copies;
 mod drain;
 mod movable;
 mod newcomer;

@@ -1,5 +1,6 @@
 //! An app that may move, with its destinations in order of preference.
 
+use super::copies::Copies;
 use super::peers::CallPeers;
 use crate::fit::Ask;
 use crate::slot::{equals, rank_equals};
@@ -13,6 +14,8 @@ pub(crate) struct Movable<'a> {
     pub priority: u8,
     /// Destinations of known capacity, by provider priority, then by key.
     pub destinations: Vec<&'a MemberRoom>,
+    /// Other copies of the app.
+    pub copies: Copies<'a>,
     /// The destination that it would get if no other app moved.
     pub best: Option<&'a MemberRoom>,
     pub scores: Vec<Score>,
@@ -37,7 +40,8 @@ impl<'a> Movable<'a> {
 
     fn rank(&self, equals: &[&'a MemberRoom], trial: &Trial<'a>) -> Vec<&'a MemberRoom> {
         let demand = &self.claim.request.demand;
-        let open: Vec<&MemberRoom> = equals.iter().copied().filter(|room| trial.may_fit(room, self.ask())).collect();
+        let open: Vec<&MemberRoom> =
+            equals.iter().copied().filter(|room| trial.may_fit(room, self.ask()) && self.copies.allow(&room.key, trial)).collect();
         let ranked = rank_equals(&open, demand, self.claim.request.terms.packing, trial).into_iter().map(|(room, _)| room);
         self.peers.fewest_calls_first(ranked.collect(), trial)
     }

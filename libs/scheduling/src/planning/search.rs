@@ -120,7 +120,12 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
                 return None;
             }
         }
-        self.add_newcomer(&mut trial, None).then_some(trial)
+        (self.keeps_intents(moves, &trial) && self.add_newcomer(&mut trial, None)).then_some(trial)
+    }
+
+    /// Whether the intents of moved apps with several copies still hold. All moves are made in `trial`.
+    fn keeps_intents(&self, moves: &[(usize, &'a MemberRoom)], trial: &Trial<'a>) -> bool {
+        moves.iter().all(|(j, to)| self.movable[*j].copies.allow(&to.key, trial))
     }
 
     /// The witness of a victim at its destination.
@@ -244,7 +249,8 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
                 self.remove_newcomer(&mut trial, None);
                 let Some(out) = trial.remove(to, m.tenant()) else { continue };
                 trial.stay(m.room, m.claim);
-                if self.add_newcomer(&mut trial, None) {
+                let others: Moves<'a> = moves.iter().copied().filter(|(moved, _)| *moved != j).collect();
+                if self.keeps_intents(&others, &trial) && self.add_newcomer(&mut trial, None) {
                     moves.remove(at);
                     continue;
                 }
@@ -308,7 +314,7 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
     /// Tries destinations for a set, the best first, until all victims and the newcomer fit.
     fn homes_for(&self, chosen: &[usize], moves: &mut Moves<'a>, trial: &mut Trial<'a>, effort: &mut Effort) -> Option<Moves<'a>> {
         let Some(j) = chosen.get(moves.len()) else {
-            if effort.step() && self.add_newcomer(trial, None) {
+            if effort.step() && self.keeps_intents(moves, trial) && self.add_newcomer(trial, None) {
                 self.remove_newcomer(trial, None);
                 return Some(moves.clone());
             }

@@ -450,3 +450,49 @@ fn reason_names_app_that_does_not_fit_on_each_member() {
     assert!(of("onprem+b").starts_with("big:") && of("onprem+b").ends_with("no app on it may move"), "{why:#?}");
     assert!(of("onprem+a").contains("not for the newcomer's other apps"), "{why:#?}");
 }
+
+/// `web` must be on one of c0 and c2 and on one of c1 and c2; it runs on c0 and c1. `new` needs room on both.
+fn two_copies(first: &[&str], second: &[&str]) -> (TestFleet, Vec<AppRequest>) {
+    let alternatives = |members: &[&str]| Element { any_of: any_of(members).intent.any_of, ..Element::default() };
+    let mut all: Vec<&str> = [first, second].concat();
+    all.sort_unstable();
+    all.dedup();
+    let terms =
+        PlacementTerms { intent: Intent { all_of: vec![alternatives(first), alternatives(second)], any_of: vec![] }, ..any_of(&all) };
+    let web = app("web", demand(1, 500), terms);
+    let mut fleet = TestFleet::default();
+    for (member, cpu) in [("x+c0", 500), ("x+c1", 500), ("x+c2", 2000), ("x+c3", 2000)] {
+        fleet = fleet.member(member, 1, &[cpu]);
+    }
+    let mut fleet = fleet.running_as(web.clone(), "x+c0");
+    let mut second = Claim::clone(&fleet.fleet.claims[&id("web")]);
+    (second.id, second.member) = (id("second copy"), key("x+c1"));
+    fleet.fleet.claims.insert(second.id, Arc::new(second));
+    (fleet, vec![app("new0", demand(1, 400), any_of(&["x+c0"])), app("new1", demand(1, 400), any_of(&["x+c1"]))])
+}
+
+#[test]
+fn copies_of_an_app_never_move_to_the_same_member() {
+    let (fleet, new) = two_copies(&["x+c0", "x+c2"], &["x+c1", "x+c2"]);
+    let why = infeasible(fleet.plan(new));
+    assert!(why.members.iter().all(|why| why.reason.contains("no set of them")), "{why:#?}");
+    // With a fourth cluster, one copy goes to c2 and the other to c3.
+    let (fleet, new) = two_copies(&["x+c0", "x+c2"], &["x+c1", "x+c2", "x+c3"]);
+    let plan = feasible(fleet.plan(new));
+    let mut found = moves(&plan);
+    found.sort();
+    assert_eq!(found, ["web>x+c2", "web>x+c3"]);
+    assert!(
+        plan.waves[0].iter().all(|step| step.alternatives.is_empty()),
+        "an alternative would be the member of the other copy: {plan:#?}"
+    );
+}
+
+#[test]
+fn joint_moves_of_copies_keep_every_group_of_the_intent() {
+    // The copy on c1 satisfies both groups, so the copy on c0 alone may go to c3; if the copy on c1 goes to c2, it may not.
+    let (fleet, new) = two_copies(&["x+c0", "x+c1"], &["x+c1", "x+c2", "x+c3"]);
+    let why = infeasible(fleet.plan(new.clone()));
+    assert!(why.candidates.iter().all(|candidate| !candidate.taken), "{why:#?}");
+    assert_eq!(moves(&feasible(fleet.plan(new[..1].to_vec()))).len(), 1, "one of them may move");
+}

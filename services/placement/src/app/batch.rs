@@ -157,11 +157,16 @@ impl Batch {
     }
 }
 
-/// The error for a refused transaction. `RoomUnknown`, which callers may repeat, if capacity that has not arrived yet is the only reason;
-/// else `Conflict`, which is final.
+/// The error for a refused transaction. `Invalid` if it contradicts itself; `RoomUnknown`, which callers may repeat, if capacity that has
+/// not arrived yet is the only reason; else `Conflict`, which is final.
 pub(super) fn refusal(differences: Vec<Difference>) -> LedgerError {
-    match differences.iter().all(|difference| difference.code == Difference::AWAITED) {
-        true => LedgerError::RoomUnknown(differences.into_iter().map(|difference| difference.detail).collect()),
-        false => LedgerError::Conflict(differences),
+    let is = |code: &'static str| move |difference: &Difference| difference.code == code;
+    if differences.iter().any(is(Difference::CHANGED_TWICE)) {
+        tracing::error!(?differences, "a transaction changes a claim twice, which is a bug in the service that sent it");
+        LedgerError::Invalid(differences)
+    } else if differences.iter().all(is(Difference::AWAITED)) {
+        LedgerError::RoomUnknown(differences.into_iter().map(|difference| difference.detail).collect())
+    } else {
+        LedgerError::Conflict(differences)
     }
 }

@@ -18,6 +18,9 @@ pub enum LedgerError {
     /// The ledger differs from what a transaction assumes; with every difference.
     #[error("the ledger differs from what the transaction assumes; nothing was written")]
     Conflict(Vec<Difference>),
+    /// The transaction contradicts itself, which is a bug of the service that sent it; with every contradiction.
+    #[error("the transaction is invalid because of a bug in Drover; please report it with the reasons")]
+    Invalid(Vec<Difference>),
     /// Nothing has that id or name.
     #[error("{0}")]
     NotFound(String),
@@ -44,9 +47,8 @@ impl From<LedgerError> for Problem {
         match error {
             LedgerError::MembersUnknown => codes::CAPACITY_UNKNOWN.problem(text),
             LedgerError::RoomUnknown(reasons) => codes::CAPACITY_UNKNOWN.problem(text).reasons(reasons),
-            LedgerError::Conflict(differences) => codes::LEDGER_CONFLICT
-                .problem(text)
-                .reasons(differences.into_iter().map(|difference| format!("{}: {}", difference.code, difference.detail))),
+            LedgerError::Conflict(differences) => codes::LEDGER_CONFLICT.problem(text).reasons(reasons(differences)),
+            LedgerError::Invalid(differences) => codes::INVALID.problem(text).reasons(reasons(differences)),
             LedgerError::NotFound(_) => codes::NOT_FOUND.problem(text),
             LedgerError::Busy | LedgerError::Stopped => codes::BUSY_SERVER.problem(text),
             LedgerError::Store(source) => match &*source {
@@ -56,4 +58,8 @@ impl From<LedgerError> for Problem {
             },
         }
     }
+}
+
+fn reasons(differences: Vec<Difference>) -> impl Iterator<Item = String> {
+    differences.into_iter().map(|difference| format!("{}: {}", difference.code, difference.detail))
 }

@@ -62,6 +62,15 @@ async fn transaction_is_atomic_and_refusal_names_every_difference() {
     assert_eq!((status, &tried["reasons"]), (StatusCode::CONFLICT, &problem["reasons"]));
     assert_eq!(placement.claims("").await, before, "nothing was written");
 
+    // A claim that changes twice is a bug of the caller, and the answer says so.
+    let leave = LedgerChange::Leave { claim: victim, member: key("onprem+a") };
+    let (status, problem) = placement.try_transact(Uuid::now_v7(), &transaction(2, vec![leave.clone(), leave])).await;
+    assert_eq!((status, problem["code"].as_str()), (StatusCode::BAD_REQUEST, Some("invalid")), "{problem:#}");
+    assert!(
+        problem["detail"].to_string().contains("bug in Drover") && problem["reasons"].to_string().contains("changed_twice"),
+        "{problem}"
+    );
+
     // Room for a newcomer that fits only when the victim has gone: promised first, held when there is room now.
     let (home, newcomer) = (Uuid::now_v7(), Uuid::now_v7());
     let make_room = transaction(
