@@ -26,6 +26,26 @@ pub struct PlanOrder {
     /// Plan on a ledger at least as new as this (the sequence of the decision that found no room).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_seq: Option<i64>,
+    /// How to search for the plan.
+    #[serde(default, skip_serializing_if = "PlanSearch::is_default")]
+    pub search: PlanSearch,
+}
+
+/// Options of the search for a plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PlanSearch {
+    /// Time limit in seconds, 0.001 to 20. Absent: the default of migration (`--plan-seconds`, 0.05).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// Spend the time on a plan with fewer moves instead of using the first plan in the order of the policy.
+    #[serde(default)]
+    pub fewest_moves: bool,
+}
+
+impl PlanSearch {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// `POST /v2/plans`: make a plan without carrying it out.

@@ -1,7 +1,7 @@
 //! Placement decisions and relocation plans: where an app goes, which apps must move for it, and why.
 //!
 //! Pure: a [`Fleet`] and a request go in, a [`Decision`] or a [`Plan`] comes out. There is no I/O, no clock and no randomness;
-//! the same input gives the same result, whatever order its parts arrive in. The types are also the wire types
+//! the same input gives the same result, whatever order its parts arrive in. A [`WorkMeter`] of the caller limits the search for a plan. The types are also the wire types
 //! (feature `schema` adds OpenAPI schemas), so services convert nothing.
 //!
 //! ```text
@@ -44,6 +44,7 @@ mod transact;
 mod transaction;
 mod trial;
 mod usage;
+mod work;
 
 pub use amounts::{Amounts, Extra, quantity};
 pub use builtin::{builtin_algorithms, builtin_parameters};
@@ -64,10 +65,11 @@ pub use place::binding_id;
 pub use plan::{
     Candidate, Dependant, Exclusion, Infeasible, Move, Plan, PlanKind, PlanRequest, PlanResult, RefusedDestination, Score, WhyNot,
 };
-pub use planning::{plan, policy_test};
+pub use planning::{plan, plan_within, policy_test};
 pub use policy::{
     Algorithm, AlgorithmUse, Missing, MissingPlace, Movability, Parameter, ParameterScope, ParameterSource, Policy, PolicyMode, Prefer,
 };
 pub use room::MemberRoom;
 pub use terms::{AppRequest, Element, Intent, Packing, PlacementTerms, WhenFull};
 pub use transaction::{ClaimReceipt, Difference, LedgerChange, LedgerReceipt, LedgerTransaction};
+pub use work::{RecordingMeter, ReplayMeter, StepMeter, WorkMeter};

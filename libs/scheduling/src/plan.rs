@@ -45,6 +45,9 @@ pub struct PlanRequest {
     /// Values of `prometheus` parameters, by claim id and parameter name.
     #[serde(default)]
     pub external: BTreeMap<Uuid, BTreeMap<String, f64>>,
+    /// Spend the whole budget of the search on a plan with fewer moves, instead of using the first plan in the order of the policy.
+    #[serde(default)]
+    pub fewest_moves: bool,
 }
 
 /// A destination at which an app recently did not become Ready.

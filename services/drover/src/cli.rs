@@ -290,6 +290,17 @@ pub struct ExplainArgs {
     pub app: String,
 }
 
+/// How to search for a plan.
+#[derive(Debug, Args)]
+pub struct PlanSearchArgs {
+    /// Time limit of the search in seconds, 0.001 to 20 (default: the server's, 0.05).
+    #[arg(long, value_name = "SECONDS")]
+    pub plan_seconds: Option<f64>,
+    /// Spend the time on a plan with fewer moves instead of using the first plan in the order of the policy.
+    #[arg(long)]
+    pub fewest_moves: bool,
+}
+
 /// `drover plan …`.
 #[derive(Debug, Subcommand)]
 pub enum PlanCommand {
@@ -307,12 +318,16 @@ pub enum PlanCommand {
         /// Run only on clusters of these providers (comma separated).
         #[arg(long, value_delimiter = ',', value_name = "PROVIDERS", conflicts_with = "only")]
         on: Vec<String>,
+        #[command(flatten)]
+        search: PlanSearchArgs,
     },
     /// Plan what would have to move to empty a cluster. Moves nothing.
     #[command(after_help = "Example:\n  drover plan drain private-a")]
     Drain {
         /// Cluster, or provider/cluster.
         cluster: String,
+        #[command(flatten)]
+        search: PlanSearchArgs,
     },
     /// Plan an even distribution over the clusters (not available in this version).
     Rebalance,

@@ -14,4 +14,7 @@ pub struct Config {
     /// Prometheus for parameters of source `prometheus`; without it they have no value
     #[arg(long = "prometheus-url", env = "DROVER_PROMETHEUS_URL")]
     pub prometheus: Option<Url>,
+    /// Seconds that the search for a plan may take, 0.001 to 20, unless a request names its own limit
+    #[arg(long, env = "DROVER_PLAN_SECONDS", default_value_t = 0.05)]
+    pub plan_seconds: f64,
 }

@@ -149,5 +149,6 @@ fn request(members: usize, candidates: usize, policy: Policy) -> PlanRequest {
         excluded: BTreeMap::new(),
         refused: Vec::new(),
         external: BTreeMap::new(),
+        fewest_moves: false,
     }
 }

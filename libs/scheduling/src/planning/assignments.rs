@@ -8,11 +8,11 @@ use uuid::Uuid;
 
 use super::candidates::may_move;
 use super::context::PlanningContext;
-use super::search::Effort;
 use crate::calling_apps::CallingApps;
 use crate::fit::Ask;
 use crate::slot::{Slot, equals};
 use crate::trial::{Tenant, Trial};
+use crate::work::Effort;
 use crate::{MemberKey, MemberRoom};
 
 /// Limit on the number of assignments that are examined.
@@ -106,7 +106,7 @@ pub(crate) struct Assignments<'w, 'a> {
 
 impl<'a> Assignments<'_, 'a> {
     /// All assignments that are examined, the best first.
-    pub fn all(&self, effort: &mut Effort) -> Vec<Assignment<'a>> {
+    pub fn all(&self, effort: &mut Effort<'_>) -> Vec<Assignment<'a>> {
         let options: Vec<Vec<Home<'a>>> = self.slots.iter().map(|slot| self.options(slot)).collect();
         let alone: Vec<Vec<usize>> = (0..self.slots.len()).map(|slot| vec![slot]).collect();
         let mut assignments = self.combine(&alone, &options, effort);
@@ -160,7 +160,7 @@ impl<'a> Assignments<'_, 'a> {
     }
 
     /// Combines the members of all units, at most about [`ASSIGNMENTS`] combinations of the best members of each unit.
-    fn combine(&self, units: &[Vec<usize>], slots: &[Vec<Home<'a>>], effort: &mut Effort) -> Vec<Assignment<'a>> {
+    fn combine(&self, units: &[Vec<usize>], slots: &[Vec<Home<'a>>], effort: &mut Effort<'_>) -> Vec<Assignment<'a>> {
         let options: Vec<Vec<Homes<'_>>> = units.iter().map(|unit| Self::together(unit, slots)).collect();
         let open = options.iter().filter(|o| o.len() > 1).count() as u32;
         let widest = options.iter().map(Vec::len).max().unwrap_or(0);

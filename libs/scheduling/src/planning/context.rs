@@ -15,6 +15,8 @@ pub(crate) struct PlanningContext<'a> {
     pub excluded: &'a BTreeMap<Uuid, String>,
     pub refused: &'a [RefusedDestination],
     pub external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
+    /// Whether to look for fewer moves than those of the first plan that is found.
+    pub fewest_moves: bool,
     /// Claims by deployment intent group, sorted by id.
     digs: HashMap<Uuid, Vec<&'a Claim>>,
     /// The policy's algorithms in the order of application, compiled; `None` if a definition is missing or invalid.
@@ -45,7 +47,7 @@ impl<'a> PlanningContext<'a> {
                 *known = word;
             }
         }
-        Self { ledger, policy, movability: words, excluded, refused, external, digs, algorithms: algorithms(policy) }
+        Self { ledger, policy, movability: words, excluded, refused, external, fewest_moves: false, digs, algorithms: algorithms(policy) }
     }
 
     /// The destinations at which an app recently did not become Ready.

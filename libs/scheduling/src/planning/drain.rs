@@ -2,23 +2,21 @@
 
 use super::candidates::{Candidates, find};
 use super::context::PlanningContext;
-use super::report::{self, Found};
-use super::search::{Effort, Moves, VictimSearch};
+use super::report::{self, CUT, Found};
+use super::search::{Moves, VictimSearch};
 use crate::trial::Trial;
+use crate::work::Effort;
 use crate::{Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
 
-/// Limit on the destinations tried.
-const BOUND: u64 = 20_000;
-
-pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey) -> PlanResult {
-    let infeasible = |reason: String, candidates: Candidates<'_>, effort: Effort| {
+pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &mut Effort<'_>) -> PlanResult {
+    let infeasible = |reason: String, candidates: Candidates<'_>, effort: &Effort<'_>| {
         let members = vec![WhyNot { member: member.clone(), reason }];
         let awaited = candidates.awaited.iter().copied().cloned().collect();
         let candidates = report::refused(candidates);
         PlanResult::Infeasible(Infeasible { members, candidates, awaited, cut_short: effort.cut_short, examined: effort.examined })
     };
     let Some(room) = context.ledger.room(member) else {
-        return infeasible(format!("there is no cluster {member}"), Candidates::default(), Effort::default());
+        return infeasible(format!("there is no cluster {member}"), Candidates::default(), effort);
     };
     let mut candidates = find(context, &[room], None);
     // Claims that are leaving already need no move.
@@ -26,19 +24,19 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey) -> PlanRes
     if !candidates.excluded.is_empty() {
         let reason =
             format!("{} of its {} apps may not move", candidates.excluded.len(), candidates.excluded.len() + candidates.movable.len());
-        return infeasible(reason, candidates, Effort::default());
+        return infeasible(reason, candidates, effort);
     }
-    let mut effort = Effort::default();
-    let case = VictimSearch { slots: &[], homes: &[], movable: &candidates.movable };
-    match homes_for_all(&candidates, &mut effort) {
+    let case = VictimSearch { slots: &[], homes: &[], movable: &candidates.movable, fewest: false };
+    match homes_for_all(&candidates, effort) {
         Some(moves) => {
-            let mut plan = report::feasible(context, &case, Found::new(&candidates, moves), Vec::new(), &effort);
+            let mut plan = report::feasible(context, &case, Found::new(&candidates, moves), Vec::new(), effort);
             plan.targets = vec![member.clone()];
             PlanResult::Feasible(plan)
         }
         None => {
             let homeless = candidates.movable.iter().filter(|m| m.best.is_none()).count();
             let reason = match homeless {
+                0 if effort.cut_short => format!("no room for all its apps elsewhere at once was found {CUT}"),
                 0 => "its apps do not all have room elsewhere at once".to_owned(),
                 n => format!("{n} of its {} apps have no room on any other cluster", candidates.movable.len()),
             };
@@ -49,7 +47,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey) -> PlanRes
 
 /// Finds a destination for each app. First greedily in the order of the policy; then by backtracking, the apps with the fewest
 /// destinations first.
-fn homes_for_all<'a>(candidates: &Candidates<'a>, effort: &mut Effort) -> Option<Moves<'a>> {
+fn homes_for_all<'a>(candidates: &Candidates<'a>, effort: &mut Effort<'_>) -> Option<Moves<'a>> {
     if candidates.movable.iter().any(|m| m.best.is_none()) {
         return None;
     }
@@ -80,11 +78,9 @@ fn homes_for_all<'a>(candidates: &Candidates<'a>, effort: &mut Effort) -> Option
     let mut order: Vec<(usize, usize)> = in_order.iter().map(|j| (choices(j), *j)).collect();
     order.sort_unstable();
     let order: Vec<usize> = order.into_iter().map(|(_, j)| j).collect();
-    let mut left = BOUND;
+    effort.begin(false);
     let mut moves = Vec::new();
-    let found = descend(candidates, &order, &mut trial, &mut moves, &mut left);
-    effort.examined += BOUND - left;
-    effort.cut_short |= !found && left == 0;
+    let found = descend(candidates, &order, &mut trial, &mut moves, effort);
     moves.sort_by_key(|(j, _)| *j);
     found.then_some(moves)
 }
@@ -94,20 +90,19 @@ fn descend<'a>(
     order: &[usize],
     trial: &mut Trial<'a>,
     moves: &mut Vec<(usize, &'a MemberRoom)>,
-    left: &mut u64,
+    effort: &mut Effort<'_>,
 ) -> bool {
     let Some(j) = order.get(moves.len()) else { return true };
     let m = &candidates.movable[*j];
     for to in m.ranked(trial) {
-        if *left == 0 {
+        if !effort.step() {
             return false;
         }
-        *left -= 1;
         if !trial.add(to, m.tenant(), m.ask()) {
             continue;
         }
         moves.push((*j, to));
-        if descend(candidates, order, trial, moves, left) {
+        if descend(candidates, order, trial, moves, effort) {
             return true;
         }
         moves.pop();

@@ -5,12 +5,13 @@
 //! newcomer.rs     the members on which room is made         search.rs  the victims: greedy, prune, systematic search
 //! assignments.rs  assignments of a newcomer to members      peers.rs   calls of apps that move
 //! drain.rs        everything off a member                   copies.rs  other copies of an app that moves
-//! report.rs       the plan with all reasons
+//! report.rs       the plan with all reasons              bounds.rs  sets of victims that cannot do
 //! ```
 //! Cascade depth 0: a destination must have room without further moves. A plan reserves nothing; the ledger checks it again when it is
-//! applied. The limits of the search are constants in `search.rs`, so the same input gives the same plan.
+//! applied. The work of the search is limited by the caller's meter; with the same steps the same input gives the same plan.
 
 mod assignments;
+mod bounds;
 mod candidates;
 mod context;
 mod copies;
@@ -28,15 +29,23 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use self::context::PlanningContext;
+use crate::work::{Effort, StepMeter, WorkMeter};
 use crate::{Candidate, Ledger, MemberKey, Movability, PlanKind, PlanRequest, PlanResult, Policy};
 
-/// Makes a plan, or says why there is none. The ledger is not changed.
+/// Makes a plan, or says why there is none, with the steps of [`StepMeter::default`]. The ledger is not changed.
 pub fn plan(ledger: &Ledger, request: &PlanRequest) -> PlanResult {
-    let context =
+    plan_within(ledger, request, &mut StepMeter::default())
+}
+
+/// Makes a plan, or says why there is none, as long as `meter` grants steps. The ledger is not changed.
+pub fn plan_within(ledger: &Ledger, request: &PlanRequest, meter: &mut dyn WorkMeter) -> PlanResult {
+    let mut context =
         PlanningContext::new(ledger, &request.movability, &request.policy, &request.excluded, &request.refused, &request.external);
+    context.fewest_moves = request.fewest_moves;
+    let mut effort = Effort::new(meter);
     match &request.kind {
-        PlanKind::Newcomer { dig, apps } => newcomer::plan(&context, dig, apps),
-        PlanKind::Drain { member } => drain::plan(&context, member),
+        PlanKind::Newcomer { dig, apps } => newcomer::plan(&context, dig, apps, &mut effort),
+        PlanKind::Drain { member } => drain::plan(&context, member, &mut effort),
     }
 }
 

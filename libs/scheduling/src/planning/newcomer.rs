@@ -9,14 +9,15 @@ use super::assignments::{Assignment, Assignments};
 use super::candidates::{Candidates, find};
 use super::context::PlanningContext;
 use super::parameters::move_cost;
-use super::report::{self, Found};
-use super::search::{Effort, Moves, NoMoves, VictimSearch};
+use super::report::{self, CUT, Found};
+use super::search::{Moves, NoMoves, VictimSearch};
 use crate::calling_apps::CallingApps;
 use crate::explanations::why_unknown;
 use crate::slot::Slot;
+use crate::work::Effort;
 use crate::{AppRequest, DigRef, Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
 
-pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppRequest]) -> PlanResult {
+pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppRequest], effort: &mut Effort<'_>) -> PlanResult {
     // Sorted, so that the order of the apps in the request has no influence.
     let mut apps = apps.to_vec();
     apps.sort_by(|a, b| a.app.cmp(&b.app));
@@ -31,9 +32,8 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
         impossible(slot, &mut tried);
     }
     if !tried.members.is_empty() {
-        return PlanResult::Infeasible(tried.give_up(&Effort::default()));
+        return PlanResult::Infeasible(tried.give_up(effort));
     }
-    let mut effort = Effort::default();
     for slot in &slots {
         for room in slot.group.allowed().filter(|room| !room.is_known()) {
             tried.member(&room.key, format!("its capacity is unknown: {}", why_unknown(room)));
@@ -44,21 +44,22 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
     }
     let requested: Vec<&str> = apps.iter().map(|app| app.app.as_str()).collect();
     let callers = CallingApps::of(context.ledger, dig, &requested, &slots, |slot| slots[slot].group.allowed().next());
-    let assignments = Assignments { context, newcomer: dig.id, slots: &slots, callers: callers.as_ref() }.all(&mut effort);
+    let assignments = Assignments { context, newcomer: dig.id, slots: &slots, callers: callers.as_ref() }.all(effort);
     // Room for all apps without a move: no candidates are needed.
     for assignment in assignments.iter().filter(|assignment| assignment.is_free()) {
-        let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable: &[] };
+        let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable: &[], fewest: false };
         effort.examined += 1;
         if case.build(&[]).is_some() {
             let candidates = Candidates::default();
-            return PlanResult::Feasible(report::feasible(context, &case, Found::new(&candidates, Vec::new()), tried.members, &effort));
+            return PlanResult::Feasible(report::feasible(context, &case, Found::new(&candidates, Vec::new()), tried.members, effort));
         }
     }
     let mut candidates: BTreeMap<Vec<&MemberKey>, Candidates<'_>> = BTreeMap::new();
+    let is_last = |assignment: &Assignment<'_>| assignments.last().is_some_and(|last| std::ptr::eq(assignment, last));
     for equal in assignments.chunk_by(Assignment::is_as_good) {
         let mut best: Option<(usize, f64, &Assignment<'_>, Vec<&MemberKey>, Moves<'_>)> = None;
         for assignment in equal {
-            let (from, result) = solve(context, dig, &slots, assignment, &mut candidates, &mut effort);
+            let (from, result) = solve(context, dig, &slots, assignment, &mut candidates, !is_last(assignment), effort);
             let movable = candidates.get(&from).map_or(&[][..], |l| &l.movable);
             match result {
                 Ok(moves) => {
@@ -73,7 +74,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
                     }
                 }
                 Err(stuck) => {
-                    let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable };
+                    let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable, fewest: false };
                     tried.stuck(&case, stuck);
                 }
             }
@@ -87,13 +88,13 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
             }
             let nobody = Candidates::default();
             let from = candidates.get(&from).unwrap_or(&nobody);
-            let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable: &from.movable };
-            return PlanResult::Feasible(report::feasible(context, &case, Found::new(from, moves), tried.members, &effort));
+            let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable: &from.movable, fewest: false };
+            return PlanResult::Feasible(report::feasible(context, &case, Found::new(from, moves), tried.members, effort));
         }
     }
     tried.awaited.extend(candidates.values().flat_map(|candidates| candidates.awaited.iter().copied().cloned()));
     tried.candidates = candidates.into_values().flat_map(report::refused).collect();
-    PlanResult::Infeasible(tried.give_up(&effort))
+    PlanResult::Infeasible(tried.give_up(effort))
 }
 
 /// Finds the victims for an assignment: on its members without room, and if that fails, on all its members.
@@ -103,19 +104,21 @@ fn solve<'a>(
     slots: &[Slot<'a>],
     assignment: &Assignment<'a>,
     candidates: &mut BTreeMap<Vec<&'a MemberKey>, Candidates<'a>>,
-    effort: &mut Effort,
+    more: bool,
+    effort: &mut Effort<'_>,
 ) -> (Vec<&'a MemberKey>, Result<Moves<'a>, NoMoves>) {
-    let bare = VictimSearch { slots, homes: &assignment.homes, movable: &[] };
+    let bare = VictimSearch { slots, homes: &assignment.homes, movable: &[], fewest: false };
     let (open, members) = (bare.open(), bare.members());
-    let mut attempt = |rooms: &[&'a MemberRoom]| {
+    let mut attempt = |rooms: &[&'a MemberRoom], more: bool| {
         let keys: Vec<&MemberKey> = rooms.iter().map(|room| &room.key).collect();
         let from = candidates.entry(keys.clone()).or_insert_with(|| find(context, rooms, Some(dig.id)));
-        (keys, VictimSearch { slots, homes: &assignment.homes, movable: &from.movable }.solve(effort))
+        (keys, VictimSearch { slots, homes: &assignment.homes, movable: &from.movable, fewest: context.fewest_moves }.solve(effort, more))
     };
-    let first = attempt(&open);
+    let twice = !open.is_empty() && members.len() > open.len();
+    let first = attempt(&open, more || twice);
     // A victim on a member with room may make place for another victim without other destinations.
-    if first.1.is_err() && !open.is_empty() && members.len() > open.len() {
-        let second = attempt(&members);
+    if first.1.is_err() && twice {
+        let second = attempt(&members, more);
         if second.1.is_ok() {
             return second;
         }
@@ -164,13 +167,18 @@ impl Tried {
                     Some(why) => format!("{why}, even if all {movable} apps that may move left"),
                     None => "room can be made here, but not for the newcomer's other apps elsewhere".to_owned(),
                 },
-                NoMoves::NoSet => format!("{movable} apps may move, but no set of them frees enough room and has room elsewhere"),
+                NoMoves::NoSet { cut: false } => {
+                    format!("{movable} apps may move, but no set of them frees enough room and has room elsewhere")
+                }
+                NoMoves::NoSet { cut: true } => {
+                    format!("{movable} apps may move, but no set of them that frees enough room and has room elsewhere was found {CUT}")
+                }
             };
             self.member(&home.key, reason);
         }
     }
 
-    fn give_up(self, effort: &Effort) -> Infeasible {
+    fn give_up(self, effort: &Effort<'_>) -> Infeasible {
         let Self { members, candidates, awaited } = self;
         let awaited = awaited.into_iter().collect();
         Infeasible { members, candidates, awaited, cut_short: effort.cut_short, examined: effort.examined }

@@ -6,14 +6,18 @@ use super::candidates::{Candidates, no};
 use super::context::PlanningContext;
 use super::movable::Movable;
 use super::parameters::{move_cost, requested};
-use super::search::{Effort, Moves, VictimSearch};
+use super::search::{Moves, VictimSearch};
 use crate::explanations;
 use crate::slot::Slot;
 use crate::trial::{Tenant, Trial, total_on};
+use crate::work::Effort;
 use crate::{AppDecision, Candidate, Dependant, DigRef, Exclusion, GroupDecision, MemberRoom, Move, Placement, Plan, Verdict, WhyNot};
 
 /// Limit on the alternative destinations of a move.
 const ALTERNATIVES: usize = 8;
+
+/// Said of a search that was cut.
+pub(crate) const CUT: &str = "before the search reached its limit; a plan may exist (more time: --plan-seconds)";
 
 /// The moves that were found, with the candidates.
 pub(crate) struct Found<'w, 'a> {
@@ -33,7 +37,7 @@ pub(crate) fn feasible<'a>(
     case: &VictimSearch<'_, 'a>,
     found: Found<'_, 'a>,
     tried: Vec<WhyNot>,
-    effort: &Effort,
+    effort: &Effort<'_>,
 ) -> Plan {
     // The moves were found by building the same trial, so it fits.
     let trial = case.build(&found.moves).unwrap_or_default();

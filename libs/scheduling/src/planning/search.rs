@@ -1,57 +1,23 @@
 //! Finds victims and destinations so that the newcomer fits on the members of an assignment.
 //!
 //! First greedily: takes candidates in order until the newcomer fits, then drops those that are not needed. If that fails, tries sets of
-//! candidates and destinations, fewest victims first. Up to [`SMALL_CANDIDATES`] candidates, [`SMALL_MEMBERS`] members and
-//! [`SMALL_NODES`] nodes each to the end; beyond that within [`CASE_BOUND`] and [`TOTAL_BOUND`].
+//! candidates and destinations systematically, fewest victims first, and skips sets that cannot do: those that free too little
+//! (`bounds.rs`), and those whose victims do not even fit elsewhere if all candidates leave. The meter of the caller limits the work.
 
 use std::collections::BTreeMap;
 
+use super::bounds::Bounds;
 use super::movable::Movable;
+use super::parameters::requested;
 use crate::fit::Ask;
 use crate::slot::Slot;
 use crate::trial::{Tenant, Trial};
+use crate::work::Effort;
 use crate::{MemberKey, MemberRoom};
 
 const SMALL_CANDIDATES: usize = 8;
 const SMALL_MEMBERS: usize = 3;
 const SMALL_NODES: usize = 4;
-/// Sets and destinations examined for one choice of members, where the case is not small.
-const CASE_BOUND: u64 = 2_000;
-/// The same in a whole plan.
-const TOTAL_BOUND: u64 = 10_000;
-
-/// The amount of work done.
-#[derive(Default)]
-pub(crate) struct Effort {
-    pub examined: u64,
-    pub cut_short: bool,
-    /// Spent on cases that are not small.
-    bounded: u64,
-    /// What the case at hand may still spend.
-    left: u64,
-}
-
-impl Effort {
-    fn start(&mut self, small: bool) {
-        self.left = if small { u64::MAX } else { CASE_BOUND.min(TOTAL_BOUND.saturating_sub(self.bounded)) };
-    }
-    /// Whether one more may be examined.
-    fn step(&mut self) -> bool {
-        if self.left == 0 {
-            self.cut_short = true;
-            return false;
-        }
-        self.examined += 1;
-        if self.left != u64::MAX {
-            self.left -= 1;
-            self.bounded += 1;
-        }
-        true
-    }
-    fn is_spent(&self) -> bool {
-        self.left == 0
-    }
-}
 
 /// Victims, as indices into the candidates, with their destinations.
 pub(crate) type Moves<'a> = Vec<(usize, &'a MemberRoom)>;
@@ -63,6 +29,25 @@ pub(crate) struct VictimSearch<'w, 'a> {
     pub homes: &'w [Option<&'a MemberRoom>],
     /// The candidates, in the order in which they are taken.
     pub movable: &'w [Movable<'a>],
+    /// Whether to spend work on a plan with fewer victims than the first one that is found.
+    pub fewest: bool,
+}
+
+/// What the systematic search of sets of one size needs.
+struct Sets<'s, 'a> {
+    /// Candidates that fit elsewhere, as indices into all candidates.
+    can_go: &'s [usize],
+    size: usize,
+    bounds: &'s Bounds,
+    /// All candidates have left.
+    everybody: &'s Trial<'a>,
+}
+
+impl Sets<'_, '_> {
+    /// The candidates at these positions.
+    fn victims(&self, chosen: &[usize]) -> Vec<usize> {
+        chosen.iter().map(|at| self.can_go[*at]).collect()
+    }
 }
 
 /// Why no set was found.
@@ -70,7 +55,10 @@ pub(crate) enum NoMoves {
     /// The newcomer does not fit even if all candidates leave. By member, the app that does not fit, as text.
     NeverFits(BTreeMap<MemberKey, String>),
     /// No examined set of candidates frees enough room and has destinations.
-    NoSet,
+    NoSet {
+        /// The meter cut the search, so that a set may exist.
+        cut: bool,
+    },
 }
 
 impl<'w, 'a> VictimSearch<'w, 'a> {
@@ -133,8 +121,8 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         trial.pods(to, self.movable[candidate].tenant())
     }
 
-    /// Finds the victims and their destinations.
-    pub fn solve(&self, effort: &mut Effort) -> Result<Moves<'a>, NoMoves> {
+    /// Finds the victims and their destinations. `more`: further searches of the same plan may follow.
+    pub fn solve(&self, effort: &mut Effort<'_>, more: bool) -> Result<Moves<'a>, NoMoves> {
         let mut everybody = Trial::default();
         for m in self.movable {
             everybody.leave(m.room, m.claim);
@@ -142,30 +130,44 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         if !self.add_newcomer(&mut everybody, None) {
             return Err(NoMoves::NeverFits(self.why_not(&mut everybody)));
         }
-        let in_order: Vec<usize> = (0..self.movable.len()).collect();
-        if let Some(moves) = self.greedy(&in_order, effort) {
-            return Ok(moves);
-        }
         self.remove_newcomer(&mut everybody, None);
-        let can_go: Vec<usize> = in_order.into_iter().filter(|j| self.movable[*j].best_in(&everybody).is_some()).collect();
-        let small = self.is_small(&can_go);
+        let in_order: Vec<usize> = (0..self.movable.len()).collect();
+        let can_go = || in_order.iter().copied().filter(|j| self.movable[*j].best_in(&everybody).is_some()).collect::<Vec<_>>();
+        if let Some(moves) = self.greedy(&in_order, effort) {
+            return match self.fewest && moves.len() > 1 {
+                true => Ok(self.systematic(&can_go(), moves.len() - 1, &everybody, effort, more).unwrap_or(moves)),
+                false => Ok(moves),
+            };
+        }
+        let can_go = can_go();
         // Too many candidates for every set: a greedy attempt in which candidates with few destinations come first.
-        if !small && let Some(moves) = self.greedy(&self.fewest_destinations_first(&can_go), effort) {
-            return Ok(moves);
+        let second = if self.is_small(&can_go) { None } else { self.greedy(&self.fewest_destinations_first(&can_go), effort) };
+        let most = second.as_ref().map_or(can_go.len(), |moves| if self.fewest { moves.len() - 1 } else { 0 });
+        match self.systematic(&can_go, most, &everybody, effort, more).or(second) {
+            Some(moves) => Ok(moves),
+            None => Err(NoMoves::NoSet { cut: effort.is_stopped() }),
         }
-        effort.start(small);
+    }
+
+    /// Tries the sets of 1 to `most` candidates out of `can_go`.
+    fn systematic(&self, can_go: &[usize], most: usize, everybody: &Trial<'a>, effort: &mut Effort<'_>, more: bool) -> Option<Moves<'a>> {
+        effort.begin(more);
+        let asks: Vec<(&MemberRoom, Ask<'_>)> =
+            self.slots.iter().zip(self.homes).filter_map(|(slot, home)| Some(((*home)?, Ask::promised(&slot.request.demand)))).collect();
+        let candidates: Vec<&Movable<'a>> = can_go.iter().map(|j| &self.movable[*j]).collect();
+        let bounds = Bounds::of(&self.members(), &asks, &candidates);
         let mut trial = Trial::default();
-        for k in 1..=can_go.len() {
-            let mut chosen = Vec::with_capacity(k);
-            if let Some(moves) = self.sets_of(k, &can_go, &mut chosen, &mut trial, effort) {
-                return Ok(moves);
+        for size in 1..=most {
+            if bounds.rule_out(&[], 0, size) {
+                continue;
             }
-            if effort.is_spent() {
-                effort.cut_short = true;
-                break;
+            let sets = Sets { can_go, size, bounds: &bounds, everybody };
+            let found = self.sets_of(&sets, &mut Vec::with_capacity(size), 0, everybody, &mut trial, effort);
+            if found.is_some() || effort.is_stopped() {
+                return found;
             }
         }
-        Err(NoMoves::NoSet)
+        None
     }
 
     fn why_not(&self, trial: &mut Trial<'a>) -> BTreeMap<MemberKey, String> {
@@ -206,7 +208,7 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
     }
 
     /// Takes candidates in this order until the newcomer fits, then drops those that are not needed.
-    fn greedy(&self, order: &[usize], effort: &mut Effort) -> Option<Moves<'a>> {
+    fn greedy(&self, order: &[usize], effort: &mut Effort<'_>) -> Option<Moves<'a>> {
         let mut trial = Trial::default();
         let mut open = self.place_what_fits(&mut trial);
         let targets = open.clone();
@@ -239,7 +241,7 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
     }
 
     /// Drops every victim without which the newcomer still fits, the last taken first. All moves are made in `trial`.
-    fn prune(&self, mut moves: Moves<'a>, mut trial: Trial<'a>, effort: &mut Effort) -> Moves<'a> {
+    fn prune(&self, mut moves: Moves<'a>, mut trial: Trial<'a>, effort: &mut Effort<'_>) -> Moves<'a> {
         loop {
             let before = moves.len();
             for at in (0..moves.len()).rev() {
@@ -278,41 +280,81 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         self.build(&settled).is_some().then_some(settled)
     }
 
-    /// Tries the sets of `k` victims in order. The victims chosen so far have left in `trial`.
+    /// Tries the sets of `sets.size` victims, in order, that begin with those `chosen` (positions in `can_go`) and go on from position
+    /// `from`. The chosen victims have left in `trial`, and have destinations in `elsewhere`, where all other candidates have left, too.
     fn sets_of(
         &self,
-        k: usize,
-        can_go: &[usize],
+        sets: &Sets<'_, 'a>,
         chosen: &mut Vec<usize>,
+        from: usize,
+        elsewhere: &Trial<'a>,
         trial: &mut Trial<'a>,
-        effort: &mut Effort,
+        effort: &mut Effort<'_>,
     ) -> Option<Moves<'a>> {
-        if chosen.len() == k {
-            if !effort.step() || !self.add_newcomer(trial, None) {
+        if chosen.len() == sets.size {
+            if !self.add_newcomer(trial, None) {
                 return None;
             }
             self.remove_newcomer(trial, None);
-            return self.homes_for(chosen, &mut Vec::with_capacity(k), trial, effort);
+            return self.homes_for(&sets.victims(chosen), &mut Vec::with_capacity(sets.size), trial, effort);
         }
-        for (at, j) in can_go.iter().enumerate() {
-            if can_go.len() - at < k - chosen.len() || effort.is_spent() {
+        for at in from..sets.can_go.len() {
+            let more = sets.size - chosen.len() - 1;
+            if sets.can_go.len() - at <= more || !effort.step() {
                 break;
             }
-            let m = &self.movable[*j];
-            trial.leave(m.room, m.claim);
-            chosen.push(*j);
-            let found = self.sets_of(k, &can_go[at + 1..], chosen, trial, effort);
-            chosen.pop();
-            trial.stay(m.room, m.claim);
-            if found.is_some() {
-                return found;
+            chosen.push(at);
+            let m = &self.movable[sets.can_go[at]];
+            if !sets.bounds.rule_out(chosen, at + 1, more)
+                && let Some(elsewhere) = self.fit_elsewhere(sets, chosen, elsewhere, effort)
+            {
+                trial.leave(m.room, m.claim);
+                let found = self.sets_of(sets, chosen, at + 1, &elsewhere, trial, effort);
+                trial.stay(m.room, m.claim);
+                if found.is_some() {
+                    return found;
+                }
             }
+            chosen.pop();
         }
         None
     }
 
+    /// `elsewhere` with the last of the chosen victims added, or another packing of all of them. `None`: they do not fit even if all
+    /// candidates leave, so that no larger set does, either.
+    fn fit_elsewhere(&self, sets: &Sets<'_, 'a>, chosen: &[usize], elsewhere: &Trial<'a>, effort: &mut Effort<'_>) -> Option<Trial<'a>> {
+        let mut next = elsewhere.clone();
+        let last = &self.movable[sets.can_go[*chosen.last()?]];
+        if last.settle(&mut next, &[]).is_some() {
+            return Some(next);
+        }
+        let mut next = sets.everybody.clone();
+        let mut victims = sets.victims(chosen);
+        // The largest first: what fits nowhere is found early.
+        victims.sort_by_cached_key(|j| std::cmp::Reverse(requested(self.movable[*j].claim).cpu));
+        self.pack_all(&victims, &mut next, effort).then_some(next)
+    }
+
+    /// Adds all victims to destinations, if there is a way. A search that is cut counts as success: it has proved nothing.
+    fn pack_all(&self, victims: &[usize], trial: &mut Trial<'a>, effort: &mut Effort<'_>) -> bool {
+        let Some((first, others)) = victims.split_first() else { return true };
+        let m = &self.movable[*first];
+        for to in m.ranked(trial) {
+            if !effort.step() {
+                return true;
+            }
+            if trial.add(to, m.tenant(), m.ask()) {
+                if self.pack_all(others, trial, effort) {
+                    return true;
+                }
+                trial.remove(to, m.tenant());
+            }
+        }
+        false
+    }
+
     /// Tries destinations for a set, the best first, until all victims and the newcomer fit.
-    fn homes_for(&self, chosen: &[usize], moves: &mut Moves<'a>, trial: &mut Trial<'a>, effort: &mut Effort) -> Option<Moves<'a>> {
+    fn homes_for(&self, chosen: &[usize], moves: &mut Moves<'a>, trial: &mut Trial<'a>, effort: &mut Effort<'_>) -> Option<Moves<'a>> {
         let Some(j) = chosen.get(moves.len()) else {
             if effort.step() && self.keeps_intents(moves, trial) && self.add_newcomer(trial, None) {
                 self.remove_newcomer(trial, None);
@@ -322,7 +364,7 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         };
         let m = &self.movable[*j];
         for to in m.ranked(trial) {
-            if effort.is_spent() {
+            if effort.is_stopped() {
                 break;
             }
             if !trial.add(to, m.tenant(), m.ask()) {

@@ -349,7 +349,7 @@ proptest! {
         let (other, ledger) = reversed(&fleet);
         let mut apps = apps;
         apps.reverse();
-        prop_assert_eq!(result, plan(&ledger, &other.newcomer(apps)));
+        prop_assert_eq!(result, plan_within(&ledger, &other.newcomer(apps), &mut StepMeter::new(1_000_000)));
     }
     #[test]
     fn drain_is_planned_if_and_only_if_every_app_has_a_destination(instance in instance(), calls in any::<u64>()) {
@@ -363,14 +363,14 @@ proptest! {
         }
         let (other, ledger) = reversed(&fleet);
         let request = PlanRequest { kind: PlanKind::Drain { member }, ..other.newcomer(vec![]) };
-        prop_assert_eq!(result, plan(&ledger, &request));
+        prop_assert_eq!(result, plan_within(&ledger, &request, &mut StepMeter::new(1_000_000)));
     }
 
     /// Fleets too large for an exhaustive search: every plan is sound, and the ledger accepts it.
     #[test]
     fn plans_in_larger_fleets_are_sound(instance in larger_instance(), calls in any::<u64>()) {
         let (fleet, apps) = calling(instance.build(), calls);
-        if let PlanResult::Feasible(plan) = fleet.plan(apps.clone()) {
+        if let PlanResult::Feasible(plan) = fleet.plan_with_steps(apps.clone(), 500) {
             check_witness(&Naive::new(&fleet), &plan, &apps);
             check_applies(&fleet, &plan, &apps);
             let naive = Naive::new(&fleet);
@@ -380,6 +380,6 @@ proptest! {
             }
         }
         let (other, ledger) = reversed(&fleet);
-        prop_assert_eq!(fleet.plan(apps.clone()), plan(&ledger, &other.newcomer(apps)));
+        prop_assert_eq!(fleet.plan_with_steps(apps.clone(), 500), plan_within(&ledger, &other.newcomer(apps), &mut StepMeter::new(500)));
     }
 }

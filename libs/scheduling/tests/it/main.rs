@@ -13,5 +13,6 @@ mod observe;
 mod placing;
 mod plans;
 mod policies;
+mod search;
 mod speed;
 mod test_fleet;

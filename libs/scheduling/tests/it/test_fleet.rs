@@ -157,16 +157,22 @@ impl TestFleet {
             excluded: BTreeMap::new(),
             refused: Vec::new(),
             external: BTreeMap::new(),
+            fewest_moves: false,
         }
     }
 
+    /// A plan without a practical limit on the search.
     pub fn plan(&self, apps: Vec<AppRequest>) -> PlanResult {
-        plan(&self.ledger(), &self.newcomer(apps))
+        self.plan_with_steps(apps, 1_000_000)
+    }
+
+    pub fn plan_with_steps(&self, apps: Vec<AppRequest>, steps: u64) -> PlanResult {
+        plan_within(&self.ledger(), &self.newcomer(apps), &mut StepMeter::new(steps))
     }
 
     pub fn drain(&self, member: &str) -> PlanResult {
         let request = PlanRequest { kind: PlanKind::Drain { member: key(member) }, ..self.newcomer(vec![]) };
-        plan(&self.ledger(), &request)
+        plan_within(&self.ledger(), &request, &mut StepMeter::new(1_000_000))
     }
 }
 

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::deploy::{self, Application, Wishes};
 use super::{Session, cluster, manifests};
-use crate::cli::{Format, PlanCommand};
+use crate::cli::{Format, PlanCommand, PlanSearchArgs};
 use crate::{output, watch};
 
 /// Runs it.
 pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
     match command {
-        PlanCommand::Newcomer { path, name, only, on } => {
+        PlanCommand::Newcomer { path, name, only, on, search } => {
             let name = name.unwrap_or_else(|| path.file_stem().map_or_else(|| "newcomer".into(), |s| s.to_string_lossy().into_owned()));
             let uploads = manifests::read(&path, &name)?;
             let clusters = cluster::all(session).await?;
@@ -27,13 +27,14 @@ pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
                 "kind": "newcomer", "project": session.project, "compositeApp": name,
                 "compositeAppVersion": "v1", "deploymentIntentGroup": name,
             });
-            make(session, &wish).await
+            make(session, &wish, Some(&search)).await
         }
-        PlanCommand::Drain { cluster } => {
+        PlanCommand::Drain { cluster, search } => {
             let cluster = cluster::find(session, &cluster).await?;
-            make(session, &json!({"kind": "drain", "clusterProvider": cluster.provider, "cluster": cluster.cluster})).await
+            let wish = json!({"kind": "drain", "clusterProvider": cluster.provider, "cluster": cluster.cluster});
+            make(session, &wish, Some(&search)).await
         }
-        PlanCommand::Rebalance => make(session, &json!({"kind": "rebalance"})).await,
+        PlanCommand::Rebalance => make(session, &json!({"kind": "rebalance"}), None).await,
         PlanCommand::Show { id, why_not } => {
             let document: PlanDocument = session.client.get(&format!("/v2/plans/{id}")).await?;
             print(session, &document, why_not)
@@ -55,8 +56,12 @@ pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
     }
 }
 
-async fn make(session: &Session, wish: &Value) -> Result<()> {
-    let answer = session.client.post("/v2/plans", Some(wish)).await?;
+async fn make(session: &Session, wish: &Value, search: Option<&PlanSearchArgs>) -> Result<()> {
+    let seconds = search.and_then(|search| search.plan_seconds).map(|seconds| format!("planSeconds={seconds}"));
+    let fewest = search.is_some_and(|search| search.fewest_moves).then(|| "fewestMoves=true".to_owned());
+    let query: Vec<String> = seconds.into_iter().chain(fewest).collect();
+    let path = if query.is_empty() { "/v2/plans".to_owned() } else { format!("/v2/plans?{}", query.join("&")) };
+    let answer = session.client.post(&path, Some(wish)).await?;
     let document: PlanDocument = serde_json::from_value(answer.body)?;
     print(session, &document, false)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use drover_scheduling::{Fleet, Ledger, PlanRequest, PlanResult, plan};
+use drover_scheduling::{Fleet, Ledger, PlanRequest, PlanResult, RecordingMeter, ReplayMeter, WorkMeter, plan, plan_within};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -18,14 +18,33 @@ pub struct PlanInput {
     pub head: i64,
     /// The request with the policy and the consent of owners.
     pub request: PlanRequest,
+    /// Steps of each search that the time limit allowed. Absent if the plan was made by a version without a time limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searches: Option<Vec<u64>>,
 }
 
 impl PlanInput {
-    /// Makes the plan. The same input gives the same plan.
+    /// Makes the plan for the first time and records the steps of its searches.
+    pub fn make(fleet: Fleet, head: i64, request: PlanRequest, meter: impl WorkMeter) -> (Self, PlanResult) {
+        let mut meter = RecordingMeter::new(meter);
+        let mut input = Self { fleet, head, request, searches: None };
+        let result = plan_within(&input.ledger(), &input.request, &mut meter);
+        input.searches = Some(meter.into_searches());
+        (input, result)
+    }
+
+    /// Makes the plan again, with as many steps as the first time. The same input gives the same plan.
     pub fn plan(&self) -> PlanResult {
+        match &self.searches {
+            Some(searches) => plan_within(&self.ledger(), &self.request, &mut ReplayMeter::new(searches)),
+            None => plan(&self.ledger(), &self.request),
+        }
+    }
+
+    fn ledger(&self) -> Ledger {
         let mut ledger = Ledger::from(&self.fleet);
         ledger.seq = self.head;
-        plan(&ledger, &self.request)
+        ledger
     }
 
     /// The input as compressed JSON (gzip).

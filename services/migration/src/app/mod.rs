@@ -3,9 +3,12 @@
 mod error;
 mod fleet;
 mod input;
+mod meter;
 mod plans;
 mod policies;
 mod prometheus;
+
+use std::time::Duration;
 
 use axum::extract::FromRef;
 use drover_resources::Documents;
@@ -31,6 +34,8 @@ pub struct App {
     pub(crate) orchestrator: orchestrator::Client,
     pub(crate) fleet: FleetCopy,
     prometheus: Prometheus,
+    /// Time limit of a plan whose order names none.
+    plan_time: Duration,
 }
 
 impl FromRef<App> for Documents {
@@ -43,13 +48,20 @@ impl App {
     /// Connects the store and makes the built-in documents.
     ///
     /// # Errors
-    /// The database is unavailable, a migration fails, or a built-in document cannot be made.
+    /// The database is unavailable, a migration fails, a built-in document cannot be made, or the time limit of plans is invalid.
     pub async fn connect(config: &Config, common: &Common) -> anyhow::Result<Self> {
         let sets = [drover_resources::migrations(), MigrationSet::new("migration", sqlx::migrate!("../../migrations/migration"))];
         let store = Store::connect(&StoreConfig::new("migration", common.database_url.clone()), &sets).await?;
         let orchestrator: orchestrator::Client = common.peer("orchestrator", &common.peers.orchestrator).into();
         let documents = Documents::new(store.clone(), Rules { orchestrator: orchestrator.clone() });
         builtin::make(&documents).await?;
-        Ok(Self { store, documents, orchestrator, fleet: FleetCopy::default(), prometheus: Prometheus::new(config.prometheus.clone()) })
+        Ok(Self {
+            store,
+            documents,
+            orchestrator,
+            fleet: FleetCopy::default(),
+            prometheus: Prometheus::new(config.prometheus.clone()),
+            plan_time: plans::time_limit(config.plan_seconds)?,
+        })
     }
 }

@@ -1,17 +1,30 @@
 //! Makes, stores, accepts and discards plans.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use drover_api::digs::DigTerms;
-use drover_api::plans::{PlanDocument, PlanOrder, PlanState, PlanSubject, PlanWish};
+use drover_api::plans::{PlanDocument, PlanOrder, PlanSearch, PlanState, PlanSubject, PlanWish};
 use drover_scheduling::{Infeasible, MemberKey, PlanKind, PlanRequest, PlanResult};
 use drover_service::Answer;
 use uuid::Uuid;
 
 use super::fleet::{FleetSnapshot, MAX_WAIT};
 use super::input::PlanInput;
+use super::meter::TimeMeter;
 use super::{App, PlanError};
 use crate::store::{plans, side};
+
+/// The time limit for a search.
+///
+/// # Errors
+/// It is not between 0.001 and 20 seconds: callers do not wait longer for an answer.
+pub fn time_limit(seconds: f64) -> Result<Duration, PlanError> {
+    match (0.001..=20.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err(PlanError::Invalid(format!("the time limit for a plan must be 0.001 to 20 seconds, not {seconds}"))),
+    }
+}
 
 impl App {
     /// Makes a plan and stores it, unless it is a dry run. If there is a plan with this id, it is returned.
@@ -74,15 +87,13 @@ impl App {
         let movability = side::movability(&mut db).await?;
         drop(db);
         let external = self.prometheus.values(&policy, &fleet, &movability).await;
-        let request = PlanRequest { kind: order.kind, movability, policy, excluded: order.excluded, refused: order.refused, external };
-        let input = PlanInput { fleet, head, request };
+        let PlanSearch { seconds, fewest_moves } = order.search;
+        let limit = seconds.map_or(Ok(self.plan_time), time_limit)?;
+        let request =
+            PlanRequest { kind: order.kind, movability, policy, excluded: order.excluded, refused: order.refused, external, fewest_moves };
         // The search uses the CPU for some time, so it must not block the runtime.
-        tokio::task::spawn_blocking(move || {
-            let result = input.plan();
-            (input, result)
-        })
-        .await
-        .map_err(PlanError::internal)
+        let made = tokio::task::spawn_blocking(move || PlanInput::make(fleet, head, request, TimeMeter::new(limit)));
+        made.await.map_err(PlanError::internal)
     }
 
     /// Makes an order from the request of a user.
@@ -113,7 +124,15 @@ impl App {
                 ));
             }
         };
-        Ok(PlanOrder { kind, excluded: self.busy().await?, refused: Vec::new(), dry_run: false, patient: false, after_seq: None })
+        Ok(PlanOrder {
+            kind,
+            excluded: self.busy().await?,
+            refused: Vec::new(),
+            dry_run: false,
+            patient: false,
+            after_seq: None,
+            search: PlanSearch::default(),
+        })
     }
 
     /// The groups that operations hold. They are not candidates.

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use drover_api::plans::{PlanAcceptance, PlanDocument, PlanList, PlanOrder, PlanWish};
+use drover_api::plans::{PlanAcceptance, PlanDocument, PlanList, PlanOrder, PlanSearch, PlanWish};
 use drover_service::{Json, Path, Problem, Query, codes};
 use http::{StatusCode, header};
 use serde::Deserialize;
@@ -36,20 +36,26 @@ pub async fn accept(
     Ok(Json(app.plan_accept(id, acceptance.operation).await?))
 }
 
-/// Query: whether to store the plan.
+/// Query: whether to store the plan, and how to search for it.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct DryRun {
+pub struct PlanQuery {
     /// `All`: make the plan without storing it.
     #[serde(rename = "dryRun")]
     dry_run: Option<String>,
+    /// Time limit of the search in seconds, 0.001 to 20.
+    #[serde(rename = "planSeconds")]
+    plan_seconds: Option<f64>,
+    /// Spend the time on a plan with fewer moves instead of using the first plan in the order of the policy.
+    #[serde(rename = "fewestMoves")]
+    fewest_moves: Option<bool>,
 }
 
 /// Makes a plan without applying it. A plan reserves no room.
-#[utoipa::path(post, path = "/v2/plans", operation_id = "plan_create", tag = "plans", params(DryRun), request_body = PlanWish, responses(
+#[utoipa::path(post, path = "/v2/plans", operation_id = "plan_create", tag = "plans", params(PlanQuery), request_body = PlanWish, responses(
     (status = 201, description = "The plan, or why there is none", body = PlanDocument, headers(("Location" = String, description = "Path of the plan"))),
     (status = 200, description = "The same, not stored (dry run)", body = PlanDocument)))]
-pub async fn post(State(app): State<App>, Query(query): Query<DryRun>, Json(wish): Json<PlanWish>) -> Result<Response, Problem> {
+pub async fn post(State(app): State<App>, Query(query): Query<PlanQuery>, Json(wish): Json<PlanWish>) -> Result<Response, Problem> {
     let dry_run = match query.dry_run.as_deref() {
         None => false,
         Some("All") => true,
@@ -57,6 +63,7 @@ pub async fn post(State(app): State<App>, Query(query): Query<DryRun>, Json(wish
     };
     let mut order = app.order(wish).await?;
     order.dry_run = dry_run;
+    order.search = PlanSearch { seconds: query.plan_seconds, fewest_moves: query.fewest_moves.unwrap_or_default() };
     let plan = app.plan(Uuid::now_v7(), order).await?;
     if dry_run {
         return Ok(Json(plan).into_response());

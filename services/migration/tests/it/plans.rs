@@ -218,6 +218,9 @@ async fn users_can_request_plans() {
     migration.refused(Method::POST, "/v2/plans", &wish("nobody"), 404, "not_found").await;
     migration.refused(Method::POST, "/v2/plans", &json!({"kind": "rebalance"}), 400, "invalid").await;
     migration.refused(Method::POST, "/v2/plans?dryRun=Some", &wish("ledger"), 400, "invalid").await;
+    migration.refused(Method::POST, "/v2/plans?planSeconds=0", &wish("ledger"), 400, "invalid").await;
+    let searched: PlanDocument = migration.ok(Method::POST, "/v2/plans?dryRun=All&planSeconds=2&fewestMoves=true", &wish("ledger")).await;
+    assert_eq!(moved(&searched), ["busy"]);
 
     let drain = |cluster: &str| json!({"kind": "drain", "clusterProvider": "onprem", "cluster": cluster});
     migration.refused(Method::POST, "/v2/plans", &drain("nowhere"), 400, "unknown_cluster").await;

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use drover_api::digs::{DigHold, DigHolds, DigTerms, DocumentRef};
 use drover_api::ledger::{FleetClaim, FleetItem, LedgerHead};
-use drover_api::plans::{PlanDocument, PlanOrder};
+use drover_api::plans::{PlanDocument, PlanOrder, PlanSearch};
 use drover_migration::{Config, assemble};
 use drover_scheduling::{
     Amounts, AppRequest, Capacity, Claim, ClaimState, Demand, DigRef, Element, FleetMember, Intent, MemberKey, MemberState, Node, Observed,
@@ -166,6 +166,7 @@ pub fn newcomer(name: &str, apps: Vec<AppRequest>) -> PlanOrder {
         dry_run: false,
         patient: false,
         after_seq: None,
+        search: PlanSearch::default(),
     }
 }
 
@@ -193,7 +194,7 @@ impl Migration {
         let common = Common::new(db.url.expose_secret(), TOKEN, urls).scoped("migration");
         // With a path prefix, as behind a proxy.
         let prometheus = Some(peers.server.url("/prometheus").parse().unwrap());
-        let config = Config { listen: "127.0.0.1:0".parse().unwrap(), prometheus };
+        let config = Config { listen: "127.0.0.1:0".parse().unwrap(), prometheus, plan_seconds: 5.0 };
         let router = assemble(&config, &common).await.unwrap();
         let router = openapi::validated(router, serde_json::to_value(drover_migration::openapi()).unwrap());
         Self { server: HttpServer::start(router).await, stop: common.shutdown.clone().drop_guard() }

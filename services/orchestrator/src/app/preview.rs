@@ -89,8 +89,15 @@ impl App {
         let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
         // An app with `whenFull: preferred` gets a plan also while the capacity of its preferred clusters is unknown.
         if preview.decision.outcome == Outcome::NoRoom || (preview.decision.outcome == Outcome::Unknown && insists) {
-            let order =
-                PlanOrder { kind: PlanKind::Newcomer { dig, apps }, excluded, refused, dry_run: true, patient: false, after_seq: None };
+            let order = PlanOrder {
+                kind: PlanKind::Newcomer { dig, apps },
+                excluded,
+                refused,
+                dry_run: true,
+                patient: false,
+                after_seq: None,
+                search: Default::default(),
+            };
             let plan = self.services.migration.plan(Uuid::now_v7(), &order).await?;
             if plan.plan.is_none() && insists {
                 request.overflow = true;

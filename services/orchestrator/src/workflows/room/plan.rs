@@ -120,7 +120,7 @@ pub(super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Resu
     drop(connection);
     let search = search(ctx);
     let kind = PlanKind::Newcomer { dig: search.dig.clone(), apps: search.requests() };
-    Ok(PlanOrder { kind, excluded, refused, dry_run: false, patient: false, after_seq: Some(seq) })
+    Ok(PlanOrder { kind, excluded, refused, dry_run: false, patient: false, after_seq: Some(seq), search: Default::default() })
 }
 
 async fn chosen_by_user<W: SeeksRoom>(ctx: &mut Ctx<W>, id: Uuid) -> Result<PlanDocument, StepError> {

@@ -1,0 +1,105 @@
+//! The systematic search for victims: it is complete within its limit, and says if it was cut.
+
+use drover_scheduling::*;
+
+use crate::test_fleet::{TestFleet, any_of, app, demand, feasible, infeasible, key, moves};
+
+/// Thirteen apps fill `x+a`. Their sizes are such that only one set of them fills `room` on `y+b` exactly, and the newcomer needs as much.
+fn scattered(victims: &[u32]) -> (TestFleet, Vec<AppRequest>) {
+    const BASE: i64 = 10_000;
+    let size = |i: u32| BASE + (1 << i);
+    let exact: i64 = victims.iter().map(|i| size(*i)).sum();
+    let mut fleet = TestFleet::default().member("x+a", 1, &[(0..13).map(size).sum()]).member("y+b", 2, &[exact]);
+    for i in 0..13 {
+        fleet = fleet.running(&format!("app{i:02}"), "x+a", size(i), &["x+a", "y+b"]);
+    }
+    (fleet, vec![app("new", demand(1, exact), any_of(&["x+a"]))])
+}
+
+#[test]
+fn search_finds_the_only_set_of_thirteen_candidates() {
+    for victims in [&[3, 5, 7, 8, 10, 12][..], &[6, 7, 8, 9, 10, 11, 12], &[1, 11, 12]] {
+        let (fleet, new) = scattered(victims);
+        let plan = feasible(plan(&fleet.ledger(), &fleet.newcomer(new)));
+        let expected: Vec<String> = victims.iter().map(|i| format!("app{i:02}>y+b")).collect();
+        assert_eq!(moves(&plan), expected);
+    }
+}
+
+#[test]
+fn cut_search_says_so_in_its_reason() {
+    let (fleet, new) = scattered(&[3, 5, 7, 8, 10, 12]);
+    let why = infeasible(fleet.plan_with_steps(new.clone(), 20));
+    assert!(why.cut_short && why.examined <= 60, "{}", why.examined);
+    assert!(why.members[0].reason.contains("before the search reached its limit"), "{}", why.members[0].reason);
+    // A complete search without a result does not blame its limit.
+    let full = fleet.running("filler", "y+b", 1, &["y+b"]);
+    let why = infeasible(full.plan(new));
+    assert!(!why.cut_short && why.members[0].reason.contains("no set of them frees"), "{why:#?}");
+}
+
+#[test]
+fn cut_drain_says_so_in_its_reason() {
+    let mut fleet = TestFleet::default().member("x+a", 1, &[2000]).member("y+b", 1, &[900]).member("z+c", 1, &[1100]);
+    for (i, cpu) in [400, 300, 300, 200, 500, 300].into_iter().enumerate() {
+        fleet = fleet.running(&format!("app{i}"), "x+a", cpu, &["x+a", "y+b", "z+c"]);
+    }
+    let request = PlanRequest { kind: PlanKind::Drain { member: key("x+a") }, ..fleet.newcomer(vec![]) };
+    let drain = |steps: u64| plan_within(&fleet.ledger(), &request, &mut StepMeter::new(steps));
+    assert_eq!(moves(&feasible(drain(10_000))).len(), 6);
+    let why = infeasible(drain(1));
+    assert!(why.cut_short && why.members[0].reason.contains("before the search reached its limit"), "{why:#?}");
+}
+
+#[test]
+fn fewest_moves_spends_the_search_on_fewer_victims() {
+    // In the order of the owners the two small apps come first; the large one alone is enough.
+    let fleet = TestFleet::default()
+        .member("x+a", 1, &[1000])
+        .member("y+b", 2, &[2000])
+        .running("large", "x+a", 500, &["x+a", "y+b"])
+        .running("small1", "x+a", 250, &["x+a", "y+b"])
+        .running("small2", "x+a", 250, &["x+a", "y+b"])
+        .priority("small1", 1)
+        .priority("small2", 2)
+        .priority("large", 3);
+    let mut request = fleet.newcomer(vec![app("new", demand(1, 500), any_of(&["x+a"]))]);
+    assert_eq!(moves(&feasible(plan(&fleet.ledger(), &request))), ["small1>y+b", "small2>y+b"]);
+    request.fewest_moves = true;
+    assert_eq!(moves(&feasible(plan(&fleet.ledger(), &request))), ["large>y+b"]);
+}
+
+#[test]
+fn replayed_search_gives_the_same_plan() {
+    let (fleet, new) = scattered(&[6, 7, 8, 9, 10, 11, 12]);
+    let (ledger, request) = (fleet.ledger(), fleet.newcomer(new));
+    for steps in [10, 100, 1_000, 10_000] {
+        let mut recording = RecordingMeter::new(StepMeter::new(steps));
+        let result = plan_within(&ledger, &request, &mut recording);
+        assert_eq!(plan_within(&ledger, &request, &mut ReplayMeter::new(&recording.into_searches())), result);
+    }
+}
+
+/// Apps of random sizes; a random set of them fills the room of the destinations exactly, so a plan always exists.
+#[test]
+fn search_misses_no_feasible_instance_of_fourteen_candidates() {
+    for seed in 0..80 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let sizes: Vec<i64> = (0..14).map(|_| random.i64(50..400)).collect();
+        let mut rooms = [0, 0, 0];
+        for size in &sizes {
+            if random.u8(0..100) < 45 {
+                rooms[random.usize(0..3)] += size;
+            }
+        }
+        let mut fleet = TestFleet::default().member("x+a", 1, &[sizes.iter().sum()]);
+        for (name, room) in ["y+b", "y+c", "z+d"].into_iter().zip(rooms) {
+            fleet = fleet.member(name, 2, &[room]);
+        }
+        for (i, size) in sizes.iter().enumerate() {
+            fleet = fleet.running(&format!("app{i:02}"), "x+a", *size, &["x+a", "y+b", "y+c", "z+d"]);
+        }
+        let result = fleet.plan(vec![app("new", demand(1, rooms.iter().sum()), any_of(&["x+a"]))]);
+        assert!(matches!(result, PlanResult::Feasible(_)), "seed {seed}: {result:#?}");
+    }
+}
