@@ -38,6 +38,7 @@ mod planning;
 mod policy;
 mod resize;
 mod room;
+mod scheduler;
 mod slot;
 mod terms;
 mod transact;
@@ -63,7 +64,8 @@ pub use misfit::{Misfit, explain};
 pub use named::{ByNode, Labels, Named};
 pub use place::binding_id;
 pub use plan::{
-    Candidate, Dependant, Exclusion, Infeasible, Move, Plan, PlanKind, PlanRequest, PlanResult, RefusedDestination, Score, WhyNot,
+    Candidate, Dependant, Exclusion, Holds, Infeasible, Move, Plan, PlanKind, PlanRequest, PlanResult, PlanScheduling, RefusedDestination,
+    Score, WhyNot,
 };
 pub use planning::{plan, plan_within, policy_test};
 pub use policy::{

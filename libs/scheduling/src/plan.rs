@@ -103,6 +103,41 @@ pub struct Plan {
     /// How many sets of victims and destinations were examined.
     #[serde(default)]
     pub examined: u64,
+    /// Whether the schedulers of the members can be expected to find nodes for all pods. Absent in plans of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<PlanScheduling>,
+}
+
+/// Whether all pods of a plan get nodes. The schedulers of the members place pods without knowing the packing of the plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PlanScheduling {
+    /// For which orders all pods get nodes; the least certain of all members.
+    pub holds: Holds,
+    /// Victims' claims in the order in which their new copies must be applied, each when the pods of the one before have nodes. Only for
+    /// members on which no other order can be expected to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<Uuid>,
+    /// The same for the newcomer's apps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub newcomer_order: Vec<String>,
+    /// Members on which not every order does, with the reason for users.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<WhyNot>,
+}
+
+/// For which orders of pods the pods of a plan get nodes, the least certain first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Holds {
+    /// For a certain order at best.
+    #[default]
+    One,
+    /// For the order of application on a default scheduler.
+    Likely,
+    /// For any order, on any scheduler.
+    Any,
 }
 
 /// The move of one app.

@@ -195,6 +195,11 @@ impl<'a> Trial<'a> {
         }
     }
 
+    /// The free amounts on the nodes of `room` after leaving claims are gone, without the tenants.
+    pub fn later(&self, room: &MemberRoom) -> Vec<Amounts> {
+        self.touched.get(&address(room)).map_or_else(|| room.free().later.to_vec(), |touched| touched.base.later.clone())
+    }
+
     /// Why `ask` does not fit on `room`.
     pub fn why_not(&self, room: &MemberRoom, ask: Ask<'_>) -> Misfit {
         explain(self.touched.get(&address(room)).map_or_else(|| room.free(), Touched::free), ask)

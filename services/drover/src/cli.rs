@@ -293,10 +293,10 @@ pub struct ExplainArgs {
 /// How to search for a plan.
 #[derive(Debug, Args)]
 pub struct PlanSearchArgs {
-    /// Time limit of the search in seconds, 0.001 to 20 (default: the server's, 0.05).
+    /// Time limit of the search in seconds, 0.001 to 20 (default: the server's).
     #[arg(long, value_name = "SECONDS")]
     pub plan_seconds: Option<f64>,
-    /// Spend the time on a plan with fewer moves instead of using the first plan in the order of the policy.
+    /// Spend the time on a plan with fewer moves.
     #[arg(long)]
     pub fewest_moves: bool,
 }

@@ -6,11 +6,13 @@
 //! assignments.rs  assignments of a newcomer to members      peers.rs   calls of apps that move
 //! drain.rs        everything off a member                   copies.rs  other copies of an app that moves
 //! report.rs       the plan with all reasons              bounds.rs  sets of victims that cannot do
+//! outlook.rs      whether the schedulers find nodes         best.rs    the best moves of a search so far
 //! ```
 //! Cascade depth 0: a destination must have room without further moves. A plan reserves nothing; the ledger checks it again when it is
 //! applied. The work of the search is limited by the caller's meter; with the same steps the same input gives the same plan.
 
 mod assignments;
+mod best;
 mod bounds;
 mod candidates;
 mod context;
@@ -18,6 +20,7 @@ mod copies;
 mod drain;
 mod movable;
 mod newcomer;
+mod outlook;
 mod parameters;
 mod peers;
 mod rank;

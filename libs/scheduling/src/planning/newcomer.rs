@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::assignments::{Assignment, Assignments};
+use super::best::FoundMoves;
 use super::candidates::{Candidates, find};
 use super::context::PlanningContext;
 use super::parameters::move_cost;
 use super::report::{self, CUT, Found};
-use super::search::{Moves, NoMoves, VictimSearch};
+use super::search::{NoMoves, VictimSearch};
 use crate::calling_apps::CallingApps;
 use crate::explanations::why_unknown;
 use crate::slot::Slot;
@@ -57,20 +58,21 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
     let mut candidates: BTreeMap<Vec<&MemberKey>, Candidates<'_>> = BTreeMap::new();
     let is_last = |assignment: &Assignment<'_>| assignments.last().is_some_and(|last| std::ptr::eq(assignment, last));
     for equal in assignments.chunk_by(Assignment::is_as_good) {
-        let mut best: Option<(usize, f64, &Assignment<'_>, Vec<&MemberKey>, Moves<'_>)> = None;
+        let mut best: Option<(f64, &Assignment<'_>, Vec<&MemberKey>, FoundMoves<'_>)> = None;
         for assignment in equal {
             let (from, result) = solve(context, dig, &slots, assignment, &mut candidates, !is_last(assignment), effort);
             let movable = candidates.get(&from).map_or(&[][..], |l| &l.movable);
             match result {
-                Ok(moves) => {
-                    let cost = moves.iter().map(|(j, to)| move_cost(context, &movable[*j], to)).sum::<f64>();
-                    // Fewest victims, then fewest calls between clusters, then lowest cost; among equals the first, by name.
-                    let less = |(n, c, than, ..): &(usize, f64, &Assignment<'_>, _, _)| {
-                        moves.len().cmp(n).then(assignment.waiting.total_cmp(&than.waiting)).then(cost.total_cmp(c)).is_lt()
+                Ok(found) => {
+                    let cost = found.moves.iter().map(|(j, to)| move_cost(context, &movable[*j], to)).sum::<f64>();
+                    // The most certain packing, then fewest victims, then fewest calls between clusters, then lowest cost; among equals the
+                    // first, by name.
+                    let less = |(c, than, _, other): &(f64, &Assignment<'_>, _, FoundMoves<'_>)| {
+                        let certain = other.holds.cmp(&found.holds).then(found.moves.len().cmp(&other.moves.len()));
+                        certain.then(assignment.waiting.total_cmp(&than.waiting)).then(cost.total_cmp(c)).is_lt()
                     };
-                    let better = best.as_ref().is_none_or(less);
-                    if better {
-                        best = Some((moves.len(), cost, assignment, from, moves));
+                    if best.as_ref().is_none_or(less) {
+                        best = Some((cost, assignment, from, found));
                     }
                 }
                 Err(stuck) => {
@@ -79,7 +81,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
                 }
             }
         }
-        if let Some((_, _, assignment, from, moves)) = best {
+        if let Some((_, assignment, from, FoundMoves { moves, .. })) = best {
             if moves.is_empty() && assignment.is_for_overflow() {
                 for home in assignment.homes.iter().flatten() {
                     tried.member(&home.key, "has room, but is less preferred; it is used for overflow and not by a plan".into());
@@ -106,7 +108,7 @@ fn solve<'a>(
     candidates: &mut BTreeMap<Vec<&'a MemberKey>, Candidates<'a>>,
     more: bool,
     effort: &mut Effort<'_>,
-) -> (Vec<&'a MemberKey>, Result<Moves<'a>, NoMoves>) {
+) -> (Vec<&'a MemberKey>, Result<FoundMoves<'a>, NoMoves>) {
     let bare = VictimSearch { slots, homes: &assignment.homes, movable: &[], fewest: false };
     let (open, members) = (bare.open(), bare.members());
     let mut attempt = |rooms: &[&'a MemberRoom], more: bool| {

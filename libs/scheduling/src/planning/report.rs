@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::candidates::{Candidates, no};
 use super::context::PlanningContext;
 use super::movable::Movable;
+use super::outlook::Outlook;
 use super::parameters::{move_cost, requested};
 use super::search::{Moves, VictimSearch};
 use crate::explanations;
@@ -70,6 +71,7 @@ pub(crate) fn feasible<'a>(
         plan.waves.push(wave);
     }
     plan.newcomer = newcomer(case, &trial, &found.moves);
+    plan.scheduling = Some(Outlook::new(case, &found.moves, &trial).describe());
     for slot_home in case.slots.iter().zip(case.homes) {
         if let (slot, Some(home)) = slot_home {
             plan.needed.add(&total_on(&slot.request.demand, home), 1);

@@ -1,11 +1,12 @@
 //! Finds victims and destinations so that the newcomer fits on the members of an assignment.
 //!
 //! First greedily: takes candidates in order until the newcomer fits, then drops those that are not needed. If that fails, tries sets of
-//! candidates and destinations systematically, fewest victims first, and skips sets that cannot do: those that free too little
-//! (`bounds.rs`), and those whose victims do not even fit elsewhere if all candidates leave. The meter of the caller limits the work.
+//! candidates and destinations systematically, fewest victims first, and skips sets that cannot do: those that free too little or need too
+//! much (`bounds.rs`), and those whose victims do not even fit elsewhere if all candidates leave. The meter of the caller limits the work.
 
 use std::collections::BTreeMap;
 
+use super::best::{Best, FoundMoves};
 use super::bounds::Bounds;
 use super::movable::Movable;
 use super::parameters::requested;
@@ -122,7 +123,10 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
     }
 
     /// Finds the victims and their destinations. `more`: further searches of the same plan may follow.
-    pub fn solve(&self, effort: &mut Effort<'_>, more: bool) -> Result<Moves<'a>, NoMoves> {
+    ///
+    /// The first moves that are found in the order of the candidates are used if the schedulers place all pods in any order. Else the
+    /// systematic search goes on for moves that do, and the most certain ones are used.
+    pub fn solve(&self, effort: &mut Effort<'_>, more: bool) -> Result<FoundMoves<'a>, NoMoves> {
         let mut everybody = Trial::default();
         for m in self.movable {
             everybody.leave(m.room, m.claim);
@@ -132,42 +136,45 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         }
         self.remove_newcomer(&mut everybody, None);
         let in_order: Vec<usize> = (0..self.movable.len()).collect();
-        let can_go = || in_order.iter().copied().filter(|j| self.movable[*j].best_in(&everybody).is_some()).collect::<Vec<_>>();
+        let mut best = Best::default();
         if let Some(moves) = self.greedy(&in_order, effort) {
-            return match self.fewest && moves.len() > 1 {
-                true => Ok(self.systematic(&can_go(), moves.len() - 1, &everybody, effort, more).unwrap_or(moves)),
-                false => Ok(moves),
-            };
+            // No app is moved only to make the newcomer's own packing more certain.
+            let done = moves.is_empty();
+            if (best.offer(self, moves) && !self.fewest) || done {
+                return best.found.ok_or(NoMoves::NoSet { cut: false });
+            }
         }
-        let can_go = can_go();
+        let can_go: Vec<usize> = in_order.into_iter().filter(|j| self.movable[*j].best_in(&everybody).is_some()).collect();
         // Too many candidates for every set: a greedy attempt in which candidates with few destinations come first.
-        let second = if self.is_small(&can_go) { None } else { self.greedy(&self.fewest_destinations_first(&can_go), effort) };
-        let most = second.as_ref().map_or(can_go.len(), |moves| if self.fewest { moves.len() - 1 } else { 0 });
-        match self.systematic(&can_go, most, &everybody, effort, more).or(second) {
-            Some(moves) => Ok(moves),
-            None => Err(NoMoves::NoSet { cut: effort.is_stopped() }),
+        if best.found.is_none()
+            && !self.is_small(&can_go)
+            && let Some(moves) = self.greedy(&self.fewest_destinations_first(&can_go), effort)
+            && best.offer(self, moves)
+            && !self.fewest
+        {
+            return best.found.ok_or(NoMoves::NoSet { cut: false });
         }
+        self.systematic(&can_go, &mut best, &everybody, effort, more);
+        best.found.ok_or(NoMoves::NoSet { cut: effort.is_stopped() })
     }
 
-    /// Tries the sets of 1 to `most` candidates out of `can_go`.
-    fn systematic(&self, can_go: &[usize], most: usize, everybody: &Trial<'a>, effort: &mut Effort<'_>, more: bool) -> Option<Moves<'a>> {
+    /// Tries sets out of `can_go`, fewest victims first, until `best` cannot become better.
+    fn systematic(&self, can_go: &[usize], best: &mut Best<'a>, everybody: &Trial<'a>, effort: &mut Effort<'_>, more: bool) {
         effort.begin(more);
         let asks: Vec<(&MemberRoom, Ask<'_>)> =
             self.slots.iter().zip(self.homes).filter_map(|(slot, home)| Some(((*home)?, Ask::promised(&slot.request.demand)))).collect();
         let candidates: Vec<&Movable<'a>> = can_go.iter().map(|j| &self.movable[*j]).collect();
         let bounds = Bounds::of(&self.members(), &asks, &candidates);
         let mut trial = Trial::default();
-        for size in 1..=most {
-            if bounds.rule_out(&[], 0, size) {
-                continue;
+        for size in 1..=can_go.len() {
+            if !best.may_improve_with(size) || effort.is_stopped() {
+                return;
             }
-            let sets = Sets { can_go, size, bounds: &bounds, everybody };
-            let found = self.sets_of(&sets, &mut Vec::with_capacity(size), 0, everybody, &mut trial, effort);
-            if found.is_some() || effort.is_stopped() {
-                return found;
+            if !bounds.rule_out(&[], 0, size) {
+                let sets = Sets { can_go, size, bounds: &bounds, everybody };
+                self.sets_of(&sets, &mut Vec::with_capacity(size), everybody, &mut trial, effort, best);
             }
         }
-        None
     }
 
     fn why_not(&self, trial: &mut Trial<'a>) -> BTreeMap<MemberKey, String> {
@@ -280,24 +287,25 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         self.build(&settled).is_some().then_some(settled)
     }
 
-    /// Tries the sets of `sets.size` victims, in order, that begin with those `chosen` (positions in `can_go`) and go on from position
-    /// `from`. The chosen victims have left in `trial`, and have destinations in `elsewhere`, where all other candidates have left, too.
+    /// Tries the sets of `sets.size` victims, in order, that begin with those `chosen` (positions in `can_go`). The chosen victims have left
+    /// in `trial`, and have destinations in `elsewhere`, where all other candidates have left, too. Returns whether the search is over.
     fn sets_of(
         &self,
         sets: &Sets<'_, 'a>,
         chosen: &mut Vec<usize>,
-        from: usize,
         elsewhere: &Trial<'a>,
         trial: &mut Trial<'a>,
         effort: &mut Effort<'_>,
-    ) -> Option<Moves<'a>> {
+        best: &mut Best<'a>,
+    ) -> bool {
         if chosen.len() == sets.size {
             if !self.add_newcomer(trial, None) {
-                return None;
+                return false;
             }
             self.remove_newcomer(trial, None);
-            return self.homes_for(&sets.victims(chosen), &mut Vec::with_capacity(sets.size), trial, effort);
+            return self.homes_for(&sets.victims(chosen), &mut Vec::with_capacity(sets.size), trial, effort, best);
         }
+        let from = chosen.last().map_or(0, |last| last + 1);
         for at in from..sets.can_go.len() {
             let more = sets.size - chosen.len() - 1;
             if sets.can_go.len() - at <= more || !effort.step() {
@@ -309,15 +317,15 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
                 && let Some(elsewhere) = self.fit_elsewhere(sets, chosen, elsewhere, effort)
             {
                 trial.leave(m.room, m.claim);
-                let found = self.sets_of(sets, chosen, at + 1, &elsewhere, trial, effort);
+                let over = self.sets_of(sets, chosen, &elsewhere, trial, effort, best);
                 trial.stay(m.room, m.claim);
-                if found.is_some() {
-                    return found;
+                if over {
+                    return true;
                 }
             }
             chosen.pop();
         }
-        None
+        false
     }
 
     /// `elsewhere` with the last of the chosen victims added, or another packing of all of them. `None`: they do not fit even if all
@@ -353,14 +361,21 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         false
     }
 
-    /// Tries destinations for a set, the best first, until all victims and the newcomer fit.
-    fn homes_for(&self, chosen: &[usize], moves: &mut Moves<'a>, trial: &mut Trial<'a>, effort: &mut Effort<'_>) -> Option<Moves<'a>> {
+    /// Tries destinations for a set, the best first, until all victims and the newcomer fit in any order. Returns whether the search is over.
+    fn homes_for(
+        &self,
+        chosen: &[usize],
+        moves: &mut Moves<'a>,
+        trial: &mut Trial<'a>,
+        effort: &mut Effort<'_>,
+        best: &mut Best<'a>,
+    ) -> bool {
         let Some(j) = chosen.get(moves.len()) else {
-            if effort.step() && self.keeps_intents(moves, trial) && self.add_newcomer(trial, None) {
-                self.remove_newcomer(trial, None);
-                return Some(moves.clone());
+            if !effort.step() || !self.keeps_intents(moves, trial) || !self.add_newcomer(trial, None) {
+                return false;
             }
-            return None;
+            self.remove_newcomer(trial, None);
+            return best.offer(self, moves.clone());
         };
         let m = &self.movable[*j];
         for to in m.ranked(trial) {
@@ -371,13 +386,13 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
                 continue;
             }
             moves.push((*j, to));
-            let found = self.homes_for(chosen, moves, trial, effort);
+            let over = self.homes_for(chosen, moves, trial, effort, best);
             moves.pop();
             trial.remove(to, m.tenant());
-            if found.is_some() {
-                return found;
+            if over {
+                return true;
             }
         }
-        None
+        false
     }
 }

@@ -1,7 +1,7 @@
 //! Compares plans with a naive exhaustive search over all members, sets of victims, destinations and packings. The search shares no code
 //! with the planner, not even the definition of free room.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_scheduling::*;
@@ -111,6 +111,34 @@ impl<'a> Naive<'a> {
         })
     }
 
+    /// Whether no order of pods and choice of nodes leaves a pod without a node: new copies of victims now, then the newcomer's pods
+    /// beside them after the victims have left.
+    fn holds_in_any_order(&self, victims: &[(&'a Claim, &'a MemberKey)], newcomers: &[(&'a AppRequest, &'a MemberKey)]) -> bool {
+        self.nodes.keys().all(|key| {
+            let now: Vec<FreeNode<'_>> = self.nodes[key].iter().map(|(node, now, _)| (*node, *now, *now)).collect();
+            let mut later = self.nodes[key].clone();
+            for (claim, _) in victims.iter().filter(|(claim, _)| claim.member == **key) {
+                for pods in &claim.pods {
+                    let node = later.iter_mut().find(|(n, ..)| n.name == pods.node).unwrap();
+                    (0..pods.count).for_each(|_| plus(&mut node.2, &claim.request.demand.groups[pods.group].requests));
+                }
+            }
+            let pods = |request: &'a AppRequest| {
+                request
+                    .demand
+                    .groups
+                    .iter()
+                    .flat_map(|g| std::iter::repeat_n((&g.requests, false, !g.tolerations.is_empty()), g.replicas as usize))
+            };
+            let mut all: Vec<Pod<'_>> = victims.iter().filter(|(_, to)| to == key).flat_map(|(claim, _)| pods(&claim.request)).collect();
+            let first = never_stuck(&now, &all, &mut BTreeSet::new());
+            let new: Vec<Pod<'_>> = newcomers.iter().filter(|(_, to)| to == key).flat_map(|(request, _)| pods(request)).collect();
+            let waits = !new.is_empty();
+            all.extend(new);
+            first && (!waits || never_stuck(&later, &all, &mut BTreeSet::new()))
+        })
+    }
+
     /// Whether a plan exists.
     fn plan_exists(&self, apps: &'a [AppRequest]) -> bool {
         let mut homes = Vec::new();
@@ -196,6 +224,28 @@ fn packs(nodes: &mut [FreeNode<'_>], pods: &[Pod<'_>]) -> bool {
     false
 }
 
+/// Whether every pod gets a node in every order of pods and with every choice of nodes.
+fn never_stuck(nodes: &[FreeNode<'_>], pods: &[Pod<'_>], seen: &mut BTreeSet<(Vec<Three>, Vec<Three>)>) -> bool {
+    let mut left: Vec<Three> = pods.iter().map(|(requests, ..)| three(requests)).collect();
+    left.sort_unstable();
+    if !seen.insert((nodes.iter().map(|node| node.2).collect(), left)) {
+        return true;
+    }
+    (0..pods.len()).all(|at| {
+        let (requests, _, tolerates) = pods[at];
+        let mut rest = pods.to_vec();
+        rest.remove(at);
+        let fitting: Vec<usize> =
+            (0..nodes.len()).filter(|n| (nodes[*n].0.taints.is_empty() || tolerates) && covers(&nodes[*n].2, requests)).collect();
+        !fitting.is_empty()
+            && fitting.iter().all(|n| {
+                let mut next = nodes.to_vec();
+                minus(&mut next[*n].2, requests);
+                never_stuck(&next, &rest, seen)
+            })
+    })
+}
+
 /// The members of the newcomer's apps in the plan.
 fn homes<'a>(plan: &'a Plan, apps: &'a [AppRequest]) -> Vec<(&'a AppRequest, &'a MemberKey)> {
     let home = |app: &'a AppRequest| {
@@ -266,7 +316,11 @@ fn check_plan(fleet: &TestFleet, plan: &Plan, apps: &[AppRequest]) {
     for skip in 0..victims.len() {
         let mut fewer = victims.clone();
         let (claim, _) = fewer.remove(skip);
-        assert!(!naive.fits(&fewer, &homes), "{} need not move", claim.request.app);
+        // Fewer victims are not better if their pods only get nodes in some orders.
+        assert!(!naive.fits(&fewer, &homes) || !naive.holds_in_any_order(&fewer, &homes), "{} need not move", claim.request.app);
+    }
+    if plan.scheduling.as_ref().is_some_and(|told| told.holds == Holds::Any) {
+        assert!(naive.holds_in_any_order(&victims, &homes), "some order of pods leaves one of them without a node: {plan:#?}");
     }
     let total = |c: &Candidate| c.taken == victims.iter().any(|(v, _)| v.id == c.claim);
     assert!(plan.candidates.iter().all(total) && plan.candidates.iter().all(|c| c.taken != c.why_not.is_some()));

@@ -13,6 +13,7 @@ mod observe;
 mod placing;
 mod plans;
 mod policies;
+mod scheduler;
 mod search;
 mod speed;
 mod test_fleet;

@@ -115,6 +115,9 @@ pub fn lines(plan: &Plan, why_not: bool) -> Vec<String> {
     for dependant in &plan.dependants {
         lines.push(format!("  note: other apps may call the Service {} by name", dependant.service));
     }
+    for why in plan.scheduling.iter().flat_map(|scheduling| &scheduling.reasons) {
+        lines.push(format!("  note: on {}, {}", why.member.cluster(), why.reason));
+    }
     if why_not {
         lines.push(candidates(&plan.candidates));
     } else {

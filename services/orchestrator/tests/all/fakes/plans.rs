@@ -86,6 +86,7 @@ fn plan_of_production(ledger: &Ledger, order: &PlanOrder) -> PlanResult {
         excluded: order.excluded.clone(),
         refused: order.refused.clone(),
         external: BTreeMap::new(),
+        fewest_moves: order.search.fewest_moves,
     };
     drover_api::scheduling::plan(ledger, &request)
 }

@@ -1,0 +1,111 @@
+//! Whether the pods of a plan get nodes although the schedulers of the members do not know its packing.
+
+use std::collections::BTreeMap;
+
+use super::search::VictimSearch;
+use crate::scheduler::Arrivals;
+use crate::trial::Trial;
+use crate::{Demand, Holds, MemberRoom, PlanScheduling, WhyNot};
+
+/// An app that is applied to a member.
+#[derive(Clone, Copy)]
+enum Applied {
+    /// The new copy of a victim, by its position in the moves.
+    Moved(usize),
+    /// A newcomer's app, by its slot.
+    New(usize),
+}
+
+/// The apps that are applied to one member at the same time.
+struct Scene<'a> {
+    room: &'a MemberRoom,
+    apps: Vec<Applied>,
+    arrivals: Arrivals<'a>,
+}
+
+/// The moves with the newcomer, all of which are in `trial`.
+pub(crate) struct Outlook<'w, 'a> {
+    search: &'w VictimSearch<'w, 'a>,
+    moves: &'w [(usize, &'a MemberRoom)],
+    trial: &'w Trial<'a>,
+}
+
+impl<'w, 'a> Outlook<'w, 'a> {
+    pub fn new(search: &'w VictimSearch<'w, 'a>, moves: &'w [(usize, &'a MemberRoom)], trial: &'w Trial<'a>) -> Self {
+        Self { search, moves, trial }
+    }
+
+    /// New copies start now, beside the old ones; the newcomer's apps start when the victims have left.
+    fn scenes(&self) -> Vec<Scene<'a>> {
+        let mut moved: BTreeMap<_, (&'a MemberRoom, Vec<Applied>)> = BTreeMap::new();
+        for (at, (_, to)) in self.moves.iter().enumerate() {
+            moved.entry(&to.key).or_insert_with(|| (*to, Vec::new())).1.push(Applied::Moved(at));
+        }
+        let mut new: BTreeMap<_, (&'a MemberRoom, Vec<Applied>)> = BTreeMap::new();
+        for (slot, home) in self.search.homes.iter().enumerate() {
+            let Some(home) = *home else { continue };
+            let there = || moved.get(&home.key).map_or_else(Vec::new, |(_, apps)| apps.clone());
+            new.entry(&home.key).or_insert_with(|| (home, there())).1.push(Applied::New(slot));
+        }
+        let first = moved.into_values().map(|(room, apps)| self.scene(room, room.free().now.to_vec(), apps));
+        first.chain(new.into_values().map(|(room, apps)| self.scene(room, self.trial.later(room), apps))).collect()
+    }
+
+    fn scene(&self, room: &'a MemberRoom, free: Vec<crate::Amounts>, apps: Vec<Applied>) -> Scene<'a> {
+        let demands: Vec<&'a Demand> = apps.iter().map(|app| self.demand(*app)).collect();
+        Scene { room, apps, arrivals: Arrivals::new(room.nodes(), free, &demands) }
+    }
+
+    fn demand(&self, app: Applied) -> &'a Demand {
+        match app {
+            Applied::Moved(at) => &self.search.movable[self.moves[at].0].claim.request.demand,
+            Applied::New(slot) => &self.search.slots[slot].request.demand,
+        }
+    }
+
+    /// For which orders of pods all of them get nodes.
+    pub fn holds(&self) -> Holds {
+        self.scenes().iter().map(|scene| scene.arrivals.holds()).min().unwrap_or(Holds::Any)
+    }
+
+    /// The same for the plan document, with the order of application and the reasons.
+    pub fn describe(&self) -> PlanScheduling {
+        let mut told = PlanScheduling { holds: Holds::Any, ..PlanScheduling::default() };
+        for scene in self.scenes() {
+            let holds = scene.arrivals.holds();
+            told.holds = told.holds.min(holds);
+            let order = if holds == Holds::One { scene.arrivals.order() } else { None };
+            let names = |order: &[usize]| order.iter().map(|app| self.name(scene.apps[*app])).collect::<Vec<_>>().join(", ");
+            let reason = match (holds, &order) {
+                (Holds::Any, _) => continue,
+                (Holds::Likely, _) => {
+                    "the pods get nodes as the default scheduler is expected to place them, but not in every order".to_owned()
+                }
+                (Holds::One, Some(order)) => {
+                    format!("the pods are only expected to get nodes if the apps are applied in this order: {}", names(order))
+                }
+                (Holds::One, None) => "the pods fit in some packing, but the default scheduler is not expected to find one".to_owned(),
+            };
+            told.reasons.push(WhyNot { member: scene.room.key.clone(), reason });
+            for app in order.iter().flatten() {
+                match scene.apps[*app] {
+                    Applied::Moved(at) => {
+                        let claim = self.search.movable[self.moves[at].0].claim.id;
+                        if !told.order.contains(&claim) {
+                            told.order.push(claim);
+                        }
+                    }
+                    Applied::New(slot) => told.newcomer_order.push(self.search.slots[slot].request.app.clone()),
+                }
+            }
+        }
+        told
+    }
+
+    fn name(&self, app: Applied) -> &'a str {
+        match app {
+            Applied::Moved(at) => &self.search.movable[self.moves[at].0].claim.request.app,
+            Applied::New(slot) => &self.search.slots[slot].request.app,
+        }
+    }
+}
