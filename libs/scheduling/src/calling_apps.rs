@@ -22,7 +22,8 @@ pub(crate) struct CallingApps<'a> {
     pub grouping: Grouping,
     /// Running copies as (service, member). Copies on members of unknown capacity are left out.
     pub settled: Vec<(usize, &'a MemberRoom)>,
-    /// Slots to be placed together, the largest request first. Each slot of an app with several slots is a unit of its own; these come first.
+    /// Slots to be placed together, the largest request first. Each slot of an app with several slots is a unit of its own; these come
+    /// first.
     pub units: Vec<Vec<usize>>,
 }
 

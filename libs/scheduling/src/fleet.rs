@@ -64,7 +64,8 @@ impl MemberState {
         self == Self::Ready && age_ms.is_some_and(|age| age <= Capacity::FRESH_MS)
     }
 
-    /// Whether the capacity is unknown but expected soon: the member is not reported as unreachable, and its capacity is missing or outdated.
+    /// Whether the capacity is unknown but expected soon: the member is not reported as unreachable, and its capacity is missing or
+    /// outdated.
     pub fn is_awaited(self, age_ms: Option<u64>) -> bool {
         matches!(self, Self::Unknown | Self::Ready) && !self.is_known(age_ms)
     }

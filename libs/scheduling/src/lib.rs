@@ -1,8 +1,8 @@
 //! Placement decisions and relocation plans: where an app goes, which apps must move for it, and why.
 //!
-//! Pure: a [`Fleet`] and a request go in, a [`Decision`] or a [`Plan`] comes out. There is no I/O, no clock and no randomness;
-//! the same input gives the same result, whatever order its parts arrive in. A [`WorkMeter`] of the caller limits the search for a plan. The types are also the wire types
-//! (feature `schema` adds OpenAPI schemas), so services convert nothing.
+//! Pure: a [`Fleet`] and a request go in, a [`Decision`] or a [`Plan`] comes out. There is no I/O, no clock and no randomness; the same
+//! input gives the same result, whatever order its parts arrive in. A [`WorkMeter`] of the caller limits the search for a plan. The types
+//! are also the wire types (feature `schema` adds OpenAPI schemas), so services convert nothing.
 //!
 //! ```text
 //! Fleet ── Member ── Node            DecisionRequest ── AppRequest ── Demand ── PodGroup

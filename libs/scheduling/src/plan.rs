@@ -81,8 +81,8 @@ pub enum PlanResult {
 pub struct Plan {
     /// The members on which room is made.
     pub targets: Vec<MemberKey>,
-    /// Moves by wave, in the order of execution. All moves of a wave are prepared before any of them cuts over. At present a plan has one wave
-    /// at most.
+    /// Moves by wave, in the order of execution. All moves of a wave are prepared before any of them cuts over. At present a plan has one
+    /// wave at most.
     pub waves: Vec<Vec<Move>>,
     /// Where the newcomer's apps go after the moves. Empty for a drain.
     pub newcomer: Vec<AppDecision>,

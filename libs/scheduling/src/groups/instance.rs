@@ -106,8 +106,8 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Makes an instance. Copy a of a group consists of copy a of each of its services that has so many copies; containers are ordered copy by
-    /// copy.
+    /// Makes an instance. Copy a of a group consists of copy a of each of its services that has so many copies; containers are ordered
+    /// copy by copy.
     ///
     /// # Errors
     /// The places, groups or rules are invalid for this graph.

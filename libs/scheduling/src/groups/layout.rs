@@ -183,7 +183,7 @@ impl<'i> Layout<'i> {
         unit.iter().all(apart) && unit.iter().all(|x| self.domain_ok(*x, place, unit, None))
     }
 
-    /// Whether the failure domain of `place` may take all containers of `coming` while `leaving` (containers and their new domain) leave it.
+    /// Whether the failure domain of `place` may take all containers of `coming` while `leaving` (containers and their new domain) leave.
     fn domain_ok(&self, x: u32, place: usize, coming: &[u32], leaving: Option<(&[u32], usize)>) -> bool {
         let service = |c: u32| self.instance.containers()[c as usize].service;
         let (s, domain) = (service(x), self.instance.places()[place].domain);

@@ -287,8 +287,9 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         self.build(&settled).is_some().then_some(settled)
     }
 
-    /// Tries the sets of `sets.size` victims, in order, that begin with those `chosen` (positions in `can_go`). The chosen victims have left
-    /// in `trial`, and have destinations in `elsewhere`, where all other candidates have left, too. Returns whether the search is over.
+    /// Tries the sets of `sets.size` victims, in order, that begin with those `chosen` (positions in `can_go`). The chosen victims have
+    /// left in `trial`, and have destinations in `elsewhere`, where all other candidates have left, too. Returns whether the search is
+    /// over.
     fn sets_of(
         &self,
         sets: &Sets<'_, 'a>,
@@ -361,7 +362,8 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         false
     }
 
-    /// Tries destinations for a set, the best first, until all victims and the newcomer fit in any order. Returns whether the search is over.
+    /// Tries destinations for a set, the best first, until all victims and the newcomer fit in any order. Returns whether the search is
+    /// over.
     fn homes_for(
         &self,
         chosen: &[usize],

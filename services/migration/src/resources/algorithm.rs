@@ -16,8 +16,8 @@ pub static ALGORITHM: DocumentKind =
 /// A number for each candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AlgorithmSpec {
-    /// A CEL expression over parameters, for example `cpu_used * 100 / cpu_requested`. Only numbers, parameters, comparisons and `math.*` are
-    /// allowed.
+    /// A CEL expression over parameters, for example `cpu_used * 100 / cpu_requested`. Only numbers, parameters, comparisons and `math.*`
+    /// are allowed.
     pub expression: String,
     /// Whether low or high values move first.
     #[serde(default)]

@@ -16,7 +16,8 @@ pub static POLICY: DocumentKind =
 /// How candidates are ordered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PolicySpec {
-    /// `order`: by the first algorithm, equal values by the next one. `scoring`: by the weighted sum of normalised values, the highest first.
+    /// `order`: by the first algorithm, equal values by the next one. `scoring`: by the weighted sum of normalised values, the highest
+    /// first.
     #[serde(default)]
     pub mode: PolicyMode,
     #[serde(default)]
