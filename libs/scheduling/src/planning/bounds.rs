@@ -57,7 +57,7 @@ impl Bounds {
         for room in rooms {
             let mut missing = Amounts::default();
             asks.iter().filter(|(home, _)| home.key == room.key).for_each(|(_, ask)| missing.add(&total_on(ask.demand, room), 1));
-            missing.add(&free(&room.free().later), -1);
+            missing.add(&free(room.free().later), -1);
             let freed: Vec<Amounts> =
                 candidates.iter().map(|m| if m.room.key == room.key { freed(m) } else { Amounts::default() }).collect();
             let short = missing.asked().map(|r| (missing.get(r), Sums::new(freed.iter().map(|f| f.get(r).max(0)).collect(), true)));
@@ -65,7 +65,7 @@ impl Bounds {
         }
         let destinations: BTreeMap<_, &MemberRoom> = candidates.iter().flat_map(|m| &m.destinations).map(|to| (&to.key, *to)).collect();
         let mut room = Amounts::default();
-        destinations.values().for_each(|to| room.add(&free(&to.free().now), 1));
+        destinations.values().for_each(|to| room.add(&free(to.free().now), 1));
         let needed: Vec<Amounts> = candidates.iter().map(|m| needed(m)).collect();
         let all = needed.iter().fold(Amounts::default(), |sum, one| sum.max(one));
         let needs = all.asked().map(|r| (room.get(r), Sums::new(needed.iter().map(|n| n.get(r)).collect(), false)));
