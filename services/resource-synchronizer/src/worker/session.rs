@@ -111,6 +111,14 @@ impl Worker {
             tracing::debug!(cluster.id = %self.key, ?kind, %reason, "a watch was interrupted");
             return self.probe(member).await;
         }
+        // A new session lists and watches every kind again.
+        if let Event::Panicked(kind) = &event {
+            tracing::error!(cluster.id = %self.key, ?kind, "the task of a watch panicked; the session with the member starts again");
+            return Err(SessionEnd::Lost(Failure {
+                code: "internal",
+                reason: "the watch of a kind failed; it is started again".to_owned(),
+            }));
+        }
         match event.object().and_then(|object| self.writing.values_mut().find(|writing| writing.objects.contains(object))) {
             Some(writing) => writing.seen.push(event),
             None => self.see(event),

@@ -63,8 +63,10 @@ pub enum Event {
     PodVanished(Box<trimmed::Pod>),
     /// The list is complete.
     Done(Option<ApiKind>),
-    /// A watch failed.
+    /// A watch failed and goes on.
     Broken(Option<ApiKind>, String),
+    /// The task of a watch panicked: nothing more is heard of the kind.
+    Panicked(Option<ApiKind>),
 }
 
 impl Event {
@@ -186,7 +188,7 @@ impl MemberView {
                 self.complete.insert(kind.clone());
                 self.remove_unlisted(kind.as_ref(), begun)
             }
-            Event::Broken(..) => BTreeSet::new(),
+            Event::Broken(..) | Event::Panicked(_) => BTreeSet::new(),
         }
     }
 

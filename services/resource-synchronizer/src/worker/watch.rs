@@ -3,12 +3,13 @@
 //! Of kinds that are ready as soon as they exist, only the metadata is watched. Objects are judged here and dropped: nothing larger
 //! than a [`Seen`] leaves this file.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
 use drover_members::readiness::{self, has_status};
 use drover_members::{Mapping, Member, MemberError, ObjectId, Readiness, labels, trimmed};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -59,7 +60,8 @@ fn spawn<K: Send + 'static>(
     there: impl Fn(K) -> Option<Event> + Send + 'static,
     gone: impl Fn(K) -> Option<Event> + Send + 'static,
 ) -> Watch {
-    AbortOnDropHandle::new(tokio::spawn(async move {
+    let (died, told) = (kind.clone(), to.clone());
+    let watch = async move {
         let mut stream = std::pin::pin!(stream);
         while let Some(event) = stream.next().await {
             let event = match event {
@@ -75,6 +77,12 @@ fn spawn<K: Send + 'static>(
             {
                 return;
             }
+        }
+    };
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        if AssertUnwindSafe(watch).catch_unwind().await.is_err() {
+            // A closed queue means that the worker has ended.
+            let _ = told.send(Event::Panicked(died)).await;
         }
     }))
 }
@@ -116,4 +124,18 @@ fn address<K: ResourceExt>(mapping: &Mapping, object: &K) -> Arc<ObjectId> {
         namespace: object.namespace().unwrap_or_default(),
         name: object.name_any(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn watch_that_panics_tells_its_worker() {
+        let (to, mut events) = tokio::sync::mpsc::channel(1);
+        let stream = futures::stream::iter([Ok(watcher::Event::Apply(()))]);
+        let kind = ("apps/v1".to_owned(), "Deployment".to_owned());
+        let _watch = spawn(stream, to, Some(kind.clone()), |()| panic!("injected"), |()| None);
+        assert!(matches!(events.recv().await, Some(Event::Panicked(Some(told))) if told == kind));
+    }
 }
