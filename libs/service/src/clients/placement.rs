@@ -127,7 +127,9 @@ impl Client {
         }
     }
     #[doc = "Lists all committed claims without the requests of their apps\n\nSends a `GET` request to `/internal/claims/heads`\n\n"]
-    pub async fn claim_heads<'a>(&'a self) -> Result<ResponseValue<drover_api::ledger::ClaimHeads>, Error<drover_api::problem::ProblemDocument>> {
+    pub async fn claim_heads<'a>(
+        &'a self,
+    ) -> Result<ResponseValue<drover_api::ledger::ClaimHeads>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!("{}/internal/claims/heads", self.baseurl,);
         let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
         header_map.append(
