@@ -96,7 +96,7 @@ async fn costly_learner_falls_back_and_rollback_retries_it() {
     let wrong = drover.run("table rollback web", &["--to", "4711"]).await.unwrap_err();
     assert!(wrong.contains("4711"), "{wrong}");
     let told = drover.run("table rollback web", &["--to", &first.to_string()]).await.unwrap();
-    assert!(told.contains(&format!("version {first} is version {} now", last + 1)), "{told}");
+    assert!(told.contains(&format!("version {first} is now the current version, as version {}", last + 1)), "{told}");
     place.condition("web", ConditionType::Learning, "True", "Deciding").await;
     place.reaches("web", |replicas| replicas == 4).await;
     place.done().await;
