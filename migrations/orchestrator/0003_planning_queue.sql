@@ -5,6 +5,8 @@ create table planning_queue (
     place       bigint generated always as identity,
     -- waiting: for its turn · planning: it has the turn · blocked: there is no plan until another operation ends
     state       text not null default 'waiting',
+    -- When it got the turn. A turn that takes too long passes to the next one.
+    since       timestamptz not null default now(),
     constraint planning_queue_state check (state in ('waiting', 'planning', 'blocked'))
 );
 create unique index planning_queue_turn on planning_queue (state) where state = 'planning';

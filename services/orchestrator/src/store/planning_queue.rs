@@ -25,6 +25,11 @@ pub async fn take_turn(tx: &mut PgConnection, workflow: Uuid) -> StoreResult<Tur
     sqlx::query("delete from planning_queue using workflow where workflow.id = workflow_id and ended_at is not null")
         .execute(&mut *tx)
         .await?;
+    // A turn that takes too long passes on: whoever has it may be stopped. To plan at the same time costs replans, not correctness.
+    sqlx::query("update planning_queue set state = 'blocked' where state = 'planning' and workflow_id <> $1 and since < now() - interval '3 seconds'")
+        .bind(workflow)
+        .execute(&mut *tx)
+        .await?;
     sqlx::query(
         "insert into planning_queue (workflow_id) values ($1)
          on conflict (workflow_id) do update set state = 'waiting' where planning_queue.state = 'blocked'",
@@ -42,7 +47,7 @@ pub async fn take_turn(tx: &mut PgConnection, workflow: Uuid) -> StoreResult<Tur
     if ahead > 0 {
         return Ok(Turn::Behind(ahead));
     }
-    sqlx::query("update planning_queue set state = 'planning' where workflow_id = $1").bind(workflow).execute(tx).await?;
+    sqlx::query("update planning_queue set state = 'planning', since = now() where workflow_id = $1").bind(workflow).execute(tx).await?;
     Ok(Turn::Granted { ledger_seq })
 }
 
