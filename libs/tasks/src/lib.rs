@@ -126,6 +126,9 @@ impl Tasks {
         };
         // From the start, so that an alert can compare with zero.
         self.count(&entry, 0);
+        if panics_at_start(&entry.name) {
+            entry.inject();
+        }
         let tasks = self.clone();
         tracker.spawn(async move {
             let stopped = stop.run_until_cancelled(tasks.supervise(&entry, start)).await.is_none();
@@ -220,6 +223,18 @@ impl Tasks {
     fn entries(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Entry>>> {
         self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a test wants the first run of this task to panic where it waits: `DROVER_PANIC_TASKS` has names of tasks, separated by commas.
+#[cfg(debug_assertions)]
+fn panics_at_start(name: &str) -> bool {
+    std::env::var("DROVER_PANIC_TASKS").is_ok_and(|names| names.split(',').any(|named| named == name))
+}
+
+/// Never in a release build.
+#[cfg(not(debug_assertions))]
+fn panics_at_start(_: &str) -> bool {
+    false
 }
 
 /// The message of a panic.

@@ -12,6 +12,7 @@
 //! Invariant: the server ends when the process that started it ends, even by SIGKILL (see `supervisor`), and a directory is used
 //! by one process at a time.
 
+mod backup;
 mod programs;
 mod supervisor;
 
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{Connection, PgConnection};
 
+pub use backup::{copy_running, restore};
 use programs::Programs;
 use supervisor::Supervisor;
 
@@ -56,6 +58,15 @@ pub enum PrivatePostgresError {
         /// The last lines of the log.
         tail: String,
     },
+    /// A copy was asked for of a server that does not run.
+    #[error("no server is running in {0}; start it with `drover up`, or give its data directory")]
+    NotRunning(PathBuf),
+    /// A copy was to be restored over data.
+    #[error("{0} has a database already; nothing was restored")]
+    HasData(PathBuf),
+    /// The data could not be copied or unpacked.
+    #[error("{0}")]
+    Copy(String),
     /// A file or process operation failed.
     #[error("{doing}")]
     Io {
@@ -197,6 +208,11 @@ impl Home {
         let elsewhere = Path::new("/var/lib/drover").join(key);
         io(format!("create {}", elsewhere.display()), fs::create_dir_all(&elsewhere))?;
         let pointer = path.join("MOVED");
+        // The pointer is what says whose the files are. Without it, the data directory was deleted, with the key that opens what the old
+        // database holds: the old database is set aside, since with it the next start would fail on every kubeconfig.
+        if !pointer.exists() && elsewhere.join("data").exists() {
+            set_aside(&elsewhere)?;
+        }
         io("note where the data is", fs::write(pointer, format!("{}\n", elsewhere.display())))?;
         tracing::info!(path = %elsewhere.display(), "Postgres does not run as root, and its user cannot reach {}; its files are kept in another directory", path.display());
         Ok(Self { path: elsewhere })
@@ -260,6 +276,15 @@ impl Home {
         io("move the cluster into place", fs::rename(&aside, self.data()))?;
         Ok(password)
     }
+}
+
+/// Renames the directory of a database whose data directory was deleted, and makes an empty one in its place.
+fn set_aside(database: &Path) -> Result<()> {
+    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let aside = database.with_extension(format!("unclaimed-{seconds}"));
+    io(format!("set {} aside", database.display()), fs::rename(database, &aside))?;
+    tracing::warn!("the data directory of {} was deleted; its database is now {} and may be deleted", database.display(), aside.display());
+    io(format!("create {}", database.display()), fs::create_dir_all(database))
 }
 
 fn random_password() -> String {

@@ -16,6 +16,9 @@ use nix::unistd::Pid;
 use super::programs::Programs;
 use super::{Durability, Home, PrivatePostgresError, Result, io};
 
+/// A log of more bytes is rotated at the next start.
+const LARGEST_LOG: u64 = 16 << 20;
+
 /// `$1` is the directory to remove at the end (or empty), the rest is the command line of the server.
 const SCRIPT: &str = r#"exec 3<&0; remove=$1; shift
 "$@" 3<&- </dev/null & server=$!
@@ -32,6 +35,10 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     pub fn start(programs: &Programs, home: &Home, port: u16, durability: Durability) -> Result<Self> {
+        // The log of the starts before is kept once; Postgres itself appends for ever.
+        if std::fs::metadata(home.log()).is_ok_and(|log| log.len() > LARGEST_LOG) {
+            io("rotate the server's log", std::fs::rename(home.log(), home.log().with_extension("1")))?;
+        }
         let log = io("open the server's log", File::options().create(true).append(true).open(home.log()))?;
         let errors = io("open the server's log", log.try_clone())?;
         let remove = if durability == Durability::ThrowAway {

@@ -95,3 +95,33 @@ async fn root_keeps_files_where_the_servers_user_can_reach_them() {
     again.stop().await;
     std::fs::remove_dir_all(place.trim()).unwrap();
 }
+
+/// Who deletes the data directory deletes the seal key: the database must not survive it.
+#[tokio::test]
+async fn database_of_a_deleted_directory_is_set_aside() {
+    use std::os::unix::fs::PermissionsExt;
+    if !nix::unistd::Uid::effective().is_root() {
+        return;
+    }
+    let closed = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let directory = closed.path().join("a/b/postgres");
+    let made = async || {
+        let server = PrivatePostgres::start(&directory, Durability::Killable).await.unwrap();
+        let known = run(&server, "select count(*) from pg_tables where tablename = 'mine'").await.unwrap();
+        let _ = run(&server, "create table mine ()").await;
+        server.stop().await;
+        known
+    };
+    assert_eq!((made().await, made().await), (0, 1));
+    let place = std::fs::read_to_string(directory.join("MOVED")).unwrap();
+    std::fs::remove_dir_all(closed.path().join("a")).unwrap();
+    assert_eq!(made().await, 0, "the old database is not used again");
+    let place = std::path::Path::new(place.trim());
+    let name = place.file_name().unwrap().to_str().unwrap().to_owned();
+    for entry in std::fs::read_dir(place.parent().unwrap()).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&name) {
+            std::fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+}

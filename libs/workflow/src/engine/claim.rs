@@ -1,10 +1,13 @@
 //! Claims due workflows and drives each of them in a task of its own.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use drover_service::TaskHandle;
+use drover_service::tasks::panic_message;
 use drover_store::{StoreError, StoreResult};
+use futures::FutureExt;
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -97,8 +100,14 @@ impl Inner {
             let killed = self.killed.clone();
             self.tasks.spawn(killed.run_until_cancelled_owned(async move {
                 let (id, fence) = (row.id, row.fence);
-                let lost = engine.clone().drive(row).await;
-                engine.settle(id, fence, lost).await;
+                match AssertUnwindSafe(engine.clone().drive(row)).catch_unwind().await {
+                    Ok(outcome) => engine.settle(id, fence, outcome).await,
+                    Err(panic) => {
+                        let error = panic_message(&*panic);
+                        tracing::error!(workflow.id = %id, error, "the driver of this workflow panicked; the workflow is continued after a pause");
+                        engine.give_back(id, fence, engine.settings.longest_backoff).await;
+                    }
+                }
                 drop(permit);
                 engine.running().remove(&id);
                 engine.due.notify_one();
@@ -129,22 +138,27 @@ impl Inner {
             Err(JournalError::Halted) => {}
             Err(JournalError::Store(error)) => {
                 tracing::warn!(workflow.id = %id, %error, "the journal could not be written; the step will be repeated");
-                while let Err(error) = self.release(id, fence).await {
-                    if self.stopping.is_cancelled() {
-                        return;
-                    }
-                    tracing::debug!(workflow.id = %id, %error, "the claim could not be given back; trying again");
-                    tokio::time::sleep(self.settings.backoff).await;
-                }
+                self.give_back(id, fence, self.settings.backoff).await;
             }
         }
     }
 
-    async fn release(&self, id: Uuid, fence: i64) -> Result<(), StoreError> {
+    /// Gives a claim back, so that the workflow is continued after a pause.
+    async fn give_back(&self, id: Uuid, fence: i64, pause: Duration) {
+        while let Err(error) = self.release(id, fence, pause).await {
+            if self.stopping.is_cancelled() {
+                return;
+            }
+            tracing::debug!(workflow.id = %id, %error, "the claim could not be given back; trying again");
+            tokio::time::sleep(self.settings.backoff).await;
+        }
+    }
+
+    async fn release(&self, id: Uuid, fence: i64, pause: Duration) -> Result<(), StoreError> {
         sqlx::query("update workflow set worker = null, run_at = now() + $3 * interval '1 microsecond' where id = $1 and fence = $2 and ended_at is null")
             .bind(id)
             .bind(fence)
-            .bind(i64::try_from(self.settings.backoff.as_micros()).unwrap_or(i64::MAX))
+            .bind(i64::try_from(pause.as_micros()).unwrap_or(i64::MAX))
             .execute(self.store.pool())
             .await?;
         Ok(())

@@ -67,7 +67,7 @@ pub(super) fn keep(engine: Arc<Inner>, task: TaskHandle) -> Background {
             pause = match lease.renew().await {
                 Ok(true) => period,
                 Ok(false) => {
-                    tracing::error!(name = engine.settings.name, "another engine has taken this name over; this engine stops");
+                    engine.name_taken.cancel();
                     engine.stopping.cancel();
                     period
                 }

@@ -150,10 +150,17 @@ pub(crate) struct Inner {
     pub permits: Arc<Semaphore>,
     /// Cancelled when no more workflows are to be claimed; running steps finish.
     pub stopping: CancellationToken,
+    /// Cancelled when another engine has taken this engine's name.
+    pub name_taken: CancellationToken,
     /// Cancelled when all tasks are to end at once, as if the process had been killed.
     pub killed: CancellationToken,
     pub tasks: TaskTracker,
 }
+
+/// Another engine has taken the name of this one.
+#[derive(Debug, thiserror::Error)]
+#[error("another process has taken the engine name {0} over; give each orchestrator a name of its own (--instance)")]
+struct NameTaken(String);
 
 /// Why a workflow was not started.
 #[derive(Debug, thiserror::Error)]
@@ -200,6 +207,7 @@ impl Engine {
             called: Notify::new(),
             running: Mutex::default(),
             stopping: CancellationToken::new(),
+            name_taken: CancellationToken::new(),
             killed: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }));
@@ -211,6 +219,15 @@ impl Engine {
             let (tasks, inner) = (engine.0.settings.tasks.clone(), engine.0.clone());
             tasks.spawn(&engine.0.tasks, engine.0.killed.clone(), name, OnFailure::Restart, move |task| run(inner.clone(), task));
         }
+        // Two engines of one name would take each other's workflows, so the process ends instead of standing still while it is ready.
+        let inner = engine.0.clone();
+        engine.0.settings.tasks.spawn_once(&engine.0.tasks, engine.0.killed.clone(), "engine-name", |_| async move {
+            tokio::select! {
+                biased;
+                () = inner.name_taken.cancelled() => Err(NameTaken(inner.settings.name.clone())),
+                () = inner.stopping.cancelled() => Ok(()),
+            }
+        });
         Ok(engine)
     }
 

@@ -1,14 +1,17 @@
 //! Several engines: a workflow is run by one of them at a time, whatever happens to the engines.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use drover_service::Tasks;
 use drover_store::Store;
 use drover_store::failpoint::{Action, Failpoints};
 use drover_testkit::{eventually, test_db};
 use drover_workflow::testing::{Fixture, quick};
 use drover_workflow::{Ctx, Engine, Outcome, Registry, Settings, Step, StepResult, Steps, Workflow};
 use sqlx::PgConnection;
+use tokio_util::sync::CancellationToken;
 
 use crate::fixture::{Move, Moving, begin, ended, store};
 
@@ -290,4 +293,57 @@ async fn process_stopped_past_its_lease_changes_nothing_when_it_continues() {
     assert_eq!(image().await, before);
     successor.stop().await;
     idle.stop().await;
+}
+
+static PANICS: AtomicBool = AtomicBool::new(true);
+
+/// Its condition, which the engine asks outside of any step, panics once.
+struct Panicking;
+impl Workflow for Panicking {
+    const KIND: &'static str = "panicking";
+    const VERSION: i32 = 1;
+    type Environment = ();
+    type Input = ();
+    type State = ();
+    fn steps() -> Steps<Self> {
+        let conditional = Step::remote("conditional", async |_: &mut Ctx<Self>| Ok(Outcome::next())).when(|(), ()| {
+            assert!(!PANICS.swap(false, Ordering::SeqCst), "a condition that panics");
+            true
+        });
+        Steps::new().step(conditional).step(Step::remote("last", async |_: &mut Ctx<Self>| Ok(Outcome::next())))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workflow_is_driven_again_after_its_driver_panicked() {
+    let db = test_db().await;
+    let store = store(&db).await;
+    let registry = Registry::new().with::<Panicking>(Arc::new(()));
+    let engine = Engine::start(store.clone(), registry, quick("a", &Failpoints::default())).await.unwrap();
+    let id = begin::<Panicking>(&engine, &store, &()).await;
+    let view = ended(&engine, id).await;
+    assert_eq!(view.status, "done");
+    assert!(!PANICS.load(Ordering::SeqCst));
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn engine_whose_name_is_taken_ends_its_process() {
+    let fixture = Moving::fresh().await;
+    let shutdown = CancellationToken::new();
+    let tasks = Tasks::new(shutdown.clone());
+    let settings = Settings { tasks: tasks.clone(), lease: Duration::from_millis(300), ..quick("orchestrator-0", &Failpoints::default()) };
+    let first = Engine::start(fixture.store(), fixture.registry(), settings).await.unwrap();
+    assert_eq!((tasks.unready(), tasks.fatal()), (Vec::new(), None));
+    let second = fixture.engine("orchestrator-0", &Failpoints::default()).await;
+    tokio::time::timeout(SECONDS, shutdown.cancelled()).await.expect("the process is asked to end");
+    let why = tasks.fatal().unwrap_or_default();
+    assert!(why.contains("orchestrator-0") && why.contains("--instance"), "{why}");
+    assert!(!tasks.unready().is_empty(), "/readyz fails until the process has ended");
+    first.stop().await;
+    // The lease of the second one was not given back by the first.
+    let id = begin::<Move>(&second, &fixture.store, &fixture.input()).await;
+    fixture.outside(&second).await;
+    fixture.check_done(&ended(&second, id).await).await.unwrap();
+    second.stop().await;
 }
