@@ -63,6 +63,7 @@ codes! {
     EMPTY_BODY "empty_body" 400 "Empty body";
     MALFORMED_JSON "malformed_json" 422 "The body is not valid JSON for this request";
     MALFORMED_UPLOAD "malformed_upload" 422 "The upload cannot be read";
+    TOO_COMPLEX "too_complex" 422 "The input expands to too much";
     INVALID "invalid" 400 "The request breaks a rule";
     MISMATCHED_NAME "mismatched_name" 400 "Mismatched name in PUT request";
     UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" 415 "Unsupported content type";
@@ -71,6 +72,8 @@ codes! {
     METHOD_NOT_ALLOWED "method_not_allowed" 405 "This path does not support this method";
     UNAUTHORIZED "unauthorized" 401 "A valid bearer token is needed";
     FORBIDDEN "forbidden" 403 "Not allowed";
+    ORIGIN_REFUSED "origin_refused" 403 "The request was sent by a page of another site";
+    HOST_NOT_ALLOWED "host_not_allowed" 421 "This service is not known by this name";
     TIMEOUT "timeout" 504 "The request took too long";
     INTERNAL "internal" 500 "Something failed inside Drover";
     NOT_YET "not_yet" 501 "Not implemented in this version";

@@ -19,10 +19,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
+use crate::connections::ConnectionLimits;
 use crate::health::Readiness;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
-use crate::serve::Reserved;
+use crate::reserved::Reserved;
+use crate::sessions::Sessions;
 use crate::telemetry::{self, Telemetry};
 use drover_tasks::{OnFailure, TaskEnd, TaskHandle, Tasks};
 
@@ -41,18 +43,27 @@ pub struct Settings {
     /// File that holds the peer token
     #[arg(long, env = "DROVER_PEER_TOKEN_FILE")]
     pub peer_token_file: Option<PathBuf>,
-    /// Token that clients must send; without it only loopback addresses are served
+    /// Token that clients must send
     #[arg(long, env = "DROVER_API_TOKEN", hide_env_values = true)]
     pub api_token: Option<SecretString>,
     /// File that holds the API token
     #[arg(long, env = "DROVER_API_TOKEN_FILE")]
     pub api_token_file: Option<PathBuf>,
-    /// Listen on other addresses than loopback without an API token
-    #[arg(long, env = "DROVER_INSECURE")]
-    pub insecure: bool,
+    /// Serve everyone who can connect, without an API token, and listen on loopback only
+    #[arg(long, env = "DROVER_INSECURE_NO_AUTH", conflicts_with_all = ["api_token", "api_token_file"])]
+    pub insecure_no_auth: bool,
+    /// Names under which clients reach this service, besides localhost and IP addresses (comma separated)
+    #[arg(long = "allowed-hosts", env = "DROVER_ALLOWED_HOSTS", value_delimiter = ',', value_name = "NAMES")]
+    pub allowed_hosts: Vec<String>,
     /// Address of each service
     #[command(flatten)]
     pub peers: Peers,
+    /// Accept clusters on this machine and its link: for development
+    #[arg(long, env = "DROVER_LOCAL_CLUSTERS")]
+    pub local_clusters: bool,
+    /// Limits of connections
+    #[command(flatten)]
+    pub connections: ConnectionLimits,
     /// Logs and traces
     #[command(flatten)]
     pub telemetry: telemetry::Options,
@@ -76,6 +87,13 @@ pub struct Peers {
     /// Address of resource-synchronizer
     #[arg(long = "peers-resource-synchronizer", env = "DROVER_PEERS_RESOURCE_SYNCHRONIZER", default_value = "http://127.0.0.1:9023")]
     pub resource_synchronizer: Url,
+}
+
+impl Peers {
+    /// The address of each service.
+    pub fn all(&self) -> [&Url; 5] {
+        [&self.cluster_manager, &self.orchestrator, &self.placement, &self.migration, &self.resource_synchronizer]
+    }
 }
 
 impl Default for Peers {
@@ -102,10 +120,16 @@ pub struct Common {
     pub peer_token: SecretString,
     /// Demanded from clients, if set.
     pub api_token: Option<SecretString>,
-    /// Other addresses than loopback may be served without an API token.
-    pub insecure: bool,
+    /// Host names of requests and of the pages that send them, besides localhost, IP addresses and `peers`.
+    pub allowed_hosts: Vec<String>,
+    /// Browsers that have signed in here.
+    pub sessions: Sessions,
     /// Addresses of the other services.
     pub peers: Peers,
+    /// Clusters may be on this machine: for development.
+    pub local_clusters: bool,
+    /// Limits of the listener.
+    pub connections: ConnectionLimits,
     /// Handle of logs and traces.
     pub telemetry: Telemetry,
     /// Cancelled to end the service.
@@ -132,8 +156,11 @@ impl Common {
             database_url: SecretString::from(database_url.into()),
             peer_token: SecretString::from(peer_token.into()),
             api_token: None,
-            insecure: false,
+            allowed_hosts: Vec::new(),
+            sessions: Sessions::default(),
             peers,
+            local_clusters: false,
+            connections: ConnectionLimits::default(),
             telemetry: telemetry::current(),
             shutdown,
             tracker: TaskTracker::new(),
@@ -144,7 +171,7 @@ impl Common {
         }
     }
 
-    /// A copy for one service, with tasks, metrics and checks of its own and a shutdown token below the caller's.
+    /// A copy for one service, with tasks, metrics, checks and sessions of its own and a shutdown token below the caller's.
     pub fn scoped(&self, service: &'static str) -> Self {
         let shutdown = self.shutdown.child_token();
         let tasks = Tasks::new(shutdown.clone());
@@ -154,6 +181,7 @@ impl Common {
             tracker: TaskTracker::new(),
             metrics: Metrics::new(&tasks),
             readiness: Readiness::new(tasks.clone()),
+            sessions: Sessions::default(),
             tasks,
             ..self.clone()
         }
@@ -187,7 +215,8 @@ impl Settings {
     /// Reads token files and starts telemetry.
     ///
     /// # Errors
-    /// There is no peer token, a token file cannot be read or is empty, or telemetry cannot be started.
+    /// There is no peer token, or neither an API token nor `--insecure-no-auth`; a token file cannot be read or is empty; or telemetry
+    /// cannot be started.
     pub fn common(self, service: &'static str) -> anyhow::Result<Common> {
         let telemetry = telemetry::init(service, &self.telemetry)?;
         let peer_token = token(self.peer_token, self.peer_token_file.as_deref())?
@@ -195,8 +224,13 @@ impl Settings {
         // The gateway has no database; a service that needs one fails when it connects.
         let database_url = self.database_url.unwrap_or_default();
         let api_token = token(self.api_token, self.api_token_file.as_deref())?;
+        anyhow::ensure!(
+            api_token.is_some() || self.insecure_no_auth,
+            "clients need a token: set --api-token-file or DROVER_API_TOKEN; --insecure-no-auth serves everyone on this machine without one"
+        );
         let mut common = Common::new(database_url.expose_secret(), peer_token.expose_secret(), self.peers);
-        (common.service, common.telemetry, common.api_token, common.insecure) = (service, telemetry, api_token, self.insecure);
+        (common.service, common.telemetry, common.api_token) = (service, telemetry, api_token);
+        (common.allowed_hosts, common.connections, common.local_clusters) = (self.allowed_hosts, self.connections, self.local_clusters);
         Ok(common)
     }
 }

@@ -124,8 +124,8 @@ pub fn expect_json(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(content_type) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let content_type = content_type.to_str().unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    // `curl -d` sends this type by default, and EMCO's scripts use it so.
-    if essence == "application/json" || essence.ends_with("+json") || essence == "application/x-www-form-urlencoded" {
+    // The types that an HTML form can send are no JSON: any web page may send them without being asked first.
+    if essence == "application/json" || essence.ends_with("+json") {
         return Ok(());
     }
     Err(codes::UNSUPPORTED_MEDIA_TYPE.problem(format!("The content type is {content_type:?}; this path takes application/json")))

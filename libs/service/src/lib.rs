@@ -16,9 +16,11 @@
 //! }
 //! ```
 
+mod access;
 pub mod clients;
 pub mod codes;
 pub mod config;
+mod connections;
 pub mod extract;
 pub mod feed;
 pub mod health;
@@ -28,18 +30,24 @@ pub mod openapi;
 pub mod peer;
 pub mod problem;
 pub mod prometheus;
+mod reserved;
 mod router;
 mod serve;
+mod sessions;
 pub mod telemetry;
 
 pub use drover_api::problem::ProblemDocument;
 
+pub use clients::Answer;
 pub use codes::Code;
 pub use config::{Common, Peers};
+pub use connections::ConnectionLimits;
 pub use drover_tasks::{self as tasks, OnFailure, TaskHandle, Tasks, backoff};
 pub use extract::{BodyLimit, Json, Path, Query, Raw};
 pub use feed::{FeedBatch, FeedContact, FeedHub, FeedReader};
-pub use peer::{Answer, Peer, PeerError};
+pub use peer::{Peer, PeerError};
 pub use problem::Problem;
+pub use reserved::Reserved;
 pub use router::router;
-pub use serve::{Reserved, Running, bind, run, serve, signalled};
+pub use serve::{Running, bind, run, serve, signalled};
+pub use sessions::{LINK_LIFETIME, Sessions};

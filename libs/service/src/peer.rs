@@ -1,6 +1,6 @@
 //! Calls to another service: one connection pool, the peer token, the trace context, a time limit, and retries where they are harmless.
 //!
-//! Services ask each other through the generated [`clients`], each made from a [`Peer`], which sends their requests; [`Answer`] makes
+//! Services ask each other through the generated [`crate::clients`], each made from a [`Peer`], which sends their requests; [`crate::Answer`] makes
 //! a [`PeerError`] of what went wrong. Directly a peer only gets what no client has: feeds, whose values are read one by one,
 //! `/readyz`, and documents, whose paths are values.
 //! GET, PUT and DELETE are retried (every internal write is a PUT to an id that the caller chose); POST never is.
@@ -17,7 +17,6 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use crate::clients::{self, Called, ClientInfo};
 use crate::problem::chain;
 use crate::{Problem, backoff, codes, telemetry};
 
@@ -73,22 +72,6 @@ impl PeerError {
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND)
     }
-
-    fn of(peer: &'static str, error: clients::Error<ProblemDocument>) -> Self {
-        use clients::Error;
-        match error {
-            Error::CommunicationError(error) if error.is_builder() => Self::Undecodable { peer, detail: chain(&error) },
-            Error::CommunicationError(error) | Error::ResponseBodyError(error) | Error::InvalidUpgrade(error) => {
-                Self::Unavailable { peer, detail: chain(&error.without_url()) }
-            }
-            Error::ErrorResponse(answer) => Self::Refused { peer, status: answer.status(), problem: Box::new(answer.into_inner()) },
-            Error::InvalidResponsePayload(_, error) => Self::Undecodable { peer, detail: error.to_string() },
-            Error::UnexpectedResponse(response) => {
-                Self::Undecodable { peer, detail: format!("the status {} is not in it", response.status()) }
-            }
-            Error::InvalidRequest(detail) | Error::Custom(detail) => Self::Undecodable { peer, detail },
-        }
-    }
 }
 
 impl From<PeerError> for Problem {
@@ -97,30 +80,8 @@ impl From<PeerError> for Problem {
     }
 }
 
-/// Turns the result of a generated client's method into that of this crate.
-pub trait Answer<T> {
-    /// The answer of the service that `client` calls.
-    ///
-    /// # Errors
-    /// See [`PeerError`].
-    fn answer(self, client: &impl ClientInfo<Peer>) -> Result<T, PeerError>;
-    /// The answer, or none if the service answered 404.
-    ///
-    /// # Errors
-    /// See [`PeerError`].
-    fn found(self, client: &impl ClientInfo<Peer>) -> Result<Option<T>, PeerError>;
-}
-
-impl<T> Answer<T> for Called<T> {
-    fn answer(self, client: &impl ClientInfo<Peer>) -> Result<T, PeerError> {
-        self.map(clients::ResponseValue::into_inner).map_err(|error| PeerError::of(client.inner().name, error))
-    }
-    fn found(self, client: &impl ClientInfo<Peer>) -> Result<Option<T>, PeerError> {
-        found(self.answer(client))
-    }
-}
-
-fn found<T>(answer: Result<T, PeerError>) -> Result<Option<T>, PeerError> {
+/// None for an answer 404.
+pub(crate) fn found<T>(answer: Result<T, PeerError>) -> Result<Option<T>, PeerError> {
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.is_not_found() => Ok(None),
@@ -137,12 +98,17 @@ pub fn segment(text: &str) -> String {
 /// Time limit for connecting to another service.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// How long an unused connection is kept; shorter than the time after which services close it (`--head-seconds`), so that no request is
+/// sent into a connection that is being closed.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// The connection pool of the process.
 pub fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| {
         Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .expect("a client without certificates of its own can always be built")

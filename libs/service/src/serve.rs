@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -11,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::connections::accept;
 use crate::{Common, Tasks, config};
 
 /// A running service.
@@ -48,38 +48,15 @@ impl Running {
     }
 }
 
-/// Sockets that were opened before the services that will listen on them, so that no other process can take an address after it was
-/// chosen. [`bind`] uses such a socket if its address is asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Reserved(Arc<Mutex<Vec<std::net::TcpListener>>>);
-
-impl Reserved {
-    /// Opens a socket on loopback, on this port if it is free, else on any free port.
-    ///
-    /// # Errors
-    /// No port is free.
-    pub fn reserve(&self, port: u16) -> std::io::Result<std::net::SocketAddr> {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", port)).or_else(|_| std::net::TcpListener::bind(("127.0.0.1", 0)))?;
-        let address = listener.local_addr()?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
-        Ok(address)
-    }
-
-    /// Removes and returns the socket of an address.
-    pub(crate) fn take(&self, address: std::net::SocketAddr) -> Option<std::net::TcpListener> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = open.iter().position(|listener| listener.local_addr().is_ok_and(|own| own == address))?;
-        Some(open.swap_remove(at))
-    }
-}
-
 /// Opens the listening socket, or takes the one that was reserved.
 ///
 /// # Errors
-/// The address is taken, or it is not a loopback address and there is neither an API token nor `--insecure`.
+/// The address is taken, or it is not a loopback address and there is no API token.
 pub async fn bind(addr: SocketAddr, common: &Common) -> anyhow::Result<TcpListener> {
-    if !addr.ip().is_loopback() && common.api_token.is_none() && !common.insecure {
-        anyhow::bail!("{addr} is not a loopback address: set --api-token-file (or DROVER_API_TOKEN), or give --insecure");
+    if !addr.ip().is_loopback() && common.api_token.is_none() {
+        anyhow::bail!(
+            "{addr} is not a loopback address: set --api-token-file (or DROVER_API_TOKEN); without a token only loopback is served"
+        );
     }
     let listener = match common.reserved.take(addr) {
         Some(open) => open.set_nonblocking(true).and_then(|()| TcpListener::from_std(open)),
@@ -93,13 +70,11 @@ pub async fn bind(addr: SocketAddr, common: &Common) -> anyhow::Result<TcpListen
 pub fn serve(listener: TcpListener, router: Router, common: &Common) -> Running {
     let addr = listener.local_addr().expect("a bound socket has an address");
     let (shutdown, tracker, tasks) = (common.shutdown.clone(), common.tracker.clone(), common.tasks.clone());
-    let stop = shutdown.clone();
+    let (stop, limits, metrics) = (shutdown.clone(), common.connections, common.metrics.clone());
     // Not stopped by the service's shutdown, because it ends gracefully then.
-    tasks.spawn_once(&tracker, CancellationToken::new(), "http-server", |_| async move {
-        let app = router.into_make_service();
-        let server = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
+    tasks.spawn_once(&tracker, CancellationToken::new(), "http-server", move |_| async move {
         tokio::select! {
-            result = server.into_future() => result,
+            result = accept(listener, router, limits, &metrics, stop.clone()) => result,
             // A client that never ends its request does not delay the end any further.
             () = async { stop.cancelled().await; tokio::time::sleep(Duration::from_secs(5)).await } => Ok(()),
         }

@@ -8,11 +8,11 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{Html, IntoResponse, Response};
 use axum_reverse_proxy::{ProxyPolicy, ReverseProxy};
-use drover_service::peer::CONNECT_TIMEOUT;
+use drover_service::peer::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
 use drover_service::{Common, Path, Peer, Problem, codes};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use secrecy::{ExposeSecret, SecretString};
 use utoipa::openapi::external_docs::ExternalDocsBuilder;
 use utoipa::openapi::tag::TagBuilder;
@@ -38,7 +38,8 @@ impl Services {
         let peers = &common.peers;
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        let client: Client<HttpConnector, Body> = Client::builder(TokioExecutor::new()).build(connector);
+        let mut client = Client::builder(TokioExecutor::new());
+        let client: Client<HttpConnector, Body> = client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT).build(connector);
         let each = Upstream::ALL.map(|upstream| {
             let base = match upstream {
                 Upstream::ClusterManager => &peers.cluster_manager,
@@ -83,6 +84,10 @@ impl Services {
         if let Ok(mut value) = HeaderValue::from_str(&bearer) {
             value.set_sensitive(true);
             request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
+        // These were checked here; the service behind has another host name.
+        for name in [header::COOKIE, header::ORIGIN, HeaderName::from_static("sec-fetch-site")] {
+            request.headers_mut().remove(name);
         }
         drover_service::telemetry::inject(request.headers_mut());
         let Ok(response) = proxy.proxy_request(request).await;

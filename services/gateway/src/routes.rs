@@ -43,7 +43,7 @@ impl Upstream {
 pub fn upstream(method: &Method, path: &str) -> Upstream {
     let segments: Vec<&str> = path.trim_matches('/').split('/').skip(1).collect();
     match segments.as_slice() {
-        ["cluster-providers" | "clm-controllers", ..] => Upstream::ClusterManager,
+        ["cluster-providers" | "cluster-checks" | "clm-controllers", ..] => Upstream::ClusterManager,
         ["decisions" | "explain" | "clusters", ..] => Upstream::Placement,
         ["plans", _, "apply"] if method == Method::POST => Upstream::Orchestrator,
         ["plans" | "policy-tests" | "migration-algorithms" | "migration-parameters", ..] => Upstream::Migration,
@@ -62,6 +62,7 @@ mod tests {
         let cases = [
             ("GET", "/v2/cluster-providers/p/clusters/c/labels", Upstream::ClusterManager),
             ("POST", "/v2/clm-controllers", Upstream::ClusterManager),
+            ("POST", "/v2/cluster-checks", Upstream::ClusterManager),
             ("GET", "/v2/clusters", Upstream::Placement),
             ("GET", "/v2/explain", Upstream::Placement),
             ("POST", "/v2/plans", Upstream::Migration),

@@ -121,6 +121,44 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
+    #[doc = "Closes a cluster to new copies of apps. One that is closed already keeps the time since when it is\n\nSends a `PUT` request to `/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/cordon`\n\n"]
+    pub async fn cluster_cordon<'a>(
+        &'a self,
+        cluster_provider: &'a str,
+        cluster: &'a str,
+        body: &'a drover_api::members::CordonOrder,
+    ) -> Result<ResponseValue<drover_api::scheduling::Cordon>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!(
+            "{}/v2/cluster-providers/{}/clusters/{}/cordon",
+            self.baseurl,
+            encode_path(&cluster_provider.to_string()),
+            encode_path(&cluster.to_string()),
+        );
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .put(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .json(&body)
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "cluster_cordon" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
 }
 #[doc = r" Items consumers will typically use such as the Client."]
 pub mod prelude {

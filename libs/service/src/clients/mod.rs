@@ -10,7 +10,8 @@ use reqwest::{Request, Response};
 
 pub use progenitor_client::{ClientInfo, Error, ResponseValue};
 
-use crate::Peer;
+use crate::peer::{Peer, PeerError, found};
+use crate::problem::chain;
 
 /// The result of a client's method; see [`crate::Answer`].
 pub type Called<T> = Result<ResponseValue<T>, Error<ProblemDocument>>;
@@ -35,3 +36,42 @@ macro_rules! clients {
 }
 
 clients!(cluster_manager, migration, orchestrator, placement, resource_synchronizer);
+
+/// Turns the result of a generated client's method into that of this crate.
+pub trait Answer<T> {
+    /// The answer of the service that `client` calls.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    fn answer(self, client: &impl ClientInfo<Peer>) -> Result<T, PeerError>;
+    /// The answer, or none if the service answered 404.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    fn found(self, client: &impl ClientInfo<Peer>) -> Result<Option<T>, PeerError>;
+}
+
+impl<T> Answer<T> for Called<T> {
+    fn answer(self, client: &impl ClientInfo<Peer>) -> Result<T, PeerError> {
+        self.map(ResponseValue::into_inner).map_err(|failure| error(client.inner().name(), failure))
+    }
+    fn found(self, client: &impl ClientInfo<Peer>) -> Result<Option<T>, PeerError> {
+        found(self.answer(client))
+    }
+}
+
+/// What a generated client's error means.
+fn error(peer: &'static str, error: Error<ProblemDocument>) -> PeerError {
+    match error {
+        Error::CommunicationError(error) if error.is_builder() => PeerError::Undecodable { peer, detail: chain(&error) },
+        Error::CommunicationError(error) | Error::ResponseBodyError(error) | Error::InvalidUpgrade(error) => {
+            PeerError::Unavailable { peer, detail: chain(&error.without_url()) }
+        }
+        Error::ErrorResponse(answer) => PeerError::Refused { peer, status: answer.status(), problem: Box::new(answer.into_inner()) },
+        Error::InvalidResponsePayload(_, error) => PeerError::Undecodable { peer, detail: error.to_string() },
+        Error::UnexpectedResponse(response) => {
+            PeerError::Undecodable { peer, detail: format!("the status {} is not in it", response.status()) }
+        }
+        Error::InvalidRequest(detail) | Error::Custom(detail) => PeerError::Undecodable { peer, detail },
+    }
+}

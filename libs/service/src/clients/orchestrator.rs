@@ -225,6 +225,38 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
+    #[doc = "One operation. Its moves include those of the operations that it started\n\nSends a `GET` request to `/v2/operations/{id}`\n\nArguments:\n- `id`\n- `wait`: Wait this long for the end of the operation, such as `30s`; at most a minute.\n"]
+    pub async fn operation_get<'a>(
+        &'a self,
+        id: &'a ::uuid::Uuid,
+        wait: Option<&'a str>,
+    ) -> Result<ResponseValue<drover_api::operations::Operation>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/v2/operations/{}", self.baseurl, encode_path(&id.to_string()),);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .query(&progenitor_client::QueryParam::new("wait", &wait))
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "operation_get" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
 }
 #[doc = r" Items consumers will typically use such as the Client."]
 pub mod prelude {

@@ -65,7 +65,7 @@ use Answers::{Never, With};
 const NOTHING: Answers = With(200, r#"{"items": []}"#);
 
 fn request() -> DecisionRequest {
-    DecisionRequest { dig: DigRef::default(), apps: Vec::new(), overflow: false, operation: Uuid::nil(), fence: 1 }
+    DecisionRequest { dig: DigRef::default(), apps: Vec::new(), overflow: false, refused: Vec::new(), operation: Uuid::nil(), fence: 1 }
 }
 
 #[tokio::test]

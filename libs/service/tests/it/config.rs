@@ -26,13 +26,13 @@ fn args(words: &[&str]) -> Vec<OsString> {
 #[test]
 fn settings_take_flags_before_the_file_and_explain_their_source() {
     let path = file(
-        "count = 7\ninsecure = true\napi_token = \"s3cret\"\n[peers]\nplacement = \"http://10.0.0.1:1\"\nmigration = \"http://10.0.0.2:1\"\n",
+        "count = 7\nallowed_hosts = \"a,b\"\napi_token = \"s3cret\"\n[peers]\nplacement = \"http://10.0.0.1:1\"\nmigration = \"http://10.0.0.2:1\"\n",
     );
     let args = args(&["x", "--config", path.to_str().unwrap(), "--peers-placement", "http://10.9.9.9:1"]);
     let (command, keys) = with_file(command::<Own>("x"), &args).unwrap();
     let matches = command.clone().get_matches_from(args);
     let (own, settings) = (Own::from_arg_matches(&matches).unwrap(), Settings::from_arg_matches(&matches).unwrap());
-    assert_eq!((own.count, settings.insecure), (7, true));
+    assert_eq!((own.count, settings.allowed_hosts.clone()), (7, vec!["a".to_owned(), "b".to_owned()]));
     assert_eq!((settings.peers.placement.as_str(), settings.peers.migration.as_str()), ("http://10.9.9.9:1/", "http://10.0.0.2:1/"));
 
     let explained = explain(&command, &matches, &keys);

@@ -6,6 +6,7 @@
 mod clients;
 mod codes;
 mod config;
+mod connections;
 mod listening;
 mod router;
 mod tasks;

@@ -100,6 +100,7 @@ async fn errors_are_answered_with_a_problem_document() {
         (Method::POST, "/v2/things/1", Some((json, "{")), (422, "malformed_json")),
         (Method::POST, "/v2/things/1", Some((json, r#"{"size":"a"}"#)), (422, "malformed_json")),
         (Method::POST, "/v2/things/1", Some(("text/plain", "{}")), (415, "unsupported_media_type")),
+        (Method::POST, "/v2/things/1", Some(("application/x-www-form-urlencoded", r#"{"size":1}"#)), (415, "unsupported_media_type")),
         (Method::POST, "/v2/things/1", Some((json, large.as_str())), (413, "too_large")),
         (Method::POST, "/v2/things/1", Some((json, "{}")), (400, "invalid")),
         (Method::POST, "/v2/things/x", Some((json, r#"{"size":1}"#)), (404, "not_found")),
@@ -173,10 +174,107 @@ async fn guard_asks_for_the_token_of_each_path() {
     assert_eq!(browser(Method::GET, "token").await.0, 401, "the peer token is no password");
     assert_eq!(browser(Method::POST, "api").await.0, 401, "another site can make a browser write with its password");
     let mut open = server.common.clone();
-    (open.api_token, open.insecure) = (None, false);
-    assert!(bind("0.0.0.0:0".parse().unwrap(), &open).await.unwrap_err().to_string().contains("--insecure"));
-    open.insecure = true;
     bind("0.0.0.0:0".parse().unwrap(), &open).await.unwrap();
+    open.api_token = None;
+    assert!(bind("0.0.0.0:0".parse().unwrap(), &open).await.unwrap_err().to_string().contains("--api-token-file"));
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn guard_refuses_other_hosts_and_writes_of_other_sites() {
+    for token in [None, Some("api")] {
+        let server = Server::start(&FeedHub::new(), |common| {
+            common.api_token = token.map(SecretString::from);
+            common.allowed_hosts = vec!["Drover.example".to_owned()];
+        })
+        .await;
+        let own = server.running.addr.to_string();
+        let local = format!("localhost:{}", server.running.addr.port());
+        let code = async |method: Method, headers: &[(&'static str, &str)]| {
+            let request = Client::new().request(method, server.url("/v2/broken/busy")).bearer_auth("api");
+            let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+            request.send().await.unwrap().json::<Value>().await.unwrap()["code"].as_str().unwrap().to_owned()
+        };
+        for (host, expected) in [
+            (own.as_str(), "busy"),
+            (local.as_str(), "busy"),
+            ("[::1]:9", "busy"),
+            ("drover.example", "busy"),
+            ("DROVER.example:7070", "busy"),
+            ("evil.example", "host_not_allowed"),
+            ("evil.example:7070", "host_not_allowed"),
+            ("localhost.evil.example", "host_not_allowed"),
+            ("127.0.0.1.evil.example", "host_not_allowed"),
+            ("user@evil.example", "host_not_allowed"),
+            ("", "host_not_allowed"),
+        ] {
+            assert_eq!(code(Method::GET, &[("host", host)]).await, expected, "Host: {host} with the token {token:?}");
+        }
+        let own_page = format!("http://{own}");
+        let other_port = "http://127.0.0.1:1".to_owned();
+        for (headers, expected) in [
+            (vec![], "method_not_allowed"),
+            (vec![("origin", own_page.as_str())], "method_not_allowed"),
+            (vec![("origin", "https://drover.example")], "method_not_allowed"),
+            (vec![("sec-fetch-site", "same-origin")], "method_not_allowed"),
+            (vec![("origin", "https://evil.example")], "origin_refused"),
+            (vec![("origin", "https://evil.example"), ("sec-fetch-site", "same-origin")], "origin_refused"),
+            (vec![("origin", other_port.as_str())], "origin_refused"),
+            (vec![("origin", "null")], "origin_refused"),
+            (vec![("sec-fetch-site", "cross-site")], "origin_refused"),
+            (vec![("sec-fetch-site", "same-site")], "origin_refused"),
+        ] {
+            assert_eq!(code(Method::POST, &headers).await, expected, "{headers:?} with the token {token:?}");
+        }
+        assert_eq!(code(Method::GET, &[("origin", "https://evil.example")]).await, "busy", "reading is safe: no answer is shared");
+        server.running.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn session_of_a_link_reads_and_writes_from_its_own_page_only() {
+    let server = Server::start(&FeedHub::new(), |common| common.api_token = Some(SecretString::from("api"))).await;
+    let key = server.common.sessions.link();
+    let cookie = server.common.sessions.sign_in(&key).unwrap().to_str().unwrap().to_owned();
+    for wanted in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(cookie.contains(wanted), "{cookie}");
+    }
+    assert!(server.common.sessions.sign_in(&key).is_none(), "a link works once");
+    assert!(server.common.sessions.sign_in("guess").is_none());
+    let session = cookie.split(';').next().unwrap().to_owned();
+    let status = async |method: Method, cookie: &str, origin: Option<String>| {
+        let mut request = Client::new().request(method, server.url("/v2/broken/busy")).header("cookie", cookie);
+        if let Some(origin) = origin {
+            request = request.header("origin", origin);
+        }
+        request.send().await.unwrap().status().as_u16()
+    };
+    let own = Some(format!("http://{}", server.running.addr));
+    assert_eq!(status(Method::GET, &session, None).await, 409);
+    assert_eq!(status(Method::GET, &format!("a=b; {session}"), None).await, 409);
+    assert_eq!(status(Method::GET, "drover_session=guess", None).await, 401);
+    assert_eq!(status(Method::POST, &session, own).await, 405, "allowed, but there is no such operation");
+    assert_eq!(status(Method::POST, &session, None).await, 401, "a browser says which page a write comes from");
+    assert_eq!(status(Method::POST, &session, Some("https://evil.example".into())).await, 403);
+    let internal = Client::new().get(server.url("/internal/echo/x")).header("cookie", &session).send().await.unwrap();
+    assert_eq!(internal.status(), 401);
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn answers_forbid_frames_guessed_types_and_foreign_content() {
+    let server = Server::start(&FeedHub::new(), |_| {}).await;
+    for path in ["/docs", "/v2/broken/busy", "/v2/broken/panic", "/nowhere"] {
+        let headers = Client::new().get(server.url(path)).send().await.unwrap().headers().clone();
+        let policy = headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
+        assert_eq!(
+            (&headers["x-content-type-options"], &headers["x-frame-options"]),
+            (&"nosniff".parse().unwrap(), &"DENY".parse().unwrap())
+        );
+    }
+    let page = Client::new().get(server.url("/docs")).send().await.unwrap().text().await.unwrap();
+    assert!(!page.contains("<script>") && page.contains("/docs.js"), "the policy forbids scripts in the page: {page}");
     server.running.stop().await;
 }
 

@@ -57,6 +57,7 @@ struct Cluster {
     ready: bool,
     state: String,
     reason: Option<String>,
+    cordoned: Option<String>,
     meters: Vec<Meter>,
     apps: Vec<App>,
 }
@@ -97,6 +98,7 @@ impl Cluster {
             ready: c.state == MemberState::Ready,
             state: format!("{:?}", c.state),
             reason: c.reason.clone(),
+            cordoned: c.cordoned.as_ref().map(|cordon| format!("since {}: {}", cordon.since, cordon.reason)),
             meters: vec![meter("CPU", &c.total, |a| a.cpu), meter("memory", &c.total, |a| a.memory)],
             apps: apps.collect(),
         }

@@ -1,10 +1,11 @@
-//! Requests to services that cannot be reached.
+//! Requests to services that cannot be reached, limits of connections, and signing in.
 
 use std::time::Duration;
 
 use drover_gateway::{Config, start};
 use drover_service::{Common, Peers};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// An address that does not answer connection requests: its queue of connections that nobody accepts is full, so the kernel drops
@@ -29,12 +30,54 @@ impl Silent {
     }
 }
 
+fn config() -> Config {
+    Config { listen: "127.0.0.1:0".parse().unwrap(), max_connections_per_address: 3 }
+}
+
+#[tokio::test]
+async fn login_link_signs_one_browser_in_once() {
+    let mut common = Common::new("postgres://none", "token", Peers::default());
+    common.api_token = Some("api".to_owned().into());
+    let gateway = start(config(), common).await.unwrap();
+    let http = reqwest::Client::new();
+    let links = format!("http://{}/v2/login-links", gateway.addr);
+    assert_eq!(http.post(&links).send().await.unwrap().status(), 401, "only who has the token may let others in");
+    let made: Value = http.post(&links).bearer_auth("api").send().await.unwrap().json().await.unwrap();
+    let link = format!("http://{}{}", gateway.addr, made["path"].as_str().unwrap());
+    let signed_in = http.get(&link).send().await.unwrap();
+    assert_eq!(signed_in.status(), 200);
+    let cookie = signed_in.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    drop(signed_in);
+    assert_eq!(http.get(&link).send().await.unwrap().status(), 401, "it works once");
+    let page = async |cookie: &str| http.get(format!("http://{}/", gateway.addr)).header("cookie", cookie).send().await.unwrap().status();
+    assert_eq!(page(&cookie).await, 200);
+    assert_eq!(page("drover_session=guess").await, 401);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn connections_of_one_address_are_limited() {
+    let gateway = start(config(), Common::new("postgres://none", "token", Peers::default())).await.unwrap();
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(gateway.addr).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        stream.read_u8().await.expect("an answer");
+        open.push(stream);
+    }
+    let mut refusal = String::new();
+    let mut fourth = TcpStream::connect(gateway.addr).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(40), fourth.read_to_string(&mut refusal)).await.expect("it is closed").unwrap();
+    assert!(refusal.starts_with("HTTP/1.1 503 "), "{refusal}");
+    gateway.stop().await;
+}
+
 #[tokio::test]
 async fn unreachable_service_is_answered_with_peer_unavailable() {
     let silent = Silent::start().await;
     let peers = Peers { orchestrator: silent.url(), ..Peers::default() };
     let common = Common::new("postgres://none", "token", peers);
-    let gateway = start(Config { listen: "127.0.0.1:0".parse().unwrap() }, common).await.unwrap();
+    let gateway = start(config(), common).await.unwrap();
     // Without a limit of its own for connecting, the gateway answers only when the limit for long polls (85 s) has passed.
     let request = reqwest::Client::new().get(format!("http://{}/v2/projects", gateway.addr)).timeout(Duration::from_secs(40));
     let response = request.send().await.expect("the gateway gives up connecting");
