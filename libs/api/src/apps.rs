@@ -1,52 +1,67 @@
-//! Apps: what runs where, over all deployment intent groups (orchestrator).
+//! All apps and where they run, over all deployment intent groups (orchestrator).
 
 use drover_scheduling::MemberKey;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// `GET /v2/apps`: every app of every group that is approved or more, by name.
+use crate::bindings::ScaledWorkload;
+
+/// Answer of `GET /v2/apps`: every app of every group that is approved or further, sorted by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppList {
-    /// The apps.
     pub items: Vec<AppView>,
 }
 
 /// An app of a deployment intent group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppView {
-    /// Project.
     pub project: String,
-    /// Composite app.
     #[serde(rename = "compositeApp")]
     pub composite_app: String,
-    /// Its version.
     pub version: String,
-    /// Deployment intent group.
     pub dig: String,
-    /// App.
     pub app: String,
-    /// State of its group: EMCO's `Approved`, `Instantiated`, `Terminated`; while an operation works on it `Instantiating`,
-    /// `Updating`, `Terminating`, `Relocating`, or `WaitingForRoom` while others move away for it.
+    /// State of its group: `Approved`, `Instantiated` or `Terminated` as in EMCO. While an operation works on the group: `Instantiating`,
+    /// `Updating`, `Terminating`, `Relocating`, or `WaitingForRoom` while other apps are moved to make room for it. `Failed` if the last
+    /// attempt to instantiate it failed.
     pub state: String,
+    /// Why the last attempt to instantiate or update its group failed; absent once another has succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The operation that works on its group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Uuid>,
-    /// Its copies; while it moves, the old and the new one.
+    /// Its copies. While it is moved, these are the old and the new one.
     pub bindings: Vec<AppBinding>,
+    /// Members at which a new copy did not become ready in the last ten minutes. No plan moves the app there meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<AppRefusal>,
 }
 
-/// A copy of an app on a member.
+/// A member at which a new copy of an app did not become ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AppRefusal {
+    pub member: MemberKey,
+    /// Why it did not become ready, for users.
+    pub reason: String,
+}
+
+/// A copy of an app in a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppBinding {
-    /// Binding id.
     pub binding: Uuid,
-    /// Member.
     pub member: MemberKey,
-    /// Phase as resource-synchronizer knows it: `Pending`, `Applying`, `Applied`, `Ready`, `Failed`, `Deleting`, `Gone`,
-    /// `Unreachable`; `Unknown` until it is heard of.
+    /// Since when the copy is there, in RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Phase as resource-synchronizer reports it: `Pending`, `Applying`, `Applied`, `Ready`, `Failed`, `Deleting`, `Gone` or
+    /// `Unreachable`. `Unknown` before the first report.
     pub phase: String,
-    /// Why it is not Ready.
+    /// Why the copy is not ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Workloads of which another field manager has chosen the number of replicas; Drover does not change it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scaled: Vec<ScaledWorkload>,
 }

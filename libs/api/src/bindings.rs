@@ -1,4 +1,4 @@
-//! Bindings: one app on one member, as resource-synchronizer is told of it and reports on it.
+//! Bindings (copies of an app in a cluster), as they are ordered from resource-synchronizer and reported by it.
 
 use std::sync::Arc;
 
@@ -8,69 +8,75 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// Rendered objects, stored once by their digest.
+/// Rendered objects of an app, stored once per digest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Bundle {
-    /// The objects, as Kubernetes writes them, without Drover's labels.
+    /// The objects in the JSON form of Kubernetes, without Drover's labels.
     pub objects: Vec<Value>,
 }
 
-/// What shall be true of one binding.
+/// The desired state of a binding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DesiredBinding {
-    /// Binding id.
     pub id: Uuid,
-    /// Whose it is.
+    /// The group that the app belongs to.
     pub dig: Arc<DigRef>,
-    /// App.
     pub app: String,
-    /// Member.
     pub member: MemberKey,
-    /// Namespace of objects that name none.
+    /// Namespace for objects that name none.
     pub namespace: String,
-    /// Digest of its bundle.
+    /// Digest of the bundle to apply.
     pub digest: Arc<str>,
-    /// Present or absent.
     pub state: DesiredState,
-    /// Fence of the writer; a lower one than the last is refused.
+    /// Fence of the writer. A write with a lower fence than the last one is refused.
     pub fence: i64,
 }
 
-/// Present or absent.
+/// Whether the objects of a binding shall exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DesiredState {
-    /// Its objects exist.
+    /// The objects exist.
     Present,
-    /// None of them exists.
+    /// None of the objects exists.
     Absent,
 }
 
-/// Status of one binding (feed `bindings`).
+/// Status of a binding (feed `bindings`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BindingStatus {
-    /// Binding id.
     pub id: Uuid,
-    /// Member.
     pub member: MemberKey,
-    /// Digest that this status speaks of; another one than desired: not yet looked at.
+    /// Digest of the bundle that this status is about. If it is not the desired digest, the desired one has not been processed yet.
     pub digest: Arc<str>,
-    /// Fence of the desired row that this status speaks of.
+    /// Fence of the desired state that this status is about.
     pub fence: i64,
-    /// Phase.
     pub phase: Phase,
-    /// Stable code of the reason (`preflight_failed`, `unreachable`, `unschedulable`, `apply_failed`, …).
+    /// Stable code of the reason: `preflight_failed`, `unreachable`, `unschedulable`, `apply_failed`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Reason for people.
+    /// Explanation for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the member's scheduler says of pods that fit on no node.
+    /// Message of the cluster's scheduler about pods that fit on no node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unschedulable: Option<String>,
-    /// Its objects.
     #[serde(default)]
     pub objects: Vec<ObjectStatus>,
+    /// Workloads of which another field manager has chosen the number of replicas; Drover does not change it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scaled: Vec<ScaledWorkload>,
+}
+
+/// A workload whose number of replicas was chosen by another field manager than Drover.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScaledWorkload {
+    pub kind: String,
+    pub name: String,
+    /// The number when it was last read.
+    pub replicas: i32,
+    /// Field manager in Kubernetes: `kube-controller-manager` for an HPA.
+    pub by: String,
 }
 
 /// Phase of a binding.
@@ -87,24 +93,21 @@ pub enum Phase {
     Unreachable,
 }
 
-/// Status of one object of a binding.
+/// Status of an object of a binding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ObjectStatus {
-    /// API group, empty for the core.
+    /// API group; empty for the core group.
     pub group: String,
-    /// API version.
     pub version: String,
-    /// Kind.
     pub kind: String,
-    /// Namespace, empty for cluster-wide kinds.
+    /// Namespace; empty for cluster-scoped kinds.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// Exists in the member as desired.
+    /// Whether the object exists in the cluster as desired.
     pub applied: bool,
-    /// Ready by its kind's own measure.
+    /// Whether the object is ready, as its kind defines it (for workloads as `kubectl rollout status` does).
     pub ready: bool,
-    /// Why not.
+    /// Why the object is not ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -1,48 +1,41 @@
-//! Deployment intent groups as other services read them (leaf reads on orchestrator).
+//! Deployment intent groups as other services read them from the orchestrator.
 
 use drover_scheduling::{AppRequest, DigRef};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// An approved deployment intent group: its apps with demands and placement terms.
+/// An approved deployment intent group, with the demands and placement terms of its apps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DigTerms {
-    /// Which.
     pub dig: DigRef,
-    /// Lifecycle state (EMCO's words: `Approved`, `Instantiated`, …).
+    /// Lifecycle state as in EMCO: `Approved`, `Instantiated`, …
     pub state: String,
-    /// Revision.
     pub revision: i64,
-    /// Its apps.
     pub apps: Vec<AppRequest>,
 }
 
-/// A document found by path.
+/// A document that was found by its path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DocumentRef {
-    /// Its uuid.
     pub id: Uuid,
-    /// Kind.
     pub kind: String,
-    /// Path.
     pub path: String,
 }
 
-/// A deployment intent group that an operation works on.
+/// A deployment intent group that is held by an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DigHold {
-    /// Its document's uuid.
+    /// Id of the group's document.
     pub dig: Uuid,
-    /// Its document's path.
+    /// Path of the group's document.
     pub path: String,
-    /// The operation to watch or cancel.
+    /// The operation that holds the group; users can watch or cancel it.
     pub operation: Uuid,
 }
 
-/// `GET /internal/holds`
+/// Answer of `GET /internal/holds`: all groups that are held by an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DigHolds {
-    /// All of them.
     pub items: Vec<DigHold>,
 }

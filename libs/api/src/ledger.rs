@@ -1,6 +1,7 @@
-//! Explicit changes of the ledger (placement): all operations of a transaction or none.
+//! The ledger of placement: transactions, claims, decisions, room.
 //!
-//! Decisions choose members; a transaction is told them. Both are idempotent by an id that the caller chose.
+//! A decision chooses the members; in a transaction the caller names them. A transaction is applied completely or not at all. The caller
+//! chooses the id of both, so that they can be repeated.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,25 +14,23 @@ use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
-/// Claims, for sweeps and tests.
+/// A list of claims, for the orchestrator's sweep and for tests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Claims {
-    /// The claims.
     pub items: Vec<Claim>,
 }
 
-/// A claim without what its app asks for, which is a thousand times as large in a large logical cloud.
+/// A claim without the request of its app, which is by far the largest part of a claim in a large logical cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClaimHead {
-    /// Claim id = binding id.
+    /// The id of the claim, which is also the id of the binding.
     pub id: Uuid,
-    /// Its deployment intent group.
+    /// Id of the deployment intent group.
     pub dig: Uuid,
-    /// App.
     pub app: String,
-    /// Where, `<provider>+<cluster>`.
+    /// The cluster, as `<provider>+<cluster>`.
     pub member: String,
-    /// Operation that wrote it last.
+    /// The operation that wrote the claim last.
     pub operation: Uuid,
 }
 
@@ -42,132 +41,122 @@ impl From<&Claim> for ClaimHead {
     }
 }
 
-/// All claims, for sweeps.
+/// A list of all claims, for the orchestrator's sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClaimHeads {
-    /// The claims.
     pub items: Vec<ClaimHead>,
 }
 
-/// `GET /v2/clusters?view=capacity`.
+/// An item in the answer of `GET /v2/clusters?view=capacity`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterCapacity {
-    /// `<provider>+<cluster>`.
+    /// The cluster, as `<provider>+<cluster>`.
     pub member: MemberKey,
-    /// Provider.
     #[serde(rename = "clusterProvider")]
     pub provider: String,
-    /// Cluster.
     pub cluster: String,
-    /// Priority of its provider.
+    /// Priority of the provider, from 1 (filled first) to 10.
     pub priority: u8,
-    /// State.
     pub state: drover_scheduling::MemberState,
-    /// Why, for people.
+    /// Explanation for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Sums over its nodes.
+    /// Set while the cluster is closed to new copies of apps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordoned: Option<drover_scheduling::Cordon>,
+    /// The sums over all nodes.
     pub total: Room,
-    /// Node by node.
     pub nodes: Vec<NodeRoom>,
-    /// Apps on it.
     pub apps: Vec<AppRoom>,
-    /// Age of what is known, milliseconds; absent: nothing is known.
+    /// Age of this information in milliseconds; absent if nothing is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<u64>,
 }
 
-/// Room: allocatable, requested (foreign + held + leaving), reserved (promised), used, free (allocatable - requested).
+/// What a cluster or a node offers, and what is taken of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Room {
-    /// What pods may request.
+    /// What pods can request in total.
     pub allocatable: drover_scheduling::Amounts,
-    /// foreign + held + leaving.
+    /// What is requested now: by pods that are not Drover's, and by claims that are held or leaving.
     pub requested: drover_scheduling::Amounts,
-    /// promised.
+    /// What is promised to apps that wait until others have left.
     pub reserved: drover_scheduling::Amounts,
-    /// Reported use; absent: no metrics there.
+    /// The reported use; absent if the cluster has no metrics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<drover_scheduling::Amounts>,
-    /// allocatable - requested.
+    /// `allocatable` minus `requested`.
     pub free: drover_scheduling::Amounts,
 }
 
-/// Room of one node.
+/// Room of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NodeRoom {
-    /// Node.
     pub name: String,
-    /// No new pods go there.
+    /// Whether the node is cordoned: no new pods are scheduled there.
     #[serde(default)]
     pub unschedulable: bool,
-    /// Its room.
     #[serde(flatten)]
     pub room: Room,
 }
 
-/// Room that one app takes on a member.
+/// Room that an app takes in a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppRoom {
-    /// Claim = binding.
+    /// The id of the claim, which is also the id of the binding.
     pub claim: Uuid,
-    /// Whose.
     pub dig: DigRef,
-    /// App.
     pub app: String,
-    /// State.
     pub state: ClaimState,
-    /// What it requests.
+    /// What its pods request in total.
     pub requested: drover_scheduling::Amounts,
-    /// What it uses, where reported.
+    /// The reported use of its pods; absent if the cluster has no metrics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<drover_scheduling::Amounts>,
 }
 
-/// A claim in the feed `fleet`, which who tells it shares with the feed; as JSON a `FleetClaimDocument`.
+/// A claim in the feed `fleet`. It shares the memory of the writer's copy; in JSON it is a `FleetClaimDocument`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "FleetClaimDocument", into = "FleetClaimDocument")]
 pub struct FleetClaim {
-    /// The claim; where it was read, without what its app asks for.
+    /// The claim; after reading it from JSON, without the request of its app.
     pub claim: Arc<Claim>,
-    /// `request/<uuid>` of this feed, told before the first claim that names it.
+    /// The app's request, the item `request/<uuid>` of this feed. It is sent before the first claim that names it.
     pub request: Uuid,
 }
 
 impl FleetClaim {
-    /// A claim whose request is told as `request/<request>`.
+    /// A claim whose request is the item `request/<request>` of the feed.
     pub fn new(claim: Arc<Claim>, request: Uuid) -> Self {
         Self { claim, request }
     }
 
-    /// The claim with what its app asks for.
+    /// The claim with the request of its app.
     pub fn with(self, request: Arc<AppRequest>) -> Claim {
         Claim { request, ..Arc::unwrap_or_clone(self.claim) }
     }
 }
 
-/// A claim in the feed `fleet`: a [`Claim`] whose request has a key of its own, for it is by far the largest part and the same in
+/// A claim in the feed `fleet`. The request of its app is an item of its own, because it is by far the largest part and the same in
 /// all claims of an app.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[schema(as = FleetClaim)]
 struct FleetClaimDocument {
-    /// Claim id = binding id.
+    /// The id of the claim, which is also the id of the binding.
     id: Uuid,
-    /// Whose it is.
+    /// The group that the app belongs to.
     dig: Arc<DigRef>,
-    /// `request/<uuid>` of this feed, told before the first claim that names it.
+    /// The app's request, the item `request/<uuid>` of this feed. It is sent before the first claim that names it.
     request: Uuid,
-    /// Where.
     member: MemberKey,
-    /// State.
     state: ClaimState,
-    /// The witness that a packing exists.
+    /// An assignment of the pods to nodes that fits. The cluster's scheduler may choose another one.
     pods: Vec<PodsOnNode>,
-    /// Counts surge too (an update runs).
+    /// Whether the claim includes the surge pods of an update that is running.
     surging: bool,
-    /// Fence of the last writer.
+    /// Fence of the last write.
     fence: i64,
-    /// Operation that wrote it last.
+    /// The operation that wrote the claim last.
     operation: Uuid,
 }
 
@@ -181,7 +170,7 @@ impl From<FleetClaim> for FleetClaimDocument {
 impl From<FleetClaimDocument> for FleetClaim {
     fn from(document: FleetClaimDocument) -> Self {
         let FleetClaimDocument { id, dig, request, member, state, pods, surging, fence, operation } = document;
-        // What it asks for is told on its own: see `with`.
+        // The request is an item of its own: see `with`.
         let claim = Claim { id, dig, request: Arc::default(), member, state, pods, surging, fence, operation };
         Self { claim: Arc::new(claim), request }
     }
@@ -202,88 +191,84 @@ impl ToSchema for FleetClaim {
     }
 }
 
-/// A value of the feed `fleet`, tagged with what it is: a reader that had to try would build each capacity as a tree first.
+/// An item of the feed `fleet`. It is tagged with its type; without the tag a reader would have to parse each item several times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FleetItem {
-    /// `claim/<uuid>`.
+    /// A claim; its key is `claim/<uuid>`.
     Claim(FleetClaim),
-    /// `request/<uuid>`: what an app asks for, while a claim names it.
+    /// The request of an app, as long as a claim names it; its key is `request/<uuid>`.
     Request(Arc<AppRequest>),
-    /// `capacity/<key>`; no entry: nothing is known of the member's room now.
+    /// Capacity of a cluster; its key is `capacity/<member>`. Without this item nothing is known of the cluster's room at present.
     Capacity(Arc<drover_scheduling::Capacity>),
-    /// `member/<key>`.
+    /// A cluster; its key is `member/<member>`.
     Member(Box<drover_scheduling::FleetMember>),
-    /// `head`: published after the claims of its entries.
+    /// The last entry of the ledger; its key is `head`. It is published after the claims of that entry.
     Head(LedgerHead),
 }
 
-/// How far the ledger is.
+/// The position of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LedgerHead {
-    /// Sequence of the last entry.
+    /// Sequence number of the last entry.
     pub seq: i64,
 }
 
-/// `GET /v2/decisions/{id}`: what was asked, what was found, what came of it.
+/// Answer of `GET /v2/decisions/{id}`: the request, what was considered, and the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DecisionRecord {
-    /// The decision.
     #[serde(flatten)]
     pub decision: drover_scheduling::Decision,
-    /// What was asked; absent in answers that were only computed.
+    /// The request; absent in answers that were only computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<drover_scheduling::DecisionRequest>,
-    /// RFC 3339.
+    /// Time in RFC 3339.
     pub created_at: String,
 }
 
-/// `GET /v2/explain`: why an app is where it is.
+/// Answer of `GET /v2/explain`: why an app runs where it does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
-    /// Project.
     pub project: String,
-    /// Whose app.
+    /// The group that the app belongs to.
     pub dig: DigRef,
-    /// App.
     pub app: String,
-    /// Where it has room now; empty: nowhere.
+    /// Where the app has room now; empty if it has none.
     pub room: Vec<ClaimReceipt>,
-    /// It is no longer where the decision put it (it was moved).
+    /// Whether the app was moved since the decision.
     pub moved: bool,
-    /// The decision that placed or refused it last.
+    /// The last decision that placed or refused the app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<ExplainedDecision>,
-    /// What would be decided now, as if it had no room yet.
+    /// The decision that would be made now if the app had no room yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<ExplainedDecision>,
-    /// The groups of apps that call each other; absent: no calls are known.
+    /// The groups of apps that call each other; absent if no calls are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<ExplainedCalls>,
 }
 
-/// Groups of apps that call each other, and what others there could be.
+/// Groups of apps that call each other: as they run, and as they could be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainedCalls {
-    /// As it runs; absent: it does not.
+    /// The groups as they run; absent if the apps do not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<CallStory>,
-    /// What would be decided now for each bound on the groups' size (rho), as if nothing of it had room yet.
+    /// The decision that would be made now for each limit of the groups' size (rho) if none of the apps had room yet.
     pub by_rho: Vec<CallStory>,
 }
 
-/// One app's part of a decision.
+/// The part of a decision that is about one app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainedDecision {
-    /// Decision id; absent: not stored.
+    /// Id of the decision; absent if it was not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Uuid>,
-    /// RFC 3339.
+    /// Time in RFC 3339.
     pub at: String,
-    /// Ledger sequence.
+    /// Sequence number of the ledger.
     pub seq: i64,
-    /// Result of the whole decision.
+    /// Result of the decision for all apps of the group.
     pub outcome: drover_scheduling::Outcome,
-    /// The app's part.
     pub decision: drover_scheduling::AppDecision,
 }

@@ -1,7 +1,6 @@
-//! What travels between Drover's services: wire types, a file per noun.
+//! The types that Drover's services exchange as JSON, a file per noun.
 //!
-//! Types of the pure core travel as they are ([`scheduling`]); nothing is converted at a border.
-//! No logic here: whoever sends or receives decides; only [`words`] says how people read it.
+//! Types of the pure core ([`scheduling`]) are sent as they are, without conversion. There is no logic here, except the texts of [`words`].
 
 pub mod apps;
 pub mod bindings;

@@ -1,8 +1,8 @@
-//! Members as cluster-manager tells of them (feed `members`).
+//! Registered clusters as cluster-manager reports them (feed `members`).
 
 use std::fmt;
 
-use drover_scheduling::{MemberKey, MemberState};
+use drover_scheduling::{Cordon, MemberKey, MemberState};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -10,23 +10,24 @@ use uuid::Uuid;
 /// A registered cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Member {
-    /// Its document's uuid: a cluster registered again under the same name is another member.
+    /// Id of the cluster's document. A cluster that is registered again under the same name has another id.
     pub id: Uuid,
-    /// `<provider>+<cluster>`.
+    /// The name, as `<provider>+<cluster>`.
     pub key: MemberKey,
-    /// Priority of its provider, 1 (best) to 10.
+    /// Priority of the provider, from 1 (filled first) to 10.
     pub priority: u8,
-    /// Labels.
     pub labels: Vec<String>,
-    /// State.
     pub state: MemberState,
-    /// Since when, RFC 3339.
+    /// Time of the last change of `state`, in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Why, for people.
+    /// Explanation for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Raised whenever the kubeconfig changes.
+    /// Set while it is closed to new copies of apps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordoned: Option<Cordon>,
+    /// Number that grows whenever the kubeconfig changes.
     pub credential_version: i64,
 }
 
@@ -34,34 +35,115 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterState {
     pub state: MemberState,
-    /// Time of the last change of `state`, RFC 3339.
+    /// Time of the last change of `state`, in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Explanation for people; absent when the member is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Set while the cluster is closed to new copies of apps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordoned: Option<Cordon>,
 }
 
-/// A member's kubeconfig (only for resource-synchronizer).
-#[derive(Clone, Serialize, Deserialize, ToSchema)]
-pub struct MemberCredential {
-    /// [`Member::credential_version`] that it belongs to.
-    pub version: i64,
+/// Request to close a cluster to new copies of apps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CordonOrder {
+    /// Reason, which explanations and lists show.
+    #[serde(default)]
+    pub reason: String,
+    /// The cluster is lost for good: it may be deleted although applications still have room there, which is freed then.
+    #[serde(default)]
+    pub abandoned: bool,
+}
+
+/// Question whether a kubeconfig leads to a usable cluster. Nothing is stored.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ClusterCheckOrder {
     /// The kubeconfig.
     pub kubeconfig: SecretKubeconfig,
 }
 
-/// A kubeconfig on its way between two services. Cannot print itself.
+/// What a kubeconfig leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterCheck {
+    /// `Ready`, `Unreachable` or `Unauthorized`.
+    pub state: MemberState,
+    /// Why it is not ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The uid of its namespace `kube-system`, which identifies a Kubernetes cluster; absent if it may not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// `<provider>+<cluster>` under which this very cluster is registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered_as: Option<MemberKey>,
+}
+
+/// The pods of a copy of an app, as its cluster has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CopyPods {
+    pub items: Vec<CopyPod>,
+}
+
+/// A pod of a copy of an app.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CopyPod {
+    pub namespace: String,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Its phase, or why a container waits (`CrashLoopBackOff`), or `Terminating`.
+    pub state: String,
+    pub ready: bool,
+    /// The sum over its containers.
+    pub restarts: u64,
+    pub containers: Vec<String>,
+    /// RFC 3339.
+    pub created: String,
+}
+
+/// The events of a copy of an app, as its cluster has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CopyEvents {
+    pub items: Vec<CopyEvent>,
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CopyEvent {
+    /// When it was last seen, in RFC 3339.
+    pub last: String,
+    /// `Normal` or `Warning`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub reason: String,
+    /// The object, as `Pod/web-0`.
+    pub object: String,
+    pub message: String,
+    pub count: u64,
+}
+
+/// The kubeconfig of a cluster, for services that call its API server.
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+pub struct MemberCredential {
+    /// The [`Member::credential_version`] of this kubeconfig.
+    pub version: i64,
+    pub kubeconfig: SecretKubeconfig,
+}
+
+/// A kubeconfig that is sent from one service to another. Its debug output does not show it.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct SecretKubeconfig(String);
 
 impl SecretKubeconfig {
-    /// Wraps it.
+    /// Protects a kubeconfig from being printed.
     pub fn new(text: String) -> Self {
         Self(text)
     }
-    /// The text itself.
+    /// The text of the kubeconfig.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,48 +1,46 @@
-//! Operations: durable work that a user can watch and cancel (orchestrator).
+//! Operations: durable work that users can watch and cancel (orchestrator).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// An operation.
+/// A workflow as users see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Operation {
-    /// Id.
     pub id: Uuid,
-    /// `instantiate`, `terminate`, `update`, `relocate`, …
+    /// Kind of work: `instantiate`, `terminate`, `update`, `relocate`, …
     pub kind: String,
-    /// What it works on, for people: `project/app/version/group` or `drain provider+cluster`.
+    /// What the operation works on, for people: `project/compositeApp/version/group`, or `drain provider+cluster`.
     pub subject: String,
-    /// State.
     pub state: OperationState,
-    /// What happens now, or how it ended, for people.
+    /// What happens now or how the operation ended, for people.
     pub message: String,
-    /// Code of the failure.
+    /// Stable code of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Reasons of the failure.
+    /// Each single reason of the failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// Its steps so far.
+    /// The steps that were started so far.
     pub steps: Vec<OperationStep>,
-    /// Operations it started.
+    /// Operations that this one started.
     #[serde(default)]
     pub children: Vec<Uuid>,
-    /// The one that started it.
+    /// The operation that started this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Uuid>,
-    /// Plan it carries out.
+    /// The plan that is carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Uuid>,
-    /// Moves it makes, with their stage; those of operations that it started included, so that one call shows all.
+    /// All moves with their stages, including the moves of operations that this one started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<MoveView>,
-    /// Bindings left on members out of reach (found and removed when they come back).
+    /// Copies that remain in clusters that cannot be reached. They are removed when the cluster can be reached again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leftovers: Vec<String>,
-    /// RFC 3339.
+    /// Time in RFC 3339.
     pub created_at: String,
-    /// RFC 3339.
+    /// Time in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
 }
@@ -51,53 +49,50 @@ pub struct Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationState {
-    /// Runs or waits.
+    /// It is running or waiting.
     Running,
-    /// Takes back what it did.
+    /// It failed or was cancelled, and its steps are being undone.
     Undoing,
-    /// Done.
+    /// It ended with success.
     Succeeded,
-    /// Ended without success; what it had done is undone (before the pivot) or stands (after it), as its message says.
+    /// It ended without success. What it had done before the pivot is undone; what was done after the pivot remains. `message` says which.
     Failed,
-    /// Ended by a cancel; undone.
+    /// It was cancelled and undone.
     Cancelled,
-    /// Written by another version of Drover; nobody here dares to go on with it.
+    /// It was started by another version of Drover that this version cannot continue.
     Refused,
 }
 
-/// A step of an operation.
+/// An attempt of a step of an operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OperationStep {
-    /// Name.
     pub name: String,
-    /// `do` or `undo`.
+    /// Direction: `do` or `undo`.
     pub direction: String,
-    /// Attempt, from 1.
+    /// Number of the attempt, counted from 1.
     pub attempt: i32,
-    /// RFC 3339.
+    /// Time in RFC 3339.
     pub started_at: String,
-    /// RFC 3339.
+    /// Time in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
-    /// What went wrong in this attempt.
+    /// Error of this attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// One move, live.
+/// A move of an app from one cluster to another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MoveView {
-    /// `compositeApp/app`.
+    /// The app, as `compositeApp/app`.
     pub app: String,
-    /// From.
     pub from: String,
-    /// To.
     pub to: String,
-    /// `claimed`, `starting`, `ready`, `cut_over`, `removing`, `done`, `undone`, `failed`.
+    /// Stage: `claimed`, `starting`, `ready`, `cut_over`, `removing`, `done`, `undone` or `failed`.
     pub stage: String,
-    /// Seconds since it began (until its end).
+    /// Duration in seconds, so far or until its end.
     pub seconds: f64,
-    /// Why it failed.
+    /// Why the move failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -105,6 +100,5 @@ pub struct MoveView {
 /// Operations, newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OperationList {
-    /// The operations.
     pub items: Vec<Operation>,
 }

@@ -5,25 +5,28 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// `PUT /internal/plans/{id}`: make a plan for this.
+/// Body of `PUT /internal/plans/{id}`: what to plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PlanOrder {
-    /// What for.
+    /// The purpose of the plan.
     #[serde(flatten)]
     pub kind: PlanKind,
-    /// Groups that are busy, with the reason shown.
+    /// Groups whose apps must not be moved, with the reason (for example another operation holds the group).
     #[serde(default)]
     pub excluded: std::collections::BTreeMap<Uuid, String>,
-    /// Destinations at which an app recently did not become Ready.
+    /// Destinations where an app recently did not become ready.
     #[serde(default)]
     pub refused: Vec<RefusedDestination>,
-    /// Compute only; store nothing.
+    /// Compute the plan without storing it.
     #[serde(default)]
     pub dry_run: bool,
-    /// Rather `capacity_unknown` than no plan, where that may change as soon as more clusters have been heard of.
+    /// Answer `capacity_unknown` instead of `infeasible` if a plan may become possible when the capacity of more clusters is known.
     #[serde(default)]
     pub patient: bool,
-    /// Plan on a ledger at least as new as this (the sequence of the decision that found no room).
+    /// The operation that the plan is made for. When that operation ends or plans again without using the plan, the plan is superseded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Uuid>,
+    /// Lowest sequence number of the ledger to plan on: that of the decision that found no room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_seq: Option<i64>,
     /// How to search for the plan.
@@ -48,69 +51,64 @@ impl PlanSearch {
     }
 }
 
-/// `POST /v2/plans`: make a plan without carrying it out.
+/// Body of `POST /v2/plans`: make a plan without carrying it out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum PlanWish {
-    /// For an approved deployment intent group.
+    /// Make room for an approved deployment intent group.
     Newcomer {
-        /// Project.
         project: String,
-        /// Composite app.
         #[serde(rename = "compositeApp")]
         composite_app: String,
-        /// Its version.
         #[serde(rename = "compositeAppVersion")]
         composite_app_version: String,
-        /// Deployment intent group.
         #[serde(rename = "deploymentIntentGroup")]
         deployment_intent_group: String,
     },
-    /// Everything off a cluster.
+    /// Move all apps away from a cluster.
     Drain {
-        /// Provider.
         #[serde(rename = "clusterProvider")]
         cluster_provider: String,
-        /// Cluster.
         cluster: String,
     },
-    /// Comes later.
+    /// Not available yet: the answer is an error.
     Rebalance {},
 }
 
 /// A stored plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PlanDocument {
-    /// Id.
     pub id: Uuid,
-    /// `newcomer` or `drain`.
+    /// The purpose of the plan: `newcomer` or `drain`.
     pub kind: PlanSubject,
-    /// State.
     pub state: PlanState,
-    /// Operation that carries it out.
+    /// Why the plan was refused or superseded, or what became of the room although it was applied; for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The operation that carries the plan out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Uuid>,
-    /// The plan (absent: infeasible).
+    /// The plan; absent if none is possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// Why there is none.
+    /// Why no plan is possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infeasible: Option<Infeasible>,
-    /// Name of the policy that ordered the candidates; empty: none was active.
+    /// Name of the policy that ranked the candidates; empty if no policy was active.
     pub policy: String,
-    /// Ledger sequence (version of the fleet feed) it was made on.
+    /// Version of the feed `fleet` on which the plan was made.
     pub made_on: String,
-    /// RFC 3339.
+    /// Time in RFC 3339.
     pub created_at: String,
 }
 
-/// What a plan is for.
+/// The purpose of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PlanSubject {
-    /// Room for this group.
+    /// Make room for this group.
     Newcomer(DigRef),
-    /// Emptying this member.
+    /// Empty this cluster.
     Drain(MemberKey),
 }
 
@@ -118,26 +116,31 @@ pub enum PlanSubject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PlanState {
-    /// Made, holds nothing.
+    /// It was made, and reserves nothing.
     Proposed,
-    /// Being or been carried out.
+    /// An operation carries it out.
     Accepted,
-    /// Thrown away.
+    /// Its moves were made.
+    Applied,
+    /// An operation tried to carry it out; everything is as before.
+    Refused,
+    /// It was not used and is no longer needed.
+    Superseded,
+    /// A user discarded it.
     Discarded,
-    /// There is none.
+    /// There is no plan; the reasons are stored.
     Infeasible,
 }
 
-/// `PUT /internal/plans/{id}/state`.
+/// Body of `PUT /internal/plans/{id}/state`: accepts a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlanAcceptance {
-    /// The operation that carries it out. Accepting again for the same operation is fine.
+    /// The operation that carries the plan out. Accepting a plan again for the same operation changes nothing.
     pub operation: Uuid,
 }
 
-/// Plans, newest first.
+/// A list of plans, newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PlanList {
-    /// The plans.
     pub items: Vec<PlanDocument>,
 }

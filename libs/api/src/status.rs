@@ -6,44 +6,48 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// `GET …/deployment-intent-groups/{dig}/status`. Before the first instantiation there are only names and states.
+/// Answer of `GET …/deployment-intent-groups/{dig}/status`. Before the first instantiation it has only names and states.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DigStatus {
-    /// Project.
     pub project: String,
-    /// Composite app.
     pub composite_app: String,
-    /// Its version.
     pub composite_app_version: String,
-    /// Composite profile.
     pub composite_profile: String,
-    /// Deployment intent group.
     pub name: String,
-    /// History.
+    /// History of the group.
     pub states: DigStates,
-    /// The operation that works on it; Drover's own field.
+    /// The operation that works on the group. EMCO has no such field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Uuid>,
-    /// `Instantiating`, `WaitingForRoom`, `Instantiated`, `InstantiateFailed`, `Updating`, `Relocating`, `Terminating`, `Terminated`.
+    /// State: `Instantiating`, `WaitingForRoom`, `Instantiated`, `InstantiateFailed`, `Updating`, `Relocating`, `Terminating` or `Terminated`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployed_status: Option<String>,
-    /// `Ready` when every copy that serves is, else `NotReady`.
+    /// With `?type=`: EMCO's older name of `deployedStatus`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// With `?type=`: EMCO's older name of `deployedCounts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rsync_status: Option<BTreeMap<String, usize>>,
+    /// With `?type=cluster`: EMCO's older name of `readyCounts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_status: Option<BTreeMap<String, usize>>,
+    /// `Ready` if every copy that serves is ready, else `NotReady`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_status: Option<String>,
-    /// Resources by `Applied`, `Failed`, `Pending`, `Deleted`; none of a kind: left out.
+    /// Number of resources that are `Applied`, `Failed`, `Pending` and `Deleted`; a count of zero is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployed_counts: Option<BTreeMap<String, usize>>,
-    /// Resources by `Ready`, `NotReady`, `NotPresent`; none of a kind: left out.
+    /// Number of resources that are `Ready`, `NotReady` and `NotPresent`; a count of zero is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_counts: Option<BTreeMap<String, usize>>,
-    /// The apps; their names only with `?apps`.
+    /// The apps; with `?apps` only their names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apps: Option<Vec<AppEntry>>,
-    /// With `?clusters`.
+    /// The clusters of each app; only with `?clusters`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clusters_by_app: Option<Vec<AppClusters>>,
-    /// With `?resources`.
+    /// The resources of each app; only with `?resources`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources_by_app: Option<Vec<AppResources>>,
 }
@@ -51,41 +55,39 @@ pub struct DigStatus {
 /// History of a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DigStates {
-    /// Operation of the latest action that had one.
+    /// Operation of the latest action that was done by an operation.
     pub statusctxid: String,
-    /// Oldest first.
+    /// The actions, oldest first.
     pub actions: Vec<DigAction>,
 }
 
-/// One line of the history.
+/// An action in the history of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DigAction {
-    /// State that was reached.
+    /// The state that was reached.
     pub state: String,
-    /// Operation that reached it; empty: none was needed.
+    /// The operation that reached the state; empty if none was needed.
     pub instance: String,
-    /// RFC 3339.
+    /// Time in RFC 3339.
     pub time: String,
-    /// Revision.
     pub revision: i64,
 }
 
-/// An app in full, or its name.
+/// An app with its copies, or only its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum AppEntry {
-    /// Name.
+    /// The name of the app.
     Name(String),
-    /// In full.
+    /// The app with its copies.
     Full(AppStatus),
 }
 
 /// An app and its copies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppStatus {
-    /// App.
     pub name: String,
-    /// Where it is.
+    /// The clusters in which it runs.
     pub clusters: Vec<ClusterStatus>,
 }
 
@@ -93,30 +95,34 @@ pub struct AppStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterStatus {
-    /// Provider.
     pub cluster_provider: String,
-    /// Cluster.
     pub cluster: String,
-    /// `Unknown`, `Available` or `Retrying`.
+    /// Connection to the cluster: `Unknown`, `Available` or `Retrying`.
     pub connectivity: String,
-    /// Its objects.
+    /// With `?type=`: EMCO's older name of `connectivity`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_status: Option<String>,
     pub resources: Vec<ResourceStatus>,
 }
 
-/// An object.
+/// An object of an app in a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceStatus {
-    /// Group, version and kind.
     #[serde(rename = "GVK")]
     pub gvk: Gvk,
-    /// Name.
     pub name: String,
-    /// `Applied`, `Failed`, `Pending` or `Deleted`.
+    /// Whether the object was applied: `Applied`, `Failed`, `Pending` or `Deleted`.
     pub deployed_status: String,
-    /// `Ready`, `NotReady` or `NotPresent`.
+    /// Readiness: `Ready`, `NotReady` or `NotPresent`.
     pub ready_status: String,
-    /// With `output=detail`: what Drover knows of it (EMCO shows the whole object here).
+    /// With `?type=rsync`: EMCO's older name of `deployedStatus`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rsync_status: Option<String>,
+    /// With `?type=cluster`: EMCO's older name of `readyStatus`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_status: Option<String>,
+    /// Details about the object; only with `output=detail`. (EMCO returns the whole object here.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<ResourceDetail>,
 }
@@ -125,67 +131,55 @@ pub struct ResourceStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "PascalCase")]
 pub struct Gvk {
-    /// Group, empty for the core.
+    /// API group; empty for the core group.
     pub group: String,
-    /// Version.
     pub version: String,
-    /// Kind.
     pub kind: String,
 }
 
-/// More of an object.
+/// Details about an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ResourceDetail {
-    /// Binding that it belongs to.
+    /// The binding that the object belongs to.
     pub binding: Uuid,
-    /// Phase of that binding.
+    /// Phase of the binding.
     pub phase: String,
-    /// Namespace, empty for cluster-wide kinds.
+    /// Namespace; empty for cluster-scoped kinds.
     pub namespace: String,
-    /// Why it is not ready.
+    /// Why the object is not ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Clusters of an app.
+/// The clusters of an app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppClusters {
-    /// App.
     pub app: String,
-    /// Its clusters.
     pub clusters: Vec<ClusterName>,
 }
 
-/// A cluster.
+/// A cluster and its provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterName {
-    /// Provider.
     pub cluster_provider: String,
-    /// Cluster.
     pub cluster: String,
 }
 
-/// Objects of a copy.
+/// The objects of an app in a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppResources {
-    /// App.
     pub app: String,
-    /// Provider.
     pub cluster_provider: String,
-    /// Cluster.
     pub cluster: String,
-    /// Its objects.
     pub resources: Vec<ResourceName>,
 }
 
-/// An object's name.
+/// The name and type of an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ResourceName {
-    /// Name.
     pub name: String,
-    /// Group, version and kind.
     #[serde(rename = "GVK")]
     pub gvk: Gvk,
 }

@@ -1,4 +1,4 @@
-//! How people read what travels: the same words on the command line and on the web page.
+//! Texts for people about wire types, so that the command line and the web page use the same words.
 
 use std::fmt;
 
@@ -15,22 +15,21 @@ impl fmt::Display for PlanSubject {
     }
 }
 
-/// A member that was looked at for an app, in words.
+/// A cluster that was considered for an app, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Considered<'a> {
-    /// App.
     pub app: &'a str,
-    /// `<provider>+<cluster>`.
+    /// The cluster, as `<provider>+<cluster>`.
     pub member: &'a str,
-    /// Priority of its provider.
+    /// Priority of the provider, from 1 (filled first) to 10.
     pub priority: u8,
-    /// What was found there.
+    /// The result in a few words.
     pub verdict: &'static str,
-    /// Why; empty: nothing is to be said.
+    /// Explanation; may be empty.
     pub reason: &'a str,
 }
 
-/// A row per member that was looked at, in the order of the decision.
+/// One row for each cluster that was considered, in the order of the decision.
 pub fn considered(decision: &AppDecision) -> impl Iterator<Item = Considered<'_>> {
     decision.groups.iter().flat_map(|group| &group.considered).map(|considered| Considered {
         app: &decision.app,
@@ -53,7 +52,7 @@ fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// What each algorithm says of a candidate: `CPUUtilization 0.12, Age –`.
+/// The scores of a candidate by algorithm, for example `CPUUtilization 0.12, Age –`.
 pub fn scores(candidate: &Candidate) -> String {
     let score = |score: &drover_scheduling::Score| {
         format!("{} {}", score.algorithm, score.value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}")))
@@ -61,7 +60,7 @@ pub fn scores(candidate: &Candidate) -> String {
     candidate.scores.iter().map(score).collect::<Vec<_>>().join(", ")
 }
 
-/// A share in whole percent, rounded to the nearest; none of nothing has no share. More than everything is more than 100.
+/// A share in per cent, rounded to the nearest integer; `None` if `whole` is not positive. It can be more than 100.
 pub fn percent(part: i64, whole: i64) -> Option<i64> {
     // In 128 bits: a hundred times the bytes of a large fleet does not fit 64.
     let (part, whole) = (i128::from(part), i128::from(whole));

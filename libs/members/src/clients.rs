@@ -12,6 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 use crate::member::lock;
+use crate::reach::Reach;
 use crate::transport;
 use crate::{KubeconfigError, VettedKubeconfig};
 
@@ -33,18 +34,18 @@ pub struct Clients {
     built: Mutex<HashMap<MemberKey, Entry>>,
     injected: std::sync::Mutex<HashMap<MemberKey, kube::Client>>,
     listing: Arc<Semaphore>,
-}
-
-impl Default for Clients {
-    fn default() -> Self {
-        Self { built: Mutex::default(), injected: Default::default(), listing: Arc::new(Semaphore::new(LISTED_AT_ONCE)) }
-    }
+    reach: Reach,
 }
 
 impl Clients {
-    /// An empty cache.
-    pub fn new() -> Self {
-        Self::default()
+    /// An empty cache of clients for members within `reach`.
+    pub fn new(reach: Reach) -> Self {
+        Self { built: Mutex::default(), injected: Default::default(), listing: Arc::new(Semaphore::new(LISTED_AT_ONCE)), reach }
+    }
+
+    /// Where members may be.
+    pub fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// Uses this client for `member` from now on, whatever its kubeconfig says: for a simulator in the same process.
@@ -60,7 +61,7 @@ impl Clients {
         if let Some(client) = self.cached(member, version).await {
             return Ok(client);
         }
-        let client = connect(kubeconfig).await?;
+        let client = connect(kubeconfig, self.reach).await?;
         let mut built = self.built.lock().await;
         match built.get(member) {
             Some(entry) if entry.version >= version => Ok(entry.client.clone()),
@@ -97,8 +98,9 @@ impl Clients {
 /// A client outside any cache, for a first probe.
 ///
 /// # Errors
-/// When the kubeconfig has no usable server, certificate or key.
-pub async fn connect(kubeconfig: &VettedKubeconfig) -> Result<kube::Client, KubeconfigError> {
+/// When the kubeconfig has no usable server, certificate or key, or leads out of `reach`.
+pub async fn connect(kubeconfig: &VettedKubeconfig, reach: Reach) -> Result<kube::Client, KubeconfigError> {
+    reach.check(kubeconfig)?;
     // kube's own message may quote the kubeconfig, which holds secrets, so it is not passed on.
     let invalid = |reason: &str| KubeconfigError::Invalid { field: "kubeconfig".into(), reason: reason.into() };
     let parsed = Kubeconfig::from_yaml(kubeconfig.expose()).map_err(|_| invalid("cannot be read"))?;
@@ -111,5 +113,5 @@ pub async fn connect(kubeconfig: &VettedKubeconfig) -> Result<kube::Client, Kube
         // No server is verified: otherwise each client would read and keep all certificates that this machine trusts.
         config.root_cert = Some(Vec::new());
     }
-    transport::client(&config).map_err(|_| invalid("has a certificate or key that cannot be used"))
+    transport::client(&config, reach).map_err(|_| invalid("has a certificate or key that cannot be used"))
 }

@@ -9,6 +9,7 @@
 use std::fmt;
 
 use base64::Engine as _;
+use drover_manifest::{Limits, YamlError};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
@@ -31,6 +32,12 @@ pub enum KubeconfigError {
         /// Why it is refused.
         reason: String,
     },
+    /// The text expands to more than a kubeconfig may hold.
+    #[error("kubeconfig: {reason}")]
+    TooComplex {
+        /// The limit that it exceeds.
+        reason: String,
+    },
 }
 
 impl KubeconfigError {
@@ -39,12 +46,14 @@ impl KubeconfigError {
         match self {
             Self::Invalid { .. } => "kubeconfig_invalid",
             Self::Refused { .. } => "kubeconfig_refused",
+            Self::TooComplex { .. } => "too_complex",
         }
     }
     /// The field that cannot be used.
     pub fn field(&self) -> &str {
         match self {
             Self::Invalid { field, .. } | Self::Refused { field, .. } => field,
+            Self::TooComplex { .. } => "kubeconfig",
         }
     }
     fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
@@ -94,10 +103,13 @@ const USER_KEPT: [&str; 9] =
 /// # Errors
 /// When the text is no kubeconfig, or when it needs a file, a program, a proxy or an unverified server.
 pub fn vet(text: &str) -> Result<VettedKubeconfig, KubeconfigError> {
-    let document: Value = serde_yaml::from_str(text).map_err(|error| {
+    let document = drover_manifest::one(text, Limits::KUBECONFIG).map_err(|error| match error {
+        YamlError::TooComplex { exceeded, .. } => KubeconfigError::TooComplex { reason: exceeded.to_string() },
         // The parser's own message may quote the text, which holds secrets, so only the position is told.
-        let place = error.location().map_or_else(String::new, |at| format!(" at line {}, column {}", at.line(), at.column()));
-        KubeconfigError::invalid("kubeconfig", format!("is not one document of YAML or JSON{place}"))
+        YamlError::Syntax { line, column, .. } => {
+            KubeconfigError::invalid("kubeconfig", format!("is not one document of YAML or JSON at line {line}, column {column}"))
+        }
+        _ => KubeconfigError::invalid("kubeconfig", "is not one document of YAML or JSON"),
     })?;
     if !document.is_object() {
         return Err(KubeconfigError::invalid("kubeconfig", "is not a mapping"));
@@ -137,6 +149,7 @@ pub fn vet(text: &str) -> Result<VettedKubeconfig, KubeconfigError> {
         for field in ["token", "username", "password", "as", "as-uid"] {
             string(user, field, &format!("{user_path}.{field}"))?;
         }
+        check_impersonation(user, &user_path)?;
         check_pem(&kept_user, &user_path, "client-certificate-data")?;
         check_pem(&kept_user, &user_path, "client-key-data")?;
         if kept_user.contains_key("client-certificate-data") != kept_user.contains_key("client-key-data") {
@@ -228,6 +241,33 @@ fn check_channel(cluster: &Value, path: &str, server: &str) -> Result<(), Kubeco
     }
 }
 
+/// Whom the credential acts as. Something that cannot be sent must be refused: without it the credential would act with all its rights.
+fn check_impersonation(user: &Value, path: &str) -> Result<(), KubeconfigError> {
+    let strings = |value: &Value| value.as_array().is_some_and(|list| list.iter().all(|item| item.as_str().is_some_and(sendable)));
+    let invalid = |field: &str, reason: &str| Err(KubeconfigError::invalid(format!("{path}.{field}"), reason));
+    if present(user, "as-groups") && !strings(&user["as-groups"]) {
+        return invalid("as-groups", "is not a list of names");
+    }
+    let extra = &user["as-user-extra"];
+    if present(user, "as-user-extra") && !extra.as_object().is_some_and(|fields| fields.values().all(strings)) {
+        return invalid("as-user-extra", "is not a mapping to lists of texts");
+    }
+    for field in ["as", "as-uid"] {
+        if user[field].as_str().is_some_and(|text| !sendable(text)) {
+            return invalid(field, "has characters that cannot be sent");
+        }
+    }
+    let named = user["as"].as_str().is_some_and(|name| !name.is_empty());
+    match ["as-groups", "as-uid", "as-user-extra"].into_iter().find(|field| present(user, field) && user[*field] != "") {
+        Some(field) if !named => invalid(field, "needs `as`, the user that it belongs to"),
+        _ => Ok(()),
+    }
+}
+
+fn sendable(text: &str) -> bool {
+    http::HeaderValue::from_str(text).is_ok()
+}
+
 fn check_pem(kept: &Map<String, Value>, path: &str, field: &str) -> Result<(), KubeconfigError> {
     let Some(data) = kept.get(field) else { return Ok(()) };
     let pem = data
@@ -244,7 +284,7 @@ mod tests {
     fn with(cluster: &str, user: &str) -> Result<VettedKubeconfig, KubeconfigError> {
         vet(&format!(
             "current-context: b\ncontexts:\n- {{name: a, context: {{cluster: x, user: x}}}}\n\
-             - {{name: b, context: {{cluster: c, user: u, namespace: n}}}}\n\
+             - {{name: b, context: {{cluster: c, user: u, namespace: ns}}}}\n\
              clusters:\n- {{name: x, cluster: {{server: 'https://other'}}}}\n- {{name: c, cluster: {{{cluster}}}}}\n\
              users:\n- {{name: x, user: {{exec: {{command: evil}}}}}}\n- {{name: u, user: {{{user}}}}}\n"
         ))
@@ -260,7 +300,7 @@ mod tests {
         assert_eq!(vetted.server(), "https://k:6443");
         let value: Value = serde_json::from_str(vetted.expose()).unwrap();
         assert_eq!(value["users"], json!([{"name": "drover", "user": {"token": "t0p"}}]));
-        assert_eq!(value["contexts"][0]["context"]["namespace"], "n");
+        assert_eq!(value["contexts"][0]["context"]["namespace"], "ns");
         assert_eq!(value["clusters"].as_array().unwrap().len(), 1);
         assert_eq!(vet(vetted.expose()).unwrap().expose(), vetted.expose());
         assert!(!format!("{vetted:?}").contains("t0p"));
@@ -285,6 +325,18 @@ mod tests {
     }
 
     #[test]
+    fn vet_refuses_impersonation_that_could_not_be_sent_whole() {
+        let server = "server: 'https://k'";
+        let invalid = |field: &str| ("kubeconfig_invalid".to_owned(), format!("users[1].user.{field}"));
+        with(server, "token: t, as: a, as-groups: [g, h], as-uid: u, as-user-extra: {scope: [x]}").unwrap();
+        assert_eq!(fault(with(server, "token: t, as-groups: [g]")), invalid("as-groups"));
+        assert_eq!(fault(with(server, "token: t, as: a, as-groups: g")), invalid("as-groups"));
+        assert_eq!(fault(with(server, "token: t, as: a, as-user-extra: {scope: x}")), invalid("as-user-extra"));
+        assert_eq!(fault(with(server, "token: t, as-uid: u")), invalid("as-uid"));
+        assert_eq!(fault(with(server, "token: t, as: \"a\\nb\"")), invalid("as"));
+    }
+
+    #[test]
     fn vet_names_invalid_fields_without_quoting_values() {
         let invalid = |field: &str| ("kubeconfig_invalid".to_owned(), field.to_owned());
         assert_eq!(fault(vet("")), invalid("kubeconfig"));
@@ -292,6 +344,8 @@ mod tests {
         let error = vet("users: [{token: s3cret").unwrap_err();
         assert!(!error.to_string().contains("s3cret") && error.to_string().contains("line"), "{error}");
         assert_eq!(fault(vet("{}")), invalid("current-context"));
+        let repeated = format!("a: &a [{}]\nb: [{}]\n", "x,".repeat(999), "*a,".repeat(30));
+        assert_eq!(fault(vet(&repeated)), ("too_complex".to_owned(), "kubeconfig".to_owned()));
         assert_eq!(fault(vet("current-context: a")), invalid("contexts"));
         assert_eq!(fault(with("", "")), invalid("clusters[1].cluster.server"));
         assert_eq!(fault(with("server: 'ftp://k'", "")), invalid("clusters[1].cluster.server"));

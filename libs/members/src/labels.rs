@@ -15,10 +15,13 @@ pub const BINDING: &str = "drover.io/binding";
 pub const HUB: &str = "drover.io/hub";
 /// Annotation: digest of the object as Drover wants it.
 pub const DIGEST: &str = "drover.io/digest";
-/// Annotation of a workload: an agent sets `spec.replicas`, so Drover leaves the field out.
+/// Annotation of a workload: who sets `spec.replicas`. With [`FIELD_MANAGER`] Drover always writes the number of the manifest, with any
+/// other value never. Without the annotation Drover writes the number until another field manager has changed it.
 pub const REPLICAS_OWNER: &str = "drover.io/replicas-owner";
 /// Field manager of everything that Drover applies.
 pub const FIELD_MANAGER: &str = "drover";
+/// Field manager of `spec.replicas` of a moved copy that starts with the number that ran where it was moved from.
+pub const MOVE_MANAGER: &str = "drover-move";
 
 /// The binding that an object's labels name; `None` if they name none.
 pub fn binding(metadata: &ObjectMeta) -> Option<Uuid> {

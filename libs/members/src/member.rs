@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::ApiResource;
 use kube::{Api, Client};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::labels::{self, FIELD_MANAGER, Owner};
@@ -100,6 +100,16 @@ pub struct Applied {
     pub generation: Option<i64>,
     /// Its resource version.
     pub resource_version: String,
+    /// Who has chosen the number of its replicas, if it was not Drover.
+    pub scaled: Option<Box<Scaled>>,
+}
+
+/// The number of replicas of a workload that another field manager than Drover has chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scaled {
+    /// The field manager: `kube-controller-manager` for an HPA, for example.
+    pub by: String,
+    pub replicas: i32,
 }
 
 /// One member, reached through one client.
@@ -208,14 +218,39 @@ impl Member {
         }
     }
 
-    /// Applies an object server-side and by force: Drover's fields overwrite those of other field managers.
-    /// `uid` is that of the object which was applied before; it stays this app's even if somebody removed its labels.
+    /// Applies an object server-side and by force: Drover's fields overwrite those of other field managers, except the number of
+    /// replicas, which is left to the field manager that has changed it.
+    /// `uid` is that of the object which was applied before; it stays this app's even if somebody removed its labels. `start` is the
+    /// number of replicas with which a moved workload starts instead of that of the manifest.
     ///
     /// # Errors
     /// When the object belongs to somebody else, the member refuses it, or the member does not answer.
-    pub async fn apply(&self, object: &Object, owner: &Owner, uid: Option<&str>) -> Result<Applied, MemberError> {
-        self.check_ownership(&object.id, owner, uid).await?;
-        self.patch(object, false).await
+    pub async fn apply(&self, object: &Object, owner: &Owner, uid: Option<&str>, start: Option<i32>) -> Result<Applied, MemberError> {
+        let found = self.check_ownership(&object.id, owner, uid).await?;
+        if !object.may_be_scaled() {
+            return self.patch(object, false).await;
+        }
+        if let Some(by) = found.as_ref().and_then(scaler) {
+            let applied = self.patch(&object.with_replicas(None), false).await?;
+            let replicas = self.replicas(&object.id).await?;
+            return Ok(Applied { scaled: Some(Box::new(Scaled { by, replicas })), ..applied });
+        }
+        let Some(replicas) = start else { return self.patch(object, false).await };
+        self.patch(&object.with_replicas(Some(replicas)), false).await?;
+        // With a field manager of its own the number is not overwritten by the manifest's when the object is applied again.
+        let only_replicas = json!({
+            "apiVersion": object.id.api_version, "kind": object.id.kind,
+            "metadata": {"name": object.id.name}, "spec": {"replicas": replicas},
+        });
+        let applied = self.send(&object.id, &only_replicas, labels::MOVE_MANAGER, false).await?;
+        Ok(Applied { scaled: Some(Box::new(Scaled { by: labels::MOVE_MANAGER.to_owned(), replicas })), ..applied })
+    }
+
+    /// The number of replicas that a workload is to have.
+    async fn replicas(&self, id: &ObjectId) -> Result<i32, MemberError> {
+        let object = within(self.api(id).await?.get(&id.name)).await.map_err(|error| error.of_object(id))?;
+        // The API server sets one where nobody else does.
+        Ok(object.data["spec"]["replicas"].as_i64().and_then(|replicas| i32::try_from(replicas).ok()).unwrap_or(1))
     }
 
     /// Like [`Self::apply`], but without the check to whom the object belongs, because a [`Self::preflight`] has just made it or
@@ -232,12 +267,12 @@ impl Member {
         let (answer, ours) = tokio::join!(self.patch(object, true), self.check_ownership(&object.id, owner, None));
         match answer {
             Err(error) if error.is_member() => Err(error),
-            answer => ours.and(answer.map(drop)),
+            answer => ours.and(answer).map(drop),
         }
     }
 
-    /// Dry-runs a whole bundle and returns what speaks against it, one error per object. Objects that need a CRD or a namespace
-    /// of the same bundle (or `namespace`, which [`Self::ensure_namespace`] creates) cannot be dry-run before it exists; they
+    /// Dry-runs a whole bundle and returns what speaks against it, one error per object. Objects that need a CRD of the same bundle or
+    /// a namespace that does not exist (it is in the bundle, or [`Self::ensure_namespace`] creates it) cannot be dry-run before; they
     /// are skipped.
     ///
     /// # Errors
@@ -245,7 +280,9 @@ impl Member {
     pub async fn preflight(&self, objects: &[Object], owner: &Owner, namespace: &str) -> Result<Vec<MemberError>, MemberError> {
         let mut absent = BTreeSet::new();
         let own = objects.iter().filter(|object| object.id.kind == "Namespace").map(|object| object.id.name.as_str());
-        for name in own.chain([namespace]).filter(|name| !name.is_empty()) {
+        let used = objects.iter().map(|object| object.id.namespace.as_str());
+        let names: BTreeSet<&str> = own.chain(used).chain([namespace]).filter(|name| !name.is_empty()).collect();
+        for name in names {
             if !self.namespace_seen_recently(name) && !self.namespace_exists(name).await? {
                 absent.insert(name);
             }
@@ -310,12 +347,13 @@ impl Member {
         })
     }
 
-    async fn check_ownership(&self, id: &ObjectId, owner: &Owner, uid: Option<&str>) -> Result<(), MemberError> {
-        let Some(found) = self.metadata(id).await? else { return Ok(()) };
+    /// Returns the object's metadata if the object exists.
+    async fn check_ownership(&self, id: &ObjectId, owner: &Owner, uid: Option<&str>) -> Result<Option<ObjectMeta>, MemberError> {
+        let Some(found) = self.metadata(id).await? else { return Ok(None) };
         let labels = found.labels.as_ref();
         let unlabelled = labels.is_none_or(|found| !found.contains_key(labels::DIG) && !found.contains_key(labels::BINDING));
         if owner.owns(labels) || (unlabelled && uid.is_some() && found.uid.as_deref() == uid) {
-            return Ok(());
+            return Ok(Some(found));
         }
         let whose = match labels.and_then(|labels| Some((labels.get(labels::DIG)?, labels.get(labels::APP)?))) {
             Some((dig, app)) => format!("app {app} of deployment intent group {dig}"),
@@ -325,12 +363,16 @@ impl Member {
     }
 
     pub(crate) async fn patch(&self, object: &Object, dry_run: bool) -> Result<Applied, MemberError> {
-        let api = self.api(&object.id).await?;
-        let params = PatchParams { dry_run, force: true, field_manager: Some(FIELD_MANAGER.into()), field_validation: None };
-        let patch: Patch<&Value> = Patch::Apply(&object.value);
+        self.send(&object.id, &object.value, FIELD_MANAGER, dry_run).await
+    }
+
+    async fn send(&self, id: &ObjectId, value: &Value, manager: &str, dry_run: bool) -> Result<Applied, MemberError> {
+        let api = self.api(id).await?;
+        let params = PatchParams { dry_run, force: true, field_manager: Some(manager.into()), field_validation: None };
+        let patch: Patch<&Value> = Patch::Apply(value);
         // Only metadata is asked for, because only metadata is read.
-        let answer = within(api.patch_metadata(&object.id.name, &params, &patch)).await;
-        let metadata = match answer.map_err(|error| error.of_object(&object.id)) {
+        let answer = within(api.patch_metadata(&id.name, &params, &patch)).await;
+        let metadata = match answer.map_err(|error| error.of_object(id)) {
             Ok(answer) => answer.metadata,
             Err(MemberError::Refused { id, .. }) if self.namespace_vanished(&id.namespace).await? => return Err(MemberError::Conflict(id)),
             Err(error) => return Err(error),
@@ -339,8 +381,16 @@ impl Member {
             uid: metadata.uid.unwrap_or_default().into(),
             generation: metadata.generation,
             resource_version: metadata.resource_version.unwrap_or_default(),
+            scaled: None,
         })
     }
+}
+
+/// The field manager other than Drover that has chosen the number of replicas, according to the object's managed fields.
+fn scaler(metadata: &ObjectMeta) -> Option<String> {
+    let entries = metadata.managed_fields.iter().flatten().filter(|entry| entry.manager.as_deref() != Some(FIELD_MANAGER));
+    let owners = entries.filter(|entry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some()));
+    owners.max_by_key(|entry| entry.time.as_ref().map(|time| time.0)).and_then(|entry| entry.manager.clone())
 }
 
 pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -186,8 +186,9 @@ impl Object {
         if !id.namespace.is_empty() {
             metadata.insert("namespace".into(), json!(id.namespace));
         }
-        let replicas_owned = metadata.get("annotations").is_some_and(|annotations| !annotations[labels::REPLICAS_OWNER].is_null());
-        if replicas_owned && let Some(spec) = value["spec"].as_object_mut() {
+        let replicas_owner = metadata.get("annotations").map_or(&Value::Null, |annotations| &annotations[labels::REPLICAS_OWNER]);
+        let never_written = !replicas_owner.is_null() && *replicas_owner != labels::FIELD_MANAGER;
+        if never_written && let Some(spec) = value["spec"].as_object_mut() {
             spec.remove("replicas");
         }
         label(&mut value, owner.labels());
@@ -203,6 +204,27 @@ impl Object {
         let metadata = value.get_mut("metadata").expect("was made above");
         mapping(metadata, "annotations").insert(labels::DIGEST.into(), json!(digest));
         Self { id: Arc::new(id), digest, value }
+    }
+
+    /// Whether this is a workload whose number of pods another field manager may choose (see [`labels::REPLICAS_OWNER`]).
+    pub fn may_be_scaled(&self) -> bool {
+        let scalable = matches!(
+            (self.id.api_version.as_str(), self.id.kind.as_str()),
+            ("apps/v1", "Deployment" | "StatefulSet" | "ReplicaSet") | ("v1", "ReplicationController")
+        );
+        let insists = self.value["metadata"]["annotations"][labels::REPLICAS_OWNER] == labels::FIELD_MANAGER;
+        (scalable || self.value["spec"]["replicas"].is_number()) && !insists
+    }
+
+    /// The same object with another number of replicas; `None`: without the field. The digest stays that of the manifest.
+    pub fn with_replicas(&self, replicas: Option<i32>) -> Self {
+        let mut other = self.clone();
+        let spec = mapping(&mut other.value, "spec");
+        match replicas {
+            Some(replicas) => spec.insert("replicas".into(), json!(replicas)),
+            None => spec.remove("replicas"),
+        };
+        other
     }
 }
 

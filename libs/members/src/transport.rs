@@ -16,6 +16,8 @@ use kube::{Client, Config};
 use rustls::client::Resumption;
 use tower::{BoxError, ServiceBuilder};
 
+use crate::reach::{PermittedResolver, Reach};
+
 /// Read buffer of a connection in bytes, which is also the largest head of an answer.
 const BUFFER: usize = 8 << 10;
 /// How many unused connections are kept for later requests.
@@ -30,10 +32,10 @@ const SESSIONS: usize = 4;
 ///
 /// # Errors
 /// When a certificate or key cannot be used.
-pub fn client(config: &Config) -> Result<Client, kube::Error> {
+pub fn client(config: &Config, reach: Reach) -> Result<Client, kube::Error> {
     // Fails for every client but the first, because the provider is installed then.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let mut tcp = HttpConnector::new();
+    let mut tcp = HttpConnector::new_with_resolver(PermittedResolver::new(reach));
     tcp.enforce_http(false);
     let mut connector = TimeoutConnector::new(tls(config)?.enable_http1().wrap_connector(tcp));
     connector.set_connect_timeout(config.connect_timeout);
@@ -45,7 +47,9 @@ pub fn client(config: &Config) -> Result<Client, kube::Error> {
         .pool_idle_timeout(IDLE_FOR)
         .http1_max_buf_size(BUFFER)
         .build(connector);
-    let layers = ServiceBuilder::new().layer(config.base_uri_layer()).option_layer(config.auth_layer()?);
+    // The last one adds the impersonation headers: without them a credential would act with all its own rights.
+    let layers =
+        ServiceBuilder::new().layer(config.base_uri_layer()).option_layer(config.auth_layer()?).layer(config.extra_headers_layer()?);
     let service = layers.map_err(BoxError::from).service(http);
     Ok(ClientBuilder::new(service, &config.default_namespace).build())
 }
@@ -58,4 +62,46 @@ fn tls(config: &Config) -> Result<HttpsConnectorBuilder<WantsProtocols1>, kube::
     let Some(name) = &config.tls_server_name else { return Ok(https) };
     let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
     Ok(https.with_server_name_resolver(FixedServerNameResolver::new(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use crate::clients::connect;
+    use crate::kubeconfig::vet;
+    use crate::reach::Reach;
+
+    #[tokio::test]
+    async fn client_sends_whom_the_kubeconfig_acts_as() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let vetted = vet(&format!(
+            "current-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+             clusters: [{{name: c, cluster: {{server: 'http://{}'}}}}]\n\
+             users: [{{name: u, user: {{token: t, as: jane, as-uid: '7', as-groups: [dev, ops], as-user-extra: {{scope: [view]}}}}}}]\n",
+            listener.local_addr().unwrap()
+        ));
+        let client = connect(&vetted.unwrap(), Reach::Anywhere).await.unwrap();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await.unwrap();
+            String::from_utf8(head).unwrap().to_ascii_lowercase()
+        };
+        let (head, answer) = tokio::join!(server, client.request_text(http::Request::get("/version").body(Vec::new()).unwrap()));
+        answer.unwrap();
+        for header in [
+            "impersonate-user: jane",
+            "impersonate-uid: 7",
+            "impersonate-group: dev",
+            "impersonate-group: ops",
+            "impersonate-extra-scope: view",
+        ] {
+            assert!(head.contains(&format!("\r\n{header}\r\n")), "{header} is not in {head}");
+        }
+    }
 }

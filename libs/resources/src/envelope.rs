@@ -8,7 +8,7 @@ use drover_service::{Problem, codes};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::kind::{Checked, DocumentKind, Echo, Invalid, Place, is_name, readable};
+use crate::kind::{Checked, DocumentKind, Echo, Invalid, Place, UploadedFile, is_name, readable};
 use crate::{Document, Metadata, ResourceError};
 
 /// A decoded request body.
@@ -26,6 +26,8 @@ struct Envelope {
     spec: Option<Value>,
     #[serde(default)]
     file: Option<String>,
+    #[serde(default)]
+    files: Option<Vec<UploadedFile>>,
 }
 
 /// Decodes the JSON of a body; `upload` is the file of a multipart body.
@@ -50,7 +52,26 @@ pub(crate) fn decode(kind: &DocumentKind, json: &[u8], upload: Option<Bytes>) ->
         ),
         None => None,
     };
-    Ok(Incoming { metadata: envelope.metadata, spec: envelope.spec, file: upload.or(inline.map(Bytes::from)), ignored })
+    let many = match envelope.files {
+        Some(_) if !kind.file.is_some_and(|file| file.many) => {
+            ignored.push("files".to_owned());
+            None
+        }
+        Some(files) => Some(one(&files)?),
+        None => None,
+    };
+    let file = upload.or(inline.map(Bytes::from)).or(many);
+    Ok(Incoming { metadata: envelope.metadata, spec: envelope.spec, file, ignored })
+}
+
+/// Several files as they are stored.
+pub(crate) fn one(files: &[UploadedFile]) -> Result<Bytes, Problem> {
+    for file in files {
+        STANDARD.decode(&file.content).map_err(|error| {
+            codes::MALFORMED_UPLOAD.problem(format!("Unable to process file: the content of {} is not base64: {error}", file.name))
+        })?;
+    }
+    serde_json::to_vec(files).map(Bytes::from).map_err(Problem::internal)
 }
 
 /// Checks metadata and spec, and returns the spec as it is to be stored.

@@ -23,7 +23,8 @@ pub struct DocumentKind {
     pub echo: Echo,
     /// Whether empty strings are left out of the metadata in the output, as in EMCO's app intents.
     pub lean_metadata: bool,
-    /// The query parameters of the list, each with the field of the spec that must have its value.
+    /// The query parameters of the list, each with the field of the spec that must have its value. With `metadata.name` a value that no
+    /// document has is answered with 404.
     pub filters: &'static [(&'static str, &'static str)],
     /// Whether documents have a file, and which.
     pub file: Option<File>,
@@ -33,6 +34,8 @@ pub struct DocumentKind {
     pub own_get: bool,
     /// The tag of the operations in the OpenAPI document.
     pub tag: &'static str,
+    /// For kinds that are only stored: what Drover does not do with them. A response to a write says so in a `Warning` header.
+    pub kept: Option<&'static str>,
     pub(crate) check: fn(&str, Option<Value>, &Place<'_>) -> Result<Checked, Invalid>,
     pub(crate) spec_schema: fn() -> RefOr<Schema>,
     pub(crate) schemas: fn(&mut Vec<(String, RefOr<Schema>)>),
@@ -87,6 +90,9 @@ pub enum Echo {
 pub struct File {
     /// Whether a document cannot be created without a file. A PUT without one keeps the old file.
     pub required: bool,
+    /// Whether a document has any number of files (multipart fields `files`, or the field `files` of the JSON). They are stored as one: see
+    /// [`UploadedFile`].
+    pub many: bool,
     pub keep: Keep,
     /// The maximum size. A larger file is refused.
     pub max_bytes: usize,
@@ -94,6 +100,14 @@ pub struct File {
     pub content_type: &'static str,
     /// Checks the content of the file.
     pub check: fn(&[u8]) -> Result<(), Invalid>,
+}
+
+/// One of several files of a document. The stored file of such a document is a JSON list of these.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UploadedFile {
+    pub name: String,
+    /// In base64.
+    pub content: String,
 }
 
 /// Where the file of a document is kept.
@@ -127,6 +141,14 @@ pub trait Spec: Serialize + DeserializeOwned + ToSchema + Send + Sync + 'static 
 pub struct NoSpec {}
 
 impl Spec for NoSpec {}
+
+/// A spec with any fields, for kinds that are only stored. It is returned as it was sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = Object)]
+pub struct AnySpec(pub serde_json::Map<String, Value>);
+
+impl Spec for AnySpec {}
 
 /// The path of a document and of its parent.
 #[derive(Clone, Copy, Debug)]
@@ -199,6 +221,7 @@ impl DocumentKind {
             own_list: false,
             own_get: false,
             tag: segment,
+            kept: None,
             check: check::<T>,
             spec_schema: <T as utoipa::PartialSchema>::schema,
             schemas: <T as ToSchema>::schemas,
@@ -247,6 +270,11 @@ impl DocumentKind {
     /// Leaves the reading of a document to a handler of the service, which may call [`crate::get_one`].
     pub const fn own_get(mut self) -> Self {
         self.own_get = true;
+        self
+    }
+    /// Says that documents are only stored, and what Drover does not do with them.
+    pub const fn kept(mut self, what: &'static str) -> Self {
+        self.kept = Some(what);
         self
     }
     /// Sets the tag of the operations in the OpenAPI document. The default is the segment.

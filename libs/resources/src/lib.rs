@@ -23,8 +23,11 @@ pub use envelope::output;
 pub use error::ResourceError;
 pub use hooks::{Change, Hooks, NoHooks, Verb};
 pub use http::{Documents, PathParams, create, delete, get_one, list, mount, mount_all, replace};
-pub use kind::{DocumentKind, Echo, File, Foreign, Invalid, Keep, NoSpec, Parent, Place, Put, Reference, Spec, is_dns_label, is_name};
-pub use store::{below_foreign, by_id, children, file, find, get, of_kind, purge_foreign};
+pub use kind::{
+    AnySpec, DocumentKind, Echo, File, Foreign, Invalid, Keep, NoSpec, Parent, Place, Put, Reference, Spec, UploadedFile, is_dns_label,
+    is_name,
+};
+pub use store::{below_foreign, by_id, children, file, find, get, of_kind, purge_foreign, set_spec};
 
 /// The migrations of the tables of documents. They come first in a service's list of migration sets.
 pub fn migrations() -> drover_store::MigrationSet {

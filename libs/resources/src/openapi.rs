@@ -73,7 +73,11 @@ fn collection(kind: &DocumentKind) -> Vec<(HttpMethod, Value)> {
     }
     let mut parameters = vec![
         query("limit", "The maximum number of documents in the response", json!({"type": "integer", "minimum": 1, "maximum": 10000})),
-        query("after", "The response starts after the document of this name", json!({"type": "string"})),
+        query(
+            "after",
+            "The response starts after this document: a name, or the value in the header `Link` of the page before",
+            json!({"type": "string"}),
+        ),
     ];
     for (name, field) in kind.filters {
         parameters.push(query(name, &format!("Only documents whose spec.{field} has this value"), json!({"type": "string"})));

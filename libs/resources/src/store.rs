@@ -1,6 +1,7 @@
 //! The SQL statements on the tables `resource`, `resource_reference` and `file`, and typed access for other code of a service.
 
 use drover_store::{ResultExt, StoreError};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use sqlx::PgConnection;
@@ -102,11 +103,12 @@ fn typed<T: DeserializeOwned>(document: Document) -> Result<TypedDocument<T>, Re
     document.typed().map_err(|source| ResourceError::Unreadable { path, source })
 }
 
-/// Which documents of a kind a page of a list has: those below the path `parent` and after the path `after`.
+/// Which documents of a kind a page of a list has: those below the path `parent` that were created after the document `after`.
 pub(crate) struct Page<'a> {
     pub parent: &'a str,
     pub foreign: Option<Uuid>,
-    pub after: &'a str,
+    pub after: Option<Uuid>,
+    pub name: Option<&'a str>,
     pub filters: serde_json::Value,
     pub limit: i64,
 }
@@ -116,8 +118,9 @@ pub(crate) async fn page(db: &mut PgConnection, kind: &DocumentKind, page: Page<
     let from = format!("{}/{}/", page.parent, kind.segment);
     let to = format!("{}/{}0", page.parent, kind.segment);
     let query = sqlx::query_as(select!(
-        "where kind = $1 and path > $2 and path > $3 and path < $4
-        and ($5::uuid is null or foreign_parent = $5) and ($6 = '{}'::jsonb or spec @> $6) order by path limit $7"
+        "where kind = $1 and path > $2 and path < $4 and ($3::uuid is null or id > $3)
+        and ($5::uuid is null or foreign_parent = $5) and ($6 = '{}'::jsonb or spec @> $6)
+        and ($8::text is null or name = $8) order by id limit $7"
     ));
     Ok(query
         .bind(kind.name)
@@ -127,6 +130,7 @@ pub(crate) async fn page(db: &mut PgConnection, kind: &DocumentKind, page: Page<
         .bind(page.foreign)
         .bind(page.filters)
         .bind(page.limit)
+        .bind(page.name)
         .fetch_all(db)
         .await?)
 }
@@ -196,6 +200,19 @@ pub(crate) async fn update(db: &mut PgConnection, document: &mut Document) -> Re
     .fetch_one(db)
     .await?;
     document.version = version;
+    Ok(())
+}
+
+/// Writes a default that only became known later into the spec of a document, which gets a new version.
+///
+/// # Errors
+/// The spec cannot be written as JSON, or the database cannot be reached.
+pub async fn set_spec<T: Serialize>(db: &mut PgConnection, id: Uuid, spec: &T) -> Result<(), ResourceError> {
+    sqlx::query("update resource set spec = $2, updated_at = now(), version = nextval('resource_version') where id = $1")
+        .bind(id)
+        .bind(sqlx::types::Json(spec))
+        .execute(db)
+        .await?;
     Ok(())
 }
 

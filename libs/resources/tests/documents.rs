@@ -58,10 +58,31 @@ static REPORT: DocumentKind = DocumentKind::of::<resources::NoSpec>("report", "R
     .below_foreign("Office", "/v2/offices/{office}")
     .put(Put::Ok200)
     .echo(Echo::Never)
-    .file(File { required: true, keep: Keep::Table, max_bytes: 1 << 20, content_type: "application/x-report", check: report_bytes });
+    .file(File {
+        required: true,
+        many: false,
+        keep: Keep::Table,
+        max_bytes: 1 << 20,
+        content_type: "application/x-report",
+        check: report_bytes,
+    });
 
 static PAGE: DocumentKind =
     DocumentKind::of::<resources::NoSpec>("page", "Page", "pages", &["page"]).below(&REPORT).echo(Echo::Never).put(Put::None);
+
+/// Any number of files, and nothing is done with them.
+static ALBUM: DocumentKind = DocumentKind::of::<resources::AnySpec>("album", "Album", "albums", &["album"])
+    .below(&FARM)
+    .filters(&[("called", "metadata.name")])
+    .kept("nobody looks at \"albums\"")
+    .file(File {
+        required: false,
+        many: true,
+        keep: Keep::Table,
+        max_bytes: 1 << 20,
+        content_type: "application/octet-stream",
+        check: |_| Ok(()),
+    });
 
 fn report_bytes(bytes: &[u8]) -> Result<(), Invalid> {
     if bytes.starts_with(b"REPORT") { Ok(()) } else { Err(Invalid::with(codes::MALFORMED_UPLOAD, "Error in file format")) }
@@ -141,7 +162,7 @@ impl Stack {
         let db = test_db().await;
         let store = Store::connect(&StoreConfig::new("resources-test", db.url.clone()), &[resources::migrations()]).await.unwrap();
         let hooks = TestHooks::default();
-        let routes = || resources::mount_all(OpenApiRouter::<App>::new(), &[&FARM, &COW, &REPORT, &PAGE]);
+        let routes = || resources::mount_all(OpenApiRouter::<App>::new(), &[&FARM, &COW, &REPORT, &PAGE, &ALBUM]);
         let document = serde_json::to_value(drover_service::openapi::document("test", routes())).unwrap();
         let app = App(Documents::new(store.clone(), hooks.clone()));
         let common = Common::new("postgres://unused", "token", Peers::default());
@@ -296,7 +317,7 @@ async fn children_references_and_guards_hold() {
 }
 
 #[tokio::test]
-async fn pages_are_cut_by_name() {
+async fn lists_are_in_order_of_creation_and_pages_survive_a_deletion() {
     let stack = Stack::start().await;
     stack.post("/v2/farms", named("a")).await.is(201);
     stack.post("/v2/farms", named("a.b")).await.is(201);
@@ -308,11 +329,15 @@ async fn pages_are_cut_by_name() {
         answer.is(200).as_array().unwrap().iter().map(|cow| cow["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let first = stack.get("/v2/farms/a/cows?limit=2").await;
-    assert_eq!(names(&first), ["c1", "c2"]);
-    assert_eq!(first.headers[header::LINK], "</v2/farms/a/cows?limit=2&after=c2/v1>; rel=\"next\"");
-    let rest = stack.get("/v2/farms/a/cows?limit=2&after=c2/v1").await;
-    assert_eq!(names(&rest), ["c3"]);
+    assert_eq!(names(&first), ["c3", "c1"]);
+    stack.delete("/v2/farms/a/cows/c1/v1").await.is(204);
+    let link = first.headers[header::LINK].to_str().unwrap();
+    let next = link.strip_prefix('<').unwrap().split_once('>').unwrap().0;
+    let rest = stack.get(next).await;
+    assert_eq!(names(&rest), ["c2"]);
     assert!(rest.headers.get(header::LINK).is_none());
+    assert_eq!(names(&stack.get("/v2/farms/a/cows?after=c3/v1").await), ["c2"], "a name is accepted too");
+    stack.get("/v2/farms/a/cows?after=c1/v1").await.refused(400, "invalid");
 }
 
 #[tokio::test]
@@ -373,4 +398,29 @@ async fn a_foreign_parent_made_again_inherits_nothing() {
         0,
         "the old page went with its report"
     );
+}
+
+#[tokio::test]
+async fn several_files_are_one_and_kept_documents_say_so() {
+    let stack = Stack::start().await;
+    stack.post("/v2/farms", named("a")).await.is(201);
+    let part = |bytes: &'static [u8], name: &'static str| multipart::Part::bytes(bytes).file_name(name);
+    let form = multipart::Form::new()
+        .text("metadata", json!({"metadata": {"name": "one"}, "spec": {"any": ["thing"]}}).to_string())
+        .part("files", part(b"1", "a.txt"))
+        .part("files", part(b"2", "b.txt"));
+    let made = stack.call(Method::POST, "/v2/farms/a/albums", |request| request.multipart(form)).await;
+    assert_eq!(made.headers[header::WARNING], "299 drover \"kept, not carried out: nobody looks at 'albums'\"");
+    assert_eq!(made.is(201)["spec"], json!({"any": ["thing"]}));
+    let files = json!([{"name": "a.txt", "content": "MQ=="}, {"name": "b.txt", "content": "Mg=="}]);
+    stack.post("/v2/farms/a/albums", json!({"metadata": {"name": "two"}, "files": files})).await.is(201);
+    for album in ["one", "two"] {
+        let path = format!("/v2/farms/a/albums/{album}");
+        let stored = stack.call(Method::GET, &path, |request| request.header("accept", "application/octet-stream")).await;
+        assert_eq!(serde_json::from_slice::<Value>(&stored.bytes).unwrap(), files, "{album}");
+    }
+    let broken = json!({"metadata": {"name": "three"}, "files": [{"name": "a", "content": "%"}]});
+    stack.post("/v2/farms/a/albums", broken).await.refused(422, "malformed_upload");
+    assert_eq!(stack.get("/v2/farms/a/albums?called=two").await.is(200)[0]["metadata"]["name"], "two");
+    stack.get("/v2/farms/a/albums?called=three").await.refused(404, "not_found");
 }

@@ -22,6 +22,7 @@ mod tasks;
 pub use config::Config;
 pub use routes::openapi;
 
+use drover_members::{Clients, Reach};
 use drover_service::{self as service, Common, Running};
 
 /// Starts the service.
@@ -29,14 +30,15 @@ use drover_service::{self as service, Common, Running};
 /// # Errors
 /// The database is unavailable, the seal key cannot be read, or the address is taken.
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
-    start_with(config, common, drover_members::Clients::new()).await
+    let reach = if common.local_clusters { Reach::Anywhere } else { Reach::Remote };
+    start_with(config, common, Clients::new(reach)).await
 }
 
 /// As [`start`], with clients into which simulated members of the same process may be injected.
 ///
 /// # Errors
 /// As [`start`].
-pub async fn start_with(config: Config, common: Common, clients: drover_members::Clients) -> anyhow::Result<Running> {
+pub async fn start_with(config: Config, common: Common, clients: Clients) -> anyhow::Result<Running> {
     let common = common.scoped("cluster-manager");
     let listen = config.listen;
     let app = app::App::connect(config, &common, clients).await?;

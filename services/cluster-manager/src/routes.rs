@@ -7,7 +7,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, Fleet};
-use crate::http::{clusters, kv_pairs, labels, members};
+use crate::http::{checks, clusters, cordon, kv_pairs, labels, members, networks, pods};
 use crate::resources::KINDS;
 
 impl FromRef<App> for Documents {
@@ -20,9 +20,17 @@ pub(crate) fn routes(fleet: &Fleet) -> OpenApiRouter<App> {
     mount_all(OpenApiRouter::default(), KINDS)
         .routes(routes!(clusters::list))
         .routes(routes!(clusters::status))
+        .routes(routes!(checks::check))
+        .routes(routes!(cordon::put, cordon::delete))
         .routes(routes!(kv_pairs::get))
         .routes(routes!(labels::list, labels::create))
         .routes(routes!(labels::get, labels::put, labels::delete))
+        .routes(routes!(pods::pods))
+        .routes(routes!(pods::events))
+        .routes(routes!(pods::log))
+        .routes(routes!(networks::apply))
+        .routes(routes!(networks::terminate))
+        .routes(routes!(networks::stop))
         .routes(routes!(members::kubeconfig))
         .routes(fleet.members.route("/internal/feeds/members", "members_feed"))
         .routes(fleet.capacity.route("/internal/feeds/capacity", "capacity_feed"))

@@ -4,6 +4,7 @@
 
 mod stack;
 
+use axum::extract::RawQuery;
 use drover_kubesim::Fault;
 use drover_scheduling::MemberState;
 use k8s_openapi::api::core::v1::Pod;
@@ -211,7 +212,67 @@ async fn unreachable_cluster_is_registered_with_its_reason() {
     let nobody = stack.sim.kubeconfig("a", "http://127.0.0.1:1");
     stack.upload(Method::POST, "/v2/cluster-providers/p/clusters", "far", &nobody).await.is(201);
     let member = stack.member("p+far", |member| member.state == MemberState::Unreachable).await;
-    assert!(member.reason.unwrap().contains("refused"));
+    assert!(member.reason.unwrap().contains("cannot be reached"));
+}
+
+#[tokio::test]
+async fn reason_does_not_tell_what_is_at_the_address_of_a_kubeconfig() {
+    let stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    let page = axum::Router::new().fallback(|| async { (axum::http::StatusCode::NOT_FOUND, "banner of an internal service") });
+    let page = drover_testkit::HttpServer::start(page).await;
+    let json = r#"{"kind":"Status","status":"Failure","message":"banner of an internal service","code":500}"#;
+    let refusing = axum::Router::new().fallback(move || async move { (axum::http::StatusCode::SERVICE_UNAVAILABLE, json) });
+    let refusing = drover_testkit::HttpServer::start(refusing).await;
+    let mut reasons = Vec::new();
+    for (name, url) in [("nobody", "http://127.0.0.1:1".to_owned()), ("page", page.url("/any/path")), ("refusing", refusing.url(""))] {
+        let kubeconfig = stack.sim.kubeconfig("a", url.trim_end_matches('/'));
+        stack.upload(Method::POST, "/v2/cluster-providers/p/clusters", name, &kubeconfig).await.is(201);
+        let member = stack.member(&format!("p+{name}"), |member| member.state == MemberState::Unreachable).await;
+        reasons.push(member.reason.unwrap());
+    }
+    assert!(reasons.iter().all(|reason| *reason == reasons[0] && !reason.contains("banner")), "{reasons:#?}");
+}
+
+#[tokio::test]
+async fn start_seals_kubeconfigs_again_with_the_newest_key() {
+    let mut stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    stack.register("p", "a").await;
+    let file = stack.config.seal_key_file.clone();
+    let old = std::fs::read_to_string(&file).unwrap();
+    let newest = {
+        let other = file.with_extension("other");
+        drover_store::SealKey::from_file_or_create(&other).unwrap();
+        std::fs::read_to_string(&other).unwrap()
+    };
+    std::fs::write(&file, format!("{newest}{old}")).unwrap();
+    stack.restart().await;
+    std::fs::write(&file, newest).unwrap();
+    // From here on the old key is not known any more.
+    stack.restart().await;
+    stack.peer().get::<Value>("/internal/members/p%2Ba/kubeconfig").await.unwrap();
+    stack.member("p+a", |member| member.state == MemberState::Ready).await;
+}
+
+#[tokio::test]
+async fn kubeconfig_of_this_machine_is_refused_without_local_clusters() {
+    let mut stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    stack.common.local_clusters = false;
+    stack.restart().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    for server in [address.as_str(), "http://localhost:1", "https://169.254.169.254"] {
+        let kubeconfig = stack.sim.kubeconfig("a", server);
+        let answer = stack.upload(Method::POST, "/v2/cluster-providers/p/clusters", "near", &kubeconfig).await;
+        let refused = answer.refused(422, "kubeconfig_refused");
+        assert!(refused["detail"].as_str().unwrap().contains("--local-clusters"), "{refused}");
+    }
+    assert!(
+        tokio::time::timeout(std::time::Duration::from_millis(1), listener.accept()).await.is_err(),
+        "something connected to {address}"
+    );
 }
 
 #[tokio::test]
@@ -224,6 +285,8 @@ async fn cluster_with_claims_is_not_deleted() {
     stack.placement.claim("p+a");
     let refused = stack.delete(path).await.refused(409, "claims_left");
     assert_eq!(refused["reasons"][0], "cart of demo shop");
+    let detail = "1 copy of an application still has room in p+a; terminate the applications or drain the cluster first";
+    assert_eq!(refused["detail"], detail);
     assert_eq!(stack.member("p+a", |_| true).await.state, MemberState::Ready, "the refused deletion leaves the member ready");
     stack.placement.fail(true);
     stack.delete(path).await.refused(503, "peer_unavailable");
@@ -241,6 +304,129 @@ async fn cluster_with_claims_is_not_deleted() {
 }
 
 #[tokio::test]
+async fn cordon_is_published_kept_over_a_restart_and_taken_back() {
+    let mut stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    stack.register("p", "a").await;
+    let path = "/v2/cluster-providers/p/clusters/a/cordon";
+    let first = stack.put(path, json!({"reason": "new racks"})).await.is(200);
+    let again = stack.put(path, json!({})).await.is(200);
+    assert_eq!(first, again, "an order without a reason keeps the stored one, and the time never changes");
+    let closed = stack.member("p+a", |member| member.cordoned.is_some()).await;
+    assert_eq!(json!(closed.cordoned), first);
+    stack.restart().await;
+    let ready = stack.member("p+a", |member| member.state == MemberState::Ready).await;
+    assert_eq!(json!(ready.cordoned), first, "a closed cluster is watched as before");
+    assert_eq!(stack.get("/v2/cluster-providers/p/clusters/a/status").await.is(200)["cordoned"], first);
+    stack.put(path, json!({"reason": "x\ny"})).await.refused(400, "invalid");
+    stack.put("/v2/cluster-providers/p/clusters/nobody/cordon", json!({})).await.refused(404, "not_found");
+    stack.delete(path).await.is(204);
+    stack.member("p+a", |member| member.cordoned.is_none()).await;
+    stack.delete(path).await.is(204);
+    stack.put(path, json!({"reason": "drained"})).await.is(200);
+    stack.delete("/v2/cluster-providers/p/clusters/a").await.is(204);
+}
+
+#[tokio::test]
+async fn kubeconfig_is_checked_without_being_stored() {
+    let stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    let check = async |kubeconfig: String| stack.post("/v2/cluster-checks", json!({"kubeconfig": kubeconfig})).await;
+    let good = check(stack.sim.kubeconfig("a", &stack.sim_url)).await.is(200);
+    assert!(good["state"] == "Ready" && good["uid"].is_string() && good["registeredAs"].is_null(), "{good}");
+    let nobody = check(stack.sim.kubeconfig("a", "http://127.0.0.1:1")).await.is(200);
+    assert!(nobody["state"] == "Unreachable" && nobody["reason"].as_str().unwrap().contains("cannot be reached"), "{nobody}");
+    let old = stack.sim.kubeconfig("a", &stack.sim_url);
+    stack.sim.rotate_token("a");
+    assert_eq!(check(old).await.is(200)["state"], "Unauthorized");
+    check("a: 1".to_owned()).await.refused(422, "kubeconfig_invalid");
+    assert_eq!((stack.count("credential").await, stack.count("member_identity").await), (0, 0));
+
+    stack.register("p", "a").await;
+    stack.member("p+a", |member| member.state == MemberState::Ready).await;
+    let again = check(stack.sim.kubeconfig("a", &stack.sim_url)).await.is(200);
+    assert_eq!(again["registeredAs"], "p+a", "{again}");
+    assert_eq!(stack.get("/v2/cluster-providers/p/clusters/a/status").await.is(200)["uid"], good["uid"]);
+}
+
+#[tokio::test]
+async fn cluster_that_is_registered_twice_is_used_once() {
+    let stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    stack.register("p", "a").await;
+    stack.member("p+a", |member| member.state == MemberState::Ready).await;
+    // Another address of the same API server.
+    let alias = stack.sim.kubeconfig("a", &stack.sim_url.replace("127.0.0.1", "localhost"));
+    stack.upload(Method::POST, "/v2/cluster-providers/p/clusters", "alias", &alias).await.is(201);
+    let second = stack.member("p+alias", |member| member.reason.as_deref().is_some_and(|reason| reason.contains("same"))).await;
+    assert_eq!(second.state, MemberState::Unreachable);
+    assert!(second.reason.unwrap().contains("p+a:"));
+    assert_eq!(stack.member("p+a", |_| true).await.state, MemberState::Ready);
+    stack.delete("/v2/cluster-providers/p/clusters/a").await.is(204);
+    stack.member("p+alias", |member| member.state == MemberState::Ready).await;
+}
+
+#[tokio::test]
+async fn abandoned_cluster_is_deleted_with_its_claims() {
+    let stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    stack.register("p", "a").await;
+    stack.placement.claim("p+a");
+    let path = "/v2/cluster-providers/p/clusters/a";
+    stack.put(&format!("{path}/cordon"), json!({"reason": "burnt down"})).await.is(200);
+    stack.delete(path).await.refused(409, "claims_left");
+    stack.put(&format!("{path}/cordon"), json!({"abandoned": true})).await.is(200);
+    stack.delete(path).await.is(204);
+    stack.gone("p+a").await;
+}
+
+#[tokio::test]
+async fn pods_events_and_logs_are_read_for_one_copy() {
+    let stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    let binding = Uuid::new_v4();
+    // An API server that knows the pods of one copy, and answers a log with the query that it got.
+    let labelled = format!("labelSelector=drover.io%2Fbinding%3D{binding}");
+    let pods = move |RawQuery(query): RawQuery| async move {
+        let pod = json!({"metadata": {"name": "web-0", "namespace": "shop", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"nodeName": "n1", "containers": [{"name": "c"}]},
+            "status": {"phase": "Running", "containerStatuses": [{"restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}});
+        let items = if query.as_deref() == Some(&labelled) { vec![pod] } else { vec![] };
+        axum::Json(json!({"items": items}))
+    };
+    let events = || async {
+        let event = |uid: &str, reason: &str| {
+            json!({"type": "Warning", "reason": reason, "message": "m", "count": 2,
+            "lastTimestamp": "2026-01-01T00:00:01Z", "involvedObject": {"kind": "Pod", "name": "web-0", "uid": uid}})
+        };
+        axum::Json(json!({"items": [event("u1", "BackOff"), event("u2", "OfOthers")]}))
+    };
+    let log = |RawQuery(query): RawQuery| async move { format!("one\ntwo\n{}\n", query.unwrap_or_default()) };
+    let router = axum::Router::new()
+        .route("/api/v1/pods", axum::routing::get(pods))
+        .route("/api/v1/namespaces/shop/events", axum::routing::get(events))
+        .route("/api/v1/namespaces/shop/pods/web-0/log", axum::routing::get(log));
+    let server = drover_testkit::HttpServer::start(router).await;
+    let simulated = stack.sim.kubeconfig("a", &stack.sim_url);
+    let address = simulated.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap();
+    let kubeconfig = simulated.replace(address, &server.url(""));
+    stack.upload(Method::POST, "/v2/cluster-providers/p/clusters", "stub", &kubeconfig).await.is(201);
+
+    let copy = format!("/v2/cluster-providers/p/clusters/stub/copies/{binding}");
+    let pods = stack.get(&format!("{copy}/pods")).await.is(200);
+    let pod = &pods["items"][0];
+    assert_eq!((&pod["name"], &pod["state"], &pod["restarts"]), (&json!("web-0"), &json!("CrashLoopBackOff"), &json!(3)), "{pods}");
+    let events = stack.get(&format!("{copy}/events")).await.is(200);
+    assert_eq!((events["items"].as_array().unwrap().len(), &events["items"][0]["reason"]), (1, &json!("BackOff")), "{events}");
+    let log = stack.get(&format!("{copy}/log?pod=web-0&container=c&tailLines=2&previous=true")).await;
+    assert_eq!(log.text(), "one\ntwo\ncontainer=c&tailLines=2&previous=true\n");
+    stack.get(&format!("{copy}/log?pod=web-0&container=c%26follow")).await.refused(400, "invalid");
+    let other = format!("/v2/cluster-providers/p/clusters/stub/copies/{}", Uuid::new_v4());
+    stack.get(&format!("{other}/log?pod=web-0")).await.refused(404, "not_found");
+    stack.get(&format!("/v2/cluster-providers/p/clusters/nobody/copies/{binding}/pods")).await.refused(404, "not_found");
+}
+
+#[tokio::test]
 async fn restart_keeps_members_and_credentials() {
     let mut stack = Stack::start().await;
     stack.post("/v2/cluster-providers", named("p")).await.is(201);
@@ -251,4 +437,21 @@ async fn restart_keeps_members_and_credentials() {
     assert_eq!((before.id, before.credential_version), (after.id, after.credential_version));
     stack.capacity("p+a", |capacity| capacity.nodes.len() == 2 && capacity.age_ms < 5_000).await;
     assert!(stack.get("/readyz").await.is(200)["ready"].as_bool().unwrap());
+}
+
+#[tokio::test]
+async fn networks_of_clusters_are_kept_and_not_carried_out() {
+    let stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    stack.register("p", "a").await;
+    let spec = json!({"cniType": "ovn4nfv", "ipv4Subnets": [{"subnet": "172.16.44.0/24", "name": "s", "gateway": "172.16.44.1/32"}]});
+    for collection in ["networks", "provider-networks"] {
+        let path = format!("/v2/cluster-providers/p/clusters/a/{collection}");
+        let made = stack.post(&path, json!({"metadata": {"name": "n"}, "spec": spec})).await;
+        assert_eq!(made.is(201)["spec"], spec);
+        stack.delete(&format!("{path}/n")).await.is(204);
+    }
+    for verb in ["apply", "terminate", "stop"] {
+        stack.post(&format!("/v2/cluster-providers/p/clusters/a/{verb}"), json!({})).await.refused(501, "not_yet");
+    }
 }

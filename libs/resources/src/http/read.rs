@@ -82,7 +82,8 @@ fn multipart(document: &Value, content_type: &str, bytes: &[u8]) -> Response {
     ([(header::CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}"))], body).into_response()
 }
 
-/// `GET` of a collection: all documents, or a page of at most `limit` after the name `after`. A `Link` header names the next page.
+/// `GET` of a collection in the order of creation: all documents, or a page of at most `limit` after the document `after` (a name, or the
+/// value in the `Link` header, which names the next page and stays valid when documents are deleted).
 ///
 /// # Errors
 /// A query parameter is invalid (400), the parent does not exist (404), or the database or the parent's service cannot be reached.
@@ -99,11 +100,12 @@ pub async fn list(documents: &Documents, kind: &'static DocumentKind, params: &P
             .filter(|limit| (1..=MAX_PAGE).contains(limit))
             .ok_or_else(|| codes::INVALID.problem(format!("limit={text}: a number from 1 to {MAX_PAGE} is expected")))?,
     };
-    let after = param(query, "after").map(|after| format!("{parent}/{}/{after}", kind.segment)).unwrap_or_default();
-    let mut filters = Map::new();
+    let (mut filters, mut by_name) = (Map::new(), None);
     for (name, field) in kind.filters {
-        if let Some(value) = param(query, name) {
-            filters.insert((*field).to_owned(), value.into());
+        match param(query, name) {
+            Some(value) if *field == "metadata.name" => by_name = Some(value),
+            Some(value) => drop(filters.insert((*field).to_owned(), value.into())),
+            None => {}
         }
     }
     let foreign = documents.foreign(kind, params).await?;
@@ -113,19 +115,37 @@ pub async fn list(documents: &Documents, kind: &'static DocumentKind, params: &P
     {
         return Err(ResourceError::ParentNotFound { path: parent }.into());
     }
-    let page = store::Page { parent: &parent, foreign, after: &after, filters: Value::Object(filters), limit: limit + 1 };
+    let after = match param(query, "after").filter(|after| !after.is_empty()) {
+        None => None,
+        Some(after) => Some(position(&mut db, kind, &parent, after).await?),
+    };
+    let page = store::Page { parent: &parent, foreign, after, name: by_name, filters: Value::Object(filters), limit: limit + 1 };
     let mut found = store::page(&mut db, kind, page).await?;
+    if let (true, Some(name)) = (found.is_empty(), by_name) {
+        return Err(ResourceError::NotFound { title: kind.title, path: format!("{parent}/{}/{name}", kind.segment) }.into());
+    }
     let more = found.len() > usize::try_from(limit).unwrap_or(usize::MAX);
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     let body: Vec<Value> = found.iter().map(|document| output(kind, document)).collect();
     let mut response = axum::Json(body).into_response();
     if let Some(last) = found.last().filter(|_| more) {
         let collection = format!("{parent}/{}", kind.segment);
-        let after = last.path.get(collection.len() + 1..).unwrap_or_default();
-        let link = format!("<{collection}?limit={limit}&after={after}>; rel=\"next\"");
+        let link = format!("<{collection}?limit={limit}&after={}>; rel=\"next\"", last.id);
         if let Ok(link) = HeaderValue::from_str(&link) {
             response.headers_mut().insert(header::LINK, link);
         }
     }
     Ok(response)
+}
+
+/// The id of the document after which a page begins: ids are ordered by the time of creation.
+async fn position(db: &mut sqlx::PgConnection, kind: &DocumentKind, parent: &str, after: &str) -> Result<Uuid, Problem> {
+    let path = format!("{parent}/{}/{after}", kind.segment);
+    match (store::find(db, kind, &path).await?, after.parse()) {
+        (Some(document), _) => Ok(document.id),
+        (None, Ok(id)) => Ok(id),
+        (None, Err(_)) => {
+            Err(codes::INVALID.problem(format!("after={after}: there is no such document; use the address in the header Link")))
+        }
+    }
 }

@@ -36,7 +36,7 @@ pub async fn create(
     if let Ok(location) = HeaderValue::from_str(&path) {
         response.headers_mut().insert(header::LOCATION, location);
     }
-    Ok(warned(response, ignored))
+    Ok(warned(kind, response, ignored))
 }
 
 /// `PUT` of a document, with the status that the kind says.
@@ -71,13 +71,13 @@ pub async fn replace(
         matches_version(&parts.headers, None)?;
         let (document, ignored) = writing.create(&mut tx, incoming).await?;
         writing.end(tx, Verb::Create, None, &document.0, document.1.as_ref()).await?;
-        return Ok(warned(document_response(StatusCode::CREATED, kind, &document.0), ignored));
+        return Ok(warned(kind, document_response(StatusCode::CREATED, kind, &document.0), ignored));
     };
     matches_version(&parts.headers, Some(&before))?;
     let (document, ignored) = writing.replace(&mut tx, &before, incoming).await?;
     writing.end(tx, Verb::Replace, Some(&before), &document.0, document.1.as_ref()).await?;
     let status = if kind.put == Put::Created201 { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(warned(document_response(status, kind, &document.0), ignored))
+    Ok(warned(kind, document_response(status, kind, &document.0), ignored))
 }
 
 /// `DELETE` of a document: 204.
@@ -260,9 +260,11 @@ fn matches_version(headers: &HeaderMap, current: Option<&Document>) -> Result<()
     if fits { Ok(()) } else { Err(ResourceError::Changed { current: etag.unwrap_or_else(|| "none".to_owned()) }) }
 }
 
-fn warned(mut response: Response, ignored: Vec<String>) -> Response {
-    for field in ignored {
-        if let Ok(value) = HeaderValue::from_str(&format!("299 drover \"unknown field {}\"", field.replace(['"', '\\'], "'"))) {
+/// Adds a `Warning` header for each thing that the client should know about a document that was written.
+fn warned(kind: &DocumentKind, mut response: Response, ignored: Vec<String>) -> Response {
+    let kept = kind.kept.map(|what| format!("kept, not carried out: {what}"));
+    for warning in ignored.into_iter().map(|field| format!("unknown field {field}")).chain(kept) {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 drover \"{}\"", warning.replace(['"', '\\'], "'"))) {
             response.headers_mut().append(header::WARNING, value);
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use drover_members::Reach;
 use drover_members::kubeconfig::vet;
 use drover_resources::{Change, Document, Hooks, Verb};
 use drover_scheduling::MemberKey;
@@ -13,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::Fleet;
 use crate::resources::cluster::{CLUSTER, ClusterSpec};
-use crate::store::{credentials, labels};
+use crate::store::{cordons, credentials, labels};
 
 /// The hooks of cluster-manager's documents.
 pub struct ClusterHooks {
@@ -21,14 +22,15 @@ pub struct ClusterHooks {
     key: Arc<SealKey>,
     changed: Arc<Notify>,
     placement: placement::Client,
+    reach: Reach,
 }
 
 impl ClusterHooks {
-    /// Hooks that notify `changed` and ask `placement` for claims.
-    pub fn new(fleet: Fleet, key: Arc<SealKey>, changed: Arc<Notify>, placement: Peer) -> Self {
+    /// Hooks that notify `changed` and ask `placement` for claims. Kubeconfigs that lead out of `reach` are refused.
+    pub fn new(fleet: Fleet, key: Arc<SealKey>, changed: Arc<Notify>, placement: Peer, reach: Reach) -> Self {
         // A user's request waits for the answer inside its transaction: an early 503 is better than a long wait.
         let placement = placement.attempts(2).timeout(std::time::Duration::from_secs(3)).into();
-        Self { fleet, key, changed, placement }
+        Self { fleet, key, changed, placement, reach }
     }
 
     /// EMCO's rule: a new cluster needs a kubeconfig unless it is reached by GitOps.
@@ -40,7 +42,7 @@ impl ClusterHooks {
         Ok(())
     }
 
-    /// Refuses the deletion of a cluster with labels or claims. The member is published as `Deregistering` before placement is asked,
+    /// Refuses the deletion of a cluster with labels, or, unless it was given up, with claims. The member is published as `Deregistering` before placement is asked,
     /// so that no new claim appears after the answer.
     async fn check_unused(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
         let labels = labels::of(tx, change.id()).await?;
@@ -49,6 +51,9 @@ impl ClusterHooks {
             return Err(problem.reasons(labels.into_iter().map(|label| format!("{}/labels/{label}", change.path))));
         }
         let key = member_key(change.path);
+        if cordons::is_abandoned(tx, change.id()).await? {
+            return Ok(());
+        }
         self.fleet.deregister(&key);
         let claims = self.placement.claim_list(None, Some(&key.0), None).await.answer(&self.placement);
         let left = match claims {
@@ -66,9 +71,11 @@ impl ClusterHooks {
         };
         self.fleet.cancel_deregistration(&key);
         let apps = left.iter().map(|claim| format!("{} of {} {}", claim.request.app, claim.dig.project, claim.dig.name));
-        Err(codes::CLAIMS_LEFT
-            .problem(format!("{} applications still have room in {key}; terminate them or drain the cluster first", left.len()))
-            .reasons(apps))
+        let still = match left.len() {
+            1 => "1 copy of an application still has room".to_owned(),
+            copies => format!("{copies} copies of applications still have room"),
+        };
+        Err(codes::CLAIMS_LEFT.problem(format!("{still} in {key}; terminate the applications or drain the cluster first")).reasons(apps))
     }
 }
 
@@ -93,7 +100,9 @@ impl Hooks for ClusterHooks {
         let Some(file) = change.file.filter(|_| change.kind.name == CLUSTER.name) else { return Ok(()) };
         // Checked before, when the body was read; vetted again for its reduced form, which is what is stored.
         let text = String::from_utf8_lossy(file);
-        let vetted = vet(&text).map_err(|error| codes::KUBECONFIG_INVALID.problem(error.to_string()))?;
+        let vetted =
+            vet(&text).map_err(|error| codes::find(error.code()).unwrap_or(codes::KUBECONFIG_INVALID).problem(error.to_string()))?;
+        self.reach.check(&vetted).map_err(|error| codes::KUBECONFIG_REFUSED.problem(format!("kubeconfig: {error}")))?;
         credentials::put(tx, &self.key, change.id(), vetted.expose()).await?;
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use drover_api::members::{ClusterState, Member};
-use drover_scheduling::{Capacity, MemberKey, MemberState};
+use drover_scheduling::{Capacity, Cordon, MemberKey, MemberState};
 use drover_service::FeedHub;
 use uuid::Uuid;
 
@@ -26,6 +26,8 @@ pub struct Fleet {
 
 struct Entry {
     registered: Registered,
+    /// As registered, or as set since.
+    cordon: Option<Cordon>,
     health: ClusterState,
     /// Published as `Deregistering` until then; the limit ends the state of a deletion that failed half way.
     leaving: Option<Instant>,
@@ -43,10 +45,14 @@ impl Fleet {
         let key = registered.key();
         let mut entries = self.entries();
         match entries.get_mut(&key) {
-            Some(entry) if entry.registered.id == registered.id => entry.registered = registered,
+            Some(entry) if entry.registered.id == registered.id => {
+                entry.cordon = registered.cordon();
+                entry.registered = registered;
+            }
             _ => {
-                let health = ClusterState { state: MemberState::Unknown, since: Some(now()), reason: Some("not probed yet".to_owned()) };
-                entries.insert(key.clone(), Entry { registered, health, leaving: None, capacity: None });
+                let health = ClusterState { since: Some(now()), ..not_probed() };
+                let cordon = registered.cordon();
+                entries.insert(key.clone(), Entry { registered, cordon, health, leaving: None, capacity: None });
             }
         }
         self.publish(&key, entries.get(&key));
@@ -68,7 +74,7 @@ impl Fleet {
         if entry.health.state != state {
             tracing::info!(member = %key, ?state, reason = reason.as_deref().unwrap_or(""), "member is now {state:?}");
         }
-        entry.health = ClusterState { state, since, reason };
+        entry.health = ClusterState { state, since, reason, cordoned: None };
         self.publish(key, Some(entry));
     }
 
@@ -101,6 +107,15 @@ impl Fleet {
         self.set_leaving(key, None);
     }
 
+    /// Closes a member to new copies of apps, or opens it. Published at once, so that the next decision knows it.
+    pub fn set_cordon(&self, key: &MemberKey, cordon: Option<Cordon>) {
+        let mut entries = self.entries();
+        if let Some(entry) = entries.get_mut(key) {
+            entry.cordon = cordon;
+        }
+        self.publish(key, entries.get(key));
+    }
+
     fn set_leaving(&self, key: &MemberKey, until: Option<Instant>) {
         let mut entries = self.entries();
         if let Some(entry) = entries.get_mut(key) {
@@ -111,10 +126,7 @@ impl Fleet {
 
     /// The health of a member.
     pub fn state(&self, key: &MemberKey) -> ClusterState {
-        self.entries().get(key).map_or_else(
-            || ClusterState { state: MemberState::Unknown, since: None, reason: Some("not probed yet".to_owned()) },
-            Entry::state,
-        )
+        self.entries().get(key).map_or_else(not_probed, Entry::state)
     }
 
     /// The capacity last observed, with its current age.
@@ -135,13 +147,13 @@ impl Entry {
     fn state(&self) -> ClusterState {
         if self.leaving.is_some_and(|until| until > Instant::now()) {
             let reason = Some("the cluster is being deleted".to_owned());
-            return ClusterState { state: MemberState::Deregistering, since: self.health.since.clone(), reason };
+            return ClusterState { state: MemberState::Deregistering, reason, cordoned: self.cordon.clone(), ..self.health.clone() };
         }
-        self.health.clone()
+        ClusterState { cordoned: self.cordon.clone(), ..self.health.clone() }
     }
 
     fn member(&self, key: &MemberKey) -> Member {
-        let ClusterState { state, since, reason } = self.state();
+        let ClusterState { state, since, reason, cordoned } = self.state();
         Member {
             id: self.registered.id,
             key: key.clone(),
@@ -150,6 +162,7 @@ impl Entry {
             state,
             since,
             reason,
+            cordoned,
             credential_version: self.registered.credential.unwrap_or_default(),
         }
     }
@@ -158,6 +171,10 @@ impl Entry {
 fn aged((at, capacity): &(Instant, Arc<Capacity>)) -> Capacity {
     let age = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
     Capacity { age_ms: capacity.age_ms.saturating_add(age), ..Capacity::clone(capacity) }
+}
+
+fn not_probed() -> ClusterState {
+    ClusterState { state: MemberState::Unknown, since: None, reason: Some("not probed yet".to_owned()), cordoned: None }
 }
 
 fn now() -> String {

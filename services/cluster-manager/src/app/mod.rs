@@ -1,15 +1,17 @@
 //! Use cases of cluster-manager.
 
+mod copies;
 mod documents;
 mod fleet;
+mod identity;
 mod model;
 
 use std::sync::Arc;
 
-use drover_api::members::{MemberCredential, SecretKubeconfig};
+use drover_api::members::{CordonOrder, MemberCredential, SecretKubeconfig};
 use drover_members::Clients;
 use drover_resources::{DocumentKind, Documents, ResourceError, TypedDocument, is_name};
-use drover_scheduling::MemberKey;
+use drover_scheduling::{Cordon, MemberKey};
 use drover_service::{Common, Problem, codes};
 use drover_store::{MigrationSet, ResultExt, SealKey, Store, StoreConfig, StoreError};
 use secrecy::ExposeSecret;
@@ -24,7 +26,7 @@ pub use model::{Model, Usage};
 use crate::config::Config;
 use crate::resources::cluster::{CLUSTER, ClusterSpec};
 use crate::resources::provider::{PROVIDER, ProviderSpec};
-use crate::store::{credentials, labels, registered};
+use crate::store::{cordons, credentials, labels, registered};
 
 /// What handlers and tasks work with; cheap to clone.
 #[derive(Clone)]
@@ -57,12 +59,24 @@ impl App {
         let sets =
             [drover_resources::migrations(), MigrationSet::new("cluster-manager", sqlx::migrate!("../../migrations/cluster-manager"))];
         let store = Store::connect(&StoreConfig::new("cluster-manager", common.database_url.clone()), &sets).await?;
+        let mut tx = store.begin().await?;
+        match credentials::reseal(&mut tx, &key).await? {
+            0 => {}
+            count => tracing::info!(count, "kubeconfigs were sealed again with the newest key"),
+        }
+        tx.commit().await.map_err(StoreError::from)?;
         let (fleet, changed) = (Fleet::default(), Arc::new(Notify::new()));
         // Before the feed is served: a reader takes its first page for the complete list of members.
         for member in registered::all(&mut *store.pool().acquire().await.map_err(StoreError::from)?).await? {
             fleet.register(member);
         }
-        let hooks = ClusterHooks::new(fleet.clone(), key.clone(), changed.clone(), common.peer("placement", &common.peers.placement));
+        let hooks = ClusterHooks::new(
+            fleet.clone(),
+            key.clone(),
+            changed.clone(),
+            common.peer("placement", &common.peers.placement),
+            clients.reach(),
+        );
         let documents = Documents::new(store.clone(), hooks);
         Ok(Self { store, documents, fleet, clients: Arc::new(clients), config: Arc::new(config), changed, key })
     }
@@ -155,6 +169,34 @@ impl App {
         let removed = labels::remove(&mut db, id, label).await?;
         self.changed.notify_one();
         Ok(removed)
+    }
+
+    /// Closes a cluster to new copies of apps, which may be repeated.
+    ///
+    /// # Errors
+    /// `not_found` without such a cluster, or the store fails.
+    pub async fn cordon(&self, provider: &str, cluster: &str, order: &CordonOrder) -> Result<Cordon, Problem> {
+        let id = self.cluster_id(provider, cluster).await?;
+        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let deleted = || codes::NOT_FOUND.problem("The cluster has just been deleted");
+        let cordon =
+            cordons::put(&mut db, id, &order.reason, order.abandoned).await.on_constraint::<Problem>("cordon_cluster_id_fkey", deleted)?;
+        self.fleet.set_cordon(&MemberKey::new(provider, cluster), Some(cordon.clone()));
+        self.changed.notify_one();
+        Ok(cordon)
+    }
+
+    /// Opens a cluster again, which may be repeated.
+    ///
+    /// # Errors
+    /// `not_found` without such a cluster, or the store fails.
+    pub async fn uncordon(&self, provider: &str, cluster: &str) -> Result<(), Problem> {
+        let id = self.cluster_id(provider, cluster).await?;
+        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        cordons::remove(&mut db, id).await?;
+        self.fleet.set_cordon(&MemberKey::new(provider, cluster), None);
+        self.changed.notify_one();
+        Ok(())
     }
 
     /// The kubeconfig of a member, unsealed.

@@ -60,6 +60,9 @@ pub struct ClusterStatus {
     /// Nodes and usage as last observed; `age_ms` says how long ago. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
+    /// The uid of its namespace `kube-system`, which identifies the Kubernetes cluster; absent until it was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
 }
 
 /// Lists the clusters of a provider.
@@ -105,7 +108,7 @@ pub async fn list(state: State<App>, raw: RawPathParams, query: Query<ClusterLis
     params(("clusterProvider" = String, Path), ("cluster" = String, Path)), responses((status = 200, description = "As last observed", body = ClusterStatus)))]
 pub async fn status(state: State<App>, path: Path<(String, String)>) -> Result<Json<ClusterStatus>, Problem> {
     let (app, (provider, cluster)) = (state.0, path.0);
-    app.cluster_id(&provider, &cluster).await?;
+    let uid = app.identity_of(app.cluster_id(&provider, &cluster).await?).await?;
     let key = MemberKey::new(&provider, &cluster);
-    Ok(Json(ClusterStatus { state: app.fleet.state(&key), capacity: app.fleet.capacity_now(&key) }))
+    Ok(Json(ClusterStatus { state: app.fleet.state(&key), capacity: app.fleet.capacity_now(&key), uid }))
 }

@@ -33,11 +33,17 @@ pub struct GitOps {
 impl Spec for ClusterSpec {}
 
 /// `cluster-providers/{clusterProvider}/clusters/{cluster}`
-pub static CLUSTER: DocumentKind = DocumentKind::of::<ClusterSpec>("cluster", "Cluster", "clusters", &["cluster"])
-    .below(&PROVIDER)
-    .put(Put::Ok200)
-    .own_list()
-    .file(File { required: false, keep: Keep::Hook, max_bytes: 1 << 20, content_type: "application/yaml", check: check_kubeconfig });
+pub static CLUSTER: DocumentKind =
+    DocumentKind::of::<ClusterSpec>("cluster", "Cluster", "clusters", &["cluster"]).below(&PROVIDER).put(Put::Ok200).own_list().file(
+        File {
+            required: false,
+            many: false,
+            keep: Keep::Hook,
+            max_bytes: 1 << 20,
+            content_type: "application/yaml",
+            check: check_kubeconfig,
+        },
+    );
 
 fn check_kubeconfig(bytes: &[u8]) -> Result<(), Invalid> {
     let text = std::str::from_utf8(bytes).map_err(|_| Invalid::with(codes::KUBECONFIG_INVALID, "kubeconfig: not UTF-8 text"))?;

@@ -3,9 +3,19 @@
 pub mod cluster;
 pub mod controller;
 pub mod kv_pair;
+pub mod networks;
 pub mod provider;
 
 use drover_resources::DocumentKind;
 
 /// All kinds.
-pub static KINDS: &[&DocumentKind] = &[&provider::PROVIDER, &cluster::CLUSTER, &kv_pair::KV_PAIR, &controller::CONTROLLER];
+pub static KINDS: &[&DocumentKind] = &[
+    &provider::PROVIDER,
+    &cluster::CLUSTER,
+    &kv_pair::KV_PAIR,
+    &controller::CONTROLLER,
+    &networks::NETWORK,
+    &networks::PROVIDER_NETWORK,
+    &networks::CA_CERT,
+    &networks::CA_CERT_CLUSTER,
+];

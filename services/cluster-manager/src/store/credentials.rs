@@ -1,7 +1,7 @@
 //! Sealed kubeconfigs.
 
 use drover_store::{Place, SealKey, Sealed, StoreResult};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -36,4 +36,21 @@ pub async fn get(db: &mut PgConnection, key: &SealKey, cluster: Uuid) -> StoreRe
         sqlx::query_as("select version, sealed from credential where cluster_id = $1").bind(cluster).fetch_optional(db).await?;
     let Some((version, sealed)) = row else { return Ok(None) };
     Ok(Some((version, key.open_text(place(&cluster.to_string()), &sealed)?)))
+}
+
+/// Seals again, with the current key, what an older key sealed; returns how many. Their versions stay: the kubeconfigs are the same.
+///
+/// # Errors
+/// The store fails, or a kubeconfig was sealed with a key that is not in the key file.
+pub async fn reseal(db: &mut PgConnection, key: &SealKey) -> StoreResult<usize> {
+    let rows: Vec<(Uuid, Sealed)> = sqlx::query_as("select cluster_id, sealed from credential for update").fetch_all(&mut *db).await?;
+    let mut count = 0;
+    for (cluster, sealed) in rows.into_iter().filter(|(_, sealed)| key.is_stale(sealed)) {
+        let row = cluster.to_string();
+        let plain = key.open(place(&row), &sealed)?;
+        let sealed = key.seal(place(&row), plain.expose_secret());
+        sqlx::query("update credential set sealed = $2 where cluster_id = $1").bind(cluster).bind(sealed).execute(&mut *db).await?;
+        count += 1;
+    }
+    Ok(count)
 }

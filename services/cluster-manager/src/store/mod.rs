@@ -1,5 +1,7 @@
 //! SQL of cluster-manager's own tables. Documents are stored by libs/resources.
 
+pub mod cordons;
 pub mod credentials;
+pub mod identities;
 pub mod labels;
 pub mod registered;

@@ -7,6 +7,8 @@ mod workers;
 
 use drover_service::{Common, OnFailure};
 
+pub use probe::{DEADLINE, Failure, identity, probe};
+
 use crate::app::App;
 
 /// Starts the background tasks.

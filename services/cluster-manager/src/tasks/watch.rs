@@ -21,7 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 
 use super::metrics;
-use super::probe::{Failure, probe, watch_failure};
+use super::probe::{Failure, identity, probe, watch_failure};
 use crate::app::{App, Model, Usage};
 use crate::store::registered::Registered;
 
@@ -56,6 +56,9 @@ pub async fn run(app: App, member: Registered, task: TaskHandle) {
         let Some(failure) = failure else { continue };
         // A session that lasted longer than this connected: the back-off starts again.
         failures = if started.elapsed() > FIRST_LISTS { 1 } else { failures + 1 };
+        if let Some(detail) = failure.detail.filter(|_| failures == 1) {
+            tracing::warn!(member = %key, detail, "a member has failed");
+        }
         app.fleet.set_state(&key, member.id, failure.state, Some(failure.reason));
         app.fleet.publish_aged(&key);
         tokio::time::sleep(backoff(failures + 1, LONGEST_BACKOFF)).await;
@@ -67,7 +70,7 @@ async fn connect(app: &App, member: &Registered, key: &MemberKey) -> Result<Clie
     if let Some(client) = app.clients.cached(key, version).await {
         return Ok(client);
     }
-    let unknown = |reason: String| Failure { state: MemberState::Unknown, reason };
+    let unknown = |reason: String| Failure::unknown(reason);
     let credential =
         app.credential(key).await.map_err(|problem| unknown(format!("the kubeconfig cannot be read: {}", problem.document().detail)))?;
     let vetted = vet(credential.kubeconfig.expose()).map_err(|error| unknown(format!("the kubeconfig cannot be used: {error}")))?;
@@ -88,6 +91,9 @@ impl Session<'_> {
         if let Err(failure) = probe(&self.client).await {
             return Some(failure);
         }
+        if let Some(failure) = self.recognise().await {
+            return Some(failure);
+        }
         let doubt = Notify::new();
         let (alive, beats) = watch::channel(());
         let (measured, usage) = watch::channel(None);
@@ -96,6 +102,21 @@ impl Session<'_> {
             never = self.measure(&measured) => never,
             failure = self.follow(&doubt, beats, usage) => Some(failure),
             () = tokio::time::sleep(RENEW.mul_f64(rand::random_range(0.8..1.2))) => None,
+        }
+    }
+
+    /// Fails if the member is the same Kubernetes cluster as another member: its room would be given away twice.
+    async fn recognise(&self) -> Option<Failure> {
+        let uid = identity(&self.client).await?;
+        match self.app.identify(self.member.id, &uid).await {
+            Ok(same) => {
+                let same = same?;
+                Some(Failure::unreachable(format!("not used, because it is the same Kubernetes cluster as {same}: remove one of the two")))
+            }
+            Err(error) => {
+                tracing::warn!(member = %self.key, %error, "it cannot be checked whether the cluster is registered twice");
+                None
+            }
         }
     }
 

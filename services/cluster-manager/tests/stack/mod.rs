@@ -35,8 +35,8 @@ pub struct Stack {
     pub placement: Placement,
     running: Option<Running>,
     proxy: HttpServer,
-    common: Common,
-    config: Config,
+    pub common: Common,
+    pub config: Config,
     _placement: HttpServer,
     _db: TestDb,
     _keys: tempdir::Dir,
@@ -73,7 +73,8 @@ impl Stack {
         let placement = Placement::default();
         let placement_server = HttpServer::start(placement.router()).await;
         let peers = Peers { placement: placement_server.url("/").parse().unwrap(), ..Peers::default() };
-        let common = Common::new(db.url.expose_secret(), TOKEN, peers);
+        let mut common = Common::new(db.url.expose_secret(), TOKEN, peers);
+        common.local_clusters = true;
         let keys = tempdir::Dir(std::env::temp_dir().join(format!("drover-keys-{}", Uuid::new_v4())));
         std::fs::create_dir_all(&keys.0).unwrap();
         let key_file = keys.0.join("seal.key");
