@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MEMBERS ?= sim
 
-.PHONY: help demo build dist check test test-long bench lint
+.PHONY: help demo build dist check test test-long bench lint learned-groups
 # What is shipped: no laboratory, no tools of this repository.
 SHIPPED := --workspace --exclude 'drover-lab*' --exclude drover-e2e --exclude xtask
 help: ## this list
@@ -47,6 +47,12 @@ bench: ## measures throughput, latency, memory and CPU of this build; NAMES="dec
 	export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
 	cargo build --locked --release --workspace --bins
 	exec "$$CARGO_TARGET_DIR/release/drover" bench $(NAMES)
+
+learned-groups: ## trains the shipped policy `learned` of group placement again, from its seed; minutes on one core
+	@. deploy/env.sh
+	cargo build --locked --release --workspace --bins
+	"$$CARGO_TARGET_DIR/release/drover" experiment groups --only-learned --no-large --seeds 1 --seed 4 \
+	  --save-learned libs/scheduling/src/groups/learned/shipped.json
 
 lint: ## format, clippy, licences and sources (the first time builds cargo-deny)
 	@. deploy/env.sh

@@ -36,10 +36,20 @@ pub(super) fn anneal(instance: &Instance, weights: &Weights, budget: &SearchBudg
 
 /// Anneals from the given layout until the budget is spent.
 pub(super) fn improve(mut layout: Layout<'_>, weights: &Weights, meter: BudgetMeter<'_>, seed: u64, grouped: bool) -> Placed {
-    let mut annealing = Annealing { rng: fastrand::Rng::with_seed(seed), meter, grouped, xs: Vec::new(), ys: Vec::new() };
+    let mut annealing = Annealing::new(seed, meter, grouped);
     annealing.admit(&mut layout);
     let best = annealing.run(&mut layout);
     Placed::of(&Layout::of(layout.instance(), *weights, &best), weights, annealing.meter.done)
+}
+
+/// Anneals only the containers in `open`; all others stay where they are. Returns the best placement seen.
+pub(crate) fn improve_some(mut layout: Layout<'_>, open: Vec<u32>, moves: u64, seed: u64) -> Vec<Option<usize>> {
+    let budget = SearchBudget::Moves(moves);
+    let mut annealing = Annealing::new(seed, BudgetMeter::start(&budget), true);
+    let mut movable = vec![false; layout.instance().containers().len()];
+    open.iter().for_each(|c| movable[*c as usize] = true);
+    annealing.only = Some((open, movable));
+    annealing.run(&mut layout)
 }
 
 /// The first placement: units in order of decreasing demand, each on the place where the objective is least.
@@ -86,9 +96,15 @@ struct Annealing<'b> {
     grouped: bool,
     xs: Vec<u32>,
     ys: Vec<u32>,
+    /// The containers that may move, as a list and by container; `None`: all.
+    only: Option<(Vec<u32>, Vec<bool>)>,
 }
 
-impl Annealing<'_> {
+impl<'b> Annealing<'b> {
+    fn new(seed: u64, meter: BudgetMeter<'b>, grouped: bool) -> Self {
+        Self { rng: fastrand::Rng::with_seed(seed), meter, grouped, xs: Vec::new(), ys: Vec::new(), only: None }
+    }
+
     /// Puts each container without a place where the least room is missing, and then moves containers until all places are within their
     /// capacity. What still does not fit is taken off again. Uses at most half of the budget.
     fn admit(&mut self, layout: &mut Layout<'_>) {
@@ -205,7 +221,10 @@ impl Annealing<'_> {
     fn choose(&mut self, layout: &Layout<'_>, spent: f64, relieve: bool) -> Option<(usize, usize)> {
         let instance = layout.instance();
         let (containers, places) = (instance.containers().len() as u32, instance.places().len());
-        let x = self.rng.u32(0..containers);
+        let x = match &self.only {
+            Some((open, _)) => open[self.rng.usize(0..open.len())],
+            None => self.rng.u32(0..containers),
+        };
         let from = layout.at(x)?;
         if relieve && layout.over_at(from) == 0.0 && self.rng.u8(..) < 192 {
             return None;
@@ -227,6 +246,10 @@ impl Annealing<'_> {
             let y = layout.on(to)[self.rng.usize(0..layout.on(to).len())];
             let level = self.level(spent);
             gather(layout, level, y, to, &mut self.ys);
+        }
+        if let Some((_, movable)) = &self.only {
+            self.xs.retain(|c| movable[*c as usize]);
+            self.ys.retain(|c| movable[*c as usize]);
         }
         Some((from, to))
     }

@@ -4,12 +4,14 @@ use crate::aco::Aco;
 use crate::ddpg::LearnedPolicy;
 use crate::exact::Exact;
 use crate::greedy::Greedy;
+use crate::learned::Learned;
 use crate::policy::Policy;
 use crate::search::Search;
+use drover_scheduling::groups::learned::LearnedModel;
 
 /// The names of all policies, the default first.
-pub const POLICIES: [&str; 10] =
-    ["cgs-search", "cgs-greedy", "affinity", "balanced", "spread", "binpack", "aco", "aco-groups", "exact", "cgs-ddpg"];
+pub const POLICIES: [&str; 11] =
+    ["cgs-search", "cgs-greedy", "learned", "affinity", "balanced", "spread", "binpack", "aco", "aco-groups", "exact", "cgs-ddpg"];
 
 /// Why a policy cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,11 +40,13 @@ pub struct Settings {
     pub experimental: bool,
     /// The trained policy for `cgs-ddpg`.
     pub learned: Option<LearnedPolicy>,
+    /// The model for `learned`; `None`: the one that is shipped.
+    pub model: Option<LearnedModel>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { seed: 0, moves: 50_000, experimental: false, learned: None }
+        Self { seed: 0, moves: 50_000, experimental: false, learned: None, model: None }
     }
 }
 
@@ -55,6 +59,7 @@ pub fn policy_named(name: &str, settings: &Settings) -> Result<Box<dyn Policy>, 
     Ok(match name {
         "cgs-search" => Box::new(Search::moves(settings.moves, seed)),
         "cgs-greedy" => Box::new(Greedy::Groups),
+        "learned" => Box::new(Learned::new(settings.model.clone().unwrap_or_else(|| LearnedModel::shipped().clone()))),
         "affinity" => Box::new(Greedy::Affinity),
         "balanced" => Box::new(Greedy::Balanced),
         "spread" => Box::new(Greedy::Spread),

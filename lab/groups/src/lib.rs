@@ -39,9 +39,11 @@ mod annealing;
 mod catalogue;
 mod choice;
 pub mod ddpg;
+
 mod exact;
 pub mod experiment;
 mod greedy;
+pub mod learned;
 mod policy;
 pub mod roadef;
 mod search;
@@ -50,6 +52,7 @@ pub use aco::Aco;
 pub use annealing::SearchBudget;
 pub use catalogue::{RHO, Setting, big, bookinfo, nodes, online_boutique, paper, sock_shop, sock_shop_compose};
 pub use choice::{ChoiceError, POLICIES, Settings, policy_named};
+pub use drover_scheduling::groups::learned::{LearnedModel, ModelError};
 pub use drover_scheduling::groups::{
     Call, CallGraph, Change, Container, EXACT_SERVICES, GraphError, Grouping, GroupingError, Instance, InstanceError, Layout, Limits, Load,
     Place, RESOURCES, Rules, Service, Terms, Traffic, Variant, Weights, used,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{AppRequest, CallStory, DigRef, MemberKey, PodsOnNode};
+use crate::{AppRequest, CallStory, DigRef, MemberKey, PodsOnNode, RefusedDestination};
 
 /// Requests room for apps of one deployment intent group: for all of them or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +14,9 @@ pub struct DecisionRequest {
     /// Overrides `whenFull: preferred`: less preferred members are used too. Set when no plan was feasible.
     #[serde(default)]
     pub overflow: bool,
+    /// Members on which an app of the group recently did not become Ready. It is not placed there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedDestination>,
     /// The operation that requests it.
     pub operation: Uuid,
     /// Fence of the writer.
@@ -32,6 +35,9 @@ pub struct Decision {
     /// The effect of calls between the apps. Absent if no calls are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallStory>,
+    /// The apps whose pods can only be expected to get nodes if they are applied in this order, each when the one before is Ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<String>,
     /// Ledger sequence it was decided on.
     #[serde(default)]
     pub seq: i64,
@@ -120,6 +126,6 @@ pub enum Verdict {
     LessPreferred,
     /// Its capacity is unknown at the moment.
     Unknown,
-    /// It is outside the logical cloud or being removed.
+    /// It is outside the logical cloud, cordoned, or being removed.
     NotAllowed,
 }

@@ -27,6 +27,9 @@ pub(crate) enum Standing {
     Allowed,
     OutsideLogicalCloud,
     Deregistering,
+    /// The app recently did not become Ready there.
+    Refused,
+    Cordoned,
 }
 
 impl<'a> Group<'a> {
@@ -48,10 +51,25 @@ impl<'a> Group<'a> {
         self.options.iter().filter(|c| c.standing == Standing::Allowed).map(|c| c.room)
     }
 
+    /// Leaves out the members on which the app did not become Ready.
+    pub fn refuse(&mut self, refuses: impl Fn(&MemberKey) -> bool) {
+        for option in self.options.iter_mut().filter(|option| option.standing == Standing::Allowed && refuses(&option.room.key)) {
+            option.standing = Standing::Refused;
+        }
+    }
+
+    /// Whether there is a member that would be allowed if the app had become Ready there.
+    pub fn has_refused(&self) -> bool {
+        self.options.iter().any(|option| option.standing == Standing::Refused)
+    }
+
     /// The only provider priority that may be used: the best one of the group, if the app insists on it (`whenFull: preferred`).
     pub fn insists_on(&self, terms: &PlacementTerms, overflow: bool) -> Option<u8> {
         match terms.when_full {
-            WhenFull::Preferred if !overflow => self.allowed().map(MemberRoom::priority).min(),
+            WhenFull::Preferred if !overflow => {
+                let counts = |option: &&MemberOption<'_>| matches!(option.standing, Standing::Allowed | Standing::Refused);
+                self.options.iter().filter(counts).map(|option| option.room.priority()).min()
+            }
             _ => None,
         }
     }
@@ -130,6 +148,8 @@ fn group<'a>(ledger: &'a Ledger, cloud: &HashSet<&MemberKey>, elements: &[Elemen
             Standing::OutsideLogicalCloud
         } else if room.member.as_ref().is_some_and(|m| m.state == MemberState::Deregistering) {
             Standing::Deregistering
+        } else if room.member.as_ref().is_some_and(|m| m.cordoned.is_some()) {
+            Standing::Cordoned
         } else {
             Standing::Allowed
         }

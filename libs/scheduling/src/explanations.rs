@@ -87,6 +87,8 @@ fn finish<'a>(slot: &Slot<'a>, chosen: Option<(&'a MemberRoom, Vec<PodsOnNode>)>
                 considered.push(entry(room, Verdict::NotAllowed, "not a member of the logical cloud".into(), None));
             }
             Standing::Deregistering => considered.push(entry(room, Verdict::NotAllowed, "is being removed".into(), None)),
+            Standing::Refused => considered.push(entry(room, Verdict::NoRoom, "its pods found no nodes there".into(), None)),
+            Standing::Cordoned => considered.push(entry(room, Verdict::NotAllowed, why_cordoned(room), None)),
         }
     }
     for key in &slot.group.missing {
@@ -114,16 +116,21 @@ fn explain_choice(slot: &Slot<'_>, chosen: &MemberRoom, best: f64, considered: &
     for entry in considered.iter_mut() {
         match entry.verdict {
             Verdict::Chosen => {
-                let how = if tight { "the fullest member with room" } else { "most room left" };
-                entry.reason = format!("provider priority {}, {how}: {} of requests after placing", chosen.priority(), percent(best));
+                let how = match tight {
+                    true => format!("the fullest cluster with room: {} requested after placing", percent(best)),
+                    false => format!("most room left: {} free after placing", percent(free(best))),
+                };
+                entry.reason = format!("provider priority {}, {how}", chosen.priority());
             }
             Verdict::Fits if entry.priority > chosen.priority() => {
                 entry.reason = format!("fits, but {} has the better provider priority", chosen.key);
             }
             Verdict::Fits if entry.share != Some(best) => {
-                let how = if tight { "is fuller" } else { "has more room left" };
-                entry.reason =
-                    format!("fits, but {} {how} ({} against {})", chosen.key, percent(best), percent(entry.share.unwrap_or_default()));
+                let share = entry.share.unwrap_or_default();
+                entry.reason = match tight {
+                    true => format!("fits, but {} is fuller ({} requested)", chosen.key, against(best, share)),
+                    false => format!("fits, but {} has more room left ({} free)", chosen.key, against(free(best), free(share))),
+                };
             }
             Verdict::Fits => entry.reason = format!("fits as well as on {}, which comes first by name", chosen.key),
             _ => {}
@@ -147,7 +154,7 @@ pub(crate) fn explain_calls<'a>(
             match entry.verdict {
                 Verdict::Chosen => {
                     entry.reason = format!(
-                        "provider priority {}, best combination of calls and room: {calls}, {share} of requests after placing",
+                        "provider priority {}, best combination of calls and room: {calls}, {share} requested after placing",
                         room.priority()
                     )
                 }
@@ -164,6 +171,18 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
+/// The share that is free where `used` is requested; nothing is where more is requested than there is.
+fn free(used: f64) -> f64 {
+    (1.0 - used).max(0.0)
+}
+
+/// Two different shares with as many decimals as show that they differ.
+fn against(one: f64, other: f64) -> String {
+    let with = |decimals: usize| [one, other].map(|share| format!("{:.decimals$} %", share * 100.0));
+    let shown = (0..=4).map(with).find(|[one, other]| one != other);
+    shown.map_or_else(|| "the difference is below 0.0001 %".to_owned(), |[one, other]| format!("{one} against {other}"))
+}
+
 fn misfit(room: &MemberRoom, misfit: Misfit) -> Considered {
     match misfit {
         Misfit::NoRoom(reason) => entry(room, Verdict::NoRoom, reason, None),
@@ -177,6 +196,13 @@ fn entry(room: &MemberRoom, verdict: Verdict, reason: String, share: Option<f64>
 
 fn not_registered(member: MemberKey, reason: String) -> Considered {
     Considered { member, priority: 10, verdict: Verdict::NotAllowed, reason, share: None, age_ms: 0 }
+}
+
+/// Why a cordoned member gets nothing new.
+pub(crate) fn why_cordoned(room: &MemberRoom) -> String {
+    let cordon = room.member.as_ref().and_then(|member| member.cordoned.as_ref());
+    let why = cordon.map(|cordon| format!(" since {}: {}", cordon.since, cordon.reason)).unwrap_or_default();
+    format!("is cordoned{why}")
 }
 
 /// Why the capacity of a member is unknown.

@@ -39,6 +39,19 @@ pub struct FleetMember {
     /// Reason of the state, for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Set while the member is closed to new copies; what runs there is not affected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordoned: Option<Cordon>,
+}
+
+/// Since when, and why, a member is closed to new copies of apps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Cordon {
+    /// RFC 3339.
+    pub since: String,
+    /// Reason, for users.
+    pub reason: String,
 }
 
 /// State of the connection to a member.

@@ -91,7 +91,9 @@ fn one_by_one(room: &MemberRoom, pending: Vec<Pending>) -> Result<Vec<Claim>, Ve
         });
         let Some(pods) = pods else {
             let why = explain(left.free(room.nodes()), ask);
-            refused.push(one.differs("no_room", format!("{} on {}: {}", one.claim.request.app, room.key, why.reason())));
+            let taken = one.purpose == Purpose::Admit && pack(left.free(room.nodes()), &[Ask { now: false, ..ask }]).is_none();
+            let code = if taken { Difference::ROOM_TAKEN } else { "no_room" };
+            refused.push(one.differs(code, format!("{} on {}: {}", one.claim.request.app, room.key, why.reason())));
             count_old(&mut left, room, &one, -1);
             continue;
         };

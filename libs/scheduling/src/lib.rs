@@ -54,7 +54,7 @@ pub use cel::{Expression, ExpressionError, validate_expression};
 pub use decision::{AppDecision, Considered, Decision, DecisionRequest, GroupDecision, Outcome, Placement, Verdict};
 pub use demand::{Demand, NodeRequirement, Operator, PodGroup, PodsOnNode, Toleration};
 pub use fit::{Ask, Free, pack};
-pub use fleet::{Capacity, Claim, ClaimState, Fleet, FleetMember, Images, MemberState, Node, Observed, Taint};
+pub use fleet::{Capacity, Claim, ClaimState, Cordon, Fleet, FleetMember, Images, MemberState, Node, Observed, Taint};
 pub use identity::{DigRef, MemberKey};
 pub use images::ImageNames;
 pub use interner::Interner;
@@ -72,6 +72,7 @@ pub use policy::{
     Algorithm, AlgorithmUse, Missing, MissingPlace, Movability, Parameter, ParameterScope, ParameterSource, Policy, PolicyMode, Prefer,
 };
 pub use room::MemberRoom;
+pub use scheduler::outlook;
 pub use terms::{AppRequest, Element, Intent, Packing, PlacementTerms, WhenFull};
 pub use transaction::{ClaimReceipt, Difference, LedgerChange, LedgerReceipt, LedgerTransaction};
 pub use work::{RecordingMeter, ReplayMeter, StepMeter, WorkMeter};

@@ -3,6 +3,7 @@
 //! The order of members: provider priority; then most room left after placing (`packing: spread`) or the fullest member that fits
 //! (`tight`); then name. A member of unknown capacity gets no apps. The reasons for users are made in `explanations.rs`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -10,10 +11,12 @@ use uuid::Uuid;
 use crate::call_placement::CallPlacement;
 use crate::explanations::{self, SlotDecision};
 use crate::fit::Ask;
+use crate::scheduler::Arrivals;
 use crate::slot::{Slot, equals};
 use crate::trial::{Tenant, Trial};
 use crate::{
-    AppDecision, Claim, ClaimState, Decision, DecisionRequest, GroupDecision, Ledger, MemberKey, MemberRoom, Outcome, Placement, Undo,
+    AppDecision, AppRequest, Claim, ClaimState, Decision, DecisionRequest, Demand, GroupDecision, Holds, Ledger, MemberKey, MemberRoom,
+    Outcome, Placement, Undo,
 };
 
 /// Limit on attempts to place a slot, for the whole search that follows a failed greedy choice.
@@ -27,7 +30,7 @@ pub fn binding_id(decision: Uuid, app: &str, member: &MemberKey) -> Uuid {
 impl Ledger {
     /// Decides where the apps of `request` go, without a change. [`Ledger::apply_decision`] makes the claims.
     pub fn decide(&self, id: Uuid, request: &DecisionRequest) -> Decision {
-        let slots = Slot::of(self, &request.apps, request.overflow);
+        let slots = Slot::of(self, request.dig.id, &request.apps, request.overflow, &request.refused);
         let without: Vec<usize> = (0..request.apps.len()).filter(|app| slots.iter().all(|s| s.app != *app)).collect();
         let requested: Vec<&str> = request.apps.iter().map(|app| app.app.as_str()).collect();
         let together = CallPlacement::of(self, &request.dig, &requested, &slots);
@@ -49,6 +52,7 @@ impl Ledger {
             }
             together.story((outcome == Outcome::Placed).then_some(&chosen[..]))
         });
+        let order = if outcome == Outcome::Placed { order_of_application(&slots, &judged.slots) } else { Vec::new() };
         let mut apps: Vec<AppDecision> = request.apps.iter().map(|app| AppDecision { app: app.app.clone(), groups: Vec::new() }).collect();
         for (slot, judged) in slots.iter().zip(judged.slots) {
             let Some(SlotDecision { chosen, mut considered, more }) = judged else { continue };
@@ -64,7 +68,7 @@ impl Ledger {
             }
             apps[slot.app].groups.push(GroupDecision { placement, considered, more });
         }
-        Decision { id, dig: request.dig.clone(), outcome, apps, calls, seq: self.seq }
+        Decision { id, dig: request.dig.clone(), outcome, apps, calls, order, seq: self.seq }
     }
 
     /// Makes held claims for all placements of `decision`.
@@ -114,7 +118,7 @@ fn walk<'a>(slots: &[Slot<'a>], imposed: Option<&[Option<&'a MemberRoom>]>) -> W
         let choice = explanations::judge(slot, i, &mut trial, imposed.map(|rooms| rooms[i]));
         chosen.push(choice.chosen.as_ref().map(|(room, _)| *room));
         if choice.chosen.is_none() {
-            let this = if slot.group.allowed().next().is_none() {
+            let this = if slot.group.allowed().next().is_none() && !slot.group.has_refused() {
                 Outcome::Impossible
             } else if slot.counted().any(|room| !room.is_known()) {
                 Outcome::Unknown
@@ -132,6 +136,30 @@ fn walk<'a>(slots: &[Slot<'a>], imposed: Option<&[Option<&'a MemberRoom>]>) -> W
         }
     }
     Walk { outcome, slots: judged }
+}
+
+/// The apps that share a member on which their pods can only be expected to get nodes in a certain order, in that order.
+fn order_of_application(slots: &[Slot<'_>], chosen: &[Option<SlotDecision<'_>>]) -> Vec<String> {
+    let mut by_member: BTreeMap<&MemberKey, (&MemberRoom, Vec<&AppRequest>)> = BTreeMap::new();
+    for (slot, decided) in slots.iter().zip(chosen) {
+        if let Some((room, _)) = decided.as_ref().and_then(|decided| decided.chosen.as_ref()) {
+            by_member.entry(&room.key).or_insert_with(|| (*room, Vec::new())).1.push(slot.request);
+        }
+    }
+    let mut names: Vec<String> = Vec::new();
+    for (room, apps) in by_member.into_values().filter(|(_, apps)| apps.len() > 1) {
+        let demands: Vec<&Demand> = apps.iter().map(|app| &app.demand).collect();
+        let arrivals = Arrivals::new(room.nodes(), room.free().now.to_vec(), &demands);
+        if arrivals.holds() != Holds::One {
+            continue;
+        }
+        for app in arrivals.order().into_iter().flatten().map(|at| &apps[at].app) {
+            if !names.contains(app) {
+                names.push(app.clone());
+            }
+        }
+    }
+    names
 }
 
 /// The worse of two outcomes: an outcome that waiting cannot change outweighs one that it can.

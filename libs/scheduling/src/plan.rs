@@ -30,7 +30,7 @@ pub enum PlanKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PlanRequest {
-    /// Purpose.
+    /// Whether room is sought for a newcomer or a member is drained.
     pub kind: PlanKind,
     /// Consent of the owners. An app without an entry is not moved.
     pub movability: Vec<Movability>,

@@ -17,6 +17,16 @@ const TIES: u32 = 2_000;
 /// Largest number of apps of which all orders are tried.
 const PERMUTED: usize = 6;
 
+/// For which orders all pods of `apps`, of which some packing exists, get nodes of a member with these free amounts; and an order of the
+/// apps in which the default scheduler is expected to find them, if the given one does not do.
+pub fn outlook(nodes: &[Node], free: Vec<Amounts>, apps: &[&Demand]) -> (Holds, Option<Vec<usize>>) {
+    let arrivals = Arrivals::new(nodes, free, apps);
+    match arrivals.holds() {
+        Holds::One => (Holds::One, arrivals.order()),
+        holds => (holds, None),
+    }
+}
+
 /// Equal pods: the same requests and the same nodes.
 struct PodType<'a> {
     requests: &'a Amounts,

@@ -2,7 +2,8 @@
 
 use crate::expand::{Group, groups};
 use crate::trial::{Trial, total_on};
-use crate::{AppRequest, Demand, Ledger, MemberRoom, Packing};
+use crate::{AppRequest, Demand, Ledger, MemberKey, MemberRoom, Packing, RefusedDestination};
+use uuid::Uuid;
 
 /// One group of alternatives of one app.
 /// Exactly one member is chosen for it, unless another slot of the app satisfies it.
@@ -14,10 +15,13 @@ pub(crate) struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// The slots of all apps, in the order of the apps.
-    pub fn of(ledger: &'a Ledger, apps: &'a [AppRequest], overflow: bool) -> Vec<Slot<'a>> {
+    /// The slots of all apps of a deployment intent group, in the order of the apps.
+    pub fn of(ledger: &'a Ledger, dig: Uuid, apps: &'a [AppRequest], overflow: bool, refused: &[RefusedDestination]) -> Vec<Slot<'a>> {
         let slots = |(app, request): (usize, &'a AppRequest)| {
-            groups(ledger, &request.terms).into_iter().map(move |group| Slot { app, request, group, overflow })
+            let refuses = |member: &MemberKey| refused.iter().any(|one| one.dig == dig && one.app == request.app && one.member == *member);
+            let mut groups = groups(ledger, &request.terms);
+            groups.iter_mut().for_each(|group| group.refuse(refuses));
+            groups.into_iter().map(move |group| Slot { app, request, group, overflow })
         };
         apps.iter().enumerate().flat_map(slots).collect()
     }

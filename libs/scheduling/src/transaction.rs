@@ -84,7 +84,8 @@ pub struct ClaimReceipt {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Difference {
     /// `claim_missing`, `claim_moved`, `not_held`, `not_leaving`, `not_promised`, `claim_taken`, `stale_fence`,
-    /// `member_unknown`, `member_awaited`, `not_allowed`, `changed_twice` or `no_room`.
+    /// `member_unknown`, `member_awaited`, `not_allowed`, `changed_twice`, `no_room` or
+    /// `room_taken`.
     pub code: String,
     /// The claim that differs.
     pub claim: Uuid,
@@ -98,4 +99,6 @@ impl Difference {
     /// Code for a claim that a transaction changes twice. The transaction itself is invalid, so the ledger's state does not matter and
     /// repeating is pointless: it is a bug of the caller.
     pub const CHANGED_TWICE: &str = "changed_twice";
+    /// Code for a promised claim that would not fit even if every leaving claim had left: pods that Drover does not manage took its room.
+    pub const ROOM_TAKEN: &str = "room_taken";
 }

@@ -15,4 +15,5 @@ mod train;
 pub use agent::{ActionEncoding, Learning};
 pub use episode::{PlacementEpisode, Reward};
 pub use learned::{ConstantOrder, LearnedPolicy, SavedError, collapsed, entropy};
+pub(crate) use net::{Adam, Mlp};
 pub use train::{Trained, Training};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Mlp {
     sizes: Vec<usize>,
     /// Layer by layer: the weights, one row per input, then the biases.
-    pub(super) params: Vec<f32>,
+    pub(crate) params: Vec<f32>,
 }
 
 /// The activations of a batch, layer by layer, beginning with the input. The backward pass needs them.
@@ -33,6 +33,11 @@ impl Mlp {
             params.extend((0..(pair[0] + 1) * pair[1]).map(|_| (rng.f32() * 2.0 - 1.0) * bound));
         }
         Self { sizes: sizes.to_vec(), params }
+    }
+
+    /// A network with given weights.
+    pub(crate) fn with(sizes: &[usize], params: &[f32]) -> Self {
+        Self { sizes: sizes.to_vec(), params: params.to_vec() }
     }
 
     /// The widths of the layers.

@@ -5,6 +5,7 @@
 mod ddpg;
 mod exact;
 mod grouping;
+mod learned;
 mod milp;
 mod objective;
 mod policies;

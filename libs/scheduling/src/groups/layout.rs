@@ -152,6 +152,12 @@ impl<'i> Layout<'i> {
     pub fn value(&self) -> f64 {
         self.value_of(&self.sums)
     }
+    /// The mean and the standard deviation of the loads of all places.
+    pub fn balance(&self) -> (f64, f64) {
+        let m = self.share.len() as f64;
+        let mean = self.sums.load / m;
+        (mean, (self.sums.square / m - mean * mean).max(0.0).sqrt())
+    }
     /// Calls between places, each multiplied by its distance.
     pub fn calls(&self) -> f64 {
         self.sums.cut

@@ -13,6 +13,7 @@ mod graph;
 mod grouping;
 mod instance;
 mod layout;
+pub mod learned;
 mod objective;
 pub mod observe;
 mod partition;

@@ -186,7 +186,13 @@ fn destinations<'a>(
         allowed.dedup_by(|a, b| a.key == b.key);
     }
     if allowed.is_empty() {
-        return Err(no("no_other_member", "its placement intent and logical cloud allow no other cluster"));
+        let cordoned = groups.iter().flat_map(|group| &group.options).filter(|c| c.standing == Standing::Cordoned);
+        let cordoned: BTreeSet<&str> = cordoned.map(|c| c.room.key.0.as_str()).filter(|key| *key != claim.member.0).collect();
+        let except = match cordoned.is_empty() {
+            true => String::new(),
+            false => format!(" except {} (cordoned)", cordoned.into_iter().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(no("no_other_member", format!("its placement intent and logical cloud allow no other cluster{except}")));
     }
     let refused: Vec<_> = context.refused(claim).filter(|refused| allowed.iter().any(|room| room.key == refused.member)).collect();
     allowed.retain(|room| refused.iter().all(|refused| refused.member != room.key));

@@ -13,7 +13,8 @@ use super::parameters::move_cost;
 use super::report::{self, CUT, Found};
 use super::search::{NoMoves, VictimSearch};
 use crate::calling_apps::CallingApps;
-use crate::explanations::why_unknown;
+use crate::expand::Standing;
+use crate::explanations::{why_cordoned, why_unknown};
 use crate::slot::Slot;
 use crate::work::Effort;
 use crate::{AppRequest, DigRef, Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
@@ -23,7 +24,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
     let mut apps = apps.to_vec();
     apps.sort_by(|a, b| a.app.cmp(&b.app));
     let apps = &apps[..];
-    let slots = Slot::of(context.ledger, apps, false);
+    let slots = Slot::of(context.ledger, dig.id, apps, false, context.refused);
     let mut tried = Tried::default();
     let nowhere: Vec<&str> = apps.iter().map(|a| a.app.as_str()).filter(|app| slots.iter().all(|s| s.request.app != *app)).collect();
     for app in nowhere {
@@ -41,6 +42,9 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
             if room.is_awaited() {
                 tried.awaited.insert(room.key.clone());
             }
+        }
+        for option in slot.group.options.iter().filter(|option| option.standing == Standing::Cordoned) {
+            tried.member(&option.room.key, format!("it {}", why_cordoned(option.room)));
         }
     }
     let requested: Vec<&str> = apps.iter().map(|app| app.app.as_str()).collect();
@@ -136,8 +140,13 @@ fn impossible(slot: &Slot<'_>, tried: &mut Tried) {
     for key in &slot.group.missing {
         tried.member(key, format!("{app}: there is no cluster {key}"));
     }
-    for assignment in &slot.group.options {
-        tried.member(&assignment.room.key, format!("{app}: it is outside the logical cloud or being removed"));
+    for option in &slot.group.options {
+        let reason = match option.standing {
+            Standing::Refused => "its pods found no nodes there".to_owned(),
+            Standing::Cordoned => format!("it {}", why_cordoned(option.room)),
+            _ => "it is outside the logical cloud or being removed".to_owned(),
+        };
+        tried.member(&option.room.key, format!("{app}: {reason}"));
     }
     if slot.group.missing.is_empty() && slot.group.options.is_empty() {
         tried.member(&MemberKey::default(), format!("{app}: no cluster matches {}", slot.group.label()));

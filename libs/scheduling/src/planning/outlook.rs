@@ -31,6 +31,7 @@ pub(crate) struct Outlook<'w, 'a> {
 }
 
 impl<'w, 'a> Outlook<'w, 'a> {
+    /// The outlook for these moves, each as the position of a movable app and its destination.
     pub fn new(search: &'w VictimSearch<'w, 'a>, moves: &'w [(usize, &'a MemberRoom)], trial: &'w Trial<'a>) -> Self {
         Self { search, moves, trial }
     }

@@ -115,7 +115,8 @@ fn apply(ledger: &mut Ledger, n: usize, op: &Op) {
             if *both {
                 apps.push(wanted(name + 10, 1, *cpu));
             }
-            let request = DecisionRequest { dig: dig("d"), apps, overflow: false, operation: id("op"), fence: n as i64 };
+            let request =
+                DecisionRequest { dig: dig("d"), apps, overflow: false, refused: Vec::new(), operation: id("op"), fence: n as i64 };
             let decision = ledger.decide(id(&format!("decision {n}")), &request);
             let before = snapshot(ledger);
             let undo = ledger.apply_decision(&request, &decision);
@@ -285,6 +286,23 @@ fn promised_room_is_reserved_and_admitted_only_when_free() {
     assert_eq!(make(vec![LedgerChange::Admit { claim: id("new") }]).unwrap_err()[0].code, "no_room", "the victim has not left yet");
     let receipt = make(vec![LedgerChange::Release { claim: id("web") }, LedgerChange::Admit { claim: id("new") }]).unwrap();
     assert_eq!(receipt.claims[0].state, ClaimState::Held);
+}
+
+#[test]
+fn admission_tells_taken_room_from_room_that_is_not_free_yet() {
+    let fleet = TestFleet::default().member("x+a", 1, &[10]).running("web", "x+a", 8, &["x+a"]);
+    let change = |name: &str, change| LedgerTransaction { operation: id(name), fence: 9, changes: vec![change] };
+    let mut ledger = fleet.ledger();
+    ledger.transact(&change("op", LedgerChange::Leave { claim: id("web"), member: key("x+a") })).unwrap().1.keep();
+    let request = Arc::new(app("new", crate::test_fleet::demand(1, 9), any_of(&["x+a"])));
+    let take = LedgerChange::Take { claim: id("new"), dig: dig("new"), request, member: key("x+a"), state: None };
+    ledger.transact(&change("op", take)).unwrap().1.keep();
+    let admit = |ledger: &mut Ledger| ledger.transact(&change("op", LedgerChange::Admit { claim: id("new") })).map(drop).unwrap_err();
+    assert_eq!(admit(&mut ledger)[0].code, "no_room");
+
+    let taken = fleet.change_capacity("x+a", |capacity| Arc::make_mut(&mut capacity.nodes)[0].foreign.cpu = 4).ledger();
+    ledger.set_capacity(&key("x+a"), taken.room(&key("x+a")).unwrap().capacity.clone());
+    assert_eq!(admit(&mut ledger)[0].code, "room_taken", "9 of 10 are needed and 4 are used by others");
 }
 
 #[test]

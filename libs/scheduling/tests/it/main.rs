@@ -8,6 +8,7 @@ mod displaced;
 mod exhaustive;
 mod fitting;
 mod instance;
+mod learned;
 mod ledger_model;
 mod observe;
 mod placing;

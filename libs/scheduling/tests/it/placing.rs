@@ -130,6 +130,51 @@ fn unknown_capacity_is_not_reported_as_no_room() {
 }
 
 #[test]
+fn reasons_give_the_free_share_and_enough_decimals_to_differ() {
+    let reasons = |fleet: TestFleet, tight: bool| {
+        let mut web = app("web", demand(1, 100), any_of(&["onprem+a", "onprem+b"]));
+        if tight {
+            web.terms.packing = Packing::Tight;
+        }
+        let considered = fleet.decide(vec![web]).apps[0].groups[0].considered.clone();
+        considered.into_iter().map(|c| c.reason).collect::<Vec<_>>()
+    };
+    let fleet = |second: i64| TestFleet::default().member("onprem+a", 1, &[1000]).member("onprem+b", 1, &[second]);
+    assert_eq!(
+        reasons(fleet(800), false),
+        ["provider priority 1, most room left: 90 % free after placing", "fits, but onprem+a has more room left (90 % against 88 % free)"]
+    );
+    assert_eq!(reasons(fleet(999), false)[1], "fits, but onprem+a has more room left (90.00 % against 89.99 % free)");
+    let tight = reasons(fleet(800), true);
+    assert!(tight.contains(&"provider priority 1, the fullest cluster with room: 12 % requested after placing".to_owned()), "{tight:?}");
+}
+
+#[test]
+fn cordoned_member_gets_nothing_new_and_keeps_what_it_has() {
+    let cordon = Cordon { since: "2026-11-23T10:00:00Z".into(), reason: "new racks".into() };
+    let fleet = three().running("one", "onprem+a", 500, &ALL).change_member("onprem+a", |m| m.cordoned = Some(cordon.clone()));
+    let decision = fleet.decide(vec![app("web", demand(1, 100), any_of(&ALL))]);
+    assert_eq!(places(&decision), ["web>onprem+b"]);
+    let refused = decision.apps[0].groups[0].considered.iter().find(|c| c.member.0 == "onprem+a").unwrap();
+    assert_eq!((refused.verdict, refused.reason.as_str()), (Verdict::NotAllowed, "is cordoned since 2026-11-23T10:00:00Z: new racks"));
+    assert_eq!(fleet.decide(vec![app("web", demand(1, 1), any_of(&["onprem+a"]))]).outcome, Outcome::Impossible);
+
+    let mut ledger = fleet.ledger();
+    let claim = ledger.claims().next().unwrap().clone();
+    let change = |changes| LedgerTransaction { operation: claim.operation, fence: 2, changes };
+    let take = LedgerChange::Take {
+        claim: uuid::Uuid::new_v4(),
+        dig: claim.dig.as_ref().clone(),
+        request: claim.request.clone(),
+        member: key("onprem+a"),
+        state: None,
+    };
+    assert_eq!(ledger.transact(&change(vec![take])).unwrap_err()[0].code, "not_allowed");
+    let grown = AppRequest { demand: demand(1, 600), ..AppRequest::clone(&claim.request) };
+    let _ = ledger.transact(&change(vec![LedgerChange::Resize { claim: claim.id, request: grown.into(), surge: false }])).unwrap();
+}
+
+#[test]
 fn decision_lists_at_most_sixteen_members_with_the_chosen_one() {
     let names: Vec<String> = (0..40).map(|i| format!("x+m{i:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -170,4 +215,38 @@ fn decision_does_not_depend_on_order_of_input() {
         ledger.put_claim(*id, Some(claim.clone()));
     }
     assert_eq!(first, ledger.decide(crate::test_fleet::id("decision"), &request(apps)));
+}
+
+#[test]
+fn decision_names_the_order_in_which_the_apps_of_a_member_find_nodes() {
+    // The default scheduler puts 700m on the larger node, and 900m has no node then.
+    let fleet = TestFleet::default().member("x+a", 1, &[1000, 800]);
+    let two = |first: i64, second: i64| {
+        fleet.decide(vec![app("one", demand(1, first), any_of(&["x+a"])), app("two", demand(1, second), any_of(&["x+a"]))])
+    };
+    assert_eq!((two(700, 900).outcome, two(700, 900).order), (Outcome::Placed, vec!["two".to_owned(), "one".to_owned()]));
+    assert!(two(900, 700).order.is_empty(), "the order of the apps does");
+    assert!(two(300, 300).order.is_empty(), "any order does");
+}
+
+#[test]
+fn member_on_which_the_pods_found_no_nodes_counts_as_full() {
+    let refused = |app: &str, member: &str| RefusedDestination {
+        dig: request(vec![]).dig.id,
+        app: app.into(),
+        member: key(member),
+        reason: "0/1 nodes".into(),
+    };
+    let decide = |web: AppRequest, refused: Vec<RefusedDestination>| {
+        three().ledger().decide(crate::test_fleet::id("decision"), &DecisionRequest { refused, ..request(vec![web]) })
+    };
+    let web = app("web", demand(1, 500), any_of(&ALL));
+    assert_eq!(places(&decide(web.clone(), vec![refused("web", "onprem+b")])), ["web>onprem+a"]);
+    assert_eq!(places(&decide(web.clone(), vec![refused("other", "onprem+b")])), ["web>onprem+b"]);
+    let all = decide(web.clone(), ALL.iter().map(|member| refused("web", member)).collect());
+    assert_eq!(all.outcome, Outcome::NoRoom, "not impossible: it may run there");
+    // The better provider is full for the app, so an app that insists on it has no room.
+    let mut insisting = web;
+    insisting.terms.when_full = WhenFull::Preferred;
+    assert_eq!(decide(insisting, vec![refused("web", "onprem+a"), refused("web", "onprem+b")]).outcome, Outcome::NoRoom);
 }

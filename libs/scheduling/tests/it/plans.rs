@@ -173,6 +173,7 @@ fn exclusion_code_names_each_reason_against_a_move() {
     assert_eq!(only(&called), "dependants");
     assert_eq!(only(&|w| w.change_member("aws+c", |m| m.state = MemberState::Unreachable)), "no_destination");
     assert_eq!(only(&|w| w.change_member("aws+c", |m| m.state = MemberState::Deregistering)), "no_other_member");
+    assert_eq!(only(&|w| w.change_member("aws+c", |m| m.cordoned = Some(Cordon::default()))), "no_other_member");
     assert_eq!(only(&|w| w.change_request("app1", |r| r.terms.logical_cloud = [key("onprem+a")].into())), "no_other_member");
     assert_eq!(only(&|w| w.change_request("app1", |r| r.terms = all_of(&["onprem+a", "aws+c"]))), "no_other_member");
 }

@@ -77,9 +77,10 @@ impl TestFleet {
     /// Adds a member with nodes `n1`, `n2`, … with these amounts of CPU.
     pub fn member(mut self, name: &str, priority: u8, nodes: &[i64]) -> Self {
         let nodes = nodes.iter().enumerate().map(|(i, cpu)| node(&format!("n{}", i + 1), *cpu)).collect();
-        self.fleet
-            .members
-            .insert(key(name), FleetMember { key: key(name), priority, labels: vec![], state: MemberState::Ready, reason: None });
+        self.fleet.members.insert(
+            key(name),
+            FleetMember { key: key(name), priority, labels: vec![], state: MemberState::Ready, reason: None, cordoned: None },
+        );
         self.fleet.capacity.insert(key(name), Arc::new(Capacity { nodes: Arc::new(nodes), ..Capacity::default() }));
         self
     }
@@ -177,7 +178,7 @@ impl TestFleet {
 }
 
 pub fn request(apps: Vec<AppRequest>) -> DecisionRequest {
-    DecisionRequest { dig: dig("newcomer"), apps, overflow: false, operation: id("operation"), fence: 7 }
+    DecisionRequest { dig: dig("newcomer"), apps, overflow: false, refused: Vec::new(), operation: id("operation"), fence: 7 }
 }
 
 pub fn feasible(result: PlanResult) -> Plan {

@@ -1,5 +1,6 @@
 //! `drover experiment groups`: compares every placement policy with the optimum, and evaluates CGS-DDPG as its paper does.
 
+mod learned;
 mod learning;
 mod search;
 
@@ -9,7 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use drover_lab_groups::experiment::{BenchmarkCase, BestKnown, MeasuredPlacement};
-use drover_report::{Report, Table};
+use drover_report::{Check, Report, Table};
 use indicatif::ProgressBar;
 use nix::time::{ClockId, clock_gettime};
 
@@ -19,7 +20,8 @@ use drover::cli::Format;
 /// `drover experiment groups`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  drover experiment groups --no-training --no-large\n  drover experiment groups --seeds 2 --out groups/"
+    after_help = "Examples:\n  drover experiment groups --no-training --no-large\n  drover experiment groups --seeds 2 --out groups/\n  \
+                  drover experiment groups --only-learned --no-large --seeds 1 --save-learned model.json"
 )]
 pub struct GroupsArgs {
     /// Options of every experiment.
@@ -40,6 +42,12 @@ pub struct GroupsArgs {
     /// File to which the trained policy of the first seed is written.
     #[arg(long, value_name = "FILE")]
     pub save_policy: Option<std::path::PathBuf>,
+    /// File to which the model of the policy `learned` of the first seed is written.
+    #[arg(long, value_name = "FILE")]
+    pub save_learned: Option<std::path::PathBuf>,
+    /// Only the policy `learned`: leaves out the search, the baselines and the paper's form.
+    #[arg(long)]
+    pub only_learned: bool,
 }
 
 /// CPU time of this thread in seconds, so that other programs on the machine do not count.
@@ -50,6 +58,8 @@ pub fn cpu() -> f64 {
 /// Results collected so far.
 struct Collected {
     report: Report,
+    /// What the paper says and what was found. A difference is a finding about the paper, not a fault of the software.
+    paper: Vec<Check>,
     rows: Vec<MeasuredPlacement>,
     /// The best value known for each case, now.
     best: Vec<(String, BestKnown)>,
@@ -88,14 +98,38 @@ impl Collected {
 /// # Errors
 /// A file cannot be written.
 pub fn run(args: &GroupsArgs, format: Format) -> Result<ExitCode> {
-    let mut collected = Collected { report: Report::new("groups"), rows: Vec::new(), best: Vec::new(), bar: ProgressBar::new_spinner() };
-    search::run(args, &mut collected);
-    if !args.no_training {
+    let mut collected =
+        Collected { report: Report::new("groups"), paper: Vec::new(), rows: Vec::new(), best: Vec::new(), bar: ProgressBar::new_spinner() };
+    if !args.only_learned {
+        search::run(args, &mut collected);
+    }
+    learned::run(args, &mut collected)?;
+    if !args.no_training && !args.only_learned {
         learning::run(args, &mut collected)?;
     }
     collected.bar.finish_and_clear();
     tables(&mut collected);
+    paper(&mut collected);
     finish(&collected.report, &args.common, format)
+}
+
+/// The statements of the paper as a table, and as findings: how many could be repeated, and which could not.
+fn paper(collected: &mut Collected) {
+    if collected.paper.is_empty() {
+        return;
+    }
+    let mut table = Table::new("paper", ["statement", "expected", "found", "repeated"]);
+    for check in &collected.paper {
+        table.row([check.name.clone(), check.reach.clone(), check.got.clone(), if check.ok { "yes" } else { "no" }.to_owned()]);
+    }
+    collected.report.tables.push(table);
+    let not: Vec<&str> = collected.paper.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
+    let (all, repeated) = (collected.paper.len(), collected.paper.len() - not.len());
+    let rest = if not.is_empty() { String::new() } else { format!("; not repeated: {}", not.join("; ")) };
+    collected
+        .report
+        .findings
+        .push(format!("about the paper, not about the software: {repeated} of {all} statements could be repeated{rest}"));
 }
 
 fn tables(collected: &mut Collected) {

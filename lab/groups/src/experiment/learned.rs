@@ -1,0 +1,77 @@
+//! The learned policy beside what it must beat, on instances that it was not trained on.
+
+use super::cases::{BenchmarkCase, scales, uniform};
+use crate::catalogue::Setting;
+use crate::ddpg::{ConstantOrder, collapsed};
+use crate::greedy::Greedy;
+use crate::learned::{InstanceRanges, Learned};
+use crate::policy::{Placed, Policy};
+use crate::search::Search;
+use drover_scheduling::groups::learned::LearnedModel;
+use drover_scheduling::groups::{Instance, Weights};
+
+/// Objectives that differ by less are equal.
+const EQUAL: f64 = 1e-9;
+
+/// What does not depend on the model: computed once for all seeds.
+pub struct LearnedCase {
+    pub name: &'static str,
+    pub instance: Instance,
+    pub greedy: Placed,
+    /// The best of 200 constant orders of the nodes.
+    pub constant: Placed,
+    /// 100,000 moves of search.
+    pub search: Placed,
+}
+
+/// The learned policy, without its guard, on one case.
+pub struct LearnedScore {
+    pub trained: Placed,
+    pub untrained: Placed,
+    pub collapsed: bool,
+    /// What is wrong with the trained placement; must be empty.
+    pub faults: Vec<String>,
+}
+
+impl LearnedScore {
+    /// Whether the trained policy is better: fewer unplaced containers or, with as many, a smaller objective.
+    pub fn beats(&self, rival: &Placed) -> bool {
+        (self.trained.unplaced.len(), self.trained.value) < (rival.unplaced.len(), rival.value - EQUAL)
+    }
+}
+
+/// Sock Shop at the paper's scales, and with replicas that call each other round robin.
+pub fn learned_cases(weights: &Weights, seed: u64) -> Vec<LearnedCase> {
+    let case = |case: BenchmarkCase| LearnedCase {
+        greedy: Greedy::Groups.place(&case.instance, weights),
+        constant: ConstantOrder::best(&case.instance, weights, 200, seed).1,
+        search: Search::moves(100_000, seed).place(&case.instance, weights),
+        name: case.name,
+        instance: case.instance,
+    };
+    scales(Setting::default()).into_iter().chain(uniform()).map(case).collect()
+}
+
+/// Evaluates a model on one case.
+pub fn learned_score(case: &LearnedCase, model: &LearnedModel, untrained: &LearnedModel, weights: &Weights) -> LearnedScore {
+    let trained = Learned::new(model.clone()).learned(&case.instance, weights);
+    LearnedScore {
+        untrained: Learned::new(untrained.clone()).learned(&case.instance, weights),
+        collapsed: collapsed(&case.instance, &trained, &case.search),
+        faults: trained.faults(&case.instance),
+        trained,
+    }
+}
+
+/// For each of `count` generated instances, the objective of the learned policy divided by that of `cgs-greedy`; a container that only one
+/// of them leaves out counts as 1. The instances have more places and services than those of the training.
+pub fn learned_ratios(model: &LearnedModel, count: usize, weights: &Weights) -> Vec<f64> {
+    let mut rng = fastrand::Rng::with_seed(0x0e7a_1000);
+    let ranges = InstanceRanges::evaluation();
+    let learned = Learned::new(model.clone());
+    let worth = |placed: &Placed| placed.value + placed.unplaced.len() as f64;
+    (0..count)
+        .map(|_| ranges.draw(&mut rng))
+        .map(|instance| worth(&learned.learned(&instance, weights)) / worth(&Greedy::Groups.place(&instance, weights)))
+        .collect()
+}
