@@ -40,12 +40,16 @@ pub struct Start<'a> {
     pub args: Vec<String>,
     /// A point to die at (`drover_memory_guard::failpoint`).
     pub die_at: Option<&'a str>,
+    /// A point to block at.
+    pub stall_at: Option<&'a str>,
+    /// Names of background tasks that panic once, separated by commas.
+    pub panics: Option<&'a str>,
 }
 
 impl<'a> Start<'a> {
     /// An agent that runs `program`, keeps its files in `state`, and uses the runtime at this socket.
     pub fn new(program: &'a Path, state: &'a Path, runtime: &'a Path) -> Self {
-        Self { program, state, runtime, settings: None, args: Vec::new(), die_at: None }
+        Self { program, state, runtime, settings: None, args: Vec::new(), die_at: None, stall_at: None, panics: None }
     }
 
     /// Sets policy and safety.
@@ -81,6 +85,12 @@ impl<'a> Start<'a> {
         command.env("MEMGUARD_LOG", "info,drover_memory_guard=debug");
         if let Some(point) = self.die_at {
             command.env("MEMGUARD_DIE_AT", point);
+        }
+        if let Some(point) = self.stall_at {
+            command.env("MEMGUARD_STALL_AT", point);
+        }
+        if let Some(tasks) = self.panics {
+            command.env("DROVER_PANIC_TASKS", tasks);
         }
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.state.join("log"))?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();

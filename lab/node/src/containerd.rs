@@ -215,14 +215,23 @@ impl Containerd {
         }
     }
 
-    /// Creates and starts a container and returns its id.
+    /// Creates and starts a container and returns its id. A guard may freeze a container before it is started, and the runtime does not start
+    /// it then; as a kubelet does, this tries again with a new one.
     ///
     /// # Errors
     /// When the runtime refuses.
     pub async fn container(&self, pod: &Pod, spec: &Spec, attempt: u32) -> Result<String> {
-        let id = self.create(pod, spec, attempt).await?;
-        self.runtime.raw().start_container(cri::StartContainerRequest { container_id: id.clone() }).await?;
-        Ok(id)
+        let began = Instant::now();
+        loop {
+            let container_id = self.create(pod, spec, attempt).await?;
+            match self.runtime.raw().start_container(cri::StartContainerRequest { container_id: container_id.clone() }).await {
+                Ok(_) => return Ok(container_id),
+                Err(error) if error.message().contains("in the paused state") && began.elapsed() < PATIENCE => {
+                    self.runtime.raw().remove_container(cri::RemoveContainerRequest { container_id }).await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Creates a container and returns its id.

@@ -120,7 +120,7 @@ fn age(state: &ClusterState, since: &str) -> Duration {
 
 /// Fills in the fields that every kubelet reports.
 fn describe(node: &mut Value, name: &str) {
-    let room = json!({"cpu": "16", "memory": "64Gi", "pods": "110"});
+    let room = json!({"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"});
     let status = object::map_mut(node, &["status"]);
     for field in ["allocatable", "capacity"] {
         status.entry(field).or_insert_with(|| room.clone());

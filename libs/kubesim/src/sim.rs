@@ -81,7 +81,7 @@ impl Sim {
                 state.put(key, object);
             }
             for node in &spec.nodes {
-                let room = json!({"cpu": node.cpu, "memory": node.memory, "pods": node.pods.to_string()});
+                let room = node.room();
                 let (key, object) = seed("nodes", nodes::new(&node.name, &json!(node.labels), &json!(node.taints), &room));
                 let node = state.put(key.clone(), object);
                 nodes::reconcile(state, &key, &node);
@@ -176,7 +176,7 @@ impl Sim {
     /// # Errors
     /// When the API server refuses it, for example because a node of that name exists.
     pub async fn add_node(&self, name: &str, node: &NodeSpec) -> Result<(), kube::Error> {
-        let room = json!({"cpu": node.cpu, "memory": node.memory, "pods": node.pods.to_string()});
+        let room = node.room();
         let node = nodes::new(&node.name, &json!(node.labels), &json!(node.taints), &room);
         let node = serde_json::from_value(node).map_err(kube::Error::SerdeError)?;
         kube::Api::<k8s_openapi::api::core::v1::Node>::all(self.client(name)).create(&kube::api::PostParams::default(), &node).await?;

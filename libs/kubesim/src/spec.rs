@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// An initial node.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub struct NodeSpec {
     pub memory: String,
     /// Allocatable pods.
     pub pods: u32,
+    /// Allocatable space on the node's disk, e.g. `100Gi`.
+    pub ephemeral_storage: String,
     /// Labels besides those that every node has.
     pub labels: BTreeMap<String, String>,
     /// Taints, as in a Node's spec.
@@ -23,9 +25,24 @@ pub struct NodeSpec {
 }
 
 impl NodeSpec {
-    /// A node with room for 110 pods.
+    /// A node with room for 110 pods and a disk of 100 GiB.
     pub fn new(name: impl Into<String>, cpu: impl Into<String>, memory: impl Into<String>) -> Self {
-        Self { name: name.into(), cpu: cpu.into(), memory: memory.into(), pods: 110, labels: BTreeMap::new(), taints: Vec::new() }
+        Self {
+            name: name.into(),
+            cpu: cpu.into(),
+            memory: memory.into(),
+            pods: 110,
+            ephemeral_storage: "100Gi".into(),
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+        }
+    }
+}
+
+impl NodeSpec {
+    /// What the node reports as allocatable.
+    pub(crate) fn room(&self) -> Value {
+        json!({"cpu": self.cpu, "memory": self.memory, "ephemeral-storage": self.ephemeral_storage, "pods": self.pods.to_string()})
     }
 }
 

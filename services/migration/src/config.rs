@@ -17,4 +17,7 @@ pub struct Config {
     /// Seconds that the search for a plan may take, 0.001 to 20, unless a request names its own limit
     #[arg(long, env = "DROVER_PLAN_SECONDS", default_value_t = 0.05)]
     pub plan_seconds: f64,
+    /// Days after which plans are deleted, except those that are being carried out
+    #[arg(long, env = "DROVER_KEEP_PLANS_DAYS", default_value_t = 30)]
+    pub keep_plans_days: u16,
 }

@@ -155,6 +155,7 @@ struct Services {
 impl Services {
     async fn start(database: &str, folder: &std::path::Path) -> Result<Self> {
         let mut common = Common::new(database, TOKEN, Peers::default());
+        common.local_clusters = true;
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let key = folder.join("seal.key");
         let manager = drover_cluster_manager::Config { listen: any, seal_key_file: key, ..drover_cluster_manager::Config::default() };
@@ -262,7 +263,7 @@ fn request(series: Series, members: usize, n: usize) -> DecisionRequest {
     let app = AppRequest { app: APP.into(), demand: Demand { groups: vec![group], ..Demand::default() }, terms };
     let name = format!("bench-{n}");
     let dig = DigRef { id: Uuid::now_v7(), project: "default".into(), composite_app: name.clone(), version: "v1".into(), name };
-    DecisionRequest { dig, apps: vec![app], overflow: false, operation: Uuid::now_v7(), fence: 1 }
+    DecisionRequest { dig, apps: vec![app], overflow: false, refused: Vec::new(), operation: Uuid::now_v7(), fence: 1 }
 }
 
 /// Placeholder of the app's name in a template, as long as a UUID without hyphens.

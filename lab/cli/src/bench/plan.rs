@@ -99,7 +99,7 @@ fn fleet(members: usize, candidates: usize) -> Fleet {
     for (at, key) in keys.iter().enumerate() {
         let priority = u8::try_from(1 + at % PROVIDERS).unwrap_or(10);
         let labels = vec!["all".to_owned()];
-        let member = FleetMember { key: key.clone(), priority, labels, state: MemberState::Ready, reason: None };
+        let member = FleetMember { key: key.clone(), priority, labels, state: MemberState::Ready, ..FleetMember::default() };
         fleet.members.insert(key.clone(), member);
         let allocatable = Amounts { cpu: NODE, memory: 64 << 30, pods: 110, ..Amounts::default() };
         let node = |n| Node { name: format!("n{n:02}"), allocatable: allocatable.clone(), ..Node::default() };

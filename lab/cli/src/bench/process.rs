@@ -7,8 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use drover::client::Client;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use secrecy::ExposeSecret;
 use url::Url;
 
 use super::machine::{self, Usage};
@@ -154,12 +156,12 @@ pub async fn simulate(members: Members, folder: &Path) -> Result<Simulated> {
     }
 }
 
-/// Starts `drover up` with its state in `data`; returns it with the address of its gateway.
+/// Starts `drover up` with its state in `data`; returns it with a client of its gateway.
 ///
 /// # Errors
 /// The process does not start.
-pub async fn up(data: &Path) -> Result<(Program, Url)> {
-    let args = ["up", "--listen", "127.0.0.1:0", "--log", "warn", "--data"].map(OsString::from).into_iter();
+pub async fn up(data: &Path) -> Result<(Program, Client)> {
+    let args = ["up", "--local-clusters", "--listen", "127.0.0.1:0", "--log", "warn", "--data"].map(OsString::from).into_iter();
     let mut program = Program::start(&beside("drover")?, args.chain([data.as_os_str().to_owned()]))?;
     let errors = program.child.stderr.take().context("its stderr is ours")?;
     let address = |line: &str| {
@@ -167,5 +169,6 @@ pub async fn up(data: &Path) -> Result<(Program, Url)> {
         told.split_whitespace().find(|word| word.starts_with("http://")).and_then(|word| Url::parse(word).ok())
     };
     let url = program.told(errors, address).await.context("drover up")?;
-    Ok((program, url))
+    let token = drover::tokens::of_data(data)?;
+    Ok((program, Client::new(url, Some(token.expose_secret().to_owned()))?))
 }

@@ -65,8 +65,8 @@ impl Stack {
         providers: usize,
         labels: impl Fn(usize) -> Vec<String> + Copy,
     ) -> Result<Self> {
-        let (drover, url) = process::up(&folder.path().join("data")).await?;
-        let stack = Self { client: Client::new(url, None)?, drover, simulated, folder };
+        let (drover, client) = process::up(&folder.path().join("data")).await?;
+        let stack = Self { client, drover, simulated, folder };
         world::register(&stack.client, kubeconfigs, providers, labels).await?;
         world::members_known(&stack.client, kubeconfigs.len(), nodes).await?;
         let keys: Vec<String> = (0..kubeconfigs.len()).map(|at| world::key(at, providers)).collect();
@@ -81,8 +81,7 @@ impl Stack {
     pub async fn restart(&mut self) -> Result<Instant> {
         self.drover.stop();
         let began = Instant::now();
-        let (drover, url) = process::up(&self.folder.path().join("data")).await?;
-        (self.drover, self.client) = (drover, Client::new(url, None)?);
+        (self.drover, self.client) = process::up(&self.folder.path().join("data")).await?;
         Ok(began)
     }
 

@@ -12,11 +12,13 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use drover_service::telemetry;
 use drover_store::private_postgres::Durability;
+use secrecy::ExposeSecret;
 
 use drover::cli::Format;
 use drover::client::Client;
 use drover::commands::Session;
 use drover::stack::{Options, Stack};
+use drover::tokens;
 
 /// `drover demo`.
 #[derive(Debug, Args)]
@@ -67,22 +69,28 @@ pub async fn run(args: DemoArgs) -> Result<ExitCode> {
 
 async fn tell(args: &DemoArgs, data: &std::path::Path) -> Result<bool> {
     let members = members::start(args.members, data).await?;
+    let token = tokens::of_data(data)?;
     let stack = Stack::start(Options {
         data: data.to_owned(),
         listen: free(args.listen)?,
         database_url: None,
-        api_token: None,
-        insecure: false,
+        api_token: Some(token.clone()),
+        allowed_hosts: Vec::new(),
+        local_clusters: true,
         durability: Durability::ThrowAway,
         own_ports: true,
         flags: Vec::new(),
     })
     .await
     .context("the services cannot start")?;
-    let session = Session { client: Client::new(stack.url.clone(), None)?, project: "default".into(), format: Format::Table };
+    let client = Client::new(stack.url.clone(), Some(token.expose_secret().to_owned()))?;
+    // Without it only the line below would be wrong.
+    let _saved = tokens::SavedToken::save(&stack.url, &token).ok();
+    let session = Session { client, project: "default".into(), format: Format::Table };
     let mut outcome = Ok(story::tell(&session, &members.members).await?);
     if !args.once && std::io::stdout().is_terminal() {
-        println!("\nThe services keep running at {} until Ctrl-C; try `drover --url {} get apps`", stack.url, stack.url);
+        let page = drover::commands::page::link(&session.client).await?;
+        println!("\nThe services keep running until Ctrl-C; try `drover --url {} get apps`, or open {page} (works once)", stack.url);
         outcome = Err(stack.ended().await);
     }
     stack.stop().await;

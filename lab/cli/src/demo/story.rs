@@ -124,12 +124,13 @@ fn size(clusters: &[ClusterCapacity]) -> Size {
 }
 
 async fn bring(session: &Session, application: &Application, pods: &Pods<'_>, only: &[&str]) -> Result<String> {
-    let uploads = manifests::from_text(&application.manifests(pods.image, pods.size))?;
+    let uploads = manifests::split_text(&application.manifests(pods.image, pods.size))?;
     let clusters = cluster::all(session).await?;
     let wishes = Wishes {
         any_of: deploy::elements(&clusters, &[], only.first().copied(), None)?,
         when_full: None,
         movable: Some(application.movable.map_or((false, 10), |priority| (true, priority))),
+        ..Wishes::default()
     };
     let group = deploy::Application::new(session, application.name);
     deploy::prepare(session, &group, &uploads, &wishes, &clusters).await?;

@@ -31,6 +31,7 @@ const IN_CHARGE: &[&str] = &[
     "persistentvolumeclaims",
     "poddisruptionbudgets.policy",
     "replicasets.apps",
+    "replicationcontrollers",
     "resourcequotas",
     "statefulsets.apps",
 ];
@@ -55,7 +56,7 @@ pub fn reconcile(state: &mut ClusterState, key: &Key) {
         "nodes" => nodes::reconcile(state, key, &object),
         _ if deleting => {}
         "deployments.apps" => deployment::reconcile(state, key, &object),
-        "replicasets.apps" => replicaset::reconcile(state, key, &object),
+        "replicasets.apps" | "replicationcontrollers" => replicaset::reconcile(state, key, &object),
         "statefulsets.apps" => statefulset::reconcile(state, key, &object),
         "daemonsets.apps" => daemonset::reconcile(state, key, &object),
         "jobs.batch" => job::reconcile(state, key, &object),

@@ -1,4 +1,4 @@
-//! ReplicaSet: keeps the wanted number of active pods.
+//! ReplicaSet and ReplicationController: keep the wanted number of active pods.
 
 use std::time::Duration;
 

@@ -82,6 +82,11 @@ impl FleetCopy {
         self.0.head.borrow().is_some()
     }
 
+    /// Changes after every batch of the feed.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.0.news.subscribe()
+    }
+
     /// Waits until the capacity of one of these members is no longer awaited. Returns false if that does not happen before `give_up`.
     pub async fn until_heard(&self, awaited: &[MemberKey], give_up: tokio::time::Instant) -> bool {
         let heard = |(): &()| {

@@ -4,10 +4,12 @@ mod error;
 mod fleet;
 mod input;
 mod meter;
+mod outcomes;
 mod plans;
 mod policies;
 mod prometheus;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRef;
@@ -15,10 +17,12 @@ use drover_resources::Documents;
 use drover_service::Common;
 use drover_service::clients::orchestrator;
 use drover_store::{MigrationSet, Store, StoreConfig};
+use tokio::sync::Notify;
 
 pub use error::PlanError;
 pub use fleet::FleetCopy;
 pub use input::PlanInput;
+pub use outcomes::PlanOutcome;
 pub use policies::{PolicyTest, PolicyTestResult};
 use prometheus::Prometheus;
 
@@ -33,9 +37,12 @@ pub struct App {
     pub(crate) documents: Documents,
     pub(crate) orchestrator: orchestrator::Client,
     pub(crate) fleet: FleetCopy,
+    /// Notified when a plan is stored, whose end is to be recorded.
+    pub(crate) open_plans: Arc<Notify>,
     prometheus: Prometheus,
     /// Time limit of a plan whose order names none.
     plan_time: Duration,
+    keep_plans_days: u16,
 }
 
 impl FromRef<App> for Documents {
@@ -60,8 +67,10 @@ impl App {
             documents,
             orchestrator,
             fleet: FleetCopy::default(),
+            open_plans: Arc::default(),
             prometheus: Prometheus::new(config.prometheus.clone()),
             plan_time: plans::time_limit(config.plan_seconds)?,
+            keep_plans_days: config.keep_plans_days,
         })
     }
 }

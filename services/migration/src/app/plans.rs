@@ -35,7 +35,7 @@ impl App {
         if let Some(known) = plans::get(&self.store, id).await? {
             return Ok(known);
         }
-        let dry_run = order.dry_run;
+        let (dry_run, made_for) = (order.dry_run, order.operation);
         let (input, result) = self.make_with_known_fleet(order).await?;
         let subject = match &input.request.kind {
             PlanKind::Newcomer { dig, .. } => PlanSubject::Newcomer(dig.clone()),
@@ -43,12 +43,18 @@ impl App {
         };
         let new = plans::NewPlan {
             subject,
+            made_for,
             policy: input.request.policy.name.clone(),
             made_on: input.head.to_string(),
             input: if dry_run { Vec::new() } else { input.compressed().map_err(PlanError::internal)? },
             result,
         };
-        if dry_run { Ok(new.document(id)) } else { Ok(plans::keep(&self.store, id, new).await?) }
+        if dry_run {
+            return Ok(new.document(id));
+        }
+        let stored = plans::keep(&self.store, id, new).await?;
+        self.open_plans.notify_one();
+        Ok(stored)
     }
 
     /// Makes a plan. If there is none, but the capacity of clusters that could change this is expected soon, as after a restart, waits for
@@ -130,6 +136,7 @@ impl App {
             refused: Vec::new(),
             dry_run: false,
             patient: false,
+            operation: None,
             after_seq: None,
             search: PlanSearch::default(),
         })
@@ -213,7 +220,6 @@ impl App {
             return Ok(());
         }
         let plan = self.plan_read(id).await?;
-        debug_assert_eq!(plan.state, PlanState::Accepted);
         Err(PlanError::NotProposed(plan.state))
     }
 }

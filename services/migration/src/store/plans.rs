@@ -6,6 +6,8 @@ use drover_store::{Store, StoreResult, Timestamp};
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use crate::app::PlanOutcome;
+
 #[derive(sqlx::FromRow)]
 struct Row {
     id: Uuid,
@@ -15,7 +17,15 @@ struct Row {
     result: Json<PlanResult>,
     policy: String,
     made_on: String,
+    why: Option<String>,
     created_at: Timestamp,
+}
+
+/// A query for [`Row`]s.
+macro_rules! select {
+    ($rest:literal) => {
+        concat!("select id, subject, state, operation, result, policy, made_on, why, created_at from plan ", $rest)
+    };
 }
 
 impl From<Row> for PlanDocument {
@@ -32,8 +42,12 @@ impl From<Row> for PlanDocument {
                 "accepted" => PlanState::Accepted,
                 "discarded" => PlanState::Discarded,
                 "infeasible" => PlanState::Infeasible,
+                "applied" => PlanState::Applied,
+                "refused" => PlanState::Refused,
+                "superseded" => PlanState::Superseded,
                 _ => PlanState::Proposed,
             },
+            why: row.why,
             operation: row.operation,
             plan,
             infeasible,
@@ -46,8 +60,9 @@ impl From<Row> for PlanDocument {
 
 /// A plan that is not stored yet.
 pub struct NewPlan {
-    /// Purpose.
     pub subject: PlanSubject,
+    /// The operation that the plan is made for.
+    pub made_for: Option<Uuid>,
     /// The plan, or the reasons why there is none.
     pub result: PlanResult,
     /// Name of the policy.
@@ -76,21 +91,33 @@ impl NewPlan {
             result: Json(self.result),
             policy: self.policy,
             made_on: self.made_on,
+            why: None,
             created_at: drover_store::now(),
         }
         .into()
     }
 }
 
-/// Stores a plan unless there is one with this id. Returns the stored plan.
+/// Stores a plan unless there is one with this id, and supersedes the unused plan that was made for the same operation before. Returns
+/// the stored plan.
 ///
 /// # Errors
 /// The database fails.
 pub async fn keep(store: &Store, id: Uuid, plan: NewPlan) -> StoreResult<PlanDocument> {
     let state = plan.state();
-    sqlx::query("insert into plan (id, subject, state, result, policy, made_on, input) values ($1, $2, $3, $4, $5, $6, $7) on conflict (id) do nothing")
-        .bind(id).bind(Json(plan.subject)).bind(state).bind(Json(plan.result)).bind(plan.policy).bind(plan.made_on).bind(plan.input)
-        .execute(store.pool()).await?;
+    let mut tx = store.begin().await?;
+    let stored = sqlx::query("insert into plan (id, subject, state, result, policy, made_on, input, made_for) values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (id) do nothing")
+        .bind(id).bind(Json(plan.subject)).bind(state).bind(Json(plan.result)).bind(plan.policy).bind(plan.made_on).bind(plan.input).bind(plan.made_for)
+        .execute(&mut *tx).await?;
+    if let Some(operation) = plan.made_for.filter(|_| stored.rows_affected() == 1) {
+        sqlx::query("update plan set state = 'superseded', why = $3 where made_for = $1 and id <> $2 and state = 'proposed'")
+            .bind(operation)
+            .bind(id)
+            .bind(format!("operation {operation} planned again"))
+            .execute(&mut *tx)
+            .await?;
+    }
+    tx.commit().await?;
     Ok(get(store, id).await?.ok_or(sqlx::Error::RowNotFound)?)
 }
 
@@ -99,11 +126,7 @@ pub async fn keep(store: &Store, id: Uuid, plan: NewPlan) -> StoreResult<PlanDoc
 /// # Errors
 /// The database fails.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<PlanDocument>> {
-    let row: Option<Row> =
-        sqlx::query_as("select id, subject, state, operation, result, policy, made_on, created_at from plan where id = $1")
-            .bind(id)
-            .fetch_optional(store.pool())
-            .await?;
+    let row: Option<Row> = sqlx::query_as(select!("where id = $1")).bind(id).fetch_optional(store.pool()).await?;
     Ok(row.map(PlanDocument::from))
 }
 
@@ -120,12 +143,7 @@ pub async fn input(store: &Store, id: Uuid) -> StoreResult<Option<Vec<u8>>> {
 /// # Errors
 /// The database fails.
 pub async fn list(store: &Store, limit: i64) -> StoreResult<Vec<PlanDocument>> {
-    let rows: Vec<Row> = sqlx::query_as(
-        "select id, subject, state, operation, result, policy, made_on, created_at from plan order by created_at desc, id desc limit $1",
-    )
-    .bind(limit)
-    .fetch_all(store.pool())
-    .await?;
+    let rows: Vec<Row> = sqlx::query_as(select!("order by created_at desc, id desc limit $1")).bind(limit).fetch_all(store.pool()).await?;
     Ok(rows.into_iter().map(PlanDocument::from).collect())
 }
 
@@ -140,12 +158,74 @@ pub async fn accept(store: &Store, id: Uuid, operation: Uuid) -> StoreResult<boo
     Ok(set.rows_affected() == 1)
 }
 
-/// Discards a plan. Returns false if it was accepted or does not exist.
+/// Discards a plan. Returns false if an operation has accepted it, or it does not exist.
 ///
 /// # Errors
 /// The database fails.
 pub async fn discard(store: &Store, id: Uuid) -> StoreResult<bool> {
-    let set =
-        sqlx::query("update plan set state = 'discarded' where id = $1 and state <> 'accepted'").bind(id).execute(store.pool()).await?;
+    let set = sqlx::query("update plan set state = 'discarded' where id = $1 and state in ('proposed', 'infeasible', 'discarded')")
+        .bind(id)
+        .execute(store.pool())
+        .await?;
     Ok(set.rows_affected() == 1)
+}
+
+/// A plan whose end is not recorded yet.
+#[derive(sqlx::FromRow)]
+pub struct OpenPlan {
+    pub id: Uuid,
+    #[sqlx(json)]
+    pub subject: PlanSubject,
+    /// The operation that carries it out.
+    pub operation: Option<Uuid>,
+    /// The operation that it was made for; `None` for a user's plan.
+    pub made_for: Option<Uuid>,
+}
+
+/// The plans that are accepted, or proposed and may be superseded, the oldest first, at most 500.
+///
+/// # Errors
+/// The database fails.
+pub async fn open(store: &Store) -> StoreResult<Vec<OpenPlan>> {
+    Ok(sqlx::query_as(
+        "select id, subject, operation, made_for from plan
+         where state in ('proposed', 'accepted') and (made_for is not null or operation is not null or subject ? 'newcomer')
+         order by created_at limit 500",
+    )
+    .fetch_all(store.pool())
+    .await?)
+}
+
+/// Records the end of an open plan.
+///
+/// # Errors
+/// The database fails.
+pub async fn end(store: &Store, id: Uuid, outcome: &PlanOutcome) -> StoreResult<()> {
+    let state = match outcome.state {
+        PlanState::Applied => "applied",
+        PlanState::Refused => "refused",
+        _ => "superseded",
+    };
+    // Only from the state that the outcome belongs to: a plan may have been accepted meanwhile.
+    let from = if state == "superseded" { "proposed" } else { "accepted" };
+    sqlx::query("update plan set state = $2, why = $3 where id = $1 and state = $4")
+        .bind(id)
+        .bind(state)
+        .bind(&outcome.why)
+        .bind(from)
+        .execute(store.pool())
+        .await?;
+    Ok(())
+}
+
+/// Deletes plans older than `days`, except accepted ones. Returns how many.
+///
+/// # Errors
+/// The database fails.
+pub async fn prune(store: &Store, days: u16) -> StoreResult<u64> {
+    let deleted = sqlx::query("delete from plan where created_at < now() - make_interval(days => $1) and state <> 'accepted'")
+        .bind(i32::from(days))
+        .execute(store.pool())
+        .await?;
+    Ok(deleted.rows_affected())
 }

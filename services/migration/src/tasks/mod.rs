@@ -1,7 +1,8 @@
-//! Background tasks: follow the fleet, delete orphaned documents.
+//! Background tasks: follow the fleet, record how plans end, delete orphaned documents and old plans.
 
 mod follow;
 mod orphans;
+mod outcomes;
 
 use drover_service::{Common, FeedReader, OnFailure};
 
@@ -14,6 +15,8 @@ pub fn spawn(app: &App, common: &Common) {
     common.spawn("follow-fleet", OnFailure::Restart, move |task| follow::run(fleet.clone(), reader.for_task(task)));
     let of = app.clone();
     common.spawn("orphans", OnFailure::Restart, move |task| orphans::run(of.clone(), task));
+    let of = app.clone();
+    common.spawn("plan-outcomes", OnFailure::Restart, move |task| outcomes::run(of.clone(), task));
 
     let store = app.store.clone();
     common.readiness.check("database", move || {

@@ -1,11 +1,13 @@
 //! Plans: victims and reasons, the required version of the fleet, acceptance.
 
-use crate::support::{FakePeers, Migration, TIMEOUT, app, capacity, claim, dig, dig_path, moved, newcomer};
+use crate::support::{FakePeers, Migration, TIMEOUT, app, capacity, claim, dig, dig_path, moved, newcomer, operation_that_is};
 use drover_api::digs::{DigHold, DigTerms};
 use drover_api::ledger::FleetItem;
-use drover_api::plans::{PlanDocument, PlanList, PlanState};
+use drover_api::operations::OperationState;
+use drover_api::plans::{PlanDocument, PlanList, PlanOrder, PlanState};
 use drover_migration::PlanInput;
 use drover_scheduling::{Claim, DigRef, FleetMember, MemberKey, MemberState, PlanResult};
+use drover_store::{Store, StoreConfig};
 use drover_testkit::{eventually, test_db};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -139,6 +141,74 @@ async fn plan_is_accepted_once() {
     let nobody = Uuid::now_v7();
     migration.refused(Method::DELETE, &format!("/v2/plans/{nobody}"), &Value::Null, 404, "not_found").await;
     migration.refused(Method::PUT, &format!("/internal/plans/{nobody}/state"), &json!({"operation": mine}), 404, "not_found").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_ends_as_its_operation_ends() {
+    let (db, full) = (test_db().await, full().await);
+    let migration = Migration::start(&db, &full.peers).await;
+    migration.movable(&full.peers, &full.busy, 5).await;
+    let order = |operation| PlanOrder { operation, ..newcomer("ledger", vec![app("ledger", 400, &[A])]) };
+    let accepted = async |operation: Uuid| {
+        let plan = migration.plan(&order(None)).await;
+        let state = format!("/internal/plans/{}/state", plan.id);
+        let _: PlanDocument = migration.ok(Method::PUT, &state, &json!({"operation": operation})).await;
+        plan.id
+    };
+    let (applied, refused, running) = (Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7());
+    let plans = [accepted(applied).await, accepted(refused).await, accepted(running).await];
+    // An operation that plans twice, and ends without using its second plan either.
+    let fickle = Uuid::now_v7();
+    let replaced = migration.plan(&order(Some(fickle))).await.id;
+    let unused = migration.plan(&order(Some(fickle))).await.id;
+
+    let read = async |id: Uuid| -> PlanDocument { migration.ok(Method::GET, &format!("/v2/plans/{id}"), &Value::Null).await };
+    let first = read(replaced).await;
+    assert_eq!((first.state, first.why), (PlanState::Superseded, Some(format!("operation {fickle} planned again"))));
+    let ends = [
+        operation_that_is(applied, OperationState::Succeeded, None),
+        operation_that_is(refused, OperationState::Failed, Some("world_changed")),
+        operation_that_is(fickle, OperationState::Cancelled, None),
+    ];
+    full.peers.known.operations.lock().unwrap().extend(ends.map(|operation| (operation.id, operation)));
+    full.peers.head(50);
+    let ended = async |id: Uuid| {
+        eventually(TIMEOUT, async || {
+            let plan = read(id).await;
+            (!matches!(plan.state, PlanState::Accepted | PlanState::Proposed)).then_some((plan.state, plan.operation, plan.why))
+        })
+        .await
+    };
+    assert_eq!(ended(plans[0]).await, (PlanState::Applied, Some(applied), None));
+    assert_eq!(ended(plans[1]).await, (PlanState::Refused, Some(refused), Some("as it is".into())));
+    let why = format!("operation {fickle} was cancelled before it used the plan");
+    assert_eq!(ended(unused).await, (PlanState::Superseded, None, Some(why)));
+    assert_eq!(read(plans[2]).await.state, PlanState::Accepted, "its operation still runs");
+    migration.refused(Method::DELETE, &format!("/v2/plans/{}", plans[0]), &Value::Null, 409, "plan_not_proposed").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_are_deleted_after_the_configured_number_of_days() {
+    let (db, full) = (test_db().await, full().await);
+    let migration = Migration::start(&db, &full.peers).await;
+    migration.movable(&full.peers, &full.busy, 5).await;
+    let order = newcomer("ledger", vec![app("ledger", 400, &[A])]);
+    let [old, carried_out, recent] = [migration.plan(&order).await, migration.plan(&order).await, migration.plan(&order).await];
+    let state = format!("/internal/plans/{}/state", carried_out.id);
+    let _: PlanDocument = migration.ok(Method::PUT, &state, &json!({"operation": Uuid::now_v7()})).await;
+    migration.kill();
+    let store = Store::connect(&StoreConfig::new("migration", db.url.clone()), &[]).await.unwrap();
+    let age = "update plan set created_at = created_at - interval '31 days' where id = any($1)";
+    sqlx::query(age).bind(vec![old.id, carried_out.id]).execute(store.pool()).await.unwrap();
+
+    let migration = Migration::start(&db, &full.peers).await;
+    let ids = eventually(TIMEOUT, async || {
+        let list: PlanList = migration.ok(Method::GET, "/v2/plans", &Value::Null).await;
+        let ids: Vec<Uuid> = list.items.iter().map(|plan| plan.id).collect();
+        (ids.len() == 2).then_some(ids)
+    })
+    .await;
+    assert_eq!(ids, [recent.id, carried_out.id], "an accepted plan is kept");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode as Status;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use drover_api::digs::{DigHold, DigHolds, DigTerms, DocumentRef};
 use drover_api::ledger::{FleetClaim, FleetItem, LedgerHead};
+use drover_api::operations::{Operation, OperationState};
 use drover_api::plans::{PlanDocument, PlanOrder, PlanSearch};
 use drover_migration::{Config, assemble};
 use drover_scheduling::{
@@ -44,6 +45,8 @@ pub struct FakeDocuments {
     pub digs: Arc<Mutex<HashMap<String, DigTerms>>>,
     /// Groups held by operations.
     pub holds: Arc<Mutex<Vec<DigHold>>>,
+    /// Operations; the others are still running.
+    pub operations: Arc<Mutex<HashMap<Uuid, Operation>>>,
     /// Values of Prometheus queries.
     pub samples: Arc<Mutex<HashMap<String, f64>>>,
 }
@@ -66,6 +69,18 @@ async fn holds(State(known): State<FakeDocuments>) -> Json<DigHolds> {
     Json(DigHolds { items: known.holds.lock().unwrap().clone() })
 }
 
+async fn operation(State(known): State<FakeDocuments>, Path(id): Path<Uuid>) -> Json<Operation> {
+    let ended = known.operations.lock().unwrap().get(&id).cloned();
+    Json(ended.unwrap_or_else(|| operation_that_is(id, OperationState::Running, None)))
+}
+
+/// A relocation in this state.
+pub fn operation_that_is(id: Uuid, state: OperationState, code: Option<&str>) -> Operation {
+    let document = json!({"id": id, "kind": "relocate", "subject": "s", "state": state, "message": "as it is", "code": code,
+        "steps": [], "createdAt": "2026-01-01T00:00:00Z", "created_at": "2026-01-01T00:00:00Z"});
+    serde_json::from_value(document).unwrap()
+}
+
 async fn sample(State(known): State<FakeDocuments>, Query(query): Query<HashMap<String, String>>) -> Response {
     let found = known.samples.lock().unwrap().get(&query["query"]).copied();
     let result: Vec<Value> = found.iter().map(|value| json!({"metric": {}, "value": [0.0, value.to_string()]})).collect();
@@ -80,6 +95,7 @@ impl FakePeers {
             .route("/internal/documents/lookup", get(document))
             .route("/internal/digs/lookup", get(dig_terms))
             .route("/internal/holds", get(holds))
+            .route("/v2/operations/{id}", get(operation))
             .route("/prometheus/api/v1/query", get(sample))
             .with_state(known.clone());
         let server = HttpServer::start(feed.split_for_parts().0.merge(others)).await;
@@ -94,7 +110,7 @@ impl FakePeers {
     }
 
     pub fn member(&self, key: &str, priority: u8, capacity: Capacity) {
-        let member = FleetMember { key: MemberKey(key.into()), priority, labels: Vec::new(), state: MemberState::Ready, reason: None };
+        let member = FleetMember { key: MemberKey(key.into()), priority, state: MemberState::Ready, ..FleetMember::default() };
         self.fleet.publish(format!("member/{key}"), Some(FleetItem::Member(Box::new(member))));
         self.fleet.publish(format!("capacity/{key}"), Some(FleetItem::Capacity(Arc::new(capacity))));
     }
@@ -165,6 +181,7 @@ pub fn newcomer(name: &str, apps: Vec<AppRequest>) -> PlanOrder {
         refused: Vec::new(),
         dry_run: false,
         patient: false,
+        operation: None,
         after_seq: None,
         search: PlanSearch::default(),
     }
@@ -194,7 +211,7 @@ impl Migration {
         let common = Common::new(db.url.expose_secret(), TOKEN, urls).scoped("migration");
         // With a path prefix, as behind a proxy.
         let prometheus = Some(peers.server.url("/prometheus").parse().unwrap());
-        let config = Config { listen: "127.0.0.1:0".parse().unwrap(), prometheus, plan_seconds: 5.0 };
+        let config = Config { listen: "127.0.0.1:0".parse().unwrap(), prometheus, plan_seconds: 5.0, keep_plans_days: 30 };
         let router = assemble(&config, &common).await.unwrap();
         let router = openapi::validated(router, serde_json::to_value(drover_migration::openapi()).unwrap());
         Self { server: HttpServer::start(router).await, stop: common.shutdown.clone().drop_guard() }

@@ -178,7 +178,8 @@ impl Book {
 }
 
 fn fleet_member(key: MemberKey, member: Member) -> FleetMember {
-    FleetMember { key, priority: member.priority, labels: member.labels, state: member.state, reason: member.reason }
+    let Member { priority, labels, state, reason, cordoned, .. } = member;
+    FleetMember { key, priority, labels, state, reason, cordoned }
 }
 
 /// A member that is no longer registered but still has claims.
@@ -189,5 +190,6 @@ fn leaving(key: &MemberKey, known: Option<&FleetMember>) -> FleetMember {
         labels: known.map(|known| known.labels.clone()).unwrap_or_default(),
         state: MemberState::Deregistering,
         reason: Some("no longer registered, but applications still have claims there".to_owned()),
+        cordoned: None,
     }
 }

@@ -59,6 +59,7 @@ fn cluster(book: &Book, room: &MemberRoom) -> ClusterCapacity {
         priority: room.priority(),
         state: room.member.as_ref().map_or(MemberState::Unknown, |member| member.state),
         reason: room.member.as_ref().and_then(|member| member.reason.clone()),
+        cordoned: room.member.as_ref().and_then(|member| member.cordoned.clone()),
         total,
         nodes,
         apps,

@@ -1,6 +1,7 @@
 //! Explains why an app is where it is, and where it would be placed now.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use drover_api::ledger::{ClaimReceipt, ExplainedCalls, ExplainedDecision, Explanation};
 use drover_scheduling::{AppRequest, Claim, Decision, DecisionRequest, DigRef, MemberKey};
@@ -35,11 +36,15 @@ impl App {
         let asked = stored.as_ref().map_or_else(Vec::new, |stored| stored.request.apps.clone());
         let calls = explain_calls(&book, &dig, asked);
         let now = request.filter(|_| book.knows_members()).and_then(|request| {
-            for claim in &claims {
-                book.ledger.put_claim(claim.id, None);
-            }
-            let request =
-                DecisionRequest { dig: dig.clone(), apps: vec![request], overflow: false, operation: Uuid::nil(), fence: i64::MAX };
+            take_away(&mut book, &claims);
+            let request = DecisionRequest {
+                dig: dig.clone(),
+                apps: vec![request],
+                overflow: false,
+                refused: Vec::new(),
+                operation: Uuid::nil(),
+                fence: i64::MAX,
+            };
             let decision = book.ledger.decide(Uuid::now_v7(), &request);
             explained(&decision, app, None, now())
         });
@@ -69,9 +74,7 @@ fn explain_calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>) -> Option<Ex
     }
     let own = apps.values().find_map(|app| Some(app.terms.calls.as_ref()?.rho))?;
     let mut book = book.clone();
-    for claim in &claims {
-        book.ledger.put_claim(claim.id, None);
-    }
+    take_away(&mut book, &claims);
     let mut bounds: BTreeSet<u32> = RHO.collect();
     bounds.insert(own);
     let with = |rho: u32| {
@@ -79,10 +82,30 @@ fn explain_calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>) -> Option<Ex
             app.terms.calls.iter_mut().for_each(|calls| calls.rho = rho);
             app
         });
-        let request = DecisionRequest { dig: dig.clone(), apps: apps.collect(), overflow: false, operation: Uuid::nil(), fence: i64::MAX };
+        let request = DecisionRequest {
+            dig: dig.clone(),
+            apps: apps.collect(),
+            overflow: false,
+            refused: Vec::new(),
+            operation: Uuid::nil(),
+            fence: i64::MAX,
+        };
         book.ledger.decide(Uuid::nil(), &request).calls
     };
     Some(ExplainedCalls { running, by_rho: bounds.into_iter().filter_map(with).collect() })
+}
+
+/// Removes claims together with their observed pods, which would otherwise count as leftovers and take the app's own room.
+fn take_away(book: &mut Book, claims: &[Arc<Claim>]) {
+    for claim in claims {
+        let capacity = book.ledger.room(&claim.member).and_then(|room| room.capacity.clone());
+        if let Some(mut capacity) = capacity.filter(|capacity| capacity.observed.contains_key(&claim.id)) {
+            Arc::make_mut(&mut capacity).observed.remove(&claim.id);
+            book.ledger.set_capacity(&claim.member, Some(capacity));
+        }
+        book.ledger.put_claim(claim.id, None);
+    }
+    book.refresh_ages();
 }
 
 fn explained(decision: &Decision, app: &str, id: Option<Uuid>, at: Timestamp) -> Option<ExplainedDecision> {
@@ -94,7 +117,7 @@ fn chosen_members(decided: &ExplainedDecision) -> BTreeSet<&MemberKey> {
     decided.decision.groups.iter().filter_map(|group| Some(&group.placement.as_ref()?.member)).collect()
 }
 
-fn members_of(claims: &[std::sync::Arc<Claim>]) -> BTreeSet<&MemberKey> {
+fn members_of(claims: &[Arc<Claim>]) -> BTreeSet<&MemberKey> {
     claims.iter().map(|claim| &claim.member).collect()
 }
 

@@ -41,6 +41,7 @@ impl Row {
             dig: answer.dig.clone(),
             apps: apps.collect::<Option<_>>().ok_or(StoreError::NotFound)?,
             overflow: self.overflow,
+            refused: Vec::new(),
             operation: self.operation,
             fence: self.fence,
         };

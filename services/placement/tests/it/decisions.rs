@@ -1,10 +1,11 @@
 //! Decisions over REST: idempotent, explained, and never based on unknown capacity.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, member, nodes, request, transaction};
 use drover_api::ledger::{ClaimHead, ClaimHeads, DecisionRecord, Explanation, FleetItem};
-use drover_scheduling::{Amounts, Capacity, LedgerChange, MemberKey, MemberState, Node, Outcome, Verdict};
+use drover_scheduling::{Amounts, Capacity, LedgerChange, MemberKey, MemberState, Node, Observed, Outcome, Verdict};
 use drover_testkit::{eventually, openapi, test_db};
 use reqwest::{Method, StatusCode};
 use uuid::Uuid;
@@ -126,6 +127,15 @@ async fn explanation_shows_the_decision_and_what_would_be_decided_now() {
     assert_eq!(why.room[0].member.0, "onprem+a");
     assert_eq!(why.decided.unwrap().id, Some(decision.id));
     assert_eq!(why.now.unwrap().outcome, Outcome::Placed, "the app's own claim does not count");
+
+    // Its pods are observed now: they do not count as pods of others either.
+    let observed = Observed { requests: BTreeMap::from([("n0".to_owned(), Amounts::pod(600, 600 << 20))]).into(), ..Observed::default() };
+    let capacity = Capacity { nodes: Arc::new(nodes(1, 1001)), observed: BTreeMap::from([(binding, observed)]), ..Capacity::default() };
+    manager.capacity.publish("onprem+a", Some(capacity));
+    eventually(TIMEOUT, async || placement.clusters().await.iter().any(|c| c.total.allocatable.cpu == 1001).then_some(())).await;
+    let why: Explanation = placement.get("/v2/explain?app=shop/cart").await;
+    let now = why.now.unwrap().decision.groups[0].clone();
+    assert_eq!(now.placement.map(|placement| placement.member.0).as_deref(), Some("onprem+a"), "{:#?}", now.considered);
 
     // Moved by hand, as a relocation does.
     let moved = Uuid::now_v7();

@@ -56,7 +56,17 @@ impl ClusterManager {
 
 pub fn member(key: &str, priority: u8, state: MemberState) -> Member {
     let labels = vec!["all".to_owned()];
-    Member { id: Uuid::now_v7(), key: MemberKey(key.into()), priority, labels, state, since: None, reason: None, credential_version: 1 }
+    Member {
+        id: Uuid::now_v7(),
+        key: MemberKey(key.into()),
+        priority,
+        labels,
+        state,
+        since: None,
+        reason: None,
+        cordoned: None,
+        credential_version: 1,
+    }
 }
 
 /// `count` nodes of `cpu` milli-cores and as many MiB each.
@@ -88,7 +98,7 @@ pub fn app(name: &str, replicas: u32, cpu: i64, members: &[&str]) -> AppRequest 
 }
 
 pub fn request(dig: &DigRef, apps: Vec<AppRequest>) -> DecisionRequest {
-    DecisionRequest { dig: dig.clone(), apps, overflow: false, operation: Uuid::now_v7(), fence: 1 }
+    DecisionRequest { dig: dig.clone(), apps, overflow: false, refused: Vec::new(), operation: Uuid::now_v7(), fence: 1 }
 }
 
 pub fn transaction(fence: i64, changes: Vec<LedgerChange>) -> LedgerTransaction {
