@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
@@ -15,14 +15,26 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::{TcpListener, UnixListener};
 
+use drover_tasks::Tasks;
+
 use crate::metrics::Metrics;
 use crate::wire::{Pressure, Status};
 
 /// What the HTTP handlers share with the agent: the latest status and the metrics.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Shared {
     status: Mutex<Option<(Status, std::time::Instant)>>,
     pub metrics: Metrics,
+    /// The agent's background tasks.
+    pub tasks: Tasks,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        // No task ends the process: the guard's own loop goes on, and all others can be started again.
+        let tasks = Tasks::default();
+        Self { status: Mutex::default(), metrics: Metrics::new(&tasks), tasks }
+    }
 }
 
 impl Shared {
@@ -45,17 +57,18 @@ impl Shared {
 ///
 /// # Errors
 /// When the socket cannot be created, or serving fails.
-pub async fn serve_socket(path: &Path, shared: Arc<Shared>) -> Result<()> {
-    match std::fs::remove_file(path) {
+pub async fn serve_socket(path: PathBuf, shared: Arc<Shared>) -> Result<()> {
+    match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).context("cannot remove the old socket"),
         _ => {}
     }
-    let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    let listener = UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     let router = machines().route("/status", get(status)).with_state(shared);
     axum::serve(listener, router).await.context("serving the socket failed")
 }
 
+/// Serves metrics, pressure and health at an address.
 ///
 /// # Errors
 /// When the address cannot be listened on, or serving fails.
@@ -76,9 +89,12 @@ async fn pressure(State(shared): State<Arc<Shared>>) -> Result<Json<Pressure>, S
     shared.latest().map(|status| Json(status.pressure)).ok_or(StatusCode::SERVICE_UNAVAILABLE)
 }
 
-async fn health(State(shared): State<Arc<Shared>>) -> StatusCode {
-    let fresh = shared.latest().is_some_and(|status| status.pressure.age_seconds < 5.0);
-    if fresh { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+async fn health(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
+    if shared.latest().is_none_or(|status| status.pressure.age_seconds >= 5.0) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the agent has not observed the node for 5 s\n".to_owned());
+    }
+    let failing: Vec<String> = shared.tasks.unready().into_iter().map(|(task, error)| format!("task {task} fails: {error}\n")).collect();
+    if failing.is_empty() { (StatusCode::OK, "ok\n".to_owned()) } else { (StatusCode::SERVICE_UNAVAILABLE, failing.concat()) }
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {

@@ -65,6 +65,20 @@ pub async fn hold(entry: &JournalEntry, runtime: &Runtime) -> Result<(), LeverEr
     }
 }
 
+/// Writes `memory.high` in a thread of its own: below its present use the kernel reclaims memory during the write, which can take longer
+/// than the dead man's switch waits for a heartbeat.
+///
+/// # Errors
+/// When the file cannot be written.
+pub async fn set_high(file: &Path, value: String) -> Result<(), LeverError> {
+    let file = file.to_owned();
+    let written = tokio::task::spawn_blocking(move || {
+        failpoint::stall("high");
+        std::fs::write(file, value)
+    });
+    Ok(written.await.map_err(io::Error::other)??)
+}
+
 /// Releases the container. Without a `runtime`, everything that needs none is done, and the error says that something is left.
 ///
 /// # Errors
@@ -74,7 +88,7 @@ pub async fn release(entry: &JournalEntry, runtime: Option<&Runtime>) -> Result<
         Hold::Freeze { freezer } => freezer.thaw().map(|()| Released::Restored).map_err(LeverError::from),
         Hold::Pause { freezer } => resume(entry, freezer.as_ref(), runtime).await,
         Hold::Quota { dir, before, ours } => restore_quota(entry, dir, *before, *ours, runtime).await,
-        Hold::High { file, before } => std::fs::write(file, before).map(|()| Released::Restored).map_err(LeverError::from),
+        Hold::High { file, before } => set_high(file, before.clone()).await.map(|()| Released::Restored),
     };
     match result {
         Err(LeverError::Io(error)) if gone(&error) => Ok(Released::Gone),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
+use drover_tasks::Tasks;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -41,8 +42,9 @@ pub struct Metrics {
     exhaustion: Float,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// All metrics at zero, and the failures of the agent's tasks.
+    pub fn new(tasks: &Tasks) -> Self {
         let reaction = Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5]);
         let mut metrics = Self {
             registry: Registry::with_prefix("drover_memguard"),
@@ -62,11 +64,10 @@ impl Default for Metrics {
             exhaustion: Float::default(),
         };
         metrics.register();
+        metrics.registry.register("task_failures", "Panics and errors of background tasks", tasks.failures());
         metrics
     }
-}
 
-impl Metrics {
     fn register(&mut self) {
         let registry = &mut self.registry;
         registry.register("pauses", "Containers paused", self.pauses.clone());

@@ -25,13 +25,19 @@ use crate::wire::Push;
 /// If the listener fails.
 pub async fn serve(listener: TcpListener, context: Arc<Context>) -> Result<()> {
     let router = Router::new()
-        .route("/healthz", get(|| async { StatusCode::OK }))
+        .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
         .route("/v1/statistics", post(statistics))
         .route("/v1/standing/{namespace}/{policy}", get(standing))
         .route("/v1/decisions/{namespace}/{policy}", get(decision))
         .with_state(context);
     axum::serve(listener, router).await.context("the listener failed")
+}
+
+/// Not healthy while a task fails again and again; the process is then restarted by its liveness probe.
+async fn healthz(State(context): State<Arc<Context>>) -> (StatusCode, String) {
+    let failing: Vec<String> = context.tasks.unready().into_iter().map(|(task, error)| format!("task {task} fails: {error}\n")).collect();
+    if failing.is_empty() { (StatusCode::OK, "ok\n".to_owned()) } else { (StatusCode::SERVICE_UNAVAILABLE, failing.concat()) }
 }
 
 async fn metrics(State(context): State<Arc<Context>>) -> Response {

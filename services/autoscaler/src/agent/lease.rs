@@ -48,7 +48,8 @@ impl Leadership {
     }
 }
 
-/// A candidate in the election of one Lease.
+/// A candidate in the election of one Lease. A clone is the same candidate, which goes on after the first one failed.
+#[derive(Clone)]
 pub struct Election {
     api: Api<Lease>,
     name: String,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
+use drover_tasks::Tasks;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -30,8 +31,9 @@ pub struct Metrics {
     pub leader: Gauge,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// All metrics at zero, and the failures of the agent's tasks.
+    pub fn new(tasks: &Tasks) -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("drover_autoscaler"),
             decisions: Family::default(),
@@ -52,6 +54,7 @@ impl Default for Metrics {
         registry.register("learner_cost", "Cost of the learner over its window, in pod-seconds", metrics.learner.clone());
         registry.register("shadow_cost", "Cost of the threshold policy beside the learner, in pod-seconds", metrics.shadow.clone());
         registry.register("leader", "1 while this agent acts", metrics.leader.clone());
+        registry.register("task_failures", "Panics and errors of background tasks", tasks.failures());
         metrics
     }
 }

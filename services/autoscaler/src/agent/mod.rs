@@ -30,6 +30,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use axum::http::HeaderValue;
 use drover_autoscaling::DecisionRecord;
+use drover_tasks::{OnFailure, Tasks};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::events::Recorder;
@@ -38,9 +39,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tower::limit::ConcurrencyLimitLayer;
 
 use crate::config::Agent;
+use crate::path;
 use crate::path::keeper::Keeper;
 use crate::path::push::{PushAnswer, PushClient};
 use crate::wire::{Push, Standing};
@@ -57,6 +60,8 @@ use usage::UsageReader;
 /// Maximum concurrent requests to the API server. Each takes a connection, and with slow answers all policies would send theirs at the same
 /// time. A watch counts until it begins.
 const AT_ONCE: usize = 16;
+/// Time for the workers to save what they learned when the agent is told to end.
+const SAVED_WITHIN: Duration = Duration::from_secs(5);
 /// In the Lease, separates the identity of a process from the address at which other agents reach it.
 const AT: char = '@';
 
@@ -76,6 +81,7 @@ pub struct Context {
     recorder: Recorder,
     metrics: Metrics,
     keeper: Arc<Keeper>,
+    tasks: Tasks,
     latest: Mutex<HashMap<Key, (Standing, Arc<DecisionRecord>)>>,
 }
 
@@ -114,16 +120,17 @@ impl Context {
 /// Runs until the process is told to end.
 ///
 /// # Errors
-/// If the settings cannot be used.
+/// If the settings cannot be used, or a task failed that cannot be restarted.
 pub async fn run(settings: Agent) -> Result<()> {
-    let client = client(&settings).await?;
-    let (stop, release) = (CancellationToken::new(), CancellationToken::new());
+    let AgentClients { policies: client, election } = AgentClients::new(&config(&settings).await?)?;
+    let (stop, release, failed) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+    let tasks = Tasks::new(failed.clone());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
 
     let advertise = settings.advertise.map(|address| address.to_string()).unwrap_or_default();
     let identity = format!("{}_{}{AT}{advertise}", hostname(), uuid::Uuid::new_v4());
-    let leases = Api::namespaced(client.clone(), &settings.lease_namespace);
+    let leases = Api::namespaced(election, &settings.lease_namespace);
     let duration = Duration::from_secs(u64::from(settings.lease_seconds));
     let (election, leadership, acting) = Election::new(leases, settings.lease.clone(), identity, duration);
     let context = Arc::new(Context {
@@ -139,39 +146,67 @@ pub async fn run(settings: Agent) -> Result<()> {
         post: PushClient::default(),
         leadership: leadership.clone(),
         acting,
-        metrics: Metrics::default(),
-        keeper: Keeper::new(client.clone()),
+        metrics: Metrics::new(&tasks),
+        keeper: Keeper::new(client.clone(), tasks.clone()),
+        tasks: tasks.clone(),
         latest: Mutex::default(),
     });
     let listener = TcpListener::bind(settings.listen).await.with_context(|| format!("cannot listen on {}", settings.listen))?;
     tracing::info!(address = %listener.local_addr()?, "listening");
 
-    let election = tokio::spawn(election.run(release.clone()));
-    let namespace = settings.watch_namespace.as_deref();
-    let acting = tend::act(context.clone(), namespace, leadership, stop.clone());
-    tokio::pin!(acting);
+    // The first two end by themselves: what was learned is saved, then the Lease is released.
+    let (never, scaling, rest) = (CancellationToken::new(), TaskTracker::new(), TaskTracker::new());
+    tasks.spawn(&rest, never.clone(), "election", OnFailure::Restart, {
+        let release = release.clone();
+        move |_| election.clone().run(release.clone())
+    });
+    tasks.spawn(&scaling, never, "scaling", OnFailure::Restart, {
+        let (context, stop) = (context.clone(), stop.clone());
+        move |_| tend::act(context.clone(), settings.watch_namespace.clone(), leadership.clone(), stop.clone())
+    });
+    tasks.spawn_once(&rest, stop.clone(), "http-server", |_| http::serve(listener, context));
     tokio::select! {
-        () = &mut acting => {}
-        served = http::serve(listener, context.clone()) => served?,
+        () = failed.cancelled() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    // First what was learned is saved, then the Lease is released.
     stop.cancel();
-    let _ = tokio::time::timeout(Duration::from_secs(5), acting).await;
+    scaling.close();
+    let _ = tokio::time::timeout(SAVED_WITHIN, scaling.wait()).await;
     release.cancel();
-    election.await.context("the election failed")
+    rest.close();
+    let _ = tokio::time::timeout(duration, rest.wait()).await;
+    path::ended(&tasks)
 }
 
-async fn client(settings: &Agent) -> Result<Client> {
-    let config = match &settings.kubeconfig {
+async fn config(settings: &Agent) -> Result<kube::Config> {
+    match &settings.kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+            Ok(kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)
         }
-        None => kube::Config::incluster().context("this process has no service account of a pod; use --kubeconfig")?,
-    };
-    Ok(ClientBuilder::try_from(config)?.with_layer(&ConcurrencyLimitLayer::new(AT_ONCE)).build())
+        None => kube::Config::incluster().context("this process has no service account of a pod; use --kubeconfig"),
+    }
+}
+
+/// The clients of an agent.
+pub struct AgentClients {
+    /// Shared by all policies; sends at most [`AT_ONCE`] requests at the same time.
+    pub policies: Client,
+    /// For the Lease only: with a slow API server its renewals would queue behind the requests of all policies, and the agent would stop
+    /// acting.
+    pub election: Client,
+}
+
+impl AgentClients {
+    /// # Errors
+    /// If the settings cannot be used.
+    pub fn new(config: &kube::Config) -> Result<Self> {
+        Ok(Self {
+            policies: ClientBuilder::try_from(config.clone())?.with_layer(&ConcurrencyLimitLayer::new(AT_ONCE)).build(),
+            election: ClientBuilder::try_from(config.clone())?.build(),
+        })
+    }
 }
 
 fn hostname() -> String {

@@ -4,18 +4,21 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_tasks::OnFailure;
 use futures::StreamExt;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
+use serde_json::Value;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::Context;
 use super::inbox::Key;
 use super::lease::Leadership;
+use super::target::within;
 use super::worker::Worker;
 use crate::policy::WatchedPolicy;
 use crate::watch_backoff::WatchBackoff;
@@ -24,7 +27,8 @@ use crate::watch_backoff::WatchBackoff;
 const SAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs the workers whenever this agent may act, until `stop`.
-pub async fn act(context: Arc<Context>, namespace: Option<&str>, mut leadership: Leadership, stop: CancellationToken) {
+pub async fn act(context: Arc<Context>, namespace: Option<String>, mut leadership: Leadership, stop: CancellationToken) {
+    let namespace = namespace.as_deref();
     loop {
         tokio::select! {
             () = leadership.gained() => {}
@@ -36,11 +40,11 @@ pub async fn act(context: Arc<Context>, namespace: Option<&str>, mut leadership:
             () = context.pods.clone().follow(scoped(&context.client, namespace)) => {}
             () = leadership.lost() => {
                 tracing::warn!("this agent may no longer act: the Lease was not renewed in time, or another agent holds it");
-                workers.tasks.abort_all();
             }
             () = stop.cancelled() => {
-                workers.workers.clear();
-                let _ = tokio::time::timeout(SAVE_TIMEOUT, async { while workers.tasks.join_next().await.is_some() {} }).await;
+                workers.policies.clear();
+                workers.tracker.close();
+                let _ = tokio::time::timeout(SAVE_TIMEOUT, workers.tracker.wait()).await;
                 return;
             }
         }
@@ -58,12 +62,20 @@ where
     }
 }
 
-/// The running workers.
+/// The running workers, a supervised task for each policy.
 #[derive(Default)]
 struct PolicyWorkers {
-    workers: HashMap<Key, (watch::Sender<Arc<WatchedPolicy>>, AbortHandle)>,
-    /// Dropping it ends the workers.
-    tasks: JoinSet<()>,
+    /// A worker ends when its sender is dropped.
+    policies: HashMap<Key, watch::Sender<Arc<WatchedPolicy>>>,
+    tracker: TaskTracker,
+    /// Ends all workers at once.
+    stop: CancellationToken,
+}
+
+impl Drop for PolicyWorkers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
 }
 
 impl PolicyWorkers {
@@ -73,7 +85,6 @@ impl PolicyWorkers {
         let mut listed = HashSet::new();
         let mut failing = false;
         while let Some(event) = events.next().await {
-            while self.tasks.try_join_next().is_some() {}
             match event {
                 Ok(Event::Init) => {
                     listed.clear();
@@ -84,9 +95,9 @@ impl PolicyWorkers {
                     self.start_or_update(context, watched);
                 }
                 // Ends the workers of policies that were deleted while the watch was broken.
-                Ok(Event::InitDone) => self.workers.retain(|key, _| listed.contains(key)),
+                Ok(Event::InitDone) => self.policies.retain(|key, _| listed.contains(key)),
                 Ok(Event::Apply(watched)) => self.start_or_update(context, watched),
-                Ok(Event::Delete(watched)) => _ = self.workers.remove(&key(&watched)),
+                Ok(Event::Delete(watched)) => _ = self.policies.remove(&key(&watched)),
                 Err(error) => {
                     if !failing {
                         tracing::warn!(%error, "ScalingPolicies cannot be watched; known policies are still scaled, and the watch is tried again");
@@ -104,8 +115,7 @@ impl PolicyWorkers {
         let key = key(&watched);
         watched.metadata.managed_fields = None;
         let status = std::mem::take(&mut watched.status);
-        if let Some((sender, task)) = self.workers.get(&key)
-            && !task.is_finished()
+        if let Some(sender) = self.policies.get(&key)
             && sender.borrow().metadata.uid == watched.metadata.uid
         {
             // Writing the status also causes an event; it changes nothing here.
@@ -118,11 +128,34 @@ impl PolicyWorkers {
             });
             return;
         }
-        // The worker needs the existing status only once; kept by every worker, it would take most of their memory.
         let (sender, receiver) = watch::channel(Arc::new(watched));
-        let worker = Worker::new(context.clone(), key.clone(), receiver, status);
-        let task = self.tasks.spawn(worker.run());
-        self.workers.insert(key, (sender, task));
+        self.policies.insert(key.clone(), sender);
+        // The worker needs the existing status only once; kept by every worker, it would take most of their memory.
+        let mut status = Some(status);
+        let name = format!("policy/{}/{}", key.0, key.1);
+        let context = context.clone();
+        context.tasks.clone().spawn(&self.tracker, self.stop.clone(), name, OnFailure::RestartOneOfMany, move |_| {
+            let (context, key, receiver, status) = (context.clone(), key.clone(), receiver.clone(), status.take());
+            async move {
+                let status = match status {
+                    Some(status) => status,
+                    None => written_status(&context, &key).await,
+                };
+                Worker::new(context, key, receiver, status).run().await;
+            }
+        });
+    }
+}
+
+/// The status of a policy as it was written last, for a worker that starts again.
+async fn written_status(context: &Context, key: &Key) -> Value {
+    let policies: Api<WatchedPolicy> = Api::namespaced(context.client.clone(), &key.0);
+    match within(policies.get(&key.1)).await {
+        Ok(watched) => watched.status,
+        Err(error) => {
+            tracing::warn!(policy = ?key, %error, "the status cannot be read; continuing without it");
+            Value::Null
+        }
     }
 }
 

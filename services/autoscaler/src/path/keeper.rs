@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use drover_autoscaling::kpa::{KpaSpec, capacity, zero};
 use drover_autoscaling::{DecisionRecord, Limits, Observation, Reading, Steps};
+use drover_tasks::{OnFailure, Tasks};
 use futures::{StreamExt, TryStreamExt, future};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -22,6 +23,8 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::Key;
 use super::probe::Probe;
@@ -50,6 +53,7 @@ pub struct Keeper {
     probe: Probe,
     apps: Mutex<BTreeMap<Key, SteeredApp>>,
     changed: Notify,
+    tasks: Tasks,
 }
 
 /// The last decision on an app, and what is known of its path.
@@ -69,7 +73,7 @@ struct SteeredApp {
 impl Keeper {
     /// Watches begin with the first decision and end when the returned value and all its clones are dropped. A cluster without
     /// KPA policies is not watched, and the agent needs no rights for it.
-    pub fn new(client: Client) -> Arc<Self> {
+    pub fn new(client: Client, tasks: Tasks) -> Arc<Self> {
         let (services, write_services) = reflector::store();
         let (slices, write_slices) = reflector::store();
         Arc::new_cyclic(|me| Self {
@@ -82,6 +86,7 @@ impl Keeper {
             probe: Probe::new(None),
             apps: Mutex::default(),
             changed: Notify::new(),
+            tasks,
         })
     }
 
@@ -92,7 +97,9 @@ impl Keeper {
         let of_services = watcher(Api::<Service>::all(self.client.clone()), of_services);
         let of_slices = watcher(Api::<EndpointSlice>::all(self.client.clone()), watcher::Config::default().labels(PATH));
         let weak = self.me.clone();
-        tokio::spawn(async move {
+        let (tracker, never) = (TaskTracker::new(), CancellationToken::new());
+        // Not started again: what a panic left in the stores may be incomplete.
+        self.tasks.spawn_once(&tracker, never.clone(), "path-watch", |_| async move {
             let one = of_services.backoff(WatchBackoff::default()).reflect(write_services).map_ok(|event| matches!(event, Event::Init));
             let other = of_slices.backoff(WatchBackoff::default()).reflect(write_slices).map_ok(|event| matches!(event, Event::Init));
             let mut events = futures::stream::select(one.boxed(), other.boxed());
@@ -114,11 +121,14 @@ impl Keeper {
             }
         });
         let weak = self.me.clone();
-        tokio::spawn(async move {
-            while let Some(keeper) = weak.upgrade() {
-                let settled = keeper.keep().await;
-                let again = if settled { STEERED_WITHIN } else { AGAIN };
-                let _ = tokio::time::timeout(again, keeper.changed.notified()).await;
+        self.tasks.spawn(&tracker, never, "path-keeper", OnFailure::Restart, move |_| {
+            let weak = weak.clone();
+            async move {
+                while let Some(keeper) = weak.upgrade() {
+                    let settled = keeper.keep().await;
+                    let again = if settled { STEERED_WITHIN } else { AGAIN };
+                    let _ = tokio::time::timeout(again, keeper.changed.notified()).await;
+                }
             }
         });
     }

@@ -35,6 +35,7 @@ pub mod zero;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use drover_tasks::Tasks;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -63,6 +64,11 @@ pub async fn termination() -> Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
+}
+
+/// The result of a process whose tasks have ended: the failure of the task that ended it, if one did.
+pub(crate) fn ended(tasks: &Tasks) -> Result<()> {
+    tasks.fatal().map_or(Ok(()), |failure| Err(anyhow::anyhow!("{failure}")))
 }
 
 /// A client of the cluster, from a kubeconfig or from the service account of this pod.

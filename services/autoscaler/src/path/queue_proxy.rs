@@ -2,7 +2,8 @@
 //!
 //! It has two ports. One forwards requests to the app. The other says whether the app is ready (`/ready`, for the kubelet and the activator),
 //! shows what was measured (`/stats`), and waits for the last request (`/wait-for-drain`, for the app's preStop hook).
-//! How many pods there are is decided elsewhere. Invariant: a request that was admitted is answered, whenever the pod is told to end.
+//! How many pods there are is decided elsewhere. Invariant: a request that was admitted is answered, whenever the pod is told to end. A
+//! second signal ends only the wait for late requests.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -16,11 +17,14 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
 use drover_autoscaling::kpa::RequestReport;
+use drover_tasks::{OnFailure, Tasks};
 use http::{Request, Response, header};
 use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::Key;
 use super::admit::admit;
@@ -115,7 +119,7 @@ pub struct QueueProxy {
 /// Runs until the process is told to end and all requests are answered.
 ///
 /// # Errors
-/// If an address cannot be bound.
+/// If an address cannot be bound, or a task failed that cannot be restarted.
 pub async fn run(config: Config) -> Result<()> {
     let bind = async |address: SocketAddr| TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"));
     let (listener, admin) = (bind(config.listen).await?, bind(config.admin).await?);
@@ -129,19 +133,37 @@ pub async fn run(config: Config) -> Result<()> {
         }
         _ => None,
     };
-    tokio::spawn(proxy.clone().report(to));
-    tokio::spawn(axum::serve(admin, proxy.clone().admin_routes()).into_future());
-    let serving = tokio::spawn(proxy.clone().serve(listener));
-    super::termination().await?;
+    let failed = CancellationToken::new();
+    let (tasks, never) = (Tasks::new(failed.clone()), CancellationToken::new());
+    let (serving, rest) = (TaskTracker::new(), TaskTracker::new());
+    tasks.spawn(&rest, never.clone(), "report", OnFailure::Restart, {
+        let proxy = proxy.clone();
+        move |_| proxy.clone().report(to.clone())
+    });
+    let routes = proxy.clone().admin_routes();
+    tasks.spawn_once(&rest, never.clone(), "admin-server", |_| axum::serve(admin, routes).into_future());
+    tasks.spawn_once(&serving, never, "proxy-server", {
+        let proxy = proxy.clone();
+        move |_| proxy.serve(listener)
+    });
+    tokio::select! {
+        ended = super::termination() => ended?,
+        () = failed.cancelled() => {}
+    }
     tracing::info!("draining");
+    serving.close();
     let drained = async {
-        proxy.drain().await;
-        serving.await
+        tokio::select! {
+            () = proxy.drain() => {}
+            // A second signal ends the wait for late requests, but not the requests in progress.
+            _ = super::termination() => proxy.advance(ListenerStage::Closing),
+        }
+        serving.wait().await;
     };
     if tokio::time::timeout(limit, drained).await.is_err() {
         tracing::warn!(left = proxy.meter.under_way(), "requests are still in progress after {limit:?}");
     }
-    Ok(())
+    super::ended(&tasks)
 }
 
 impl QueueProxy {
@@ -195,15 +217,7 @@ impl QueueProxy {
 
     /// Stops being ready, serves requests until no more come, then closes the listener. May be called repeatedly and concurrently.
     pub async fn drain(&self) {
-        let forward = |to: ListenerStage| {
-            move |stage: &mut ListenerStage| {
-                *stage < to && {
-                    *stage = to;
-                    true
-                }
-            }
-        };
-        self.stage.send_if_modified(forward(ListenerStage::Leaving));
+        self.advance(ListenerStage::Leaving);
         loop {
             let before = self.came.load(Ordering::Relaxed);
             tokio::time::sleep(self.quiet).await;
@@ -211,7 +225,12 @@ impl QueueProxy {
                 break;
             }
         }
-        self.stage.send_if_modified(forward(ListenerStage::Closing));
+        self.advance(ListenerStage::Closing);
+    }
+
+    /// Moves the listener on to a later stage.
+    fn advance(&self, to: ListenerStage) {
+        self.stage.send_if_modified(|stage| *stage < to && std::mem::replace(stage, to) < to);
     }
 
     async fn counted(&self, mut forwarded: ForwardedRequest) -> Response<AnswerBody> {

@@ -24,7 +24,7 @@ const BREATH: Duration = Duration::from_millis(100);
 /// Longer than clients keep idle connections (Go: 90 s), so that none is closed just when it is used again.
 const IDLE: Duration = Duration::from_secs(120);
 
-/// ListenerStage of a listener.
+/// Stage of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ListenerStage {
     /// It serves.

@@ -1,23 +1,34 @@
 //! In mode `recommend` the agent decides like the HPA of the real kube-controller-manager, on the same workload and metrics.
 
-use std::time::Duration;
-
 use drover_autoscaling::DecisionRecord;
 use drover_autoscaling::Steps;
+use drover_testkit::eventually;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::PostParams;
 use serde_json::json;
 
-use crate::support::{Agent, TestNamespace};
+use crate::support::{Agent, PATIENCE, TestNamespace};
 
 /// A decision of either, and its inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Decided {
-    at: f64,
+    /// Which of the loads was set.
+    step: usize,
     current: i32,
     utilization: i64,
     want: i32,
 }
+
+impl Decided {
+    /// Whether it was made on the same reading and replicas, while the same load was set.
+    fn same_inputs(&self, other: &Self) -> bool {
+        (self.step, self.current, self.utilization) == (other.step, other.current, other.utilization)
+    }
+}
+
+/// Loads in thousandths of a CPU, and the replicas that both must arrive at (the target is 50 of 100 each, at most six): up in steps,
+/// then down in steps.
+const LOADS: [(i64, i32); 6] = [(40, 1), (130, 3), (220, 5), (290, 6), (150, 3), (60, 2)];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long: the HPA decides every 15 s, and some twenty decisions are wanted"]
@@ -41,36 +52,28 @@ async fn recommend_mode_decides_like_the_real_hpa() {
     let (mut theirs, mut ours): (Vec<Decided>, Vec<Decided>) = (Vec::new(), Vec::new());
     let http = reqwest::Client::new();
     let url = format!("http://{}/v1/decisions/{}/web", agent.address, place.namespace);
-    let began = std::time::Instant::now();
-    // Up in steps, down in steps; every step lasts longer than the metrics and the HPA together need.
-    for milli in [40, 130, 220, 290, 150, 60] {
+    for (step, (milli, settled)) in LOADS.into_iter().enumerate() {
         load.send_replace(milli);
-        let until = began.elapsed() + Duration::from_secs(60);
-        while began.elapsed() < until {
-            let at = began.elapsed().as_secs_f64();
-            if let Some(seen) = hpa_decided(&place, at).await
-                && theirs.last().is_none_or(|last| Decided { at, ..*last } != seen)
-            {
-                theirs.push(seen);
-            }
-            if let Ok(answer) = http.get(&url).bearer_auth(&place.token).send().await
-                && let Ok(record) = answer.json::<DecisionRecord>().await
-                && let Some(seen) = decided(&record, at)
-                && ours.last().is_none_or(|last| Decided { at, ..*last } != seen)
-            {
-                ours.push(seen);
-            }
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
+        // Until both have decided to stay at this number, on the same reading of this load.
+        eventually(PATIENCE * 2, async || {
+            let their = hpa_decided(&place, step).await;
+            let answer = http.get(&url).bearer_auth(&place.token).send().await.ok()?;
+            let our = decided(&answer.json().await.ok()?, step);
+            theirs.extend(their.filter(|seen| !theirs.contains(seen)));
+            ours.extend(our.filter(|seen| !ours.contains(seen)));
+            let reading = |seen: &Decided| (seen.utilization * i64::from(settled) - milli).abs() <= i64::from(settled);
+            let stays = |seen: &&Decided| seen.step == step && (seen.current, seen.want) == (settled, settled) && reading(seen);
+            let there = ours.iter().filter(stays).any(|our| theirs.iter().filter(stays).any(|their| our.same_inputs(their)));
+            there.then_some(())
+        })
+        .await;
     }
     driver.abort();
 
-    // On the same reading and replicas at about the same time the decisions must be equal.
+    // On the same reading and replicas the decisions must be equal.
     let (mut agreed, mut alone, mut differ) = (Vec::new(), Vec::new(), Vec::new());
     for their in &theirs {
-        let same =
-            |our: &&Decided| (our.current, our.utilization) == (their.current, their.utilization) && (our.at - their.at).abs() < 16.0;
-        let matched: Vec<&Decided> = ours.iter().filter(same).collect();
+        let matched: Vec<&Decided> = ours.iter().filter(|our| our.same_inputs(their)).collect();
         if matched.is_empty() {
             alone.push(their);
         } else if matched.iter().any(|our| our.want == their.want) {
@@ -83,23 +86,22 @@ async fn recommend_mode_decides_like_the_real_hpa() {
     eprintln!(
         "without a decision of ours on the same reading (the metrics turned between two looks, or the status is from half a step): {alone:#?}"
     );
-    eprintln!("different: {differ:#?}");
     eprintln!("ours: {ours:?}");
-    assert!(agreed.len() >= 6, "too few decisions on the same reading to tell");
-    assert!(differ.is_empty());
+    assert!(differ.is_empty(), "{differ:#?}");
+    assert!(agreed.len() >= LOADS.len());
     place.done().await;
 }
 
 /// The last decision in the HPA's status.
-async fn hpa_decided(place: &TestNamespace, at: f64) -> Option<Decided> {
+async fn hpa_decided(place: &TestNamespace, step: usize) -> Option<Decided> {
     let hpa = place.api::<HorizontalPodAutoscaler>().get("web").await.ok()?;
     let status = hpa.status?;
     let metric = status.current_metrics?.into_iter().next()?;
     let utilization = i64::from(metric.resource?.current.average_utilization?);
-    Some(Decided { at, current: status.current_replicas?, utilization, want: status.desired_replicas })
+    Some(Decided { step, current: status.current_replicas?, utilization, want: status.desired_replicas })
 }
 
-fn decided(record: &DecisionRecord, at: f64) -> Option<Decided> {
+fn decided(record: &DecisionRecord, step: usize) -> Option<Decided> {
     let Steps::Threshold(steps) = &record.steps else { return None };
-    Some(Decided { at, current: record.current, utilization: steps.metrics.first()?.utilization?, want: record.want? })
+    Some(Decided { step, current: record.current, utilization: steps.metrics.first()?.utilization?, want: record.want? })
 }

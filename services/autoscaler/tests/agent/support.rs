@@ -256,11 +256,20 @@ impl Agent {
         self.child.try_wait().unwrap().is_some()
     }
 
+    /// Its exit code; none: it runs, or a signal ended it.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        self.child.try_wait().unwrap()?.code()
+    }
+
+    /// The text of its metrics; none: no answer.
+    pub async fn metrics(&self) -> Option<String> {
+        let request = reqwest::Client::new().get(format!("http://{}/metrics", self.address)).timeout(Duration::from_secs(1));
+        request.send().await.ok()?.text().await.ok()
+    }
+
     /// Whether the agent acts, by its metrics; none: no answer.
     pub async fn acts(&self) -> Option<bool> {
-        let request = reqwest::Client::new().get(format!("http://{}/metrics", self.address)).timeout(Duration::from_secs(1));
-        let text = request.send().await.ok()?.text().await.ok()?;
-        Some(text.lines().any(|line| line == "drover_autoscaler_leader 1"))
+        Some(self.metrics().await?.lines().any(|line| line == "drover_autoscaler_leader 1"))
     }
 
     /// Time of its last decision; none: there is none, or no answer.

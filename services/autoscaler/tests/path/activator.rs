@@ -15,6 +15,7 @@ use drover_autoscaler::path::activator::{Activator, Config};
 use drover_autoscaler::path::push::DeciderClient;
 use drover_autoscaler::path::token::Token;
 use drover_autoscaler::wire::{Push, Standing};
+use drover_tasks::Tasks;
 use drover_testkit::eventually;
 use http::StatusCode;
 use tokio::net::TcpListener;
@@ -40,6 +41,7 @@ struct TestActivator {
     key: Key,
     port: u16,
     told: mpsc::UnboundedReceiver<Push>,
+    tasks: Tasks,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -58,11 +60,13 @@ impl TestActivator {
         };
         let decider = Router::new().route("/v1/statistics", post(take));
         let decider = tokio::spawn(async move { axum::serve(listener, decider).await.unwrap() });
-        let (activator, pokes) = Activator::new(&settings(more));
+        let tasks = Tasks::default();
+        let activator = Activator::new(&settings(more), tasks.clone());
         let to = DeciderClient::new(&format!("http://{address}"), "test".to_owned(), Token::new("/nonexistent".into())).unwrap();
-        let tells = tokio::spawn(activator.clone().tell(to, pokes));
+        let tells = tokio::spawn(activator.clone().tell(to));
         let key = Key { namespace: "shop".to_owned(), policy: "cart".to_owned() };
-        let mut held = Self { activator, key, port: 0, told, _tasks: vec![AbortOnDropHandle::new(decider), AbortOnDropHandle::new(tells)] };
+        let mut held =
+            Self { activator, key, port: 0, told, tasks, _tasks: vec![AbortOnDropHandle::new(decider), AbortOnDropHandle::new(tells)] };
         // If another process has just taken the port, another one is used.
         held.port = eventually(PATIENCE, async || {
             let port = TcpListener::bind((ME, 0)).await.unwrap().local_addr().unwrap().port();
@@ -201,4 +205,22 @@ async fn removed_app_closes_its_port() {
     held.activator.set(BTreeMap::new()).await;
     assert!(held.activator.status(&held.key).is_none());
     eventually(PATIENCE, async || client().get(held.url()).send().await.is_err().then_some(())).await;
+}
+
+#[tokio::test]
+async fn app_and_its_probes_go_on_after_panics() {
+    let held = TestActivator::one(&[]).await;
+    let (app, starting) = (App::quick().await, Admin::answering(StatusCode::SERVICE_UNAVAILABLE).await);
+    let pod = Sidecar::before(app.address, &[]).await;
+    held.endpoints([(app.address, starting.address)].into(), 0, true).await;
+    starting.probed(1).await;
+    assert!(held.tasks.inject_panic(&format!("probe/{}", app.address)));
+    assert!(held.tasks.inject_panic("app/shop/cart"));
+    let failed = |name: &str| held.tasks.list().tasks.into_iter().any(|task| task.name.starts_with(name) && task.last_error.is_some());
+    eventually(PATIENCE, async || (failed("app/") && failed("probe/")).then_some(())).await;
+    held.pods(&[&pod], 0, true).await;
+    let url = held.url();
+    // The port is closed until the app is served again.
+    let answer = eventually(PATIENCE, async || client().get(&url).send().await.ok()).await;
+    assert_eq!(answer.status(), StatusCode::OK);
 }

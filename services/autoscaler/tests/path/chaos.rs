@@ -90,7 +90,7 @@ async fn sigterm_under_load_fails_no_request() {
     let any = "127.0.0.1:0";
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_drover-autoscaler"))
         .args(["queue-proxy", "--listen", any, "--admin", any, "--app-port", &app.address.port().to_string()])
-        .args(["--container-concurrency", "4", "--quiet", "8", "--drain", "50"])
+        .args(["--container-concurrency", "4", "--quiet", "3600", "--drain", "3600"])
         .env("NO_COLOR", "1")
         .env_remove("AUTOSCALER_LOG")
         .stderr(Stdio::piped())
@@ -104,8 +104,8 @@ async fn sigterm_under_load_fails_no_request() {
     let (listen, admin) = (said("listen="), said("admin="));
     let ready = async || client().get(format!("http://{admin}/ready")).send().await.ok().map(|answer| answer.status());
     eventually(PATIENCE, async || (ready().await == Some(StatusCode::OK)).then_some(())).await;
-    // The quiet time is longer than any pause of a loaded machine. Clients stop a little after the pod is no longer ready, as with endpoints;
-    // until then no request may fail.
+    // Clients stop some requests after the pod is no longer ready, as with endpoints; until then no request may fail. A second signal then
+    // ends the quiet time, which is longer than any pause of a loaded machine.
     let stop = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..8)
         .map(|_| {
@@ -131,6 +131,7 @@ async fn sigterm_under_load_fails_no_request() {
     stop.store(true, Ordering::SeqCst);
     let answered: usize = futures::future::join_all(clients).await.into_iter().map(Result::unwrap).sum();
     assert!(answered >= 300, "{answered}");
+    kill(Pid::from_raw(process.id().expect("it still waits for late requests").cast_signed()), Signal::SIGTERM).unwrap();
     let status = tokio::time::timeout(PATIENCE, process.wait()).await.expect("the process ends").unwrap();
     assert!(status.success(), "{status}");
 }

@@ -13,6 +13,7 @@ use drover_autoscaler::path::slices::{self, PublicPath, PublicService, Through};
 use drover_autoscaler::wire::{Push, Standing};
 use drover_autoscaling::kpa::{KpaObservation, KpaSpec};
 use drover_autoscaling::{Limits, Observation, Policy, Reading, ScalingState, decide};
+use drover_tasks::Tasks;
 use drover_testkit::{eventually, needs};
 use http::StatusCode;
 use k8s_openapi::api::core::v1::{Namespace, Service};
@@ -126,7 +127,7 @@ struct Agent {
 
 impl Agent {
     fn start(namespace: &TestNamespace) -> Self {
-        let keeper = Keeper::new(namespace.client.clone());
+        let keeper = Keeper::new(namespace.client.clone(), Tasks::default());
         let seen = Arc::new(Mutex::new((0, 0.0)));
         let (key, now) = (namespace.key(), seen.clone());
         let each = keeper.clone();

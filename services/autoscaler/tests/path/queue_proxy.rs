@@ -183,6 +183,22 @@ async fn wait_for_drain_waits_for_the_last_answer() {
     tokio::time::timeout(PATIENCE, sidecar.serving).await.expect("the sidecar drains").unwrap();
 }
 
+#[tokio::test]
+async fn queue_proxy_ends_with_the_name_of_a_task_that_cannot_run_again() {
+    let arguments = ["queue-proxy", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--quiet", "0.1"];
+    let ended = tokio::process::Command::new(env!("CARGO_BIN_EXE_drover-autoscaler"))
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .env("DROVER_PANIC_TASKS", "report,admin-server")
+        .kill_on_drop(true)
+        .output();
+    let ended = tokio::time::timeout(PATIENCE, ended).await.expect("the process ends").unwrap();
+    let log = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{log}");
+    assert!(log.contains("task admin-server failed: panicked"), "{log}");
+    assert!(log.contains("a task failed and is started again task=report"), "{log}");
+}
+
 pub async fn stats(sidecar: &Sidecar) -> Value {
     client().get(format!("http://{}/stats", sidecar.admin)).send().await.unwrap().json().await.unwrap()
 }

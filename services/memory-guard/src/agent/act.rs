@@ -13,7 +13,7 @@ use crate::clock;
 use crate::config::FreezeBy;
 use crate::failpoint;
 use crate::journal::{Hold, HoldKey, HoldKind, JournalEntry};
-use crate::levers::{self, LeverError, Released, slow_quota};
+use crate::levers::{self, Released, slow_quota};
 use crate::runtime::RuntimeError;
 use crate::wire::Mode;
 
@@ -100,7 +100,7 @@ impl Agent {
             let (runtime, observed_at) = (self.runtime.clone(), self.observed_at);
             self.pending.hold(entry.key(), async move {
                 let result = match (&entry.hold, high) {
-                    (Hold::High { file, .. }, Some(high)) => std::fs::write(file, high.to_string()).map_err(LeverError::from),
+                    (Hold::High { file, .. }, Some(high)) => levers::set_high(file, high.to_string()).await,
                     _ => levers::hold(&entry, &runtime).await,
                 };
                 FinishedChange::Held { entry, decision, observed_at, result }
@@ -144,6 +144,11 @@ impl Agent {
                 // It may be held all the same, so it is released.
                 self.releasing.insert(entry.key());
             }
+            FinishedChange::LeaseChanged { result: Ok(()), .. } => {}
+            FinishedChange::LeaseChanged { entry, result: Err(error) } => {
+                self.shared.metrics.failures.inc();
+                tracing::warn!(container.name = %entry.name, %error, "the lease of a container could not be changed");
+            }
             FinishedChange::Released { entry, result: Ok(released) } => {
                 failpoint::hit("after_release");
                 if released == Released::Foreign {
@@ -173,10 +178,8 @@ impl Agent {
             Action::Lease { container, high, .. } => self.change_lease(container, *high),
             Action::Sacrifice { container } => self.sacrifice(container, &decision.reason.to_string()),
             Action::Gate { open } => {
-                if self.run.taint
-                    && let Some(writes) = &self.api_writes
-                {
-                    return writes.try_send(ApiWrite::Gate { open: *open }).is_ok();
+                if self.run.taint {
+                    self.tainted.send_replace(Some(!open));
                 }
                 true
             }
@@ -224,12 +227,18 @@ impl Agent {
         Ok(Some(JournalEntry { container: id.to_string(), name: known.name.to_string(), hold, since: clock::now(), until, at_gate: false }))
     }
 
-    /// Sets another value in an existing lease.
-    fn change_lease(&self, id: &ContainerId, high: u64) -> bool {
-        match self.journal.open_entries().get(&(id.to_string(), HoldKind::High)).map(|entry| &entry.hold) {
-            Some(Hold::High { file, .. }) => std::fs::write(file, high.to_string()).is_ok(),
-            _ => false,
-        }
+    /// Begins to set another value in an existing lease. False: there is no lease, or a change of it is under way.
+    fn change_lease(&mut self, id: &ContainerId, high: u64) -> bool {
+        let key = (id.to_string(), HoldKind::High);
+        let Some(entry) = self.journal.open_entries().get(&key).filter(|_| !self.pending.keys().contains(&key)).cloned() else {
+            return false;
+        };
+        let Hold::High { file, .. } = entry.hold.clone() else { return false };
+        self.pending.hold(key, async move {
+            let result = levers::set_high(&file, high.to_string()).await;
+            FinishedChange::LeaseChanged { entry, result }
+        });
+        true
     }
 
     /// Releases holds; what cannot be finished now is tried again at every poll.

@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use drover_memguard::{Activity, ContainerId};
+use drover_tasks::Tasks;
 use tokio::sync::{mpsc, watch};
 
 use super::Agent;
@@ -51,16 +52,19 @@ pub(super) struct EventStream {
 }
 
 impl EventStream {
-    pub(super) fn new(runtime: Runtime) -> Self {
+    pub(super) fn new(runtime: Runtime, tasks: &Tasks) -> Self {
         let (sender, receiver) = mpsc::channel(64);
         let (tell, state) = watch::channel(StreamState::Trying);
-        tokio::spawn(async move {
-            while !matches!(*tell.borrow(), StreamState::Unsupported(_)) && !sender.is_closed() {
-                let outcome = receive_events(&runtime, &sender, &tell).await;
-                let _ = tell.send(outcome);
-                tokio::time::sleep(AGAIN).await;
+        super::spawn(tasks, "runtime-events", move || {
+            let (runtime, sender, tell) = (runtime.clone(), sender.clone(), tell.clone());
+            async move {
+                while !matches!(*tell.borrow(), StreamState::Unsupported(_)) && !sender.is_closed() {
+                    let outcome = receive_events(&runtime, &sender, &tell).await;
+                    let _ = tell.send(outcome);
+                    tokio::time::sleep(AGAIN).await;
+                }
+                sender.closed().await;
             }
-            sender.closed().await;
         });
         Self { receiver, state }
     }

@@ -17,11 +17,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use drover_memguard::{ContainerId, Guard, GuardState, Levers, NodeMemory, Observation, Reading};
+use drover_tasks::{OnFailure, TaskEnd, Tasks};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::api::{ApiServer, ApiWrite, ClusterView};
 use crate::cgroup::{Hierarchy, NodeMemorySource};
@@ -67,6 +70,9 @@ pub struct Agent {
     hierarchy: Hierarchy,
     cluster: Arc<Mutex<ClusterView>>,
     api_writes: Option<mpsc::Sender<ApiWrite>>,
+    api_server: Option<ApiServer>,
+    /// Whether the node is to be tainted; `None` until the gate was first opened or closed.
+    tainted: watch::Sender<Option<bool>>,
     shared: Arc<Shared>,
     heartbeat: Heartbeat,
     watchdog: HeartbeatMonitor,
@@ -99,22 +105,24 @@ pub async fn run(run: Run) -> Result<()> {
     let mut agent = Agent::new(run, files).await?;
     let shared = agent.shared.clone();
     let socket = agent.files.socket();
-    tokio::spawn({
+    spawn(&shared.clone().tasks, "socket", {
         let shared = shared.clone();
-        async move {
-            if let Err(error) = serve_socket(&socket, shared).await {
-                tracing::error!(error = format!("{error:#}"), "the agent's socket is not served");
-            }
-        }
+        move || serve_socket(socket.clone(), shared.clone())
     });
     if let Some(address) = agent.run.listen {
-        tokio::spawn(async move {
-            if let Err(error) = serve_address(address, shared).await {
-                tracing::error!(error = format!("{error:#}"), "the metrics address is not served");
-            }
-        });
+        spawn(&shared.clone().tasks, "metrics-server", move || serve_address(address, shared.clone()));
     }
     agent.work().await
+}
+
+/// Runs a task beside the agent's loop, again after each failure: none of them keeps what a panic could leave incomplete. None is waited
+/// for at the end.
+pub(crate) fn spawn<F, Fut>(tasks: &Tasks, name: &'static str, mut start: F)
+where
+    F: FnMut() -> Fut + Send + 'static,
+    Fut: Future<Output: TaskEnd> + Send + 'static,
+{
+    tasks.spawn(&TaskTracker::new(), CancellationToken::new(), name, OnFailure::Restart, move |_| start());
 }
 
 impl Agent {
@@ -132,18 +140,24 @@ impl Agent {
             memory_description = format!("{memory_description}, minus the {} MiB below which the kubelet evicts", run.eviction >> 20);
         }
         let runtime = Runtime::at(&run.common.runtime, run.common.deadline);
-        let events = EventStream::new(runtime.clone());
-        let plugin = NriPlugin::new(run.nri.clone());
+        let shared = Arc::new(Shared::default());
+        let events = EventStream::new(runtime.clone(), &shared.tasks);
+        let plugin = NriPlugin::new(run.nri.clone(), &shared.tasks);
         let journal = Journal::open(&files.journal()).context("the journal cannot be opened, and without it nothing can be held safely")?;
         let levers = Levers { freeze: true, quota: true, high: hierarchy.version() == "v2" };
         let inventory = Inventory::new(hierarchy.clone(), run.proc.clone(), levers);
         let cluster = Arc::new(Mutex::new(ClusterView::default()));
+        let tainted = watch::Sender::new(None);
+        let mut api_server = None;
         let api_writes = match run.kubeconfig.is_some() || run.in_cluster {
             true => {
                 anyhow::ensure!(!run.node.is_empty(), "--kubeconfig and --in-cluster need --node, the name of this node in the API server");
                 let server = ApiServer::new(run.kubeconfig.as_deref(), run.node.clone()).await?;
                 let (sender, receiver) = mpsc::channel(WRITE_QUEUE);
-                tokio::spawn(server.run(cluster.clone(), receiver));
+                let (view, receiver) = (cluster.clone(), Arc::new(tokio::sync::Mutex::new(receiver)));
+                let taint = tainted.subscribe();
+                api_server = Some(server.clone());
+                spawn(&shared.tasks, "api-server", move || server.clone().run(view.clone(), receiver.clone(), taint.clone()));
                 Some(sender)
             }
             false => None,
@@ -158,7 +172,7 @@ impl Agent {
             watchdog: HeartbeatMonitor::new(&files.watchdog_pulse()),
             child: None,
             runtime_status: UNASKED.to_owned(),
-            shared: Arc::default(),
+            shared,
             to_hold: BTreeMap::new(),
             refused: BTreeMap::new(),
             stopped: BTreeSet::new(),
@@ -180,6 +194,8 @@ impl Agent {
             hierarchy,
             cluster,
             api_writes,
+            api_server,
+            tainted,
             releasing,
             pending: PendingChanges::default(),
         };
@@ -206,10 +222,21 @@ impl Agent {
             }
         }
         self.release_everything().await;
+        self.untaint().await;
         if let Some(mut child) = self.child.take() {
             let _ = child.kill().await;
         }
         Ok(())
+    }
+
+    /// Without an agent nobody would remove the taint, and no pod would come to this node any more.
+    async fn untaint(&mut self) {
+        if let Some(server) = self.api_server.clone()
+            && self.tainted.send_replace(Some(false)) == Some(true)
+            && let Err(error) = self.beating(server.untaint()).await
+        {
+            tracing::warn!(error = format!("{error:#}"), "the taint of the node stays until an agent runs here again");
+        }
     }
 
     /// One poll: observe, decide, carry out, publish.
@@ -368,6 +395,7 @@ impl Agent {
                 .args(["--poll", &format!("{}ms", common.poll.as_millis())])
                 .args(["--deadline", &format!("{}ms", common.deadline.as_millis())])
                 .env_remove("MEMGUARD_DIE_AT")
+                .env_remove("MEMGUARD_STALL_AT")
                 .stdin(Stdio::null())
                 .process_group(0)
                 .spawn()

@@ -19,6 +19,11 @@ pub(super) enum FinishedChange {
         observed_at: Instant,
         result: Result<(), LeverError>,
     },
+    /// A lease got another value.
+    LeaseChanged {
+        entry: JournalEntry,
+        result: Result<(), LeverError>,
+    },
     Released {
         entry: JournalEntry,
         result: Result<Released, LeverError>,
@@ -28,7 +33,7 @@ pub(super) enum FinishedChange {
 impl FinishedChange {
     fn key(&self) -> HoldKey {
         match self {
-            Self::Held { entry, .. } | Self::Released { entry, .. } => entry.key(),
+            Self::Held { entry, .. } | Self::LeaseChanged { entry, .. } | Self::Released { entry, .. } => entry.key(),
         }
     }
 }

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, interval};
 
 use super::types::{DisruptionBudget, KubeLease, List, Node, Pod};
@@ -23,6 +23,8 @@ use super::{ClusterView, PodBudget};
 const EVERY: Duration = Duration::from_secs(5);
 /// Time limit of a call.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// Time between two attempts to remove the taint at the end.
+const AGAIN: Duration = Duration::from_millis(200);
 /// The taint of the node while the start gate is closed.
 const TAINT: &str = "drover.dev/memory-gate";
 
@@ -43,11 +45,6 @@ pub enum ApiWrite {
         pod: (String, String),
         /// Another pod with the same name but another uid is not evicted.
         uid: String,
-    },
-    /// Taint the node, or remove the taint.
-    Gate {
-        /// Whether the start gate is open, which means no taint.
-        open: bool,
     },
 }
 
@@ -75,34 +72,70 @@ impl ApiServer {
         Ok(Self { client: kube::Client::try_from(config)?, node })
     }
 
-    /// Reads and writes until the sender of the writes is dropped.
-    pub async fn run(self, view: Arc<Mutex<ClusterView>>, mut writes: mpsc::Receiver<ApiWrite>) {
+    /// Reads and writes until the sender of the writes is dropped. `tainted` says whether the node is to be tainted; this is compared with
+    /// the node after each reading, so a write that failed, or that somebody reverted, is repeated. `None`: the taint is left as it is.
+    pub async fn run(
+        self,
+        view: Arc<Mutex<ClusterView>>,
+        writes: Arc<tokio::sync::Mutex<mpsc::Receiver<ApiWrite>>>,
+        mut tainted: watch::Receiver<Option<bool>>,
+    ) {
+        let mut writes = writes.lock().await;
+        let mut taint_fails = false;
         let mut read = interval(EVERY);
         let mut failing_since = None;
         loop {
-            tokio::select! {
-                _ = read.tick() => match self.read().await {
-                    Ok(mut fresh) => {
-                        let mut view = view.lock().unwrap_or_else(PoisonError::into_inner);
-                        fresh.version = view.version + 1;
-                        *view = fresh;
-                        failing_since = None;
-                    }
-                    Err(error) => {
-                        if failing_since.is_none() {
-                            tracing::warn!(error = format!("{error:#}"), "the API server cannot be read; continuing with what was last read");
+            let wanted = tokio::select! {
+                _ = read.tick() => {
+                    match self.read().await {
+                        Ok(mut fresh) => {
+                            let mut view = view.lock().unwrap_or_else(PoisonError::into_inner);
+                            fresh.version = view.version + 1;
+                            *view = fresh;
+                            failing_since = None;
                         }
-                        failing_since.get_or_insert(Instant::now());
+                        Err(error) => {
+                            if failing_since.is_none() {
+                                tracing::warn!(error = format!("{error:#}"), "the API server cannot be read; continuing with what was last read");
+                            }
+                            failing_since.get_or_insert(Instant::now());
+                        }
                     }
-                },
+                    *tainted.borrow()
+                }
+                Ok(()) = tainted.changed() => *tainted.borrow_and_update(),
                 what = writes.recv() => {
                     let Some(what) = what else { return };
                     if let Err(error) = self.write(&what).await {
                         tracing::warn!(error = format!("{error:#}"), write = ?what, "a write to the API server failed");
                     }
+                    None
                 }
+            };
+            if let Some(wanted) = wanted {
+                let result = self.taint(wanted).await;
+                if let Err(error) = &result
+                    && !taint_fails
+                {
+                    tracing::warn!(error = format!("{error:#}"), wanted, "the taint of the node cannot be changed; trying again");
+                }
+                taint_fails = result.is_err();
             }
         }
+    }
+
+    /// Removes the taint of the node, for an agent that ends.
+    ///
+    /// # Errors
+    /// When it could not be removed within the time limit of a call.
+    pub async fn untaint(&self) -> Result<()> {
+        let removed = async {
+            while let Err(error) = self.taint(false).await {
+                tracing::debug!(error = format!("{error:#}"), "the taint of the node could not be removed; trying again");
+                tokio::time::sleep(AGAIN).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, removed).await.context("the API server did not accept the change in time")
     }
 
     async fn read(&self) -> Result<ClusterView> {
@@ -153,7 +186,6 @@ impl ApiServer {
                                   "deleteOptions": {"preconditions": {"uid": uid}}});
                 self.send("POST", &format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction"), "application/json", &body).await
             }
-            ApiWrite::Gate { open } => self.taint(!open).await,
         }
     }
 

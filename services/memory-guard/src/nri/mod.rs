@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use drover_tasks::Tasks;
 use prost::Message as _;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -26,6 +27,8 @@ const ANSWER: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_secs(1);
 /// The plugin runs after the others, because they may still change the container's limit.
 const INDEX: &str = "90";
+/// Why the runtime does not ask while the plugin starts again.
+const FAILED: &str = "the plugin failed and is started again";
 const NAME: &str = "drover-memory-guard";
 /// The bit of the event CREATE_CONTAINER (number 4), the only event subscribed to.
 const CREATE_CONTAINER: i32 = 1 << 3;
@@ -69,21 +72,28 @@ pub struct NriPlugin {
 
 impl NriPlugin {
     /// Connects to the runtime's NRI socket as soon as it exists.
-    pub fn new(socket: PathBuf) -> Self {
+    pub fn new(socket: PathBuf, tasks: &Tasks) -> Self {
         let (sender, questions) = mpsc::channel(1);
         let (tell, link) = watch::channel(NriLink::No("the runtime has not answered yet".to_owned()));
-        tokio::spawn(async move {
-            while !sender.is_closed() {
-                let why = match answer_runtime(&socket, &sender, &tell).await {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => format!("there is no {}", socket.display()),
-                    Err(error) => error.to_string(),
-                    Ok(never) => match never {},
-                };
-                if *tell.borrow() == NriLink::Yes {
-                    tracing::warn!(why, "the runtime does not ask any more before it creates containers (NRI)");
+        crate::agent::spawn(tasks, "nri-plugin", move || {
+            // The connection ended with the task that panicked.
+            if *tell.borrow() == NriLink::Yes {
+                tell.send_replace(NriLink::No(FAILED.to_owned()));
+            }
+            let (socket, sender, tell) = (socket.clone(), sender.clone(), tell.clone());
+            async move {
+                while !sender.is_closed() {
+                    let why = match answer_runtime(&socket, &sender, &tell).await {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => format!("there is no {}", socket.display()),
+                        Err(error) => error.to_string(),
+                        Ok(never) => match never {},
+                    };
+                    if *tell.borrow() == NriLink::Yes {
+                        tracing::warn!(why, "the runtime does not ask any more before it creates containers (NRI)");
+                    }
+                    let _ = tell.send(NriLink::No(why));
+                    tokio::time::sleep(AGAIN).await;
                 }
-                let _ = tell.send(NriLink::No(why));
-                tokio::time::sleep(AGAIN).await;
             }
         });
         Self { questions, link }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use drover_memory_guard::fake::FakeContainer;
 use drover_memory_guard::wire::Status;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, ServiceAccount, Taint};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -97,6 +97,14 @@ impl Cluster {
     async fn taints(&self) -> Vec<String> {
         let node = Api::<Node>::all(self.client.clone()).get(&self.name).await.unwrap();
         node.spec.unwrap().taints.unwrap_or_default().into_iter().map(|taint| taint.key).collect()
+    }
+
+    async fn remove_taint(&self, key: &str) {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let kept: Vec<Taint> = nodes.get(&self.name).await.unwrap().spec.unwrap().taints.unwrap_or_default();
+        let kept: Vec<Taint> = kept.into_iter().filter(|taint| taint.key != key).collect();
+        let patch = Patch::Merge(json!({"spec": {"taints": kept}}));
+        nodes.patch(&self.name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// Removes everything again. A test that fails leaves it for inspection.
@@ -211,6 +219,9 @@ async fn agent_taints_the_node_while_the_gate_is_closed() {
     let ours = "drover.dev/memory-gate".to_owned();
     agent.status_when("the gate is closed", |status| status.gate.open == Some(false)).await.unwrap();
     eventually("the node is tainted", async || cluster.taints().await.contains(&ours)).await;
+    // A taint that was removed by somebody else, or could not be written, is written again.
+    cluster.remove_taint(&ours).await;
+    eventually("the node is tainted again", async || cluster.taints().await.contains(&ours)).await;
     for id in &ids[1..] {
         cluster.machine.fake.remove(id);
         std::fs::remove_dir_all(cluster.machine.group(id)).unwrap();
@@ -219,5 +230,26 @@ async fn agent_taints_the_node_while_the_gate_is_closed() {
     eventually("the taint is gone", async || !cluster.taints().await.contains(&ours)).await;
     assert!(cluster.taints().await.contains(&"example.com/mine".to_owned()), "the taint of others must stay");
     agent.stop().await.unwrap();
+    cluster.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agent_that_stops_removes_its_taint() {
+    let Some(kubeconfig) = kubeconfig("agent_that_stops_removes_its_taint") else { return };
+    let cluster = Cluster::new(kubeconfig, "stop").await;
+    for id in ["a", "b", "c", "d", "e", "f"] {
+        cluster.pod(id, json!({"memguard/pausable": "true"}), None, Value::Null).await;
+    }
+    std::fs::write(cluster.machine.proc().join("meminfo"), "MemTotal: 1048576 kB\nMemAvailable: 433152 kB\n").unwrap();
+    let (state, socket) = (cluster.machine.dir.path().join("state"), cluster.machine.socket());
+    let mut start = cluster.machine.start(&state, &socket).settings(json!({"policy": {"policy": "gate-bank"}}));
+    let node = ["--kubeconfig".into(), cluster.kubeconfig.display().to_string(), "--node".into(), cluster.name.clone(), "--taint".into()];
+    start.args.extend(node);
+    let agent = start.start().unwrap();
+    let ours = "drover.dev/memory-gate".to_owned();
+    eventually("the node is tainted", async || cluster.taints().await.contains(&ours)).await;
+    agent.stop().await.unwrap();
+    let left = cluster.taints().await;
+    assert!(!left.contains(&ours) && left.contains(&"example.com/mine".to_owned()), "{left:?}");
     cluster.remove().await;
 }

@@ -228,3 +228,42 @@ async fn an_exit_event_counts_as_oom_kill_after_the_container_left_the_list() {
     assert_eq!(status.totals.oom_kills, 2, "each container counts once, and only if it was known");
     agent.stop().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_that_panic_run_again_and_are_counted() {
+    let machine = FakeMachine::new();
+    machine.add("a");
+    let (state, socket) = (machine.dir.path().join("state"), machine.socket());
+    let mut start = machine.start(&state, &socket);
+    start.panics = Some("socket,runtime-events,nri-plugin");
+    let agent = start.start().unwrap();
+    // The status comes through the socket, and says that events are received.
+    agent.status_when("the gate guards by events", |status| status.gate.by == "events").await.unwrap();
+    let (_, text) = agent.get("/metrics").await.unwrap();
+    let text = String::from_utf8(text).unwrap();
+    for task in ["socket", "runtime-events", "nri-plugin"] {
+        assert!(text.contains(&format!("drover_memguard_task_failures_total{{task=\"{task}\"}} 1")), "{text}");
+    }
+    agent.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agent_goes_on_while_a_write_of_memory_high_blocks() {
+    let machine = FakeMachine::new();
+    machine.add("a");
+    machine.add("b");
+    let (state, socket) = (machine.dir.path().join("state"), machine.socket());
+    std::fs::write(machine.proc().join("meminfo"), "MemTotal: 1048576 kB\nMemAvailable: 61440 kB\n").unwrap();
+    let settings = json!({"policy": {"policy": "bank", "margin": 0.01, "reaction": 0.0}, "safety": {"highFirst": true}});
+    let mut start = machine.start(&state, &socket).settings(settings);
+    start.stall_at = Some("high");
+    let agent = start.start().unwrap();
+    // The lease is in the journal before it is written.
+    until("a lease has begun", || std::fs::read_to_string(state.join("journal")).is_ok_and(|journal| journal.contains("memory.high")))
+        .await;
+    // A new container is seen, so the agent polls, and its heartbeat goes on.
+    machine.add("c");
+    agent.status_when("the new container is seen", |status| status.containers.len() == 3).await.unwrap();
+    assert_eq!([machine.read("a", "memory.high"), machine.read("b", "memory.high")], ["max", "max"], "the write still blocks");
+    // Dropping the agent kills it: its exit waits for the write.
+}

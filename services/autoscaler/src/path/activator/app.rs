@@ -2,7 +2,7 @@
 //!
 //! Invariant: an accepted request is answered by the app, unless the queue is full, it waits for too long, or the app breaks the connection.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,9 +23,6 @@ use crate::path::refusal::Refusal;
 use crate::path::serve::{Handler, ListenerStage};
 use crate::path::throttler::Throttler;
 
-/// Maximum number of requests that wait for one app (Knative's revision throttler).
-const QUEUE: usize = 10_000;
-
 /// A first request, which is reported at once.
 pub type Poke = (Key, RequestReport);
 
@@ -39,7 +36,7 @@ pub struct ServedApp {
     pub backends: Arc<Backends>,
     /// Statistics of the app.
     pub reporter: Reporter,
-    /// ListenerStage of the app's listener.
+    /// Stage of the app's listener.
     pub stage: watch::Sender<ListenerStage>,
     forwarder: Arc<Forwarder>,
     pokes: mpsc::Sender<Poke>,
@@ -48,9 +45,8 @@ pub struct ServedApp {
 
 impl ServedApp {
     /// Creates an app without pods.
-    pub fn new(key: Key, me: IpAddr, forwarder: Arc<Forwarder>, pokes: mpsc::Sender<Poke>, patience: Duration) -> Arc<Self> {
-        let throttler = Throttler::new(QUEUE);
-        let backends = Backends::new(throttler.clone(), me);
+    pub fn new(key: Key, backends: Arc<Backends>, forwarder: Arc<Forwarder>, pokes: mpsc::Sender<Poke>, patience: Duration) -> Arc<Self> {
+        let throttler = backends.throttler.clone();
         Arc::new(Self { key, throttler, backends, reporter: Reporter::new(), stage: watch::Sender::default(), forwarder, pokes, patience })
     }
 

@@ -9,12 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use drover_autoscaling::kpa::capacity;
+use drover_tasks::{OnFailure, Tasks};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::catalogue::App;
 use crate::path::probe::Probe;
 use crate::path::throttler::{Throttler, UNLIMITED};
 
+/// Maximum number of requests that wait for one app (Knative's revision throttler).
+const QUEUE: usize = 10_000;
 /// Wait between two probes of a pod that starts.
 const OFTEN: Duration = Duration::from_millis(50);
 /// Wait between two probes of a pod that has not started within [`STARTS_WITHIN`].
@@ -27,7 +32,9 @@ const READY: &str = "/ready";
 /// The pods of one app.
 #[derive(Debug)]
 pub struct Backends {
-    throttler: Arc<Throttler>,
+    /// The waiting requests, and the pods that take them.
+    pub throttler: Arc<Throttler>,
+    tasks: Tasks,
     me: IpAddr,
     probe: Probe,
     state: Mutex<BackendsState>,
@@ -42,8 +49,8 @@ struct BackendsState {
 
 impl Backends {
     /// Creates the pods of an app; there are none yet.
-    pub fn new(throttler: Arc<Throttler>, me: IpAddr) -> Arc<Self> {
-        Arc::new(Self { throttler, me, probe: Probe::new(Some(READY.to_owned())), state: Mutex::default() })
+    pub fn new(me: IpAddr, tasks: Tasks) -> Arc<Self> {
+        Arc::new(Self { throttler: Throttler::new(QUEUE), tasks, me, probe: Probe::new(Some(READY.to_owned())), state: Mutex::default() })
     }
 
     /// Applies the state of the API server.
@@ -65,7 +72,10 @@ impl Backends {
         let unproven: Vec<SocketAddr> = state.app.pods.keys().filter(|pod| !state.proven.contains(pod)).copied().collect();
         for pod in unproven {
             if state.asked.insert(pod) {
-                tokio::spawn(ask(Arc::downgrade(self), self.probe.clone(), pod));
+                let (backends, probe, never) = (Arc::downgrade(self), self.probe.clone(), CancellationToken::new());
+                self.tasks.spawn(&TaskTracker::new(), never, format!("probe/{pod}"), OnFailure::RestartOneOfMany, move |_| {
+                    ask(backends.clone(), probe.clone(), pod)
+                });
             }
         }
         let capacity = if state.app.container_concurrency == 0 { UNLIMITED } else { state.app.container_concurrency };

@@ -21,6 +21,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
+use drover_tasks::{OnFailure, Tasks};
 use futures::{StreamExt, TryStreamExt, future};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::WatchStreamExt;
@@ -29,9 +30,11 @@ use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::app::{Poke, ServedApp};
+use self::backends::Backends;
 use self::catalogue::App;
 use super::Key;
 use super::forward::Forwarder;
@@ -104,6 +107,8 @@ pub struct Activator {
     patience: Duration,
     forwarder: Arc<Forwarder>,
     pokes: mpsc::Sender<Poke>,
+    poked: tokio::sync::Mutex<mpsc::Receiver<Poke>>,
+    tasks: Tasks,
     apps: Mutex<BTreeMap<Key, OpenApp>>,
     connections: TaskTracker,
     /// Whether all slices have been read once.
@@ -121,42 +126,57 @@ struct OpenApp {
 /// Runs until the process is told to end and all requests are answered.
 ///
 /// # Errors
-/// If the settings cannot be used.
+/// If the settings cannot be used, or a task failed that cannot be restarted.
 pub async fn run(config: Config) -> Result<()> {
     let client = super::client(config.kubeconfig.as_deref()).await?;
     let decider = DeciderClient::new(&config.decider, config.name.clone(), Token::new(config.token.clone()))?;
     let admin = TcpListener::bind(config.admin).await.with_context(|| format!("cannot listen on {}", config.admin))?;
     let asks = admin.local_addr()?;
-    let (activator, pokes) = Activator::new(&config);
-    tokio::spawn(axum::serve(admin, activator.clone().admin_routes()).into_future());
-    tokio::spawn(activator.clone().follow(client));
-    tokio::spawn(activator.clone().tell(decider, pokes));
+    let failed = CancellationToken::new();
+    let tasks = Tasks::new(failed.clone());
+    let activator = Activator::new(&config, tasks.clone());
+    let (tracker, never) = (TaskTracker::new(), CancellationToken::new());
+    let routes = activator.clone().admin_routes();
+    tasks.spawn_once(&tracker, never.clone(), "admin-server", |_| axum::serve(admin, routes).into_future());
+    tasks.spawn(&tracker, never.clone(), "follow", OnFailure::Restart, {
+        let activator = activator.clone();
+        move |_| activator.clone().follow(client.clone())
+    });
+    tasks.spawn(&tracker, never, "report", OnFailure::Restart, {
+        let activator = activator.clone();
+        move |_| activator.clone().tell(decider.clone())
+    });
     tracing::info!(address = %config.address, admin = %asks, "activator");
-    super::termination().await?;
+    tokio::select! {
+        ended = super::termination() => ended?,
+        () = failed.cancelled() => {}
+    }
     tracing::info!("leaving");
     let limit = Duration::from_secs_f64(config.drain);
     if tokio::time::timeout(limit, activator.drain(Duration::from_secs_f64(config.quiet))).await.is_err() {
         tracing::warn!("requests are still in progress after {limit:?}");
     }
-    Ok(())
+    super::ended(&tasks)
 }
 
 impl Activator {
-    /// Creates an activator without apps; first requests come out of the channel.
-    pub fn new(config: &Config) -> (Arc<Self>, mpsc::Receiver<Poke>) {
-        let (pokes, told) = mpsc::channel(POKES);
+    /// Creates an activator without apps. Its apps are served by supervised tasks.
+    pub fn new(config: &Config, tasks: Tasks) -> Arc<Self> {
+        let (pokes, poked) = mpsc::channel(POKES);
         let activator = Self {
             me: config.address,
             bind: config.bind,
             patience: Duration::from_secs(config.patience),
             forwarder: Arc::default(),
             pokes,
+            poked: tokio::sync::Mutex::new(poked),
+            tasks,
             apps: Mutex::default(),
             connections: TaskTracker::new(),
             synced: AtomicBool::new(false),
             leaving: watch::Sender::default(),
         };
-        (Arc::new(activator), told)
+        Arc::new(activator)
     }
 
     /// The routes of the admin port.
@@ -240,14 +260,28 @@ impl Activator {
 
     async fn open(&self, key: &Key, port: u16) -> Result<Arc<ServedApp>> {
         let address = SocketAddr::new(self.bind, port);
-        let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-        let served = ServedApp::new(key.clone(), self.me, self.forwarder.clone(), self.pokes.clone(), self.patience);
-        self.connections.spawn(serve(listener, served.clone(), served.stage.subscribe()));
+        let bind = move || async move { TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}")) };
+        let mut listener = Some(bind().await?);
+        let backends = Backends::new(self.me, self.tasks.clone());
+        let served = ServedApp::new(key.clone(), backends, self.forwarder.clone(), self.pokes.clone(), self.patience);
+        let (app, never) = (served.clone(), CancellationToken::new());
+        self.tasks.spawn(&self.connections, never, format!("app/{key}"), OnFailure::RestartOneOfMany, move |_| {
+            let (app, listener) = (app.clone(), listener.take());
+            async move {
+                let listener = match listener {
+                    Some(listener) => listener,
+                    None => bind().await?,
+                };
+                serve(listener, app.clone(), app.stage.subscribe()).await;
+                Ok::<_, anyhow::Error>(())
+            }
+        });
         Ok(served)
     }
 
     /// Reports to the decider, for ever.
-    pub async fn tell(self: Arc<Self>, decider: DeciderClient, mut pokes: mpsc::Receiver<Poke>) {
+    pub async fn tell(self: Arc<Self>, decider: DeciderClient) {
+        let mut pokes = self.poked.lock().await;
         let mut every = tokio::time::interval(SECOND);
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut outage = OutageLog::default();
