@@ -1,6 +1,7 @@
 //! What all handlers and workers share: the store, the feed of statuses, and which worker serves which member.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, Phase};
@@ -113,6 +114,8 @@ pub struct App {
     /// Process context.
     pub common: Common,
     workers: Arc<Mutex<HashMap<MemberKey, Arc<Dirty>>>>,
+    /// Whether the list of members has been received, so that a member without a worker is not registered.
+    members_known: Arc<AtomicBool>,
     store_writes: Arc<Semaphore>,
     /// Values that bindings have in common, kept once.
     pub shared: Arc<Shared>,
@@ -154,6 +157,7 @@ impl App {
             failpoints,
             common: common.clone(),
             workers: Arc::default(),
+            members_known: Arc::default(),
             store_writes: Arc::new(Semaphore::new(STORE_WRITES)),
             shared: Arc::new(shared),
         })
@@ -173,7 +177,8 @@ impl App {
         if desired.state == DesiredState::Present && !store::bundles::exists(&self.store, &desired.digest).await? {
             return Err(Error::UnknownBundle(desired.digest.clone()));
         }
-        let row = store::bindings::put(&self.store, desired).await?.ok_or(Error::StaleFence)?;
+        let mut row = store::bindings::put(&self.store, desired).await?.ok_or(Error::StaleFence)?;
+        self.give_up(&mut row).await?;
         let workers = self.workers();
         match workers.get(&desired.member) {
             Some(dirty) => dirty.add(id),
@@ -208,14 +213,49 @@ impl App {
         dirty
     }
 
-    /// Removes a member that was deregistered. Its bindings stay pending until it is registered again.
+    /// Removes a member that was deregistered. Its bindings stay pending until it is registered again, except those that are to go:
+    /// they are gone as far as Drover can tell.
     pub async fn abandon(&self, member: &MemberKey) {
         self.workers().remove(member);
         self.clients.forget(member).await;
         match store::bindings::of_member(&self.store, member).await {
-            Ok(rows) => rows.iter().for_each(|row| self.statuses.publish_if_changed(row.desired.id.to_string(), Some(first_status(row)))),
+            Ok(rows) => self.publish_abandoned(rows).await,
             Err(error) => tracing::error!(cluster.id = %member, %error, "cannot read the bindings of a member that is gone"),
         }
+    }
+
+    /// Called once, when all registered members have workers: from now on, a member without a worker is not registered.
+    pub async fn know_members(&self) {
+        self.members_known.store(true, Ordering::Release);
+        match store::bindings::all(&self.store).await {
+            Ok(mut rows) => {
+                rows.retain(|row| !self.workers().contains_key(&row.desired.member));
+                self.publish_abandoned(rows).await;
+            }
+            Err(error) => tracing::error!(%error, "cannot read the bindings of members that are gone"),
+        }
+    }
+
+    async fn publish_abandoned(&self, rows: Vec<store::bindings::Row>) {
+        for mut row in rows {
+            if let Err(error) = self.give_up(&mut row).await {
+                tracing::error!(binding.id = %row.desired.id, %error, "cannot give up a binding of a member that is gone");
+            }
+            let workers = self.workers();
+            if !workers.contains_key(&row.desired.member) {
+                self.statuses.publish_if_changed(row.desired.id.to_string(), Some(first_status(&row)));
+            }
+        }
+    }
+
+    /// Marks a binding as gone if it is to go and its member is not registered any more: nobody can delete its objects, and its claim
+    /// must not wait for them for ever. A cluster that is registered again under the same name is another member.
+    async fn give_up(&self, row: &mut store::bindings::Row) -> Result<(), Error> {
+        let unregistered = self.members_known.load(Ordering::Acquire) && !self.workers().contains_key(&row.desired.member);
+        if unregistered && !row.gone && row.desired.state == DesiredState::Absent {
+            row.gone = store::bindings::set_gone(&self.store, row.desired.id, row.desired.fence).await?;
+        }
+        Ok(())
     }
 
     fn workers(&self) -> MutexGuard<'_, HashMap<MemberKey, Arc<Dirty>>> {
@@ -239,5 +279,6 @@ fn first_status(row: &store::bindings::Row) -> BindingStatus {
         reason,
         unschedulable: None,
         objects: Vec::new(),
+        scaled: Vec::new(),
     }
 }

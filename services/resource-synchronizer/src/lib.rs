@@ -25,7 +25,7 @@ mod worker;
 use std::sync::Arc;
 
 use axum::Router;
-use drover_members::Clients;
+use drover_members::{Clients, Reach};
 use drover_service::{self as service, Common, FeedReader, OnFailure, Running};
 use drover_store::failpoint::Failpoints;
 
@@ -42,7 +42,8 @@ pub const FAILPOINTS: [&str; 4] =
 /// When the database or the address cannot be used.
 pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     let common = common.scoped("resource-synchronizer");
-    let router = assemble(&common, Arc::new(Clients::new()), Failpoints::of_process()).await?;
+    let reach = if common.local_clusters { Reach::Anywhere } else { Reach::Remote };
+    let router = assemble(&common, Arc::new(Clients::new(reach)), Failpoints::of_process()).await?;
     let listener = service::bind(config.listen, &common).await?;
     Ok(service::serve(listener, router, &common))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use drover_api::bindings::DesiredBinding;
-use drover_members::{Applied, Object, ObjectId};
+use drover_members::{Applied, Object, ObjectId, Scaled};
 use drover_scheduling::MemberKey;
 use drover_store::{Store, StoreResult};
 use uuid::Uuid;
@@ -33,21 +33,25 @@ struct Raw {
     uid: Option<String>,
     generation: Option<i64>,
     resource_version: Option<String>,
+    scaled_by: Option<String>,
+    replicas: Option<i32>,
 }
 
 /// The inventories of a member's bindings, by binding.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<BTreeMap<Uuid, Inventory>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select i.binding, i.api_version, i.kind, i.namespace, i.name, i.digest, i.uid, i.generation, i.resource_version
+        "select i.binding, i.api_version, i.kind, i.namespace, i.name, i.digest, i.uid, i.generation, i.resource_version, i.scaled_by, i.replicas
          from inventory i join binding b on b.id = i.binding where b.member = $1",
     )
     .bind(&member.0)
     .fetch_all(store.pool())
     .await?;
     let mut inventories: BTreeMap<Uuid, Inventory> = BTreeMap::new();
-    for Raw { binding, api_version, kind, namespace, name, digest, uid, generation, resource_version } in rows {
+    for Raw { binding, api_version, kind, namespace, name, digest, uid, generation, resource_version, scaled_by, replicas } in rows {
         let id = ObjectId { api_version, kind, namespace, name };
-        let applied = uid.map(|uid| Applied { uid: uid.into(), generation, resource_version: resource_version.unwrap_or_default() });
+        let scaled = scaled_by.zip(replicas).map(|(by, replicas)| Box::new(Scaled { by, replicas }));
+        let applied =
+            uid.map(|uid| Applied { uid: uid.into(), generation, resource_version: resource_version.unwrap_or_default(), scaled });
         inventories.entry(binding).or_default().insert(Arc::new(id), Box::new(Item { digest: digest.into(), applied }));
     }
     Ok(inventories)
@@ -89,11 +93,14 @@ pub async fn applied(store: &Store, binding: Uuid, objects: &[Object], answers: 
     let ids = |of: fn(&ObjectId) -> &String| objects.iter().zip(answers).map(|(object, _)| of(&object.id).clone()).collect::<Vec<String>>();
     let uids: Vec<&str> = answers.iter().map(|applied| &*applied.uid).collect();
     let generations: Vec<Option<i64>> = answers.iter().map(|applied| applied.generation).collect();
+    let scaled_by: Vec<Option<&str>> = answers.iter().map(|applied| applied.scaled.as_ref().map(|scaled| scaled.by.as_str())).collect();
+    let replicas: Vec<Option<i32>> = answers.iter().map(|applied| applied.scaled.as_ref().map(|scaled| scaled.replicas)).collect();
     let versions: Vec<&str> = answers.iter().map(|applied| applied.resource_version.as_str()).collect();
     sqlx::query(
-        "update inventory i set uid = a.uid, generation = a.generation, resource_version = a.resource_version
-         from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[])
-              as a (api_version, kind, namespace, name, uid, generation, resource_version)
+        "update inventory i set uid = a.uid, generation = a.generation, resource_version = a.resource_version,
+             scaled_by = a.scaled_by, replicas = a.replicas
+         from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::integer[])
+              as a (api_version, kind, namespace, name, uid, generation, resource_version, scaled_by, replicas)
          where i.binding = $1 and (i.api_version, i.kind, i.namespace, i.name) = (a.api_version, a.kind, a.namespace, a.name)",
     )
     .bind(binding)
@@ -104,9 +111,29 @@ pub async fn applied(store: &Store, binding: Uuid, objects: &[Object], answers: 
     .bind(uids)
     .bind(generations)
     .bind(versions)
+    .bind(scaled_by)
+    .bind(replicas)
     .execute(store.pool())
     .await?;
     Ok(())
+}
+
+/// The numbers of replicas that other field managers have chosen for the workloads of the same app in other members; the largest where
+/// there are several.
+pub async fn scaled_elsewhere(store: &Store, desired: &DesiredBinding) -> StoreResult<BTreeMap<ObjectId, i32>> {
+    let rows: Vec<(String, String, String, String, i32)> = sqlx::query_as(
+        "select i.api_version, i.kind, i.namespace, i.name, max(i.replicas)
+         from binding b join inventory i on i.binding = b.id
+         where b.dig ->> 'id' = $1 and b.app = $2 and b.member <> $3 and b.present and i.scaled_by is not null
+         group by 1, 2, 3, 4",
+    )
+    .bind(desired.dig.id.to_string())
+    .bind(&desired.app)
+    .bind(&desired.member.0)
+    .fetch_all(store.pool())
+    .await?;
+    let workload = |(api_version, kind, namespace, name, replicas)| (ObjectId { api_version, kind, namespace, name }, replicas);
+    Ok(rows.into_iter().map(workload).collect())
 }
 
 /// Removes an object that no longer exists.

@@ -22,6 +22,7 @@ struct Running {
 /// Runs until the service ends.
 pub async fn follow_members(app: App, mut reader: FeedReader<Member>) {
     let mut workers: HashMap<MemberKey, Running> = HashMap::new();
+    let mut first = true;
     loop {
         let batch = reader.next().await;
         let mut gone: Vec<MemberKey> = Vec::new();
@@ -50,6 +51,9 @@ pub async fn follow_members(app: App, mut reader: FeedReader<Member>) {
                 app.abandon(&key).await;
                 tracing::info!(cluster.id = %key, "the member was deregistered");
             }
+        }
+        if std::mem::take(&mut first) {
+            app.know_members().await;
         }
     }
 }

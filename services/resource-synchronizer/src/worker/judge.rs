@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use drover_api::bindings::{BindingStatus, DesiredState, ObjectStatus, Phase};
+use drover_api::bindings::{BindingStatus, DesiredState, ObjectStatus, Phase, ScaledWorkload};
 use drover_members::{Object, ObjectId, Readiness};
 use uuid::Uuid;
 
@@ -173,7 +173,18 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
         reason: why.map(|why| why.reason),
         unschedulable,
         objects,
+        scaled: if bound.present() { scaled(&bound.inventory) } else { Vec::new() },
     }
+}
+
+fn scaled(inventory: &Inventory) -> Vec<ScaledWorkload> {
+    let scaled = |id: &ObjectId, item: &Item| {
+        let scaled = item.applied.as_ref()?.scaled.as_ref()?;
+        Some(ScaledWorkload { kind: id.kind.clone(), name: id.name.clone(), replicas: scaled.replicas, by: scaled.by.clone() })
+    };
+    let mut found: Vec<ScaledWorkload> = inventory.iter().filter_map(|(id, item)| scaled(id, item)).collect();
+    found.sort_by(|a, b| (&a.kind, &a.name).cmp(&(&b.kind, &b.name)));
+    found
 }
 
 fn present_phase(
@@ -251,7 +262,7 @@ mod tests {
         };
         let mut bound = BindingState::new(Row { desired, gone: false }, Inventory::new());
         bound.wanted = Some([(id("Thing", "x"), "d".into())].into());
-        let applied = Applied { uid: "u".into(), generation: Some(1), resource_version: "1".into() };
+        let applied = Applied { uid: "u".into(), generation: Some(1), resource_version: "1".into(), scaled: None };
         bound.inventory.insert(id("Thing", "x"), Box::new(Item { digest: "d".into(), applied: Some(applied) }));
         bound
     }

@@ -87,6 +87,11 @@ impl Worker {
             (bound.failure, bound.hindrance) = (None, None);
             return self.prune(member, id).await;
         }
+        // A copy that was moved here starts with as many replicas as the other one runs.
+        let unapplied = |object: &Object| self.bindings[&id].inventory.get(&object.id).is_none_or(|item| item.applied.is_none());
+        let starting = due.iter().any(|object| object.may_be_scaled() && unapplied(object));
+        let running = if starting { store::inventory::scaled_elsewhere(&self.app.store, &desired).await? } else { Default::default() };
+        let starts = due.iter().map(|object| running.get(&*object.id).copied().filter(|_| unapplied(object))).collect();
         // An object applied with the same digest passed its preflight then; only new or changed objects need one.
         let inventory = &self.bindings[&id].inventory;
         let known = |object: &Object| inventory.get(&object.id).is_some_and(|item| item.digest == object.digest);
@@ -96,6 +101,7 @@ impl Worker {
             owner,
             new: due.iter().filter(|object| !known(object)).cloned().collect(),
             uids: due.iter().map(|object| self.uid(id, &object.id)).collect(),
+            starts,
             desired,
             due,
         };
@@ -170,9 +176,8 @@ impl Worker {
         if !gone {
             return Ok(Outcome::Again);
         }
-        let (namespace, fence) = (self.bindings[&id].row.desired.namespace.clone(), self.bindings[&id].row.desired.fence);
-        let shared = self.bindings.values().any(|other| other.id() != id && !other.row.gone && other.row.desired.namespace == namespace);
-        if !shared && !namespace.is_empty() {
+        let fence = self.bindings[&id].row.desired.fence;
+        for namespace in self.namespaces_left(id).await? {
             match member.remove_empty_namespace(&namespace, self.app.hub).await {
                 Err(error) if error.is_object() => {
                     tracing::warn!(cluster.id = %self.key, %namespace, %error, "an empty namespace could not be deleted")
@@ -186,6 +191,19 @@ impl Worker {
             self.forget_kinds().await;
         }
         Ok(Outcome::Settled)
+    }
+
+    /// Namespaces of a binding's objects that no other binding of the member uses.
+    async fn namespaces_left(&self, id: Uuid) -> Result<BTreeSet<String>, Error> {
+        let desired = &self.bindings[&id].row.desired;
+        let bundle = store::bundles::get(&self.app.store, &desired.digest).await?.unwrap_or_default();
+        let named = bundle.iter().filter_map(|object| object.pointer("/metadata/namespace")?.as_str()).map(str::to_owned);
+        let mut left: BTreeSet<String> = named.chain([desired.namespace.clone()]).filter(|name| !name.is_empty()).collect();
+        for other in self.bindings.values().filter(|other| other.id() != id && !other.row.gone) {
+            left.remove(&other.row.desired.namespace);
+            left.retain(|name| !other.inventory.keys().any(|object| object.namespace == *name));
+        }
+        Ok(left)
     }
 
     /// Deletes objects with the label of a binding that no row has in this member, as a process that lost its lease may have left them.

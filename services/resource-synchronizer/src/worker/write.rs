@@ -4,6 +4,7 @@
 //! After a crash at any point the next pass finds everything that was written. Does not use the worker's view, so that several
 //! bindings of a member are written at once; at most one write per binding and per object address runs at a time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use drover_api::bindings::DesiredBinding;
@@ -28,6 +29,8 @@ pub struct Write {
     pub due: Vec<Object>,
     /// The known uid of each.
     pub uids: Vec<Option<Arc<str>>>,
+    /// The number of replicas with which each starts, if this copy was moved here and another number runs where it was.
+    pub starts: Vec<Option<i32>>,
     /// Those among them that need a preflight.
     pub new: Vec<Object>,
 }
@@ -117,18 +120,19 @@ impl Write {
     }
 
     async fn apply(&self, applied: &mut Vec<Applied>) -> Result<(), Error> {
-        let namespace = &self.desired.namespace;
-        let brings = |object: &Object| object.id.kind == "Namespace" && object.id.name == *namespace;
-        if !self.due.iter().any(brings) && self.due.iter().any(|object| object.id.namespace == *namespace) {
+        let brought: BTreeSet<&str> =
+            self.due.iter().filter(|object| object.id.kind == "Namespace").map(|object| object.id.name.as_str()).collect();
+        let used: BTreeSet<&str> = self.due.iter().map(|object| object.id.namespace.as_str()).filter(|name| !name.is_empty()).collect();
+        for namespace in used.difference(&brought) {
             self.member.ensure_namespace(namespace, self.app.hub).await?;
         }
         // The last object of the preflight was checked just now, so it is not checked again.
-        let checked = self.due.len() == 1 && self.new.len() == 1;
-        for (object, uid) in self.due.iter().zip(&self.uids) {
+        let checked = self.due.len() == 1 && self.new.len() == 1 && !self.due[0].may_be_scaled();
+        for ((object, uid), start) in self.due.iter().zip(&self.uids).zip(&self.starts) {
             self.app.failpoints.reached(|| "synchronizer/apply/before".into()).await?;
             let answer = match checked {
                 true => self.member.apply_checked(object).await,
-                false => self.member.apply(object, &self.owner, uid.as_deref()).await,
+                false => self.member.apply(object, &self.owner, uid.as_deref(), *start).await,
             };
             applied.push(answer?);
             self.app.failpoints.reached(|| "synchronizer/apply/after_effect".into()).await?;

@@ -102,8 +102,13 @@ async fn drift_is_corrected() {
 
     stack.merge::<ConfigMap>("settings", json!({"data": {"value": "theirs"}})).await;
     eventually(PATIENCE, async || (stack.api::<ConfigMap>().get("settings").await.unwrap().data?["value"] == "1").then_some(())).await;
-    stack.merge::<Deployment>("web", json!({"spec": {"replicas": 3}})).await;
-    eventually(PATIENCE, async || (stack.api::<Deployment>().get("web").await.unwrap().spec?.replicas == Some(1)).then_some(())).await;
+    let image = json!([{"name": "c", "image": "example.com/web:theirs"}]);
+    stack.merge::<Deployment>("web", json!({"spec": {"template": {"spec": {"containers": image}}}})).await;
+    eventually(PATIENCE, async || {
+        let containers = stack.api::<Deployment>().get("web").await.unwrap().spec?.template.spec?.containers;
+        (containers[0].image.as_deref() == Some("example.com/web:1")).then_some(())
+    })
+    .await;
     stack.api::<Service>().delete("web", &DeleteParams::default()).await.unwrap();
     eventually(PATIENCE, async || stack.api::<Service>().get_opt("web").await.unwrap()).await;
     stack

@@ -3,5 +3,6 @@
 
 mod bindings;
 mod real;
+mod scaled;
 mod support;
 mod trouble;

@@ -29,12 +29,12 @@ fn rest() -> Vec<Value> {
 
 /// A stack whose member is the real server; `None` if there is none.
 #[track_caller]
-fn real() -> Option<impl Future<Output = Stack>> {
+pub fn real() -> Option<impl Future<Output = Stack>> {
     let path = drover_testkit::needs("DROVER_CONTRACT_KUBECONFIG")?;
     Some(async move {
         let vetted = drover_members::kubeconfig::vet(&std::fs::read_to_string(path).unwrap()).unwrap();
         let mut stack = Stack::without_members().await;
-        stack.add_real_member(MEMBER, drover_members::clients::connect(&vetted).await.unwrap());
+        stack.add_real_member(MEMBER, drover_members::clients::connect(&vetted, drover_members::Reach::Anywhere).await.unwrap());
         stack
     })
 }
@@ -90,9 +90,14 @@ async fn binding_is_applied_corrected_updated_and_deleted() {
     assert!(after.iter().all(|(name, version)| before[name] == *version), "{before:?} {after:?}");
 
     let deployments: Api<Deployment> = Api::namespaced(stack.client(), &namespace);
-    deployments.patch("web", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 3}}))).await.unwrap();
+    let theirs = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "example.com/web:theirs"}]}}}});
+    deployments.patch("web", &PatchParams::default(), &Patch::Merge(theirs)).await.unwrap();
     services.delete("web", &DeleteParams::default()).await.unwrap();
-    eventually(PATIENCE, async || (deployments.get("web").await.unwrap().spec?.replicas == Some(2)).then_some(())).await;
+    eventually(PATIENCE, async || {
+        let containers = deployments.get("web").await.unwrap().spec?.template.spec?.containers;
+        (containers[0].image.as_deref() == Some("example.com/web:1")).then_some(())
+    })
+    .await;
     eventually(PATIENCE, async || services.get_opt("web").await.unwrap()).await;
 
     stack.bundle("b2", vec![config("settings", "2"), deployment("web", 1, "100m")]).await;

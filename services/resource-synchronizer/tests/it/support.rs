@@ -56,7 +56,7 @@ impl Stack {
         let kubeconfig = axum::routing::get(async move || axum::Json(given.lock().unwrap().clone()));
         let router = routes.split_for_parts().0.route("/internal/members/{key}/kubeconfig", kubeconfig);
         let cluster_manager = HttpServer::start(router).await;
-        let (sim, db, clients) = (Sim::new(), test_db().await, Arc::new(Clients::new()));
+        let (sim, db, clients) = (Sim::new(), test_db().await, Arc::new(Clients::new(drover_members::Reach::Anywhere)));
         let mut stack = Self {
             sim,
             db,
@@ -116,7 +116,17 @@ impl Stack {
     fn tell_version(&self, key: &str, state: MemberState, credential_version: i64) {
         let id = Uuid::new_v5(&Uuid::NAMESPACE_URL, key.as_bytes());
         let key = MemberKey(key.into());
-        let member = Member { id, key: key.clone(), priority: 1, labels: Vec::new(), state, since: None, reason: None, credential_version };
+        let member = Member {
+            id,
+            key: key.clone(),
+            priority: 1,
+            labels: Vec::new(),
+            state,
+            since: None,
+            reason: None,
+            cordoned: None,
+            credential_version,
+        };
         self.members.publish(key.0, Some(member));
     }
 

@@ -37,6 +37,27 @@ async fn unreachable_member_delays_no_other_and_catches_up_when_it_is_back() {
 }
 
 #[tokio::test]
+async fn binding_that_is_to_go_is_gone_when_its_member_is_deregistered() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", vec![config("a", "1")]).await;
+    stack.bundle("b2", vec![config("b", "1")]).await;
+    let (leaving, staying) = (binding("leaving", "b1"), binding("staying", "b2"));
+    for desired in [&leaving, &staying] {
+        stack.desire(desired).await;
+        stack.reaches(desired, Phase::Ready).await;
+    }
+    stack.sim.fault(MEMBER, Fault::Partition { hang: false });
+    stack.tell(MEMBER, MemberState::Unreachable);
+    stack.desire(&absent(&leaving)).await;
+    stack.reaches(&absent(&leaving), Phase::Unreachable).await;
+    stack.members.publish(MEMBER, None);
+    stack.reaches(&absent(&leaving), Phase::Gone).await;
+    assert_eq!(stack.reaches(&staying, Phase::Pending).await.code.as_deref(), Some("unknown_member"));
+    stack.desire(&absent(&staying)).await;
+    stack.reaches(&absent(&staying), Phase::Gone).await;
+}
+
+#[tokio::test]
 async fn binding_of_an_unknown_member_waits_until_it_is_registered() {
     let stack = Stack::without_members().await;
     stack.bundle("b1", vec![config("a", "1")]).await;
