@@ -8,18 +8,22 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::http::{apps, intents, internal, lifecycle, logical_clouds, operations, plans, status, traces};
+use crate::resources::controllers::kept::KEPT;
 use crate::resources::{APP_INTENT, GROUP_INTENT, KINDS};
 
 /// Every route of orchestrator.
 pub fn routes() -> OpenApiRouter<App> {
-    drover_resources::mount_all(OpenApiRouter::new(), &KINDS)
+    let documents = drover_resources::mount_all(OpenApiRouter::new(), &KINDS);
+    drover_resources::mount_all(documents, &KEPT)
         .routes(routes!(intents::group_intents))
         .routes(routes!(intents::app_intents))
         // EMCO's clients request these with a trailing slash.
         .route(&format!("{}/", GROUP_INTENT.collection_path()), get(intents::group_intents))
-        .route(&format!("{}/", APP_INTENT.collection_path()), get(intents::app_intents))
+        .route(&format!("{}/", APP_INTENT.collection_path()), get(intents::app_intents_of_app))
         .routes(routes!(logical_clouds::instantiate))
         .routes(routes!(logical_clouds::terminate))
+        .routes(routes!(logical_clouds::update))
+        .routes(routes!(logical_clouds::stop))
         .routes(routes!(logical_clouds::status))
         .routes(routes!(lifecycle::approve))
         .routes(routes!(lifecycle::instantiate))
@@ -28,6 +32,9 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(lifecycle::rollback))
         .routes(routes!(lifecycle::stop))
         .routes(routes!(lifecycle::migrate))
+        .routes(routes!(lifecycle::revisions))
+        .routes(routes!(lifecycle::diff))
+        .routes(routes!(status::events))
         .routes(routes!(status::status))
         .routes(routes!(operations::list))
         .routes(routes!(operations::get))

@@ -9,13 +9,14 @@ use drover_resources::{NoSpec, TypedDocument};
 use sqlx::PgConnection;
 
 use super::terms::{self, CloudMembers};
-use super::{App, Error, Group, GroupPath, calls, group};
+use super::{App, Error, Group, GroupPath, actions, calls, group};
 use crate::demand;
 use crate::render::{self, AppSource, Rendered};
 use crate::resources::app::AppSpec;
 use crate::resources::profile::ProfileSpec;
 use crate::resources::{APP, COMPOSITE_PROFILE, PROFILE};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
+use crate::store::revision::RevisionApp;
 use crate::store::{bundle, hold};
 
 /// A rendered group, not yet stored.
@@ -32,6 +33,12 @@ impl Prepared {
     /// The request to placement for each app.
     pub fn requests(&self) -> Vec<AppRequest> {
         requests(&self.apps, &self.terms)
+    }
+
+    /// Its apps as a revision has them.
+    pub fn revision(&self) -> Vec<RevisionApp> {
+        let terms = |app: &ApprovedApp| self.terms.get(&app.app).cloned().unwrap_or_default();
+        self.apps.iter().map(|app| RevisionApp { terms: terms(app), app: app.clone() }).collect()
     }
 
     /// Stores the bundles.
@@ -66,7 +73,7 @@ impl App {
         let prepared = self
             .prepare(path, |state| match state {
                 DeploymentState::Instantiated => {
-                    Err(Error::WrongState { verb: "approve", state, allowed: &["Created", "Approved", "Terminated"] })
+                    Err(Error::WrongState { verb: "approve", state, allowed: &["Created", "Approved", "Terminated", "InstantiateStopped"] })
                 }
                 _ => Ok(()),
             })
@@ -82,7 +89,11 @@ impl App {
             return Err(Error::Busy { holder });
         }
         if before.state == DeploymentState::Instantiated {
-            return Err(Error::WrongState { verb: "approve", state: before.state, allowed: &["Created", "Approved", "Terminated"] });
+            return Err(Error::WrongState {
+                verb: "approve",
+                state: before.state,
+                allowed: &["Created", "Approved", "Terminated", "InstantiateStopped"],
+            });
         }
         prepared.store_bundles(&mut tx).await?;
         if before.state != DeploymentState::Approved {
@@ -108,13 +119,15 @@ impl App {
         let sources = sources(&mut tx, &group, &cloud).await?;
         let names: Vec<_> = sources.iter().map(|source| source.app.clone()).collect();
         let terms = terms::of(&mut tx, &group, &cloud, &names).await?;
+        let actions = actions::of(&mut tx, &group, &names).await?;
         let prefer = calls::preferences(calls::of(&mut tx, &group).await?.as_ref(), &names);
         // Rendering takes seconds, so the connection is returned to the pool before it.
         tx.rollback().await?;
 
         let (mut apps, mut bundles) = (Vec::new(), Vec::new());
         for source in &sources {
-            let mut rendered = render::render(self.renderer.as_ref(), source).await?;
+            let rendered = render::render(self.renderer.as_ref(), source).await?;
+            let mut rendered = actions.carried_out(&source.app, rendered)?;
             if let Some(peers) = prefer.get(&source.app) {
                 rendered = rendered.preferring(peers);
             }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use drover_api::apps::{AppBinding, AppList, AppView};
+use drover_api::apps::{AppBinding, AppList, AppRefusal, AppView};
 use drover_api::bindings::{BindingStatus, Phase};
 use drover_api::scheduling::MemberKey;
 use drover_workflow::Workflow;
@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{App, Error};
 use crate::store::binding::Role;
 use crate::store::overview::{self, BindingRow};
+use crate::store::refused_destination;
 use crate::workflows::readiness::describe;
 use crate::workflows::{Instantiate, Relocate, Terminate, Update};
 
@@ -34,6 +35,10 @@ impl App {
             let status = self.environment.statuses.get(copy.id);
             copies.entry((copy.dig_id, copy.app.clone())).or_default().push(binding(copy, status.as_deref()));
         }
+        let mut refused: HashMap<(Uuid, String), Vec<AppRefusal>> = HashMap::new();
+        for one in refused_destination::recent(&mut tx).await? {
+            refused.entry((one.dig, one.app)).or_default().push(AppRefusal { member: one.member, reason: one.reason });
+        }
         tx.rollback().await?;
 
         let mut items = Vec::new();
@@ -41,7 +46,9 @@ impl App {
             let Some([project, composite_app, version, dig]) = names(&group.path) else {
                 return Err(Error::Internal(format!("{} is not the path of a deployment intent group", group.path)));
             };
-            let state = group.kind.as_deref().map_or(group.state.clone(), |kind| state_during(kind, group.waiting));
+            let settled = if group.failed.is_some() && group.state != "Instantiated" { "Failed".to_owned() } else { group.state.clone() };
+            let state = group.kind.as_deref().map_or(settled, |kind| state_during(kind, group.waiting));
+            let reason = group.failed.filter(|_| group.kind.is_none());
             for app in apps.remove(&group.dig_id).unwrap_or_default() {
                 items.push(AppView {
                     project: project.to_owned(),
@@ -49,7 +56,9 @@ impl App {
                     version: version.to_owned(),
                     dig: dig.to_owned(),
                     state: state.clone(),
+                    reason: reason.clone(),
                     operation: group.operation,
+                    refused: refused.remove(&(group.dig_id, app.clone())).unwrap_or_default(),
                     bindings: copies.remove(&(group.dig_id, app.clone())).unwrap_or_default(),
                     app,
                 });
@@ -86,7 +95,9 @@ fn binding(copy: BindingRow, status: Option<&BindingStatus>) -> AppBinding {
     let phase = phase(copy.role, status);
     let reason =
         status.filter(|_| !["Ready", "Deleting"].contains(&phase.as_str())).map(describe).filter(|words| *words != phase.to_lowercase());
-    AppBinding { binding: copy.id, member: MemberKey(copy.member), phase, reason }
+    let scaled = status.map(|status| status.scaled.clone()).unwrap_or_default();
+    let since = Some(copy.created_at.to_string());
+    AppBinding { binding: copy.id, member: MemberKey(copy.member), since, phase, reason, scaled }
 }
 
 /// The phase to show for a copy: the synchronizer's, unless that is older than the copy's role.
@@ -119,6 +130,7 @@ mod tests {
             reason: Some("because".into()),
             unschedulable: None,
             objects: vec![],
+            scaled: vec![],
         }
     }
 
@@ -134,7 +146,14 @@ mod tests {
 
     #[test]
     fn binding_has_a_reason_only_if_not_ready() {
-        let copy = |role| BindingRow { id: Uuid::nil(), dig_id: Uuid::nil(), app: "cart".into(), member: "a+b".into(), role };
+        let copy = |role| BindingRow {
+            id: Uuid::nil(),
+            dig_id: Uuid::nil(),
+            app: "cart".into(),
+            member: "a+b".into(),
+            role,
+            created_at: drover_store::now(),
+        };
         assert_eq!(binding(copy(Role::Current), Some(&status(Phase::Failed))).reason.as_deref(), Some("because"));
         assert_eq!(binding(copy(Role::Current), Some(&status(Phase::Ready))).reason, None);
         let silent = BindingStatus { reason: None, ..status(Phase::Applying) };

@@ -86,6 +86,7 @@ impl From<Error> for Problem {
             }
             Error::Inconsistent(reasons) => codes::INVALID.problem(detail).reasons(reasons),
             Error::Render(RenderError::Unavailable { .. }) => codes::HELM_UNAVAILABLE.problem(detail),
+            Error::Render(RenderError::TooComplex { .. }) => codes::TOO_COMPLEX.problem(detail),
             Error::Render(RenderError::Archive { .. } | RenderError::Manifest { .. } | RenderError::Helm { .. }) | Error::Demand { .. } => {
                 codes::RENDER_FAILED.problem(detail)
             }

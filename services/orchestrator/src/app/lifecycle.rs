@@ -2,15 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use drover_workflow::StartError;
+use drover_api::scheduling::{AppRequest, PlacementTerms};
+use drover_workflow::{StartError, Workflow};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{App, Error, Group, GroupPath, approve, dependencies, group};
-use crate::store::binding::{self, Role};
-use crate::store::deployment::{self, DeploymentState};
+use super::{App, Error, Group, GroupPath, approve, dependencies, group, intent_change};
+use crate::store::binding::{self, Binding, Role};
+use crate::store::deployment::{self, ApprovedApp, DeploymentState};
 use crate::store::hold;
+use crate::store::revision::{self, NewRevision, RevisionApp};
 use crate::workflows::{After, Delivery, Instantiate, Terminate, Update, instantiate, terminate, update};
+
+/// The states from which a group can be instantiated.
+pub(super) const INSTANTIABLE: &[&str] = &["Approved", "Terminated", "InstantiateStopped"];
+/// The states from which a group can be terminated; also after an instantiation that failed.
+pub(super) const TERMINABLE: &[&str] = &["Instantiated", "InstantiateStopped"];
 
 impl From<StartError> for Error {
     fn from(error: StartError) -> Self {
@@ -22,60 +29,88 @@ impl From<StartError> for Error {
 }
 
 impl App {
-    /// Starts to instantiate a group, with this plan if one is given. Returns the id of the operation.
+    /// Starts to instantiate a group. Returns the id of the operation.
     ///
     /// # Errors
     /// The group does not exist, is in another state or is being changed by an operation, or a query failed. Also:
     /// its documents are inconsistent.
-    pub async fn instantiate(&self, path: &GroupPath, plan: Option<Uuid>) -> Result<Uuid, Error> {
+    pub async fn instantiate(&self, path: &GroupPath, by: &str) -> Result<Uuid, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
-        let id = self.instantiate_in(&mut tx, &group, plan).await?;
+        let id = self.instantiate_in(&mut tx, &group, None, by).await?;
         tx.commit().await?;
         self.engine.nudge();
         Ok(id)
     }
 
-    pub(super) async fn instantiate_in(&self, tx: &mut PgConnection, group: &Group, plan: Option<Uuid>) -> Result<Uuid, Error> {
+    /// As [`App::instantiate`], in a transaction, with this plan if one is given.
+    pub(super) async fn instantiate_in(&self, tx: &mut PgConnection, group: &Group, plan: Option<Uuid>, by: &str) -> Result<Uuid, Error> {
         let id = Uuid::now_v7();
         let before = deployment::load(&mut *tx, group.dig.id, true).await?;
         hold::take(&mut *tx, id, &[group.dig.id]).await??;
         let apps = match before.state {
-            DeploymentState::Approved | DeploymentState::Terminated => self.deliveries(&mut *tx, group).await?,
-            state => return Err(Error::WrongState { verb: "instantiate", state, allowed: &["Approved", "Terminated"] }),
+            DeploymentState::Approved | DeploymentState::Terminated | DeploymentState::InstantiateStopped => {
+                self.deliveries(&mut *tx, group).await?
+            }
+            state => return Err(Error::WrongState { verb: "instantiate", state, allowed: INSTANTIABLE }),
         };
         if binding::of_dig(&mut *tx, group.dig.id).await?.iter().any(|binding| binding.role == Role::Current) {
             return Err(Error::Internal(format!("{} is {} but some of its apps are running", group.subject(), before.state)));
         }
         let revision = deployment::next_revision(&mut *tx, group.dig.id).await?;
+        let revised: Vec<RevisionApp> = apps.iter().map(revision_app).collect();
+        let new = NewRevision {
+            dig: group.dig.id,
+            revision,
+            operation: id,
+            kind: Instantiate::KIND,
+            from_revision: None,
+            requested_by: by,
+            description: "",
+            apps: &revised,
+        };
+        revision::insert(&mut *tx, &new).await?;
         let order = instantiate::Order { dig: group.dig.clone(), revision, apps, plan };
         self.engine.start_in_tx::<Instantiate>(tx, id, &order).await?;
         Ok(id)
     }
 
-    /// Starts to terminate a group. Returns the id of the operation.
+    /// Starts to terminate a group. An instantiation that is going on is undone instead, and so is what a failed one has left. Returns the
+    /// id of the operation.
     ///
     /// # Errors
-    /// The group does not exist, is in another state or is being changed by an operation, or a query failed.
+    /// The group does not exist, is in another state or is being changed by another operation, or a query failed.
     pub async fn terminate(&self, path: &GroupPath) -> Result<Uuid, Error> {
+        if let Some(id) = self.undo_instantiation(path, DeploymentState::Terminated).await? {
+            return Ok(id);
+        }
         let id = Uuid::now_v7();
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
         let before = deployment::load(&mut tx, group.dig.id, true).await?;
         hold::take(&mut tx, id, &[group.dig.id]).await??;
-        if before.state != DeploymentState::Instantiated {
-            return Err(Error::WrongState { verb: "terminate", state: before.state, allowed: &["Instantiated"] });
-        }
-        // Inconsistent documents must not prevent termination.
-        let after = match dependencies::of(&mut tx, &group).await {
-            Err(Error::Inconsistent(_)) => BTreeMap::new(),
-            other => other?,
+        let possible = match before.state {
+            DeploymentState::Instantiated | DeploymentState::InstantiateStopped => true,
+            _ => self.failed_instantiation(&group, before.state).await?.is_some(),
         };
-        let order = terminate::Order { dig: group.dig, revision: before.revision, after };
-        self.engine.start_in_tx::<Terminate>(&mut tx, id, &order).await?;
+        if !possible {
+            return Err(Error::WrongState { verb: "terminate", state: before.state, allowed: TERMINABLE });
+        }
+        self.terminate_in(&mut tx, group, before.revision, id).await?;
         tx.commit().await?;
         self.engine.nudge();
         Ok(id)
+    }
+
+    /// Starts the termination of a group whose hold is taken.
+    pub(crate) async fn terminate_in(&self, tx: &mut PgConnection, group: Group, revision: i64, id: Uuid) -> Result<(), Error> {
+        // Inconsistent documents must not prevent termination.
+        let after = match dependencies::of(&mut *tx, &group).await {
+            Err(Error::Inconsistent(_)) => BTreeMap::new(),
+            other => other?,
+        };
+        self.engine.start_in_tx::<Terminate>(tx, id, &terminate::Order { dig: group.dig, revision, after }).await?;
+        Ok(())
     }
 
     /// Starts to update a group in place to what its documents say now. They are rendered before the hold is taken. Returns the id
@@ -84,27 +119,50 @@ impl App {
     /// # Errors
     /// The group does not exist, is in another state or is being changed by an operation, or a query failed. Also:
     /// its documents are inconsistent, or an app cannot be rendered.
-    pub async fn update(&self, path: &GroupPath) -> Result<(Uuid, i64), Error> {
+    pub async fn update(&self, path: &GroupPath, by: &str) -> Result<(Uuid, i64), Error> {
         let prepared = self
             .prepare(path, |state| match state {
                 DeploymentState::Instantiated => Ok(()),
                 state => Err(Error::WrongState { verb: "update", state, allowed: &["Instantiated"] }),
             })
             .await?;
-        let (id, group) = (Uuid::now_v7(), &prepared.group);
         let mut tx = self.store.begin().await?;
-        let before = deployment::load(&mut tx, group.dig.id, true).await?;
-        hold::take(&mut tx, id, &[group.dig.id]).await??;
-        if before.state != DeploymentState::Instantiated {
-            return Err(Error::WrongState { verb: "update", state: before.state, allowed: &["Instantiated"] });
-        }
         prepared.store_bundles(&mut tx).await?;
-        let order = update_order(&mut tx, &prepared, before.revision).await?;
-        let revision = order.revision;
-        self.engine.start_in_tx::<Update>(&mut tx, id, &order).await?;
+        let change = RevisionChange { verb: Update::KIND, from_revision: None, by, description: "" };
+        let started = self.change_in(&mut tx, &prepared.group, &prepared.revision(), &change).await?;
         tx.commit().await?;
         self.engine.nudge();
-        Ok((id, revision))
+        Ok(started)
+    }
+
+    /// Starts to change a group to these apps. Returns the id of the operation and the new revision.
+    pub(super) async fn change_in(
+        &self,
+        tx: &mut PgConnection,
+        group: &Group,
+        apps: &[RevisionApp],
+        change: &RevisionChange<'_>,
+    ) -> Result<(Uuid, i64), Error> {
+        let id = Uuid::now_v7();
+        let before = deployment::load(&mut *tx, group.dig.id, true).await?;
+        hold::take(&mut *tx, id, &[group.dig.id]).await??;
+        if before.state != DeploymentState::Instantiated {
+            return Err(Error::WrongState { verb: change.verb, state: before.state, allowed: &["Instantiated"] });
+        }
+        let order = update_order(&mut *tx, group, apps, before.revision).await?;
+        let new = NewRevision {
+            dig: group.dig.id,
+            revision: order.revision,
+            operation: id,
+            kind: change.verb,
+            from_revision: change.from_revision,
+            requested_by: change.by,
+            description: change.description,
+            apps,
+        };
+        revision::insert(&mut *tx, &new).await?;
+        self.engine.start_in_tx::<Update>(tx, id, &order).await?;
+        Ok((id, order.revision))
     }
 
     async fn deliveries(&self, tx: &mut PgConnection, group: &Group) -> Result<Vec<Delivery>, Error> {
@@ -124,34 +182,71 @@ impl App {
     }
 }
 
-/// The changes of an update. Bindings whose app exists before and after stay on their members.
-pub(super) async fn update_order(tx: &mut PgConnection, prepared: &approve::Prepared, from_revision: i64) -> Result<update::Order, Error> {
-    let group = &prepared.group;
-    let requests: BTreeMap<String, _> = prepared.requests().into_iter().map(|request| (request.app.clone(), request)).collect();
+/// How a revision came to be.
+pub(super) struct RevisionChange<'a> {
+    /// `update` or `rollback`.
+    pub verb: &'static str,
+    /// Of a rollback: the revision that it goes back to.
+    pub from_revision: Option<i64>,
+    pub by: &'a str,
+    pub description: &'a str,
+}
+
+fn revision_app(delivery: &Delivery) -> RevisionApp {
+    let Delivery { request, digest, namespace, .. } = delivery;
+    let (app, digest, namespace) = (request.app.clone(), digest.clone(), namespace.clone());
+    RevisionApp { app: ApprovedApp { app, digest, namespace, demand: request.demand.clone() }, terms: request.terms.clone() }
+}
+
+/// The changes that lead to these apps. A copy stays on its member as long as the app's intent allows that; otherwise a copy that the
+/// intent allows is started first, and the old one is removed when that is ready.
+pub(super) async fn update_order(
+    tx: &mut PgConnection,
+    group: &Group,
+    apps: &[RevisionApp],
+    from_revision: i64,
+) -> Result<update::Order, Error> {
     let after: BTreeMap<String, Vec<After>> = dependencies::of(&mut *tx, group).await?;
     let running: Vec<_> =
         binding::of_dig(&mut *tx, group.dig.id).await?.into_iter().filter(|binding| binding.role == Role::Current).collect();
-    let (mut kept, mut added, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
-    for old in &running {
-        match prepared.apps.iter().find(|app| app.app == old.app) {
-            None => dropped.push(old.id),
+    let (mut kept, mut added, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+    let gone = |old: &&Binding| !apps.iter().any(|app| app.app.app == old.app);
+    let mut dropped: Vec<Uuid> = running.iter().filter(gone).map(|old| old.id).collect();
+    for RevisionApp { app, terms } in apps {
+        let copies: Vec<&Binding> = running.iter().filter(|old| old.app == app.app).collect();
+        let change = match intent_change::of(&copies, &terms.intent) {
+            Ok(change) => change,
+            Err(reason) => {
+                refused.push(format!("{}: {reason}", app.app));
+                continue;
+            }
+        };
+        let request =
+            |intent| AppRequest { app: app.app.clone(), demand: app.demand.clone(), terms: PlacementTerms { intent, ..terms.clone() } };
+        for old in copies {
+            if !change.stays.contains(&old.member) {
+                dropped.push(old.id);
+                continue;
+            }
             // The namespace of a running app does not change.
-            Some(app) => {
-                let request = requests[&app.app].clone();
-                if app.digest != old.digest || request != old.request {
-                    kept.push(update::Kept { old: old.clone(), digest: app.digest.clone(), request });
-                }
+            let request = request(terms.intent.clone());
+            if app.digest != old.digest || request != old.request {
+                kept.push(update::Kept { old: old.clone(), digest: app.digest.clone(), request });
             }
         }
+        if let Some(intent) = change.adds {
+            added.push(Delivery {
+                request: request(intent),
+                digest: app.digest.clone(),
+                namespace: app.namespace.clone(),
+                after: after.get(&app.app).cloned().unwrap_or_default(),
+            });
+        }
     }
-    for app in prepared.apps.iter().filter(|app| !running.iter().any(|old| old.app == app.app)) {
-        added.push(Delivery {
-            request: requests[&app.app].clone(),
-            digest: app.digest.clone(),
-            namespace: app.namespace.clone(),
-            after: after.get(&app.app).cloned().unwrap_or_default(),
-        });
+    if !refused.is_empty() {
+        return Err(Error::Inconsistent(refused));
     }
     let revision = deployment::next_revision(tx, group.dig.id).await?;
-    Ok(update::Order { dig: group.dig.clone(), from_revision, revision, kept, added, dropped, approved: prepared.apps.clone(), after })
+    let approved = apps.iter().map(|app| app.app.clone()).collect();
+    Ok(update::Order { dig: group.dig.clone(), from_revision, revision, kept, added, dropped, approved, after })
 }

@@ -1,5 +1,6 @@
 //! Use cases, independent of the transport. Handlers call them; what takes longer than a request is left to workflows.
 
+mod actions;
 pub mod approve;
 mod apps;
 mod calls;
@@ -7,15 +8,19 @@ mod dependencies;
 mod error;
 pub mod group;
 pub mod guard;
+mod intent_change;
 mod lifecycle;
 pub mod logical_cloud;
 pub mod lookup;
 pub mod measured;
+mod migrate;
 pub mod operations;
 mod plans;
 pub mod preview;
+pub mod revisions;
 mod status;
 pub mod status_view;
+mod stop;
 pub mod terms;
 
 use std::sync::Arc;

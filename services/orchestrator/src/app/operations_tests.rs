@@ -151,7 +151,8 @@ fn steps_are_the_started_ones_ordered_by_time() {
 fn plan_is_the_given_or_the_made_one() {
     let plan = Uuid::from_u128(5);
     let mut relocate = view("relocate", "running");
-    relocate.input = serde_json::to_value(relocate::Order { plan, subject: "drain a+b".into(), moves: vec![], newcomer: None }).unwrap();
+    relocate.input =
+        serde_json::to_value(relocate::Order { plan, subject: "drain a+b".into(), moves: vec![], order: vec![], newcomer: None }).unwrap();
     assert_eq!(operation(&relocate, &[], at(0)).plan, Some(plan));
     let mut instantiate = view("instantiate", "running");
     instantiate.input =

@@ -33,21 +33,27 @@ impl App {
     /// assumed.
     ///
     /// # Errors
-    /// As for [`App::open_plan`]; also: its group is in another state or is being changed by an operation.
+    /// As for [`App::open_plan`]; also: its group is in another state or is being changed by an operation, or the cluster to be drained
+    /// cannot be cordoned.
     pub async fn apply_plan(&self, id: Uuid) -> Result<Uuid, Problem> {
         let document = self.open_plan(id).await?;
         match &document.kind {
             PlanSubject::Newcomer(dig) => {
                 let mut tx = self.store.begin().await?;
                 let group = group::by_id(&mut tx, dig.id).await?;
-                let operation = self.instantiate_in(&mut tx, &group, Some(id)).await?;
+                let operation = self.instantiate_in(&mut tx, &group, Some(id), "").await?;
                 tx.commit().await.map_err(Error::from)?;
                 self.engine.nudge();
                 Ok(operation)
             }
             PlanSubject::Drain(member) => {
                 let moves = document.plan.as_ref().map(one_wave).transpose()?.unwrap_or_default();
-                let order = relocate::Order { plan: id, subject: format!("drain {member}"), moves, newcomer: None };
+                // First, so that nothing new is placed there while it is emptied. It stays closed when the relocation is undone, too:
+                // whoever drains a cluster wants it empty, and opening it is one command.
+                self.services.cluster_manager.cordon(member, &format!("drained by plan {id}")).await?;
+                let order = document.plan.as_ref().and_then(|plan| plan.scheduling.as_ref()).map(|scheduling| scheduling.order.clone());
+                let order = order.unwrap_or_default();
+                let order = relocate::Order { plan: id, subject: format!("drain {member}"), moves, order, newcomer: None };
                 let operation = Uuid::now_v7();
                 let mut tx = self.store.begin().await?;
                 self.engine.start_in_tx::<Relocate>(&mut tx, operation, &order).await.map_err(Error::from)?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{App, Error, GroupPath, approve, group};
+use super::{App, Error, GroupPath, approve, group, lifecycle};
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentState};
 use crate::store::{hold, refused_destination};
@@ -65,8 +65,8 @@ impl App {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
         let state = deployment::load(&mut tx, group.dig.id, false).await?.state;
-        if !matches!(state, DeploymentState::Approved | DeploymentState::Terminated) {
-            return Err(Error::WrongState { verb: "instantiate", state, allowed: &["Approved", "Terminated"] });
+        if !matches!(state, DeploymentState::Approved | DeploymentState::Terminated | DeploymentState::InstantiateStopped) {
+            return Err(Error::WrongState { verb: "instantiate", state, allowed: lifecycle::INSTANTIABLE });
         }
         let apps = approve::approved_requests(&mut tx, &group).await?;
         let excluded = hold::busy(&mut tx).await?;
@@ -83,7 +83,14 @@ impl App {
         excluded: BTreeMap<Uuid, String>,
         refused: Vec<RefusedDestination>,
     ) -> Result<Preview, Error> {
-        let mut request = DecisionRequest { dig: dig.clone(), apps: apps.clone(), overflow: false, operation: Uuid::nil(), fence: 0 };
+        let mut request = DecisionRequest {
+            dig: dig.clone(),
+            apps: apps.clone(),
+            overflow: false,
+            refused: Vec::new(),
+            operation: Uuid::nil(),
+            fence: 0,
+        };
         let decision = self.services.placement.decide_dry(&request).await?;
         let mut preview = Preview { plan: None, overflow: None, decision };
         let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
@@ -95,6 +102,7 @@ impl App {
                 refused,
                 dry_run: true,
                 patient: false,
+                operation: None,
                 after_seq: None,
                 search: Default::default(),
             };
@@ -116,8 +124,8 @@ impl App {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
         let state = deployment::load(&mut tx, group.dig.id, false).await?.state;
-        if state != DeploymentState::Instantiated {
-            return Err(Error::WrongState { verb: "terminate", state, allowed: &["Instantiated"] });
+        if !matches!(state, DeploymentState::Instantiated | DeploymentState::InstantiateStopped) {
+            return Err(Error::WrongState { verb: "terminate", state, allowed: lifecycle::TERMINABLE });
         }
         let bindings = binding::of_dig(&mut tx, group.dig.id).await?;
         Ok(Change {
@@ -140,7 +148,7 @@ impl App {
             .await?;
         let mut tx = self.store.begin().await?;
         let running = binding::of_dig(&mut tx, prepared.group.dig.id).await?;
-        let order = super::lifecycle::update_order(&mut tx, &prepared, 0).await?;
+        let order = lifecycle::update_order(&mut tx, &prepared.group, &prepared.revision(), 0).await?;
         let excluded = hold::busy(&mut tx).await?;
         let refused = refused_destination::recent(&mut tx).await?;
         tx.rollback().await?;

@@ -1,4 +1,5 @@
 use drover_api::bindings::BindingStatus;
+use drover_api::status::DigAction;
 
 use super::*;
 
@@ -28,6 +29,7 @@ fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<
             reason: None,
             unschedulable: None,
             objects: vec![],
+            scaled: vec![],
         })
     });
     AppCopy { binding: Uuid::nil(), app: app.into(), member: MemberKey(member.into()), role, status, objects }
@@ -103,14 +105,14 @@ fn retiring_copy_is_pending_until_deleted() {
 fn filters_select_and_unknown_names_are_not_found() {
     let (apps, copies) = shop();
     let one = wanted(&[("cluster", "aws b")]);
-    one.check("", &apps, &copies).unwrap();
+    one.check(&apps, &copies).unwrap();
     let status = serde_json::to_value(one.show(deployed_group(), &apps, &copies)).unwrap();
     assert_eq!(status["apps"].as_array().unwrap().len(), 1, "{status}");
     assert_eq!(status["apps"][0]["name"], "db");
     let one = serde_json::to_value(wanted(&[("resource", "key")]).show(deployed_group(), &apps, &copies)).unwrap();
     assert_eq!(one["apps"][0]["clusters"][0]["resources"].as_array().unwrap().len(), 1, "{one}");
-    for absent in [("app", "nobody"), ("cluster", "onprem+b"), ("resource", "nothing"), ("instance", "7")] {
-        assert!(matches!(wanted(&[absent]).check("8", &apps, &copies), Err(Error::NotFound { .. })), "{absent:?}");
+    for absent in [("app", "nobody"), ("cluster", "onprem+b"), ("resource", "nothing")] {
+        assert!(matches!(wanted(&[absent]).check(&apps, &copies), Err(Error::NotFound { .. })), "{absent:?}");
     }
 }
 
@@ -136,7 +138,34 @@ fn switches_list_names_in_emcos_precedence() {
 
 #[test]
 fn parse_refuses_invalid_values() {
-    for (key, value) in [("output", "everything"), ("status", "fine"), ("type", "rsync")] {
+    for (key, value) in [("output", "everything"), ("status", "fine"), ("type", "monitor")] {
         assert!(matches!(StatusQuery::parse(&[(key.into(), value.into())]), Err(Error::Inconsistent(_))), "{key}={value}");
     }
+}
+
+#[test]
+fn older_form_is_shown_beside_the_present_one() {
+    let (apps, copies) = shop();
+    let rsync = wanted(&[("type", "rsync"), ("output", "detail"), ("status", "deployed")]).show(deployed_group(), &apps, &copies);
+    assert_eq!(rsync.status.as_deref(), Some("Instantiated"));
+    assert_eq!((&rsync.rsync_status, &rsync.cluster_status), (&rsync.deployed_counts, &None));
+    let cluster = wanted(&[("type", "cluster")]).show(deployed_group(), &apps, &copies);
+    assert_eq!((&cluster.rsync_status, &cluster.cluster_status), (&None, &cluster.ready_counts));
+    let Some([AppEntry::Full(cart), ..]) = cluster.apps.as_deref() else { panic!("{:?}", cluster.apps) };
+    assert_eq!(cart.clusters[0].ready_status.as_deref(), Some("Available"));
+    assert_eq!(cart.clusters[0].resources[0].cluster_status.as_deref(), Some("Ready"));
+    let present = wanted(&[]).show(deployed_group(), &apps, &copies);
+    assert_eq!((present.status, present.rsync_status, present.cluster_status), (None, None, None));
+}
+
+#[test]
+fn earlier_instances_of_the_history_have_a_state() {
+    let action =
+        |state: &str, instance: &str| DigAction { state: state.into(), instance: instance.into(), time: String::new(), revision: 1 };
+    let actions = vec![action("Created", ""), action("Instantiated", "7"), action("Terminated", "8")];
+    let states = DigStates { statusctxid: "8".into(), actions };
+    let earlier = |instance: &str| wanted(&[("instance", instance)]).earlier(&states);
+    assert_eq!(earlier("7").unwrap().as_deref(), Some("Instantiated"));
+    assert_eq!(earlier("8").unwrap(), None, "the latest is shown in full");
+    assert!(matches!(earlier("9"), Err(Error::NotFound { .. })));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use drover_api::bindings::{BindingStatus, ObjectStatus, Phase};
 use drover_api::scheduling::MemberKey;
 use drover_api::status::{
-    AppClusters, AppEntry, AppResources, AppStatus, ClusterName, ClusterStatus, DigStatus, Gvk, ResourceDetail, ResourceName,
+    AppClusters, AppEntry, AppResources, AppStatus, ClusterName, ClusterStatus, DigStates, DigStatus, Gvk, ResourceDetail, ResourceName,
     ResourceStatus,
 };
 use uuid::Uuid;
@@ -54,12 +54,22 @@ pub enum NamesOf {
     Resources,
 }
 
+/// EMCO's older form of the status, which is shown beside the present one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OlderForm {
+    /// What was applied.
+    Rsync,
+    /// What is ready in the clusters.
+    Cluster,
+}
+
 /// A parsed status query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusQuery {
     instance: Option<String>,
     output: OutputLevel,
     names: Option<NamesOf>,
+    older: Option<OlderForm>,
     apps: Vec<String>,
     clusters: Vec<MemberKey>,
     resources: Vec<String>,
@@ -83,7 +93,10 @@ impl StatusQuery {
                 ("output", other) => wrong.push(format!("output must be summary, all or detail, not {other}")),
                 ("status", "deployed" | "ready" | "") => {}
                 ("status", other) => wrong.push(format!("status must be deployed or ready, not {other}; both are always shown")),
-                ("type", _) => wrong.push("type is no longer supported; deployedStatus and readyStatus are always shown".to_owned()),
+                ("type", "rsync") => wanted.older = Some(OlderForm::Rsync),
+                ("type", "cluster") => wanted.older = Some(OlderForm::Cluster),
+                ("type", "") => {}
+                ("type", other) => wrong.push(format!("type must be rsync or cluster, not {other}")),
                 ("app", app) => wanted.apps.push(app.to_owned()),
                 // A plus that was not escaped arrives as a space.
                 ("cluster", cluster) => wanted.clusters.push(MemberKey(cluster.replace(' ', "+"))),
@@ -97,15 +110,22 @@ impl StatusQuery {
         if wrong.is_empty() { Ok(wanted) } else { Err(Error::Inconsistent(wrong)) }
     }
 
+    /// The state that an earlier instance has reached, if the query asks for one. Where its objects were is not known any more.
+    ///
+    /// # Errors
+    /// The history has no such instance.
+    pub fn earlier(&self, states: &DigStates) -> Result<Option<String>, Error> {
+        let Some(asked) = self.instance.as_deref().filter(|asked| *asked != states.statusctxid) else { return Ok(None) };
+        let action = states.actions.iter().rev().find(|action| action.instance == asked);
+        action.map(|action| Some(action.state.clone())).ok_or_else(|| Error::NotFound { what: format!("instance {asked}") })
+    }
+
     /// Checks that everything that the filters name exists.
     ///
     /// # Errors
     /// Something that a filter names does not exist.
-    pub fn check(&self, instance: &str, apps: &[String], copies: &[AppCopy]) -> Result<(), Error> {
+    pub fn check(&self, apps: &[String], copies: &[AppCopy]) -> Result<(), Error> {
         let not_found = |what: String| Err(Error::NotFound { what });
-        if let Some(other) = self.instance.as_deref().filter(|asked| *asked != instance) {
-            return not_found(format!("status of instance {other} (only the latest is kept)"));
-        }
         if let Some(app) = self.apps.iter().find(|app| !apps.contains(app)) {
             return not_found(format!("app {app}"));
         }
@@ -121,6 +141,7 @@ impl StatusQuery {
 
     /// Adds what the query asks for. A group without deployed status has nothing to add.
     pub fn show(&self, mut status: DigStatus, apps: &[String], copies: &[AppCopy]) -> DigStatus {
+        status.status = self.older.and(status.deployed_status.clone());
         if status.deployed_status.is_none() {
             return status;
         }
@@ -185,6 +206,11 @@ impl StatusQuery {
                         *ready_counts.entry(readiness(object).to_owned()).or_default() += 1;
                     }
                 }
+                match self.older {
+                    Some(OlderForm::Rsync) => status.rsync_status = Some(deployed_counts.clone()),
+                    Some(OlderForm::Cluster) => status.cluster_status = Some(ready_counts.clone()),
+                    None => {}
+                }
                 (status.deployed_counts, status.ready_counts) = (Some(deployed_counts), Some(ready_counts));
                 if self.output != OutputLevel::Summary {
                     status.apps = Some(
@@ -217,6 +243,7 @@ impl StatusQuery {
             cluster_provider: copy.member.provider().to_owned(),
             cluster: copy.member.cluster().to_owned(),
             connectivity: connectivity.to_owned(),
+            ready_status: self.older.map(|_| connectivity.to_owned()),
             resources: self.objects(copy).map(|object| self.resource(copy, object)).collect(),
         }
     }
@@ -235,6 +262,8 @@ impl StatusQuery {
             name: object.name.clone(),
             deployed_status: deployed(copy, object).to_owned(),
             ready_status: readiness(object).to_owned(),
+            rsync_status: (self.older == Some(OlderForm::Rsync)).then(|| deployed(copy, object).to_owned()),
+            cluster_status: (self.older == Some(OlderForm::Cluster)).then(|| readiness(object).to_owned()),
             detail: (self.output == OutputLevel::Detail).then(|| ResourceDetail {
                 binding: copy.binding,
                 phase: apps::phase(copy.role, copy.status.as_deref()),

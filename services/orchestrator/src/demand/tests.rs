@@ -15,6 +15,18 @@ fn container(requests: Value) -> Value {
 }
 
 #[test]
+fn surge_of_very_many_replicas_does_not_overflow() {
+    let pod = template(json!({"containers": [container(json!({"cpu": "1m"}))]}));
+    let surge = |replicas: u32, max_surge: Value| {
+        let spec = json!({"replicas": replicas, "template": pod, "strategy": {"rollingUpdate": {"maxSurge": max_surge}}});
+        of(&[deployment(spec)], "default").unwrap().groups[0].surge
+    };
+    assert_eq!(surge(400_000_000, Value::Null), 100_000_000);
+    assert_eq!(surge(2_000_000_000, json!("100%")), 2_000_000_000);
+    assert_eq!(surge(2_000_000_000, json!("300%")), u32::MAX - 2_000_000_000);
+}
+
+#[test]
 fn deployment_counts_replicas_and_surge() {
     let pod = template(json!({"containers": [container(json!({"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 1}))]}));
     let demand = of(&[deployment(json!({"replicas": 5, "template": pod}))], "default").unwrap();

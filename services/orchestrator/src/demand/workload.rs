@@ -63,7 +63,8 @@ impl<'a> Workload<'a> {
         PodGroup {
             workload: self.name.clone(),
             replicas,
-            surge: self.surge(replicas),
+            // Their sum is used everywhere.
+            surge: self.surge(replicas).min(u32::MAX - replicas),
             per_node: self.kind == "DaemonSet",
             requests: self.requests.clone(),
             tolerations: self.tolerations(),
@@ -151,9 +152,9 @@ impl<'a> Workload<'a> {
             Some(Value::Number(count)) => count.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
             Some(Value::String(text)) => {
                 let share = text.strip_suffix('%').and_then(|percent| percent.parse::<u32>().ok());
-                share.map_or_else(|| text.parse().unwrap_or(0), |percent| (replicas * percent).div_ceil(100))
+                share.map_or_else(|| text.parse().unwrap_or(0), |percent| percent_of(replicas, percent))
             }
-            _ => (replicas * 25).div_ceil(100),
+            _ => percent_of(replicas, 25),
         }
     }
 
@@ -164,6 +165,11 @@ impl<'a> Workload<'a> {
     fn array(&self, pointer: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
         self.object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
     }
+}
+
+/// Rounded up.
+fn percent_of(replicas: u32, percent: u32) -> u32 {
+    u32::try_from((u64::from(replicas) * u64::from(percent)).div_ceil(100)).unwrap_or(u32::MAX)
 }
 
 /// Turns numbers such as `cpu: 1` into strings: manifests may have both, the typed reader takes only strings.

@@ -3,9 +3,9 @@
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use drover_resources::{NoSpec, PathParams, TypedDocument};
-use drover_service::{Json, Problem, Query};
+use drover_service::{Json, Problem, Query, codes};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::app::{App, Error};
@@ -31,18 +31,21 @@ pub struct GroupIntents {
 /// Group intents of a group.
 #[utoipa::path(get, operation_id = "group-intent_list", tag = "intents",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/intents",
-    params(crate::app::GroupPath, GroupIntentQuery), responses((status = 200, description = "The maps of all group intents (GroupIntents), or that of `intent`", body = Value)))]
-pub async fn group_intents(State(app): State<App>, raw: RawPathParams, Query(query): Query<GroupIntentQuery>) -> Result<Response, Problem> {
+    params(crate::app::GroupPath, GroupIntentQuery), responses((status = 200, description = "The maps of all group intents, or only that of `intent`", body = GroupIntents)))]
+pub async fn group_intents(
+    State(app): State<App>,
+    raw: RawPathParams,
+    Query(query): Query<GroupIntentQuery>,
+) -> Result<Json<GroupIntents>, Problem> {
     let path = PathParams::from(&raw).fill(&DIG.item_path())?;
     let mut tx = app.store.begin().await?;
     let parent: TypedDocument<Value> = drover_resources::get(&mut tx, &DIG, &path).await?.ok_or_else(|| Error::NotFound { what: path })?;
     let intents = drover_resources::children::<GroupIntentSpec>(&mut tx, &GROUP_INTENT, parent.id).await?;
     let wanted = |name: &str| query.intent.as_deref().is_none_or(|wanted| wanted == name);
-    let mut shown: Vec<_> = intents.into_iter().filter(|intent| wanted(&intent.name)).map(|intent| intent.spec.intent).collect();
+    let shown: Vec<_> = intents.into_iter().filter(|intent| wanted(&intent.name)).map(|intent| intent.spec.intent).collect();
     match query.intent {
         Some(name) if shown.is_empty() => Err(Error::NotFound { what: format!("group intent {name}") }.into()),
-        Some(_) => Ok(Json(json!({"intent": shown.remove(0)})).into_response()),
-        None => Ok(Json(GroupIntents { intent: shown }).into_response()),
+        _ => Ok(Json(GroupIntents { intent: shown })),
     }
 }
 
@@ -53,6 +56,14 @@ pub struct AppIntentQuery {
     /// Return only the spec of this app's intent.
     #[allow(dead_code, reason = "for the OpenAPI document; the handler reads the raw query, which may also have the keys of the list")]
     pub app: Option<String>,
+}
+
+/// EMCO's address of the intent of one app, with a slash before the query. Without `app` there is nothing at this address.
+pub async fn app_intents_of_app(state: State<App>, raw: RawPathParams, query: Query<Vec<(String, String)>>) -> Result<Response, Problem> {
+    if !query.0.iter().any(|(key, _)| key == "app") {
+        return Err(codes::NOT_FOUND.problem("404 page not found: name an app with ?app=, or leave out the slash for the list"));
+    }
+    app_intents(state, raw, query).await
 }
 
 /// App intents of a generic placement intent; with `?app=` only the spec of that app's intent.

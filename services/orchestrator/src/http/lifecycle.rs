@@ -4,12 +4,15 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use drover_api::digs::DigTerms;
 use drover_api::operations::Operation;
-use drover_service::{Json, Path, Problem, Query};
-use http::StatusCode;
+use drover_service::{Json, Path, Problem, Query, codes};
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{VerbQuery, accepted};
 use crate::app::preview::Preview;
-use crate::app::{App, Error, GroupPath};
+use crate::app::revisions::{RevisionDiff, RevisionList};
+use crate::app::{App, GroupPath};
 
 /// Renders and checks all apps of the group. Approval is complete with the response.
 #[utoipa::path(post, operation_id = "approve", tag = "lifecycle",
@@ -32,16 +35,21 @@ pub async fn approve(State(app): State<App>, Path(path): Path<GroupPath>, Query(
     params(GroupPath, VerbQuery),
     responses((status = 202, description = "Being done: the operation, also in Location", body = Operation),
         (status = 200, description = "What would be decided (dry run)", body = Preview)))]
-pub async fn instantiate(State(app): State<App>, Path(path): Path<GroupPath>, Query(query): Query<VerbQuery>) -> Result<Response, Problem> {
+pub async fn instantiate(
+    State(app): State<App>,
+    Path(path): Path<GroupPath>,
+    Query(query): Query<VerbQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let wait = query.wait()?;
     if query.dry()? {
         return Ok(Json(app.preview(&path).await?).into_response());
     }
-    let id = app.instantiate(&path, None).await?;
+    let id = app.instantiate(&path, &requested_by(&headers)).await?;
     accepted(&app, id, wait).await
 }
 
-/// Removes all apps of the group from their clusters.
+/// Removes all apps of the group from their clusters. An instantiation that is going on is undone.
 #[utoipa::path(post, operation_id = "terminate", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/terminate",
     params(GroupPath, VerbQuery),
@@ -56,45 +64,178 @@ pub async fn terminate(State(app): State<App>, Path(path): Path<GroupPath>, Quer
     accepted(&app, id, wait).await
 }
 
-/// Applies what the documents say now, on the clusters where the group runs. The body is EMCO's: only the new revision; the
+/// Applies what the documents say now. Apps stay on their clusters as long as their placement intents allow that; otherwise they are
+/// started where the intents allow them, and removed where they ran when they are ready. The body is EMCO's: only the new revision; the
 /// operation is in Location.
 #[utoipa::path(post, operation_id = "update", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/update",
     params(GroupPath, VerbQuery),
     responses((status = 202, description = "Being done: the new revision; the operation is in Location", body = i64, content_type = "application/json"),
         (status = 200, description = "What would change (dry run)", body = crate::app::preview::Change)))]
-pub async fn update(State(app): State<App>, Path(path): Path<GroupPath>, Query(query): Query<VerbQuery>) -> Result<Response, Problem> {
+pub async fn update(
+    State(app): State<App>,
+    Path(path): Path<GroupPath>,
+    Query(query): Query<VerbQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let wait = query.wait()?;
     if query.dry()? {
         return Ok(Json(app.preview_update(&path).await?).into_response());
     }
-    let (id, revision) = app.update(&path).await?;
+    let (id, revision) = app.update(&path, &requested_by(&headers)).await?;
     let mut response = accepted(&app, id, wait).await?;
     *response.body_mut() = format!("{revision}\n").into();
     response.headers_mut().remove(http::header::CONTENT_LENGTH);
     Ok(response)
 }
 
-/// Not implemented yet; answers 501.
+/// Brings the group back to one of its revisions, which gets a new number. Its documents stay as they are: the next update applies them
+/// again.
 #[utoipa::path(post, operation_id = "rollback", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/rollback",
-    params(GroupPath), responses((status = 202, description = "Comes with a later version")))]
-pub async fn rollback() -> Result<StatusCode, Problem> {
-    Err(Error::NotYet("rollback").into())
+    params(GroupPath, VerbQuery), request_body = Rollback,
+    responses((status = 202, description = "Being done: the operation, also in Location", body = Operation),
+        (status = 200, description = "How the objects would differ (dry run)", body = RevisionDiff)))]
+pub async fn rollback(
+    State(app): State<App>,
+    Path(path): Path<GroupPath>,
+    Query(query): Query<VerbQuery>,
+    headers: HeaderMap,
+    Json(body): Json<Rollback>,
+) -> Result<Response, Problem> {
+    let wait = query.wait()?;
+    let to = body.spec.revision.number()?;
+    if query.dry()? {
+        let current = app.revisions(&path).await?.items.into_iter().find(|revision| revision.current);
+        let current = current.ok_or_else(|| codes::WRONG_STATE.problem("rollback is not possible: no revision of the group runs"))?;
+        return Ok(Json(app.diff(&path, current.revision, to).await?).into_response());
+    }
+    let (id, _) = app.rollback(&path, to, &requested_by(&headers), &body.metadata.description).await?;
+    accepted(&app, id, wait).await
 }
 
-/// Not implemented yet; answers 501.
+/// Stops an instantiation or an update that is going on: it is cancelled and undone. After a failed instantiation it only marks the group
+/// as stopped.
 #[utoipa::path(post, operation_id = "stop", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/stop",
-    params(GroupPath), responses((status = 202, description = "Comes with a later version")))]
-pub async fn stop() -> Result<StatusCode, Problem> {
-    Err(Error::NotYet("stop").into())
+    params(GroupPath, VerbQuery),
+    responses((status = 202, description = "Being undone, or undone already: the operation, also in Location", body = Operation)))]
+pub async fn stop(State(app): State<App>, Path(path): Path<GroupPath>, Query(query): Query<VerbQuery>) -> Result<Response, Problem> {
+    let wait = query.wait()?;
+    let id = app.stop(&path).await?;
+    accepted(&app, id, wait).await
 }
 
-/// Not implemented yet, answers 501: EMCO's move to another version or group of the same composite app.
+/// Replaces the group by another group of the same composite app, which must be approved: it is instantiated, and when it is ready, this
+/// group is terminated.
 #[utoipa::path(post, operation_id = "migrate", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/migrate",
-    params(GroupPath), responses((status = 202, description = "Comes with a later version")))]
-pub async fn migrate() -> Result<StatusCode, Problem> {
-    Err(Error::NotYet("migrate").into())
+    params(GroupPath, VerbQuery), request_body = Migrate,
+    responses((status = 202, description = "Being done: the instantiation of the other group, also in Location", body = Operation)))]
+pub async fn migrate(
+    State(app): State<App>,
+    Path(path): Path<GroupPath>,
+    Query(query): Query<VerbQuery>,
+    headers: HeaderMap,
+    Json(body): Json<Migrate>,
+) -> Result<Response, Problem> {
+    let wait = query.wait()?;
+    let target = GroupPath {
+        composite_app_version: body.spec.target_composite_app_version,
+        deployment_intent_group: body.spec.target_deployment_intent_group,
+        ..path.clone()
+    };
+    let id = app.migrate(&path, &target, &requested_by(&headers)).await?;
+    accepted(&app, id, wait).await
+}
+
+/// The revisions of the group that were reached, oldest first.
+#[utoipa::path(get, operation_id = "deployment-intent-group_revisions", tag = "lifecycle",
+    path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/revisions",
+    params(GroupPath), responses((status = 200, description = "The revisions", body = RevisionList)))]
+pub async fn revisions(State(app): State<App>, Path(path): Path<GroupPath>) -> Result<Json<RevisionList>, Problem> {
+    Ok(Json(app.revisions(&path).await?))
+}
+
+/// Which revisions to compare.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct DiffQuery {
+    /// The older revision.
+    pub from: i64,
+    /// The newer revision.
+    pub to: i64,
+}
+
+/// How the objects of two revisions differ.
+#[utoipa::path(get, operation_id = "deployment-intent-group_diff", tag = "lifecycle",
+    path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/revisions/diff",
+    params(GroupPath, DiffQuery), responses((status = 200, description = "Objects that differ", body = RevisionDiff)))]
+pub async fn diff(
+    State(app): State<App>,
+    Path(path): Path<GroupPath>,
+    Query(query): Query<DiffQuery>,
+) -> Result<Json<RevisionDiff>, Problem> {
+    Ok(Json(app.diff(&path, query.from, query.to).await?))
+}
+
+/// EMCO's body of rollback.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct Rollback {
+    #[serde(default)]
+    pub metadata: VerbMetadata,
+    pub spec: RollbackSpec,
+}
+
+/// What a verb is called for.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub struct VerbMetadata {
+    /// Kept in the history of revisions.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// Where to go back to.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct RollbackSpec {
+    pub revision: RevisionNumber,
+}
+
+/// A revision. EMCO writes the number as a text.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum RevisionNumber {
+    Number(i64),
+    Text(String),
+}
+
+impl RevisionNumber {
+    fn number(&self) -> Result<i64, Problem> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Text(text) => {
+                text.parse().map_err(|_| codes::INVALID.problem(format!("Invalid Input: spec.revision {text:?} is not a number")))
+            }
+        }
+    }
+}
+
+/// EMCO's body of migrate.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct Migrate {
+    pub spec: MigrateSpec,
+}
+
+/// The group that takes over.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MigrateSpec {
+    pub target_composite_app_version: String,
+    pub target_deployment_intent_group: String,
+}
+
+/// Who asks, as the client says; it is kept in the history and gives no rights.
+fn requested_by(headers: &HeaderMap) -> String {
+    let name = headers.get("drover-user").and_then(|name| name.to_str().ok()).unwrap_or_default();
+    name.chars().take(128).collect()
 }

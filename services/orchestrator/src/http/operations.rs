@@ -54,7 +54,7 @@ pub async fn list(State(app): State<App>, Query(query): Query<OperationsQuery>) 
 }
 
 /// One operation. Its moves include those of the operations that it started.
-#[utoipa::path(get, path = "/v2/operations/{id}", operation_id = "operation_get", tag = "operations", params(("id" = Uuid, Path), WaitQuery),
+#[utoipa::path(get, path = "/v2/operations/{id}", operation_id = "operation_get", tags = ["operations", "peer"], params(("id" = Uuid, Path), WaitQuery),
     responses((status = 200, description = "The operation: as it is, or as it ended if that was within `wait`", body = Operation)))]
 pub async fn get(State(app): State<App>, Path(id): Path<Uuid>, Query(query): Query<WaitQuery>) -> Result<Json<Operation>, Problem> {
     let wait = VerbQuery { wait: query.wait, dry_run: None }.wait()?;

@@ -4,6 +4,7 @@
 //! There is one method per operation that workflows need. Nothing here retries beyond what [`Peer`] does, because workflow
 //! steps are retried themselves.
 
+mod cluster_manager;
 mod migration;
 mod placement;
 mod synchronizer;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use drover_service::{Common, Peer, clients};
 
+pub use cluster_manager::ClusterManager;
 pub use drover_service::PeerError;
 pub use migration::Migration;
 pub use placement::Placement;
@@ -24,6 +26,7 @@ pub struct Services {
     pub placement: Arc<dyn Placement>,
     pub migration: Arc<dyn Migration>,
     pub synchronizer: Arc<dyn Synchronizer>,
+    pub cluster_manager: Arc<dyn ClusterManager>,
 }
 
 impl Services {
@@ -38,6 +41,7 @@ impl Services {
             placement: Arc::new(clients::placement::Client::from(peer("placement", &common.peers.placement))),
             migration: Arc::new(migration::RestMigration::new(migration)),
             synchronizer: Arc::new(clients::resource_synchronizer::Client::from(synchronizer)),
+            cluster_manager: Arc::new(clients::cluster_manager::Client::from(peer("cluster-manager", &common.peers.cluster_manager))),
         }
     }
 }

@@ -1,16 +1,19 @@
-//! Runs helm as a process: without network or cluster, in a temporary directory, with a time limit. Secrets are removed from its
-//! error output.
+//! Runs helm as a process in a temporary directory, with a time limit, in a [`Sandbox`]. Secrets are removed from its error output.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use drover_manifest::Limits;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
+use tokio::sync::OnceCell;
 
+use super::sandbox::Sandbox;
 use super::{AppSource, Archive, Profile, RenderError, Renderer};
 
 /// Maximum number of bytes that a chart may render to.
@@ -21,16 +24,20 @@ const MAX_OUTPUT: u64 = 32 << 20;
 pub struct Helm {
     binary: PathBuf,
     limit: Duration,
+    /// Found out when the first chart is rendered.
+    sandbox: Arc<OnceCell<Sandbox>>,
 }
 
 impl Helm {
     /// `binary` is a path or a name on PATH.
     pub fn new(binary: impl Into<PathBuf>, limit: Duration) -> Self {
-        Self { binary: binary.into(), limit }
+        Self { binary: binary.into(), limit, sandbox: Arc::default() }
     }
 
-    fn command(&self, home: &Path) -> Command {
-        let mut command = Command::new(&self.binary);
+    async fn command(&self, home: &Path) -> std::io::Result<Command> {
+        let binary = found(&self.binary)?;
+        let sandbox = self.sandbox.get_or_init(|| Sandbox::of_machine(&binary)).await;
+        let mut command = sandbox.command(&binary, home, self.limit)?;
         command.env_clear().current_dir(home).kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
@@ -40,8 +47,18 @@ impl Helm {
             command.env(name, home.join(folder));
         }
         command.env("HELM_PLUGINS", home.join("plugins")).env("KUBECONFIG", home.join("none"));
-        command
+        Ok(command)
     }
+}
+
+/// The file of a program: its path, or where it is on PATH.
+pub(super) fn found(program: &Path) -> std::io::Result<PathBuf> {
+    if program.components().count() > 1 {
+        return std::path::absolute(program);
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|file| file.is_file());
+    found.ok_or_else(|| std::io::Error::new(ErrorKind::NotFound, "it is not on PATH"))
 }
 
 #[async_trait]
@@ -58,7 +75,8 @@ impl Renderer for Helm {
             _ => unavailable(format!("the chart cannot be written for helm: {error}")),
         })?;
 
-        let mut command = self.command(home.path());
+        let cannot_start = |error| unavailable(format!("helm ({}) cannot be started: {error}", self.binary.display()));
+        let mut command = self.command(home.path()).await.map_err(cannot_start)?;
         command.args(["template", &source.release]).arg(&folder).args(["--include-crds", "--skip-tests", "--namespace", &source.namespace]);
         if profile.values.is_some() {
             command.arg("--values").arg(home.path().join("profile-values.yaml"));
@@ -66,8 +84,7 @@ impl Renderer for Helm {
         for (key, value) in &source.overrides {
             command.arg(format!("--set={key}={value}"));
         }
-        let mut child =
-            command.spawn().map_err(|error| unavailable(format!("helm ({}) cannot be started: {error}", self.binary.display())))?;
+        let mut child = command.spawn().map_err(cannot_start)?;
 
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let work = async {
@@ -78,11 +95,12 @@ impl Renderer for Helm {
             .await
             .map_err(|_| refused(format!("it did not finish within {} s", self.limit.as_secs())))?
             .map_err(|error| unavailable(format!("helm: {error}")))?;
-        if !status.success() {
-            return Err(refused(sanitized(&output, &folder, source, profile)));
-        }
+        // Before its status: helm fails when nobody reads the rest.
         if out.len() as u64 >= MAX_OUTPUT {
             return Err(refused(format!("the chart renders to more than {} MiB", MAX_OUTPUT >> 20)));
+        }
+        if !status.success() {
+            return Err(refused(sanitized(&output, &folder, source, profile)));
         }
         Ok(out)
     }
@@ -146,7 +164,7 @@ fn secrets(source: &AppSource, profile: &Profile) -> Vec<String> {
         }
     }
     let mut found: Vec<String> = source.overrides.iter().filter(|(key, _)| is_secret(key)).map(|(_, value)| value.clone()).collect();
-    if let Some(values) = profile.values.as_deref().and_then(|text| serde_yaml::from_str::<Value>(text).ok()) {
+    if let Some(values) = profile.values.as_deref().and_then(|text| drover_manifest::one(text, Limits::MANIFESTS).ok()) {
         collect(&values, false, &is_secret, &mut found);
     }
     // Replacing very short values would make the message unreadable and hide nothing.

@@ -6,16 +6,19 @@
 pub mod archive;
 mod bundle;
 mod helm;
-pub mod manifests;
+mod input;
 pub mod prefer;
 mod profile;
+mod sandbox;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use drover_manifest::objects;
 
 pub use archive::{Archive, ArchiveError};
 pub use bundle::Rendered;
 pub use helm::Helm;
+use input::Input;
+pub use input::{InputError, check_profile, check_upload};
 pub use profile::Profile;
 
 /// An app to be rendered.
@@ -44,6 +47,9 @@ pub enum RenderError {
     /// A manifest is invalid.
     #[error("{app}: {reason}")]
     Manifest { app: String, reason: String },
+    /// The upload, its profile or what it renders to exceeds the limits of reading.
+    #[error("{app}: {reason}")]
+    TooComplex { app: String, reason: String },
     /// Helm refused the chart.
     #[error("{app}: helm: {output}")]
     Helm {
@@ -63,55 +69,41 @@ pub trait Renderer: Send + Sync {
     async fn chart(&self, source: &AppSource, chart: &Archive, profile: &Profile) -> Result<String, RenderError>;
 }
 
-/// Renders an app.
+/// Renders an app. Archives and YAML are read on a thread for blocking work.
 ///
 /// # Errors
 /// The upload, the profile or a manifest is invalid, or helm failed.
 pub async fn render(renderer: &dyn Renderer, source: &AppSource) -> Result<Rendered, RenderError> {
-    let app = || source.app.clone();
-    let archive_error = |error| RenderError::Archive { app: source.app.clone(), source: error };
-    let manifest_error = |reason: String| RenderError::Manifest { app: source.app.clone(), reason };
-
-    let profile = source.profile.as_deref().map(Profile::read).transpose().map_err(manifest_error)?.unwrap_or_default();
-    let objects = if archive::is_gzip(&source.file) {
-        let archive = Archive::read(&source.file).map_err(archive_error)?;
-        if archive.chart_root().is_some() {
-            let text = renderer.chart(source, &archive, &profile).await?;
-            let objects = manifests::parse("the chart's output", &text).map_err(manifest_error)?;
-            objects.into_iter().filter(helm::runs_at_install).collect()
-        } else {
-            plain(&archive).map_err(manifest_error)?
+    let owned = source.clone();
+    let text = match blocking(source, move || Input::read(&owned)).await? {
+        Input::Manifests(manifests) => {
+            let namespace = source.namespace.clone();
+            return blocking(source, move || input::settled(manifests, &namespace)).await;
         }
-    } else {
-        let text = std::str::from_utf8(&source.file).map_err(|_| manifest_error("it is neither a tar.gz nor YAML text".into()))?;
-        manifests::parse("the file", text).map_err(manifest_error)?
+        Input::Chart(chart, profile) => renderer.chart(source, &chart, &profile).await?,
     };
-    Rendered::of(objects).map_err(|reason| RenderError::Manifest { app: app(), reason })
+    let namespace = source.namespace.clone();
+    blocking(source, move || {
+        let mut manifests = objects::read("the chart's output", &text).map_err(InputError::from)?;
+        manifests.retain(|manifest| helm::runs_at_install(&manifest.value));
+        input::settled(manifests, &namespace)
+    })
+    .await
 }
 
-/// All manifests of an archive, ordered by path.
-fn plain(archive: &Archive) -> Result<Vec<Value>, String> {
-    let mut objects = Vec::new();
-    for (path, content) in archive.files() {
-        if [".yaml", ".yml", ".json"].iter().any(|end| path.ends_with(end)) {
-            let text = std::str::from_utf8(content).map_err(|_| format!("{path} is not UTF-8 text"))?;
-            objects.extend(manifests::parse(path, text)?);
-        }
+/// Runs work that takes long without yielding.
+async fn blocking<T: Send + 'static>(
+    source: &AppSource,
+    work: impl FnOnce() -> Result<T, InputError> + Send + 'static,
+) -> Result<T, RenderError> {
+    let app = || source.app.clone();
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(InputError::Archive(source))) => Err(RenderError::Archive { app: app(), source }),
+        Ok(Err(InputError::Invalid(reason))) => Err(RenderError::Manifest { app: app(), reason }),
+        Ok(Err(InputError::TooComplex(reason))) => Err(RenderError::TooComplex { app: app(), reason }),
+        Err(panic) => Err(RenderError::Unavailable { app: app(), reason: format!("reading it failed: {panic}") }),
     }
-    Ok(objects)
-}
-
-/// Checks an upload when it arrives. The messages of errors are EMCO's.
-///
-/// # Errors
-/// It is neither a readable tar.gz nor YAML with manifests.
-pub fn check_upload(file: &[u8]) -> Result<(), String> {
-    if archive::is_gzip(file) {
-        return Archive::read(file).map(drop).map_err(|error| format!("Error in file format: {error}"));
-    }
-    let text = std::str::from_utf8(file).map_err(|_| "Error in file format: neither a tar.gz nor YAML text".to_owned())?;
-    let objects = manifests::parse("the file", text).map_err(|reason| format!("Error in file format: {reason}"))?;
-    if objects.is_empty() { Err("Error in file format: it is empty".to_owned()) } else { Ok(()) }
 }
 
 #[cfg(test)]

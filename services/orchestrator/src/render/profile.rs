@@ -1,7 +1,9 @@
 //! EMCO's app profile: an archive with `manifest.yaml`, override values and files to be added to the chart.
 
+use drover_manifest::{Limits, yaml};
 use serde::Deserialize;
 
+use super::InputError;
 use super::archive::{Archive, clean};
 
 /// What a profile adds to a chart.
@@ -38,15 +40,17 @@ impl Profile {
     ///
     /// # Errors
     /// The archive cannot be read, or `manifest.yaml` is missing, invalid or names a file that is missing.
-    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+    pub fn read(bytes: &[u8]) -> Result<Self, InputError> {
         let archive = Archive::read(bytes).map_err(|error| format!("the profile: {error}"))?;
         let (path, text) = archive
             .files()
             .filter(|(path, _)| path.rsplit('/').next() == Some("manifest.yaml"))
             .min_by_key(|(path, _)| path.matches('/').count())
-            .ok_or("the profile has no manifest.yaml")?;
+            .ok_or_else(|| "the profile has no manifest.yaml".to_owned())?;
         let folder = path.strip_suffix("manifest.yaml").unwrap_or_default();
-        let manifest: Manifest = serde_yaml::from_slice(text).map_err(|error| format!("the profile's manifest.yaml: {error}"))?;
+        let text = std::str::from_utf8(text).map_err(|_| "the profile's manifest.yaml is not UTF-8 text".to_owned())?;
+        let manifest: Manifest =
+            yaml::typed(text, Limits::MANIFESTS).map_err(|error| InputError::of_yaml("the profile's manifest.yaml", &error))?;
         let file = |name: &str| {
             archive.file(&format!("{folder}{name}")).ok_or_else(|| format!("the profile's manifest.yaml names {name}, which is not there"))
         };
@@ -55,7 +59,7 @@ impl Profile {
             "" => None,
             name => {
                 let text = std::str::from_utf8(file(name)?).map_err(|_| format!("{name} is not UTF-8 text"))?;
-                serde_yaml::from_str::<serde_yaml::Value>(text).map_err(|error| format!("{name}: {error}"))?;
+                yaml::one(text, Limits::MANIFESTS).map_err(|error| InputError::of_yaml(name, &error))?;
                 Some(text.to_owned())
             }
         };

@@ -29,6 +29,12 @@ impl Renderer for NoHelm {
     }
 }
 
+/// Code and message with which an upload is refused.
+fn refusal(file: &[u8]) -> String {
+    let refused = check_upload(file).unwrap_err();
+    format!("{} {}", refused.code.name, refused.reasons.join("; "))
+}
+
 fn source(file: Vec<u8>) -> AppSource {
     AppSource { app: "web".into(), file, release: "r1".into(), namespace: "default".into(), ..AppSource::default() }
 }
@@ -61,7 +67,7 @@ async fn render_flattens_lists() {
 #[tokio::test]
 async fn render_errors_name_the_invalid_manifest() {
     let cases = [
-        ("just text", "has no kind"),
+        ("just text", "it is not a mapping"),
         ("kind: ConfigMap\nmetadata: {name: a}", "the ConfigMap has no apiVersion"),
         ("apiVersion: v1\nkind: ConfigMap\nmetadata: {}", "the ConfigMap has no metadata.name"),
         ("a: [", "document 1"),
@@ -71,12 +77,53 @@ async fn render_errors_name_the_invalid_manifest() {
         let error = render(&NoHelm, &source(text.into())).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{text:?}: {error}");
     }
-    let twice = render(&NoHelm, &source(format!("{SERVICE}---\n{SERVICE}").into_bytes())).await.unwrap_err().to_string();
-    assert!(twice.contains("twice"), "{twice}");
+    let other = SERVICE.replace("two}", "two, namespace: default, labels: {a: b}}");
+    let twice = render(&NoHelm, &source(format!("{SERVICE}---\n{other}").into_bytes())).await.unwrap_err().to_string();
+    assert!(twice.contains("Service default/two is there twice with different content: in the file, document 1"), "{twice}");
+    let equal = render(&NoHelm, &source(format!("{SERVICE}---\n{SERVICE}").into_bytes())).await.unwrap();
+    assert_eq!(equal.objects.len(), 1);
     for nothing in ["", "---\n---\n"] {
-        assert!(check_upload(nothing.as_bytes()).unwrap_err().ends_with("it is empty"));
+        assert!(refusal(nothing.as_bytes()).ends_with("malformed_upload Error in file format: it is empty"));
     }
-    assert!(check_upload(&[0xff, 0xfe, 0x00]).unwrap_err().starts_with("Error in file format"));
+    assert!(refusal(&[0xff, 0xfe, 0x00]).starts_with("malformed_upload Error in file format"));
+}
+
+/// 4000 × 200 × 200 values in 10 KB.
+fn aliases() -> String {
+    let list = |of: &str, n: usize| format!("[{}]", vec![of; n].join(","));
+    format!("a: &a {}\nb: &b {}\nc: &c {}\n", list("x", 4000), list("*a", 200), list("*b", 200))
+}
+
+#[tokio::test]
+async fn aliases_that_expand_without_bound_are_too_complex_everywhere() {
+    let manifest = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n{}", aliases());
+    assert!(manifest.len() < 11_000, "{}", manifest.len());
+    assert!(refusal(manifest.as_bytes()).starts_with("too_complex"));
+    let error = render(&NoHelm, &source(tar_gz(&[("a.yaml", &manifest)]))).await.unwrap_err();
+    let problem = drover_service::Problem::from(crate::app::Error::from(error)).document();
+    assert_eq!((problem.status, problem.code.as_str()), (422, "too_complex"), "{problem:?}");
+    let profile = tar_gz(&[("manifest.yaml", "version: v1\ntype: {values: v.yaml}"), ("v.yaml", &aliases())]);
+    assert!(matches!(Profile::read(&profile), Err(InputError::TooComplex(_))));
+    assert!(matches!(Profile::read(&tar_gz(&[("manifest.yaml", &aliases())])), Err(InputError::TooComplex(_))));
+}
+
+/// Renders to what it was given.
+struct FixedOutput(String);
+
+#[async_trait]
+impl Renderer for FixedOutput {
+    async fn chart(&self, _: &AppSource, _: &Archive, _: &Profile) -> Result<String, RenderError> {
+        Ok(self.0.clone())
+    }
+}
+
+#[tokio::test]
+async fn rendered_charts_are_read_like_manifests() {
+    let manifest = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nspec: {defaultMode: 0400, immutable: no, quoted: 'no'}";
+    let rendered = render(&FixedOutput(manifest.into()), &source(chart(""))).await.unwrap();
+    assert_eq!(rendered.objects[0]["spec"], json!({"defaultMode": 256, "immutable": false, "quoted": "no"}));
+    let error = render(&FixedOutput(aliases()), &source(chart(""))).await.unwrap_err();
+    assert!(matches!(error, RenderError::TooComplex { .. }), "{error}");
 }
 
 #[test]
@@ -108,9 +155,14 @@ fn profile_read_returns_values_and_files() {
     assert_eq!(profile.values.as_deref(), Some("replicas: 3\n"));
     assert_eq!(profile.files, [("templates/extra.yaml".to_owned(), b"x".to_vec())]);
 
-    assert!(Profile::read(&tar_gz(&[("manifest.yaml", "version: v1\ntype: {values: gone.yaml}")])).unwrap_err().contains("gone.yaml"));
+    assert!(
+        Profile::read(&tar_gz(&[("manifest.yaml", "version: v1\ntype: {values: gone.yaml}")]))
+            .unwrap_err()
+            .to_string()
+            .contains("gone.yaml")
+    );
     let climbing = "version: v1\ntype: {configresource: [{filepath: manifest.yaml, chartpath: ../../x}]}";
-    assert!(Profile::read(&tar_gz(&[("manifest.yaml", climbing)])).unwrap_err().contains("leaves the chart"));
+    assert!(Profile::read(&tar_gz(&[("manifest.yaml", climbing)])).unwrap_err().to_string().contains("leaves the chart"));
 }
 
 #[test]
@@ -122,13 +174,17 @@ fn runs_at_install_keeps_install_hooks_only() {
     assert!(!helm::runs_at_install(&hook("test")));
 }
 
-/// The helm binary at `DROVER_HELM`, else on PATH.
 fn helm() -> Option<Helm> {
+    helm_binary().map(|path| Helm::new(path, Duration::from_secs(30)))
+}
+
+/// The helm binary at `DROVER_HELM`, else on PATH.
+fn helm_binary() -> Option<std::path::PathBuf> {
     let path = std::env::var_os("DROVER_HELM").or_else(|| {
         let on_path = std::env::split_paths(&std::env::var_os("PATH")?).any(|folder| folder.join("helm").is_file());
         on_path.then(|| "helm".into())
     });
-    path.or_else(|| drover_testkit::needs("DROVER_HELM")).map(|path| Helm::new(path, Duration::from_secs(30)))
+    path.or_else(|| drover_testkit::needs("DROVER_HELM")).map(Into::into)
 }
 
 fn chart(template: &str) -> Vec<u8> {
@@ -162,6 +218,67 @@ async fn helm_errors_are_returned_without_secrets() {
     let error = render(&helm, &source).await.unwrap_err().to_string();
     assert!(error.contains("no good"), "{error}");
     assert!(!error.contains("hunter22") && !error.contains("/tmp"), "{error}");
+}
+
+#[tokio::test]
+async fn chart_that_renders_too_much_is_refused_with_the_limit() {
+    let Some(helm) = helm() else { return };
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: big}\ndata:\n{{ range until 1000 }}\n  k{{ . }}: {{ repeat 40000 \"x\" }}\n{{ end }}";
+    let error = render(&helm, &source(chart(template))).await.unwrap_err().to_string();
+    assert!(error.contains("renders to more than 32 MiB"), "{error}");
+}
+
+#[tokio::test]
+async fn schema_with_a_foreign_reference_is_refused_and_not_fetched() {
+    let Some(helm) = helm() else { return };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let schema = format!(r#"{{"$ref": "http://{}/probe"}}"#, listener.local_addr().unwrap());
+    let chart = tar_gz(&[
+        ("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 0.1.0\n"),
+        ("web/values.schema.json", &schema),
+        ("web/templates/config.yaml", CONFIG_MAP),
+    ]);
+    let refused = render(&helm, &source(chart)).await;
+    let asked = tokio::time::timeout(Duration::from_millis(1), listener.accept()).await;
+    assert!(asked.is_err(), "helm connected to the address of the schema");
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("values.schema.json: $ref: http://127.0.0.1"), "{error}");
+}
+
+#[tokio::test]
+async fn sandbox_hides_network_and_files_from_helm() {
+    use sandbox::Sandbox;
+    let Some(binary) = helm_binary() else { return };
+    let binary = helm::found(&binary).unwrap();
+    if Sandbox::of_machine(&binary).await == Sandbox::None {
+        return eprintln!("SKIPPED, proves nothing: this machine allows no user namespaces");
+    }
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/web-0.1.0.tgz", listener.local_addr().unwrap());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let run = async |sandbox: Sandbox, args: &[&str]| {
+        let home = tempfile::tempdir().unwrap();
+        for folder in [home.path(), elsewhere.path()] {
+            Archive::read(&chart(TEMPLATE)).unwrap().unpack(folder).unwrap();
+        }
+        let mut command = sandbox.command(&binary, home.path(), Duration::from_secs(30)).unwrap();
+        command.current_dir(home.path()).env("HOME", home.path()).kill_on_drop(true);
+        let args: Vec<String> = args.iter().map(|arg| arg.replace("HOME", &home.path().display().to_string())).collect();
+        command.args(args).output().await.unwrap()
+    };
+    let other = elsewhere.path().join("web").display().to_string();
+    for (sandbox, sees) in [(Sandbox::None, true), (Sandbox::Full, false)] {
+        let own = run(sandbox, &["show", "values", "HOME/web"]).await;
+        assert!(own.status.success() && !own.stdout.is_empty(), "{sandbox:?}: {own:?}");
+        let read = run(sandbox, &["show", "values", &other]).await;
+        assert_eq!(read.status.success(), sees, "{sandbox:?}: {read:?}");
+        let pull = ["pull", url.as_str()];
+        let connected = tokio::select! {
+            accepted = listener.accept() => accepted.is_ok(),
+            _ = run(sandbox, &pull) => false,
+        };
+        assert_eq!(connected, sees, "{sandbox:?}");
+    }
 }
 
 #[tokio::test]

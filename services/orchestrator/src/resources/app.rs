@@ -1,7 +1,6 @@
 //! Apps: a Helm chart or plain manifests, placed as a unit.
 
 use drover_resources::{DocumentKind, Echo, File, Invalid, Keep, Spec};
-use drover_service::codes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -22,12 +21,13 @@ impl Spec for AppSpec {
     }
 }
 
-fn check(file: &[u8]) -> Result<(), Invalid> {
-    render::check_upload(file).map_err(|reason| Invalid::with(codes::MALFORMED_UPLOAD, reason))
-}
-
 /// Apps. The file is a chart (tar.gz), a bundle of manifests (tar.gz of YAML) or one YAML text.
-pub static APP: DocumentKind = DocumentKind::of::<AppSpec>("app", "App", "apps", &["app"])
-    .below(&COMPOSITE_APP)
-    .echo(Echo::Never)
-    .file(File { required: true, keep: Keep::Table, max_bytes: 32 << 20, content_type: "application/octet-stream", check });
+pub static APP: DocumentKind =
+    DocumentKind::of::<AppSpec>("app", "App", "apps", &["app"]).below(&COMPOSITE_APP).echo(Echo::Never).file(File {
+        required: true,
+        many: false,
+        keep: Keep::Table,
+        max_bytes: 32 << 20,
+        content_type: "application/octet-stream",
+        check: render::check_upload,
+    });

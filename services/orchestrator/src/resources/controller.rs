@@ -43,3 +43,7 @@ impl Spec for ControllerSpec {
 
 /// Controllers.
 pub static CONTROLLER: DocumentKind = DocumentKind::of::<ControllerSpec>("controller", "Controller", "controllers", &["controller"]);
+
+/// Controllers of EMCO's traffic controller, which most of its examples register first.
+pub static DTC_CONTROLLER: DocumentKind =
+    DocumentKind::of::<ControllerSpec>("dtc-controller", "DtcController", "dtc-controllers", &["dtcController"]);

@@ -1,5 +1,5 @@
-//! Logical clouds: which clusters the apps of a project may use, and their namespace. Only level 0 (admin) is supported: nothing
-//! has to be created in the clusters, so instantiating one takes effect immediately.
+//! Logical clouds: which clusters the apps of a project may use, and their namespace. At level 0 (admin) nothing has to be created
+//! in the clusters, so instantiating one takes effect immediately.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use super::PROJECT;
 /// Namespace and level of a logical cloud.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogicalCloudSpec {
-    /// Namespace of objects that name none; empty: `default`.
+    /// Namespace of objects that name none; empty: `default`, which is written here when the logical cloud is instantiated.
     #[serde(default)]
     pub namespace: String,
     /// EMCO's labels; have no effect.
     #[serde(default)]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Only `0` (admin) is supported.
+    /// `0`: the clusters are used with the rights that Drover has; `1`: a namespace with quotas and a user is made in each cluster.
     #[serde(default = "zero")]
     pub level: String,
-    /// EMCO's user; has no effect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<LogicalCloudUser>,
+    /// The user whom the permissions of a cloud of level 1 are for.
+    #[serde(default)]
+    pub user: LogicalCloudUser,
 }
 
 /// EMCO's user of a logical cloud.
@@ -56,7 +56,10 @@ impl Spec for LogicalCloudSpec {
         }
         match self.level.as_str() {
             "0" => Ok(()),
-            "1" => Err(Invalid::with(codes::NOT_YET, "logical clouds of level 1 come with a later version; use level 0")),
+            "1" if self.namespace.is_empty() => {
+                Err(Invalid::rule("spec.namespace is empty; a logical cloud of level 1 creates its namespace"))
+            }
+            "1" => Ok(()),
             other => Err(Invalid::rule(format!("spec.level must be \"0\" or \"1\", not {other:?}"))),
         }
     }

@@ -8,11 +8,13 @@ pub mod cluster_reference;
 pub mod composite_app;
 pub mod composite_profile;
 pub mod controller;
+pub mod controllers;
 pub mod dependency;
 pub mod deployment_intent_group;
 pub mod generic_placement_intent;
 pub mod group_intent;
 pub mod logical_cloud;
+pub mod logical_cloud_parts;
 pub mod profile;
 pub mod project;
 
@@ -24,17 +26,21 @@ pub use call_graph::CALL_GRAPH;
 pub use cluster_reference::CLUSTER_REFERENCE;
 pub use composite_app::COMPOSITE_APP;
 pub use composite_profile::COMPOSITE_PROFILE;
-pub use controller::CONTROLLER;
+pub use controller::{CONTROLLER, DTC_CONTROLLER};
+use controllers::generic::{CUSTOMIZATION, GENERIC_INTENT, GENERIC_RESOURCE};
+use controllers::hpa::{HPA_CONSUMER, HPA_INTENT, HPA_REQUIREMENT};
+use controllers::traffic::{INBOUND_CLIENTS_ACCESS_INTENT, INBOUND_CLIENTS_INTENT, INBOUND_SERVER_INTENT, TRAFFIC_GROUP_INTENT};
 pub use dependency::DEPENDENCY;
 pub use deployment_intent_group::DIG;
 pub use generic_placement_intent::GENERIC_PLACEMENT_INTENT;
 pub use group_intent::GROUP_INTENT;
 pub use logical_cloud::LOGICAL_CLOUD;
+pub use logical_cloud_parts::{CLUSTER_QUOTA, LOGICAL_CLOUD_KV, USER_PERMISSION};
 pub use profile::PROFILE;
 pub use project::PROJECT;
 
-/// All kinds of documents, parents first.
-pub static KINDS: [&DocumentKind; 14] = [
+/// All kinds of documents except those of `controllers::kept`, parents first.
+pub static KINDS: [&DocumentKind; 28] = [
     &PROJECT,
     &COMPOSITE_APP,
     &APP,
@@ -44,9 +50,23 @@ pub static KINDS: [&DocumentKind; 14] = [
     &PROFILE,
     &LOGICAL_CLOUD,
     &CLUSTER_REFERENCE,
+    &USER_PERMISSION,
+    &CLUSTER_QUOTA,
+    &LOGICAL_CLOUD_KV,
     &DIG,
     &GROUP_INTENT,
     &GENERIC_PLACEMENT_INTENT,
     &APP_INTENT,
     &CONTROLLER,
+    &DTC_CONTROLLER,
+    &TRAFFIC_GROUP_INTENT,
+    &INBOUND_SERVER_INTENT,
+    &INBOUND_CLIENTS_INTENT,
+    &INBOUND_CLIENTS_ACCESS_INTENT,
+    &GENERIC_INTENT,
+    &GENERIC_RESOURCE,
+    &CUSTOMIZATION,
+    &HPA_INTENT,
+    &HPA_CONSUMER,
+    &HPA_REQUIREMENT,
 ];

@@ -1,12 +1,11 @@
 //! Profiles: the override values of one app within a composite profile. One per app (ensured by `app::guard`).
 
-use drover_resources::{DocumentKind, File, Invalid, Keep, Place, Reference, Spec};
-use drover_service::codes;
+use drover_resources::{DocumentKind, File, Keep, Place, Reference, Spec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{APP, COMPOSITE_APP, COMPOSITE_PROFILE};
-use crate::render::Profile;
+use crate::render;
 
 /// The app of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -22,12 +21,15 @@ impl Spec for ProfileSpec {
     }
 }
 
-fn check(file: &[u8]) -> Result<(), Invalid> {
-    Profile::read(file).map(drop).map_err(|reason| Invalid::with(codes::MALFORMED_UPLOAD, format!("Error in file format: {reason}")))
-}
-
 /// Profiles. The file is a tar.gz with `manifest.yaml` and the values that it names.
 pub static PROFILE: DocumentKind = DocumentKind::of::<ProfileSpec>("profile", "AppProfile", "profiles", &["appProfile"])
     .below(&COMPOSITE_PROFILE)
     .filters(&[("app", "app")])
-    .file(File { required: true, keep: Keep::Table, max_bytes: 4 << 20, content_type: "application/octet-stream", check });
+    .file(File {
+        required: true,
+        many: false,
+        keep: Keep::Table,
+        max_bytes: 4 << 20,
+        content_type: "application/octet-stream",
+        check: render::check_profile,
+    });

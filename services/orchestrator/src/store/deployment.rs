@@ -17,6 +17,8 @@ pub enum DeploymentState {
     Approved,
     Instantiated,
     Terminated,
+    /// An instantiation was stopped and undone; nothing runs.
+    InstantiateStopped,
 }
 
 impl DeploymentState {
@@ -27,6 +29,7 @@ impl DeploymentState {
             Self::Approved => "Approved",
             Self::Instantiated => "Instantiated",
             Self::Terminated => "Terminated",
+            Self::InstantiateStopped => "InstantiateStopped",
         }
     }
 }
@@ -40,7 +43,7 @@ impl fmt::Display for DeploymentState {
 impl FromStr for DeploymentState {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Created, Self::Approved, Self::Instantiated, Self::Terminated]
+        [Self::Created, Self::Approved, Self::Instantiated, Self::Terminated, Self::InstantiateStopped]
             .into_iter()
             .find(|state| state.as_str() == text)
             .ok_or_else(|| format!("{text:?} is not a state that this version knows"))

@@ -9,6 +9,7 @@ pub mod hold;
 pub mod overview;
 pub mod planning_queue;
 pub mod refused_destination;
+pub mod revision;
 
 use drover_store::StoreResult;
 use sqlx::PgConnection;

@@ -38,6 +38,11 @@ pub struct RunningOperation {
     pub kind: String,
     /// Other apps are being moved away to make room for it.
     pub waiting: bool,
+    /// It failed or was cancelled, and what it has done is being undone.
+    pub undoing: bool,
+    /// The revision that it is to bring about.
+    pub revision: Option<i64>,
+    pub started_at: Timestamp,
 }
 
 /// The running operation that holds this group.
@@ -45,7 +50,8 @@ pub struct RunningOperation {
 /// # Errors
 /// The query failed.
 pub async fn running(db: &mut PgConnection, dig: Uuid) -> StoreResult<Option<RunningOperation>> {
-    let sql = "select workflow.id as operation, kind, coalesce((state -> 'search' ->> 'waiting_for_room')::boolean, false) as waiting
+    let sql = "select workflow.id as operation, kind, coalesce((state -> 'search' ->> 'waiting_for_room')::boolean, false) as waiting,
+            (status = 'undoing' or cancel_requested) as undoing, (input ->> 'revision')::bigint as revision, created_at as started_at
         from hold join workflow on workflow.id = workflow_id where dig_id = $1 and ended_at is null";
     Ok(sqlx::query_as(sql).bind(dig).fetch_optional(db).await?)
 }
@@ -61,6 +67,8 @@ pub struct GroupRow {
     pub kind: Option<String>,
     /// Other apps are being moved away to make room for it.
     pub waiting: bool,
+    /// Why the last attempt to instantiate or update it failed, if nothing has succeeded since.
+    pub failed: Option<String>,
 }
 
 /// Groups that were approved at least once (of one project if it is named), ordered by path.
@@ -69,9 +77,17 @@ pub struct GroupRow {
 /// The query failed.
 pub async fn groups(db: &mut PgConnection, project: Option<&str>) -> StoreResult<Vec<GroupRow>> {
     let sql = "select dig_id, path, deployment.state, workflow.id as operation, workflow.kind,
-            coalesce((workflow.state -> 'search' ->> 'waiting_for_room')::boolean, false) as waiting
+            coalesce((workflow.state -> 'search' ->> 'waiting_for_room')::boolean, false) as waiting,
+            case when attempt.status = 'failed' and attempt.created_at >= deployment.changed_at
+                then coalesce(attempt.failure ->> 'message', attempt.message, 'no reason is recorded') end as failed
         from deployment join resource on resource.id = dig_id left join hold using (dig_id)
             left join workflow on workflow.id = workflow_id and ended_at is null
+            left join lateral (
+                select status, created_at, failure, message from workflow last
+                where last.subject = concat_ws('/', split_part(path, '/', 4), split_part(path, '/', 6), split_part(path, '/', 7), split_part(path, '/', 9))
+                    and last.kind in ('instantiate', 'update')
+                order by last.created_at desc, last.id desc limit 1
+            ) attempt on true
         where deployment.state <> 'Created' and ($1::text is null or starts_with(path, '/v2/projects/' || $1 || '/')) order by path";
     Ok(sqlx::query_as(sql).bind(project).fetch_all(db).await?)
 }
@@ -94,6 +110,7 @@ pub struct BindingRow {
     pub app: String,
     pub member: String,
     pub role: Role,
+    pub created_at: Timestamp,
 }
 
 /// Bindings of these groups that are not gone, oldest first.
@@ -101,6 +118,6 @@ pub struct BindingRow {
 /// # Errors
 /// The query failed.
 pub async fn copies(db: &mut PgConnection, digs: &[Uuid]) -> StoreResult<Vec<BindingRow>> {
-    let sql = "select id, dig_id, app, member, role from binding where dig_id = any($1) and role <> 'gone' order by created_at, member";
+    let sql = "select id, dig_id, app, member, role, created_at from binding where dig_id = any($1) and role <> 'gone' order by created_at, member";
     Ok(sqlx::query_as(sql).bind(digs).fetch_all(db).await?)
 }

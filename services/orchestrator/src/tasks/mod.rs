@@ -2,6 +2,7 @@
 
 mod batch;
 pub mod follow;
+mod hand_over;
 pub mod observe;
 pub mod retire;
 pub mod sweep;
@@ -29,6 +30,8 @@ pub fn spawn(app: &App, common: &Common, config: &Config, woken: UnboundedReceiv
     common.spawn("retire", OnFailure::Restart, move |task| retire::run(of.clone(), task));
     let of = app.clone();
     common.spawn("sweep", OnFailure::Restart, move |task| sweep::run(of.clone(), task));
+    let of = app.clone();
+    common.spawn("hand-over", OnFailure::Restart, move |task| hand_over::run(of.clone(), task));
     let (engine, woken) = (app.engine.clone(), Arc::new(Mutex::new(woken)));
     common.spawn("wake-steps", OnFailure::Restart, move |task| wake::run(engine.clone(), woken.clone(), task));
 }

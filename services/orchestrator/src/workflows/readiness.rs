@@ -149,6 +149,7 @@ mod tests {
             reason: None,
             unschedulable: None,
             objects: vec![],
+            scaled: vec![],
         }
     }
 

@@ -1,5 +1,6 @@
 //! Updating a deployment intent group in place: room for the larger of old and new, new objects, and when these
-//! are ready, the new revision becomes current. An update never changes the cluster of an app. Before the pivot, undo applies the
+//! are ready, the new revision becomes current. An app changes its cluster only if its placement intent was edited and no longer allows it
+//! where it runs; then the new copy starts first. Before the pivot, undo applies the
 //! old bundles again and restores the claims.
 
 use std::collections::BTreeMap;

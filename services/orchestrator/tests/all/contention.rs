@@ -138,6 +138,10 @@ async fn destination_that_refused_an_app_is_not_planned_again() {
     assert_eq!(fakes.ledger.summary(), ["n0@a held", "v1@a held", "v2@b held"]);
 
     // Others know it too, and are told why.
+    let apps = stack.get("/v2/apps").await;
+    let v1 = apps["items"].as_array().unwrap().iter().find(|app| app["app"] == "v1").unwrap();
+    assert_eq!(v1["refused"][0]["member"], "onprem+b", "{v1:#}");
+    assert!(v1["refused"][0]["reason"].as_str().unwrap().contains("quota exceeded"), "{v1:#}");
     let next = approved(&stack, "n1", "500m", &["a"], None).await;
     let before = fakes.members.history().len();
     let failed = run(&stack, &format!("{next}/instantiate")).await;

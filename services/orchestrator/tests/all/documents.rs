@@ -22,7 +22,7 @@ async fn documents_are_created_read_and_approved() {
     assert_eq!((&read["app"], &read["whenFull"]), (&intent["app"], &intent["whenFull"]));
     stack.post(&format!("{dig}/intents"), doc("i", Some(json!({"intent": {"genericPlacementIntent": "gpi"}}))), 201).await;
     assert_eq!(stack.get(&format!("{dig}/intents")).await, json!({"intent": [{"genericPlacementIntent": "gpi"}]}));
-    assert_eq!(stack.get(&format!("{dig}/intents?intent=i")).await["intent"]["genericPlacementIntent"], "gpi");
+    assert_eq!(stack.get(&format!("{dig}/intents?intent=i")).await, json!({"intent": [{"genericPlacementIntent": "gpi"}]}));
 
     // A group that is not approved has no terms.
     let lookup = "/internal/digs/lookup?project=p&compositeApp=shop&version=v1&dig=shop";
@@ -87,13 +87,21 @@ async fn invalid_documents_are_refused_and_nothing_is_written() {
     .await;
     let long = json!({"compositeProfile": "cp", "version": "d3", "logicalCloud": "lc", "overrideValues": [{"app": "web", "values": {"a": "x".repeat(129)}}]});
     refused("POST", format!("{ca}/deployment-intent-groups"), doc("d3", Some(long)), 400, "invalid").await;
-    refused("POST", "/v2/projects/p/logical-clouds".into(), doc("l2", Some(json!({"namespace": "x", "level": "1"}))), 501, "not_yet").await;
+    refused("POST", "/v2/projects/p/logical-clouds".into(), doc("l2", Some(json!({"level": "1"}))), 400, "invalid").await;
+    refused("POST", "/v2/projects/p/logical-clouds/lc/user-permissions".into(), doc("u", Some(json!({"verbs": ["get"]}))), 400, "invalid")
+        .await;
     stack.post(&format!("{dig}/generic-placement-intents"), doc("gpi", None), 201).await;
     let both = json!({"app": "web", "intent": {"allOf": [{"clusterProvider": "p", "cluster": "a", "clusterLabel": "l"}]}});
     refused("POST", format!("{dig}/generic-placement-intents/gpi/app-intents"), doc("i", Some(both)), 400, "invalid").await;
-    for verb in ["rollback", "stop", "migrate"] {
-        refused("POST", format!("{dig}/{verb}"), json!({}), 501, "not_yet").await;
-    }
+    refused("POST", format!("{dig}/rollback"), json!({}), 400, "invalid").await;
+    refused("POST", format!("{dig}/rollback"), json!({"spec": {"revision": "first"}}), 400, "invalid").await;
+    refused("POST", format!("{dig}/rollback"), json!({"spec": {"revision": "1"}}), 404, "not_found").await;
+    let target = |dig: &str| json!({"spec": {"targetCompositeAppVersion": "v1", "targetDeploymentIntentGroup": dig}});
+    refused("POST", format!("{dig}/migrate"), target("none"), 404, "not_found").await;
+    refused("POST", format!("{dig}/migrate"), target("shop"), 400, "invalid").await;
+    refused("POST", format!("{dig}/stop"), json!({}), 409, "wrong_state").await;
+    let illegal = refused("POST", format!("{dig}/terminate"), json!({}), 409, "wrong_state").await;
+    assert!(illegal["detail"].as_str().unwrap().contains("state Created; it is in Instantiated"), "{illegal}");
     let missing = stack.call("POST", &format!("{ca}/deployment-intent-groups/none/approve"), None).await;
     assert_eq!((missing.status, &missing.body["code"]), (404, &json!("not_found")));
 }
@@ -115,15 +123,58 @@ async fn approve_with_a_failing_chart_changes_nothing() {
 }
 
 #[tokio::test]
-async fn logical_clouds_of_level_0_change_state_immediately() {
+async fn logical_clouds_of_level_0_change_state_immediately_and_only_once() {
     let stack = Stack::start(no_peers()).await;
-    stack.group("shop", &[("web", &deployment("web", "1", 1))], &[("onprem", "a")]).await;
+    stack.post("/v2/projects", doc("p", None), 201).await;
+    let made = stack.post("/v2/projects/p/logical-clouds", doc("lc", Some(json!({"level": "0"}))), 201).await;
+    let spec = |namespace: &str| json!({"namespace": namespace, "labels": null, "level": "0", "user": {"userName": "", "type": ""}});
+    assert_eq!(made["spec"], spec(""));
     let cloud = "/v2/projects/p/logical-clouds/lc";
+    let verb = async |verb: &str| stack.call("POST", &format!("{cloud}/{verb}"), None).await;
+    let refused = async |word: &str| {
+        let answer = verb(word).await;
+        assert_eq!((answer.status, answer.body["code"].as_str()), (409, Some("wrong_state")), "{word}: {}", answer.body);
+    };
+    for word in ["terminate", "update", "stop"] {
+        refused(word).await;
+    }
     assert_eq!(stack.get(&format!("{cloud}/status")).await["deployedStatus"], "Created");
-    assert_eq!(stack.call("POST", &format!("{cloud}/instantiate"), None).await.status, 202);
-    assert_eq!(stack.get(&format!("{cloud}/status")).await["readyStatus"], "Ready");
-    assert_eq!(stack.call("POST", &format!("{cloud}/terminate"), None).await.status, 202);
+    assert_eq!(verb("instantiate").await.status, 202);
+    assert_eq!(stack.get(cloud).await["spec"], spec("default"), "EMCO writes the namespace into the document");
+    refused("instantiate").await;
+    refused("stop").await;
+    let updated = verb("update").await;
+    assert_eq!((updated.status, &updated.body["metadata"]["name"]), (202, &json!("lc")));
+    let status = stack.get(&format!("{cloud}/status")).await;
+    assert_eq!((&status["readyStatus"], &status["logicalCloud"]), (&json!("Ready"), &json!("lc")));
+    assert_eq!(verb("terminate").await.status, 202);
+    refused("terminate").await;
     assert_eq!(stack.get(&format!("{cloud}/status")).await["deployedStatus"], "Terminated");
+    assert_eq!(verb("instantiate").await.status, 202, "a terminated logical cloud can be instantiated again");
+}
+
+#[tokio::test]
+async fn documents_of_logical_clouds_and_traffic_controllers_are_stored_as_sent() {
+    let stack = Stack::start(no_peers()).await;
+    stack.post("/v2/projects", doc("p", None), 201).await;
+    let cloud = json!({"namespace": "ns1", "level": "1", "user": {"userName": "user-1", "type": "certificate"}});
+    stack.post("/v2/projects/p/logical-clouds", doc("lc", Some(cloud)), 201).await;
+    let lc = "/v2/projects/p/logical-clouds/lc";
+    let permission = json!({"namespace": "ns1", "apiGroups": ["", "apps"], "resources": ["pods"], "verbs": ["get", "list"]});
+    let controller = json!({"host": "127.0.0.1", "port": 30485, "type": "action", "priority": 1});
+    for (collection, spec) in [
+        (format!("{lc}/user-permissions"), permission),
+        (format!("{lc}/cluster-quotas"), json!({"limits.cpu": "400", "count/jobs.batch": "7"})),
+        (format!("{lc}/kv-pairs"), json!({"kv": [{"owner": "bob"}, {"hw": "custom"}]})),
+        ("/v2/dtc-controllers".to_owned(), controller),
+    ] {
+        let made = stack.post(&collection, doc("one", Some(spec.clone())), 201).await;
+        assert_eq!(made["spec"], spec, "{collection}");
+        assert_eq!(stack.get(&format!("{collection}/one")).await["spec"], spec, "{collection}");
+        let put = stack.call("PUT", &format!("{collection}/one"), Some(doc("one", Some(spec)))).await.status;
+        assert_eq!(put, if collection.ends_with("controllers") { 201 } else { 405 }, "{collection}");
+        assert_eq!(stack.call("DELETE", &format!("{collection}/one"), None).await.status, 204, "{collection}");
+    }
 }
 
 #[tokio::test]

@@ -114,7 +114,13 @@ impl Relocation {
             places: vec![("n".into(), member("a"))],
             operation: Uuid::nil(),
         };
-        relocate::Order { plan: moves.plan, subject: "newcomer".into(), moves: vec![move_to_b(&moves.old)], newcomer: Some(newcomer) }
+        relocate::Order {
+            plan: moves.plan,
+            subject: "newcomer".into(),
+            moves: vec![move_to_b(&moves.old)],
+            order: vec![],
+            newcomer: Some(newcomer),
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 
 mod base;
 mod contention;
+mod controllers;
 mod documents;
 mod fakes;
 mod generic;
+mod lifecycle;
 mod measured;
 mod metrics;
 mod outward;
@@ -13,6 +15,7 @@ mod readside;
 mod relocation;
 mod replanning;
 mod scenarios;
+mod scheduling;
 mod support;
 mod tasks;
 mod updating;

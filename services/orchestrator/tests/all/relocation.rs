@@ -130,6 +130,7 @@ async fn chosen_plan_is_applied_unchanged_or_fails_with_differences() {
     let drain = fakes.plans.propose(PlanSubject::Drain(member("c")), drain);
     expect_state(&run(&stack, &format!("/v2/plans/{drain}/apply")).await, "succeeded");
     assert_eq!(fakes.ledger.summary(), ["newcomer@a held", "victim@b held"]);
+    assert_eq!(fakes.ledger.cordon_of(&member("c")), Some(format!("drained by plan {drain}")));
     expect_state(&run(&stack, &format!("{victim}/terminate")).await, "succeeded");
 }
 

@@ -131,9 +131,14 @@ async fn instantiate_undoes_refused_and_unready_copies() {
         expect_state(&failed, "failed");
         assert_eq!(failed["code"], code, "{failed:#}");
         assert!(fakes.ledger.all().is_empty() && fakes.members.present().is_empty(), "{behaviour:?}");
+        let shown = &stack.get("/v2/apps").await["items"][0];
+        assert_eq!((shown["state"].as_str(), shown["reason"].is_string()), (Some("Failed"), true), "{shown:#}");
     }
     fakes.members.behave("shop", "a", Behaviour::Ready);
     expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    let shown = &stack.get("/v2/apps").await["items"][0];
+    assert_eq!((shown["state"].as_str(), &shown["reason"]), (Some("Instantiated"), &Value::Null), "{shown:#}");
+    assert!(shown["bindings"][0]["since"].is_string(), "{shown:#}");
 }
 
 #[tokio::test]

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use drover_api::bindings::{Bundle, DesiredBinding};
 use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
-use drover_api::scheduling::{Claim, Decision, DecisionRequest};
+use drover_api::scheduling::{Claim, Decision, DecisionRequest, MemberKey};
 use drover_orchestrator::app::App;
-use drover_orchestrator::peers::{Migration, PeerError, Placement, Services, Synchronizer};
+use drover_orchestrator::peers::{ClusterManager, Migration, PeerError, Placement, Services, Synchronizer};
 use drover_orchestrator::render::{AppSource, Archive, Profile, RenderError, Renderer};
 use drover_orchestrator::{Config, routes, work};
 use drover_service::{Common, Peers};
@@ -92,6 +92,13 @@ impl Synchronizer for NoPeers {
     }
 }
 
+#[async_trait]
+impl ClusterManager for NoPeers {
+    async fn cordon(&self, _: &MemberKey, _: &str) -> Result<(), PeerError> {
+        no_peer()
+    }
+}
+
 /// A renderer for tests without helm: every chart fails with an error as helm reports it.
 pub struct BrokenHelm;
 
@@ -103,7 +110,12 @@ impl Renderer for BrokenHelm {
 }
 
 pub fn no_peers() -> Services {
-    Services { placement: Arc::new(NoPeers), migration: Arc::new(NoPeers), synchronizer: Arc::new(NoPeers) }
+    Services {
+        placement: Arc::new(NoPeers),
+        migration: Arc::new(NoPeers),
+        synchronizer: Arc::new(NoPeers),
+        cluster_manager: Arc::new(NoPeers),
+    }
 }
 
 /// A response with its body as JSON.

@@ -35,9 +35,12 @@ pub struct InstantiateState {
     pub search: SearchState,
     #[serde(default)]
     progress: ApplyProgress,
-    /// Why the room that was made is lost.
+    /// Why the apps must be placed again.
     #[serde(default)]
     lost: Option<String>,
+    /// Pods of the group found no nodes, and there is no other place: they wait as long as the app may take to become ready.
+    #[serde(default)]
+    stays: bool,
     #[serde(default)]
     removal: Removal,
 }
@@ -93,7 +96,8 @@ impl Workflow for Instantiate {
             // From here on a row explains every claim. Undo of this step removes everything from the members.
             .step(Step::local("bind", objects::bind).undo(remove::take_away).undo_at(SYNCHRONIZER))
             .step(Step::wait("deliver", objects::deliver).at(SYNCHRONIZER))
-            // Pods that Drover does not manage took the room that was made: remove these copies and plan again.
+            // Pods found no nodes, because others took the room or the scheduler spread the pods in another way: remove these copies
+            // and look for room again.
             .step(Step::wait("replan", objects::replan).at(SYNCHRONIZER).when(|_, state: &InstantiateState| state.lost.is_some()))
             .pivot(Step::local("become_current", objects::become_current))
     }

@@ -4,9 +4,11 @@ use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 
 use super::super::apply::Applied;
+use super::super::now;
 use super::super::remove::remove_targets;
-use super::super::room::{REPLANS, targets};
+use super::super::room::{self, REPLANS, targets};
 use super::Instantiate;
+use crate::config::Deadlines;
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentState};
 use crate::store::hold;
@@ -20,11 +22,17 @@ pub(super) async fn bind(ctx: &mut Ctx<Instantiate>, tx: &mut PgConnection) -> S
 
 pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
     let targets = targets(ctx)?;
-    let after = ctx.input.apps.iter().map(|app| (app.app().to_owned(), app.after.clone())).collect();
+    let mut after = ctx.input.apps.iter().map(|app| (app.app().to_owned(), app.after.clone())).collect();
+    ctx.state.search.order_application(&mut after);
     let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let environment = ctx.environment.clone();
-    // Where room was made, pods without a node mean that it was lost: plan again soon. Otherwise room may still come back.
-    let deadlines = if ctx.state.search.relocated { environment.deadlines } else { environment.deadlines.with_full_ready_timeout() };
+    // Pods without a node: another place is looked for soon. Where there is none, room may still come back.
+    let deadlines = environment.deadlines;
+    let deadlines = match ctx.state.search.relocated {
+        true => deadlines,
+        false if ctx.state.stays => deadlines.with_full_ready_timeout(),
+        false => Deadlines { unreachable: deadlines.ready, ..deadlines },
+    };
     match ctx.state.progress.advance(&environment, fence, &targets, &after, deadlines).await? {
         Applied::All => {
             ctx.progress("ready");
@@ -39,17 +47,25 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
             ctx.state.lost = Some(reason);
             Ok(Outcome::next())
         }
-        Applied::Unschedulable { reason, .. } => Err(StepError::fail("not_ready", reason)),
+        Applied::Unschedulable { reason, .. } if ctx.state.stays => Err(StepError::fail("not_ready", reason)),
+        Applied::Unschedulable { binding, reason } => {
+            match targets.iter().find(|target| target.id == binding) {
+                Some(target) if ctx.round <= REPLANS && room::has_other_place(ctx, target, &reason).await? => ctx.state.lost = Some(reason),
+                _ => ctx.state.stays = true,
+            }
+            Ok(if ctx.state.stays { Outcome::park::<String>([]).until(now()) } else { Outcome::next() })
+        }
     }
 }
 
 pub(super) async fn replan(ctx: &mut Ctx<Instantiate>) -> StepResult {
     let Some(reason) = ctx.state.lost.clone() else { return Ok(Outcome::next()) };
     if ctx.round > REPLANS {
-        return Err(StepError::fail("room_lost", format!("other pods took the room that was made, after {REPLANS} plans in a row"))
-            .reasons([reason]));
+        return Err(
+            StepError::fail("room_lost", format!("pods found no nodes where they were to run, {REPLANS} times in a row")).reasons([reason])
+        );
     }
-    ctx.progress(format!("other pods took the room; planning again: {reason}"));
+    ctx.progress(format!("pods found no nodes; looking for room again: {reason}"));
     if let Some(park) = remove_targets(ctx).await? {
         return Ok(park);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use drover_api::bindings::DesiredState;
-use drover_api::ledger::{LedgerChange, LedgerTransaction};
+use drover_api::ledger::{Difference, LedgerChange, LedgerTransaction};
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -73,7 +73,11 @@ pub(super) async fn admit(ctx: &mut Ctx<Relocate>) -> StepResult {
         Err(error) if matches!(error.code(), Some("ledger_conflict" | "capacity_unknown")) => reasons(&error),
         Err(error) => return Err(error.into()),
     };
-    if ctx.waited() < ctx.environment.deadlines.room {
+    // A short while, because pods that ended are still reported for a moment.
+    let taken = refused.iter().any(|reason| reason.starts_with(Difference::ROOM_TAKEN));
+    ctx.state.taken_since = if taken { Some(ctx.state.taken_since.unwrap_or_else(now)) } else { None };
+    let lost = ctx.state.taken_since.is_some_and(|since| readiness::after(since, ctx.environment.deadlines.unschedulable) <= now());
+    if !lost && ctx.waited() < ctx.environment.deadlines.room {
         ctx.state.admit_tries += 1;
         ctx.progress("waiting until the room is free");
         return Ok(Outcome::park::<String>([]).until(readiness::after(now(), ADMIT_EVERY)));

@@ -21,7 +21,7 @@ use super::readiness::Sent;
 use super::remove::{self, Removal, RemovesCopies};
 use super::{MIGRATION, PLACEMENT, SYNCHRONIZER};
 use crate::environment::Environment;
-use crate::store::binding::Binding;
+use crate::store::binding::{Binding, Role};
 
 /// The input of a relocation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct Order {
     /// The newcomer or the cluster to be drained, for people.
     pub subject: String,
     pub moves: Vec<Move>,
+    /// Claims of victims whose new copies must be applied in this order, each when the one before is ready.
+    #[serde(default)]
+    pub order: Vec<Uuid>,
     /// The app for which room is made. The parent holds its group.
     #[serde(default)]
     pub newcomer: Option<Newcomer>,
@@ -80,6 +83,9 @@ pub struct RelocateState {
     /// How often admission of the newcomer was refused.
     #[serde(default)]
     admit_tries: u32,
+    /// Since when the newcomer would not fit even if everything that leaves had left.
+    #[serde(default)]
+    taken_since: Option<Timestamp>,
     #[serde(default)]
     removal: Removal,
 }
@@ -151,6 +157,11 @@ impl MoveProgress {
     /// Name of the app, for people.
     fn name(&self) -> String {
         format!("{}/{}", self.old.dig.composite_app, self.old.app)
+    }
+
+    /// The binding of the new copy.
+    fn new_copy(&self, operation: Uuid) -> Binding {
+        Binding { id: self.new, member: self.to.clone(), role: Role::Target, operation, ..self.old.clone() }
     }
 
     fn reach(&mut self, stage: MoveStage) {

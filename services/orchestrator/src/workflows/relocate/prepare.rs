@@ -8,24 +8,21 @@ use drover_api::scheduling::MemberKey;
 use drover_store::Timestamp;
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::super::readiness::{self, Readiness, Sent};
 use super::super::{apply, now};
 use super::replace::{self, NextClaim};
 use super::{MoveProgress, MoveStage, Relocate};
 use crate::environment::binding_key;
-use crate::store::binding::{self, Binding, Role};
+use crate::store::binding;
 use crate::store::refused_destination;
 
 pub(super) async fn bind(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> StepResult {
     for moving in &ctx.state.moves {
-        binding::put(&mut *tx, &new_copy(moving, ctx.id)).await?;
+        binding::put(&mut *tx, &moving.new_copy(ctx.id)).await?;
     }
     Ok(Outcome::next())
-}
-
-pub(super) fn new_copy(moving: &MoveProgress, operation: uuid::Uuid) -> Binding {
-    Binding { id: moving.new, member: moving.to.clone(), role: Role::Target, operation, ..moving.old.clone() }
 }
 
 /// What one pass of `prepare` found of a move.
@@ -84,9 +81,13 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
         }
     }
     let (environment, operation) = (ctx.environment.clone(), ctx.id);
+    if let Some(first) = must_be_ready_before(&ctx.input.order, &ctx.state.moves, index) {
+        let note = Some(format!("applied when {} is ready there, because its pods may find no node otherwise", first.name()));
+        return Ok(Preparation::Waiting { until: readiness::after(now(), environment.deadlines.ready), note });
+    }
     let moving = &mut ctx.state.moves[index];
     if moving.sent.is_none() {
-        apply::send(&environment, &new_copy(moving, operation), fence).await?;
+        apply::send(&environment, &moving.new_copy(operation), fence).await?;
         moving.reach(MoveStage::Starting);
     }
     let sent = moving.sent.get_or_insert_with(|| Sent { fence, digest: moving.old.digest.clone(), at: now(), trouble: None });
@@ -98,12 +99,20 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
         }
         Readiness::Failed { reason, .. } | Readiness::Unschedulable(reason) => reason,
     };
-    let copy = new_copy(moving, operation);
+    let copy = moving.new_copy(operation);
     let mut tx = environment.transaction(operation, ctx.fence).await?;
     refused_destination::record(&mut tx, &copy, &reason).await?;
     tx.commit().await?;
     replace::choose_next(&mut ctx.state.moves[index], &copy.member, &reason)?;
     Ok(Preparation::Replaced)
+}
+
+/// A copy for the same member that the plan wants to be ready before this one is applied.
+fn must_be_ready_before<'a>(order: &[Uuid], moves: &'a [MoveProgress], index: usize) -> Option<&'a MoveProgress> {
+    let moving = &moves[index];
+    let rank = |one: &MoveProgress| order.iter().position(|claim| *claim == one.old.id);
+    let mine = rank(moving).filter(|_| moving.sent.is_none())?;
+    moves.iter().find(|one| one.to == moving.to && one.stage != MoveStage::Ready && rank(one).is_some_and(|rank| rank < mine))
 }
 
 /// Waits until every new copy is ready at the same time. A copy that the journal has as ready may have failed while this service was

@@ -12,7 +12,6 @@ use drover_api::scheduling::{ClaimState, MemberKey};
 use drover_workflow::{Ctx, StepError};
 
 use super::super::{reasons, release, remove};
-use super::prepare::new_copy;
 use super::{MoveProgress, MoveStage, Relocate, binding_id};
 use crate::store::binding::{self, Binding};
 
@@ -41,7 +40,7 @@ pub(super) fn choose_next(moving: &mut MoveProgress, failed: &MemberKey, reason:
 /// is gone.
 pub(super) async fn claim_next(ctx: &mut Ctx<Relocate>, index: usize, to: MemberKey, fence: i64) -> Result<NextClaim, StepError> {
     let environment = ctx.environment.clone();
-    let failed = new_copy(&ctx.state.moves[index], ctx.id);
+    let failed = ctx.state.moves[index].new_copy(ctx.id);
     remove_failed(ctx, &failed).await?;
 
     let new = binding_id(ctx.id, &format!("{}/{}", failed.dig.id, failed.app), &to);

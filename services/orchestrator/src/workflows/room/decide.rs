@@ -24,7 +24,8 @@ pub(in super::super) async fn decide<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResu
     let decision = ask(ctx, &name, false).await?;
     match decision.outcome {
         Decided::Placed => {
-            super::search(ctx).state.placed = placed(&decision.apps);
+            let state = super::search(ctx).state;
+            (state.placed, state.order) = (placed(&decision.apps), decision.order);
             if round > 1 {
                 turn::leave(ctx, ctx.id, None).await?;
             }
@@ -58,8 +59,8 @@ pub(in super::super) async fn decide<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResu
 fn start_round<W: SeeksRoom>(ctx: &mut Ctx<W>) {
     let before = std::mem::take(search(ctx).state);
     ctx.state = W::State::default();
-    *search(ctx).state =
-        SearchState { tries: before.tries, overflow_tries: before.overflow_tries, refused: before.refused, ..SearchState::default() };
+    let SearchState { tries, overflow_tries, refused, avoided, .. } = before;
+    *search(ctx).state = SearchState { tries, overflow_tries, refused, avoided, ..SearchState::default() };
 }
 
 fn decision_name(state: &SearchState, round: i32) -> String {

@@ -20,7 +20,9 @@ pub(in super::super) async fn make_room<W: SeeksRoom>(ctx: &mut Ctx<W>, _: &mut 
         .iter()
         .map(|(app, member)| PlacedApp { app: app.clone(), member: member.clone(), binding: relocate::binding_id(id, app, member) })
         .collect();
-    let order = relocate::Order { plan: plan.id, subject: subject(search.dig), moves: plan.moves, newcomer: Some(newcomer) };
+    search.state.order = plan.newcomer_order;
+    let (subject, moves) = (subject(search.dig), plan.moves);
+    let order = relocate::Order { plan: plan.id, subject, moves, order: plan.order, newcomer: Some(newcomer) };
     ctx.progress(match order.moves.len() {
         0 => "waiting for room that other apps are leaving".to_owned(),
         count => format!("waiting for room: {count} to move"),

@@ -6,6 +6,7 @@
 
 mod decide;
 mod make_room;
+mod other_place;
 mod overflow;
 mod plan;
 mod turn;
@@ -13,17 +14,18 @@ mod turn;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use drover_api::scheduling::{AppDecision, AppRequest, Decision, DecisionRequest, DigRef, MemberKey, Move, WhenFull};
+use drover_api::scheduling::{AppDecision, AppRequest, Decision, DecisionRequest, DigRef, MemberKey, Move, RefusedDestination, WhenFull};
 use drover_workflow::{Ctx, Failure, Outcome, StepError, Workflow};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Delivery, now, readiness, release};
+use super::{After, Delivery, now, readiness, release};
 use crate::environment::Environment;
 use crate::store::binding::{Binding, Role};
 
 pub(super) use decide::{decide, release_decision};
 pub(super) use make_room::{make_room, release_room, room_made};
+pub(super) use other_place::has_other_place;
 pub(super) use overflow::{overflow, release_overflow};
 pub(super) use plan::plan;
 pub(super) use turn::leave as leave_queue;
@@ -53,7 +55,7 @@ pub struct Search<'a> {
     pub state: &'a mut SearchState,
 }
 
-/// How far a search for room is. The two maps and `refused` are of all rounds, the rest is of the current one.
+/// How far a search for room is. The two maps, `refused` and `avoided` are of all rounds, the rest is of the current one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SearchState {
     /// How many decisions each round repeated because clusters were silent. Undo finds the last decision by it.
@@ -76,6 +78,12 @@ pub struct SearchState {
     /// How many plans each round repeated because an operation that is under way may make room.
     #[serde(default)]
     plan_tries: u32,
+    /// Members on which an app of the group found no nodes, of all rounds.
+    #[serde(default)]
+    pub(super) avoided: Vec<RefusedDestination>,
+    /// Apps that must be applied in this order, each when the one before is ready.
+    #[serde(default)]
+    order: Vec<String>,
     /// Why the last relocation failed, of all rounds: a search that finds no other plan fails with it.
     #[serde(default)]
     refused: Option<Failure>,
@@ -91,6 +99,17 @@ pub struct SearchState {
 }
 
 impl SearchState {
+    /// Adds to the dependencies of apps what the order of application requires. Dependencies that the group declares come first: between
+    /// such apps nothing is added.
+    pub(super) fn order_application(&self, after: &mut BTreeMap<String, Vec<After>>) {
+        if self.order.iter().any(|app| after.get(app).is_some_and(|declared| !declared.is_empty())) {
+            return;
+        }
+        for pair in self.order.windows(2) {
+            after.entry(pair[1].clone()).or_default().push(After { app: pair[0].clone(), ready: true, wait_s: 0 });
+        }
+    }
+
     /// Whether the decision found no room for `apps`.
     pub fn is_open(&self, apps: &[Delivery]) -> bool {
         !apps.is_empty() && self.placed.is_empty()
@@ -111,6 +130,12 @@ pub struct ChosenPlan {
     pub id: Uuid,
     moves: Vec<Move>,
     newcomer: Vec<(String, MemberKey)>,
+    /// Claims of victims whose copies must be applied in this order.
+    #[serde(default)]
+    order: Vec<Uuid>,
+    /// The same for the newcomer's apps.
+    #[serde(default)]
+    newcomer_order: Vec<String>,
 }
 
 impl Search<'_> {
@@ -129,7 +154,7 @@ impl Search<'_> {
     }
 
     fn decision_request(&self, operation: Uuid, fence: i64, overflow: bool) -> DecisionRequest {
-        DecisionRequest { dig: self.dig.clone(), apps: self.requests(), overflow, operation, fence }
+        DecisionRequest { dig: self.dig.clone(), apps: self.requests(), overflow, refused: self.state.avoided.clone(), operation, fence }
     }
 }
 

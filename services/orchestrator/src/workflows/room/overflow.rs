@@ -24,7 +24,7 @@ pub(in super::super) async fn overflow<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepRe
         }
         let state = search(ctx).state;
         if decision.outcome == Decided::Placed {
-            state.placed = placed(&decision.apps);
+            (state.placed, state.order) = (placed(&decision.apps), decision.order);
             return Outcome::output(decision.id);
         }
         state.reasons.extend(reasons(&decision));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use drover_api::plans::{PlanDocument, PlanOrder, PlanState, PlanSubject};
-use drover_api::scheduling::{Candidate, Infeasible, Plan, PlanKind};
+use drover_api::scheduling::{Candidate, Infeasible, Plan, PlanKind, PlanScheduling};
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use uuid::Uuid;
 
@@ -101,7 +101,9 @@ fn accept(search: &Search<'_>, id: Uuid, plan: &Plan) -> Result<ChosenPlan, Step
     }
     let moves = relocate::single_wave(plan).map_err(|error| StepError::fail("not_yet", error.to_string()))?;
     let newcomer = plan.newcomer.iter().flat_map(|app| app.groups.iter().map(|group| (app.app.clone(), group.placement.clone())));
-    Ok(ChosenPlan { id, moves, newcomer: newcomer.filter_map(|(app, place)| Some((app, place?.member))).collect() })
+    let newcomer = newcomer.filter_map(|(app, place)| Some((app, place?.member))).collect();
+    let PlanScheduling { order, newcomer_order, .. } = plan.scheduling.clone().unwrap_or_default();
+    Ok(ChosenPlan { id, moves, newcomer, order, newcomer_order })
 }
 
 fn why_infeasible(infeasible: &Infeasible) -> impl Iterator<Item = String> {
@@ -118,9 +120,12 @@ pub(super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Resu
     let mut connection = ctx.environment.store.pool().acquire().await?;
     let (excluded, refused) = (hold::busy(&mut connection).await?, refused_destination::recent(&mut connection).await?);
     drop(connection);
+    let operation = Some(ctx.id);
     let search = search(ctx);
+    let refused = refused.into_iter().chain(search.state.avoided.iter().cloned()).collect();
     let kind = PlanKind::Newcomer { dig: search.dig.clone(), apps: search.requests() };
-    Ok(PlanOrder { kind, excluded, refused, dry_run: false, patient: false, after_seq: Some(seq), search: Default::default() })
+    let after_seq = Some(seq);
+    Ok(PlanOrder { kind, excluded, refused, dry_run: false, patient: false, operation, after_seq, search: Default::default() })
 }
 
 async fn chosen_by_user<W: SeeksRoom>(ctx: &mut Ctx<W>, id: Uuid) -> Result<PlanDocument, StepError> {

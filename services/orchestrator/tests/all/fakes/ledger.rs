@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::ledger::{ClaimHead, LedgerChange, LedgerReceipt, LedgerTransaction};
-use drover_api::scheduling::{Capacity, Claim, Decision, DecisionRequest, Difference, FleetMember, Ledger, MemberKey};
-use drover_orchestrator::peers::{PeerError, Placement};
+use drover_api::scheduling::{Capacity, Claim, Cordon, Decision, DecisionRequest, Difference, FleetMember, Ledger, MemberKey};
+use drover_orchestrator::peers::{ClusterManager, PeerError, Placement};
 use uuid::Uuid;
 
 fn conflict(differences: Vec<Difference>) -> PeerError {
-    let reasons = differences.into_iter().map(|difference| difference.detail).collect();
+    let reasons = differences.into_iter().map(|difference| format!("{}: {}", difference.code, difference.detail)).collect();
     super::refused("placement", 409, "ledger_conflict", reasons)
 }
 
@@ -21,6 +21,7 @@ struct Inner {
     decisions: HashMap<Uuid, Decision>,
     receipts: HashMap<Uuid, LedgerReceipt>,
     released: HashMap<Uuid, i64>,
+    dry_decisions: usize,
     full_until_refused: Option<MemberKey>,
     troubles: HashMap<Uuid, ReleaseFault>,
 }
@@ -59,6 +60,11 @@ impl FakeLedger {
         inner.ledger.set_capacity(&key, Some(Arc::new(capacity)));
     }
 
+    /// Why a member is closed to new copies.
+    pub fn cordon_of(&self, key: &MemberKey) -> Option<String> {
+        self.0.lock().unwrap().ledger.room(key)?.member.as_ref()?.cordoned.as_ref().map(|cordon| cordon.reason.clone())
+    }
+
     /// Other pods use this much CPU (millicores) of a member's node.
     pub fn foreign(&self, key: &MemberKey, cpu: i64) {
         self.0.lock().unwrap().foreign(key, cpu);
@@ -85,6 +91,11 @@ impl FakeLedger {
     /// Number of decisions, without repeats and dry runs.
     pub fn decisions(&self) -> usize {
         self.0.lock().unwrap().decisions.len()
+    }
+
+    /// Number of dry runs of decisions.
+    pub fn dry_decisions(&self) -> usize {
+        self.0.lock().unwrap().dry_decisions
     }
 
     /// `app@member state`, sorted.
@@ -124,6 +135,17 @@ impl FakeLedger {
 }
 
 #[async_trait]
+impl ClusterManager for FakeLedger {
+    async fn cordon(&self, key: &MemberKey, reason: &str) -> Result<(), PeerError> {
+        let mut inner = self.0.lock().unwrap();
+        let member = inner.ledger.room(key).and_then(|room| room.member.clone());
+        let cordoned = Some(Cordon { since: "now".to_owned(), reason: reason.to_owned() });
+        inner.ledger.set_member(FleetMember { cordoned, ..member.unwrap() });
+        Ok(())
+    }
+}
+
+#[async_trait]
 impl Placement for FakeLedger {
     async fn decide(&self, id: Uuid, request: &DecisionRequest) -> Result<Decision, PeerError> {
         let mut inner = self.0.lock().unwrap();
@@ -137,7 +159,9 @@ impl Placement for FakeLedger {
     }
 
     async fn decide_dry(&self, request: &DecisionRequest) -> Result<Decision, PeerError> {
-        Ok(self.0.lock().unwrap().ledger.decide(Uuid::now_v7(), request))
+        let mut inner = self.0.lock().unwrap();
+        inner.dry_decisions += 1;
+        Ok(inner.ledger.decide(Uuid::now_v7(), request))
     }
 
     async fn transact(&self, id: Uuid, transaction: &LedgerTransaction) -> Result<LedgerReceipt, PeerError> {

@@ -37,7 +37,12 @@ impl Fakes {
     }
 
     pub fn services(&self) -> Services {
-        Services { placement: self.ledger.clone(), migration: self.plans.clone(), synchronizer: self.members.clone() }
+        Services {
+            placement: self.ledger.clone(),
+            migration: self.plans.clone(),
+            synchronizer: self.members.clone(),
+            cluster_manager: self.ledger.clone(),
+        }
     }
 }
 

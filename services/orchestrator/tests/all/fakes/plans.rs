@@ -61,6 +61,7 @@ fn document(id: Uuid, kind: PlanSubject, plan: Option<Plan>) -> PlanDocument {
         id,
         kind,
         state,
+        why: None,
         operation: None,
         plan,
         infeasible,

@@ -1,0 +1,73 @@
+//! EMCO's `migrate`: another group of the same composite app takes over from a group. The target is instantiated; when it is ready, the
+//! source is terminated. If the target does not become ready, the source stays as it is.
+//!
+//! The pair is a row of `deployment_migration`, which the task `hand_over` reads, so that it survives a restart.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{App, Error, GroupPath, group};
+use crate::store::deployment::{self, DeploymentState};
+use crate::store::hold;
+
+impl App {
+    /// Starts to replace the group at `source` by the group at `target`. Returns the id of the target's instantiation.
+    ///
+    /// # Errors
+    /// A group does not exist, is in another state or is being changed by an operation, or a query failed.
+    pub async fn migrate(&self, source: &GroupPath, target: &GroupPath, by: &str) -> Result<Uuid, Error> {
+        let mut tx = self.store.begin().await?;
+        let from = group::at(&mut tx, source).await?;
+        let to = group::at(&mut tx, target).await?;
+        if from.dig.id == to.dig.id {
+            return Err(Error::Inconsistent(vec!["the target is the group itself; name another group or another version".into()]));
+        }
+        let state = deployment::load(&mut tx, from.dig.id, true).await?.state;
+        if state != DeploymentState::Instantiated {
+            return Err(Error::WrongState { verb: "migrate", state, allowed: &["Instantiated"] });
+        }
+        if let Some(holder) = hold::holder(&mut tx, from.dig.id).await? {
+            return Err(Error::Busy { holder });
+        }
+        let operation = self.instantiate_in(&mut tx, &to, None, by).await?;
+        let sql = "insert into deployment_migration (source_id, target_id, operation) values ($1, $2, $3) on conflict do nothing";
+        let inserted = sqlx::query(sql).bind(from.dig.id).bind(to.dig.id).bind(operation).execute(&mut *tx).await?.rows_affected();
+        if inserted == 0 {
+            return Err(Error::NotNow(format!("{} is being replaced by another group already", from.subject())));
+        }
+        tx.commit().await?;
+        self.engine.nudge();
+        Ok(operation)
+    }
+
+    /// Terminates each source whose target is instantiated, and forgets those whose target failed.
+    ///
+    /// # Errors
+    /// A query failed; what is left is done by the next call.
+    pub(crate) async fn hand_over(&self) -> Result<(), Error> {
+        let sql = "select source_id, status from deployment_migration join workflow on workflow.id = operation where ended_at is not null";
+        let ended: Vec<(Uuid, String)> = sqlx::query_as(sql).fetch_all(self.store.pool()).await?;
+        for (source, status) in ended {
+            let mut tx = self.store.begin().await?;
+            let before = deployment::load(&mut tx, source, true).await?;
+            if status == "done" && before.state == DeploymentState::Instantiated {
+                let id = Uuid::now_v7();
+                // Another operation is changing it; the next pass tries again.
+                if hold::take(&mut tx, id, &[source]).await?.is_err() {
+                    continue;
+                }
+                let group = group::by_id(&mut tx, source).await?;
+                self.terminate_in(&mut tx, group, before.revision, id).await?;
+            }
+            forget(&mut tx, source).await?;
+            tx.commit().await?;
+            self.engine.nudge();
+        }
+        Ok(())
+    }
+}
+
+async fn forget(tx: &mut PgConnection, source: Uuid) -> Result<(), Error> {
+    sqlx::query("delete from deployment_migration where source_id = $1").bind(source).execute(tx).await?;
+    Ok(())
+}

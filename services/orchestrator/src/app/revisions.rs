@@ -1,0 +1,247 @@
+//! The revisions of a group: which there were, how they differ, and going back to one of them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::PgConnection;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::lifecycle::RevisionChange;
+use super::{App, Error, Group, GroupPath, group};
+use crate::store::deployment::{self, DeploymentState};
+use crate::store::revision::{self, Revision, RevisionApp};
+use crate::store::{bundle, hold};
+
+/// The revisions of a group, oldest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RevisionList {
+    pub items: Vec<RevisionView>,
+}
+
+/// A revision of a group.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RevisionView {
+    pub revision: i64,
+    /// Whether this revision runs now.
+    pub current: bool,
+    /// `instantiate`, `update` or `rollback`.
+    pub kind: String,
+    /// Of a rollback: the revision that it went back to.
+    #[serde(rename = "rollbackTo", skip_serializing_if = "Option::is_none")]
+    pub rollback_to: Option<i64>,
+    /// The operation that brought it about.
+    pub operation: Uuid,
+    /// When it was reached, RFC 3339.
+    pub time: String,
+    /// Who asked for it, as the client says (header `Drover-User`); empty if it does not say.
+    #[serde(rename = "requestedBy")]
+    pub requested_by: String,
+    pub description: String,
+    /// Changes if any object of any app changes.
+    pub digest: String,
+    pub apps: Vec<AppDigest>,
+}
+
+/// An app of a revision.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AppDigest {
+    pub app: String,
+    /// Digest of its objects.
+    pub digest: String,
+}
+
+/// How one revision differs from another.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RevisionDiff {
+    pub from: i64,
+    pub to: i64,
+    /// Objects that differ, by app and name.
+    pub objects: Vec<ObjectDiff>,
+    /// Apps whose placement terms differ.
+    pub placement: Vec<String>,
+}
+
+/// An object that differs between two revisions.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ObjectDiff {
+    pub app: String,
+    /// `Deployment/web`
+    pub object: String,
+    /// `added`, `removed` or `changed`.
+    pub change: &'static str,
+    /// The JSON patch (RFC 6902) that leads from one to the other. The values of Secrets are left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub patch: Vec<Value>,
+}
+
+impl App {
+    /// The revisions of a group.
+    ///
+    /// # Errors
+    /// The group does not exist, or a query failed.
+    pub async fn revisions(&self, path: &GroupPath) -> Result<RevisionList, Error> {
+        let mut tx = self.store.begin().await?;
+        let group = group::at(&mut tx, path).await?;
+        let runs = deployment::load(&mut tx, group.dig.id, false).await?.state == DeploymentState::Instantiated;
+        let reached = revision::reached(&mut tx, group.dig.id).await?;
+        let last = reached.iter().map(|revision| revision.revision).max().filter(|_| runs);
+        let mut items = Vec::new();
+        for found in reached {
+            let apps = revision::apps(&mut tx, group.dig.id, found.revision).await?;
+            let current = Some(found.revision) == last;
+            items.push(view(found, &apps, current));
+        }
+        Ok(RevisionList { items })
+    }
+
+    /// How the revision `to` differs from the revision `from`.
+    ///
+    /// # Errors
+    /// The group or a revision does not exist, or a query failed.
+    pub async fn diff(&self, path: &GroupPath, from: i64, to: i64) -> Result<RevisionDiff, Error> {
+        let mut tx = self.store.begin().await?;
+        let group = group::at(&mut tx, path).await?;
+        let (_, old) = at(&mut tx, &group, from).await?;
+        let (_, new) = at(&mut tx, &group, to).await?;
+        let terms = |apps: &[RevisionApp]| -> BTreeMap<String, Value> {
+            apps.iter().map(|app| (app.app.app.clone(), serde_json::json!(app.terms.intent))).collect()
+        };
+        let (before, after) = (terms(&old), terms(&new));
+        let placement = after.iter().filter(|(app, terms)| before.get(*app).is_some_and(|old| old != *terms));
+        let placement = placement.map(|(app, _)| app.clone()).collect();
+        let (old, new) = (objects(&mut tx, &old).await?, objects(&mut tx, &new).await?);
+        Ok(RevisionDiff { from, to, objects: differences(&old, &new), placement })
+    }
+
+    /// Starts to bring a group back to one of its revisions, which gets a new number. Returns the id of the operation and the number.
+    ///
+    /// # Errors
+    /// The group or the revision does not exist, the group does not run or is being changed by an operation, or a query failed.
+    pub async fn rollback(&self, path: &GroupPath, to: i64, by: &str, description: &str) -> Result<(Uuid, i64), Error> {
+        let mut tx = self.store.begin().await?;
+        let group = group::at(&mut tx, path).await?;
+        if let Some(holder) = hold::holder(&mut tx, group.dig.id).await? {
+            return Err(Error::Busy { holder });
+        }
+        let (_, apps) = at(&mut tx, &group, to).await?;
+        let change = RevisionChange { verb: "rollback", from_revision: Some(to), by, description };
+        let started = self.change_in(&mut tx, &group, &apps, &change).await?;
+        tx.commit().await?;
+        self.engine.nudge();
+        Ok(started)
+    }
+}
+
+async fn at(tx: &mut PgConnection, group: &Group, wanted: i64) -> Result<(Revision, Vec<RevisionApp>), Error> {
+    let reached = revision::reached(&mut *tx, group.dig.id).await?;
+    let known: Vec<String> = reached.iter().map(|revision| revision.revision.to_string()).collect();
+    let found = reached.into_iter().find(|revision| revision.revision == wanted).ok_or_else(|| Error::NotFound {
+        what: format!(
+            "revision {wanted} of {} (it has {})",
+            group.subject(),
+            if known.is_empty() { "none".into() } else { known.join(", ") }
+        ),
+    })?;
+    let apps = revision::apps(tx, group.dig.id, wanted).await?;
+    Ok((found, apps))
+}
+
+fn view(found: Revision, apps: &[RevisionApp], current: bool) -> RevisionView {
+    use sha2::{Digest, Sha256};
+    let mut digest = Sha256::new();
+    for app in apps {
+        digest.update(format!("{}={}\n", app.app.app, app.app.digest));
+    }
+    RevisionView {
+        revision: found.revision,
+        current,
+        kind: found.kind,
+        rollback_to: found.from_revision,
+        operation: found.operation,
+        time: found.at.to_string(),
+        requested_by: found.requested_by,
+        description: found.description,
+        digest: digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
+        apps: apps.iter().map(|app| AppDigest { app: app.app.app.clone(), digest: app.app.digest.clone() }).collect(),
+    }
+}
+
+/// The objects of apps, by app and name.
+type Objects = BTreeMap<(String, String), Value>;
+
+async fn objects(tx: &mut PgConnection, apps: &[RevisionApp]) -> Result<Objects, Error> {
+    let mut found = Objects::new();
+    for app in apps {
+        for object in bundle::objects(&mut *tx, &app.app.digest).await? {
+            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            let (kind, name, namespace) = (text("/kind"), text("/metadata/name"), text("/metadata/namespace"));
+            let name = if namespace.is_empty() { format!("{kind}/{name}") } else { format!("{kind}/{namespace}/{name}") };
+            found.insert((app.app.app.clone(), name), object);
+        }
+    }
+    Ok(found)
+}
+
+fn differences(old: &Objects, new: &Objects) -> Vec<ObjectDiff> {
+    let one = |(app, object): &(String, String), change, patch| ObjectDiff { app: app.clone(), object: object.clone(), change, patch };
+    let mut found: Vec<ObjectDiff> = old.keys().filter(|key| !new.contains_key(*key)).map(|key| one(key, "removed", Vec::new())).collect();
+    for (key, after) in new {
+        match old.get(key) {
+            None => found.push(one(key, "added", Vec::new())),
+            Some(before) if before != after => {
+                let secret = after["kind"] == "Secret";
+                let patch = json_patch::diff(before, after).0.iter().map(|operation| shown(operation, secret)).collect();
+                found.push(one(key, "changed", patch));
+            }
+            Some(_) => {}
+        }
+    }
+    found.sort_by(|a, b| (&a.app, &a.object).cmp(&(&b.app, &b.object)));
+    found
+}
+
+fn shown(operation: &json_patch::PatchOperation, secret: bool) -> Value {
+    let mut shown = serde_json::to_value(operation).unwrap_or_default();
+    if let Some(fields) = shown.as_object_mut().filter(|_| secret) {
+        fields.remove("value");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn differences_are_patches_and_hide_secret_values() {
+        let of = |list: &[(&str, Value)]| -> Objects {
+            list.iter().map(|(name, object)| (("web".to_owned(), (*name).to_owned()), object.clone())).collect()
+        };
+        let old = of(&[
+            ("Deployment/web", json!({"kind": "Deployment", "spec": {"replicas": 1}})),
+            ("Secret/key", json!({"kind": "Secret", "data": {"key": "b2xk"}})),
+            ("Service/web", json!({"kind": "Service"})),
+            ("ConfigMap/same", json!({"kind": "ConfigMap"})),
+        ]);
+        let new = of(&[
+            ("Deployment/web", json!({"kind": "Deployment", "spec": {"replicas": 3}})),
+            ("Secret/key", json!({"kind": "Secret", "data": {"key": "bmV3"}})),
+            ("ConfigMap/same", json!({"kind": "ConfigMap"})),
+            ("Job/once", json!({"kind": "Job"})),
+        ]);
+        let found = serde_json::to_value(differences(&old, &new)).unwrap();
+        assert_eq!(
+            found,
+            json!([
+                {"app": "web", "object": "Deployment/web", "change": "changed", "patch": [{"op": "replace", "path": "/spec/replicas", "value": 3}]},
+                {"app": "web", "object": "Job/once", "change": "added"},
+                {"app": "web", "object": "Secret/key", "change": "changed", "patch": [{"op": "replace", "path": "/data/key"}]},
+                {"app": "web", "object": "Service/web", "change": "removed"},
+            ])
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! The revisions of a deployment intent group: what each was to run, who asked for it and when.
+
+use drover_api::scheduling::{AppRequest, Demand, PlacementTerms};
+use drover_store::{StoreResult, Timestamp};
+use sqlx::types::Json;
+use sqlx::{FromRow, PgConnection};
+use uuid::Uuid;
+
+use super::deployment::ApprovedApp;
+
+/// A revision that is asked for.
+#[derive(Clone, Debug)]
+pub struct NewRevision<'a> {
+    pub dig: Uuid,
+    pub revision: i64,
+    pub operation: Uuid,
+    /// `instantiate`, `update` or `rollback`.
+    pub kind: &'static str,
+    /// Of a rollback: the revision that it goes back to.
+    pub from_revision: Option<i64>,
+    pub requested_by: &'a str,
+    pub description: &'a str,
+    pub apps: &'a [RevisionApp],
+}
+
+/// An app of a revision.
+#[derive(Clone, Debug)]
+pub struct RevisionApp {
+    pub app: ApprovedApp,
+    pub terms: PlacementTerms,
+}
+
+impl RevisionApp {
+    /// What it asked placement for.
+    pub fn request(&self) -> AppRequest {
+        AppRequest { app: self.app.app.clone(), demand: self.app.demand.clone(), terms: self.terms.clone() }
+    }
+}
+
+/// A revision that was reached.
+#[derive(Clone, Debug, PartialEq, FromRow)]
+pub struct Revision {
+    pub revision: i64,
+    pub operation: Uuid,
+    pub kind: String,
+    pub from_revision: Option<i64>,
+    pub requested_by: String,
+    pub description: String,
+    /// When it became current.
+    pub at: Timestamp,
+}
+
+/// Stores a revision that an operation is to bring about.
+///
+/// # Errors
+/// The query failed.
+pub async fn insert(tx: &mut PgConnection, new: &NewRevision<'_>) -> StoreResult<()> {
+    sqlx::query(
+        "insert into deployment_revision (dig_id, revision, operation, kind, from_revision, requested_by, description)
+            values ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(new.dig)
+    .bind(new.revision)
+    .bind(new.operation)
+    .bind(new.kind)
+    .bind(new.from_revision)
+    .bind(new.requested_by)
+    .bind(new.description)
+    .execute(&mut *tx)
+    .await?;
+    for RevisionApp { app, terms } in new.apps {
+        sqlx::query(
+            "insert into deployment_revision_app (dig_id, revision, app, digest, namespace, demand, terms) values ($1, $2, $3, $4, $5, $6, $7)",
+        )
+        .bind(new.dig)
+        .bind(new.revision)
+        .bind(&app.app)
+        .bind(&app.digest)
+        .bind(&app.namespace)
+        .bind(Json(&app.demand))
+        .bind(Json(terms))
+        .execute(&mut *tx)
+        .await?;
+    }
+    Ok(())
+}
+
+/// The revisions that were reached, oldest first.
+///
+/// # Errors
+/// The query failed.
+pub async fn reached(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<Revision>> {
+    let sql = "select distinct on (revision) revision, operation, kind, from_revision, requested_by, description, at
+        from deployment_revision join deployment_action using (dig_id, revision)
+        where dig_id = $1 and state = 'Instantiated' and instance = operation order by revision, seq";
+    Ok(sqlx::query_as(sql).bind(dig).fetch_all(tx).await?)
+}
+
+/// The apps of a revision, ordered by name.
+///
+/// # Errors
+/// The query failed.
+pub async fn apps(tx: &mut PgConnection, dig: Uuid, revision: i64) -> StoreResult<Vec<RevisionApp>> {
+    type Row = (String, String, String, Json<Demand>, Json<PlacementTerms>);
+    let rows: Vec<Row> = sqlx::query_as(
+        "select app, digest, namespace, demand, terms from deployment_revision_app where dig_id = $1 and revision = $2 order by app",
+    )
+    .bind(dig)
+    .bind(revision)
+    .fetch_all(tx)
+    .await?;
+    let app = |(app, digest, namespace, Json(demand), Json(terms)): Row| RevisionApp {
+        app: ApprovedApp { app, digest, namespace, demand },
+        terms,
+    };
+    Ok(rows.into_iter().map(app).collect())
+}

@@ -1,0 +1,28 @@
+//! Whether an app whose pods found no nodes can go elsewhere.
+
+use drover_api::plans::PlanOrder;
+use drover_api::scheduling::{DecisionRequest, Outcome as Decided, PlanKind, RefusedDestination};
+use drover_workflow::{Ctx, StepError};
+
+use super::{SeeksRoom, plan::plan_order, search};
+use crate::store::binding::Binding;
+
+/// Records that the pods of `copy` found no nodes, so that later rounds place it elsewhere, and asks whether there is another place, as
+/// it is or after moves. The other apps of the group keep their claims meanwhile.
+pub(in super::super) async fn has_other_place<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding, reason: &str) -> Result<bool, StepError> {
+    let refused = RefusedDestination { dig: copy.dig.id, app: copy.app.clone(), member: copy.member.clone(), reason: reason.to_owned() };
+    let avoided = &mut search(ctx).state.avoided;
+    if !avoided.iter().any(|known| known.app == refused.app && known.member == refused.member) {
+        avoided.push(refused);
+    }
+    let (operation, fence) = (ctx.id, ctx.fence);
+    let apps = vec![copy.request.clone()];
+    let request = DecisionRequest { apps: apps.clone(), ..search(ctx).decision_request(operation, fence, false) };
+    let services = ctx.environment.services.clone();
+    if services.placement.decide_dry(&request).await?.outcome == Decided::Placed {
+        return Ok(true);
+    }
+    let kind = PlanKind::Newcomer { dig: copy.dig.clone(), apps };
+    let order = PlanOrder { kind, dry_run: true, after_seq: None, ..plan_order(ctx, 0).await? };
+    Ok(services.migration.plan(ctx.derived_id("plan/other-place"), &order).await.is_ok_and(|document| document.plan.is_some()))
+}
