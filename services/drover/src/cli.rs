@@ -43,7 +43,9 @@ Examples:
   drover provider set onprem --priority 1
   drover deploy shop -f ./manifests/ --movable --wait
   drover get clusters
-  drover explain shop/cart";
+  drover explain shop/cart
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 a dry run or a plan found no room.";
 
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,22 +65,36 @@ pub enum Format {
 pub enum Command {
     /// Start all services in one process, with a private Postgres unless DATABASE_URL is set.
     Up(Box<crate::commands::up::UpArgs>),
-    /// Register and remove clusters.
+    /// Write everything below the data directory of a running `drover up` to one file.
+    Backup(crate::commands::backup::BackupArgs),
+    /// Make a data directory from a backup.
+    Restore(crate::commands::backup::RestoreArgs),
+    /// Register clusters, close and open them, rotate their kubeconfigs, remove them.
     #[command(subcommand)]
-    Cluster(ClusterCommand),
+    Cluster(crate::commands::cluster::ClusterCommand),
     /// List providers, set their priority, remove them.
     #[command(subcommand)]
     Provider(ProviderCommand),
     /// Deploy manifests or a Helm chart; updates the application in place if it is deployed already.
     Deploy(DeployArgs),
+    /// Show what a deployment would change in the objects of an application.
+    Diff(crate::commands::diff::DiffArgs),
     /// Create or replace EMCO resources from files, parents before children.
     Apply(crate::commands::apply::ApplyArgs),
-    /// Terminate an application that `deploy` made, and remove its resources.
+    /// Terminate an application that `deploy` made, or what files of EMCO resources instantiate, and remove the resources.
     Delete(DeleteArgs),
     /// List apps, clusters, plans, operations, moves or call graphs.
     Get(GetArgs),
     /// Explain why an app runs where it does and not elsewhere.
     Explain(ExplainArgs),
+    /// Print the logs of an application, wherever it runs.
+    Logs(crate::commands::look::LogsArgs),
+    /// List the events of an application in the clusters where it runs.
+    Events(crate::commands::look::EventsArgs),
+    /// List the pods of an application in the clusters where it runs.
+    Pods(crate::commands::look::PodsArgs),
+    /// List what was done to an application, newest first.
+    History(crate::commands::look::HistoryArgs),
     /// Make, show, apply and discard plans.
     #[command(subcommand)]
     Plan(PlanCommand),
@@ -102,9 +118,16 @@ pub enum Command {
     Experiment(LabArgs),
     /// Measure this build on this machine: throughput, latency, memory and CPU.
     Bench(LabArgs),
+    /// Check whether this machine and the running Drover have what they need.
+    Doctor,
     /// Explain the settings of the services and where their values come from.
     #[command(subcommand)]
     Config(crate::commands::config::ConfigCommand),
+    /// Replace the key that seals stored kubeconfigs.
+    #[command(subcommand)]
+    Keys(crate::commands::keys::KeysCommand),
+    /// Print a link that signs a browser in to the web page; it works once.
+    Page,
     /// Print a shell completion script.
     Completions {
         /// Shell.
@@ -125,37 +148,6 @@ impl Command {
             _ => None,
         }
     }
-}
-
-/// `drover cluster …`.
-#[derive(Debug, Subcommand)]
-pub enum ClusterCommand {
-    /// Register a cluster; its provider is created if there is none of that name.
-    #[command(after_help = "Example:\n  drover cluster add private-a --provider onprem --kubeconfig a.kubeconfig --label zone=kr-1")]
-    Add {
-        /// Name.
-        name: String,
-        /// Provider.
-        #[arg(long)]
-        provider: String,
-        /// Kubeconfig with certificates and tokens inline, as `kubectl config view --raw --flatten --minify` prints it.
-        #[arg(long, value_name = "FILE")]
-        kubeconfig: PathBuf,
-        /// Label; may be repeated.
-        #[arg(long = "label", value_name = "LABEL")]
-        labels: Vec<String>,
-        /// Priority of the provider, 1 (filled first) to 10 [default: as it is; 10 for a new provider].
-        #[arg(long, value_parser = clap::value_parser!(u8).range(1..=10))]
-        priority: Option<u8>,
-    },
-    /// Remove a cluster on which no app runs.
-    #[command(alias = "rm")]
-    Remove {
-        /// Name, or provider/name.
-        name: String,
-    },
-    /// List clusters, most preferred first.
-    List,
 }
 
 /// `drover provider …`.
@@ -186,13 +178,29 @@ pub enum ProviderCommand {
 Examples:
   drover deploy shop -f ./manifests/ --wait
   drover deploy shop -f ./chart/ --on onprem,aws --movable
+  drover deploy shop -k ./overlays/test/ -n shop-test
+  drover deploy shop -f ./manifests/ --split                       each workload finds a cluster of its own
+  drover deploy rbac -f roles.yaml --everywhere
   drover deploy ledger -f ledger.yaml --only private-a --dry-run")]
 pub struct DeployArgs {
     /// Name of the application.
     pub name: String,
-    /// Manifest file, directory of manifests, directory or .tgz of a Helm chart; `-` reads manifests from stdin.
-    #[arg(short = 'f', long = "filename", value_name = "PATH")]
-    pub path: PathBuf,
+    /// Manifest file (YAML or JSON), directory of manifests, directory or .tgz of a Helm chart; `-` reads manifests from stdin. May be
+    /// repeated for manifests.
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "kustomize")]
+    pub paths: Vec<PathBuf>,
+    /// Also read the directories inside directories.
+    #[arg(short = 'R', long, requires = "paths")]
+    pub recursive: bool,
+    /// Directory of a kustomization, built by kustomize or kubectl.
+    #[arg(short = 'k', long, value_name = "DIR", conflicts_with = "paths")]
+    pub kustomize: Option<PathBuf>,
+    /// Namespace of objects that name none; it is created where it does not exist [default: as it was; `default` for a new application].
+    #[arg(short = 'n', long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Place and move each workload by itself, with the objects that belong to it. Without it everything stays together in one cluster.
+    #[arg(long)]
+    pub split: bool,
     /// Run only on clusters of these providers (comma separated). Without `--on`, `--only` and `--label` an application keeps what it
     /// had; a new one may run on every cluster, including those added later.
     #[arg(long, value_delimiter = ',', value_name = "PROVIDERS", conflicts_with_all = ["only", "label"])]
@@ -203,6 +211,9 @@ pub struct DeployArgs {
     /// Run only on clusters with this label.
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
+    /// Run on every cluster that it may run on, instead of the best one. Clusters that are added later get it at the next deployment.
+    #[arg(long)]
+    pub everywhere: bool,
     /// What to do when the best provider is full [default: as it was; for a new application the project's setting, else overflow].
     #[arg(long, value_enum)]
     pub when_full: Option<WhenFullArg>,
@@ -212,9 +223,9 @@ pub struct DeployArgs {
     /// Never move its apps (the default for a new application).
     #[arg(long)]
     pub pinned: bool,
-    /// How early its apps are moved, 1 (first) to 10 (last).
-    #[arg(long, requires = "movable", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=10))]
-    pub move_priority: u8,
+    /// How early its apps are moved, 1 (first) to 10 (last) [default: as it was; 10 for a new application].
+    #[arg(long, requires = "movable", value_parser = clap::value_parser!(u8).range(1..=10))]
+    pub move_priority: Option<u8>,
     /// Print what would happen. Documents written for that are restored afterwards.
     #[arg(long)]
     pub dry_run: bool,
@@ -244,24 +255,51 @@ impl WhenFullArg {
 
 /// `drover delete`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  drover delete shop")]
+#[command(after_help = "Examples:\n  drover delete shop\n  drover delete -f emco-resources.yaml --values values.yaml")]
 pub struct DeleteArgs {
-    /// Name of the application.
-    pub name: String,
+    /// Name of an application that `deploy` made.
+    #[arg(conflicts_with = "files", required_unless_present = "files")]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub source: crate::commands::documents::DocumentFiles,
 }
 
 /// `drover get`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  drover get apps -o wide\n  drover get operations --watch\n  drover get clusters -o json")]
+#[command(after_help = "Examples:\n  drover get apps -o wide\n  drover get operations --watch\n  drover get clusters -o json\n  \
+    drover get projects/p/logical-clouds          # EMCO resources by their anchor")]
 pub struct GetArgs {
-    /// What to list.
-    #[arg(value_enum)]
-    pub what: What,
+    /// `apps`, `clusters`, `plans`, `operations`, `moves`, `call-graphs`, or the anchor of EMCO resources.
+    #[arg(value_name = "WHAT|ANCHOR", value_parser = Wanted::parse)]
+    pub what: Wanted,
     /// Id or name, to show only one.
     pub name: Option<String>,
     /// Print the list again whenever it changes.
     #[arg(long, short = 'w')]
     pub watch: bool,
+}
+
+/// What `get` shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    List(What),
+    /// Path of an EMCO document or collection below `/v2`, and its query.
+    Anchor(String),
+}
+
+impl Wanted {
+    fn parse(text: &str) -> Result<Self, String> {
+        const COLLECTIONS: [&str; 5] = ["projects", "cluster-providers", "controllers", "clm-controllers", "dtc-controllers"];
+        if let Ok(what) = What::from_str(text, true) {
+            return Ok(Self::List(what));
+        }
+        let anchor = text.trim_start_matches('/');
+        let anchor = anchor.strip_prefix("v2/").unwrap_or(anchor);
+        if anchor.contains('/') || COLLECTIONS.contains(&anchor.split('?').next().unwrap_or_default()) {
+            return Ok(Self::Anchor(anchor.to_owned()));
+        }
+        Err(format!("use apps, clusters, plans, operations, moves, call-graphs, or an anchor such as {}", COLLECTIONS.join(", ")))
+    }
 }
 
 /// What `get` lists.
@@ -320,6 +358,9 @@ pub enum PlanCommand {
         on: Vec<String>,
         #[command(flatten)]
         search: PlanSearchArgs,
+        /// Show the plan and leave nothing behind; it cannot be applied, but `drover deploy` will make its like.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Plan what would have to move to empty a cluster. Moves nothing.
     #[command(after_help = "Example:\n  drover plan drain private-a")]

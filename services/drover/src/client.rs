@@ -63,7 +63,11 @@ impl Client {
 
     fn request(&self, method: Method, path: &str) -> Result<RequestBuilder> {
         let url = self.base.join(path.trim_start_matches('/')).with_context(|| format!("bad path {path}"))?;
-        let request = self.http.request(method, url).header(header::ACCEPT, "application/json");
+        let mut request = self.http.request(method, url).header(header::ACCEPT, "application/json");
+        // For the history of revisions; it gives no rights.
+        if let Some(user) = std::env::var("USER").ok().and_then(|user| HeaderValue::from_str(&user).ok()) {
+            request = request.header("drover-user", user);
+        }
         Ok(match &self.token {
             Some(token) => request.bearer_auth(token),
             None => request,
@@ -120,6 +124,14 @@ impl Client {
         let request = self.request(Method::GET, path)?;
         let request = request.headers(HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("application/octet-stream"))]));
         Ok(self.answered(request).await?.bytes().await?.into())
+    }
+
+    /// GET of a text that arrives bit by bit, for as long as `limit`.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub async fn stream(&self, path: &str, limit: Duration) -> Result<Response> {
+        self.answered(self.request(Method::GET, path)?.timeout(limit)).await
     }
 
     /// GET, decoded as `T`.

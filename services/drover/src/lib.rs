@@ -1,16 +1,19 @@
 //! The command line. Every command but `up` only sends REST requests to a running Drover, so a script with curl can do the same.
 //! Benchmarks, experiments, simulators and the demo are in the program `drover-lab` (lab/cli), which this program runs for those commands.
 //!
-//! Results go to stdout, everything else to stderr. The exit code is 0 when the command succeeded, 1 when it was refused or failed, and
-//! 2 when the command line is wrong.
+//! Results go to stdout, everything else to stderr. The exit code is 0 when the command succeeded, 1 when it was refused or failed,
+//! 2 when the command line is wrong, and 3 when a dry run or a plan found no room.
 
 pub mod cli;
 pub mod client;
 pub mod commands;
+pub mod input;
 mod lab;
 pub mod output;
 pub mod split;
 pub mod stack;
+mod template;
+pub mod tokens;
 pub mod watch;
 
 use std::ffi::OsString;
@@ -43,7 +46,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             output::print_error(&error);
-            ExitCode::FAILURE
+            ExitCode::from(if error.is::<output::NoRoom>() { 3 } else { 1 })
         }
     }
 }

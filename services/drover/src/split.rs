@@ -2,87 +2,64 @@
 //!
 //! Objects belong to a workload when its pods refer to them (ConfigMap, Secret, ServiceAccount, PVC), when they select
 //! its pods (Service, PodDisruptionBudget, NetworkPolicy), or when they refer to it or to what it has (HPA, Ingress,
-//! RoleBinding). Workloads that share an object are one app, because an object has one owner. Objects that belong to no workload go
-//! to the first app.
+//! RoleBinding). Workloads that share an object are one app, because an object has one owner; so are workloads in a namespace that the
+//! manifests bring. Objects that belong to no workload go to the first app.
+//!
+//! Invariant: every object is in exactly one app, and no two apps have the same name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde::Deserialize;
+use drover_manifest::{Manifest, objects};
 use serde_json::Value;
 
 /// One app made of manifests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct App {
-    /// Name of its first workload.
+    /// Name of its first workload; unique.
     pub name: String,
     /// Its objects, in the order given.
-    pub objects: Vec<Value>,
+    pub manifests: Vec<Manifest>,
 }
 
-/// Why manifests cannot be split.
+/// None of the objects runs pods.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SplitError {
-    /// Not YAML.
-    #[error("document {index} is not valid YAML: {reason}")]
-    NotYaml {
-        /// Number of the document, from 1.
-        index: usize,
-        /// The parser's message.
-        reason: String,
-    },
-    /// No `kind` or `metadata.name`.
-    #[error("document {index} is no Kubernetes object: it has no {missing}")]
-    NotAnObject {
-        /// Number of the document, from 1.
-        index: usize,
-        /// The missing field.
-        missing: &'static str,
-    },
-    /// None of the objects runs pods.
-    #[error("there is no workload (Deployment, StatefulSet, DaemonSet, Job, Pod, …) in these manifests")]
-    NoWorkload,
-}
+#[error("there is no workload (Deployment, StatefulSet, DaemonSet, Job, Pod, …) in these manifests, so they cannot be split")]
+pub struct NoWorkload;
 
+/// The kinds that run pods. Of two workloads of one name, the kind that comes first here has the plain name.
 const WORKLOADS: [&str; 8] = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"];
 
-/// Parses YAML documents into objects; a `List` becomes its items.
-///
-/// # Errors
-/// A document is not YAML or not a Kubernetes object.
-pub fn parse(text: &str) -> Result<Vec<Value>, SplitError> {
-    let mut objects = Vec::new();
-    for (at, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
-        let index = at + 1;
-        let value = Value::deserialize(document).map_err(|e| SplitError::NotYaml { index, reason: e.to_string() })?;
-        match value {
-            Value::Null => {}
-            list if kind(&list) == "List" => objects.extend(list["items"].as_array().into_iter().flatten().cloned()),
-            object if kind(&object).is_empty() => return Err(SplitError::NotAnObject { index, missing: "kind" }),
-            object if name(&object).is_empty() => return Err(SplitError::NotAnObject { index, missing: "metadata.name" }),
-            object => objects.push(object),
-        }
-    }
-    Ok(objects)
+/// Whether an object runs pods.
+pub fn is_workload(object: &Value) -> bool {
+    WORKLOADS.contains(&kind(object))
 }
 
-/// Splits objects into apps.
+/// Splits objects into apps. `namespace` is that of objects that name none.
 ///
 /// # Errors
 /// There is no workload among them.
-pub fn split(objects: Vec<Value>) -> Result<Vec<App>, SplitError> {
-    let workloads: Vec<usize> = (0..objects.len()).filter(|i| WORKLOADS.contains(&kind(&objects[*i]))).collect();
-    let Some(&first) = workloads.first() else { return Err(SplitError::NoWorkload) };
+pub fn split(manifests: Vec<Manifest>, namespace: &str) -> Result<Vec<App>, NoWorkload> {
+    let objects: Vec<&Value> = manifests.iter().map(|manifest| &manifest.value).collect();
+    let workloads: Vec<usize> = (0..objects.len()).filter(|i| is_workload(objects[*i])).collect();
+    let Some(&first) = workloads.first() else { return Err(NoWorkload) };
+    let homes: Vec<String> = objects.iter().map(|object| objects::address(object, namespace).namespace).collect();
     let mut groups = Groups::new(objects.len());
-    let by_name: HashMap<(&str, &str), usize> = objects.iter().enumerate().map(|(i, o)| ((kind(o), name(o)), i)).collect();
+    let by_name: HashMap<(&str, &str, &str), usize> =
+        objects.iter().enumerate().map(|(i, o)| ((kind(o), homes[i].as_str(), name(o)), i)).collect();
+    let find = |kind: &str, home: &str, name: &str| by_name.get(&(kind, home, name)).or_else(|| by_name.get(&(kind, "", name))).copied();
 
     for &workload in &workloads {
-        for (wanted_kind, wanted_name) in pod_references(pod_spec(&objects[workload])) {
-            if let Some(&other) = by_name.get(&(wanted_kind, wanted_name.as_str())) {
+        let home = homes[workload].as_str();
+        for (wanted_kind, wanted_name) in pod_references(pod_spec(objects[workload])) {
+            if let Some(other) = find(wanted_kind, home, &wanted_name) {
                 groups.join(workload, other);
             }
         }
-        let labels = pod_labels(&objects[workload]);
-        for (other, object) in objects.iter().enumerate() {
+        if let Some(&brought) = by_name.get(&("Namespace", "", home)) {
+            groups.join(workload, brought);
+        }
+        let labels = pod_labels(objects[workload]);
+        for (other, object) in objects.iter().enumerate().filter(|(other, _)| homes[*other] == home) {
             if selector(object).is_some_and(|wanted| !wanted.is_empty() && wanted.iter().all(|(k, v)| labels.get(k) == Some(v))) {
                 groups.join(workload, other);
             }
@@ -91,31 +68,106 @@ pub fn split(objects: Vec<Value>) -> Result<Vec<App>, SplitError> {
     // Objects join what they refer to by kind and name; twice, for chains (Ingress -> Service -> Deployment).
     for _ in 0..2 {
         for (at, object) in objects.iter().enumerate() {
-            for (wanted_kind, wanted_name) in outward_references(object) {
-                if let Some(&other) = by_name.get(&(wanted_kind.as_str(), wanted_name.as_str())) {
+            for (wanted_kind, wanted_home, wanted_name) in outward_references(object) {
+                let home = wanted_home.as_deref().unwrap_or(&homes[at]);
+                if let Some(other) = find(&wanted_kind, home, &wanted_name) {
                     groups.join(other, at);
                 }
             }
         }
     }
-    let homes: BTreeSet<usize> = workloads.iter().map(|&w| groups.root(w)).collect();
-    let mut apps: BTreeMap<usize, App> = BTreeMap::new();
+    let roots: BTreeSet<usize> = workloads.iter().map(|&w| groups.root(w)).collect();
     let home_of: Vec<usize> =
-        (0..objects.len()).map(|i| groups.root(i)).map(|root| if homes.contains(&root) { root } else { groups.root(first) }).collect();
-    let mut order: Vec<usize> = Vec::new();
+        (0..objects.len()).map(|i| groups.root(i)).map(|root| if roots.contains(&root) { root } else { groups.root(first) }).collect();
+    let mut order: Vec<(usize, usize)> = Vec::new();
     for &workload in &workloads {
-        let root = home_of[workload];
-        apps.entry(root).or_insert_with(|| {
-            order.push(root);
-            App { name: name(&objects[workload]).to_owned(), objects: Vec::new() }
-        });
-    }
-    for (object, home) in objects.into_iter().zip(home_of) {
-        if let Some(app) = apps.get_mut(&home) {
-            app.objects.push(object);
+        if !order.iter().any(|(root, _)| *root == home_of[workload]) {
+            order.push((home_of[workload], workload));
         }
     }
-    Ok(order.into_iter().filter_map(|root| apps.remove(&root)).collect())
+    let named = names(&order.iter().map(|(_, workload)| (objects[*workload], homes[*workload].as_str())).collect::<Vec<_>>());
+    let mut apps: BTreeMap<usize, App> =
+        order.iter().zip(named).map(|((root, _), name)| (*root, App { name, manifests: Vec::new() })).collect();
+    for (manifest, home) in manifests.into_iter().zip(home_of) {
+        if let Some(app) = apps.get_mut(&home) {
+            app.manifests.push(manifest);
+        }
+    }
+    Ok(order.into_iter().filter_map(|(root, _)| apps.remove(&root)).collect())
+}
+
+/// A name for the app of each of these workloads. Which one has the plain name does not depend on the order of the files, so that an
+/// update does not exchange two apps.
+fn names(workloads: &[(&Value, &str)]) -> Vec<String> {
+    // A label has at most 63 characters, and the longest suffix below has about 40.
+    let short = |text: &str| text.chars().take(63).collect::<String>().trim_end_matches(['-', '.', '_']).to_owned();
+    let rank = |at: usize| {
+        let (object, home) = workloads[at];
+        (WORKLOADS.iter().position(|known| *known == kind(object)), home != "default", home.to_owned())
+    };
+    let mut by_rank: Vec<usize> = (0..workloads.len()).collect();
+    by_rank.sort_by_key(|at| rank(*at));
+    let (mut taken, mut named) = (BTreeSet::new(), vec![String::new(); workloads.len()]);
+    for at in by_rank {
+        let (object, home) = workloads[at];
+        let plain = short(name(object));
+        let base: String = plain.chars().take(40).collect();
+        let kind = kind(object).to_lowercase();
+        let candidates =
+            [plain.clone(), short(&format!("{base}-{kind}")), short(&format!("{base}-{home}")), short(&format!("{base}-{kind}-{home}"))];
+        let counted = (2..).map(|n| format!("{base}-{n}"));
+        let free = candidates.into_iter().chain(counted).find(|candidate| !taken.contains(candidate)).unwrap_or(plain);
+        taken.insert(free.clone());
+        named[at] = free;
+    }
+    named
+}
+
+/// For each app the Services of other apps that its pods name, with the app that has the Service.
+pub fn needs(apps: &[App], namespace: &str) -> Vec<(String, Vec<(String, String)>)> {
+    let services: Vec<(&str, &str, String)> = apps
+        .iter()
+        .flat_map(|app| app.manifests.iter().map(move |manifest| (app, &manifest.value)))
+        .filter(|(_, object)| kind(object) == "Service")
+        .map(|(app, object)| (app.name.as_str(), name(object), objects::address(object, namespace).namespace))
+        .collect();
+    let mut found = Vec::new();
+    for app in apps {
+        let mut texts = Vec::new();
+        for manifest in app.manifests.iter().filter(|manifest| is_workload(&manifest.value) || kind(&manifest.value) == "ConfigMap") {
+            strings(&manifest.value, &mut texts);
+        }
+        let words: BTreeSet<&str> =
+            texts.iter().flat_map(|text| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.'))).collect();
+        let calls = |service: &str, home: &str| {
+            words
+                .iter()
+                .any(|word| *word == service || word.strip_prefix(service).is_some_and(|rest| rest.starts_with(&format!(".{home}"))))
+        };
+        let needed: Vec<(String, String)> = services
+            .iter()
+            .filter(|(of, service, home)| *of != app.name && calls(service, home))
+            .map(|(of, service, _)| ((*service).to_owned(), (*of).to_owned()))
+            .collect();
+        if !needed.is_empty() {
+            found.push((app.name.clone(), needed));
+        }
+    }
+    found
+}
+
+/// Texts of an object that may name hosts: values, but neither names, labels nor images.
+fn strings<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
+    match value {
+        Value::String(text) => found.push(text),
+        Value::Array(items) => items.iter().for_each(|item| strings(item, found)),
+        Value::Object(fields) => {
+            let of_hosts =
+                |key: &str| !matches!(key, "metadata" | "selector" | "image" | "name" | "kind" | "apiVersion" | "volumes" | "volumeMounts");
+            fields.iter().filter(|(key, _)| of_hosts(key)).for_each(|(_, value)| strings(value, found));
+        }
+        _ => {}
+    }
 }
 
 fn kind(object: &Value) -> &str {
@@ -184,11 +236,12 @@ fn pod_references(spec: &Value) -> Vec<(&'static str, String)> {
     found
 }
 
-fn outward_references(object: &Value) -> Vec<(String, String)> {
+/// Kind, namespace (none: the same) and name of what an object refers to.
+fn outward_references(object: &Value) -> Vec<(String, Option<String>, String)> {
     let mut found = Vec::new();
     let mut refer = |value: &Value| {
         if let (Some(kind), Some(name)) = (value["kind"].as_str(), value["name"].as_str()) {
-            found.push((kind.to_owned(), name.to_owned()));
+            found.push((kind.to_owned(), value["namespace"].as_str().map(str::to_owned), name.to_owned()));
         }
     };
     match kind(object) {
@@ -201,7 +254,7 @@ fn outward_references(object: &Value) -> Vec<(String, String)> {
             if key == "service"
                 && let Some(name) = value["name"].as_str()
             {
-                found.push(("Service".into(), name.to_owned()));
+                found.push(("Service".into(), None, name.to_owned()));
             }
         }),
         _ => {}
@@ -245,6 +298,10 @@ impl Groups {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Vec<Manifest> {
+        objects::read("test", text).unwrap()
+    }
+
     const SHOP: &str = r"
 apiVersion: v1
 kind: ConfigMap
@@ -283,12 +340,12 @@ metadata: {name: unused}
 ";
 
     fn names(app: &App) -> Vec<String> {
-        app.objects.iter().map(|o| format!("{}/{}", kind(o), name(o))).collect()
+        app.manifests.iter().map(|m| format!("{}/{}", kind(&m.value), name(&m.value))).collect()
     }
 
     #[test]
     fn split_makes_one_app_per_workload_with_its_objects() {
-        let apps = split(parse(SHOP).unwrap()).unwrap();
+        let apps = split(parse(SHOP), "default").unwrap();
         assert_eq!(apps.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["cart", "catalogue"]);
         assert_eq!(names(&apps[0]), ["ConfigMap/cart-config", "Deployment/cart", "ConfigMap/unused"]);
         assert_eq!(names(&apps[1]), ["Deployment/catalogue", "Service/catalogue", "Ingress/front"]);
@@ -297,19 +354,87 @@ metadata: {name: unused}
     #[test]
     fn split_joins_workloads_that_share_an_object() {
         let shared = SHOP.replace("{containers: [{name: c, image: i}]}", "{serviceAccountName: x, containers: []}")
-            + "---\nkind: ServiceAccount\nmetadata: {name: x}\n---\nkind: Pod\nmetadata: {name: p}\nspec: {serviceAccountName: x}\n";
-        let apps = split(parse(&shared).unwrap()).unwrap();
+            + "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {serviceAccountName: x}\n";
+        let apps = split(parse(&shared), "default").unwrap();
         assert_eq!(apps.len(), 2);
         assert!(names(&apps[1]).contains(&"Pod/p".to_owned()));
     }
 
     #[test]
-    fn parse_errors_name_the_document() {
-        assert_eq!(
-            parse("kind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n"),
-            Err(SplitError::NotAnObject { index: 2, missing: "metadata.name" })
-        );
-        assert!(matches!(parse("a: [\n"), Err(SplitError::NotYaml { index: 1, .. })));
-        assert_eq!(split(parse("kind: ConfigMap\nmetadata: {name: a}\n").unwrap()), Err(SplitError::NoWorkload));
+    fn split_refuses_manifests_without_a_workload() {
+        assert_eq!(split(parse("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"), "default"), Err(NoWorkload));
+    }
+
+    #[test]
+    fn split_gives_workloads_of_one_name_names_that_do_not_depend_on_the_order() {
+        let object = |api: &str, kind: &str, meta: &str| format!("---\napiVersion: {api}\nkind: {kind}\nmetadata: {{name: web{meta}}}\n");
+        let documents = [
+            object("batch/v1", "CronJob", ""),
+            object("apps/v1", "Deployment", ""),
+            object("apps/v1", "Deployment", ", namespace: blue"),
+            object("v1", "Service", ""),
+            object("v1", "Service", ", namespace: blue"),
+        ];
+        let apps = split(parse(&documents.concat()), "default").unwrap();
+        let names = |apps: &[App]| apps.iter().map(|app| app.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&apps), ["web-cronjob", "web", "web-deployment"]);
+        let mut turned: Vec<String> = documents.to_vec();
+        turned.reverse();
+        let mut again = names(&split(parse(&turned.concat()), "default").unwrap());
+        again.reverse();
+        assert_eq!(again, ["web-cronjob", "web", "web-deployment"]);
+    }
+
+    #[test]
+    fn split_keeps_workloads_of_a_namespace_that_the_input_brings_together() {
+        let text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: blue}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: blue}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: b, namespace: blue}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: c}\n";
+        let apps = split(parse(text), "default").unwrap();
+        assert_eq!(apps.iter().map(|app| app.manifests.len()).collect::<Vec<_>>(), [3, 1]);
+    }
+
+    #[test]
+    fn needs_names_the_services_of_other_apps_that_pods_call() {
+        let calling = SHOP
+            .replace("envFrom:", "env: [{name: CATALOGUE, value: 'http://catalogue:80/x'}, {name: OTHER, value: my-catalogue}], envFrom:");
+        let apps = split(parse(&calling), "default").unwrap();
+        assert_eq!(needs(&apps, "default"), [("cart".to_owned(), vec![("catalogue".to_owned(), "catalogue".to_owned())])]);
+        let far = SHOP.replace("envFrom:", "env: [{name: C, value: catalogue.default.svc.cluster.local}], envFrom:");
+        assert_eq!(needs(&split(parse(&far), "default").unwrap(), "default").len(), 1);
+        let other = SHOP.replace("envFrom:", "env: [{name: C, value: catalogue.example.org}], envFrom:");
+        assert!(needs(&split(parse(&other), "default").unwrap(), "default").is_empty());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn split_loses_no_object_and_names_every_app_differently(
+            parts in proptest::collection::vec((0..12_usize, 0..4_usize, 0..3_usize, 0..4_usize), 1..30),
+        ) {
+            let kinds = ["Deployment", "CronJob", "Pod", "Service", "ConfigMap", "Secret", "ServiceAccount", "Ingress", "RoleBinding", "ClusterRole", "Namespace", "Thing"];
+            let manifests: Vec<Manifest> = parts.iter().map(|(kind, name, namespace, other)| {
+                let pod = serde_json::json!({"metadata": {"labels": {"app": other}}, "spec": {"serviceAccountName": format!("n{other}"), "containers": [{"envFrom": [{"configMapRef": {"name": format!("n{name}")}}]}]}});
+                let value = serde_json::json!({
+                    "apiVersion": "v1", "kind": kinds[*kind], "metadata": {"name": format!("n{name}"), "namespace": format!("ns{namespace}")},
+                    "spec": {"template": pod, "selector": {"app": other}, "jobTemplate": {"spec": {"template": pod}}},
+                });
+                Manifest { value, place: drover_manifest::Place::default() }
+            }).collect();
+            let manifests: Vec<Manifest> = {
+                let mut seen = BTreeSet::new();
+                manifests.into_iter().filter(|m| seen.insert(objects::address(&m.value, "default"))).collect()
+            };
+            match split(manifests.clone(), "default") {
+                Err(NoWorkload) => proptest::prop_assert!(!manifests.iter().any(|m| is_workload(&m.value))),
+                Ok(apps) => {
+                    let shown = |m: &Manifest| m.value.to_string();
+                    let mut before: Vec<String> = manifests.iter().map(shown).collect();
+                    let mut after: Vec<String> = apps.iter().flat_map(|app| app.manifests.iter().map(shown)).collect();
+                    before.sort();
+                    after.sort();
+                    proptest::prop_assert_eq!(before, after);
+                    let names: BTreeSet<&str> = apps.iter().map(|app| app.name.as_str()).collect();
+                    proptest::prop_assert_eq!(names.len(), apps.len());
+                }
+            }
+        }
     }
 }

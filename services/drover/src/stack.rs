@@ -21,10 +21,12 @@ pub struct Options {
     pub listen: SocketAddr,
     /// URL of a Postgres to use instead of a private one.
     pub database_url: Option<SecretString>,
-    /// Bearer token that clients must send.
+    /// Bearer token that clients must send; without one, everyone on this machine is served.
     pub api_token: Option<SecretString>,
-    /// Allow listening on other addresses than loopback without a token.
-    pub insecure: bool,
+    /// Names under which clients reach the gateway, besides localhost and IP addresses.
+    pub allowed_hosts: Vec<String>,
+    /// Accept clusters on this machine: for development.
+    pub local_clusters: bool,
     /// What data of the private Postgres must survive.
     pub durability: Durability,
     /// Use each service's default port where it is free; otherwise any free port, so that several stacks fit on one machine.
@@ -70,7 +72,8 @@ impl Stack {
         // All services and their callers are in this process, so the token never leaves it.
         let peer_token = Alphanumeric.sample_string(&mut rand::rng(), 40);
         let mut common = Common::new(database_url.expose_secret(), peer_token, peers);
-        (common.api_token, common.insecure, common.reserved) = (options.api_token, options.insecure, reserved.clone());
+        (common.api_token, common.allowed_hosts, common.reserved) = (options.api_token, options.allowed_hosts, reserved.clone());
+        common.local_clusters = options.local_clusters;
         let mut stack = Self { url: Url::parse("http://127.0.0.1/")?, common, services: Vec::new(), postgres };
         if let Err(error) = stack.start_services(&options.data, options.listen, &options.flags).await {
             stack.stop().await;

@@ -7,23 +7,32 @@ use base64::Engine;
 use serde_json::{Value, json};
 
 use super::Session;
-use super::deploy::{Application, names};
+use super::deploy::{self, Application, names};
 use crate::client::segment;
 
-/// An application's apps with their files, and its intents, by collection.
+/// What an application and its project were.
 pub struct Before {
+    /// Whether there was the project.
+    project: bool,
+    /// `None`: there was no such application.
+    documents: Option<Documents>,
+}
+
+/// An application's apps with their files, and its intents, by collection.
+struct Documents {
     apps: Vec<(String, Vec<u8>)>,
     intents: Vec<(String, Vec<Value>)>,
 }
 
 impl Before {
-    /// Reads them; `None` if there is no such application.
+    /// Reads it.
     ///
     /// # Errors
     /// A request fails.
-    pub async fn read(session: &Session, application: &Application) -> Result<Option<Self>> {
+    pub async fn read(session: &Session, application: &Application) -> Result<Self> {
         if session.client.find(&application.composite).await?.is_none() {
-            return Ok(None);
+            let project = session.client.find(application.project()).await?.is_some();
+            return Ok(Self { project, documents: None });
         }
         let collection = format!("{}/apps", application.composite);
         let mut apps = Vec::new();
@@ -36,14 +45,29 @@ impl Before {
             let found = session.client.find(&collection).await?.unwrap_or_default();
             intents.push((collection, found.as_array().cloned().unwrap_or_default()));
         }
-        Ok(Some(Self { apps, intents }))
+        Ok(Self { project: true, documents: Some(Documents { apps, intents }) })
     }
 
-    /// Writes them again, and deletes those that were added since.
+    /// Whether there was no such application.
+    pub fn is_new(&self) -> bool {
+        self.documents.is_none()
+    }
+
+    /// Writes the documents again, and deletes those that were added since: the application and its project, too, if there were none.
     ///
     /// # Errors
     /// A request fails.
     pub async fn restore(self, session: &Session, application: &Application) -> Result<()> {
+        let Some(documents) = self.documents else {
+            deploy::remove(session, application).await?;
+            return if self.project { Ok(()) } else { deploy::remove_project(session, application).await };
+        };
+        documents.restore(session, application).await
+    }
+}
+
+impl Documents {
+    async fn restore(self, session: &Session, application: &Application) -> Result<()> {
         let client = &session.client;
         let collection = format!("{}/apps", application.composite);
         for (name, file) in &self.apps {

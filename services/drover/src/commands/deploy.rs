@@ -5,17 +5,16 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
-use drover_api::apps::AppList;
 use drover_api::ledger::ClusterCapacity;
-use drover_api::scheduling::MemberKey;
 use drover_resources::is_dns_label;
 use serde_json::{Value, json};
 
 use super::before::Before;
-use super::manifests::{self, Upload};
-use super::{Session, cluster};
+use super::manifests::{self, Deployable, Upload};
+use super::{Session, cluster, newcomer};
 use crate::cli::{DeployArgs, Format};
 use crate::client::{self, Answer, segment};
+use crate::input::{self, Input};
 use crate::{output, watch};
 
 const VERSION: &str = "v1";
@@ -40,6 +39,11 @@ impl Application {
         Self { project, composite, group, name: name.to_owned() }
     }
 
+    /// `/v2/projects/{project}`.
+    pub fn project(&self) -> &str {
+        &self.project
+    }
+
     /// Collections of the intents that `prepare` makes, one for each app.
     pub fn intents(&self) -> [String; 2] {
         ["generic-placement-intents", "migration-intents"].map(|kind| format!("{}/{kind}/{NAME}/app-intents", self.group))
@@ -56,50 +60,109 @@ pub struct Wishes {
     pub when_full: Option<&'static str>,
     /// Whether its apps may be moved, and with which priority (1 is moved first).
     pub movable: Option<(bool, u8)>,
+    /// Whether it is to run on all elements of `any_of` instead of one.
+    pub everywhere: bool,
+    /// Namespace of objects that name none.
+    pub namespace: Option<String>,
 }
 
 /// Runs it.
 pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
-    let uploads = manifests::read(&args.path, &args.name)?;
+    let application = Application::new(session, &args.name);
     let clusters = cluster::all(session).await?;
+    let deployable = deployable(session, &application, &args, &clusters).await?;
+    let uploads = &deployable.uploads;
     let wishes = Wishes {
-        any_of: elements(&clusters, &args.on, args.only.as_deref(), args.label.as_deref())?,
+        any_of: elements(&clusters, &args.on, args.only.as_deref(), args.label.as_deref())?
+            .or_else(|| args.everywhere.then(|| every(&clusters))),
+        everywhere: args.everywhere,
+        namespace: args.namespace.clone(),
         when_full: args.when_full.map(crate::cli::WhenFullArg::word),
         movable: if args.movable {
-            Some((true, args.move_priority))
+            Some((true, move_priority(session, &application, args.move_priority).await?))
         } else if args.pinned {
             Some((false, 10))
         } else {
             None
         },
     };
-    let application = Application::new(session, &args.name);
+    deployable.notes.iter().for_each(|note| eprintln!("note: {note}"));
     if args.dry_run {
         let before = Before::read(session, &application).await?;
-        let outcome = dry_run(session, &application, &uploads, &wishes, &clusters).await;
-        let restored = match before {
-            Some(before) => before.restore(session, &application).await,
-            None => remove(session, &application).await,
-        };
-        print_dry_run(session, &outcome?)?;
-        return restored.context("documents that the dry run changed could not be restored");
+        let outcome = dry_run(session, &application, uploads, &wishes, &clusters).await;
+        let restored = before.restore(session, &application).await;
+        let outcome = outcome?;
+        print_dry_run(session, &outcome)?;
+        restored.context("documents that the dry run changed could not be restored")?;
+        return super::plan::fits(&outcome);
     }
-    prepare(session, &application, &uploads, &wishes, &clusters).await?;
+    newcomer::drop_planned(session, &application).await?;
+    prepare(session, &application, uploads, &wishes, &clusters).await?;
     let verb = verb(session, &application).await?;
     let answer = session.client.post(&format!("{}/{verb}", application.group), None).await?;
     let id = operation_of(&answer)?;
-    if verb == "update" {
-        say_who_stays(session, &args.name, &wishes).await?;
-    }
     if args.wait {
-        let operation = watch::to_success(&session.client, &id).await?;
+        let operation = watch::to_success(&session.client, &id).await.map_err(|error| hint_to_split(error, &deployable))?;
         if session.format != Format::Table {
             return output::print(session.format, &operation, |_| (vec![], vec![]));
         }
-        eprintln!("{} is up", args.name);
+        eprintln!("{} is up: {}", args.name, super::deployed::objects(session, &application, deployable.objects).await?);
         return Ok(());
     }
     output::print(session.format, &json!({"operation": id}), |_| (vec!["OPERATION"], vec![vec![id.clone()]]))
+}
+
+/// Reads what is to be deployed. An application that is there keeps the way in which it was taken apart.
+async fn deployable(session: &Session, application: &Application, args: &DeployArgs, clusters: &[ClusterCapacity]) -> Result<Deployable> {
+    let input = match &args.kustomize {
+        Some(folder) => input::kustomize(folder)?,
+        None => input::read(&args.paths, args.recursive)?,
+    };
+    let namespace = cloud_of(session, application, args.namespace.as_deref()).await?.1;
+    let known = names(session, &format!("{}/apps", application.composite)).await?;
+    let was_split = !known.is_empty() && known != [application.name.as_str()];
+    if args.split && !known.is_empty() && !was_split && state(session, application).await?.as_deref() == Some("Instantiated") {
+        bail!("{0} runs as one app; to split it, run `drover delete {0}` and deploy it again with --split", application.name);
+    }
+    if was_split && !args.split && matches!(input, Input::Manifests(_)) {
+        eprintln!("note: {} was deployed with --split and stays split", application.name);
+    }
+    let split = matches!(input, Input::Manifests(_)) && was_split;
+    let deployable =
+        if args.split || split { manifests::apart(input, &namespace)? } else { manifests::together(input, &application.name, &namespace)? };
+    let is_placed = args.everywhere || !args.on.is_empty() || args.only.is_some() || args.label.is_some() || !known.is_empty();
+    if deployable.workloads == Some(0) && !is_placed && clusters.len() > 1 {
+        bail!(
+            "there is no workload (Deployment, Pod, …) in these manifests, so no cluster suits them better than another; say where they belong: `--everywhere`, `--on PROVIDERS`, `--only CLUSTER` or `--label LABEL`"
+        );
+    }
+    Ok(deployable)
+}
+
+/// All clusters as placement elements.
+fn every(clusters: &[ClusterCapacity]) -> Vec<Value> {
+    clusters.iter().map(|c| json!({"clusterProvider": c.provider, "cluster": c.cluster})).collect()
+}
+
+/// An application of several workloads that fits no cluster may fit when it is taken apart.
+fn hint_to_split(error: anyhow::Error, deployable: &Deployable) -> anyhow::Error {
+    let together = deployable.uploads.len() == 1 && deployable.workloads.is_some_and(|workloads| workloads > 1);
+    let text = error.to_string();
+    if together && ["no_room", "plan_infeasible"].iter().any(|code| text.contains(code)) {
+        return anyhow::anyhow!("{text}\n  hint: all its workloads go to one cluster; `--split` places each of them by itself");
+    }
+    error
+}
+
+/// The priority that was given, else the one that the application has, else 10.
+async fn move_priority(session: &Session, application: &Application, given: Option<u8>) -> Result<u8> {
+    if let Some(given) = given {
+        return Ok(given);
+    }
+    let [_, intents] = application.intents();
+    let known = session.client.find(&intents).await?.unwrap_or_default();
+    let known = known.as_array().into_iter().flatten().find_map(|intent| intent["spec"]["priority"].as_u64());
+    Ok(known.and_then(|known| u8::try_from(known).ok()).unwrap_or(10))
 }
 
 async fn dry_run(
@@ -132,8 +195,30 @@ pub async fn delete(session: &Session, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Removes the project that [`prepare`] made, with its logical cloud.
+///
+/// # Errors
+/// A request fails, for example because the project has got other applications.
+pub async fn remove_project(session: &Session, application: &Application) -> Result<()> {
+    let cloud = format!("{}/logical-clouds/{NAME}", application.project);
+    if session.client.find(&cloud).await?.is_some() {
+        match session.client.post(&format!("{cloud}/terminate"), None).await {
+            Err(error) if client::code(&error) != Some("wrong_state") => return Err(error),
+            _ => {}
+        }
+        for reference in names(session, &format!("{cloud}/cluster-references")).await? {
+            session.client.delete(&format!("{cloud}/cluster-references/{}", segment(&reference))).await?;
+        }
+        session.client.delete(&cloud).await?;
+    }
+    session.client.delete(&application.project).await
+}
+
 /// Removes the resources that [`prepare`] made, of an application that does not run.
-async fn remove(session: &Session, application: &Application) -> Result<()> {
+///
+/// # Errors
+/// A request fails.
+pub async fn remove(session: &Session, application: &Application) -> Result<()> {
     // EMCO lists group intents without their names; this is the name that `prepare` uses.
     session.client.delete(&format!("{}/intents/{NAME}", application.group)).await?;
     for collection in ["generic-placement-intents", "migration-intents"] {
@@ -206,7 +291,8 @@ pub async fn prepare(
     let client = &session.client;
     let named = |name: &str| json!({"metadata": {"name": name}});
     client.ensure("/v2/projects", &named(&session.project)).await?;
-    logical_cloud(session, application, clusters).await?;
+    let (cloud, namespace) = cloud_of(session, application, wishes.namespace.as_deref()).await?;
+    logical_cloud(session, application, (&cloud, &namespace), clusters).await?;
     let composite = json!({"metadata": {"name": application.name}, "spec": {"compositeAppVersion": VERSION}});
     client.ensure(&format!("{}/composite-apps", application.project), &composite).await?;
     let apps = format!("{}/apps", application.composite);
@@ -218,7 +304,7 @@ pub async fn prepare(
     client.ensure(&format!("{}/composite-profiles", application.composite), &named(NAME)).await?;
     let group = json!({
         "metadata": {"name": application.name},
-        "spec": {"compositeProfile": NAME, "version": application.name, "logicalCloud": NAME, "overrideValues": []},
+        "spec": {"compositeProfile": NAME, "version": application.name, "logicalCloud": cloud, "overrideValues": []},
     });
     client.ensure(&format!("{}/deployment-intent-groups", application.composite), &group).await?;
 
@@ -230,7 +316,7 @@ pub async fn prepare(
         let known = client.find(&format!("{app_intents}/{name}")).await?;
         let mut spec = known.map_or_else(|| json!({"app": upload.name, "intent": {}}), |known| known["spec"].clone());
         if let Some(any_of) = &wishes.any_of {
-            spec["intent"] = json!({"anyOf": any_of});
+            spec["intent"] = json!({(if wishes.everywhere { "allOf" } else { "anyOf" }): any_of});
         }
         if let Some(word) = wishes.when_full {
             spec["whenFull"] = word.into();
@@ -249,28 +335,6 @@ pub async fn prepare(
         }
     }
     drop_old_apps(session, application, uploads).await
-}
-
-/// An update never moves an app. Prints a note for each app that runs on another cluster than was asked for now.
-async fn say_who_stays(session: &Session, name: &str, wishes: &Wishes) -> Result<()> {
-    let Some(any_of) = &wishes.any_of else { return Ok(()) };
-    let by_name = |cluster: &MemberKey| {
-        let is = |wish: &Value| {
-            wish["clusterProvider"] == cluster.provider() && wish.get("cluster").is_none_or(|wanted| wanted == cluster.cluster())
-        };
-        any_of.iter().any(is)
-    };
-    let list: AppList = session.client.get(&format!("/v2/apps?project={}", segment(&session.project))).await?;
-    for app in list.items.iter().filter(|app| app.composite_app == name && app.dig == name) {
-        for binding in app.bindings.iter().filter(|binding| !by_name(&binding.member)) {
-            let member = &binding.member;
-            eprintln!(
-                "note: {name}/{} stays on {member}, because an update never moves an app; to place it again, run `drover delete {name}` and deploy it",
-                app.app
-            );
-        }
-    }
-    Ok(())
 }
 
 /// Approves the group unless it is instantiated; the verb that is to be called next.
@@ -294,12 +358,39 @@ pub fn operation_of(answer: &Answer) -> Result<String> {
     Ok(location.rsplit('/').next().unwrap_or(location).to_owned())
 }
 
-async fn logical_cloud(session: &Session, application: &Application, clusters: &[ClusterCapacity]) -> Result<()> {
+/// Name and namespace of the application's logical cloud: the one that it has, else that of the namespace.
+async fn cloud_of(session: &Session, application: &Application, wanted: Option<&str>) -> Result<(String, String)> {
+    if let Some(wanted) = wanted {
+        ensure!(is_dns_label(wanted), "{wanted:?} is not a valid namespace: use lower-case letters, digits and `-`, at most 63 characters");
+    }
+    let group = session.client.find(&application.group).await?;
+    let known = group.and_then(|group| Some(group["spec"]["logicalCloud"].as_str()?.to_owned()));
+    let Some(cloud) = known else {
+        // The cloud called `default` has the namespace of that name.
+        let namespace = wanted.unwrap_or("default");
+        return Ok((namespace.to_owned(), namespace.to_owned()));
+    };
+    let document = session.client.find(&format!("{}/logical-clouds/{}", application.project, segment(&cloud))).await?;
+    let namespace = document.and_then(|document| Some(document["spec"]["namespace"].as_str()?.to_owned())).unwrap_or_default();
+    let namespace = if namespace.is_empty() { "default".to_owned() } else { namespace };
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != namespace) {
+        bail!("{0} is in the namespace {namespace}; to have it in {wanted}, run `drover delete {0}` and deploy it again", application.name);
+    }
+    Ok((cloud, namespace))
+}
+
+async fn logical_cloud(
+    session: &Session,
+    application: &Application,
+    (name, namespace): (&str, &str),
+    clusters: &[ClusterCapacity],
+) -> Result<()> {
     let client = &session.client;
     let collection = format!("{}/logical-clouds", application.project);
-    let body = json!({"metadata": {"name": NAME}, "spec": {"namespace": "default", "level": "0"}});
+    let body = json!({"metadata": {"name": name}, "spec": {"namespace": namespace, "level": "0"}});
     client.ensure(&collection, &body).await?;
-    let references = format!("{collection}/{NAME}/cluster-references");
+    let collection_of = segment(name);
+    let references = format!("{collection}/{collection_of}/cluster-references");
     let known = names(session, &references).await?;
     for cluster in clusters {
         let name = format!("{}-{}", cluster.provider, cluster.cluster);
@@ -308,7 +399,7 @@ async fn logical_cloud(session: &Session, application: &Application, clusters: &
             client.ensure(&references, &json!({"metadata": {"name": name}, "spec": spec})).await?;
         }
     }
-    match client.post(&format!("{collection}/{NAME}/instantiate"), None).await {
+    match client.post(&format!("{collection}/{collection_of}/instantiate"), None).await {
         Ok(_) => Ok(()),
         Err(error) if client::code(&error) == Some("wrong_state") => Ok(()),
         Err(error) => Err(error),

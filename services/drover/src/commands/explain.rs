@@ -1,7 +1,8 @@
 //! `drover explain`: why an app runs where it does and not elsewhere, and, if it has no room, what would have to move.
 
 use anyhow::{Result, bail};
-use drover_api::apps::AppList;
+use drover_api::apps::{AppList, AppRefusal, AppView};
+use drover_api::bindings::ScaledWorkload;
 use drover_api::ledger::{ExplainedCalls, ExplainedDecision, Explanation};
 use drover_api::plans::PlanDocument;
 use drover_api::scheduling::{AppDecision, CallStory};
@@ -25,7 +26,7 @@ pub async fn run(session: &Session, app: &str) -> Result<()> {
     if matches!(session.format, Format::Json | Format::Yaml) {
         return output::print(session.format, &explanation, |_| (vec![], vec![]));
     }
-    output::write_stdout(&text(&app, &explanation))?;
+    output::write_stdout(&(text(&app, &explanation) + &running(session, &explanation).await?))?;
     if explanation.room.is_empty() {
         output::write_stdout("\nwhat would have to move:")?;
         return match wanted_plan(session, &explanation).await {
@@ -46,6 +47,34 @@ async fn only_app(session: &Session, application: &str) -> Result<String> {
         0 => bail!("no application is called {application} in project {}; see `drover get apps`", session.project),
         _ => bail!("{application} has several apps; give one of them: {}", apps.join(", ")),
     }
+}
+
+/// What is known of the app as it runs: who chooses its replicas, and where no plan moves it.
+async fn running(session: &Session, of: &Explanation) -> Result<String> {
+    let list: AppList = session.client.get(&format!("/v2/apps?project={}", segment(&of.project))).await?;
+    let same = |item: &&AppView| {
+        (&item.composite_app, &item.version, &item.dig, &item.app) == (&of.dig.composite_app, &of.dig.version, &of.dig.name, &of.app)
+    };
+    Ok(list.items.iter().find(same).map(|item| scaled(item) + &refusals(item)).unwrap_or_default())
+}
+
+/// The workloads of which another field manager has chosen the number of replicas.
+fn scaled(item: &AppView) -> String {
+    let workloads = item.bindings.iter().flat_map(|binding| binding.scaled.iter().map(move |workload| (&binding.member, workload)));
+    let line = |(member, ScaledWorkload { kind, name, replicas, by }): (&_, &ScaledWorkload)| {
+        format!("{kind} {name} on {member} has {replicas} replicas, chosen by {by}; Drover does not change the number\n")
+    };
+    let mut text: String = workloads.map(line).collect();
+    if !text.is_empty() {
+        text.push_str("(the annotation drover.io/replicas-owner: drover of the workload makes Drover set the number of the manifest)\n");
+    }
+    text
+}
+
+/// The clusters that plans leave out, because a new copy of the app did not become ready there.
+fn refusals(item: &AppView) -> String {
+    let line = |refusal: &AppRefusal| format!("no plan moves it to {} for ten minutes: {}\n", refusal.member, refusal.reason);
+    item.refused.iter().map(line).collect()
 }
 
 /// The plan that would make room for the app, as a dry run: the plan is not stored.

@@ -1,4 +1,4 @@
-//! `drover get`: lists of apps, clusters, plans, operations, moves and call graphs.
+//! `drover get`: lists of apps, clusters, plans, operations, moves and call graphs; EMCO documents by their anchor.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use drover_api::plans::{PlanDocument, PlanList};
 use serde_json::Value;
 
 use super::{Session, cluster};
-use crate::cli::{GetArgs, What};
+use crate::cli::{Format, GetArgs, Wanted, What};
 use crate::client::segment;
 use crate::output;
 
 /// Runs it.
 pub async fn run(session: &Session, args: GetArgs) -> Result<()> {
     if !args.watch {
-        return output::write_stdout(&list(session, args.what, args.name.as_deref()).await?);
+        return output::write_stdout(&list(session, &args.what, args.name.as_deref()).await?);
     }
     let mut last = String::new();
     loop {
-        let now = list(session, args.what, args.name.as_deref()).await?;
+        let now = list(session, &args.what, args.name.as_deref()).await?;
         if now != last {
             output::write_stdout(&now)?;
             last = now;
@@ -32,8 +32,12 @@ pub async fn run(session: &Session, args: GetArgs) -> Result<()> {
     }
 }
 
-async fn list(session: &Session, what: What, name: Option<&str>) -> Result<String> {
+async fn list(session: &Session, what: &Wanted, name: Option<&str>) -> Result<String> {
     let client = &session.client;
+    let what = match what {
+        Wanted::List(what) => *what,
+        Wanted::Anchor(anchor) => return documents(session, anchor, name).await,
+    };
     match what {
         What::Clusters => {
             let mut clusters = cluster::all(session).await?;
@@ -88,6 +92,17 @@ async fn list(session: &Session, what: What, name: Option<&str>) -> Result<Strin
             })
         }
     }
+}
+
+/// EMCO documents. They have no columns in common, so people get YAML.
+async fn documents(session: &Session, anchor: &str, name: Option<&str>) -> Result<String> {
+    let path = match name {
+        Some(name) => format!("/v2/{}/{}", anchor.trim_end_matches('/'), segment(name)),
+        None => format!("/v2/{anchor}"),
+    };
+    let found: Value = session.client.get(&path).await?;
+    let format = if session.format == Format::Json { Format::Json } else { Format::Yaml };
+    output::render(format, &found, |_| Rows::default())
 }
 
 /// An empty list is an error if a name was given.
@@ -149,7 +164,7 @@ fn cluster_rows(clusters: &[ClusterCapacity], wide: bool) -> Rows {
             c.cluster.clone(),
             c.provider.clone(),
             c.priority.to_string(),
-            format!("{:?}", c.state),
+            state(c),
             output::percent(room.requested.cpu, room.allocatable.cpu),
             output::percent(room.requested.memory, room.allocatable.memory),
             c.apps.len().to_string(),
@@ -161,7 +176,11 @@ fn cluster_rows(clusters: &[ClusterCapacity], wide: bool) -> Rows {
                 room.used.as_ref().map_or_else(|| "-".into(), output::amounts),
                 c.nodes.len().to_string(),
                 c.age_ms.map_or_else(|| "unknown".into(), |ms| format!("{:.0} s", ms as f64 / 1000.0)),
-                c.reason.clone().unwrap_or_default(),
+                [c.reason.clone(), c.cordoned.as_ref().map(|cordon| format!("cordoned since {}: {}", cordon.since, cordon.reason))]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join("; "),
             ]);
         }
         row
@@ -169,8 +188,14 @@ fn cluster_rows(clusters: &[ClusterCapacity], wide: bool) -> Rows {
     (head, clusters.iter().map(row).collect())
 }
 
+/// As kubectl shows a cordoned node: the state of the connection, then that nothing new goes there.
+fn state(cluster: &ClusterCapacity) -> String {
+    let cordoned = if cluster.cordoned.is_some() { ",Cordoned" } else { "" };
+    format!("{:?}{cordoned}", cluster.state)
+}
+
 fn app_rows(items: &[Value], wide: bool) -> Rows {
-    let mut head = vec!["APP", "STATE", "ON", "OPERATION"];
+    let mut head = vec!["APP", "STATE", "ON", "SINCE", "OPERATION"];
     if wide {
         head.extend(["VERSION", "GROUP", "NOT READY BECAUSE"]);
     }
@@ -178,14 +203,19 @@ fn app_rows(items: &[Value], wide: bool) -> Rows {
     let row = |a: &Value| {
         let places = a["bindings"].as_array().into_iter().flatten();
         let places: Vec<String> = places.map(|b| format!("{} ({})", text(&b["member"]), text(&b["phase"]))).collect();
+        // To the second: the fraction says nothing to people.
+        let second = |b: &Value| b["since"].as_str().map(|since| format!("{}Z", since.split(['.', 'Z']).next().unwrap_or_default()));
+        let since: Vec<String> = a["bindings"].as_array().into_iter().flatten().filter_map(second).collect();
         let mut row = vec![
             format!("{}/{}", text(&a["compositeApp"]), text(&a["app"])),
             text(&a["state"]),
             places.join(", "),
+            since.join(", "),
             a["operation"].as_str().unwrap_or_default().to_owned(),
         ];
         if wide {
-            let why: Vec<&str> = a["bindings"].as_array().into_iter().flatten().filter_map(|b| b["reason"].as_str()).collect();
+            let copies = a["bindings"].as_array().into_iter().flatten().filter_map(|b| b["reason"].as_str());
+            let why: Vec<&str> = a["reason"].as_str().into_iter().chain(copies).collect();
             row.extend([text(&a["version"]), text(&a["dig"]), why.join("; ")]);
         }
         row

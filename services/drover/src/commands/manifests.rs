@@ -1,81 +1,109 @@
-//! Reads the files of `drover deploy -f`: manifests are split into apps, a Helm chart is one app.
+//! Turns what the user names into apps to upload: one app, or with `--split` one per workload.
 
-use std::io::Read;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
-use flate2::{Compression, write::GzEncoder};
+use anyhow::{Result, bail};
+use drover_manifest::{Address, Manifest, objects, to_text};
 
+use crate::input::{self, Input};
 use crate::split;
 
 /// An app ready to be uploaded.
 pub struct Upload {
     /// Name.
     pub name: String,
-    /// A Helm chart as .tar.gz, or YAML manifests.
+    /// A Helm chart as .tar.gz, or manifests.
     pub file: Vec<u8>,
 }
 
-/// Reads `path`, or stdin for `-`. A chart becomes one app called `name`.
+/// What is to be deployed.
+pub struct Deployable {
+    /// Its apps.
+    pub uploads: Vec<Upload>,
+    /// Number of objects, if they are known before Drover's services have rendered them.
+    pub objects: Option<usize>,
+    /// Number of workloads; `None` as for `objects`.
+    pub workloads: Option<usize>,
+    /// What the user should know: namespaces that are created, names that parts need of each other.
+    pub notes: Vec<String>,
+}
+
+/// The manifests or the chart at `path` (`-`: stdin) as one app called `name`.
 ///
 /// # Errors
 /// The path cannot be read, or does not hold Kubernetes objects or a chart.
 pub fn read(path: &Path, name: &str) -> Result<Vec<Upload>> {
-    if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read stdin")?;
-        return from_text(&text);
-    }
-    let meta = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if meta.is_dir() && path.join("Chart.yaml").is_file() {
-        return Ok(vec![Upload { name: name.to_owned(), file: pack(path)? }]);
-    }
-    if meta.is_dir() {
-        let mut text = String::new();
-        for file in yaml_files(path)? {
-            text.push_str(&std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?);
-            text.push_str("\n---\n");
-        }
-        if text.is_empty() {
-            bail!("{} contains no .yaml, .yml or .json file", path.display());
-        }
-        return from_text(&text).with_context(|| path.display().to_string());
-    }
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        return Ok(vec![Upload { name: name.to_owned(), file: bytes }]);
-    }
-    let text = String::from_utf8(bytes).with_context(|| format!("{} is neither text nor a chart archive", path.display()))?;
-    from_text(&text).with_context(|| path.display().to_string())
+    Ok(together(input::read(&[PathBuf::from(path)], false)?, name, "default")?.uploads)
 }
 
-/// The apps of YAML manifests.
+/// The manifests of a text as one app per workload.
 ///
 /// # Errors
-/// See [`crate::split::SplitError`].
-pub fn from_text(text: &str) -> Result<Vec<Upload>> {
-    let apps = split::split(split::parse(text)?)?;
-    apps.into_iter()
-        .map(|app| {
-            let documents = app.objects.iter().map(serde_yaml::to_string).collect::<Result<Vec<_>, _>>()?;
-            Ok(Upload { name: app.name, file: documents.join("---\n").into_bytes() })
-        })
-        .collect()
+/// The text does not hold Kubernetes objects, or no workload.
+pub fn split_text(text: &str) -> Result<Vec<Upload>> {
+    Ok(apart(Input::Manifests(objects::read("the text", text)?), "default")?.uploads)
 }
 
-fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().and_then(|e| e.to_str()).is_some_and(|e| ["yaml", "yml", "json"].contains(&e)))
+/// Everything as one app: it is placed in one cluster, and moved, as a whole.
+///
+/// # Errors
+/// Two manifests describe one object differently.
+pub fn together(input: Input, name: &str, namespace: &str) -> Result<Deployable> {
+    match input {
+        Input::Archive(file) => {
+            Ok(Deployable { uploads: vec![Upload { name: name.to_owned(), file }], objects: None, workloads: None, notes: Vec::new() })
+        }
+        Input::Manifests(manifests) => {
+            let manifests = objects::settle(manifests, namespace)?;
+            let uploads = vec![Upload { name: name.to_owned(), file: to_text(&manifests).into_bytes() }];
+            Ok(described(&manifests, uploads, namespace))
+        }
+    }
+}
+
+/// One app per workload, each with the objects that belong to it.
+///
+/// # Errors
+/// Two manifests describe one object differently, there is no workload, or the input is a chart.
+pub fn apart(input: Input, namespace: &str) -> Result<Deployable> {
+    let Input::Manifests(manifests) = input else {
+        bail!(
+            "--split takes manifests apart; a chart or an archive is one app. `helm template CHART | drover deploy NAME --split -f -` deploys its parts"
+        )
+    };
+    let manifests = objects::settle(manifests, namespace)?;
+    let apps = split::split(manifests.clone(), namespace)?;
+    let uploads = apps.iter().map(|app| Upload { name: app.name.clone(), file: to_text(&app.manifests).into_bytes() }).collect();
+    let mut deployable = described(&manifests, uploads, namespace);
+    for (app, needs) in split::needs(&apps, namespace) {
+        let needs: Vec<String> = needs.into_iter().map(|(service, of)| format!("{service} (app {of})")).collect();
+        deployable.notes.push(format!(
+            "{app} calls by name what is in other apps: {}; a cluster that runs only one of the two does not know the name",
+            needs.join(", ")
+        ));
+    }
+    Ok(deployable)
+}
+
+fn described(manifests: &[Manifest], uploads: Vec<Upload>, namespace: &str) -> Deployable {
+    let addresses: Vec<Address> = manifests.iter().map(|manifest| objects::address(&manifest.value, namespace)).collect();
+    let brought: BTreeSet<&str> = addresses
+        .iter()
+        .filter(|address| address.kind == "Namespace" && address.group.is_empty())
+        .map(|address| address.name.as_str())
         .collect();
-    files.sort();
-    Ok(files)
-}
-
-fn pack(chart: &Path) -> Result<Vec<u8>> {
-    let top = chart.canonicalize()?;
-    let top = top.file_name().map_or_else(|| "chart".into(), |n| n.to_string_lossy().into_owned());
-    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
-    archive.append_dir_all(top, chart).with_context(|| format!("cannot pack {}", chart.display()))?;
-    Ok(archive.into_inner()?.finish()?)
+    let mut named: BTreeMap<&str, usize> = BTreeMap::new();
+    for address in &addresses {
+        let own = address.namespace.as_str();
+        if !own.is_empty() && own != "default" && !brought.contains(own) {
+            *named.entry(own).or_default() += 1;
+        }
+    }
+    let notes = named.into_iter().map(|(namespace, count)| match count {
+        1 => format!("1 object is in the namespace {namespace}, which is created where it does not exist"),
+        count => format!("{count} objects are in the namespace {namespace}, which is created where it does not exist"),
+    });
+    let workloads = manifests.iter().filter(|manifest| split::is_workload(&manifest.value)).count();
+    Deployable { uploads, objects: Some(manifests.len()), workloads: Some(workloads), notes: notes.collect() }
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use drover_api::operations::{Operation, OperationState};
 
 use super::Session;
-use crate::cli::{Format, GetArgs, OperationCommand, What};
+use crate::cli::{Format, GetArgs, OperationCommand, Wanted, What};
 use crate::{output, watch};
 
 /// Runs it.
@@ -21,7 +21,9 @@ pub async fn run(session: &Session, command: OperationCommand) -> Result<()> {
             let operation = watch::follow(&session.client, &id).await?;
             print(session, &operation)
         }
-        OperationCommand::List => super::get::run(session, GetArgs { what: What::Operations, name: None, watch: false }).await,
+        OperationCommand::List => {
+            super::get::run(session, GetArgs { what: Wanted::List(What::Operations), name: None, watch: false }).await
+        }
     }
 }
 

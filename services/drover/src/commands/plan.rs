@@ -1,33 +1,32 @@
 //! `drover plan …`: make, show, apply and discard plans.
 
 use anyhow::Result;
-use drover_api::plans::PlanDocument;
+use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
 use drover_api::scheduling::{Candidate, Decision, Plan};
 use drover_api::words;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::deploy::{self, Application, Wishes};
-use super::{Session, cluster, manifests};
+use super::deploy::{self, Wishes};
+use super::{Session, cluster, manifests, newcomer};
 use crate::cli::{Format, PlanCommand, PlanSearchArgs};
+use crate::output::NoRoom;
 use crate::{output, watch};
 
 /// Runs it.
 pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
     match command {
-        PlanCommand::Newcomer { path, name, only, on, search } => {
+        PlanCommand::Newcomer { path, name, only, on, search, dry_run } => {
             let name = name.unwrap_or_else(|| path.file_stem().map_or_else(|| "newcomer".into(), |s| s.to_string_lossy().into_owned()));
             let uploads = manifests::read(&path, &name)?;
             let clusters = cluster::all(session).await?;
             let wishes = Wishes { any_of: deploy::elements(&clusters, &on, only.as_deref(), None)?, ..Wishes::default() };
-            let application = Application::new(session, &name);
-            deploy::prepare(session, &application, &uploads, &wishes, &clusters).await?;
-            session.client.post(&format!("{}/approve", application.group), None).await?;
-            let wish = json!({
-                "kind": "newcomer", "project": session.project, "compositeApp": name,
-                "compositeAppVersion": "v1", "deploymentIntentGroup": name,
-            });
-            make(session, &wish, Some(&search)).await
+            let document = newcomer::plan(session, &name, &uploads, &wishes, &search_query(&search), dry_run).await?;
+            print(session, &document, false)?;
+            if document.state == PlanState::Proposed && !dry_run {
+                eprintln!("{name} is not deployed: `drover plan apply {0}` does it, `drover plan discard {0}` forgets it", document.id);
+            }
+            feasible(&document)
         }
         PlanCommand::Drain { cluster, search } => {
             let cluster = cluster::find(session, &cluster).await?;
@@ -49,21 +48,51 @@ pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
             output::print(session.format, &json!({"operation": operation}), |_| (vec!["OPERATION"], vec![vec![operation.clone()]]))
         }
         PlanCommand::Discard { id } => {
+            let document: PlanDocument = session.client.get(&format!("/v2/plans/{id}")).await?;
             session.client.call(reqwest::Method::DELETE, &format!("/v2/plans/{id}"), None).await?;
+            newcomer::discarded(session, &document).await?;
             eprintln!("plan {id} discarded");
             Ok(())
         }
     }
 }
 
+fn search_query(search: &PlanSearchArgs) -> Vec<String> {
+    let seconds = search.plan_seconds.map(|seconds| format!("planSeconds={seconds}"));
+    seconds.into_iter().chain(search.fewest_moves.then(|| "fewestMoves=true".to_owned())).collect()
+}
+
 async fn make(session: &Session, wish: &Value, search: Option<&PlanSearchArgs>) -> Result<()> {
-    let seconds = search.and_then(|search| search.plan_seconds).map(|seconds| format!("planSeconds={seconds}"));
-    let fewest = search.is_some_and(|search| search.fewest_moves).then(|| "fewestMoves=true".to_owned());
-    let query: Vec<String> = seconds.into_iter().chain(fewest).collect();
-    let path = if query.is_empty() { "/v2/plans".to_owned() } else { format!("/v2/plans?{}", query.join("&")) };
-    let answer = session.client.post(&path, Some(wish)).await?;
+    let query = search.map(search_query).unwrap_or_default().join("&");
+    let answer = session.client.post(&format!("/v2/plans?{query}"), Some(wish)).await?;
     let document: PlanDocument = serde_json::from_value(answer.body)?;
-    print(session, &document, false)
+    print(session, &document, false)?;
+    feasible(&document)
+}
+
+/// Fails with exit code 3 if the plan makes no room.
+fn feasible(document: &PlanDocument) -> Result<()> {
+    match document.plan {
+        Some(_) => Ok(()),
+        None => Err(NoRoom(format!("{}: no plan makes enough room", document.kind)).into()),
+    }
+}
+
+/// Fails with exit code 3 if the answer to a dry run says that there is no room.
+///
+/// # Errors
+/// [`NoRoom`].
+pub fn fits(body: &Value) -> Result<()> {
+    if body.get("misfits").and_then(Value::as_array).is_some_and(|misfits| !misfits.is_empty()) {
+        return Err(NoRoom("the new revision does not fit where the application runs".to_owned()).into());
+    }
+    // In the answer for an update, `newcomer` is about its new apps; it is absent if there are none.
+    let Some(newcomer) = body.get("newcomer").or_else(|| body.get("decision").map(|_| body)) else { return Ok(()) };
+    let placed = ["decision", "overflow"].into_iter().any(|key| newcomer.get(key).is_some_and(|decision| decision["outcome"] == "placed"));
+    match placed || newcomer["plan"]["plan"].is_object() {
+        true => Ok(()),
+        false => Err(NoRoom("no allowed cluster has room, and no plan makes any".to_owned()).into()),
+    }
 }
 
 /// Prints a plan; with `why_not` also why each other candidate stays.
@@ -75,8 +104,20 @@ pub fn print(session: &Session, document: &PlanDocument, why_not: bool) -> Resul
         return output::print(session.format, document, |_| (vec![], vec![]));
     }
     let mut text = format!("plan {}  {:?}  {}\n", document.id, document.state, document.kind);
+    if let Some(why) = &document.why {
+        text.push_str(&format!("{why}\n"));
+    }
     match (&document.plan, &document.infeasible) {
-        (Some(plan), _) => text.push_str(&lines(plan, why_not).join("\n")),
+        (Some(plan), _) => {
+            text.push_str(&lines(plan, why_not).join("\n"));
+            if let (PlanSubject::Drain(member), PlanState::Proposed) = (&document.kind, document.state) {
+                let cluster = member.cluster();
+                text.push_str(&format!(
+                    "\nApplying it also closes {cluster} to new copies until `drover cluster uncordon {cluster}`.\n  drover plan apply {}",
+                    document.id
+                ));
+            }
+        }
         (None, Some(none)) => {
             text.push_str("no plan makes enough room:\n");
             for why in &none.members {

@@ -7,14 +7,17 @@ use anyhow::{Context, Result};
 use clap::Args;
 use drover_service::{config, telemetry};
 use drover_store::private_postgres::Durability;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
+use crate::client::Client;
+use crate::commands::page;
 use crate::stack::{Options, Stack};
+use crate::tokens::{self, SavedToken};
 
 /// `drover up`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  drover up\n  drover up --data /var/lib/drover --listen 127.0.0.1:8080\n  DATABASE_URL=postgres://… drover up"
+    after_help = "Examples:\n  drover up\n  drover up --local-clusters\n  drover up --data /var/lib/drover --listen 127.0.0.1:8080\n  DATABASE_URL=postgres://… drover up"
 )]
 pub struct UpArgs {
     /// TOML file with values for these settings; flags and environment take precedence.
@@ -29,15 +32,21 @@ pub struct UpArgs {
     /// URL of a Postgres to use instead of a private one.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<SecretString>,
-    /// Bearer token that clients must send; required for listening on other addresses than loopback.
+    /// Bearer token that clients must send [default: the one in DIR/api-token, made at the first start].
     #[arg(long, env = "DROVER_API_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub api_token: Option<SecretString>,
     /// File with the bearer token.
     #[arg(long, env = "DROVER_API_TOKEN_FILE", value_name = "FILE")]
     pub api_token_file: Option<PathBuf>,
-    /// Allow listening on other addresses than loopback without a token.
-    #[arg(long, env = "DROVER_INSECURE")]
-    pub insecure: bool,
+    /// Serve everyone on this machine without a token; listens on loopback only.
+    #[arg(long, env = "DROVER_INSECURE_NO_AUTH", conflicts_with_all = ["api_token", "api_token_file"])]
+    pub insecure_no_auth: bool,
+    /// Names under which clients reach the gateway, besides localhost and IP addresses (comma separated).
+    #[arg(long, env = "DROVER_ALLOWED_HOSTS", value_delimiter = ',', value_name = "NAMES")]
+    pub allowed_hosts: Vec<String>,
+    /// Accept clusters on this machine (`drover dev`, kind, minikube): for development.
+    #[arg(long, env = "DROVER_LOCAL_CLUSTERS")]
+    pub local_clusters: bool,
     #[command(flatten)]
     telemetry: telemetry::Options,
 }
@@ -49,18 +58,29 @@ pub struct UpArgs {
 pub async fn run(args: UpArgs) -> Result<()> {
     let telemetry = telemetry::init("drover", &args.telemetry)?;
     let data = args.data.map_or_else(default_data, Ok)?;
+    std::fs::create_dir_all(&data).with_context(|| format!("cannot make {}", data.display()))?;
+    let token = match config::token(args.api_token, args.api_token_file.as_deref())? {
+        None if !args.insecure_no_auth => Some(tokens::of_data(&data)?),
+        given => given,
+    };
     let stack = Stack::start(Options {
         data: data.clone(),
         listen: args.listen,
         database_url: args.database_url,
-        api_token: config::token(args.api_token, args.api_token_file.as_deref())?,
-        insecure: args.insecure,
+        api_token: token.clone(),
+        allowed_hosts: args.allowed_hosts,
+        local_clusters: args.local_clusters,
         durability: Durability::Durable,
         own_ports: true,
         flags: Vec::new(),
     })
     .await?;
+    // Before anything is said: whoever reads that Drover is up may start the command line at once.
+    let _saved = token.as_ref().and_then(|token| save(&stack, token));
     eprintln!("Drover is up   web and REST {}   data {}   Ctrl-C ends it", stack.url, data.display());
+    if let Some(token) = &token {
+        print_link(&stack, token).await;
+    }
     let ended = tokio::select! {
         () = drover_service::signalled() => Ok(()),
         failure = stack.ended() => Err(failure),
@@ -71,8 +91,29 @@ pub async fn run(args: UpArgs) -> Result<()> {
     ended
 }
 
+/// Lets this user's command line in. A failure keeps nobody else out, so it is told and not an error.
+fn save(stack: &Stack, token: &SecretString) -> Option<SavedToken> {
+    let saved = SavedToken::save(&stack.url, token);
+    saved.inspect_err(|error| eprintln!("warning: {error:#}; give the command line --token-file")).ok()
+}
+
+/// Prints a link that lets a browser in.
+async fn print_link(stack: &Stack, token: &SecretString) {
+    let link = match Client::new(stack.url.clone(), Some(token.expose_secret().to_owned())) {
+        Ok(client) => page::link(&client).await,
+        Err(error) => Err(error),
+    };
+    match link {
+        Ok(link) => eprintln!("open the page with {link}   (works once, for ten minutes; `drover page` prints another)"),
+        Err(error) => eprintln!("warning: no link for the page: {error:#}"),
+    }
+}
+
 /// `$XDG_DATA_HOME/drover`, or `~/.local/share/drover`.
-fn default_data() -> Result<PathBuf> {
+///
+/// # Errors
+/// Neither XDG_DATA_HOME nor HOME is set.
+pub fn default_data() -> Result<PathBuf> {
     let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
     let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")));
     Ok(base.context("neither XDG_DATA_HOME nor HOME is set; give --data DIR")?.join("drover"))

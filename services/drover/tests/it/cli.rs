@@ -1,6 +1,8 @@
 //! The program as people run it: its help, its errors, and one application from registering clusters to its removal.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -9,10 +11,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-const DROVER: &str = env!("CARGO_BIN_EXE_drover");
+pub(crate) const DROVER: &str = env!("CARGO_BIN_EXE_drover");
 
 /// A process that ends with the test.
-struct Process(Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -21,14 +23,17 @@ impl Drop for Process {
     }
 }
 
-fn run(url: &str, args: &[&str]) -> Output {
+/// The home directory of these tests' user.
+pub(crate) const HOME: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/home");
+
+pub(crate) fn run(url: &str, args: &[&str]) -> Output {
     let mut command = Command::new(DROVER);
-    command.args(args).env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("DROVER_URL", url);
+    command.args(args).env_clear().env("HOME", HOME).env("PATH", std::env::var_os("PATH").unwrap()).env("DROVER_URL", url);
     command.stdin(Stdio::null()).output().unwrap()
 }
 
 #[track_caller]
-fn ok(url: &str, args: &[&str]) -> String {
+pub(crate) fn ok(url: &str, args: &[&str]) -> String {
     let output = run(url, args);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "drover {}: {said}", args.join(" "));
@@ -36,7 +41,7 @@ fn ok(url: &str, args: &[&str]) -> String {
 }
 
 #[track_caller]
-fn json(url: &str, args: &[&str]) -> Value {
+pub(crate) fn json(url: &str, args: &[&str]) -> Value {
     serde_json::from_str(&ok(url, args)).unwrap()
 }
 
@@ -79,7 +84,7 @@ fn connection_error_says_how_to_start_drover_and_wrong_usage_exits_with_2() {
     assert_eq!(run("http://127.0.0.1:9", &["deploy"]).status.code(), Some(2), "wrong usage");
 }
 
-const SHOP: &str = r#"
+pub(crate) const SHOP: &str = r#"
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: cart}
@@ -181,26 +186,74 @@ metadata: {name: APP}
 file: APP.yaml
 ";
 
+/// The head and body of an answer.
+fn http(url: &str, request: &str, headers: &str) -> String {
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).unwrap();
+    let host = if headers.contains("host:") { String::new() } else { format!("host: {address}\r\n") };
+    write!(stream, "{request} HTTP/1.1\r\n{host}connection: close\r\n{headers}content-length: 0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[track_caller]
+fn only_its_user_is_let_in(url: &str, link: &str, data: &Path) {
+    let file = data.join("api-token");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let token = format!("authorization: Bearer {}\r\n", std::fs::read_to_string(&file).unwrap().trim());
+    let answers = |request: &str, headers: &str, status: &str| {
+        let answer = http(url, request, headers);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request} {headers}: {answer}");
+        answer
+    };
+    answers("GET /v2/projects", "", "401");
+    answers("POST /v2/projects", "", "401");
+    answers("GET /v2/projects", &token, "200");
+    answers("GET /v2/projects", &format!("host: evil.example\r\n{token}"), "421");
+    answers("POST /v2/projects", &format!("origin: https://evil.example\r\n{token}"), "403");
+    answers("POST /v2/projects", "origin: https://evil.example\r\nsec-fetch-site: cross-site\r\n", "403");
+    for link in [link.to_owned(), ok(url, &["page"]).trim().to_owned()] {
+        let path = format!("GET {}", link.strip_prefix(url.trim_end_matches('/')).unwrap());
+        let answer = answers(&path, "", "200");
+        let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: ")?.split(';').next()).unwrap();
+        answers("GET /", &format!("cookie: {cookie}\r\n"), "200");
+        answers(&path, "", "401");
+    }
+    // No route of any document is open, and none of the services' own pages.
+    let mut routes: Vec<String> = ["/", "/ui/live", "/metrics", "/docs", "/openapi.json", "/debug/tasks", "/internal/claims"]
+        .map(|path| format!("GET {path}"))
+        .into();
+    for document in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi")).unwrap() {
+        let document: Value = serde_json::from_str(&std::fs::read_to_string(document.unwrap().path()).unwrap()).unwrap();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            let path = path.replace(['{', '}'], "");
+            routes.extend(item.as_object().unwrap().keys().map(|method| format!("{} {path}", method.to_uppercase())));
+        }
+    }
+    assert!(routes.len() > 100, "{routes:?}");
+    for route in routes {
+        answers(&route, "", "401");
+        answers(&route, "authorization: Bearer guess\r\ncookie: drover_session=guess\r\n", "401");
+    }
+    let other = run(&url.replace("127.0.0.1", "localhost"), &["get", "apps"]);
+    assert!(other.status.success(), "another name of this machine: {}", String::from_utf8_lossy(&other.stderr));
+}
+
 #[test]
 fn application_is_deployed_moved_updated_explained_and_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (members, files) = simulated(2, &folder.path().join("sim"));
 
-    let mut up = Command::new(DROVER);
-    std::fs::write(at("drover.toml"), "listen = \"127.0.0.1:0\"\nlog = \"warn\"\n").unwrap();
-    up.args(["up", "--data", &at("data"), "--config", &at("drover.toml")]).stderr(Stdio::piped()).env_remove("DATABASE_URL");
-    let mut up = Process(up.spawn().unwrap());
-    let mut lines = BufReader::new(up.0.stderr.take().unwrap()).lines();
-    let told = lines.find_map(|line| line.unwrap().split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned));
-    let url = told.expect("drover up prints its address");
-    std::thread::spawn(move || lines.for_each(drop));
+    let (mut up, url) = start(folder.path());
+    only_its_user_is_let_in(&url, ok(&url, &["page"]).trim(), Path::new(&at("data")));
 
     ok(&url, &["cluster", "add", "mine", "--provider", "onprem", "--kubeconfig", &files[0], "--priority", "1"]);
     ok(&url, &["cluster", "add", "theirs", "--provider", "cloud", "--kubeconfig", &files[1], "--label", "zone=1"]);
     ok(&url, &["provider", "set", "cloud", "--priority", "5"]);
     wait(|| {
-        json(&url, &["get", "clusters", "-o", "json"]).as_array().unwrap().iter().all(|c| c["state"] == "Ready" && c["age_ms"].is_u64())
+        json(&url, &["get", "clusters", "-o", "json"]).as_array().unwrap().iter().all(|c| c["state"] == "Ready" && c["ageMs"].is_u64())
     });
     assert!(ok(&url, &["get", "clusters"]).starts_with("NAME"));
 
@@ -209,10 +262,10 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
     assert!(dry.contains("onprem+mine"), "{dry}");
     assert_eq!(json(&url, &["get", "operations", "-o", "json"]), serde_json::json!([]), "a dry run starts no operation");
     assert_eq!(json(&url, &["get", "apps", "-o", "json"]), serde_json::json!([]), "and leaves nothing behind");
-    ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--wait"]);
+    ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--move-priority", "3", "--wait"]);
     let apps = json(&url, &["get", "apps", "-o", "json"]);
     assert_eq!(apps[0]["bindings"][0]["member"], "onprem+mine", "{apps}");
-    assert!(ok(&url, &["explain", "shop"]).starts_with("shop/cart is on onprem+mine"));
+    assert!(ok(&url, &["explain", "shop"]).starts_with("shop/shop is on onprem+mine"));
     for (args, word) in [
         (&["get", "apps", "nothing"][..], "no application or app is called nothing"),
         (&["get", "clusters", "nothing"], "no cluster is called nothing"),
@@ -231,20 +284,64 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
 
     // Changed manifests: a dry run restores the documents that it wrote, a deployment updates the app in place.
     let shown = || {
-        let (apps, intents) = ("/v2/projects/default/composite-apps/shop/v1/apps/cart", "/generic-placement-intents/default/app-intents");
+        let (apps, intents) = ("/v2/projects/default/composite-apps/shop/v1/apps/shop", "/generic-placement-intents/default/app-intents");
         let group = "/v2/projects/default/composite-apps/shop/v1/deployment-intent-groups/shop";
         [read(&url, apps), read(&url, &format!("{group}{intents}"))]
     };
     let before = shown();
+    let projects = read(&url, "/v2/projects");
     assert!(!before[1].to_string().contains("anyOf"), "it may run on every cluster, including those added later: {}", before[1]);
     std::fs::write(at("shop.yaml"), SHOP.replace("500m", "500")).unwrap();
-    let dry = ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--dry-run"]);
-    assert!(dry.contains("does not fit where it runs: "), "{dry}");
+    let dry = run(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--dry-run"]);
+    let told = String::from_utf8_lossy(&dry.stdout);
+    assert!(dry.status.code() == Some(3) && told.contains("does not fit where it runs: "), "{told}");
+    // Nothing is left by dry runs, nor by plans that make no room or are discarded: neither applications nor projects.
+    let apps = ok(&url, &["get", "apps"]);
+    for args in [
+        &["deploy", "huge", "-f", &at("shop.yaml"), "--dry-run", "-p", "other", "-o", "json"][..],
+        &["deploy", "huge", "-f", &at("shop.yaml"), "--dry-run", "--only", "mine"],
+        &["plan", "newcomer", &at("shop.yaml"), "--name", "huge", "--only", "mine"],
+        &["plan", "newcomer", &at("shop.yaml"), "--name", "huge", "-p", "other"],
+    ] {
+        let dry = run(&url, args);
+        assert_eq!(dry.status.code(), Some(3), "{args:?}: {}", String::from_utf8_lossy(&dry.stderr));
+    }
+    assert_eq!(read(&url, "/v2/projects"), projects, "no project is left");
+    std::fs::write(at("small.yaml"), SHOP.replace("500m", "100m").replace("cart", "small")).unwrap();
+    ok(&url, &["plan", "newcomer", &at("small.yaml"), "--only", "theirs", "--dry-run"]);
+    assert_eq!(ok(&url, &["get", "apps"]), apps);
+    let plan = json(&url, &["plan", "newcomer", &at("small.yaml"), "--only", "theirs", "-o", "json"]);
+    assert!(ok(&url, &["get", "apps"]).contains("small/small"), "a plan that can be applied keeps what it refers to");
+    ok(&url, &["plan", "discard", plan["id"].as_str().unwrap()]);
+    assert_eq!(ok(&url, &["get", "apps"]), apps);
+    // The restriction of a plan does not bind a deployment.
+    ok(&url, &["plan", "newcomer", &at("small.yaml"), "--only", "theirs"]);
+    ok(&url, &["deploy", "small", "-f", &at("small.yaml"), "--wait"]);
+    assert_eq!(json(&url, &["get", "apps", "small", "-o", "json"])[0]["bindings"][0]["member"], "onprem+mine");
+    ok(&url, &["delete", "small"]);
+    ok(&url, &["completions", "zsh"]);
     std::fs::write(at("shop.yaml"), SHOP.replace("500m", "600m")).unwrap();
+    let diff = ok(&url, &["diff", "shop", "-f", &at("shop.yaml")]);
+    assert!(diff.contains("500m") && diff.contains("600m") && diff.contains("Deployment."), "{diff}");
+    let listed = json(&url, &["diff", "shop", "-f", &at("shop.yaml"), "-o", "json"]);
+    assert!(listed.as_array().unwrap().len() == 1 && listed[0]["change"] == "changed", "{listed}");
+    let doctor = json(&url, &["doctor", "-o", "json"]);
+    assert!(doctor.as_array().unwrap().iter().any(|check| check["check"] == "services" && check["result"] == "ok"), "{doctor}");
     let dry = ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--only", "theirs", "--dry-run"]);
-    assert!(dry.contains("cart  onprem+mine  applied in place"), "{dry}");
+    assert!(dry.contains("shop  new") && dry.contains("shop  onprem+mine  removed"), "{dry}");
     assert_eq!(shown(), before);
     ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--movable", "--on", "onprem,cloud", "--when-full", "preferred", "--wait"]);
+    let intents = "/v2/projects/default/composite-apps/shop/v1/deployment-intent-groups/shop/migration-intents/default/app-intents";
+    let intents: Value = serde_json::from_str(&read(&url, intents)).unwrap();
+    assert_eq!(intents[0]["spec"]["priority"], 3, "--movable alone keeps the priority");
+    let history = ok(&url, &["history", "shop"]);
+    assert!(history.contains("instantiate") && history.contains("update"), "{history}");
+    let pods = json(&url, &["pods", "shop", "-o", "json"]);
+    assert!(pods[0]["ready"] == true && pods[0]["member"] == "onprem+mine", "{pods}");
+    ok(&url, &["events", "shop/shop"]);
+    let apps = ok(&url, &["get", "apps"]);
+    let since = json(&url, &["get", "apps", "-o", "json"])[0]["bindings"][0]["since"].as_str().unwrap()[..19].to_owned();
+    assert!(apps.contains(&since), "{apps}");
     let chosen = shown()[1].clone();
     assert!(chosen.to_string().contains("preferred") && chosen.to_string().contains("theirs"), "{chosen}");
     ok(&url, &["deploy", "shop", "-f", &at("shop.yaml"), "--wait"]);
@@ -253,10 +350,28 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
     let plan = json(&url, &["plan", "drain", "mine", "-o", "json"]);
     let id = plan["id"].as_str().unwrap();
     assert!(ok(&url, &["plan", "show", id, "-o", "yaml"]).contains("\nkind:\n  drain: onprem+mine\n"), "a map, not a tag");
-    assert!(ok(&url, &["plan", "show", id, "--why-not"]).contains("shop/cart"));
+    assert!(ok(&url, &["plan", "show", id, "--why-not"]).contains("shop/shop"));
     ok(&url, &["plan", "apply", id, "--wait"]);
     let moves = json(&url, &["get", "moves", "-o", "json"]);
     assert_eq!((moves[0]["to"].as_str(), moves[0]["stage"].as_str()), (Some("cloud+theirs"), Some("done")), "{moves}");
+
+    // The drained cluster stays closed until it is opened again.
+    assert!(ok(&url, &["get", "clusters"]).contains("Ready,Cordoned"));
+    let drained = format!(
+        "cordoned since {}: drained by plan {id}",
+        json(&url, &["get", "clusters", "mine", "-o", "json"])[0]["cordoned"]["since"].as_str().unwrap()
+    );
+    assert!(ok(&url, &["get", "clusters", "-o", "wide"]).contains(&drained), "{drained}");
+    let next = ok(&url, &["deploy", "next", "-f", &at("shop.yaml"), "--on", "onprem,cloud", "--dry-run"]);
+    assert!(next.contains("cloud+theirs  5  chosen") && next.contains(&format!("is {drained}")), "{next}");
+    ok(&url, &["cluster", "uncordon", "mine"]);
+    let next = ok(&url, &["deploy", "next", "-f", &at("shop.yaml"), "--dry-run"]);
+    assert!(next.contains("onprem+mine  1  chosen"), "{next}");
+    ok(&url, &["cluster", "cordon", "onprem/mine", "--reason", "new racks"]);
+    let next = ok(&url, &["deploy", "next", "-f", &at("shop.yaml"), "--dry-run"]);
+    assert!(next.contains("cloud+theirs  5  chosen") && next.contains(": new racks"), "{next}");
+    ok(&url, &["cluster", "uncordon", "mine"]);
+
     ok(&url, &["delete", "shop"]);
     ok(&url, &["cluster", "remove", "theirs"]);
 
@@ -270,6 +385,20 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
     let again = outcomes(json(&url, &["apply", "-f", &at("emco.yaml"), "--wait", "-o", "json"]));
     assert_eq!(again.iter().filter(|outcome| outcome.starts_with("unchanged")).count(), again.len() - 1, "{again:?}");
     assert!(again.contains(&"replaced".to_owned()), "the app is replaced, because its file cannot be compared: {again:?}");
+
+    // EMCO documents by their anchor; a verb that is not possible is an error; and all of them are deleted.
+    let clouds = json(&url, &["get", "projects/emco/logical-clouds", "-o", "json"]);
+    assert_eq!((&clouds[0]["metadata"]["name"], &clouds[0]["spec"]["namespace"]), (&Value::from("lc"), &Value::from("default")));
+    assert!(ok(&url, &["get", "projects/emco/logical-clouds", "lc"]).starts_with("metadata:\n"), "YAML for people");
+    std::fs::write(at("approve.yaml"), EMCO.split("---").next().unwrap()).unwrap();
+    let refused = run(&url, &["apply", "-f", &at("approve.yaml")]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("wrong_state"), "approve of a group that runs: {said}");
+    let deleted = outcomes(json(&url, &["delete", "-f", &at("emco.yaml"), "-o", "json"]));
+    assert_eq!(deleted.iter().filter(|outcome| *outcome == "deleted").count(), 9, "{deleted:?}");
+    assert!(deleted.contains(&"terminated".to_owned()), "{deleted:?}");
+    let again = outcomes(json(&url, &["delete", "-f", &at("emco.yaml"), "-o", "json"]));
+    assert!(again.iter().all(|outcome| outcome == "not there"), "{again:?}");
 
     // Apps that call each other: how they are grouped, and how other group sizes would group them.
     let mut calling = CALLING.to_owned();
@@ -307,8 +436,25 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
     drop(members);
 }
 
+/// `drover up` with its data in this folder, and its address.
+pub(crate) fn start(folder: &Path) -> (Process, String) {
+    let at = |name: &str| folder.join(name).display().to_string();
+    let mut up = Command::new(DROVER);
+    std::fs::write(at("drover.toml"), "listen = \"127.0.0.1:0\"\nlog = \"warn\"\n").unwrap();
+    up.args(["up", "--local-clusters", "--data", &at("data"), "--config", &at("drover.toml")]);
+    up.env("HOME", HOME).env_remove("XDG_CONFIG_HOME").stderr(Stdio::piped()).env_remove("DATABASE_URL");
+    let mut up = Process(up.spawn().unwrap());
+    let mut lines = BufReader::new(up.0.stderr.take().unwrap()).lines();
+    let told = lines.find_map(|line| line.unwrap().split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned));
+    let url = told.expect("drover up prints its address");
+    let link = lines.find_map(|line| line.unwrap().contains("/login?key=").then_some(()));
+    link.expect("drover up prints a link to the page");
+    std::thread::spawn(move || lines.for_each(drop));
+    (up, url)
+}
+
 /// Simulated clusters of one node, served as long as the runtime lives, and their kubeconfigs.
-fn simulated(clusters: usize, folder: &Path) -> (tokio::runtime::Runtime, Vec<String>) {
+pub(crate) fn simulated(clusters: usize, folder: &Path) -> (tokio::runtime::Runtime, Vec<String>) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (send, told) = std::sync::mpsc::channel();
     let folder = folder.to_owned();
@@ -326,14 +472,16 @@ fn simulated(clusters: usize, folder: &Path) -> (tokio::runtime::Runtime, Vec<St
 /// GET of a document's file, or of a list.
 fn read(url: &str, path: &str) -> String {
     let address = format!("{}{path}", url.trim_end_matches('/'));
+    let port = url.trim_end_matches('/').rsplit(':').next().unwrap();
+    let token = std::fs::read_to_string(format!("{HOME}/.config/drover/tokens/localhost_{port}")).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let request = reqwest::Client::new().get(&address).header("accept", "application/octet-stream");
+        let request = reqwest::Client::new().get(&address).bearer_auth(token.trim()).header("accept", "application/octet-stream");
         request.send().await.unwrap().error_for_status().unwrap().text().await.unwrap()
     })
 }
 
-fn wait(mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait(mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
         assert!(began.elapsed() < Duration::from_secs(60), "the expected state was not reached");

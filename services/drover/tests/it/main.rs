@@ -3,5 +3,7 @@
 
 mod autoscale;
 mod cli;
+mod clusters;
 mod lab;
 mod memguard;
+mod whole;

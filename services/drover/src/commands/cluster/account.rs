@@ -1,0 +1,210 @@
+//! `drover cluster kubeconfig`: a service account in a cluster with the rights that Drover needs, and a kubeconfig for it.
+//!
+//! Talks to the cluster directly, with a context of the user's own kubeconfig, which may use `exec` plugins; the kubeconfig that is
+//! printed needs no plugin. Everything is applied by name, so the command can be repeated.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use clap::Args;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "drover-system";
+const NAME: &str = "drover";
+/// For how long the cluster may take to issue the token.
+const ISSUED: Duration = Duration::from_secs(30);
+
+/// `drover cluster kubeconfig`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  drover cluster kubeconfig --from my-eks > eks.kubeconfig
+  drover cluster add eks --provider aws --kubeconfig eks.kubeconfig
+  drover cluster kubeconfig --from my-eks --also cert-manager.io/certificates --print-role    show what would be made
+
+Makes in the cluster: Namespace drover-system, ServiceAccount drover, ClusterRole and ClusterRoleBinding drover, and a Secret with a token
+that does not expire. Delete the Namespace to take the access back.")]
+pub struct AccountArgs {
+    /// Context of your kubeconfig (`kubectl config get-contexts`) that leads to the cluster, with the right to make these objects.
+    #[arg(long, value_name = "CONTEXT")]
+    from: String,
+    /// Your kubeconfig [default: the one that kubectl uses].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Another kind that your applications contain, as GROUP/RESOURCE, for example cert-manager.io/certificates; may be repeated.
+    #[arg(long, value_name = "GROUP/RESOURCE")]
+    also: Vec<String>,
+    /// Bind cluster-admin instead: applications may then contain anything, also roles and custom resource definitions.
+    #[arg(long, conflicts_with = "also")]
+    admin: bool,
+    /// Write the kubeconfig to this file, readable only by you, instead of to stdout.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print the objects as YAML, and make nothing.
+    #[arg(long)]
+    print_role: bool,
+}
+
+/// Runs it.
+pub async fn run(args: &AccountArgs) -> Result<()> {
+    let objects = objects(&args.also, args.admin)?;
+    if args.print_role {
+        let documents: Vec<String> = objects.iter().map(serde_yaml::to_string).collect::<Result<_, _>>()?;
+        return crate::output::write_stdout(&documents.join("---\n"));
+    }
+    let file = match &args.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?,
+        None => Kubeconfig::read().context("no kubeconfig; give --kubeconfig")?,
+    };
+    let options = KubeConfigOptions { context: Some(args.from.clone()), ..Default::default() };
+    let config = kube::Config::from_custom_kubeconfig(file, &options).await;
+    let config = config.with_context(|| format!("the context {} cannot be used", args.from))?;
+    let server = config.cluster_url.to_string();
+    let client = Client::try_from(config)?;
+    for object in &objects {
+        apply(&client, object).await?;
+    }
+    let secrets: Api<Secret> = Api::namespaced(client, NAMESPACE);
+    let issued = async {
+        loop {
+            let data = secrets.get(NAME).await?.data.unwrap_or_default();
+            if let (Some(token), Some(ca)) = (data.get("token"), data.get("ca.crt")) {
+                return anyhow::Ok((String::from_utf8(token.0.clone())?, ca.0.clone()));
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let Ok(issued) = tokio::time::timeout(ISSUED, issued).await else {
+        bail!("the cluster has issued no token within {} s; does its controller manager run?", ISSUED.as_secs());
+    };
+    let (token, authority) = issued?;
+    let text = kubeconfig(&args.from, &server, &authority, &token)?;
+    match &args.out {
+        None => crate::output::write_stdout(&text),
+        Some(path) => write_private(path, &text).with_context(|| format!("cannot write {}", path.display())),
+    }
+}
+
+fn write_private(path: &std::path::Path, text: &str) -> Result<()> {
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // The mode given above has no effect on a file that exists.
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    Ok(file.write_all(text.as_bytes())?)
+}
+
+async fn apply(client: &Client, object: &Value) -> Result<()> {
+    let object: DynamicObject = serde_json::from_value(object.clone())?;
+    let types = object.types.clone().unwrap_or_default();
+    let kind = ApiResource::from_gvk(&GroupVersionKind::try_from(types.clone())?);
+    let api: Api<DynamicObject> = match &object.metadata.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+        None => Api::all_with(client.clone(), &kind),
+    };
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let applied = api.patch(&name, &PatchParams::apply("drover-cli"), &Patch::Apply(&object)).await;
+    applied.with_context(|| format!("cannot make {} {name}", types.kind)).map(drop)
+}
+
+/// A kubeconfig with everything inline.
+fn kubeconfig(cluster: &str, server: &str, authority: &[u8], token: &str) -> Result<String> {
+    let authority = base64::engine::general_purpose::STANDARD.encode(authority);
+    Ok(serde_yaml::to_string(&json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": cluster,
+        "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": authority}}],
+        "users": [{"name": NAME, "user": {"token": token}}],
+        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": NAME}}],
+    }))?)
+}
+
+/// Everything that is made in the cluster, in this order.
+fn objects(also: &[String], admin: bool) -> Result<Vec<Value>> {
+    let subject = json!({"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE});
+    let of_account = json!({"kubernetes.io/service-account.name": NAME});
+    let mut objects = vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "namespace": NAMESPACE}}),
+    ];
+    if !admin {
+        let role =
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": NAME}, "rules": rules(also)?});
+        objects.push(role);
+    }
+    let role = if admin { "cluster-admin" } else { NAME };
+    objects.push(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": NAME},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}, "subjects": [subject]}));
+    objects.push(json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": NAME, "namespace": NAMESPACE, "annotations": of_account}}));
+    Ok(objects)
+}
+
+/// The rights: to read nodes, pods and usage, for capacity and readiness; and to manage the kinds that applications usually contain.
+fn rules(also: &[String]) -> Result<Vec<Value>> {
+    const MANAGE: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+    let mut managed = vec![
+        (
+            "",
+            vec![
+                "configmaps",
+                "persistentvolumeclaims",
+                "pods",
+                "replicationcontrollers",
+                "secrets",
+                "serviceaccounts",
+                "services",
+                "limitranges",
+                "resourcequotas",
+                "endpoints",
+            ],
+        ),
+        ("apps", vec!["daemonsets", "deployments", "replicasets", "statefulsets"]),
+        ("batch", vec!["cronjobs", "jobs"]),
+        ("autoscaling", vec!["horizontalpodautoscalers"]),
+        ("networking.k8s.io", vec!["ingresses", "networkpolicies"]),
+        ("policy", vec!["poddisruptionbudgets"]),
+        ("", vec!["namespaces"]),
+    ];
+    for kind in also {
+        let Some((group, resource)) = kind.split_once('/').filter(|(group, resource)| !group.is_empty() && !resource.is_empty()) else {
+            bail!("--also {kind}: give GROUP/RESOURCE, for example cert-manager.io/certificates");
+        };
+        managed.push((group, vec![resource]));
+    }
+    let mut rules = vec![
+        json!({"apiGroups": [""], "resources": ["nodes", "events", "pods/log"], "verbs": ["get", "list", "watch"]}),
+        json!({"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["get", "list"]}),
+        json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}),
+    ];
+    rules.extend(managed.into_iter().map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": MANAGE})));
+    Ok(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn role_has_no_wildcard_and_kinds_that_were_added() {
+        let made = objects(&["cert-manager.io/certificates".to_owned()], false).unwrap();
+        let role = made.iter().find(|object| object["kind"] == "ClusterRole").unwrap();
+        assert!(!role.to_string().contains('*'), "{role}");
+        assert!(role.to_string().contains(r#"["cert-manager.io"],"resources":["certificates"]"#), "{role}");
+        assert!(objects(&["certificates".to_owned()], false).is_err());
+    }
+
+    #[test]
+    fn kubeconfig_passes_the_vetting_of_registered_clusters() {
+        let text = kubeconfig("eks", "https://10.0.0.1:6443/", b"-----BEGIN CERTIFICATE-----\n", "abc").unwrap();
+        let parsed: Value = serde_yaml::from_str(&text).unwrap();
+        assert_eq!(parsed["users"][0]["user"], json!({"token": "abc"}), "no plugin and no file");
+        assert_eq!(parsed["contexts"][0]["name"], parsed["current-context"]);
+    }
+}

@@ -1,0 +1,95 @@
+//! `drover diff`: what a deployment would change in the objects of an application. Changes nothing, and writes no documents.
+//!
+//! Compares the files that the application has with those that would be uploaded, object by object, with the program `diff`, as kubectl does.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+
+use super::deploy::{Application, names};
+use super::{Session, manifests};
+use crate::cli::Format;
+use crate::client::segment;
+use crate::output;
+
+/// `drover diff`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  drover diff shop -f ./manifests/
+
+Prints a unified diff of the objects that `drover deploy` got last and those that it would get now; of a chart, of its files. With -o json
+it lists the names. What someone changed in a cluster is not shown: Drover sets it back by itself.")]
+pub struct DiffArgs {
+    /// Name of the application.
+    name: String,
+    /// Manifests or chart, as for `drover deploy`.
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    path: std::path::PathBuf,
+}
+
+/// Prints the differences.
+///
+/// # Errors
+/// The files cannot be read, a request fails, or the program `diff` is missing.
+pub async fn run(session: &Session, args: &DiffArgs) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    for side in ["deployed", "new"] {
+        std::fs::create_dir(folder.path().join(side))?;
+    }
+    let application = Application::new(session, &args.name);
+    let apps = format!("{}/apps", application.composite);
+    for app in names(session, &apps).await? {
+        let file = session.client.file(&format!("{apps}/{}", segment(&app))).await?;
+        unfold(&file, &folder.path().join("deployed"))?;
+    }
+    for upload in manifests::read(&args.path, &args.name)? {
+        unfold(&upload.file, &folder.path().join("new"))?;
+    }
+    let mut diff = Command::new("diff");
+    let mode = if matches!(session.format, Format::Json | Format::Yaml) { "-rqN" } else { "-ruN" };
+    let output =
+        diff.args([mode, "deployed", "new"]).current_dir(folder.path()).output().context("cannot run `diff`; install diffutils")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if matches!(session.format, Format::Json | Format::Yaml) {
+        let changed: Vec<Value> = text.lines().filter_map(|line| change(line, folder.path())).collect();
+        return output::print(session.format, &changed, |_| (vec![], vec![]));
+    }
+    match text.is_empty() {
+        true => output::write_stdout("no differences"),
+        false => output::write_stdout(&text),
+    }
+}
+
+/// `Files deployed/X and new/X differ` as an object.
+fn change(line: &str, folder: &Path) -> Option<Value> {
+    let name = line.strip_prefix("Files deployed/")?.split(" and new/").next()?;
+    let there = |side: &str| folder.join(side).join(name).exists();
+    let what = match (there("deployed"), there("new")) {
+        (true, true) => "changed",
+        (true, false) => "removed",
+        _ => "added",
+    };
+    Some(json!({"object": name.trim_end_matches(".json"), "change": what}))
+}
+
+/// Writes each object of manifests, or each file of a chart, to a file of its own.
+fn unfold(file: &[u8], to: &Path) -> Result<()> {
+    if file.starts_with(&[0x1f, 0x8b]) {
+        return tar::Archive::new(GzDecoder::new(file)).unpack(to).context("the chart cannot be unpacked");
+    }
+    for object in
+        drover_manifest::objects::read("the application", &String::from_utf8_lossy(file))?.into_iter().map(|manifest| manifest.value)
+    {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (kind, metadata) = (text(&object["kind"]), &object["metadata"]);
+        let place = [text(&metadata["namespace"]), text(&metadata["name"])].into_iter().filter(|part| !part.is_empty());
+        let name = std::iter::once(kind).chain(place).collect::<Vec<_>>().join(".").replace('/', "_");
+        std::fs::write(to.join(format!("{name}.json")), serde_json::to_string_pretty(&object)? + "\n")?;
+    }
+    Ok(())
+}

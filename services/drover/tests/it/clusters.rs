@@ -1,0 +1,108 @@
+//! Clusters from their registration to their loss, by the program as people run it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::cli::{DROVER, HOME, Process, SHOP, json, ok, run, simulated, wait};
+
+/// `drover up` in `folder`, and its address.
+fn up(folder: &Path) -> (Process, String) {
+    std::fs::write(folder.join("drover.toml"), "listen = \"127.0.0.1:0\"\nlog = \"warn\"\n").unwrap();
+    let mut up = Command::new(DROVER);
+    up.env("HOME", HOME).env_remove("XDG_CONFIG_HOME");
+    up.arg("up").arg("--local-clusters").arg("--data").arg(folder.join("data")).arg("--config").arg(folder.join("drover.toml"));
+    let mut up = Process(up.stderr(Stdio::piped()).env_remove("DATABASE_URL").spawn().unwrap());
+    let mut lines = BufReader::new(up.0.stderr.take().unwrap()).lines();
+    let told = lines.find_map(|line| line.unwrap().split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned));
+    let url = told.expect("drover up prints its address");
+    std::thread::spawn(move || lines.for_each(drop));
+    (up, url)
+}
+
+#[track_caller]
+fn refused(url: &str, args: &[&str], word: &str) {
+    let refused = run(url, args);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains(word), "{args:?}: {said}");
+}
+
+fn state_of(url: &str, cluster: &str) -> String {
+    json(url, &["get", "clusters", cluster, "-o", "json"])[0]["state"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn cluster_is_checked_rotated_and_given_up_when_it_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (members, files) = simulated(1, &folder.path().join("sim"));
+    let (doomed, lost) = simulated(1, &folder.path().join("doomed"));
+    let (_up, url) = up(folder.path());
+
+    // A registration is refused before anything is stored if the cluster cannot be used.
+    let text = std::fs::read_to_string(&files[0]).unwrap();
+    let server = text.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap().trim_matches('"').to_owned();
+    std::fs::write(at("nobody.kubeconfig"), text.replace(&server, "http://127.0.0.1:1")).unwrap();
+    let add = |name: &'static str, file: &str| -> Vec<String> {
+        ["cluster", "add", name, "--provider", "onprem", "--kubeconfig", file].map(str::to_owned).into()
+    };
+    let nobody = add("mine", &at("nobody.kubeconfig"));
+    let nobody: Vec<&str> = nobody.iter().map(String::as_str).collect();
+    refused(&url, &nobody, "the cluster is Unreachable");
+    assert!(!ok(&url, &["provider", "list"]).contains("onprem"), "nothing is stored");
+    ok(&url, &[&nobody[..], &["--force"]].concat());
+    wait(|| state_of(&url, "mine") == "Unreachable");
+    refused(&url, &["cluster", "update", "mine", "--kubeconfig", &at("nobody.kubeconfig")], "the cluster is Unreachable");
+    ok(&url, &["cluster", "update", "mine", "--kubeconfig", &files[0]]);
+    wait(|| state_of(&url, "mine") == "Ready");
+
+    // The same API server under another name and address, and another API server under the same name.
+    std::fs::write(at("alias.kubeconfig"), text.replace("127.0.0.1", "localhost")).unwrap();
+    refused(
+        &url,
+        &["cluster", "add", "alias", "--provider", "cloud", "--kubeconfig", &at("alias.kubeconfig"), "--force"],
+        "as onprem+mine",
+    );
+    refused(&url, &["cluster", "add", "mine", "--provider", "onprem", "--kubeconfig", &files[0]], "drover cluster update mine");
+    refused(&url, &["cluster", "update", "mine", "--kubeconfig", &lost[0]], "another Kubernetes cluster");
+    assert_eq!(state_of(&url, "mine"), "Ready");
+
+    // Backup and restore beside the running one: the same documents, and kubeconfigs that can still be opened.
+    ok(&url, &["backup", "--data", &at("data"), "--out", &at("drover.backup")]);
+    refused(&url, &["restore", &at("drover.backup"), "--data", &at("data")], "is not empty");
+    std::fs::create_dir(at("second")).unwrap();
+    ok(&url, &["restore", &at("drover.backup"), "--data", &at("second/data")]);
+    refused(&url, &["backup", "--data", &at("second/data"), "--out", &at("none.backup")], "no server is running");
+    let (second, copy) = up(&folder.path().join("second"));
+    wait(|| state_of(&copy, "mine") == "Ready");
+    drop(second);
+
+    // A cluster is lost for good.
+    ok(&url, &["provider", "set", "onprem", "--priority", "5"]);
+    ok(&url, &["cluster", "add", "doomed", "--provider", "cloud", "--kubeconfig", &lost[0], "--priority", "1", "--label", "zone=1"]);
+    wait(|| state_of(&url, "doomed") == "Ready" && json(&url, &["get", "clusters", "-o", "json"])[0]["nodes"][0].is_object());
+    for (name, cpu, more) in
+        [("resident", "2500m", &["--only", "mine"][..]), ("small", "500m", &[]), ("moved", "500m", &["--movable"]), ("large", "2500m", &[])]
+    {
+        std::fs::write(at("app.yaml"), SHOP.replace("cart", name).replace("500m", cpu)).unwrap();
+        ok(&url, &[&["deploy", name, "-f", &at("app.yaml"), "--wait"], more].concat());
+    }
+    refused(&url, &["cluster", "remove", "doomed", "--force"], "is Ready");
+    drop(doomed);
+    wait(|| state_of(&url, "doomed") == "Unreachable");
+    refused(&url, &["cluster", "remove", "doomed"], "claims_left");
+    let listed = json(&url, &["cluster", "remove", "doomed", "--force", "--dry-run", "-o", "json"]);
+    assert_eq!(listed.as_array().unwrap().len(), 3, "{listed}");
+    ok(&url, &["cluster", "remove", "doomed", "--force"]);
+    let clusters = json(&url, &["get", "clusters", "-o", "json"]);
+    assert_eq!(clusters.as_array().unwrap().len(), 1, "{clusters}");
+    let mut placed: Vec<(String, String)> = Vec::new();
+    for app in json(&url, &["get", "apps", "-o", "json"]).as_array().unwrap() {
+        let on: Vec<&str> = app["bindings"].as_array().unwrap().iter().map(|binding| binding["member"].as_str().unwrap()).collect();
+        placed.push((app["app"].as_str().unwrap().to_owned(), on.join(" ")));
+    }
+    placed.sort();
+    let expected = [("large", ""), ("moved", "onprem+mine"), ("resident", "onprem+mine"), ("small", "onprem+mine")];
+    assert_eq!(placed, expected.map(|(app, on)| (app.to_owned(), on.to_owned())));
+    drop(members);
+}
