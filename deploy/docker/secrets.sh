@@ -11,5 +11,8 @@ make() { [ -s "$dir/$1" ] || { cat >"$dir/$1.partial" && mv "$dir/$1.partial" "$
 openssl rand -hex 32 | make peer-token          # services authenticate to each other with it
 openssl rand -hex 32 | make api-token           # clients: drover --token-file deploy/docker/secrets/api-token
 openssl rand -base64 32 | make seal-key         # encrypts stored kubeconfigs; without it all clusters must be registered again
-openssl rand -hex 24 | make postgres-password
-echo "DATABASE_URL=postgres://drover:$(cat "$dir/postgres-password")@postgres:5432/drover" | make database.env
+openssl rand -hex 24 | make postgres-password   # of the superuser; only the Postgres container has it
+for service in cluster-manager orchestrator placement migration resource-synchronizer; do
+  openssl rand -hex 24 | make "postgres-$service"
+  echo "DATABASE_URL=postgres://drover_${service//-/_}:$(cat "$dir/postgres-$service")@postgres:5432/drover" | make "$service.env"
+done

@@ -113,6 +113,8 @@ impl Processes {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("DATABASE_URL", &self.database_url)
             .env("DROVER_PEER_TOKEN", TOKEN)
+            .env("DROVER_INSECURE_NO_AUTH", "true")
+            .env("DROVER_LOCAL_CLUSTERS", "true")
             .env("DROVER_SEAL_KEY_FILE", seal_key)
             .env("DROVER_FAILPOINTS_DIR", points)
             .envs(instance.environment.iter().map(|(name, value)| (name, value)))

@@ -80,7 +80,8 @@ impl System {
             listen: ([127, 0, 0, 1], 0).into(),
             database_url: Some(url),
             api_token: None,
-            insecure: false,
+            allowed_hosts: Vec::new(),
+            local_clusters: true,
             durability: Durability::ThrowAway,
             own_ports: false,
             flags: flags.map(|(service, flag)| (*service, (*flag).to_owned())).collect(),
@@ -127,6 +128,14 @@ impl System {
     /// The members with their capacity as placement knows them, the preferred ones first.
     pub async fn clusters(&self) -> Vec<ClusterCapacity> {
         self.client.get("/v2/clusters?view=capacity").await.expect("placement answers")
+    }
+
+    /// Waits until decisions use this member again after it was closed.
+    pub async fn opened(&self, name: &str) {
+        eventually(Duration::from_secs(60), async || {
+            self.clusters().await.iter().any(|c| c.cluster == name && c.cordoned.is_none()).then_some(())
+        })
+        .await;
     }
 
     /// The clusters on which `app` has a claim in the ledger, separated by commas.

@@ -10,4 +10,6 @@ mod e2e {
     pub mod page;
     pub mod refusals;
     pub mod relocating;
+    pub mod schedulers;
+    pub mod security;
 }

@@ -27,7 +27,7 @@ async fn update_changes_the_deployment_in_place(system: &System) {
     succeeded(&ended(&system.client, &id).await.unwrap());
 
     assert_eq!(uid().await, (before, 2), "the same Deployment was changed");
-    assert_eq!(system.home("cart").await, home, "an update never changes the member");
+    assert_eq!(system.home("cart").await, home, "an update changes the member only if the intent asks for it");
     assert_eq!(system.home("old").await, "");
     system.serves_on("old", "").await;
     let status: serde_json::Value = system.client.get(&format!("{}/status", second.path())).await.unwrap();

@@ -115,7 +115,7 @@ async fn unrenderable_or_unknown_objects_are_refused() {
 
     // Only the member knows which kinds it has: its preflight refuses an unknown one, and nothing is written there.
     let unknown =
-        b"apiVersion: example.com/v1\nkind: Nonsense\nmetadata: {name: n}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: half}\n";
+        b"apiVersion: example.com/v1\nkind: Nonsense\nmetadata: {name: none}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: half}\n";
     let group = approve("unknown-kind", unknown).await.unwrap();
     let id = group.verb(&system.client, "instantiate").await.unwrap();
     let operation = drover_e2e::emco::ended(&system.client, &id).await.unwrap();

@@ -188,6 +188,10 @@ async fn drain_empties_a_member(system: &System) {
     assert!(witness.lowest().values().all(|low| *low >= 1));
     assert!(system.member("private-a").deployed().await.is_empty());
 
+    let refused = Group::of("pinned", ones("p", 1)).on(&ONLY_A).pinned().deploy(&system.client).await.unwrap();
+    assert!(format!("{refused:?}").contains("is cordoned since"), "the drained cluster is closed: {refused:?}");
+    system.client.delete("/v2/cluster-providers/onprem/clusters/private-a/cordon").await.unwrap();
+    system.opened("private-a").await;
     succeeded(&Group::of("pinned", ones("p", 1)).on(&ONLY_A).pinned().deploy(&system.client).await.unwrap());
     let plan = system.client.post("/v2/plans", Some(&wish)).await.unwrap().body;
     assert_eq!(plan["state"], "infeasible", "{plan}");

@@ -23,7 +23,7 @@ const REPEAT_EVERY: Duration = Duration::from_millis(200);
 struct Trouble {
     member: &'static str,
     fault: Fault,
-    /// The state and a part of the reason that Drover shows meanwhile; `None` if the fault does not disturb operations.
+    /// The state and a part of the reason that Drover shows meanwhile (what a server answers is only in the log); `None` if the fault does not disturb operations.
     shown: Option<(MemberState, &'static str)>,
 }
 
@@ -32,8 +32,8 @@ fn troubles() -> Vec<Trouble> {
     let hours = jiff::SignedDuration::from_hours;
     let (unreachable, late) = (MemberState::Unreachable, Duration::from_secs(40));
     vec![
-        trouble("throttled", Fault::Status { code: 429, rate: 1.0 }, Some((unreachable, "429"))),
-        trouble("broken", Fault::Status { code: 500, rate: 1.0 }, Some((unreachable, "500"))),
+        trouble("throttled", Fault::Status { code: 429, rate: 1.0 }, Some((unreachable, "does not answer as one"))),
+        trouble("broken", Fault::Status { code: 500, rate: 1.0 }, Some((unreachable, "does not answer as one"))),
         trouble("late", Fault::Latency { min: late, max: late }, Some((unreachable, ""))),
         trouble("expired", Fault::Unauthorized, Some((MemberState::Unauthorized, "401"))),
         trouble("flaky", Fault::Status { code: 503, rate: 0.1 }, None),

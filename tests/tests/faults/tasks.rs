@@ -31,11 +31,12 @@ fn expected() -> BTreeMap<(String, String), OnFailure> {
         named("cluster-manager", &workers, OnFailure::RestartOneOfMany),
         named("placement", &["follow-members", "follow-capacity", "expire-capacity", "tidy"], OnFailure::Restart),
         named("placement", &["ledger-writer"], OnFailure::EndProcess),
-        named("migration", &["follow-fleet", "orphans"], OnFailure::Restart),
+        named("migration", &["follow-fleet", "orphans", "plan-outcomes"], OnFailure::Restart),
         named("resource-synchronizer", &["follow-members"], OnFailure::Restart),
         named("resource-synchronizer", &workers, OnFailure::RestartOneOfMany),
-        named("orchestrator", &["follow-bindings", "observe", "retire", "sweep", "wake-steps"], OnFailure::Restart),
+        named("orchestrator", &["follow-bindings", "observe", "retire", "sweep", "hand-over", "wake-steps"], OnFailure::Restart),
         named("orchestrator", &["engine-claim", "engine-lease", "engine-wakes"], OnFailure::Restart),
+        named("orchestrator", &["engine-name"], OnFailure::EndProcess),
     ]
     .concat();
     for service in ["cluster-manager", "placement", "migration", "resource-synchronizer", "orchestrator", "gateway"] {

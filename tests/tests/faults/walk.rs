@@ -214,6 +214,9 @@ impl<'a> Walker<'a> {
         let Ok(id) = operation_id(client, Method::POST, &apply).await else { return Ok(()) };
         self.accepted.fetch_add(1, Ordering::Relaxed);
         let operation: Operation = ended(client, &id).await.map_err(|error| format!("{error:#}"))?;
+        // A drain closes the member; the walk goes on with all of them.
+        let cordon = format!("/v2/cluster-providers/{provider}/clusters/{name}/cordon");
+        client.delete(&cordon).await.map_err(|error| format!("{error:#}"))?;
         match operation.state {
             OperationState::Succeeded => Ok(()),
             OperationState::Failed if operation.code.is_some() => Ok(()),

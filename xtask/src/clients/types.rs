@@ -11,10 +11,10 @@ pub fn of(schema: &str) -> anyhow::Result<String> {
         "BindingStatus" | "Bundle" | "DesiredBinding" => "bindings",
         "DigHolds" | "DigTerms" | "DocumentRef" => "digs",
         "ClaimHeads" | "Claims" | "ClusterCapacity" | "Explanation" | "LedgerReceipt" | "LedgerTransaction" => "ledger",
-        "MemberCredential" => "members",
-        "OperationList" | "OperationState" => "operations",
+        "CordonOrder" | "MemberCredential" => "members",
+        "Operation" | "OperationList" | "OperationState" => "operations",
         "PlanAcceptance" | "PlanDocument" | "PlanList" | "PlanOrder" => "plans",
-        "Decision" | "DecisionRequest" => "scheduling",
+        "Cordon" | "Decision" | "DecisionRequest" => "scheduling",
         "Problem" => return Ok("drover_api::problem::ProblemDocument".to_owned()),
         _ => bail!("no type of libs/api is known for the schema {schema}: add it in xtask/src/clients/types.rs"),
     };
