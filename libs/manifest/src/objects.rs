@@ -46,11 +46,9 @@ pub struct Manifest {
 pub struct Address {
     /// API group; empty for the core group.
     pub group: String,
-    /// Kind.
     pub kind: String,
     /// Namespace; empty for kinds that have none.
     pub namespace: String,
-    /// Name.
     pub name: String,
 }
 
@@ -73,7 +71,6 @@ pub enum ManifestError {
     /// The text is not YAML, or too complex.
     #[error("{file}: {source}")]
     Yaml {
-        /// File.
         file: String,
         /// The error.
         source: YamlError,

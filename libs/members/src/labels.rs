@@ -31,13 +31,10 @@ pub fn binding(metadata: &ObjectMeta) -> Option<Uuid> {
 /// To which app and binding an object belongs: the values of its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Installation.
     pub hub: Uuid,
     /// Deployment intent group.
     pub dig: Uuid,
-    /// App.
     pub app: String,
-    /// Binding.
     pub binding: Uuid,
 }
 

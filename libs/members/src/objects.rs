@@ -21,11 +21,9 @@ use crate::labels::{self, Owner};
 pub struct ObjectId {
     /// `v1`, `apps/v1`, …
     pub api_version: String,
-    /// Kind.
     pub kind: String,
     /// Namespace; empty for cluster-wide kinds.
     pub namespace: String,
-    /// Name.
     pub name: String,
 }
 

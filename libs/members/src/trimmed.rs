@@ -75,7 +75,6 @@ pub struct Node {
     pub metadata: ObjectMeta,
     /// The sum that its pods may request.
     pub allocatable: Amounts,
-    /// Taints.
     pub taints: Vec<Taint>,
     /// Whether it is cordoned, so that no further pod is scheduled to it.
     pub cordoned: bool,

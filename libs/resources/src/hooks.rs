@@ -29,9 +29,7 @@ pub struct Change<'a> {
 pub enum Verb {
     /// POST, or PUT of a document that does not exist.
     Create,
-    /// PUT.
     Replace,
-    /// DELETE.
     Delete,
 }
 

@@ -78,7 +78,6 @@ impl Default for Plan {
 pub struct Outcome {
     /// Short name; `a` to `e` are the paper's cases.
     pub name: String,
-    /// Description.
     pub label: String,
     /// Cost in pod-seconds.
     pub cost: Vec<f64>,

@@ -33,7 +33,6 @@ impl Size {
 
 /// One microservice of the demo.
 pub struct App {
-    /// Name.
     pub name: &'static str,
     cpu_m: u32,
     memory_mi: u32,
@@ -43,7 +42,6 @@ pub struct App {
 
 /// One application of the demo.
 pub struct Application {
-    /// Name.
     pub name: &'static str,
     /// Priority of being moved (1 is moved first); `None` if it may not be moved.
     pub movable: Option<u8>,

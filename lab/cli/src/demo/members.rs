@@ -12,11 +12,9 @@ use crate::dev::sim::Simulated;
 pub struct Member {
     /// Cluster name.
     pub name: String,
-    /// Provider.
     pub provider: String,
     /// The provider's priority.
     pub priority: u8,
-    /// Kubeconfig.
     pub kubeconfig: Vec<u8>,
     /// Image that its nodes can run.
     pub image: String,

@@ -90,7 +90,6 @@ pub struct Down {
 /// One cluster of a set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cluster {
-    /// Name.
     pub name: String,
     /// Address of its API server.
     pub server: String,

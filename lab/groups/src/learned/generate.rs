@@ -11,9 +11,7 @@ use drover_scheduling::groups::{Call, CallGraph, Grouping, Instance, Limits, Loa
 pub struct InstanceRanges {
     /// Services of a generated application.
     pub services: (usize, usize),
-    /// Applications.
     pub apps: (usize, usize),
-    /// Places.
     pub places: (usize, usize),
     /// Containers, at most.
     pub containers: usize,

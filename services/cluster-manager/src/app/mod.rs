@@ -45,7 +45,6 @@ pub struct App {
 /// A cluster with its labels.
 pub struct LabelledCluster {
     pub document: TypedDocument<ClusterSpec>,
-    /// Sorted.
     pub labels: Vec<String>,
 }
 

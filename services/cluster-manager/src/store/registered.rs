@@ -14,7 +14,6 @@ pub struct Registered {
     cluster: String,
     /// Priority of its provider, 1 (preferred) to 10.
     pub priority: i32,
-    /// Sorted.
     pub labels: Vec<String>,
     /// Version of its kubeconfig, if it has one.
     pub credential: Option<i64>,

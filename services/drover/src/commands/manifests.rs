@@ -11,7 +11,6 @@ use crate::split;
 
 /// An app ready to be uploaded.
 pub struct Upload {
-    /// Name.
     pub name: String,
     /// A Helm chart as .tar.gz, or manifests.
     pub file: Vec<u8>,

@@ -38,7 +38,6 @@ use crate::tokens;
 pub struct Session {
     /// Client of the gateway.
     pub client: Client,
-    /// Project.
     pub project: String,
     /// Output format.
     pub format: Format,

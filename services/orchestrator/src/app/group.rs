@@ -15,7 +15,6 @@ use crate::resources::{COMPOSITE_APP, DIG, PROJECT};
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Path)]
 pub struct GroupPath {
-    /// Project.
     pub project: String,
     /// Composite app.
     #[serde(rename = "compositeApp")]

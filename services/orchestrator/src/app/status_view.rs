@@ -46,7 +46,6 @@ pub enum OutputLevel {
 /// Lists of names instead of the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NamesOf {
-    /// Apps.
     Apps,
     /// Clusters by app.
     Clusters,

@@ -13,7 +13,6 @@ use crate::store::hold;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct DigQuery {
-    /// Project.
     pub project: String,
     /// Composite app.
     #[serde(rename = "compositeApp")]

@@ -39,7 +39,7 @@ exec chroot "$root" /bin/helm "$@"
 pub enum Sandbox {
     /// Namespaces of its own and limits.
     Full,
-    /// Neither.
+    /// No namespaces of its own and no limits.
     None,
 }
 

@@ -16,7 +16,6 @@ pub type ApiKind = (String, String);
 /// An object as last seen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// Uid.
     pub uid: Arc<str>,
     /// Generation, where the kind counts one.
     pub generation: Option<i64>,
