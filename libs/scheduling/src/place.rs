@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::call_placement::CallPlacement;
 use crate::explanations::{self, SlotDecision};
 use crate::fit::Ask;
-use crate::scheduler::Arrivals;
+use crate::scheduler::outlook;
 use crate::slot::{Slot, equals};
 use crate::trial::{Tenant, Trial};
 use crate::{
@@ -149,11 +149,8 @@ fn order_of_application(slots: &[Slot<'_>], chosen: &[Option<SlotDecision<'_>>])
     let mut names: Vec<String> = Vec::new();
     for (room, apps) in by_member.into_values().filter(|(_, apps)| apps.len() > 1) {
         let demands: Vec<&Demand> = apps.iter().map(|app| &app.demand).collect();
-        let arrivals = Arrivals::new(room.nodes(), room.free().now.to_vec(), &demands);
-        if arrivals.holds() != Holds::One {
-            continue;
-        }
-        for app in arrivals.order().into_iter().flatten().map(|at| &apps[at].app) {
+        let (_, order) = outlook(room.nodes(), room.free().now.to_vec(), &demands);
+        for app in order.into_iter().flatten().map(|at| &apps[at].app) {
             if !names.contains(app) {
                 names.push(app.clone());
             }

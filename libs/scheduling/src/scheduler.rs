@@ -20,11 +20,7 @@ const PERMUTED: usize = 6;
 /// For which orders all pods of `apps`, of which some packing exists, get nodes of a member with these free amounts; and an order of the
 /// apps in which the default scheduler is expected to find them, if the given one does not do.
 pub fn outlook(nodes: &[Node], free: Vec<Amounts>, apps: &[&Demand]) -> (Holds, Option<Vec<usize>>) {
-    let arrivals = Arrivals::new(nodes, free, apps);
-    match arrivals.holds() {
-        Holds::One => (Holds::One, arrivals.order()),
-        holds => (holds, None),
-    }
+    Arrivals::new(nodes, free, apps).outlook()
 }
 
 /// Equal pods: the same requests and the same nodes.
@@ -81,8 +77,15 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// An order of the apps in which the simulated scheduler places all pods.
-    pub fn order(&self) -> Option<Vec<usize>> {
+    /// [`Self::holds`], and if only some order does, one in which the simulated scheduler places all pods.
+    pub fn outlook(&self) -> (Holds, Option<Vec<usize>>) {
+        match self.holds() {
+            Holds::One => (Holds::One, self.order()),
+            holds => (holds, None),
+        }
+    }
+
+    fn order(&self) -> Option<Vec<usize>> {
         let mut order: Vec<usize> = (0..self.apps.len()).collect();
         order.sort_by_key(|app| std::cmp::Reverse(self.largest(*app)));
         if self.simulate(&order) {

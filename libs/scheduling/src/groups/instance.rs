@@ -58,7 +58,6 @@ pub struct Container {
     pub service: usize,
     /// Number of the copy, from 0.
     pub replica: usize,
-    /// Request.
     pub request: Load,
 }
 

@@ -73,9 +73,8 @@ impl<'w, 'a> Outlook<'w, 'a> {
     pub fn describe(&self) -> PlanScheduling {
         let mut told = PlanScheduling { holds: Holds::Any, ..PlanScheduling::default() };
         for scene in self.scenes() {
-            let holds = scene.arrivals.holds();
+            let (holds, order) = scene.arrivals.outlook();
             told.holds = told.holds.min(holds);
-            let order = if holds == Holds::One { scene.arrivals.order() } else { None };
             let names = |order: &[usize]| order.iter().map(|app| self.name(scene.apps[*app])).collect::<Vec<_>>().join(", ");
             let reason = match (holds, &order) {
                 (Holds::Any, _) => continue,
