@@ -98,6 +98,12 @@ impl FleetCopy {
         tokio::time::Instant::now() < give_up && heard.is_ok_and(|heard| heard.is_ok())
     }
 
+    /// Whether any app of a group has a claim. Reads the copy in place.
+    pub fn has_claim_of(&self, dig: Uuid) -> bool {
+        let state = self.0.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.fleet.claims.values().any(|claim| claim.dig.id == dig)
+    }
+
     /// The fleet including the sequence number `after`, or `None` if the copy does not reach it within [`MAX_WAIT`].
     pub async fn snapshot(&self, after: Option<i64>) -> Option<FleetSnapshot> {
         let mut head = self.0.head.subscribe();
