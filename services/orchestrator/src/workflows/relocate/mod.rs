@@ -97,7 +97,6 @@ pub struct MoveProgress {
     pub old: Binding,
     /// Binding id of the new copy.
     pub new: Uuid,
-    /// Destination.
     pub to: MemberKey,
     /// Further destinations, the best first.
     pub others: Vec<MemberKey>,

@@ -39,7 +39,7 @@ enum Preparation {
 pub(super) async fn prepare(ctx: &mut Ctx<Relocate>) -> StepResult {
     let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
     let (mut keys, mut until, mut notes, mut replaced) = (Vec::new(), None::<Timestamp>, Vec::new(), false);
-    for index in 0..ctx.state.moves.len() {
+    for index in application_order(&ctx.input.order, &ctx.state.moves) {
         let preparation = prepare_move(ctx, index, fence).await?;
         let moving = &mut ctx.state.moves[index];
         match preparation {
@@ -107,12 +107,23 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
     Ok(Preparation::Replaced)
 }
 
+/// The moves as positions, in the order in which the plan wants their copies applied: a copy that becomes ready in this pass lets the
+/// next one be applied in it. Moves without a rank come first.
+fn application_order(order: &[Uuid], moves: &[MoveProgress]) -> Vec<usize> {
+    let mut positions: Vec<usize> = (0..moves.len()).collect();
+    positions.sort_by_key(|position| rank(order, &moves[*position]));
+    positions
+}
+
+fn rank(order: &[Uuid], moving: &MoveProgress) -> Option<usize> {
+    order.iter().position(|claim| *claim == moving.old.id)
+}
+
 /// A copy for the same member that the plan wants to be ready before this one is applied.
 fn must_be_ready_before<'a>(order: &[Uuid], moves: &'a [MoveProgress], index: usize) -> Option<&'a MoveProgress> {
     let moving = &moves[index];
-    let rank = |one: &MoveProgress| order.iter().position(|claim| *claim == one.old.id);
-    let mine = rank(moving).filter(|_| moving.sent.is_none())?;
-    moves.iter().find(|one| one.to == moving.to && one.stage != MoveStage::Ready && rank(one).is_some_and(|rank| rank < mine))
+    let mine = rank(order, moving).filter(|_| moving.sent.is_none())?;
+    moves.iter().find(|one| one.to == moving.to && one.stage != MoveStage::Ready && rank(order, one).is_some_and(|rank| rank < mine))
 }
 
 /// Waits until every new copy is ready at the same time. A copy that the journal has as ready may have failed while this service was
