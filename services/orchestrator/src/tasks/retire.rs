@@ -2,14 +2,18 @@
 //! claims when they are gone (this may be days later, when a member is reachable again), and deletes their rows a minute after.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::bindings::{DesiredState, Phase};
 use drover_service::TaskHandle;
 use drover_store::{StoreError, StoreResult};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::batch::each;
 use crate::app::App;
 use crate::store::binding::{self, Binding};
 use crate::store::next_fence;
@@ -18,51 +22,89 @@ use crate::workflows::{SettleError, settle};
 /// Longest time between two passes.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Makes a pass at each signal and at least every [`PERIOD`]; never returns.
+/// How many bindings are worked on at once with the same service. Each may wait for it until the call times out.
+const CONCURRENCY: usize = 8;
+
+/// Looks for work at each signal and at least every [`PERIOD`]; never returns. A binding that fails or hangs holds up no other one:
+/// bindings that become due meanwhile are begun at once.
 pub async fn run(app: App, task: TaskHandle) {
+    let mut work = Work::new(&app);
     let mut failing = HashSet::new();
     loop {
-        app.retire.wait(PERIOD).await;
-        task.active();
-        match once(&app).await {
-            Ok(failures) => {
-                // A binding that goes on failing is a warning only once.
-                for (id, error) in failures.iter().filter(|(id, _)| !failing.contains(id)) {
-                    tracing::warn!(binding.id = %id, error = %drover_service::problem::chain(error), "a retiring binding could not be settled, will retry");
+        tokio::select! {
+            () = app.retire.wait(PERIOD) => {
+                task.active();
+                match Due::read(&app).await {
+                    Ok(due) => work.begin(due),
+                    Err(error) => tracing::warn!(error = %drover_service::problem::chain(&error), "retiring bindings could not be read, will retry"),
                 }
-                failing = failures.into_iter().map(|(id, _)| id).collect();
             }
-            Err(error) => {
-                tracing::warn!(error = %drover_service::problem::chain(&error), "retiring bindings could not be read, will retry")
+            Some((id, outcome)) = work.ongoing.next() => {
+                task.active();
+                work.ids.remove(&id);
+                match outcome {
+                    Ok(()) => {
+                        failing.remove(&id);
+                    }
+                    // A binding that goes on failing is a warning only once.
+                    Err(error) => if failing.insert(id) {
+                        tracing::warn!(binding.id = %id, error = %drover_service::problem::chain(&error), "a retiring binding could not be settled, will retry");
+                    }
+                }
             }
         }
     }
 }
 
-/// One pass over all bindings that are to go. Returns those that failed, each with its error; they do not hold up the others.
-///
-/// # Errors
-/// The bindings could not be read from the database.
-pub async fn once(app: &App) -> StoreResult<Vec<(Uuid, SettleError)>> {
-    let due = Due::read(app).await?;
-    // Placement and the synchronizer are called side by side: when one of them is down, the work at the other goes on.
-    let (settled, sent, forgotten) = tokio::join!(
-        each(due.gone, |binding| async move { settle(&app.environment, &binding).await }),
-        each(due.not_sent, |binding| async move { send_away(app, &binding).await }),
-        each(due.forgettable, |id| forget(app, id)),
-    );
-    let outcomes = settled.into_iter().chain(sent).chain(forgotten);
-    Ok(outcomes.filter_map(|(id, outcome)| Some((id, outcome.err()?))).collect())
+/// The bindings that are being worked on, each once at a time.
+struct Work<'a> {
+    app: &'a App,
+    ids: HashSet<Uuid>,
+    ongoing: FuturesUnordered<BoxFuture<'a, (Uuid, Result<(), SettleError>)>>,
+    // A limit per service: when one of them is down, the work with the other goes on.
+    placement: Arc<Semaphore>,
+    synchronizer: Arc<Semaphore>,
 }
 
-/// What a pass has to do.
+impl<'a> Work<'a> {
+    fn new(app: &'a App) -> Self {
+        let limit = || Arc::new(Semaphore::new(CONCURRENCY));
+        Self { app, ids: HashSet::new(), ongoing: FuturesUnordered::new(), placement: limit(), synchronizer: limit() }
+    }
+
+    fn begin(&mut self, due: Due) {
+        let app = self.app;
+        for binding in due.gone {
+            self.add(binding.id, self.placement.clone(), async move { settle(&app.environment, &binding).await });
+        }
+        for binding in due.not_sent {
+            self.add(binding.id, self.synchronizer.clone(), async move { send_away(app, &binding).await });
+        }
+        for id in due.forgettable {
+            self.add(id, self.synchronizer.clone(), forget(app, id));
+        }
+    }
+
+    fn add(&mut self, id: Uuid, limit: Arc<Semaphore>, work: impl Future<Output = Result<(), SettleError>> + Send + 'a) {
+        if !self.ids.insert(id) {
+            return;
+        }
+        self.ongoing.push(Box::pin(async move {
+            // The semaphore is never closed, so that there always is a permit in the end.
+            let _permit = limit.acquire().await;
+            (id, work.await)
+        }));
+    }
+}
+
+/// Bindings that are due.
 struct Due {
     /// Gone from their member: their claims are to be released.
-    gone: Vec<(Uuid, Binding)>,
+    gone: Vec<Binding>,
     /// The synchronizer does not know yet that they are to go, and no running operation will tell it.
-    not_sent: Vec<(Uuid, Binding)>,
+    not_sent: Vec<Binding>,
     /// Released long enough ago that no late write can come any more.
-    forgettable: Vec<(Uuid, Uuid)>,
+    forgettable: Vec<Uuid>,
 }
 
 impl Due {
@@ -75,15 +117,15 @@ impl Due {
             .fetch_all(&mut *connection)
             .await?;
         let running: HashSet<Uuid> = running.into_iter().collect();
-        let forgettable = binding::forgettable(&mut connection).await?.into_iter().map(|id| (id, id)).collect();
+        let forgettable = binding::forgettable(&mut connection).await?;
         let mut due = Self { gone: Vec::new(), not_sent: Vec::new(), forgettable };
         for binding in retiring {
             match app.environment.statuses.get(binding.id).map(|status| status.phase) {
-                Some(Phase::Gone) => due.gone.push((binding.id, binding)),
+                Some(Phase::Gone) => due.gone.push(binding),
                 Some(Phase::Deleting | Phase::Unreachable) => {}
                 // Its operation sends it away.
                 _ if running.contains(&binding.operation) => {}
-                _ => due.not_sent.push((binding.id, binding)),
+                _ => due.not_sent.push(binding),
             }
         }
         Ok(due)
