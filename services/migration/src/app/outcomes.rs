@@ -72,7 +72,10 @@ impl App {
             };
         }
         let PlanSubject::Newcomer(dig) = &plan.subject else { return Ok(None) };
-        Ok(self.fleet.has_claim_of(dig.id).then(|| PlanOutcome { state: PlanState::Superseded, why: Some(format!("{} got room without it", dig.name)) }))
+        Ok(self
+            .fleet
+            .has_claim_of(dig.id)
+            .then(|| PlanOutcome { state: PlanState::Superseded, why: Some(format!("{} got room without it", dig.name)) }))
     }
 
     /// Deletes plans that are older than the configured number of days, except those that are being carried out.
