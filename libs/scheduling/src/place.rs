@@ -15,8 +15,8 @@ use crate::scheduler::outlook;
 use crate::slot::{Slot, equals};
 use crate::trial::{Tenant, Trial};
 use crate::{
-    AppDecision, AppRequest, Claim, ClaimState, Decision, DecisionRequest, Demand, GroupDecision, Holds, Ledger, MemberKey, MemberRoom,
-    Outcome, Placement, Undo,
+    AppDecision, AppRequest, Claim, ClaimState, Decision, DecisionRequest, Demand, GroupDecision, Ledger, MemberKey, MemberRoom, Outcome,
+    Placement, Undo,
 };
 
 /// Limit on attempts to place a slot, for the whole search that follows a failed greedy choice.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::outlook::Outlook;
-use super::search::{Moves, VictimSearch};
+use super::problem::{Moves, RoomProblem};
 use crate::Holds;
 
 /// Moves, and for which orders of pods they hold.
@@ -20,9 +20,9 @@ pub(crate) struct Best<'a> {
 
 impl<'a> Best<'a> {
     /// Takes moves that fit if they are better. Returns whether they hold for any order.
-    pub fn offer(&mut self, search: &VictimSearch<'_, 'a>, moves: Moves<'a>) -> bool {
-        let Some(trial) = search.build(&moves) else { return false };
-        let holds = Outlook::new(search, &moves, &trial).holds();
+    pub fn offer(&mut self, problem: &RoomProblem<'_, 'a>, moves: Moves<'a>) -> bool {
+        let Some(trial) = problem.build(&moves) else { return false };
+        let holds = Outlook::new(problem, &moves, &trial).holds();
         let worth = |holds: Holds, moves: &Moves<'_>| (holds, Reverse(moves.len()));
         if self.found.as_ref().is_none_or(|found| worth(holds, &moves) > worth(found.holds, &found.moves)) {
             self.found = Some(FoundMoves { moves, holds });

@@ -2,8 +2,8 @@
 
 use super::candidates::{Candidates, find};
 use super::context::PlanningContext;
+use super::problem::{Moves, RoomProblem};
 use super::report::{self, CUT, Found};
-use super::search::{Moves, VictimSearch};
 use crate::trial::Trial;
 use crate::work::Effort;
 use crate::{Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
@@ -26,7 +26,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &m
             format!("{} of its {} apps may not move", candidates.excluded.len(), candidates.excluded.len() + candidates.movable.len());
         return infeasible(reason, candidates, effort);
     }
-    let case = VictimSearch { slots: &[], homes: &[], movable: &candidates.movable, fewest: false };
+    let case = RoomProblem { slots: &[], homes: &[], movable: &candidates.movable };
     match homes_for_all(&candidates, effort) {
         Some(moves) => {
             let mut plan = report::feasible(context, &case, Found::new(&candidates, moves), Vec::new(), effort);

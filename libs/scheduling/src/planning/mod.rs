@@ -5,8 +5,9 @@
 //! newcomer.rs     the members on which room is made         search.rs  the victims: greedy, prune, systematic search
 //! assignments.rs  assignments of a newcomer to members      peers.rs   calls of apps that move
 //! drain.rs        everything off a member                   copies.rs  other copies of an app that moves
-//! report.rs       the plan with all reasons              bounds.rs  sets of victims that cannot do
-//! outlook.rs      whether the schedulers find nodes         best.rs    the best moves of a search so far
+//! report.rs       the plan with all reasons                 bounds.rs  sets of victims that cannot do
+//! problem.rs      what is searched for, checks of moves     best.rs    the best moves of a search so far
+//! outlook.rs      whether the schedulers find nodes
 //! ```
 //! Cascade depth 0: a destination must have room without further moves. A plan reserves nothing; the ledger checks it again when it is
 //! applied. The work of the search is limited by the caller's meter; with the same steps the same input gives the same plan.
@@ -23,6 +24,7 @@ mod newcomer;
 mod outlook;
 mod parameters;
 mod peers;
+mod problem;
 mod rank;
 mod report;
 mod search;

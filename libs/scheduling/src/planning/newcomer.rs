@@ -10,6 +10,7 @@ use super::best::FoundMoves;
 use super::candidates::{Candidates, find};
 use super::context::PlanningContext;
 use super::parameters::move_cost;
+use super::problem::RoomProblem;
 use super::report::{self, CUT, Found};
 use super::search::{NoMoves, VictimSearch};
 use crate::calling_apps::CallingApps;
@@ -52,7 +53,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
     let assignments = Assignments { context, newcomer: dig.id, slots: &slots, callers: callers.as_ref() }.all(effort);
     // Room for all apps without a move: no candidates are needed.
     for assignment in assignments.iter().filter(|assignment| assignment.is_free()) {
-        let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable: &[], fewest: false };
+        let case = RoomProblem { slots: &slots, homes: &assignment.homes, movable: &[] };
         effort.examined += 1;
         if case.build(&[]).is_some() {
             let candidates = Candidates::default();
@@ -80,7 +81,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
                     }
                 }
                 Err(stuck) => {
-                    let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable, fewest: false };
+                    let case = RoomProblem { slots: &slots, homes: &assignment.homes, movable };
                     tried.stuck(&case, stuck);
                 }
             }
@@ -94,7 +95,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
             }
             let nobody = Candidates::default();
             let from = candidates.get(&from).unwrap_or(&nobody);
-            let case = VictimSearch { slots: &slots, homes: &assignment.homes, movable: &from.movable, fewest: false };
+            let case = RoomProblem { slots: &slots, homes: &assignment.homes, movable: &from.movable };
             return PlanResult::Feasible(report::feasible(context, &case, Found::new(from, moves), tried.members, effort));
         }
     }
@@ -113,12 +114,16 @@ fn solve<'a>(
     more: bool,
     effort: &mut Effort<'_>,
 ) -> (Vec<&'a MemberKey>, Result<FoundMoves<'a>, NoMoves>) {
-    let bare = VictimSearch { slots, homes: &assignment.homes, movable: &[], fewest: false };
+    let bare = RoomProblem { slots, homes: &assignment.homes, movable: &[] };
     let (open, members) = (bare.open(), bare.members());
     let mut attempt = |rooms: &[&'a MemberRoom], more: bool| {
         let keys: Vec<&MemberKey> = rooms.iter().map(|room| &room.key).collect();
         let from = candidates.entry(keys.clone()).or_insert_with(|| find(context, rooms, Some(dig.id)));
-        (keys, VictimSearch { slots, homes: &assignment.homes, movable: &from.movable, fewest: context.fewest_moves }.solve(effort, more))
+        (
+            keys,
+            VictimSearch { problem: RoomProblem { slots, homes: &assignment.homes, movable: &from.movable }, fewest: context.fewest_moves }
+                .solve(effort, more),
+        )
     };
     let twice = !open.is_empty() && members.len() > open.len();
     let first = attempt(&open, more || twice);
@@ -169,7 +174,7 @@ impl Tried {
         }
     }
 
-    fn stuck(&mut self, case: &VictimSearch<'_, '_>, stuck: NoMoves) {
+    fn stuck(&mut self, case: &RoomProblem<'_, '_>, stuck: NoMoves) {
         for home in case.open() {
             let movable = case.movable.iter().filter(|m| m.room.key == home.key).count();
             let reason = match &stuck {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::search::VictimSearch;
+use super::problem::RoomProblem;
 use crate::scheduler::Arrivals;
 use crate::trial::Trial;
 use crate::{Demand, Holds, MemberRoom, PlanScheduling, WhyNot};
@@ -25,15 +25,15 @@ struct Scene<'a> {
 
 /// The moves with the newcomer, all of which are in `trial`.
 pub(crate) struct Outlook<'w, 'a> {
-    search: &'w VictimSearch<'w, 'a>,
+    problem: &'w RoomProblem<'w, 'a>,
     moves: &'w [(usize, &'a MemberRoom)],
     trial: &'w Trial<'a>,
 }
 
 impl<'w, 'a> Outlook<'w, 'a> {
     /// The outlook for these moves, each as the position of a movable app and its destination.
-    pub fn new(search: &'w VictimSearch<'w, 'a>, moves: &'w [(usize, &'a MemberRoom)], trial: &'w Trial<'a>) -> Self {
-        Self { search, moves, trial }
+    pub fn new(problem: &'w RoomProblem<'w, 'a>, moves: &'w [(usize, &'a MemberRoom)], trial: &'w Trial<'a>) -> Self {
+        Self { problem, moves, trial }
     }
 
     /// New copies start now, beside the old ones; the newcomer's apps start when the victims have left.
@@ -43,7 +43,7 @@ impl<'w, 'a> Outlook<'w, 'a> {
             moved.entry(&to.key).or_insert_with(|| (*to, Vec::new())).1.push(Applied::Moved(at));
         }
         let mut new: BTreeMap<_, (&'a MemberRoom, Vec<Applied>)> = BTreeMap::new();
-        for (slot, home) in self.search.homes.iter().enumerate() {
+        for (slot, home) in self.problem.homes.iter().enumerate() {
             let Some(home) = *home else { continue };
             let there = || moved.get(&home.key).map_or_else(Vec::new, |(_, apps)| apps.clone());
             new.entry(&home.key).or_insert_with(|| (home, there())).1.push(Applied::New(slot));
@@ -59,8 +59,8 @@ impl<'w, 'a> Outlook<'w, 'a> {
 
     fn demand(&self, app: Applied) -> &'a Demand {
         match app {
-            Applied::Moved(at) => &self.search.movable[self.moves[at].0].claim.request.demand,
-            Applied::New(slot) => &self.search.slots[slot].request.demand,
+            Applied::Moved(at) => &self.problem.movable[self.moves[at].0].claim.request.demand,
+            Applied::New(slot) => &self.problem.slots[slot].request.demand,
         }
     }
 
@@ -90,12 +90,12 @@ impl<'w, 'a> Outlook<'w, 'a> {
             for app in order.iter().flatten() {
                 match scene.apps[*app] {
                     Applied::Moved(at) => {
-                        let claim = self.search.movable[self.moves[at].0].claim.id;
+                        let claim = self.problem.movable[self.moves[at].0].claim.id;
                         if !told.order.contains(&claim) {
                             told.order.push(claim);
                         }
                     }
-                    Applied::New(slot) => told.newcomer_order.push(self.search.slots[slot].request.app.clone()),
+                    Applied::New(slot) => told.newcomer_order.push(self.problem.slots[slot].request.app.clone()),
                 }
             }
         }
@@ -104,8 +104,8 @@ impl<'w, 'a> Outlook<'w, 'a> {
 
     fn name(&self, app: Applied) -> &'a str {
         match app {
-            Applied::Moved(at) => &self.search.movable[self.moves[at].0].claim.request.app,
-            Applied::New(slot) => &self.search.slots[slot].request.app,
+            Applied::Moved(at) => &self.problem.movable[self.moves[at].0].claim.request.app,
+            Applied::New(slot) => &self.problem.slots[slot].request.app,
         }
     }
 }

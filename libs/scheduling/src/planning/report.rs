@@ -7,7 +7,7 @@ use super::context::PlanningContext;
 use super::movable::Movable;
 use super::outlook::Outlook;
 use super::parameters::{move_cost, requested};
-use super::search::{Moves, VictimSearch};
+use super::problem::{Moves, RoomProblem};
 use crate::explanations;
 use crate::slot::Slot;
 use crate::trial::{Tenant, Trial, total_on};
@@ -35,7 +35,7 @@ impl<'w, 'a> Found<'w, 'a> {
 /// The plan with these moves.
 pub(crate) fn feasible<'a>(
     context: &PlanningContext<'a>,
-    case: &VictimSearch<'_, 'a>,
+    case: &RoomProblem<'_, 'a>,
     found: Found<'_, 'a>,
     tried: Vec<WhyNot>,
     effort: &Effort<'_>,
@@ -145,7 +145,7 @@ fn reason<'a>(context: &PlanningContext<'a>, m: &Movable<'a>, to: &MemberRoom, t
 }
 
 /// The places of the newcomer's apps. Ids of bindings are assigned when the plan is applied, so they are nil here.
-fn newcomer<'a>(case: &VictimSearch<'_, 'a>, trial: &Trial<'a>, moves: &[(usize, &'a MemberRoom)]) -> Vec<AppDecision> {
+fn newcomer<'a>(case: &RoomProblem<'_, 'a>, trial: &Trial<'a>, moves: &[(usize, &'a MemberRoom)]) -> Vec<AppDecision> {
     let mut apps: Vec<AppDecision> = Vec::new();
     for (i, (slot, home)) in case.slots.iter().zip(case.homes).enumerate() {
         let Some(home) = home else { continue };
@@ -165,7 +165,7 @@ fn newcomer<'a>(case: &VictimSearch<'_, 'a>, trial: &Trial<'a>, moves: &[(usize,
 }
 
 fn group<'a>(
-    case: &VictimSearch<'_, 'a>,
+    case: &RoomProblem<'_, 'a>,
     slot: &Slot<'a>,
     home: &'a MemberRoom,
     placement: Placement,

@@ -10,9 +10,9 @@ use super::best::{Best, FoundMoves};
 use super::bounds::Bounds;
 use super::movable::Movable;
 use super::parameters::requested;
+use super::problem::{Moves, RoomProblem};
 use crate::fit::Ask;
-use crate::slot::Slot;
-use crate::trial::{Tenant, Trial};
+use crate::trial::Trial;
 use crate::work::Effort;
 use crate::{MemberKey, MemberRoom};
 
@@ -20,16 +20,9 @@ const SMALL_CANDIDATES: usize = 8;
 const SMALL_MEMBERS: usize = 3;
 const SMALL_NODES: usize = 4;
 
-/// Victims, as indices into the candidates, with their destinations.
-pub(crate) type Moves<'a> = Vec<(usize, &'a MemberRoom)>;
-
 /// The search for victims of one assignment.
 pub(crate) struct VictimSearch<'w, 'a> {
-    pub slots: &'w [Slot<'a>],
-    /// The member of each slot; `None`: satisfied by another slot of its app.
-    pub homes: &'w [Option<&'a MemberRoom>],
-    /// The candidates, in the order in which they are taken.
-    pub movable: &'w [Movable<'a>],
+    pub problem: RoomProblem<'w, 'a>,
     /// Whether to spend work on a plan with fewer victims than the first one that is found.
     pub fewest: bool,
 }
@@ -62,94 +55,35 @@ pub(crate) enum NoMoves {
     },
 }
 
-impl<'w, 'a> VictimSearch<'w, 'a> {
-    /// The members of the assignment, sorted by key.
-    pub fn members(&self) -> Vec<&'a MemberRoom> {
-        let by_key: BTreeMap<_, _> = self.homes.iter().flatten().map(|room| (&room.key, *room)).collect();
-        by_key.into_values().collect()
-    }
-
-    /// Adds the newcomer's apps (only those on `only`, if given), all or none. They need room later, since they wait for leaving apps.
-    fn add_newcomer(&self, trial: &mut Trial<'a>, only: Option<&'a MemberRoom>) -> bool {
-        for (i, home) in self.homes.iter().enumerate() {
-            let Some(home) = home.filter(|home| only.is_none_or(|o| o.key == home.key)) else { continue };
-            if !trial.add(home, Tenant::New(i), Ask::promised(&self.slots[i].request.demand)) {
-                self.remove_newcomer(trial, only);
-                return false;
-            }
-        }
-        true
-    }
-
-    fn remove_newcomer(&self, trial: &mut Trial<'a>, only: Option<&'a MemberRoom>) {
-        for (i, home) in self.homes.iter().enumerate() {
-            if let Some(home) = home.filter(|home| only.is_none_or(|o| o.key == home.key)) {
-                trial.remove(home, Tenant::New(i));
-            }
-        }
-    }
-
-    /// The members where the newcomer does not fit without moves.
-    pub fn open(&self) -> Vec<&'a MemberRoom> {
-        self.place_what_fits(&mut Trial::default())
-    }
-
-    fn place_what_fits(&self, trial: &mut Trial<'a>) -> Vec<&'a MemberRoom> {
-        self.members().into_iter().filter(|home| !self.add_newcomer(trial, Some(home))).collect()
-    }
-
-    /// A trial with these moves and the newcomer, or `None` if they do not all fit at once.
-    pub fn build(&self, moves: &[(usize, &'a MemberRoom)]) -> Option<Trial<'a>> {
-        let mut trial = Trial::default();
-        for (j, _) in moves {
-            trial.leave(self.movable[*j].room, self.movable[*j].claim);
-        }
-        for (j, to) in moves {
-            if !trial.add(to, self.movable[*j].tenant(), self.movable[*j].ask()) {
-                return None;
-            }
-        }
-        (self.keeps_intents(moves, &trial) && self.add_newcomer(&mut trial, None)).then_some(trial)
-    }
-
-    /// Whether the intents of moved apps with several copies still hold. All moves are made in `trial`.
-    fn keeps_intents(&self, moves: &[(usize, &'a MemberRoom)], trial: &Trial<'a>) -> bool {
-        moves.iter().all(|(j, to)| self.movable[*j].copies.allow(&to.key, trial))
-    }
-
-    /// The witness of a victim at its destination.
-    pub fn pods(&self, trial: &Trial<'a>, candidate: usize, to: &MemberRoom) -> Vec<crate::PodsOnNode> {
-        trial.pods(to, self.movable[candidate].tenant())
-    }
-
+impl<'a> VictimSearch<'_, 'a> {
     /// Finds the victims and their destinations. `more`: further searches of the same plan may follow.
     ///
     /// The first moves that are found in the order of the candidates are used if the schedulers place all pods in any order. Else the
     /// systematic search goes on for moves that do, and the most certain ones are used.
     pub fn solve(&self, effort: &mut Effort<'_>, more: bool) -> Result<FoundMoves<'a>, NoMoves> {
         let mut everybody = Trial::default();
-        for m in self.movable {
+        for m in self.problem.movable {
             everybody.leave(m.room, m.claim);
         }
-        if !self.add_newcomer(&mut everybody, None) {
-            return Err(NoMoves::NeverFits(self.why_not(&mut everybody)));
+        if !self.problem.add_newcomer(&mut everybody, None) {
+            return Err(NoMoves::NeverFits(self.problem.why_not(&mut everybody)));
         }
-        self.remove_newcomer(&mut everybody, None);
-        let in_order: Vec<usize> = (0..self.movable.len()).collect();
+        self.problem.remove_newcomer(&mut everybody, None);
+        let in_order: Vec<usize> = (0..self.problem.movable.len()).collect();
         let mut best = Best::default();
         if let Some(moves) = self.greedy(&in_order, effort) {
             // No app is moved only to make the newcomer's own packing more certain.
             let done = moves.is_empty();
-            if (best.offer(self, moves) && !self.fewest) || done {
+            if (best.offer(&self.problem, moves) && !self.fewest) || done {
                 return best.found.ok_or(NoMoves::NoSet { cut: false });
             }
         }
-        let can_go: Vec<usize> = in_order.into_iter().filter(|j| self.movable[*j].best_in(&everybody).is_some()).collect();
+        let can_go: Vec<usize> = in_order.into_iter().filter(|j| self.problem.movable[*j].best_in(&everybody).is_some()).collect();
         // Too many candidates for every set: a greedy attempt in which candidates with few destinations come first.
         if best.found.is_none()
             && !self.is_small(&can_go)
             && let Some(moves) = self.greedy(&self.fewest_destinations_first(&can_go), effort)
-            && best.offer(self, moves)
+            && best.offer(&self.problem, moves)
             && !self.fewest
         {
             return best.found.ok_or(NoMoves::NoSet { cut: false });
@@ -161,10 +95,15 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
     /// Tries sets out of `can_go`, fewest victims first, until `best` cannot become better.
     fn systematic(&self, can_go: &[usize], best: &mut Best<'a>, everybody: &Trial<'a>, effort: &mut Effort<'_>, more: bool) {
         effort.begin(more);
-        let asks: Vec<(&MemberRoom, Ask<'_>)> =
-            self.slots.iter().zip(self.homes).filter_map(|(slot, home)| Some(((*home)?, Ask::promised(&slot.request.demand)))).collect();
-        let candidates: Vec<&Movable<'a>> = can_go.iter().map(|j| &self.movable[*j]).collect();
-        let bounds = Bounds::of(&self.members(), &asks, &candidates);
+        let asks: Vec<(&MemberRoom, Ask<'_>)> = self
+            .problem
+            .slots
+            .iter()
+            .zip(self.problem.homes)
+            .filter_map(|(slot, home)| Some(((*home)?, Ask::promised(&slot.request.demand))))
+            .collect();
+        let candidates: Vec<&Movable<'a>> = can_go.iter().map(|j| &self.problem.movable[*j]).collect();
+        let bounds = Bounds::of(&self.problem.members(), &asks, &candidates);
         let mut trial = Trial::default();
         for size in 1..=can_go.len() {
             if !best.may_improve_with(size) || effort.is_stopped() {
@@ -177,36 +116,16 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         }
     }
 
-    fn why_not(&self, trial: &mut Trial<'a>) -> BTreeMap<MemberKey, String> {
-        let mut why = BTreeMap::new();
-        for member in self.members() {
-            let here = (0..self.homes.len()).filter(|i| self.homes[*i].is_some_and(|home| home.key == member.key));
-            let mut added = Vec::new();
-            for i in here {
-                let ask = Ask::promised(&self.slots[i].request.demand);
-                if !trial.add(member, Tenant::New(i), ask) {
-                    why.insert(member.key.clone(), format!("{}: {}", self.slots[i].request.app, trial.why_not(member, ask).reason()));
-                    break;
-                }
-                added.push(i);
-            }
-            for i in added {
-                trial.remove(member, Tenant::New(i));
-            }
-        }
-        why
-    }
-
     fn is_small(&self, can_go: &[usize]) -> bool {
-        let mut members: BTreeMap<_, &MemberRoom> = self.homes.iter().flatten().map(|room| (&room.key, *room)).collect();
-        members.extend(can_go.iter().flat_map(|j| &self.movable[*j].destinations).map(|room| (&room.key, *room)));
+        let mut members: BTreeMap<_, &MemberRoom> = self.problem.homes.iter().flatten().map(|room| (&room.key, *room)).collect();
+        members.extend(can_go.iter().flat_map(|j| &self.problem.movable[*j].destinations).map(|room| (&room.key, *room)));
         can_go.len() <= SMALL_CANDIDATES && members.len() <= SMALL_MEMBERS && members.values().all(|room| room.nodes().len() <= SMALL_NODES)
     }
 
     fn fewest_destinations_first(&self, can_go: &[usize]) -> Vec<usize> {
         let nothing = Trial::default();
         let with_room = |j: &usize| {
-            let m = &self.movable[*j];
+            let m = &self.problem.movable[*j];
             m.destinations.iter().filter(|to| nothing.fit(to, m.ask()).is_some()).count()
         };
         let mut order: Vec<(usize, usize)> = can_go.iter().map(|j| (with_room(j), *j)).collect();
@@ -217,14 +136,14 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
     /// Takes candidates in this order until the newcomer fits, then drops those that are not needed.
     fn greedy(&self, order: &[usize], effort: &mut Effort<'_>) -> Option<Moves<'a>> {
         let mut trial = Trial::default();
-        let mut open = self.place_what_fits(&mut trial);
+        let mut open = self.problem.place_what_fits(&mut trial);
         let targets = open.clone();
         let mut moves: Moves<'a> = Vec::new();
         for &j in order {
             if open.is_empty() {
                 break;
             }
-            let m = &self.movable[j];
+            let m = &self.problem.movable[j];
             let Some(at) = open.iter().position(|room| room.key == m.room.key) else { continue };
             effort.examined += 1;
             trial.leave(m.room, m.claim);
@@ -233,7 +152,7 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
                 continue;
             };
             moves.push((j, to));
-            if self.add_newcomer(&mut trial, Some(m.room)) {
+            if self.problem.add_newcomer(&mut trial, Some(m.room)) {
                 open.remove(at);
             }
         }
@@ -241,10 +160,10 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
             return None;
         }
         let pruned = self.prune(moves.clone(), trial, effort);
-        let pruned = if self.build(&pruned).is_some() { pruned } else { moves };
+        let pruned = if self.problem.build(&pruned).is_some() { pruned } else { moves };
         let mut settled = self.settle(&pruned).unwrap_or(pruned);
         settled.sort_by_key(|(j, _)| *j);
-        self.build(&settled).is_some().then_some(settled)
+        self.problem.build(&settled).is_some().then_some(settled)
     }
 
     /// Drops every victim without which the newcomer still fits, the last taken first. All moves are made in `trial`.
@@ -253,19 +172,19 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
             let before = moves.len();
             for at in (0..moves.len()).rev() {
                 let (j, to) = moves[at];
-                let m = &self.movable[j];
+                let m = &self.problem.movable[j];
                 effort.examined += 1;
-                self.remove_newcomer(&mut trial, None);
+                self.problem.remove_newcomer(&mut trial, None);
                 let Some(out) = trial.remove(to, m.tenant()) else { continue };
                 trial.stay(m.room, m.claim);
                 let others: Moves<'a> = moves.iter().copied().filter(|(moved, _)| *moved != j).collect();
-                if self.keeps_intents(&others, &trial) && self.add_newcomer(&mut trial, None) {
+                if self.problem.keeps_intents(&others, &trial) && self.problem.add_newcomer(&mut trial, None) {
                     moves.remove(at);
                     continue;
                 }
                 trial.leave(m.room, m.claim);
                 trial.put_back(to, out);
-                self.add_newcomer(&mut trial, None);
+                self.problem.add_newcomer(&mut trial, None);
             }
             if moves.len() == before {
                 return moves;
@@ -277,14 +196,14 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
     fn settle(&self, moves: &[(usize, &'a MemberRoom)]) -> Option<Moves<'a>> {
         let mut trial = Trial::default();
         for (j, _) in moves {
-            trial.leave(self.movable[*j].room, self.movable[*j].claim);
+            trial.leave(self.problem.movable[*j].room, self.problem.movable[*j].claim);
         }
-        let targets = self.open();
+        let targets = self.problem.open();
         let mut settled = Vec::with_capacity(moves.len());
         for (j, _) in moves {
-            settled.push((*j, self.movable[*j].settle(&mut trial, &targets)?));
+            settled.push((*j, self.problem.movable[*j].settle(&mut trial, &targets)?));
         }
-        self.build(&settled).is_some().then_some(settled)
+        self.problem.build(&settled).is_some().then_some(settled)
     }
 
     /// Tries the sets of `sets.size` victims, in order, that begin with those `chosen` (positions in `can_go`). The chosen victims have
@@ -300,10 +219,10 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         best: &mut Best<'a>,
     ) -> bool {
         if chosen.len() == sets.size {
-            if !self.add_newcomer(trial, None) {
+            if !self.problem.add_newcomer(trial, None) {
                 return false;
             }
-            self.remove_newcomer(trial, None);
+            self.problem.remove_newcomer(trial, None);
             return self.homes_for(&sets.victims(chosen), &mut Vec::with_capacity(sets.size), trial, effort, best);
         }
         let from = chosen.last().map_or(0, |last| last + 1);
@@ -313,7 +232,7 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
                 break;
             }
             chosen.push(at);
-            let m = &self.movable[sets.can_go[at]];
+            let m = &self.problem.movable[sets.can_go[at]];
             if !sets.bounds.rule_out(chosen, at + 1, more)
                 && let Some(elsewhere) = self.fit_elsewhere(sets, chosen, elsewhere, effort)
             {
@@ -333,21 +252,21 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
     /// candidates leave, so that no larger set does, either.
     fn fit_elsewhere(&self, sets: &Sets<'_, 'a>, chosen: &[usize], elsewhere: &Trial<'a>, effort: &mut Effort<'_>) -> Option<Trial<'a>> {
         let mut next = elsewhere.clone();
-        let last = &self.movable[sets.can_go[*chosen.last()?]];
+        let last = &self.problem.movable[sets.can_go[*chosen.last()?]];
         if last.settle(&mut next, &[]).is_some() {
             return Some(next);
         }
         let mut next = sets.everybody.clone();
         let mut victims = sets.victims(chosen);
         // The largest first: what fits nowhere is found early.
-        victims.sort_by_cached_key(|j| std::cmp::Reverse(requested(self.movable[*j].claim).cpu));
+        victims.sort_by_cached_key(|j| std::cmp::Reverse(requested(self.problem.movable[*j].claim).cpu));
         self.pack_all(&victims, &mut next, effort).then_some(next)
     }
 
     /// Adds all victims to destinations, if there is a way. A search that is cut counts as success: it has proved nothing.
     fn pack_all(&self, victims: &[usize], trial: &mut Trial<'a>, effort: &mut Effort<'_>) -> bool {
         let Some((first, others)) = victims.split_first() else { return true };
-        let m = &self.movable[*first];
+        let m = &self.problem.movable[*first];
         for to in m.ranked(trial) {
             if !effort.step() {
                 return true;
@@ -373,13 +292,13 @@ impl<'w, 'a> VictimSearch<'w, 'a> {
         best: &mut Best<'a>,
     ) -> bool {
         let Some(j) = chosen.get(moves.len()) else {
-            if !effort.step() || !self.keeps_intents(moves, trial) || !self.add_newcomer(trial, None) {
+            if !effort.step() || !self.problem.keeps_intents(moves, trial) || !self.problem.add_newcomer(trial, None) {
                 return false;
             }
-            self.remove_newcomer(trial, None);
-            return best.offer(self, moves.clone());
+            self.problem.remove_newcomer(trial, None);
+            return best.offer(&self.problem, moves.clone());
         };
-        let m = &self.movable[*j];
+        let m = &self.problem.movable[*j];
         for to in m.ranked(trial) {
             if effort.is_stopped() {
                 break;
