@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use drover::cli::Globals;
+use drover::globals::Globals;
 use tokio::runtime::Runtime;
 
 use crate::autoscale::AutoscaleCommand;

@@ -11,7 +11,7 @@ use drover_memguard::{Guard, Policy};
 use drover_report::{Interval, Report, Table};
 use serde::de::DeserializeOwned;
 
-use drover::cli::Format;
+use drover::globals::Format;
 use drover::output;
 
 /// `drover memguard simulate`.

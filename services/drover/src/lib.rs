@@ -7,6 +7,7 @@
 pub mod cli;
 pub mod client;
 pub mod commands;
+pub mod globals;
 pub mod input;
 mod lab;
 pub mod output;
@@ -42,7 +43,7 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(commands::run(cli)) {
+    match runtime.block_on(cli::run(cli)) {
         Ok(code) => code,
         Err(error) => {
             output::print_error(&error);

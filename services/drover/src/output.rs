@@ -8,7 +8,7 @@ use drover_api::scheduling::Amounts;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::Format;
+use crate::globals::Format;
 
 /// The answer to a dry run, or to the wish for a plan, is that there is no room. The program ends with exit code 3.
 #[derive(Debug, thiserror::Error)]

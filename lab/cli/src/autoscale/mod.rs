@@ -6,7 +6,7 @@ mod train;
 
 use anyhow::Result;
 use clap::Subcommand;
-use drover::cli::Format;
+use drover::globals::Format;
 
 pub use input::{LoadArgs, SimArgs, read_trace};
 pub use simulate::SimulateArgs;

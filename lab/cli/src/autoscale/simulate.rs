@@ -12,8 +12,8 @@ use drover_report::{Chart, Report, Table};
 
 use super::train::{LearnerArgs, trained};
 use super::{LoadArgs, SimArgs};
-use drover::cli::Format;
 use drover::commands::autoscale::read_table;
+use drover::globals::Format;
 
 /// `drover autoscale simulate`.
 #[derive(Debug, Args)]

@@ -33,7 +33,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use drover_report::{Report, percentile};
 
-use drover::cli::Format;
+use drover::globals::Format;
 
 /// `drover bench`.
 #[derive(Debug, Args)]

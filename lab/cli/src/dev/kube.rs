@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::Command;
 
 use super::scripts;
-use drover::cli::Format;
+use drover::globals::Format;
 use drover::output;
 
 /// `drover dev kube …`.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use drover::cli::Format;
+use drover::globals::Format;
 
 /// `drover dev …`.
 #[derive(Debug, Subcommand)]

@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 
 use super::{Common, finish};
 use crate::autoscale::read_trace;
-use drover::cli::Format;
+use drover::globals::Format;
 
 /// `drover experiment autoscaling`.
 #[derive(Debug, Args)]

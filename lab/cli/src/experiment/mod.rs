@@ -15,7 +15,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use drover_report::Report;
 
-use drover::cli::Format;
+use drover::globals::Format;
 
 /// `drover experiment …`.
 #[derive(Debug, Subcommand)]

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::groups::cpu;
 use super::{Common, finish};
-use drover::cli::Format;
+use drover::globals::Format;
 
 /// Steps of the progress bar to a second.
 const TICKS: f64 = 10.0;

@@ -10,7 +10,7 @@ use clap::{Args, Command, Subcommand, ValueEnum};
 use drover_service::config::{self, Explained};
 
 use super::up::UpArgs;
-use crate::cli::Format;
+use crate::globals::Format;
 use crate::output;
 
 /// `drover config …`.

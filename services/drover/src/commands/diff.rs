@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::deploy::{Application, names};
 use super::{Session, manifests};
-use crate::cli::Format;
 use crate::client::segment;
+use crate::globals::Format;
 use crate::output;
 
 /// `drover diff`.

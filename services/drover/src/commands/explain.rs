@@ -1,6 +1,7 @@
 //! `drover explain`: why an app runs where it does and not elsewhere, and, if it has no room, what would have to move.
 
 use anyhow::{Result, bail};
+use clap::Args;
 use drover_api::apps::{AppList, AppRefusal, AppView};
 use drover_api::bindings::ScaledWorkload;
 use drover_api::ledger::{ExplainedCalls, ExplainedDecision, Explanation};
@@ -10,9 +11,17 @@ use drover_api::words;
 use serde_json::json;
 
 use super::{Session, plan};
-use crate::cli::Format;
 use crate::client::segment;
+use crate::globals::Format;
 use crate::output;
+
+/// `drover explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  drover explain shop/cart")]
+pub struct ExplainArgs {
+    /// `APPLICATION/APP`, or the application alone if it has one app.
+    pub app: String,
+}
 
 /// Runs it.
 pub async fn run(session: &Session, app: &str) -> Result<()> {

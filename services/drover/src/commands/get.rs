@@ -3,15 +3,72 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
 use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::{Operation, OperationList};
 use drover_api::plans::{PlanDocument, PlanList};
 use serde_json::Value;
 
 use super::{Session, cluster};
-use crate::cli::{Format, GetArgs, Wanted, What};
 use crate::client::segment;
+use crate::globals::Format;
 use crate::output;
+
+/// `drover get`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  drover get apps -o wide\n  drover get operations --watch\n  drover get clusters -o json\n  \
+    drover get projects/p/logical-clouds          # EMCO resources by their anchor")]
+pub struct GetArgs {
+    /// `apps`, `clusters`, `plans`, `operations`, `moves`, `call-graphs`, or the anchor of EMCO resources.
+    #[arg(value_name = "WHAT|ANCHOR", value_parser = Wanted::parse)]
+    pub what: Wanted,
+    /// Id or name, to show only one.
+    pub name: Option<String>,
+    /// Print the list again whenever it changes.
+    #[arg(long, short = 'w')]
+    pub watch: bool,
+}
+
+/// What `get` shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    List(What),
+    /// Path of an EMCO document or collection below `/v2`, and its query.
+    Anchor(String),
+}
+
+impl Wanted {
+    fn parse(text: &str) -> Result<Self, String> {
+        const COLLECTIONS: [&str; 5] = ["projects", "cluster-providers", "controllers", "clm-controllers", "dtc-controllers"];
+        if let Ok(what) = What::from_str(text, true) {
+            return Ok(Self::List(what));
+        }
+        let anchor = text.trim_start_matches('/');
+        let anchor = anchor.strip_prefix("v2/").unwrap_or(anchor);
+        if anchor.contains('/') || COLLECTIONS.contains(&anchor.split('?').next().unwrap_or_default()) {
+            return Ok(Self::Anchor(anchor.to_owned()));
+        }
+        Err(format!("use apps, clusters, plans, operations, moves, call-graphs, or an anchor such as {}", COLLECTIONS.join(", ")))
+    }
+}
+
+/// What `get` lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum What {
+    #[value(alias = "app")]
+    Apps,
+    #[value(alias = "cluster")]
+    Clusters,
+    #[value(alias = "plan")]
+    Plans,
+    #[value(alias = "operation", alias = "ops")]
+    Operations,
+    #[value(alias = "move")]
+    Moves,
+    #[value(alias = "call-graph")]
+    CallGraphs,
+}
 
 /// Runs it.
 pub async fn run(session: &Session, args: GetArgs) -> Result<()> {

@@ -1,11 +1,30 @@
 //! `drover operation …`.
 
 use anyhow::{Result, ensure};
+use clap::Subcommand;
 use drover_api::operations::{Operation, OperationState};
 
 use super::Session;
-use crate::cli::{Format, GetArgs, OperationCommand, Wanted, What};
+use super::get::{GetArgs, Wanted, What};
+use crate::globals::Format;
 use crate::{output, watch};
+
+/// `drover operation …`.
+#[derive(Debug, Subcommand)]
+pub enum OperationCommand {
+    /// Follow an operation until it ends. Ctrl-C ends the watching, not the operation.
+    Watch {
+        /// Operation id.
+        id: String,
+    },
+    /// Cancel an operation and undo it; possible until it switches over to the new copies.
+    Cancel {
+        /// Operation id.
+        id: String,
+    },
+    /// List operations.
+    List,
+}
 
 /// Runs it.
 pub async fn run(session: &Session, command: OperationCommand) -> Result<()> {

@@ -1,6 +1,9 @@
 //! `drover plan …`: make, show, apply and discard plans.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
+use clap::{Args, Subcommand};
 use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
 use drover_api::scheduling::{Candidate, Decision, Plan};
 use drover_api::words;
@@ -9,9 +12,76 @@ use serde_json::{Value, json};
 
 use super::deploy::{self, Wishes};
 use super::{Session, cluster, manifests, newcomer};
-use crate::cli::{Format, PlanCommand, PlanSearchArgs};
+use crate::globals::Format;
 use crate::output::NoRoom;
 use crate::{output, watch};
+
+/// How to search for a plan.
+#[derive(Debug, Args)]
+pub struct PlanSearchArgs {
+    /// Time limit of the search in seconds, 0.001 to 20 (default: the server's).
+    #[arg(long, value_name = "SECONDS")]
+    pub plan_seconds: Option<f64>,
+    /// Spend the time on a plan with fewer moves.
+    #[arg(long)]
+    pub fewest_moves: bool,
+}
+
+/// `drover plan …`.
+#[derive(Debug, Subcommand)]
+pub enum PlanCommand {
+    /// Plan what would have to move to make room for these manifests. Moves nothing.
+    #[command(after_help = "Example:\n  drover plan newcomer ledger.yaml --only private-a")]
+    Newcomer {
+        /// Manifests.
+        path: PathBuf,
+        /// Name of the application [default: that of the file].
+        #[arg(long)]
+        name: Option<String>,
+        /// Run only on this cluster.
+        #[arg(long, value_name = "CLUSTER")]
+        only: Option<String>,
+        /// Run only on clusters of these providers (comma separated).
+        #[arg(long, value_delimiter = ',', value_name = "PROVIDERS", conflicts_with = "only")]
+        on: Vec<String>,
+        #[command(flatten)]
+        search: PlanSearchArgs,
+        /// Show the plan and leave nothing behind; it cannot be applied, but `drover deploy` will make its like.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Plan what would have to move to empty a cluster. Moves nothing.
+    #[command(after_help = "Example:\n  drover plan drain private-a")]
+    Drain {
+        /// Cluster, or provider/cluster.
+        cluster: String,
+        #[command(flatten)]
+        search: PlanSearchArgs,
+    },
+    /// Plan an even distribution over the clusters (not available in this version).
+    Rebalance,
+    /// Show a plan.
+    Show {
+        /// Plan id.
+        id: String,
+        /// Also show for every other candidate why it is not moved.
+        #[arg(long)]
+        why_not: bool,
+    },
+    /// Carry out a plan; refused if what it assumed has changed.
+    Apply {
+        /// Plan id.
+        id: String,
+        /// Wait until it is done.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Discard a plan.
+    Discard {
+        /// Plan id.
+        id: String,
+    },
+}
 
 /// Runs it.
 pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {

@@ -1,12 +1,26 @@
 //! `drover policy …`.
 
 use anyhow::Result;
+use clap::Subcommand;
 use drover_api::scheduling::Candidate;
 use serde_json::{Value, json};
 
 use super::{Session, cluster};
-use crate::cli::PolicyCommand;
 use crate::output;
+
+/// `drover policy …`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Show the scores that a policy, active or not, gives to the apps that could be moved now.
+    #[command(after_help = "Example:\n  drover policy test busy-first --on private-a")]
+    Test {
+        /// Name of the policy.
+        name: String,
+        /// Cluster whose apps are scored.
+        #[arg(long)]
+        on: String,
+    },
+}
 
 /// Runs it.
 pub async fn run(session: &Session, command: PolicyCommand) -> Result<()> {

@@ -1,12 +1,34 @@
 //! `drover provider …`.
 
 use anyhow::Result;
+use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::cli::ProviderCommand;
 use crate::client::segment;
 use crate::output;
+
+/// `drover provider …`.
+#[derive(Debug, Subcommand)]
+pub enum ProviderCommand {
+    /// Create a provider, or change its priority.
+    #[command(after_help = "Example:\n  drover provider set onprem --priority 1")]
+    Set {
+        /// Name.
+        name: String,
+        /// 1 (filled first) to 10.
+        #[arg(long, value_parser = clap::value_parser!(u8).range(1..=10))]
+        priority: u8,
+    },
+    /// List providers.
+    List,
+    /// Remove a provider that has no clusters.
+    #[command(alias = "rm")]
+    Remove {
+        /// Name.
+        name: String,
+    },
+}
 
 const PROVIDERS: &str = "/v2/cluster-providers";
 

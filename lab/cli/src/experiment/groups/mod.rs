@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use nix::time::{ClockId, clock_gettime};
 
 use super::{Common, finish};
-use drover::cli::Format;
+use drover::globals::Format;
 
 /// `drover experiment groups`.
 #[derive(Debug, Args)]

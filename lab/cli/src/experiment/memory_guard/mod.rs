@@ -17,7 +17,7 @@ use drover_report::Report;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Common, finish};
-use drover::cli::Format;
+use drover::globals::Format;
 use plan::Plan;
 
 /// Default number of seeds of the simulated runs.

@@ -14,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::cli::Format;
+use crate::globals::Format;
 use crate::output;
 
 /// A ScalingPolicy and its cluster.

@@ -11,7 +11,7 @@ pub use cluster::{PolicyArgs, TableCommand};
 pub use decide::DecideArgs;
 pub use file::{read, read_table};
 
-use crate::cli::Format;
+use crate::globals::Format;
 use crate::lab::LabArgs;
 
 /// `drover autoscale …`.

@@ -14,8 +14,8 @@ use drover_api::members::ClusterCheck;
 use drover_api::scheduling::MemberState;
 use serde_json::{Value, json};
 
+use super::get::{GetArgs, Wanted, What};
 use super::{Session, provider};
-use crate::cli::{GetArgs, Wanted, What};
 use crate::client::segment;
 
 pub use args::ClusterCommand;

@@ -11,7 +11,7 @@ use clap::Args;
 use drover_memguard::Activity;
 use drover_memory_guard::wire::{ContainerStatus, Mode, Status, default_socket};
 
-use crate::cli::Format;
+use crate::globals::Format;
 use crate::output;
 
 /// Time after which an agent that does not answer counts as hanging.

@@ -9,7 +9,7 @@ use clap::Subcommand;
 
 pub use agent::ask;
 
-use crate::cli::Format;
+use crate::globals::Format;
 use crate::lab::LabArgs;
 
 /// `drover memguard …`.

@@ -3,17 +3,20 @@
 //! Can be repeated after a failure at any point: every resource is created or replaced by name, and the verb is chosen by the state of
 //! the group.
 
+mod args;
+
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use drover_api::ledger::ClusterCapacity;
 use drover_resources::is_dns_label;
 use serde_json::{Value, json};
 
+pub use self::args::{DeployArgs, WhenFullArg};
 use super::before::Before;
 use super::manifests::{self, Deployable, Upload};
 use super::{Session, cluster, newcomer};
-use crate::cli::{DeployArgs, Format};
 use crate::client::{self, Answer, segment};
+use crate::globals::Format;
 use crate::input::{self, Input};
 use crate::{output, watch};
 
@@ -77,7 +80,7 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
             .or_else(|| args.everywhere.then(|| every(&clusters))),
         everywhere: args.everywhere,
         namespace: args.namespace.clone(),
-        when_full: args.when_full.map(crate::cli::WhenFullArg::word),
+        when_full: args.when_full.map(WhenFullArg::word),
         movable: if args.movable {
             Some((true, move_priority(session, &application, args.move_priority).await?))
         } else if args.pinned {

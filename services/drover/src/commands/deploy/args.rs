@@ -1,0 +1,86 @@
+//! Arguments of `drover deploy`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// `drover deploy`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  drover deploy shop -f ./manifests/ --wait
+  drover deploy shop -f ./chart/ --on onprem,aws --movable
+  drover deploy shop -k ./overlays/test/ -n shop-test
+  drover deploy shop -f ./manifests/ --split                       each workload finds a cluster of its own
+  drover deploy rbac -f roles.yaml --everywhere
+  drover deploy ledger -f ledger.yaml --only private-a --dry-run")]
+pub struct DeployArgs {
+    /// Name of the application.
+    pub name: String,
+    /// Manifest file (YAML or JSON), directory of manifests, directory or .tgz of a Helm chart; `-` reads manifests from stdin. May be
+    /// repeated for manifests.
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "kustomize")]
+    pub paths: Vec<PathBuf>,
+    /// Also read the directories inside directories.
+    #[arg(short = 'R', long, requires = "paths")]
+    pub recursive: bool,
+    /// Directory of a kustomization, built by kustomize or kubectl.
+    #[arg(short = 'k', long, value_name = "DIR", conflicts_with = "paths")]
+    pub kustomize: Option<PathBuf>,
+    /// Namespace of objects that name none; it is created where it does not exist [default: as it was; `default` for a new application].
+    #[arg(short = 'n', long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Place and move each workload by itself, with the objects that belong to it. Without it everything stays together in one cluster.
+    #[arg(long)]
+    pub split: bool,
+    /// Run only on clusters of these providers (comma separated). Without `--on`, `--only` and `--label` an application keeps what it
+    /// had; a new one may run on every cluster, including those added later.
+    #[arg(long, value_delimiter = ',', value_name = "PROVIDERS", conflicts_with_all = ["only", "label"])]
+    pub on: Vec<String>,
+    /// Run only on this cluster.
+    #[arg(long, value_name = "CLUSTER", conflicts_with = "label")]
+    pub only: Option<String>,
+    /// Run only on clusters with this label.
+    #[arg(long, value_name = "LABEL")]
+    pub label: Option<String>,
+    /// Run on every cluster that it may run on, instead of the best one. Clusters that are added later get it at the next deployment.
+    #[arg(long)]
+    pub everywhere: bool,
+    /// What to do when the best provider is full [default: as it was; for a new application the project's setting, else overflow].
+    #[arg(long, value_enum)]
+    pub when_full: Option<WhenFullArg>,
+    /// Allow its apps to be moved to make room for others.
+    #[arg(long, conflicts_with = "pinned")]
+    pub movable: bool,
+    /// Never move its apps (the default for a new application).
+    #[arg(long)]
+    pub pinned: bool,
+    /// How early its apps are moved, 1 (first) to 10 (last) [default: as it was; 10 for a new application].
+    #[arg(long, requires = "movable", value_parser = clap::value_parser!(u8).range(1..=10))]
+    pub move_priority: Option<u8>,
+    /// Print what would happen. Documents written for that are restored afterwards.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Wait until the application is Ready. Ctrl-C ends the waiting, not the deployment.
+    #[arg(long)]
+    pub wait: bool,
+}
+
+/// `--when-full`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WhenFullArg {
+    /// Use less preferred clusters while they have room.
+    Overflow,
+    /// Make room on the best provider by moving others; overflow only if that is impossible.
+    Preferred,
+}
+
+impl WhenFullArg {
+    /// The value in the REST API.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Overflow => "overflow",
+            Self::Preferred => "preferred",
+        }
+    }
+}
