@@ -8,6 +8,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::grants::Grants;
+
 /// Rendered objects of an app, stored once per digest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Bundle {
@@ -30,6 +32,9 @@ pub struct DesiredBinding {
     pub state: DesiredState,
     /// Fence of the writer. A write with a lower fence than the last one is refused.
     pub fence: i64,
+    /// What it may write besides namespaced objects in `namespace`. Missing: everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<Arc<Grants>>,
 }
 
 /// Whether the objects of a binding shall exist.

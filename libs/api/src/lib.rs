@@ -1,10 +1,12 @@
 //! The types that Drover's services exchange as JSON, a file per noun.
 //!
-//! Types of the pure core ([`scheduling`]) are sent as they are, without conversion. There is no logic here, except the texts of [`words`].
+//! Types of the pure core ([`scheduling`]) are sent as they are, without conversion. There is no logic here, except the texts of [`words`] and
+//! the rule of [`grants`], by which two services judge.
 
 pub mod apps;
 pub mod bindings;
 pub mod digs;
+pub mod grants;
 pub mod ledger;
 pub mod members;
 pub mod operations;

@@ -72,6 +72,7 @@ codes! {
     METHOD_NOT_ALLOWED "method_not_allowed" 405 "This path does not support this method";
     UNAUTHORIZED "unauthorized" 401 "A valid bearer token is needed";
     FORBIDDEN "forbidden" 403 "Not allowed";
+    NOT_GRANTED "not_granted" 403 "The logical cloud does not allow these objects";
     ORIGIN_REFUSED "origin_refused" 403 "The request was sent by a page of another site";
     HOST_NOT_ALLOWED "host_not_allowed" 421 "This service is not known by this name";
     TIMEOUT "timeout" 504 "The request took too long";

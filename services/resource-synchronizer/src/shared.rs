@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use drover_api::grants::Grants;
 use drover_scheduling::{DigRef, Interner};
 
 use crate::store::bindings::Row;
@@ -14,14 +15,16 @@ pub struct Shared(Mutex<SharedValues>);
 struct SharedValues {
     digs: Interner<DigRef>,
     digests: Interner<str>,
+    grants: Interner<Grants>,
 }
 
 impl Shared {
-    /// The row with its group and its digest replaced by the shared ones.
+    /// The row with its group, its digest and its grants replaced by the shared ones.
     pub fn row(&self, mut row: Row) -> Row {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         row.desired.dig = known.digs.intern(row.desired.dig);
         row.desired.digest = known.digests.intern(row.desired.digest);
+        row.desired.grants = row.desired.grants.map(|grants| known.grants.intern(grants));
         row
     }
 }
@@ -41,7 +44,7 @@ mod tests {
         let row = |member: &str, digest: &str| {
             let (id, dig, member, state) = (Uuid::new_v4(), Arc::default(), MemberKey::new("p", member), DesiredState::Present);
             let (app, namespace, digest) = ("a".to_owned(), "n".to_owned(), digest.into());
-            Row { desired: DesiredBinding { id, dig, app, member, namespace, digest, state, fence: 1 }, gone: false }
+            Row { desired: DesiredBinding { id, dig, app, member, namespace, digest, state, fence: 1, grants: None }, gone: false }
         };
         let shared = Shared::default();
         let [one, two, other] = [row("x", "d"), row("y", "d"), row("x", "e")].map(|row| shared.row(row).desired);

@@ -9,7 +9,7 @@ use drover_resources::{NoSpec, TypedDocument};
 use sqlx::PgConnection;
 
 use super::terms::{self, CloudMembers};
-use super::{App, Error, Group, GroupPath, actions, calls, group};
+use super::{App, Error, Group, GroupPath, actions, calls, grants, group};
 use crate::demand;
 use crate::render::{self, AppSource, Rendered};
 use crate::resources::app::AppSpec;
@@ -120,16 +120,20 @@ impl App {
         let names: Vec<_> = sources.iter().map(|source| source.app.clone()).collect();
         let terms = terms::of(&mut tx, &group, &cloud, &names).await?;
         let actions = actions::of(&mut tx, &group, &names).await?;
+        let (grants, own) = (cloud.document.spec.grants(), cloud.document.spec.namespace().to_owned());
         let prefer = calls::preferences(calls::of(&mut tx, &group).await?.as_ref(), &names);
         // Rendering takes seconds, so the connection is returned to the pool before it.
         tx.rollback().await?;
 
-        let (mut apps, mut bundles) = (Vec::new(), Vec::new());
+        let (mut apps, mut bundles, mut not_granted) = (Vec::new(), Vec::new(), Vec::new());
         for source in &sources {
             let rendered = render::render(self.renderer.as_ref(), source).await?;
             let mut rendered = actions.carried_out(&source.app, rendered)?;
             if let Some(peers) = prefer.get(&source.app) {
                 rendered = rendered.preferring(peers);
+            }
+            if let Some(grants) = &grants {
+                not_granted.extend(grants::refusals(grants, &own, &source.app, &rendered.objects));
             }
             let demand = demand::of(&rendered.objects, &source.namespace)
                 .map_err(|error| Error::Demand { app: source.app.clone(), source: error })?;
@@ -140,6 +144,9 @@ impl App {
                 demand,
             });
             bundles.push(rendered);
+        }
+        if !not_granted.is_empty() {
+            return Err(Error::NotGranted(not_granted));
         }
         Ok(Prepared { group, apps, bundles, terms })
     }

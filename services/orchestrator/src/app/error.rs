@@ -34,6 +34,9 @@ pub enum Error {
     /// The documents contradict each other.
     #[error("{}", .0.join("; "))]
     Inconsistent(Vec<String>),
+    /// Objects that the logical cloud does not allow.
+    #[error("{}", .0.join("; "))]
+    NotGranted(Vec<String>),
     /// An app cannot be rendered.
     #[error(transparent)]
     Render(#[from] RenderError),
@@ -85,6 +88,7 @@ impl From<Error> for Problem {
                 codes::BUSY.problem(format!("{detail}; watch or cancel it")).instance(format!("/v2/operations/{holder}"))
             }
             Error::Inconsistent(reasons) => codes::INVALID.problem(detail).reasons(reasons),
+            Error::NotGranted(reasons) => codes::NOT_GRANTED.problem(detail).reasons(reasons),
             Error::Render(RenderError::Unavailable { .. }) => codes::HELM_UNAVAILABLE.problem(detail),
             Error::Render(RenderError::TooComplex { .. }) => codes::TOO_COMPLEX.problem(detail),
             Error::Render(RenderError::Archive { .. } | RenderError::Manifest { .. } | RenderError::Helm { .. }) | Error::Demand { .. } => {

@@ -6,6 +6,7 @@ mod apps;
 mod calls;
 mod dependencies;
 mod error;
+pub mod grants;
 pub mod group;
 pub mod guard;
 mod intent_change;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use drover_api::grants::Grants;
 use drover_resources::{DocumentKind, Invalid, Spec, is_dns_label};
 use drover_service::codes;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,10 @@ pub struct LogicalCloudSpec {
     /// `0`: the clusters are used with the rights that Drover has; `1`: a namespace with quotas and a user is made in each cluster.
     #[serde(default = "zero")]
     pub level: String,
+    /// What its apps may write besides namespaced objects in its namespace. Without it a cloud of level 0 in the namespace `default`
+    /// (EMCO's admin cloud) may write everything, and every other cloud only into its own namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<Grants>,
     /// The user whom the permissions of a cloud of level 1 are for.
     #[serde(default)]
     pub user: LogicalCloudUser,
@@ -47,12 +52,22 @@ impl LogicalCloudSpec {
     pub fn namespace(&self) -> &str {
         if self.namespace.is_empty() { "default" } else { &self.namespace }
     }
+
+    /// What its apps may write besides namespaced objects in its namespace. `None`: everything.
+    pub fn grants(&self) -> Option<Grants> {
+        let is_admin = self.level == "0" && self.namespace() == "default";
+        let grants = self.grants.clone().unwrap_or_else(|| Grants { everything: is_admin, ..Grants::default() });
+        (!grants.everything).then_some(grants)
+    }
 }
 
 impl Spec for LogicalCloudSpec {
     fn validate(&self, _: &str) -> Result<(), Invalid> {
         if !self.namespace.is_empty() && !is_dns_label(&self.namespace) {
             return Err(Invalid::with(codes::NAME_NOT_DNS, format!("spec.namespace {:?} is not a DNS label", self.namespace)));
+        }
+        if let Some(name) = self.grants.iter().flat_map(|grants| &grants.namespaces).find(|name| !is_dns_label(name)) {
+            return Err(Invalid::with(codes::NAME_NOT_DNS, format!("spec.grants.namespaces: {name:?} is not a DNS label")));
         }
         match self.level.as_str() {
             "0" => Ok(()),

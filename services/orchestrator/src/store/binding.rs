@@ -45,7 +45,7 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// What the synchronizer is asked to make true.
+    /// What the synchronizer is asked to make true, with nothing said about grants, which count only for objects that are to exist.
     pub fn desired(&self, state: DesiredState, fence: i64) -> DesiredBinding {
         DesiredBinding {
             id: self.id,
@@ -56,6 +56,7 @@ impl Binding {
             digest: self.digest.as_str().into(),
             state,
             fence,
+            grants: None,
         }
     }
 }

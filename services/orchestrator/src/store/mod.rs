@@ -5,6 +5,7 @@ pub mod binding;
 pub mod bundle;
 pub mod call_edge;
 pub mod deployment;
+pub mod grants;
 pub mod hold;
 pub mod overview;
 pub mod planning_queue;

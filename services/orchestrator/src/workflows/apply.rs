@@ -2,8 +2,9 @@
 //! status of each. Called in every pass of a waiting step; each binding is sent once per journaled state.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use drover_api::bindings::{Bundle, DesiredState};
+use drover_api::bindings::{Bundle, DesiredBinding, DesiredState};
 use drover_store::Timestamp;
 use drover_workflow::StepError;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use crate::config::Deadlines;
 use crate::environment::{Environment, binding_key};
 use crate::peers::PeerError;
 use crate::store::binding::Binding;
-use crate::store::bundle;
+use crate::store::{bundle, grants};
 
 /// How far a set of bindings is. Part of a workflow's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,7 +78,9 @@ async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), 
 }
 
 async fn put_binding(environment: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
-    environment.services.synchronizer.put_binding(&binding.desired(DesiredState::Present, fence)).await.map_err(refused)
+    let granted = grants::of_group(&mut *environment.store.pool().acquire().await?, binding.dig.id).await?;
+    let desired = DesiredBinding { grants: granted.map(Arc::new), ..binding.desired(DesiredState::Present, fence) };
+    environment.services.synchronizer.put_binding(&desired).await.map_err(refused)
 }
 
 /// A request that is wrong stays wrong when it is repeated. A stale fence only means that another engine took over.

@@ -1,6 +1,6 @@
 //! EMCO's documents, approve, and the lookups of other services.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Stack, deployment, doc, no_peers};
 
@@ -175,6 +175,43 @@ async fn documents_of_logical_clouds_and_traffic_controllers_are_stored_as_sent(
         assert_eq!(put, if collection.ends_with("controllers") { 201 } else { 405 }, "{collection}");
         assert_eq!(stack.call("DELETE", &format!("{collection}/one"), None).await.status, 204, "{collection}");
     }
+}
+
+#[tokio::test]
+async fn group_with_objects_outside_its_cloud_is_refused_with_each_object() {
+    let stack = Stack::start(no_peers()).await;
+    let yaml = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: ours}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: coredns, namespace: kube-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: evil}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+";
+    let group = stack.group("shop", &[("web", yaml)], &[("onprem", "a")]).await;
+    let refused = stack.call("POST", &format!("{group}/approve"), None).await;
+    assert_eq!((refused.status, refused.body["code"].as_str()), (403, Some("not_granted")), "{}", refused.body);
+    let reasons: Vec<&str> = refused.body["reasons"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(reasons.len(), 2, "{reasons:?}");
+    assert!(reasons[0].starts_with("web: ConfigMap kube-system/coredns is outside of the namespace \"shop\""), "{reasons:?}");
+    assert!(reasons[1].starts_with("web: ClusterRoleBinding evil is cluster-scoped"), "{reasons:?}");
+
+    let grants = json!({"namespaces": ["kube-system"], "clusterScoped": ["ClusterRoleBinding.rbac.authorization.k8s.io"]});
+    let cloud = |grants: Value| doc("lc", Some(json!({"namespace": "shop", "level": "0", "grants": grants})));
+    let path = "/v2/projects/p/logical-clouds/lc";
+    let put = stack.call("PUT", path, Some(cloud(grants.clone()))).await;
+    assert!(put.status < 300, "{}", put.body);
+    assert_eq!(stack.get(path).await["spec"]["grants"], grants);
+    let approved = stack.call("POST", &format!("{group}/approve"), None).await;
+    assert_eq!(approved.status, 202, "{}", approved.body);
+    let broken = stack.call("PUT", path, Some(cloud(json!({"namespaces": ["Kube_System"]})))).await;
+    assert_eq!(broken.body["code"], "name_not_dns", "{}", broken.body);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use drover_api::bindings::{DesiredBinding, DesiredState};
+use drover_api::grants::Grants;
 use drover_scheduling::{DigRef, MemberKey};
 use drover_store::{Store, StoreResult};
 use sqlx::types::Json;
@@ -28,25 +29,27 @@ struct Raw {
     present: bool,
     fence: i64,
     gone: bool,
+    grants: Option<Json<Arc<Grants>>>,
 }
 
 impl From<Raw> for Row {
     fn from(raw: Raw) -> Self {
         let state = if raw.present { DesiredState::Present } else { DesiredState::Absent };
-        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, .. } = raw;
+        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, grants, .. } = raw;
+        let grants = grants.map(|Json(grants)| grants);
         let digest = digest.into();
-        Self { desired: DesiredBinding { id, dig, app, member: MemberKey(member), namespace, digest, state, fence }, gone }
+        Self { desired: DesiredBinding { id, dig, app, member: MemberKey(member), namespace, digest, state, fence, grants }, gone }
     }
 }
 
 /// Stores a desired binding. `None`: the stored row has a higher fence, and nothing was written.
 pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "insert into binding (id, dig, app, member, namespace, digest, present, fence) values ($1, $2, $3, $4, $5, $6, $7, $8)
-         on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8,
+        "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9,
              gone = binding.gone and not $7, updated_at = now()
          where binding.fence <= excluded.fence
-         returning id, dig, app, member, namespace, digest, present, fence, gone",
+         returning id, dig, app, member, namespace, digest, present, fence, gone, grants",
     )
     .bind(desired.id)
     .bind(Json(&desired.dig))
@@ -56,6 +59,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
     .bind(&*desired.digest)
     .bind(desired.state == DesiredState::Present)
     .bind(desired.fence)
+    .bind(desired.grants.as_ref().map(Json))
     .fetch_optional(store.pool())
     .await?;
     Ok(row.map(Row::from))
@@ -64,7 +68,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
 /// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
     let row: Option<Raw> =
-        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone from binding where id = $1")
+        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone, grants from binding where id = $1")
             .bind(id)
             .fetch_optional(store.pool())
             .await?;
@@ -73,19 +77,21 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
 
 /// All rows of a member, by id.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
-    let rows: Vec<Raw> =
-        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone from binding where member = $1 order by id")
-            .bind(&member.0)
-            .fetch_all(store.pool())
-            .await?;
+    let rows: Vec<Raw> = sqlx::query_as(
+        "select id, dig, app, member, namespace, digest, present, fence, gone, grants from binding where member = $1 order by id",
+    )
+    .bind(&member.0)
+    .fetch_all(store.pool())
+    .await?;
     Ok(rows.into_iter().map(Row::from).collect())
 }
 
 /// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
-    let rows: Vec<Raw> = sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone from binding order by id")
-        .fetch_all(store.pool())
-        .await?;
+    let rows: Vec<Raw> =
+        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone, grants from binding order by id")
+            .fetch_all(store.pool())
+            .await?;
     Ok(rows.into_iter().map(Row::from).collect())
 }
 

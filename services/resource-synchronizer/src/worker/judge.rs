@@ -259,6 +259,7 @@ mod tests {
             digest: "bundle".into(),
             state: DesiredState::Present,
             fence: 1,
+            grants: None,
         };
         let mut bound = BindingState::new(Row { desired, gone: false }, Inventory::new());
         bound.wanted = Some([(id("Thing", "x"), "d".into())].into());

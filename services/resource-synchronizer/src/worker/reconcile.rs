@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use drover_api::bindings::DesiredBinding;
+use drover_api::grants::ObjectToWrite;
 use drover_members::objects::{flatten, wave};
 use drover_members::readiness::has_status;
 use drover_members::{Applied, Member, MemberError, Object, ObjectId, Owner, Readiness};
@@ -279,7 +281,10 @@ impl Worker {
     ) -> Result<Result<Vec<Object>, Failure>, Error> {
         let refused = |code, reason: String| Ok(Err(Failure { code, reason }));
         match member.prepare(&flatten(bundle)?, &bound.row.desired.namespace, &self.owner(bound)).await {
-            Ok(objects) => Ok(Ok(objects)),
+            Ok(objects) => match not_granted(&bound.row.desired, &objects) {
+                reasons if reasons.is_empty() => Ok(Ok(objects)),
+                reasons => refused("not_granted", reasons.join("; ")),
+            },
             Err(error @ MemberError::UnknownKind { .. }) => refused(error.code(), error.to_string()),
             Err(error) if error.is_object() => refused("preflight_failed", error.to_string()),
             Err(error) => Err(error.into()),
@@ -306,6 +311,17 @@ impl Worker {
     pub(super) fn bound(&mut self, id: Uuid) -> &mut BindingState {
         self.bindings.get_mut(&id).expect("every caller has just refreshed the binding")
     }
+}
+
+/// Why the logical cloud of a binding refuses some of its objects, a reason per object.
+fn not_granted(desired: &DesiredBinding, objects: &[Object]) -> Vec<String> {
+    let Some(grants) = &desired.grants else { return Vec::new() };
+    let refusal = |object: &Object| {
+        let Object { id, value, .. } = object;
+        let namespace = Some(id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        grants.refusal(&desired.namespace, ObjectToWrite { group: id.group(), kind: &id.kind, namespace, name: &id.name, object: value })
+    };
+    objects.iter().filter_map(refusal).collect()
 }
 
 /// What is known of an object that was applied, before a watch reports it.

@@ -1,7 +1,10 @@
 //! Bindings in a simulated member: apply, update, drift, deletion, refusals.
 
+use std::sync::Arc;
+
 use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, daemon_set, deployment, service};
 use drover_api::bindings::{DesiredBinding, DesiredState, Phase};
+use drover_api::grants::Grants;
 use drover_kubesim::Operation;
 use drover_testkit::{eventually, openapi};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -245,6 +248,37 @@ async fn crd_is_applied_before_and_deleted_after_objects_of_its_kind() {
         (gone("things.example.com") && gone("customresourcedefinitions.apiextensions.k8s.io")).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn binding_writes_only_what_its_grants_allow() {
+    let stack = Stack::start().await;
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "fences.example.com"},
+        "spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "fences", "singular": "fence", "kind": "Fence", "listKind": "FenceList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    stack.bundle("definition", vec![definition]).await;
+    let operators = binding("operators", "definition");
+    stack.desire(&operators).await;
+    stack.reaches(&operators, Phase::Ready).await;
+
+    // Only the member knows that this kind has no namespace.
+    let fence = json!({"apiVersion": "example.com/v1", "kind": "Fence", "metadata": {"name": "all"}});
+    let elsewhere = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": "kube-system"}});
+    stack.bundle("b1", vec![config("ours", "1"), fence, elsewhere]).await;
+    let refused = DesiredBinding { grants: Some(Arc::default()), ..binding("tenant", "b1") };
+    stack.desire(&refused).await;
+    let status = stack.reaches(&refused, Phase::Failed).await;
+    assert_eq!(status.code.as_deref(), Some("not_granted"));
+    let reason = status.reason.unwrap();
+    assert!(reason.contains("Fence all is cluster-scoped") && reason.contains("ConfigMap kube-system/theirs"), "{reason}");
+    assert!(stack.names().await.is_empty(), "nothing is written, what would be allowed neither");
+
+    let grants = Grants { namespaces: vec!["kube-system".into()], cluster_scoped: vec!["Fence.example.com".into()], ..Grants::default() };
+    let granted = DesiredBinding { fence: 2, grants: Some(Arc::new(grants)), ..refused };
+    stack.desire(&granted).await;
+    let status = stack.reaches(&granted, Phase::Ready).await;
+    assert_eq!(status.objects.len(), 3);
 }
 
 #[tokio::test]

@@ -265,6 +265,7 @@ pub fn binding(dig_name: &str, digest: &str) -> DesiredBinding {
         digest: digest.into(),
         state: DesiredState::Present,
         fence: 1,
+        grants: None,
     }
 }
 

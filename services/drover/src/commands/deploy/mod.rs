@@ -382,6 +382,8 @@ async fn cloud_of(session: &Session, application: &Application, wanted: Option<&
     Ok((cloud, namespace))
 }
 
+/// Makes the logical cloud of an application unless it exists. Who may make one may write everything, as with kubectl; an operator who
+/// wants less makes the cloud beforehand.
 async fn logical_cloud(
     session: &Session,
     application: &Application,
@@ -390,7 +392,7 @@ async fn logical_cloud(
 ) -> Result<()> {
     let client = &session.client;
     let collection = format!("{}/logical-clouds", application.project);
-    let body = json!({"metadata": {"name": name}, "spec": {"namespace": namespace, "level": "0"}});
+    let body = json!({"metadata": {"name": name}, "spec": {"namespace": namespace, "level": "0", "grants": {"everything": true}}});
     client.ensure(&collection, &body).await?;
     let collection_of = segment(name);
     let references = format!("{collection}/{collection_of}/cluster-references");
