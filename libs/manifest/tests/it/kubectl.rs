@@ -175,7 +175,7 @@ const SCALARS: &[&str] = &[
 ];
 
 const DOCUMENTS: &[&str] = &[
-    "on: x\nyes: 1\n1: a\n1.5: b\n1.0: c\n1e6: d\n1234567.0: e\n0.00001: f\n0x10: g\n010: h\n~a: i\ntrue: j\n2001-01-01: k\n",
+    "on: x\nyes: 1\n1: a\n1.5: b\n1e6: d\n1234567.0: e\n0.00001: f\n0x10: g\n010: h\n~a: i\ntrue: j\n2001-01-01: k\n",
     "a: 1\na: 2\n",
     "base: &b {x: 1, y: 2}\none: {<<: *b, y: 3}\ntwo: {y: 3, <<: *b}\nmany: {<<: [{x: 5}, *b], z: 1}\nquoted: {'<<': 1}\n",
     "anchor: &a [1, &b two, *b]\nalso: *a\n*b : key\n",
