@@ -1,4 +1,4 @@
-//! Generates files from the code: `cargo run -p xtask -- <openapi|clients|errors> [--check]`.
+//! Generates files from the code: `cargo run -p xtask -- <openapi|public|clients|errors> [--check]`.
 //!
 //! They are checked in, so that reviews see changes of the interfaces. Tests check the same as `--check`.
 
@@ -7,6 +7,7 @@ mod clients;
 mod errors;
 #[cfg(feature = "services")]
 mod openapi;
+mod public;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,11 +20,12 @@ fn main() -> ExitCode {
     let files = match args.first().map(String::as_str) {
         #[cfg(feature = "services")]
         Some("openapi") => openapi::files(),
+        Some("public") => public::files(),
         Some("clients") => clients::files(),
         #[cfg(feature = "services")]
         Some("errors") => errors::files(),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- <openapi|clients|errors> [--check]");
+            eprintln!("usage: cargo run -p xtask -- <openapi|public|clients|errors> [--check]");
             return ExitCode::from(2);
         }
     };

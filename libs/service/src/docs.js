@@ -12,8 +12,11 @@ fetch(document.getElementById("out").dataset.document).then((r) => r.json()).the
   for (const [path, item] of Object.entries(doc.paths))
     for (const [method, op] of Object.entries(item))
       if (op.responses) { const tag = (op.tags || ["other"])[0]; tags.set(tag, [...(tags.get(tag) || []), [method, path, op]]); }
-  for (const [tag, ops] of [...tags].sort()) {
-    out.append(make("h2", tag));
+  // In the order of the document's list of tags, then the others.
+  const listed = (doc.tags || []).map((tag) => tag.name);
+  const place = (tag) => (listed.indexOf(tag) + 1 || listed.length + 1);
+  for (const [tag, ops] of [...tags].sort(([a], [b]) => place(a) - place(b) || a.localeCompare(b))) {
+    out.append(make("h2", tag), make("p", (doc.tags || []).find((known) => known.name === tag)?.description));
     for (const [method, path, op] of ops) {
       const body = make("div");
       if (op.description) body.append(make("p", op.description));

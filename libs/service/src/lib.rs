@@ -48,6 +48,6 @@ pub use feed::{FeedBatch, FeedContact, FeedHub, FeedReader};
 pub use peer::{Peer, PeerError};
 pub use problem::Problem;
 pub use reserved::Reserved;
-pub use router::router;
+pub use router::{router, router_with_document};
 pub use serve::{Running, bind, run, serve, signalled};
 pub use sessions::{LINK_LIFETIME, Sessions};

@@ -1,6 +1,5 @@
 //! Adds to a service's routes what every service has: documents, health, metrics, tasks, access checks, limits, fallbacks.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Path as AxumPath, Request};
@@ -8,6 +7,7 @@ use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Extension, Router};
+use bytes::Bytes;
 use http::header;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
@@ -22,12 +22,21 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 /// The app of a service: its routes and those that every service has.
 pub fn router(routes: OpenApiRouter, common: &Common) -> Router {
     let (router, document) = openapi::finish(common.service, routes);
-    let json = Arc::new(serde_json::to_string_pretty(&document).expect("an OpenAPI document always serialises"));
+    let json = serde_json::to_string_pretty(&document).expect("an OpenAPI document always serialises");
+    complete(router, common, json.into())
+}
+
+/// As [`router`], with another text at `/openapi.json` than the document of these routes.
+pub fn router_with_document(routes: OpenApiRouter, common: &Common, document: &'static str) -> Router {
+    complete(openapi::finish(common.service, routes).0, common, Bytes::from_static(document.as_bytes()))
+}
+
+fn complete(router: Router, common: &Common, document: Bytes) -> Router {
     let (readiness, metrics, tasks) = (common.readiness.clone(), common.metrics.clone(), common.tasks.clone());
     let observed = Observed { service: common.service, metrics: metrics.clone(), timeout: TIMEOUT };
 
     router
-        .route("/openapi.json", get(move || async move { ([(header::CONTENT_TYPE, "application/json")], json.to_string()) }))
+        .route("/openapi.json", get(move || async move { ([(header::CONTENT_TYPE, "application/json")], document) }))
         .route("/docs", get(|| async { openapi::page("openapi.json") }))
         .route("/docs.js", get(|| async { ([(header::CONTENT_TYPE, "text/javascript")], include_str!("docs.js")) }))
         .route("/docs/errors/{code}", get(error_page))

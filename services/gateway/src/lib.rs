@@ -39,10 +39,10 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     services.watch_readiness(&common);
     let routes =
         OpenApiRouter::new().merge(web::routes()).merge(proxy::routes()).with_state(services).merge(sign_in::routes(&common.sessions));
-    Ok(drover_service::serve(listener, drover_service::router(routes, &common), &common))
+    Ok(drover_service::serve(listener, drover_service::router_with_document(routes, &common, proxy::PUBLIC), &common))
 }
 
-/// The gateway's own OpenAPI document; the operations behind it are in the documents of the services.
+/// The OpenAPI document of the gateway's own operations. What it serves at `/openapi.json` has those of all services.
 pub fn openapi() -> utoipa::openapi::OpenApi {
     let own = sign_in::routes(&Sessions::default());
     drover_service::openapi::document("gateway", OpenApiRouter::new().merge(web::routes()).merge(proxy::routes()).merge(own))

@@ -101,10 +101,17 @@ impl Services {
     }
 }
 
+/// The OpenAPI document of all public operations; see xtask/src/public.rs.
+pub const PUBLIC: &str = include_str!("../../../openapi/drover.json");
+
+/// The same in OpenAPI 3.0.
+const PUBLIC_3_0: &str = include_str!("../../../openapi/drover-3.0.json");
+
 /// Routes of everything below `/v2`, and of the documents of each service.
 pub fn routes() -> OpenApiRouter<Services> {
     let mut router = OpenApiRouter::new()
         .route("/v2/{*path}", axum::routing::any(pass))
+        .route("/openapi-3.0.json", axum::routing::get(|| async { ([(header::CONTENT_TYPE, "application/json")], PUBLIC_3_0) }))
         .route("/openapi/{service}", axum::routing::get(document))
         .route("/docs/{service}", axum::routing::get(page));
     // The gateway's own document only says where the services' documents are shown.

@@ -58,6 +58,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_public_operation_is_routed_to_the_service_that_documents_it() {
+        for service in Upstream::ALL {
+            let path = format!("{}/../../openapi/{}.json", env!("CARGO_MANIFEST_DIR"), service.name());
+            let document: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+            for (path, item) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| path.starts_with("/v2/")) {
+                for method in item.as_object().unwrap().keys() {
+                    let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+                    assert_eq!(upstream(&method, path), service, "{method} {path}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn upstream_of_each_path() {
         let cases = [
             ("GET", "/v2/cluster-providers/p/clusters/c/labels", Upstream::ClusterManager),

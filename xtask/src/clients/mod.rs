@@ -3,7 +3,7 @@
 //! Operations tagged `peer` become methods (progenitor, positional style). Clients have no types of their own but use those of libs/api.
 //! Requests are sent by the `Peer` that each client has, see libs/service/src/peer.rs.
 
-mod projection;
+pub mod projection;
 mod types;
 
 use std::collections::BTreeSet;

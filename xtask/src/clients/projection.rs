@@ -61,7 +61,7 @@ fn simplify(value: &mut Value, schemas: &mut BTreeSet<String>) {
 }
 
 /// Converts `type: [T, null]` and `oneOf: [null, T]` of 3.1 to `nullable: true`.
-fn nullable(object: &mut Map<String, Value>) {
+pub fn nullable(object: &mut Map<String, Value>) {
     let null = json!("null");
     if let Some(kinds) = object.get_mut("type").and_then(Value::as_array_mut) {
         kinds.retain(|kind| *kind != null);

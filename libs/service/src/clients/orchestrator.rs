@@ -91,7 +91,7 @@ const _: () = {
 };
 #[allow(clippy::all)]
 impl Client {
-    #[doc = "An approved group with its apps' demands and terms\n\nSends a `GET` request to `/internal/digs/lookup`\n\nArguments:\n- `composite_app`: Composite app.\n- `dig`: Deployment intent group.\n- `project`: Project.\n- `version`: Its version.\n"]
+    #[doc = "An approved group with its apps' demands and terms\n\nSends a `GET` request to `/internal/digs/lookup`\n\nArguments:\n- `composite_app`: Composite app.\n- `dig`: Deployment intent group.\n- `project`\n- `version`: Its version.\n"]
     pub async fn dig_lookup<'a>(
         &'a self,
         composite_app: &'a str,

@@ -54,7 +54,7 @@ pub struct ListedCluster {
 
 /// Health and capacity of a cluster.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct ClusterStatus {
+pub struct ClusterHealth {
     #[serde(flatten)]
     pub state: ClusterState,
     /// Nodes and usage as last observed; `age_ms` says how long ago. Absent if unknown.
@@ -105,10 +105,10 @@ pub async fn list(state: State<App>, raw: RawPathParams, query: Query<ClusterLis
 
 /// Health and capacity of one cluster.
 #[utoipa::path(get, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/status", operation_id = "cluster_status", tag = "clusters",
-    params(("clusterProvider" = String, Path), ("cluster" = String, Path)), responses((status = 200, description = "As last observed", body = ClusterStatus)))]
-pub async fn status(state: State<App>, path: Path<(String, String)>) -> Result<Json<ClusterStatus>, Problem> {
+    params(("clusterProvider" = String, Path), ("cluster" = String, Path)), responses((status = 200, description = "As last observed", body = ClusterHealth)))]
+pub async fn status(state: State<App>, path: Path<(String, String)>) -> Result<Json<ClusterHealth>, Problem> {
     let (app, (provider, cluster)) = (state.0, path.0);
     let uid = app.identity_of(app.cluster_id(&provider, &cluster).await?).await?;
     let key = MemberKey::new(&provider, &cluster);
-    Ok(Json(ClusterStatus { state: app.fleet.state(&key), capacity: app.fleet.capacity_now(&key), uid }))
+    Ok(Json(ClusterHealth { state: app.fleet.state(&key), capacity: app.fleet.capacity_now(&key), uid }))
 }

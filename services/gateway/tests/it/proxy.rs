@@ -56,6 +56,20 @@ async fn login_link_signs_one_browser_in_once() {
 }
 
 #[tokio::test]
+async fn one_document_describes_all_public_operations() {
+    let gateway = start(config(), Common::new("postgres://none", "token", Peers::default())).await.unwrap();
+    for (name, version) in [("openapi.json", "3.1.0"), ("openapi-3.0.json", "3.0.3")] {
+        let url = format!("http://{}/{name}", gateway.addr);
+        let document: Value = reqwest::get(url).await.unwrap().json().await.unwrap();
+        assert_eq!(document["openapi"], version);
+        for path in ["/v2/projects", "/v2/plans", "/v2/clusters", "/v2/cluster-providers", "/v2/login-links"] {
+            assert!(document["paths"].get(path).is_some(), "{name}: {path}");
+        }
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn connections_of_one_address_are_limited() {
     let gateway = start(config(), Common::new("postgres://none", "token", Peers::default())).await.unwrap();
     let mut open = Vec::new();
