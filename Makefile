@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MEMBERS ?= sim
 
-.PHONY: help demo build dist check test test-long bench lint learned-groups
+.PHONY: help demo build dist check test test-long bench lint learned-groups clients
 # What is shipped: no laboratory, no tools of this repository.
 SHIPPED := --workspace --exclude 'drover-lab*' --exclude drover-e2e --exclude xtask
 help: ## this list
@@ -47,6 +47,10 @@ bench: ## measures throughput, latency, memory and CPU of this build; NAMES="dec
 	export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
 	cargo build --locked --release --workspace --bins
 	exec "$$CARGO_TARGET_DIR/release/drover" bench $(NAMES)
+
+clients: ## typed clients in Python, TypeScript and Go, made from openapi/drover.json
+	@deploy/setup.sh test
+	clients/make.sh
 
 learned-groups: ## trains the shipped policy `learned` of group placement again, from its seed; minutes on one core
 	@. deploy/env.sh

@@ -15,6 +15,7 @@ die() { echo "setup: $*" >&2; exit 1; }
 have() {
   case $1 in
     /*) [ -e "$1" ] ;;
+    venv) python3 -c 'import ensurepip' 2>&1 ;;
     initdb) command -v initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' ;;
     *) PATH=$PATH:/usr/sbin:/sbin command -v "$1" ;;
   esac >/dev/null
@@ -23,7 +24,7 @@ have() {
 # program=package
 DEMO="cc=gcc /usr/include/stdio.h=libc6-dev git=git make=make initdb=postgresql openssl=openssl curl=curl setsid=util-linux flock=util-linux
   runuser=util-linux ps=procps awk=mawk /etc/ssl/certs/ca-certificates.crt=ca-certificates"
-TEST="$DEMO chromium=chromium docker-compose=docker-compose"
+TEST="$DEMO chromium=chromium docker-compose=docker-compose npm=npm python3=python3 venv=python3-venv"
 REAL="$DEMO containerd=containerd runc=runc /usr/lib/cni/bridge=containernetworking-plugins nft=nftables iptables=iptables ip=iproute2
   sysctl=procps nsenter=util-linux pgrep=procps python3=python3 /bin/busybox=busybox-static"
 LONG="prometheus=prometheus"

@@ -42,6 +42,7 @@ impl System {
         let database = test_db().await;
         let url = database.url.clone();
         let system = Self::start(backend, members::start(backend).await, url, Some(database), &[]).await;
+        system.register().await;
         system.known(2).await;
         system
     }
@@ -52,6 +53,7 @@ impl System {
         let url = database.url.clone();
         let members = members::simulated(shape).await;
         let system = Self::start(Backend::Simulated, members, url, Some(database), flags).await;
+        system.register().await;
         system.known(shape.nodes).await;
         system
     }
@@ -59,8 +61,16 @@ impl System {
     /// The same on the default simulated members, with a Postgres server of the caller.
     pub async fn on_postgres(url: SecretString) -> Self {
         let system = Self::start(Backend::Simulated, members::start(Backend::Simulated).await, url, None, &[]).await;
+        system.register().await;
         system.known(2).await;
         system
+    }
+
+    /// A system of which Drover knows none of the default simulated members.
+    pub async fn unregistered() -> Self {
+        let database = test_db().await;
+        let url = database.url.clone();
+        Self::start(Backend::Simulated, members::start(Backend::Simulated).await, url, Some(database), &[]).await
     }
 
     async fn start(
@@ -88,9 +98,11 @@ impl System {
         };
         let stack = Stack::start(options).await.expect("the stack starts");
         let client = Client::new(stack.url.clone(), None).expect("a client");
-        let system = Self { client, backend, members, stack, _database: database, _data: data };
-        futures::future::join_all(system.members.each.iter().map(|member| member.register(&system.client))).await;
-        system
+        Self { client, backend, members, stack, _database: database, _data: data }
+    }
+
+    async fn register(&self) {
+        futures::future::join_all(self.members.each.iter().map(|member| member.register(&self.client))).await;
     }
 
     /// Waits until Drover knows each member as ready and with so many nodes.
@@ -108,6 +120,11 @@ impl System {
         let common = &self.stack.common;
         let placement = Client::new(common.peers.placement.clone(), Some(common.peer_token.expose_secret().to_owned()))?;
         Ok(placement.get::<Claims>("/internal/claims").await?.items)
+    }
+
+    /// The address of the gateway.
+    pub fn url(&self) -> &url::Url {
+        &self.stack.url
     }
 
     /// All members of the system.

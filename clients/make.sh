@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# make.sh [--run] LANGUAGE...: generates the clients of these languages (python, typescript, go) from openapi/drover.json into
+# $DROVER_CACHE/clients/LANGUAGE, and builds their packages there. --run then runs the example of each against DROVER_URL.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. deploy/env.sh
+top=$PWD run=
+case ${1:-} in --run) run=yes; shift ;; esac
+[ $# -gt 0 ] || set -- python typescript go
+
+python() {
+  [ -x venv/bin/pip ] || python3 -m venv venv
+  venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements.txt
+  rm -rf package
+  PATH=$PWD/venv/bin:$PATH venv/bin/openapi-python-client generate --path "$top/openapi/drover.json" --config config.yaml --output-path package >generate.log 2>&1 ||
+    { cat generate.log >&2; return 1; }
+  cp README.md package/
+  venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist ./package
+  venv/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/*.whl
+  [ -z "$run" ] || venv/bin/python story.py
+}
+
+typescript() {
+  npm ci --silent --no-fund --no-audit
+  npx --no-install openapi-typescript "$top/openapi/drover.json" --output src/api.ts >generate.log 2>&1 || { cat generate.log >&2; return 1; }
+  npx --no-install tsc --project .
+  npm pack --silent --pack-destination . >/dev/null
+  [ -z "$run" ] || node dist/story.js
+}
+
+go_client() {
+  (cd tools && go tool oapi-codegen -generate types,client -package drover -o ../drover.go "$top/openapi/drover-3.0.json")
+  go vet ./...
+  [ -z "$run" ] || go test -count=1 -v ./...
+}
+
+for language in "$@"; do
+  case $language in python | typescript | go) ;; *) echo "make.sh: python, typescript or go, not $language" >&2; exit 2 ;; esac
+  to=$DROVER_CACHE/clients/$language
+  mkdir -p "$to"
+  cp -r "clients/$language/." "$to"
+  # One at a time: tests and people share the directory.
+  (
+    flock 9
+    cd "$to"
+    case $language in go) go_client ;; *) "$language" ;; esac
+  ) 9>"$to.lock"
+  echo "clients: $language is in $to" >&2
+done
