@@ -1,4 +1,4 @@
-//! The clients in clients/ are generated, built, and tell their story to a running Drover.
+//! The clients in clients/ are generated, built, and tell their story to a running Drover; and Drover answers as its document says.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -45,4 +45,15 @@ async fn typescript_client_tells_the_story() {
 #[tokio::test(flavor = "multi_thread")]
 async fn go_client_tells_the_story() {
     tells_the_story("go").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: tens of thousands of requests"]
+async fn public_operations_keep_their_contract() {
+    let system = System::unregistered().await;
+    let url = system.url().as_str().trim_end_matches('/').to_owned();
+    let run =
+        Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/contract/run.sh")).arg(url).stdin(Stdio::null()).kill_on_drop(true).output();
+    let run = tokio::time::timeout(3 * TIMEOUT, run).await.expect("schemathesis ends in time").unwrap();
+    assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
 }
