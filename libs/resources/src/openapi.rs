@@ -85,7 +85,7 @@ fn collection(kind: &DocumentKind) -> Vec<(HttpMethod, Value)> {
     let schema = json!({"type": "array", "items": {"$ref": reference(kind)}});
     let list = json!({
         "operationId": format!("{id}_list"), "summary": format!("List all {}", kind.segment), "parameters": parameters,
-        "responses": {"200": {"description": "The documents in the order of their names; a Link header names the next page", "content": {"application/json": {"schema": schema}}}},
+        "responses": {"200": {"description": "The documents in the order of their creation; a Link header names the next page", "content": {"application/json": {"schema": schema}}}},
     });
     vec![(HttpMethod::Get, list), (HttpMethod::Post, create)]
 }
