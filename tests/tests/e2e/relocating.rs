@@ -112,21 +112,24 @@ async fn move_is_undone_when_no_destination_gets_ready(system: &System) {
 scenario!(move_is_undone_when_no_destination_gets_ready);
 
 async fn move_is_undone_when_its_destination_becomes_unreachable(system: &System) {
-    let slow = |at: usize| App::new(&format!("m-{at}"), 1000).annotated("kit/start-delay", "4s");
-    let movable = Group::of("movable", (1..=4).map(slow).collect()).on(&["onprem/private-b", "aws/public-c"]).movable(5);
+    let movable = Group::of("movable", ones("m", 4)).on(&["onprem/private-b", "aws/public-c"]).movable(5);
     succeeded(&movable.deploy(&system.client).await.unwrap());
+    no_pods(system, "public-c", true).await;
     let newcomer = Group::new("newcomer", App::new("newcomer", 1000)).on(&["onprem/private-b"]);
     newcomer.approve(&system.client).await.unwrap();
     let id = newcomer.verb(&system.client, "instantiate").await.unwrap();
-    // The destination becomes unreachable when the copy exists there and is not ready yet.
+    // The destination becomes unreachable when the copy exists there; without pods it does not get ready meanwhile.
     eventually(Duration::from_secs(60), async || (!system.member("public-c").deployed().await.is_empty()).then_some(())).await;
     system.cut_off("public-c", true).await;
     let operation = ended(&system.client, &id).await.unwrap();
     failed(&operation, "destination_not_ready");
+    let unreachable = |reason: &String| reason.contains("does not answer") || reason.contains("unreachable");
+    assert!(operation.reasons.iter().chain([&operation.message]).any(unreachable), "{operation:#?}");
     for app in ["m-1", "m-2", "m-3", "m-4"] {
         system.serves_except("public-c", app, "private-b").await;
     }
     system.cut_off("public-c", false).await;
+    no_pods(system, "public-c", false).await;
     // The copy that was left there is deleted when the member is back.
     eventually(Duration::from_secs(90), async || system.member("public-c").deployed().await.is_empty().then_some(())).await;
 }
