@@ -7,6 +7,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, ensure};
+use serde::Serialize;
+use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::clients::projection::nullable;
@@ -73,8 +75,16 @@ pub fn files() -> anyhow::Result<Vec<File>> {
     };
     let documents = SERVICES.into_iter().map(|service| Ok((service, read(service)?))).collect::<anyhow::Result<Vec<_>>>()?;
     let public = merge(&documents)?;
-    let file = |name: &str, document: &Value| File { path: root().join("openapi").join(name), text: format!("{document:#}\n") };
-    Ok(vec![file("drover.json", &public), file("drover-3.0.json", &in_3_0(public.clone()))])
+    let file = |name: &str, document: &Value| Ok(File { path: root().join("openapi").join(name), text: text(document)? });
+    [file("drover.json", &public), file("drover-3.0.json", &in_3_0(public.clone()))].into_iter().collect()
+}
+
+/// A line per value, without indentation: changes can be reviewed, and the gateway, which contains both texts, stays small.
+fn text(document: &Value) -> anyhow::Result<String> {
+    let mut text = Vec::new();
+    document.serialize(&mut Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"")))?;
+    text.push(b'\n');
+    Ok(String::from_utf8(text)?)
 }
 
 /// The public operations of all documents in one.
