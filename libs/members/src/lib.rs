@@ -17,6 +17,7 @@ mod namespaces;
 pub mod objects;
 pub mod reach;
 pub mod readiness;
+pub mod shared;
 mod transport;
 pub mod trimmed;
 
@@ -27,3 +28,4 @@ pub use member::{Applied, Mapping, Member, MemberError, Scaled};
 pub use objects::{Object, ObjectId};
 pub use reach::Reach;
 pub use readiness::Readiness;
+pub use shared::{Sharers, is_shareable};

@@ -1,8 +1,8 @@
 //! The operations that Drover uses on the objects of one member.
 //!
 //! Each request has a time limit, so that a silent member delays only its own worker, by a few seconds.
-//! Invariant: an object is changed or deleted only if one GET just before showed that it belongs to this app; deletion names
-//! uid and resource version, so that an object which was made or changed in between is not deleted.
+//! Invariant: an object is changed or deleted only if one GET just before showed that it belongs to this app (or, if apps may share
+//! it, that it is this installation's and belongs to no other app any more); deletion names uid and resource version, so that an object which was made or changed in between is not deleted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::labels::{self, FIELD_MANAGER, Owner};
 use crate::objects::{self, Object, ObjectId};
+use crate::shared::Sharers;
 
 /// How long one request may take.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -221,12 +222,27 @@ impl Member {
     /// Applies an object server-side and by force: Drover's fields overwrite those of other field managers, except the number of
     /// replicas, which is left to the field manager that has changed it.
     /// `uid` is that of the object which was applied before; it stays this app's even if somebody removed its labels. `start` is the
-    /// number of replicas with which a moved workload starts instead of that of the manifest.
+    /// number of replicas with which a moved workload starts instead of that of the manifest. `sharers` are the other bindings that
+    /// contain the object with equal content, if apps may share it; while its labels name one of them, it is left as it is.
     ///
     /// # Errors
     /// When the object belongs to somebody else, the member refuses it, or the member does not answer.
-    pub async fn apply(&self, object: &Object, owner: &Owner, uid: Option<&str>, start: Option<i32>) -> Result<Applied, MemberError> {
-        let found = self.check_ownership(&object.id, owner, uid).await?;
+    pub async fn apply(
+        &self,
+        object: &Object,
+        owner: &Owner,
+        uid: Option<&str>,
+        start: Option<i32>,
+        sharers: Option<&[Uuid]>,
+    ) -> Result<Applied, MemberError> {
+        let found = match self.check_ownership(&object.id, owner, uid, sharers).await? {
+            Found::Shared(found) if found.deletion_timestamp.is_some() => {
+                return Err(MemberError::Conflict(Box::new(ObjectId::clone(&object.id))));
+            }
+            Found::Shared(found) => return Ok(answered(found)),
+            Found::Ours(found) => Some(found),
+            Found::Nothing => None,
+        };
         if !object.may_be_scaled() {
             return self.patch(object, false).await;
         }
@@ -263,11 +279,11 @@ impl Member {
     }
 
     /// Whether an object could be applied: a dry run by the member, and the check to whom the object belongs.
-    async fn dry_run(&self, object: &Object, owner: &Owner) -> Result<(), MemberError> {
-        let (answer, ours) = tokio::join!(self.patch(object, true), self.check_ownership(&object.id, owner, None));
+    async fn dry_run(&self, object: &Object, owner: &Owner, sharers: Option<&[Uuid]>) -> Result<(), MemberError> {
+        let (answer, ours) = tokio::join!(self.patch(object, true), self.check_ownership(&object.id, owner, None, sharers));
         match answer {
             Err(error) if error.is_member() => Err(error),
-            answer => ours.and(answer).map(drop),
+            answer => ours.map(drop).and(answer.map(drop)),
         }
     }
 
@@ -277,7 +293,13 @@ impl Member {
     ///
     /// # Errors
     /// When the member does not answer or refuses the credential.
-    pub async fn preflight(&self, objects: &[Object], owner: &Owner, namespace: &str) -> Result<Vec<MemberError>, MemberError> {
+    pub async fn preflight(
+        &self,
+        objects: &[Object],
+        owner: &Owner,
+        namespace: &str,
+        shared: &Sharers,
+    ) -> Result<Vec<MemberError>, MemberError> {
         let mut absent = BTreeSet::new();
         let own = objects.iter().filter(|object| object.id.kind == "Namespace").map(|object| object.id.name.as_str());
         let used = objects.iter().map(|object| object.id.namespace.as_str());
@@ -290,7 +312,7 @@ impl Member {
         let values: Vec<Value> = objects.iter().map(|object| object.value.clone()).collect();
         let mut found = Vec::new();
         for object in objects.iter().filter(|object| !absent.contains(object.id.namespace.as_str())) {
-            match self.dry_run(object, owner).await {
+            match self.dry_run(object, owner, shared.get(&object.id).map(Vec::as_slice)).await {
                 Ok(()) => {}
                 Err(error) if error.is_member() => return Err(error),
                 Err(MemberError::UnknownKind { api_version, kind }) if objects::scope_by_crd(&values, &api_version, &kind).is_some() => {}
@@ -347,13 +369,26 @@ impl Member {
         })
     }
 
-    /// Returns the object's metadata if the object exists.
-    async fn check_ownership(&self, id: &ObjectId, owner: &Owner, uid: Option<&str>) -> Result<Option<ObjectMeta>, MemberError> {
-        let Some(found) = self.metadata(id).await? else { return Ok(None) };
+    /// What exists under the object's name, and whether it may be written. `sharers`: see [`Self::apply`].
+    async fn check_ownership(
+        &self,
+        id: &ObjectId,
+        owner: &Owner,
+        uid: Option<&str>,
+        sharers: Option<&[Uuid]>,
+    ) -> Result<Found, MemberError> {
+        let Some(found) = self.metadata(id).await? else { return Ok(Found::Nothing) };
         let labels = found.labels.as_ref();
         let unlabelled = labels.is_none_or(|found| !found.contains_key(labels::DIG) && !found.contains_key(labels::BINDING));
         if owner.owns(labels) || (unlabelled && uid.is_some() && found.uid.as_deref() == uid) {
-            return Ok(Some(found));
+            return Ok(Found::Ours(found));
+        }
+        if let Some(sharers) = sharers
+            && labels.and_then(|found| found.get(labels::HUB)).is_some_and(|hub| *hub == owner.hub.to_string())
+        {
+            let shared = labels::binding(&found).is_some_and(|named| sharers.contains(&named));
+            // Whoever the labels name does not contain it any more: whoever does takes it over.
+            return Ok(if shared { Found::Shared(found) } else { Found::Ours(found) });
         }
         let whose = match labels.and_then(|labels| Some((labels.get(labels::DIG)?, labels.get(labels::APP)?))) {
             Some((dig, app)) => format!("app {app} of deployment intent group {dig}"),
@@ -377,12 +412,25 @@ impl Member {
             Err(MemberError::Refused { id, .. }) if self.namespace_vanished(&id.namespace).await? => return Err(MemberError::Conflict(id)),
             Err(error) => return Err(error),
         };
-        Ok(Applied {
-            uid: metadata.uid.unwrap_or_default().into(),
-            generation: metadata.generation,
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            scaled: None,
-        })
+        Ok(answered(metadata))
+    }
+}
+
+/// What exists under the name of an object that is to be applied.
+enum Found {
+    Nothing,
+    /// It may be written.
+    Ours(ObjectMeta),
+    /// Another app contains it with equal content, and its labels name that app.
+    Shared(ObjectMeta),
+}
+
+fn answered(metadata: ObjectMeta) -> Applied {
+    Applied {
+        uid: metadata.uid.unwrap_or_default().into(),
+        generation: metadata.generation,
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        scaled: None,
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
 use kube::core::ApiResource;
 use serde_json::json;
@@ -67,11 +68,27 @@ impl Member {
         match self.metadata(&address(name)).await? {
             Some(found) if found.deletion_timestamp.is_some() => Err(MemberError::Conflict(Box::new(address(name)))),
             Some(_) => Ok(()),
-            None => {
-                let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {labels::HUB: hub}}});
-                self.patch(&Object { id: address(name).into(), digest: "".into(), value }, false).await.map(|_| ())
-            }
+            None => self.own_namespace(name, hub).await,
         }
+    }
+
+    /// Makes a namespace that an app contained one that this installation created for whoever uses it: the app leaves, and others have
+    /// objects in the namespace. [`Self::remove_empty_namespace`] deletes it after the last of them. One of somebody else is left as it is.
+    ///
+    /// # Errors
+    /// When the member refuses the change or does not answer.
+    pub async fn release_namespace(&self, name: &str, hub: Uuid) -> Result<(), MemberError> {
+        let found = self.metadata(&address(name)).await?;
+        let ours = |found: &ObjectMeta| found.labels.as_ref().and_then(|labels| labels.get(labels::HUB)) == Some(&hub.to_string());
+        match found.filter(|found| ours(found) && found.deletion_timestamp.is_none()) {
+            Some(_) => self.own_namespace(name, hub).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn own_namespace(&self, name: &str, hub: Uuid) -> Result<(), MemberError> {
+        let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {labels::HUB: hub}}});
+        self.patch(&Object { id: address(name).into(), digest: "".into(), value }, false).await.map(|_| ())
     }
 
     /// Deletes a namespace that this installation created and that is empty; any other is left alone.

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::labels::{self, Owner};
+use crate::shared::is_shareable;
 
 /// The address of an object in a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -189,6 +190,8 @@ impl Object {
         if never_written && let Some(spec) = value["spec"].as_object_mut() {
             spec.remove("replicas");
         }
+        // The digest of an object that apps may share must be equal in all of them, so it is taken before the labels are set.
+        let shared = is_shareable(&id).then(|| digest(&value));
         label(&mut value, owner.labels());
         for pointer in ["/spec/template", "/spec/jobTemplate", "/spec/jobTemplate/spec/template"] {
             if has_pods(&id)
@@ -198,7 +201,7 @@ impl Object {
                 label(template, marks);
             }
         }
-        let digest: Arc<str> = digest(&value).into();
+        let digest: Arc<str> = shared.unwrap_or_else(|| digest(&value)).into();
         let metadata = value.get_mut("metadata").expect("was made above");
         mapping(metadata, "annotations").insert(labels::DIGEST.into(), json!(digest));
         Self { id: Arc::new(id), digest, value }

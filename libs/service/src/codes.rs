@@ -96,6 +96,7 @@ codes! {
     DEADLINE "deadline" 409 "The operation ran out of time";
     CANCELLED "cancelled" 409 "The operation was cancelled";
     PREFLIGHT_FAILED "preflight_failed" 409 "The cluster would refuse these objects";
+    SHARED_OBJECT_DIFFERS "shared_object_differs" 409 "Two applications contain different versions of a shared object";
     APPLY_FAILED "apply_failed" 409 "The cluster refused an object";
     NOT_READY "not_ready" 409 "The application did not become ready";
     // deciding

@@ -40,6 +40,22 @@ async fn deployment_whose_pods_find_no_nodes_anywhere_else_moves_a_victim() {
 }
 
 #[tokio::test]
+async fn deployment_with_another_version_of_a_shared_object_goes_to_another_member_or_fails() {
+    let fakes = members();
+    let stack = Stack::waiting(&fakes, LONG).await;
+    fakes.members.behave("shop", "a", Behaviour::Differs);
+    let dig = approved(&stack, "shop", "600m", &["a", "b"], None).await;
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    assert_eq!(fakes.members.present(), ["shop@b"]);
+    fakes.members.behave("blog", "a", Behaviour::Differs);
+    let dig = approved(&stack, "blog", "100m", &["a"], None).await;
+    let operation = run(&stack, &format!("{dig}/instantiate")).await;
+    expect_state(&operation, "failed");
+    assert_eq!(operation["code"], "shared_object_differs");
+    assert_eq!(fakes.members.present(), ["shop@b"]);
+}
+
+#[tokio::test]
 async fn deployment_without_another_place_waits_for_its_nodes() {
     let fakes = members();
     let stack = Stack::waiting(&fakes, LONG).await;

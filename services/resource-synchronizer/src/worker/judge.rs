@@ -90,7 +90,7 @@ impl BindingState {
     pub fn drifted(&self, view: &MemberView) -> Vec<ObjectId> {
         let differs = |id: &ObjectId, digest: &str| {
             let item = self.inventory.get(id).map(Box::as_ref);
-            !matches(self.id(), id, digest, item, view.object(id))
+            !matches(self.id(), id, digest, item, view)
         };
         self.wanted.iter().flatten().filter(|(id, digest)| differs(id, digest)).map(|(id, _)| ObjectId::clone(id)).collect()
     }
@@ -98,7 +98,9 @@ impl BindingState {
     pub fn superfluous(&self, view: &MemberView) -> Vec<ObjectId> {
         let wanted =
             |id: &ObjectId| self.present() && self.wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|(wanted, _)| **wanted == *id));
-        let seen = view.of_binding(self.id()).map(|(id, _)| id).filter(|id| !copied_by_controllers(id));
+        // What others still contain is theirs, although its labels name this binding until they have taken it over.
+        let others = |id: &ObjectId| !self.inventory.contains_key(id) && !view.sharers(id).is_empty();
+        let seen = view.of_binding(self.id()).map(|(id, _)| id).filter(|id| !copied_by_controllers(id) && !others(id));
         let mut ids: Vec<ObjectId> = self.inventory.keys().map(Arc::as_ref).chain(seen).filter(|id| !wanted(id)).cloned().collect();
         ids.sort();
         ids.dedup();
@@ -108,7 +110,7 @@ impl BindingState {
     pub fn is_ready(&self, view: &MemberView) -> bool {
         self.failure.is_none()
             && self.wanted.as_ref().is_some_and(|wanted| {
-                wanted.iter().all(|(id, digest)| in_place(self.id(), digest, view.object(id)).is_some_and(|seen| seen.readiness.is_ready()))
+                wanted.iter().all(|(id, digest)| in_place(self.id(), id, digest, view).is_some_and(|seen| seen.readiness.is_ready()))
             })
     }
 }
@@ -119,16 +121,22 @@ fn copied_by_controllers(id: &ObjectId) -> bool {
 }
 
 /// The seen object, if it is as desired.
-fn in_place<'a>(binding: Uuid, digest: &str, seen: Option<&'a Seen>) -> Option<&'a Seen> {
-    seen.filter(|seen| seen.binding == binding && *seen.digest == *digest && !seen.deleting)
+fn in_place<'a>(binding: Uuid, id: &ObjectId, digest: &str, view: &'a MemberView) -> Option<&'a Seen> {
+    let seen = view.object(id)?;
+    Some(seen).filter(|seen| (seen.binding == binding || view.is_shared(id, seen, binding)) && *seen.digest == *digest && !seen.deleting)
 }
 
-fn matches(binding: Uuid, id: &ObjectId, digest: &str, item: Option<&Item>, seen: Option<&Seen>) -> bool {
+fn matches(binding: Uuid, id: &ObjectId, digest: &str, item: Option<&Item>, view: &MemberView) -> bool {
+    let seen = view.object(id);
     // An object that is being deleted is applied again once it is gone.
     if seen.is_some_and(|seen| seen.deleting && seen.binding == binding) {
         return true;
     }
-    let (Some(seen), Some(item)) = (in_place(binding, digest, seen), item) else { return false };
+    let (Some(seen), Some(item)) = (in_place(binding, id, digest, view), item) else { return false };
+    // The binding that the labels name keeps it as it is to be.
+    if seen.binding != binding {
+        return *item.digest == *digest;
+    }
     let Some(applied) = item.applied.as_ref().filter(|applied| *item.digest == *digest && applied.uid == seen.uid) else { return false };
     match applied.generation {
         Some(generation) => seen.generation == Some(generation),
@@ -149,7 +157,7 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
     let objects: Vec<ObjectStatus> = match bound.present() {
         true => {
             let wanted = bound.wanted.as_deref().unwrap_or_default().iter();
-            wanted.map(|(id, digest)| object_status(id, in_place(bound.id(), digest, view.object(id)))).collect()
+            wanted.map(|(id, digest)| object_status(id, in_place(bound.id(), id, digest, view))).collect()
         }
         false => bound.superfluous(view).iter().map(|id| object_status(id, view.object(id))).collect(),
     };

@@ -13,6 +13,7 @@ mod kinds;
 mod reconcile;
 mod schedule;
 mod session;
+mod sharing;
 mod view;
 mod watch;
 mod write;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use drover_api::bindings::DesiredBinding;
 use drover_api::grants::ObjectToWrite;
@@ -17,6 +17,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::judge::{BindingState, Failure};
+use super::sharing::Needed;
 use super::view::Seen;
 use super::write::{Write, WriteEnd, Written};
 use super::{CALM, Worker, Writing};
@@ -97,6 +98,11 @@ impl Worker {
         // An object applied with the same digest passed its preflight then; only new or changed objects need one.
         let inventory = &self.bindings[&id].inventory;
         let known = |object: &Object| inventory.get(&object.id).is_some_and(|item| item.digest == object.digest);
+        let shared = match self.sharers(member, id, &due).await? {
+            Ok(shared) => shared,
+            Err(None) => return Ok(Outcome::Again),
+            Err(Some(failure)) => return Ok(self.fail(id, failure)),
+        };
         let write = Write {
             app: self.app.clone(),
             member: member.clone(),
@@ -104,6 +110,7 @@ impl Worker {
             new: due.iter().filter(|object| !known(object)).cloned().collect(),
             uids: due.iter().map(|object| self.uid(id, &object.id)).collect(),
             starts,
+            shared,
             desired,
             due,
         };
@@ -134,11 +141,15 @@ impl Worker {
             for object in &due {
                 let item = Item { digest: Arc::clone(&object.digest), applied: None };
                 self.bound(id).inventory.insert(Arc::clone(&object.id), Box::new(item));
+                self.view.hold(&object.id, id);
                 kinds.insert((object.id.api_version.clone(), object.id.kind.clone()));
             }
         }
         for (object, answer) in due.iter().zip(applied) {
-            self.view.put_applied(Arc::clone(&object.id), Box::new(just_applied(object, &answer, id)));
+            // One that is shared was not written: what is seen of it stays.
+            if self.view.object(&object.id).is_none_or(|seen| !self.view.is_shared(&object.id, seen, id) || *seen.uid != *answer.uid) {
+                self.view.put_applied(Arc::clone(&object.id), Box::new(just_applied(object, &answer, id)));
+            }
             self.bound(id).inventory.entry(Arc::clone(&object.id)).or_default().applied = Some(answer);
         }
         seen.into_iter().for_each(|event| self.see(event));
@@ -214,7 +225,7 @@ impl Worker {
         if store::bindings::get(&self.app.store, id).await?.is_some_and(|row| row.desired.member != self.key) {
             return Ok(Outcome::Settled);
         }
-        let left: Vec<ObjectId> = self.view.of_binding(id).map(|(object, _)| object.clone()).collect();
+        let left = self.leftovers(id);
         if !left.is_empty() {
             tracing::warn!(cluster.id = %self.key, binding.id = %id, objects = left.len(), "removing objects of an unknown binding");
         }
@@ -236,7 +247,16 @@ impl Worker {
             }
             self.app.failpoints.reached(|| "synchronizer/delete/before".into()).await?;
             let uid = self.uid(id, &object);
-            let gone = match member.delete(&object, uid.as_deref(), id).await {
+            let left = match self.needed(id, &object) {
+                Needed::BeingWritten => {
+                    all_gone = false;
+                    continue;
+                }
+                Needed::Shared => Ok(true),
+                Needed::Inhabited => member.release_namespace(&object.name, self.app.hub).await.map(|()| true),
+                Needed::NoLonger { named } => member.delete(&object, uid.as_deref(), named).await,
+            };
+            let gone = match left {
                 Ok(gone) => gone,
                 Err(error) if error.is_member() => {
                     // One request checks whether the member answers at all, not one per object.
@@ -261,7 +281,10 @@ impl Worker {
                 if let Some(bound) = self.bindings.get_mut(&id) {
                     bound.inventory.remove(&object);
                 }
-                if self.view.object(&object).is_some_and(|seen| seen.binding == id) {
+                self.view.let_go(&object, id);
+                let heirs = self.view.sharers(&object).to_vec();
+                heirs.iter().for_each(|heir| self.schedule(*heir, Duration::ZERO));
+                if heirs.is_empty() && self.view.object(&object).is_some_and(|seen| seen.binding == id) {
                     self.view.remove(&object);
                 }
             }

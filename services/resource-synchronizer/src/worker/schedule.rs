@@ -19,9 +19,9 @@ use crate::store;
 
 impl Worker {
     pub(super) fn needs_work(&self, id: Uuid) -> bool {
-        let Some(bound) = self.bindings.get(&id) else { return self.view.of_binding(id).next().is_some() };
+        let Some(bound) = self.bindings.get(&id) else { return !self.leftovers(id).is_empty() };
         match (bound.row.gone, bound.present()) {
-            (true, _) => self.view.of_binding(id).next().is_some(),
+            (true, _) => !self.leftovers(id).is_empty(),
             (false, false) => true,
             (false, true) => {
                 bound.wanted.is_none()

@@ -40,6 +40,9 @@ impl Worker {
         let (sender, events) = mpsc::channel(EVENTS);
         let pods = (String::new(), String::new());
         self.view = MemberView::default();
+        for bound in self.bindings.values() {
+            bound.inventory.keys().for_each(|object| self.view.hold(object, bound.id()));
+        }
         self.watches.insert(pods, watch::pods(&member, self.app.hub, sender.clone()));
         self.events = Some(sender);
         self.watch_all(&member, kinds).await?;

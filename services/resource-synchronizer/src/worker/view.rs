@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use drover_members::{ObjectId, Readiness, trimmed};
+use drover_members::{ObjectId, Readiness, is_shareable, trimmed};
 use uuid::Uuid;
 
 /// API version and name of a kind.
@@ -83,6 +83,8 @@ impl Event {
 pub struct MemberView {
     objects: HashMap<Arc<ObjectId>, Box<Seen>>,
     by_binding: Index<Arc<ObjectId>>,
+    /// Which bindings have an object that apps may share in their inventory.
+    sharers: HashMap<Arc<ObjectId>, Vec<Uuid>>,
     pods: HashMap<PodKey, PodSeen>,
     pods_by_binding: Index<PodKey>,
     listing: HashMap<Option<ApiKind>, Instant>,
@@ -99,6 +101,37 @@ impl MemberView {
     pub fn of_binding(&self, binding: Uuid) -> impl Iterator<Item = (&ObjectId, &Seen)> {
         let ids = self.by_binding.of(binding);
         ids.filter_map(|id| Some((&**id, self.object(id)?))).filter(|(_, seen)| !seen.dependent)
+    }
+
+    /// Notes that a binding has an object in its inventory. Only objects that apps may share are kept.
+    pub fn hold(&mut self, id: &Arc<ObjectId>, binding: Uuid) {
+        if is_shareable(id) {
+            let sharers = self.sharers.entry(Arc::clone(id)).or_default();
+            if !sharers.contains(&binding) {
+                sharers.push(binding);
+            }
+        }
+    }
+
+    /// Notes that a binding no longer has an object in its inventory.
+    pub fn let_go(&mut self, id: &ObjectId, binding: Uuid) {
+        if let Some(sharers) = self.sharers.get_mut(id) {
+            sharers.retain(|sharer| *sharer != binding);
+            if sharers.is_empty() {
+                self.sharers.remove(id);
+            }
+        }
+    }
+
+    /// The bindings that have an object which apps may share in their inventory.
+    pub fn sharers(&self, id: &ObjectId) -> &[Uuid] {
+        self.sharers.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the object's labels name another binding that shares it with this one.
+    pub fn is_shared(&self, id: &ObjectId, seen: &Seen, binding: Uuid) -> bool {
+        let sharers = self.sharers(id);
+        seen.binding != binding && sharers.contains(&seen.binding) && sharers.contains(&binding)
     }
 
     /// All bindings of which an object or a pod is seen.
@@ -164,12 +197,12 @@ impl MemberView {
                     old.at = seen.at;
                     return BTreeSet::new();
                 }
-                let touched = before.into_iter().chain([seen.binding]).collect();
+                let touched = before.into_iter().chain([seen.binding]).chain(self.sharers(&id).iter().copied()).collect();
                 self.put(id, seen);
                 touched
             }
             Event::Vanished(id, uid) => match self.objects.get(&id).filter(|seen| seen.uid == uid) {
-                Some(_) => self.remove(&id).into_iter().collect(),
+                Some(_) => self.remove(&id).into_iter().chain(self.sharers(&id).iter().copied()).collect(),
                 None => BTreeSet::new(),
             },
             Event::Pod(pod) => {
@@ -199,7 +232,7 @@ impl MemberView {
         };
         let of_kind = |id: &Arc<ObjectId>| id.api_version == *api_version && id.kind == *kind;
         let stale: Vec<_> = self.objects.iter().filter(|(id, seen)| of_kind(id) && seen.at < begun).map(|(id, _)| id.clone()).collect();
-        stale.iter().filter_map(|id| self.remove(id)).collect()
+        stale.iter().flat_map(|id| self.remove(id).into_iter().chain(self.sharers(id).to_vec())).collect()
     }
 
     /// Removes an object and returns its binding.

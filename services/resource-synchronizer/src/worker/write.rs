@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use drover_api::bindings::DesiredBinding;
-use drover_members::{Applied, Member, MemberError, Object, Owner};
+use drover_members::{Applied, Member, MemberError, Object, Owner, Sharers};
 use uuid::Uuid;
 
 use super::judge::Failure;
@@ -31,6 +31,8 @@ pub struct Write {
     pub uids: Vec<Option<Arc<str>>>,
     /// The number of replicas with which each starts, if this copy was moved here and another number runs where it was.
     pub starts: Vec<Option<i32>>,
+    /// Those that apps may share, and the other bindings that contain them.
+    pub shared: Sharers,
     /// Those among them that need a preflight.
     pub new: Vec<Object>,
 }
@@ -86,7 +88,8 @@ impl Write {
     /// Runs the preflight and records the intention.
     async fn prepare(&self) -> Result<(), WriteEnd> {
         if !self.new.is_empty() {
-            let against = self.member.preflight(&self.new, &self.owner, &self.desired.namespace).await.map_err(Error::from)?;
+            let against =
+                self.member.preflight(&self.new, &self.owner, &self.desired.namespace, &self.shared).await.map_err(Error::from)?;
             if against.iter().any(|error| matches!(error, MemberError::Conflict(_))) {
                 return Err(WriteEnd::Later);
             }
@@ -127,12 +130,16 @@ impl Write {
             self.member.ensure_namespace(namespace, self.app.hub).await?;
         }
         // The last object of the preflight was checked just now, so it is not checked again.
-        let checked = self.due.len() == 1 && self.new.len() == 1 && !self.due[0].may_be_scaled();
+        let shared = |object: &Object| self.shared.get(&object.id).is_some_and(|sharers| !sharers.is_empty());
+        let checked = self.due.len() == 1 && self.new.len() == 1 && !self.due[0].may_be_scaled() && !shared(&self.due[0]);
         for ((object, uid), start) in self.due.iter().zip(&self.uids).zip(&self.starts) {
             self.app.failpoints.reached(|| "synchronizer/apply/before".into()).await?;
             let answer = match checked {
                 true => self.member.apply_checked(object).await,
-                false => self.member.apply(object, &self.owner, uid.as_deref(), *start).await,
+                false => {
+                    let sharers = self.shared.get(&object.id).map(Vec::as_slice);
+                    self.member.apply(object, &self.owner, uid.as_deref(), *start, sharers).await
+                }
             };
             applied.push(answer?);
             self.app.failpoints.reached(|| "synchronizer/apply/after_effect".into()).await?;

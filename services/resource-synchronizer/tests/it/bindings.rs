@@ -141,8 +141,8 @@ async fn foreign_object_fails_the_preflight_and_nothing_is_written() {
     assert!(status.reason.unwrap().contains("Secret/default/key"));
     assert_eq!(stack.names().await, Vec::<String>::new());
 
-    // Nor is an object of the same name that belongs to another group.
-    stack.bundle("b2", vec![config("shared", "1")]).await;
+    // Nor is an object of the same name that belongs to another group, if it is one that apps do not share.
+    stack.bundle("b2", vec![service("shared")]).await;
     let (one, other) = (binding("one", "b2"), binding("other", "b2"));
     stack.desire(&one).await;
     stack.reaches(&one, Phase::Ready).await;
@@ -150,14 +150,14 @@ async fn foreign_object_fails_the_preflight_and_nothing_is_written() {
     assert_eq!(stack.reaches(&other, Phase::Failed).await.code.as_deref(), Some("preflight_failed"));
     stack.desire(&absent(&other)).await;
     stack.reaches(&absent(&other), Phase::Gone).await;
-    assert_eq!(stack.names().await, ["ConfigMap/shared"]);
+    assert_eq!(stack.names().await, ["Service/shared"]);
     // A later binding of the same app takes the object over; deleting the old binding leaves it.
     let again = binding("one", "b2");
     stack.desire(&again).await;
     stack.reaches(&again, Phase::Ready).await;
     stack.desire(&absent(&one)).await;
     stack.reaches(&absent(&one), Phase::Gone).await;
-    assert_eq!(stack.names().await, ["ConfigMap/shared"]);
+    assert_eq!(stack.names().await, ["Service/shared"]);
 
     stack.bundle("b3", vec![json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}})]).await;
     let unknown = binding("things", "b3");

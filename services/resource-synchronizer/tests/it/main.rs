@@ -4,5 +4,6 @@
 mod bindings;
 mod real;
 mod scaled;
+mod sharing;
 mod support;
 mod trouble;

@@ -1,5 +1,6 @@
 //! The objects of an instantiation: its bindings, their delivery to the members, and the pivot.
 
+use drover_service::codes;
 use drover_workflow::{Ctx, Outcome, StepError, StepResult};
 use sqlx::PgConnection;
 
@@ -42,6 +43,14 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
             ctx.progress(note);
             Ok(Outcome::park(keys).until(until))
         }
+        // An object that apps share differs from that of another app there: another member may have none of that app.
+        Applied::Failed { binding, code, reason } if code == codes::SHARED_OBJECT_DIFFERS.name && ctx.round <= REPLANS => {
+            match targets.iter().find(|target| target.id == binding) {
+                Some(target) if room::has_other_place(ctx, target, &reason).await? => ctx.state.lost = Some(reason),
+                _ => return Err(StepError::fail(&code, reason)),
+            }
+            Ok(Outcome::next())
+        }
         Applied::Failed { code, reason, .. } => Err(StepError::fail(&code, reason)),
         Applied::Unschedulable { reason, .. } if ctx.state.search.relocated => {
             ctx.state.lost = Some(reason);
@@ -61,11 +70,9 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
 pub(super) async fn replan(ctx: &mut Ctx<Instantiate>) -> StepResult {
     let Some(reason) = ctx.state.lost.clone() else { return Ok(Outcome::next()) };
     if ctx.round > REPLANS {
-        return Err(
-            StepError::fail("room_lost", format!("pods found no nodes where they were to run, {REPLANS} times in a row")).reasons([reason])
-        );
+        return Err(StepError::fail("room_lost", format!("could not run where it was placed, {REPLANS} times in a row")).reasons([reason]));
     }
-    ctx.progress(format!("pods found no nodes; looking for room again: {reason}"));
+    ctx.progress(format!("looking for another place: {reason}"));
     if let Some(park) = remove_targets(ctx).await? {
         return Ok(park);
     }

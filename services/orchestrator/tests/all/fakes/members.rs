@@ -19,6 +19,8 @@ pub enum Behaviour {
     Unschedulable,
     /// The member refuses its objects.
     Refused,
+    /// Another app there contains a shared object with other content.
+    Differs,
     /// The member is unreachable.
     Unreachable,
     /// It is ready, and its pods take long to end.
@@ -106,7 +108,7 @@ impl FakeMembers {
             (false, _) => Phase::Gone,
             (true, Behaviour::Ready | Behaviour::Lingering) => Phase::Ready,
             (true, Behaviour::Stuck | Behaviour::Unschedulable) => Phase::Applied,
-            (true, Behaviour::Refused) => Phase::Failed,
+            (true, Behaviour::Refused | Behaviour::Differs) => Phase::Failed,
         };
         let object = ObjectStatus {
             group: "apps".into(),
@@ -124,7 +126,8 @@ impl FakeMembers {
             digest: desired.digest.clone(),
             fence: desired.fence,
             phase,
-            code: (phase == Phase::Failed).then(|| "preflight_failed".to_owned()),
+            code: (phase == Phase::Failed)
+                .then(|| if behaviour == Behaviour::Differs { "shared_object_differs" } else { "preflight_failed" }.to_owned()),
             reason: (phase == Phase::Failed).then(|| "quota exceeded".to_owned()),
             unschedulable: (present && behaviour == Behaviour::Unschedulable)
                 .then(|| "0/1 nodes are available: insufficient cpu".to_owned()),
