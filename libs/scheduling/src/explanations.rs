@@ -10,6 +10,8 @@ use crate::{Considered, MemberKey, MemberRoom, Packing, PodsOnNode, Verdict};
 
 /// Limit on the members that a decision lists for each group.
 pub(crate) const LISTED: usize = 16;
+/// Limit on the members with room of which the orders of pods are compared.
+const COMPARED: usize = 4;
 
 /// The decision for one slot.
 pub(crate) struct SlotDecision<'a> {
@@ -24,17 +26,25 @@ pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, impose
     let known = slot.known();
     let mut chosen: Option<(&MemberRoom, f64)> = None;
     let mut considered: Vec<Considered> = Vec::new();
+    // Members with room on which the pods may find no nodes if they come in the wrong order.
+    let mut uncertain: Vec<(&MemberRoom, f64)> = Vec::new();
     // Reasons describe the members before this app is added.
     'all: for equals in equals(&known) {
         for (room, share) in slot.rank(equals, trial) {
             if chosen.is_some() && considered.len() >= LISTED {
                 break 'all;
             }
+            if uncertain.len() == COMPARED && considered.len() >= LISTED {
+                break;
+            }
             let fits = trial.fit(room, ask).is_some();
             let wanted = match imposed {
-                None => chosen.is_none() && fits,
+                None => chosen.is_none() && fits && uncertain.len() < COMPARED && trial.holds_in_any_order(room, ask),
                 Some(imposed) => imposed.is_some_and(|want| want.key == room.key),
             };
+            if imposed.is_none() && chosen.is_none() && fits && !wanted && uncertain.len() < COMPARED {
+                uncertain.push((room, share));
+            }
             if wanted {
                 chosen = Some((room, share));
                 considered.push(entry(room, Verdict::Chosen, String::new(), Some(share)));
@@ -44,6 +54,13 @@ pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, impose
                     false => misfit(room, trial.why_not(room, ask)),
                 });
             }
+        }
+        // Without a certain one, the best of the others: a less preferred provider is no substitute.
+        if let (None, Some((room, share))) = (chosen, uncertain.first().copied()) {
+            chosen = Some((room, share));
+            considered.retain(|c| c.member != room.key);
+            considered.insert(0, entry(room, Verdict::Chosen, String::new(), Some(share)));
+            uncertain.clear();
         }
     }
     // The chosen member is always listed.
@@ -64,6 +81,17 @@ pub(crate) fn judge<'a>(slot: &Slot<'a>, i: usize, trial: &mut Trial<'a>, impose
     }
     if let Some((room, share)) = chosen {
         explain_choice(slot, room, share, &mut considered);
+        for entry in considered.iter_mut().filter(|_| !uncertain.is_empty()) {
+            if entry.verdict == Verdict::Chosen {
+                entry.reason = format!(
+                    "provider priority {}, its pods find nodes in any order: {} free after placing",
+                    room.priority(),
+                    percent(free(share))
+                );
+            } else if uncertain.iter().any(|(room, _)| room.key == entry.member) {
+                entry.reason = format!("fits, but whether its pods find nodes depends on their order; on {} it does not", room.key);
+            }
+        }
     }
     let chosen = chosen.filter(|(room, _)| trial.add(room, Tenant::New(i), ask)).map(|(room, _)| (room, Vec::new()));
     finish(slot, chosen, considered)

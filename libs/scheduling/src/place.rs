@@ -1,7 +1,7 @@
 //! Decisions: the member for each app, for all apps of a request or none.
 //!
-//! The order of members: provider priority; then most room left after placing (`packing: spread`) or the fullest member that fits
-//! (`tight`); then name. A member of unknown capacity gets no apps. The reasons for users are made in `explanations.rs`.
+//! The order of members: provider priority; then those on which the pods find nodes in whatever order they come; then most room left
+//! after placing (`packing: spread`) or the fullest member that fits (`tight`); then name. A member of unknown capacity gets no apps. The reasons for users are made in `explanations.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

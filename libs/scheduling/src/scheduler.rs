@@ -116,7 +116,8 @@ impl<'a> Arrivals<'a> {
         self.apps[app].iter().filter_map(|(t, _)| share(self.types[*t].requests)).max().unwrap_or(0)
     }
 
-    fn any_order_holds(&self) -> bool {
+    /// Whether all pods get nodes in whatever order they come; `false` if the search for another order is cut short.
+    pub fn any_order_holds(&self) -> bool {
         let mut counts = vec![0_u32; self.types.len()];
         self.apps.iter().flatten().for_each(|(t, n)| counts[*t] += n);
         // Equal pods fill node after node, in whatever order.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::fit::{Ask, Free, pack};
 use crate::matching::admits;
 use crate::misfit::{Misfit, explain};
+use crate::scheduler::Arrivals;
 use crate::usage::{Remaining, find};
 use crate::{Amounts, Claim, ClaimState, Demand, MemberKey, MemberRoom, PodsOnNode};
 
@@ -92,6 +93,19 @@ impl<'a> Trial<'a> {
             None => pack(room.free(), &[ask])?.pop(),
             Some(touched) => pack(touched.free(), &[ask])?.pop(),
         }
+    }
+
+    /// Whether the pods of `ask` and of all tenants find nodes on `room`, in whatever order the scheduler of the member sees them. They
+    /// are known to fit.
+    pub fn holds_in_any_order(&self, room: &MemberRoom, ask: Ask<'a>) -> bool {
+        let touched = self.touched.get(&address(room));
+        let tenants = touched.map_or(&[][..], |touched| &touched.tenants);
+        let demands: Vec<&Demand> = tenants.iter().map(|(_, ask, _)| ask.demand).chain([ask.demand]).collect();
+        if demands.iter().map(|demand| demand.groups.len()).sum::<usize>() < 2 {
+            return true;
+        }
+        let free = touched.map_or_else(|| room.free(), Touched::base);
+        Arrivals::new(room.nodes(), free.now.to_vec(), &demands).any_order_holds()
     }
 
     /// Whether `ask` might fit on `room`; `false` if no node has room for one of the pods. A cheap check before [`Trial::fit`].

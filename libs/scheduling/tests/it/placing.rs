@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drover_scheduling::*;
 
-use crate::test_fleet::{TestFleet, all_of, any_of, app, demand, key, places, request};
+use crate::test_fleet::{TestFleet, all_of, any_of, app, demand, group, key, places, request};
 
 fn three() -> TestFleet {
     TestFleet::default().member("onprem+a", 1, &[1000]).member("onprem+b", 1, &[2000]).member("aws+c", 5, &[8000])
@@ -42,6 +42,27 @@ fn tight_packing_takes_fullest_member_with_room() {
 fn decide_counts_room_of_earlier_apps_of_request() {
     let apps = (0..3).map(|i| app(&format!("app{i}"), demand(1, 900), any_of(&ALL))).collect();
     assert_eq!(places(&three().decide(apps)), ["app0>onprem+b", "app1>onprem+a", "app2>onprem+b"]);
+}
+
+#[test]
+fn decide_prefers_member_where_pods_find_nodes_in_any_order() {
+    // x+a has more room left, but if the pod of 700m is put on the large node there, that of 900m finds none.
+    let fleet = |second: u8| TestFleet::default().member("x+a", 1, &[1000, 800]).member("y+b", second, &[1650]);
+    let mut web = app("web", demand(1, 700), any_of(&["x+a", "y+b"]));
+    web.demand.groups.push(group(1, 900));
+    let decision = fleet(1).decide(vec![web.clone()]);
+    assert_eq!(places(&decision), ["web>y+b"]);
+    let considered = &decision.apps[0].groups[0].considered;
+    let reason = |member: &str| considered.iter().find(|one| one.member == key(member)).map(|one| one.reason.as_str());
+    assert_eq!(reason("x+a"), Some("fits, but whether its pods find nodes depends on their order; on y+b it does not"));
+    assert_eq!(reason("y+b"), Some("provider priority 1, its pods find nodes in any order: 3 % free after placing"));
+    assert_eq!(places(&fleet(2).decide(vec![web.clone()])), ["web>x+a"], "a less preferred provider is no substitute");
+    web.terms = any_of(&["x+a"]);
+    assert_eq!(places(&fleet(1).decide(vec![web])), ["web>x+a"], "better one order than none");
+
+    let apps = [700, 900].map(|cpu| app(&format!("app{cpu}"), demand(1, cpu), any_of(&["x+a", "y+b"]))).to_vec();
+    let places = places(&fleet(1).decide(apps));
+    assert_ne!(places, ["app700>x+a", "app900>x+a"], "apps of one request");
 }
 
 #[test]
