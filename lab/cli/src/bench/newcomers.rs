@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use drover_api::operations::Operation;
+use drover_api::operations::{Operation, OperationState};
 use drover_report::{Check, Report, Table};
 use serde_json::{Value, json};
 
@@ -19,6 +19,8 @@ const ONE_BY_ONE: usize = 5;
 struct Arrival {
     placed: usize,
     moves: usize,
+    /// Why the others were not placed.
+    refused: Vec<String>,
     /// Seconds until the last one served.
     took: f64,
     /// Seconds of the slowest one.
@@ -38,6 +40,9 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
         let mut row = vec![count.to_string(), together.placed.to_string(), together.moves.to_string()];
         row.extend(figures);
         table.row(row);
+        for why in together.refused {
+            report.finding(format!("of {count} at once, one was not placed: {why}"));
+        }
         report.checks.push(Check::at_least(format!("placed of {count} at once"), *count as f64, together.placed as f64, ""));
         report.checks.push(Check::at_most(format!("moves for {count} at once"), 1.1 * *count as f64, together.moves as f64, ""));
         report.checks.push(Check::at_most(format!("{count} at once, beside the slowest of those one by one"), 2.0, ratio, "times"));
@@ -79,9 +84,13 @@ async fn arrive(count: usize, at_once: bool) -> Result<Arrival> {
             ended.push(one(at).await?);
         }
     }
+    let took = began.elapsed().as_secs_f64();
+    let (placed, refused): (Vec<&Operation>, Vec<&Operation>) =
+        ended.iter().map(|(operation, _)| operation).partition(|operation| operation.state == OperationState::Succeeded);
     Ok(Arrival {
-        took: began.elapsed().as_secs_f64(),
-        placed: ended.iter().filter(|(operation, _)| operation.state == drover_api::operations::OperationState::Succeeded).count(),
+        took,
+        placed: placed.len(),
+        refused: refused.iter().map(|one| format!("{} ({})", one.message, one.code.as_deref().unwrap_or("no code"))).collect(),
         moves: ended.iter().flat_map(|(operation, _)| &operation.moves).filter(|one| one.stage == "done").count(),
         slowest: ended.iter().map(|(_, took)| *took).fold(0.0, f64::max),
     })
