@@ -14,8 +14,11 @@ use crate::environment::{OPERATION_ENDED, turn_key};
 use crate::store::planning_queue::Turn;
 use crate::store::{hold, refused_destination};
 
-/// How long an operation waits for its turn before it looks itself. It is woken; this is for a wake-up that got lost.
+/// How long an operation waits for its turn before it looks itself, for each operation in front of it. It is woken; this is for a
+/// wake-up that got lost. If all looked at the same interval, they would keep connections from the one that plans.
 const TURN_RETRY: Duration = Duration::from_secs(2);
+/// Limit on that.
+const LONGEST_TURN_RETRY: Duration = Duration::from_secs(30);
 /// The same for an operation without a plan, which is woken when any operation ends.
 const BLOCKED_RETRY: Duration = Duration::from_secs(5);
 
@@ -55,7 +58,7 @@ async fn planned<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Planned, StepError> {
         Turn::Granted { ledger_seq } => ledger_seq,
         Turn::Behind(ahead) => {
             ctx.progress(format!("no cluster has room; waiting for a plan, {ahead} in front of it"));
-            return Ok(Planned::Wait(Outcome::park([turn_key(ctx.id)]).until(readiness::after(now(), TURN_RETRY))));
+            return Ok(Planned::Wait(Outcome::park([turn_key(ctx.id)]).until(readiness::after(now(), turn_retry(ahead)))));
         }
     };
     ctx.progress("no cluster has room; looking for apps that can be moved");
@@ -79,6 +82,11 @@ async fn planned<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Planned, StepError> {
         return Ok(Planned::Wait(Outcome::park([OPERATION_ENDED]).until(readiness::after(now(), BLOCKED_RETRY))));
     }
     Ok(Planned::Document(Box::new(document)))
+}
+
+/// When an operation behind so many others looks again without having been woken.
+fn turn_retry(ahead: i64) -> Duration {
+    TURN_RETRY.saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX)).clamp(TURN_RETRY, LONGEST_TURN_RETRY)
 }
 
 /// Whether there is no plan only because operations are changing the groups that would have to move: without those operations there
