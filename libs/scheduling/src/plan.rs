@@ -243,6 +243,9 @@ pub struct Infeasible {
     /// Members of unknown capacity that may report it soon and could make a plan feasible. If there are any, the result is not final.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub awaited: Vec<MemberKey>,
+    /// Members where pods of apps that have left still take room, which may soon be free.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leftovers: Vec<MemberKey>,
     /// The bound on the search was reached before it was exhausted.
     #[serde(default)]
     pub cut_short: bool,

@@ -32,6 +32,8 @@ pub struct MemberRoom {
     remaining: Remaining,
     /// Claims that count on other nodes because their assumed nodes are full.
     displaced: Displaced,
+    /// How many bindings without a claim here have pods.
+    leftovers: usize,
     /// Some node is over-committed.
     overdrawn: bool,
     /// For each resource, the largest free amount on any schedulable node, now and later. Rules out full members quickly.
@@ -68,6 +70,11 @@ impl MemberRoom {
 
     fn capacity_age(&self) -> Option<u64> {
         self.capacity.as_ref().and(self.age_ms)
+    }
+
+    /// Whether pods of apps that have left still take room. They are gone soon, or the observation is older than their end.
+    pub fn has_leftovers(&self) -> bool {
+        self.leftovers > 0
     }
 
     /// Priority of its provider; 10 if it is not registered.
@@ -130,6 +137,7 @@ impl MemberRoom {
             leftovers.remove(&claim.id);
             self.count(claim, -1);
         }
+        self.leftovers = leftovers.len();
         for observed in leftovers.into_values() {
             self.count_leftover(observed, -1);
         }
@@ -143,12 +151,18 @@ impl MemberRoom {
         let observed = capacity.as_ref().and_then(|c| c.observed.get(&id));
         match (old, observed) {
             (Some(old), _) => self.count(old, 1),
-            (None, Some(observed)) => self.count_leftover(observed, 1),
+            (None, Some(observed)) => {
+                self.leftovers -= 1;
+                self.count_leftover(observed, 1);
+            }
             (None, None) => {}
         }
         match (new, observed) {
             (Some(new), _) => self.count(new, -1),
-            (None, Some(observed)) => self.count_leftover(observed, -1),
+            (None, Some(observed)) => {
+                self.leftovers += 1;
+                self.count_leftover(observed, -1);
+            }
             (None, None) => {}
         }
         self.sum_up();

@@ -1,5 +1,7 @@
 //! A plan that empties a member. It exists only if every app on the member has a destination.
 
+use std::collections::BTreeSet;
+
 use super::candidates::{Candidates, find};
 use super::context::PlanningContext;
 use super::problem::{Moves, RoomProblem};
@@ -12,8 +14,18 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &m
     let infeasible = |reason: String, candidates: Candidates<'_>, effort: &Effort<'_>| {
         let members = vec![WhyNot { member: member.clone(), reason }];
         let awaited = candidates.awaited.iter().copied().cloned().collect();
+        let destinations = candidates.movable.iter().flat_map(|m| &m.destinations).filter(|room| room.has_leftovers());
+        let leftovers: BTreeSet<MemberKey> = destinations.map(|room| room.key.clone()).collect();
+        let leftovers = leftovers.into_iter().collect();
         let candidates = report::refused(candidates);
-        PlanResult::Infeasible(Infeasible { members, candidates, awaited, cut_short: effort.cut_short, examined: effort.examined })
+        PlanResult::Infeasible(Infeasible {
+            members,
+            candidates,
+            awaited,
+            leftovers,
+            cut_short: effort.cut_short,
+            examined: effort.examined,
+        })
     };
     let Some(room) = context.ledger.room(member) else {
         return infeasible(format!("there is no cluster {member}"), Candidates::default(), effort);

@@ -164,6 +164,7 @@ struct Tried {
     members: Vec<WhyNot>,
     candidates: Vec<crate::Candidate>,
     awaited: BTreeSet<MemberKey>,
+    leftovers: BTreeSet<MemberKey>,
 }
 
 impl Tried {
@@ -175,6 +176,9 @@ impl Tried {
     }
 
     fn stuck(&mut self, case: &RoomProblem<'_, '_>, stuck: NoMoves) {
+        let destinations = case.movable.iter().flat_map(|m| m.destinations.iter().copied());
+        let left = case.open().into_iter().chain(destinations).filter(|room| room.has_leftovers());
+        self.leftovers.extend(left.map(|room| room.key.clone()));
         for home in case.open() {
             let movable = case.movable.iter().filter(|m| m.room.key == home.key).count();
             let reason = match &stuck {
@@ -195,8 +199,8 @@ impl Tried {
     }
 
     fn give_up(self, effort: &Effort<'_>) -> Infeasible {
-        let Self { members, candidates, awaited } = self;
-        let awaited = awaited.into_iter().collect();
-        Infeasible { members, candidates, awaited, cut_short: effort.cut_short, examined: effort.examined }
+        let Self { members, candidates, awaited, leftovers } = self;
+        let (awaited, leftovers) = (awaited.into_iter().collect(), leftovers.into_iter().collect());
+        Infeasible { members, candidates, awaited, leftovers, cut_short: effort.cut_short, examined: effort.examined }
     }
 }

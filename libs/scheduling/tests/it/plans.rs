@@ -102,6 +102,21 @@ fn plan_prefers_better_member_then_fewer_victims() {
 }
 
 #[test]
+fn infeasible_names_members_with_pods_of_apps_that_have_left() {
+    let left =
+        Observed { requests: std::collections::BTreeMap::from([("n1".to_owned(), Amounts::pod(300, 0))]).into(), ..Observed::default() };
+    let with_left = |name: &str| {
+        full().change_capacity(name, |capacity| {
+            capacity.observed.insert(id("left"), left.clone());
+        })
+    };
+    let app1_only = |fleet: TestFleet| fleet.running("x", "onprem+b", 500, &["onprem+b"]).running("y", "aws+c", 3600, &["aws+c"]);
+    assert!(infeasible(full().plan(bound(900))).leftovers.is_empty());
+    assert_eq!(infeasible(with_left("onprem+a").plan(bound(600))).leftovers, [key("onprem+a")], "where room is to be made");
+    assert_eq!(infeasible(app1_only(with_left("aws+c")).plan(bound(300))).leftovers, [key("aws+c")], "where victims would go");
+}
+
+#[test]
 fn infeasible_has_reason_per_member_and_candidate() {
     let why = infeasible(full().plan(bound(900)));
     assert_eq!(why.members.len(), 1);

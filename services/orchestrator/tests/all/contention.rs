@@ -49,6 +49,21 @@ async fn message_has(stack: &Stack, operation: &str, text: &str) {
 }
 
 #[tokio::test]
+async fn newcomer_waits_for_pods_of_apps_that_have_left() {
+    let (fakes, stack) = stack().await;
+    victim(&fakes, &stack, "v", "500m", &["a", "b"]).await;
+    // The room of another app that has left is not reported as free yet, and v alone does not make enough.
+    fakes.ledger.leftover(&member("a"), 500);
+    let newcomer = approved(&stack, "newcomer", "1", &["a"], None).await;
+    let operation = start(&stack, &newcomer).await;
+    message_has(&stack, &operation, "waiting for the room of apps that have left").await;
+    fakes.ledger.leftover(&member("a"), 0);
+    let ended = stack.ended(&operation).await;
+    expect_state(&ended, "succeeded");
+    assert_eq!(moves(&ended), ["v/v onprem+a->onprem+b done"]);
+}
+
+#[tokio::test]
 async fn newcomers_that_arrive_together_choose_different_victims() {
     let (fakes, stack) = stack().await;
     fakes.ledger.foreign(&member("a"), 500);

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover_api::scheduling::{AppDecision, AppRequest, Decision, DecisionRequest, DigRef, MemberKey, Move, RefusedDestination, WhenFull};
+use drover_store::Timestamp;
 use drover_workflow::{Ctx, Failure, Outcome, StepError, Workflow};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -78,6 +79,9 @@ pub struct SearchState {
     /// How many plans each round repeated because an operation that is under way may make room.
     #[serde(default)]
     plan_tries: u32,
+    /// When a plan first failed because pods of apps that have left still took room.
+    #[serde(default)]
+    leftovers_since: Option<Timestamp>,
     /// Members on which an app of the group found no nodes, of all rounds.
     #[serde(default)]
     pub(super) avoided: Vec<RefusedDestination>,

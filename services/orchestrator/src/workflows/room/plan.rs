@@ -46,6 +46,11 @@ pub(in super::super) async fn plan<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult
     Outcome::output(document.id)
 }
 
+/// How long an operation waits for pods of apps that have left. They are reported a second or two after they are gone.
+const LEFTOVERS_GRACE: Duration = Duration::from_secs(15);
+/// Time between two plans of such an operation.
+const LEFTOVERS_RETRY: Duration = Duration::from_secs(1);
+
 /// What came of asking for a plan.
 enum Planned {
     Document(Box<PlanDocument>),
@@ -80,6 +85,15 @@ async fn planned<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Planned, StepError> {
         search(ctx).state.plan_tries += 1;
         ctx.progress("the apps that would have to move are being changed; waiting for these operations to end");
         return Ok(Planned::Wait(Outcome::park([OPERATION_ENDED]).until(readiness::after(now(), BLOCKED_RETRY))));
+    }
+    if in_time && document.infeasible.as_ref().is_some_and(|infeasible| !infeasible.leftovers.is_empty()) {
+        let state = search(ctx).state;
+        if now() < readiness::after(*state.leftovers_since.get_or_insert_with(now), LEFTOVERS_GRACE) {
+            state.plan_tries += 1;
+            turn::give_back(ctx).await?;
+            ctx.progress("waiting for the room of apps that have left");
+            return Ok(Planned::Wait(Outcome::park::<String>([]).until(readiness::after(now(), LEFTOVERS_RETRY))));
+        }
     }
     Ok(Planned::Document(Box::new(document)))
 }

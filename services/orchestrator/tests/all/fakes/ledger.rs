@@ -1,12 +1,14 @@
 //! Placement in memory: the ledger code of production, with its behaviour for repeated requests and stale fences.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::ledger::{ClaimHead, LedgerChange, LedgerReceipt, LedgerTransaction};
-use drover_api::scheduling::{Capacity, Claim, Cordon, Decision, DecisionRequest, Difference, FleetMember, Ledger, MemberKey};
+use drover_api::scheduling::{
+    Amounts, Capacity, Claim, Cordon, Decision, DecisionRequest, Difference, FleetMember, Ledger, MemberKey, Observed,
+};
 use drover_orchestrator::peers::{ClusterManager, PeerError, Placement};
 use uuid::Uuid;
 
@@ -49,6 +51,9 @@ impl Inner {
     }
 }
 
+/// Binding of an app that has left.
+const LEFT: Uuid = Uuid::from_u128(0x1ef7);
+
 #[derive(Default)]
 pub struct FakeLedger(Mutex<Inner>);
 
@@ -68,6 +73,19 @@ impl FakeLedger {
     /// Other pods use this much CPU (millicores) of a member's node.
     pub fn foreign(&self, key: &MemberKey, cpu: i64) {
         self.0.lock().unwrap().foreign(key, cpu);
+    }
+
+    /// Pods of an app that has left still use this much CPU (millicores) of a member's node; 0: no longer.
+    pub fn leftover(&self, key: &MemberKey, cpu: i64) {
+        let mut inner = self.0.lock().unwrap();
+        let mut capacity = Capacity::clone(inner.ledger.room(key).unwrap().capacity.as_ref().unwrap());
+        let node = capacity.nodes[0].name.clone();
+        let observed = Observed { requests: BTreeMap::from([(node, Amounts { cpu, ..Amounts::default() })]).into(), ..Observed::default() };
+        match cpu {
+            0 => drop(capacity.observed.remove(&LEFT)),
+            _ => drop(capacity.observed.insert(LEFT, observed)),
+        }
+        inner.ledger.set_capacity(key, Some(Arc::new(capacity)));
     }
 
     /// A member has no room until a claim on it is refused.
