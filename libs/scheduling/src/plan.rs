@@ -68,7 +68,6 @@ pub struct RefusedDestination {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "result", rename_all = "lowercase")]
-#[expect(clippy::large_enum_variant, reason = "there is one for each plan, and never a collection of them")]
 pub enum PlanResult {
     /// A plan exists.
     Feasible(Plan),
