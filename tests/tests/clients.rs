@@ -12,9 +12,10 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 /// Makes the client of a language and runs its example.
 async fn tells_the_story(language: &str) {
     let system = System::unregistered().await;
-    let kubeconfigs = tempfile::tempdir().unwrap();
+    let kubeconfigs = tempfile::tempdir().expect("a temporary folder");
     for member in system.members() {
-        std::fs::write(kubeconfigs.path().join(format!("{}.kubeconfig", member.name)), &member.kubeconfig).unwrap();
+        std::fs::write(kubeconfigs.path().join(format!("{}.kubeconfig", member.name)), &member.kubeconfig)
+            .expect("a kubeconfig is written");
     }
     let made = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/make.sh"))
         .args(["--run", language])
@@ -23,7 +24,7 @@ async fn tells_the_story(language: &str) {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let made = tokio::time::timeout(TIMEOUT, made).await.expect("the client is made and run in time").unwrap();
+    let made = tokio::time::timeout(TIMEOUT, made).await.expect("the client is made and run in time").expect("it runs");
     let said = format!("{}{}", String::from_utf8_lossy(&made.stdout), String::from_utf8_lossy(&made.stderr));
     assert!(made.status.success(), "{said}");
     assert!(said.contains("the newcomer made room") && said.contains("private-b is drained"), "{said}");
@@ -54,6 +55,6 @@ async fn public_operations_keep_their_contract() {
     let url = system.url().as_str().trim_end_matches('/').to_owned();
     let run =
         Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/contract/run.sh")).arg(url).stdin(Stdio::null()).kill_on_drop(true).output();
-    let run = tokio::time::timeout(3 * TIMEOUT, run).await.expect("schemathesis ends in time").unwrap();
+    let run = tokio::time::timeout(3 * TIMEOUT, run).await.expect("schemathesis ends in time").expect("it runs");
     assert!(run.status.success(), "{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
 }
