@@ -4,6 +4,13 @@
 PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin
 export DROVER_CACHE CARGO_TARGET_DIR PATH
 
+# Programs contain the path of the checkout that built them, and cargo does not notice that this is another checkout.
+if [ "$(cat "$CARGO_TARGET_DIR/checkout" 2>/dev/null)" != "$PWD" ]; then
+  find libs services lab tests xtask -name '*.rs' -exec touch {} +
+  mkdir -p "$CARGO_TARGET_DIR"
+  echo "$PWD" >"$CARGO_TARGET_DIR/checkout"
+fi
+
 # A machine that cannot download the pinned toolchain may have the same compiler under another name ("stable").
 if [ -z "${RUSTUP_TOOLCHAIN:-}" ] && command -v rustup >/dev/null && ! cargo --version >/dev/null 2>&1; then
   pinned=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
