@@ -1,6 +1,6 @@
 # Sourced by the Makefile and the scripts, from the top of the checkout: sets the directories for builds and caches.
 : "${DROVER_CACHE:=$HOME/.cache/drover}"
-: "${CARGO_TARGET_DIR:=$DROVER_CACHE/target-$(cat rust-toolchain.toml Cargo.lock | sha256sum | cut -c1-12)}"
+: "${CARGO_TARGET_DIR:=$DROVER_CACHE/target-$({ cat rust-toolchain.toml; grep -E '^(name|version|checksum)' Cargo.lock; } | sha256sum | cut -c1-12)}"
 PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin
 export DROVER_CACHE CARGO_TARGET_DIR PATH
 
