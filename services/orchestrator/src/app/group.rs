@@ -28,6 +28,16 @@ pub struct GroupPath {
 }
 
 impl GroupPath {
+    /// The path of this group.
+    pub fn of(dig: &DigRef) -> Self {
+        Self {
+            project: dig.project.clone(),
+            composite_app: dig.composite_app.clone(),
+            composite_app_version: dig.version.clone(),
+            deployment_intent_group: dig.name.clone(),
+        }
+    }
+
     /// The document's path.
     pub fn path(&self) -> String {
         format!(

@@ -12,15 +12,16 @@ use uuid::Uuid;
 pub enum Turn {
     /// It has the turn. A plan must know of the ledger up to this sequence.
     Granted { ledger_seq: i64 },
-    /// So many others come first.
-    Behind(i64),
+    /// So many others come first. `next` is the one whose turn it is if nobody has the turn.
+    Behind { ahead: i64, next: Option<Uuid> },
 }
 
-/// Joins the queue, or keeps the place there, and takes the turn if no other workflow has it or comes first.
+/// Joins the queue with this priority (1 to 10, a higher one comes first), or keeps the place there, and takes the turn if no other
+/// workflow has it or comes first.
 ///
 /// # Errors
 /// The query failed.
-pub async fn take_turn(tx: &mut PgConnection, workflow: Uuid) -> StoreResult<Turn> {
+pub async fn take_turn(tx: &mut PgConnection, workflow: Uuid, priority: u8) -> StoreResult<Turn> {
     let ledger_seq = lock(tx).await?;
     sqlx::query("delete from planning_queue using workflow where workflow.id = workflow_id and ended_at is not null")
         .execute(&mut *tx)
@@ -31,34 +32,54 @@ pub async fn take_turn(tx: &mut PgConnection, workflow: Uuid) -> StoreResult<Tur
         .execute(&mut *tx)
         .await?;
     sqlx::query(
-        "insert into planning_queue (workflow_id) values ($1)
+        "insert into planning_queue (workflow_id, priority) values ($1, $2)
          on conflict (workflow_id) do update set state = 'waiting' where planning_queue.state = 'blocked'",
+    )
+    .bind(workflow)
+    .bind(i16::from(priority))
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query(
+        "update planning_queue set state = 'waiting' where state = 'awaiting'
+         and exists (select from planning_queue own where own.workflow_id = $1 and own.state = 'awaiting')",
     )
     .bind(workflow)
     .execute(&mut *tx)
     .await?;
     let ahead: i64 = sqlx::query_scalar(
         "select count(*) from planning_queue other, planning_queue own where own.workflow_id = $1 and own.state <> 'planning'
-         and (other.state = 'planning' or (other.state = 'waiting' and other.place < own.place))",
+         and (other.state = 'planning' or (other.state = 'waiting' and (-other.priority, other.place) < (-own.priority, own.place)))",
     )
     .bind(workflow)
     .fetch_one(&mut *tx)
     .await?;
     if ahead > 0 {
-        return Ok(Turn::Behind(ahead));
+        return Ok(Turn::Behind { ahead, next: next(tx).await? });
     }
     sqlx::query("update planning_queue set state = 'planning', since = now() where workflow_id = $1").bind(workflow).execute(tx).await?;
     Ok(Turn::Granted { ledger_seq })
 }
 
-/// Gives the turn back and keeps the place, for an operation that cannot be planned until another one ends. Returns the workflow
-/// that is next.
+/// What an operation without a plan waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// The end of any other operation.
+    OperationEnds,
+    /// A time of its own choice.
+    Later,
+}
+
+/// Gives the turn back and keeps the place, for an operation that cannot be planned now. Returns the workflow that is next.
 ///
 /// # Errors
 /// The query failed.
-pub async fn block(tx: &mut PgConnection, workflow: Uuid) -> StoreResult<Option<Uuid>> {
+pub async fn block(tx: &mut PgConnection, workflow: Uuid, until: Until) -> StoreResult<Option<Uuid>> {
     lock(tx).await?;
-    sqlx::query("update planning_queue set state = 'blocked' where workflow_id = $1").bind(workflow).execute(&mut *tx).await?;
+    let state = match until {
+        Until::OperationEnds => "awaiting",
+        Until::Later => "blocked",
+    };
+    sqlx::query("update planning_queue set state = $2 where workflow_id = $1").bind(workflow).bind(state).execute(&mut *tx).await?;
     next(tx).await
 }
 
@@ -87,7 +108,7 @@ async fn lock(tx: &mut PgConnection) -> StoreResult<i64> {
 async fn next(tx: &mut PgConnection) -> StoreResult<Option<Uuid>> {
     Ok(sqlx::query_scalar(
         "select workflow_id from planning_queue where state = 'waiting'
-         and not exists (select from planning_queue where state = 'planning') order by place limit 1",
+         and not exists (select from planning_queue where state = 'planning') order by priority desc, place limit 1",
     )
     .fetch_optional(tx)
     .await?)

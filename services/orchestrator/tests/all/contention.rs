@@ -124,6 +124,29 @@ async fn newcomer_waits_for_an_operation_that_changes_its_only_victim() {
 }
 
 #[tokio::test]
+async fn newcomer_of_higher_priority_gets_room_before_one_that_came_first() {
+    let (fakes, stack) = stack().await;
+    fakes.plans.priorities.lock().unwrap().insert("/low".to_owned(), 3);
+    let first = approved(&stack, "v0", "600m", &["a", "b"], None).await;
+    fakes.members.behave("v0", "a", Behaviour::Stuck);
+    let victim = start(&stack, &first).await;
+    eventually(Duration::from_secs(20), async || fakes.members.present().contains(&"v0@a".to_owned()).then_some(())).await;
+    let mut operations = Vec::new();
+    for name in ["low", "high"] {
+        let newcomer = approved(&stack, name, "900m", &["a"], None).await;
+        operations.push(start(&stack, &newcomer).await);
+        message_has(&stack, &operations[operations.len() - 1], "waiting for these operations to end").await;
+    }
+
+    fakes.members.behave("v0", "a", Behaviour::Ready);
+
+    expect_state(&stack.ended(&victim).await, "succeeded");
+    assert_eq!(stack.ended(&operations[0]).await["code"], "plan_infeasible");
+    expect_state(&stack.ended(&operations[1]).await, "succeeded");
+    assert_eq!(fakes.ledger.summary(), ["high@a held", "v0@b held"]);
+}
+
+#[tokio::test]
 async fn newcomer_is_refused_at_once_if_no_operation_will_make_room() {
     let (fakes, stack) = stack().await;
     // The victim is busy, and even without that it has nowhere to go.

@@ -77,6 +77,9 @@ impl Migration for NoPeers {
     async fn has_documents(&self, _: &str) -> Result<bool, PeerError> {
         no_peer()
     }
+    async fn priority(&self, _: &str) -> Result<u8, PeerError> {
+        no_peer()
+    }
 }
 
 #[async_trait]

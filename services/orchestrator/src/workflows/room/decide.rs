@@ -8,12 +8,13 @@ use super::plan::plan_order;
 use super::{
     RESTART_GRACE, RETRY_INTERVAL, SearchState, SeeksRoom, ask, placed, reasons, release_decided, search, turn, wait_for_clusters,
 };
+use crate::store::planning_queue::Until;
 
 pub(in super::super) async fn decide<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult {
     start_round(ctx);
     let round = ctx.round;
     if round > 1 {
-        turn::give_back(ctx).await?;
+        turn::give_back(ctx, Until::Later).await?;
     }
     let search = search(ctx);
     if search.apps.is_empty() || search.chosen_by_user(round).is_some() {
@@ -59,8 +60,8 @@ pub(in super::super) async fn decide<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResu
 fn start_round<W: SeeksRoom>(ctx: &mut Ctx<W>) {
     let before = std::mem::take(search(ctx).state);
     ctx.state = W::State::default();
-    let SearchState { tries, overflow_tries, refused, avoided, .. } = before;
-    *search(ctx).state = SearchState { tries, overflow_tries, refused, avoided, ..SearchState::default() };
+    let SearchState { tries, overflow_tries, refused, avoided, priority, .. } = before;
+    *search(ctx).state = SearchState { tries, overflow_tries, refused, avoided, priority, ..SearchState::default() };
 }
 
 fn decision_name(state: &SearchState, round: i32) -> String {

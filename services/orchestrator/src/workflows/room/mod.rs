@@ -56,7 +56,7 @@ pub struct Search<'a> {
     pub state: &'a mut SearchState,
 }
 
-/// How far a search for room is. The two maps, `refused` and `avoided` are of all rounds, the rest is of the current one.
+/// How far a search for room is. The two maps, `refused`, `avoided` and `priority` are of all rounds, the rest is of the current one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SearchState {
     /// How many decisions each round repeated because clusters were silent. Undo finds the last decision by it.
@@ -76,6 +76,9 @@ pub struct SearchState {
     /// Why there was no room, for people.
     #[serde(default)]
     reasons: Vec<String>,
+    /// The priority with which it waits for its turn to plan, once that is known.
+    #[serde(default)]
+    priority: Option<u8>,
     /// How many plans each round repeated because an operation that is under way may make room.
     #[serde(default)]
     plan_tries: u32,

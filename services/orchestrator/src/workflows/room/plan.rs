@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::super::{now, readiness, relocate};
 use super::{ChosenPlan, RETRY_INTERVAL, Search, SeeksRoom, search, turn, wait_for_clusters};
 use crate::environment::{OPERATION_ENDED, turn_key};
-use crate::store::planning_queue::Turn;
+use crate::store::planning_queue::{Turn, Until};
 use crate::store::{hold, refused_destination};
 
 /// How long an operation waits for its turn before it looks itself, for each operation in front of it. It is woken; this is for a
@@ -61,7 +61,7 @@ enum Planned {
 async fn planned<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Planned, StepError> {
     let ledger_seq = match turn::take(ctx).await? {
         Turn::Granted { ledger_seq } => ledger_seq,
-        Turn::Behind(ahead) => {
+        Turn::Behind { ahead, .. } => {
             ctx.progress(format!("no cluster has room; waiting for a plan, {ahead} in front of it"));
             return Ok(Planned::Wait(Outcome::park([turn_key(ctx.id)]).until(readiness::after(now(), turn_retry(ahead)))));
         }
@@ -75,22 +75,24 @@ async fn planned<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Planned, StepError> {
     let order = PlanOrder { patient, ..plan_order(ctx, seq).await? };
     let document = match ctx.environment.services.migration.plan(ctx.derived_id(&name), &order).await {
         Err(error) if patient && error.code() == Some("capacity_unknown") => {
-            turn::give_back(ctx).await?;
+            turn::give_back(ctx, Until::Later).await?;
             return Ok(Planned::Wait(wait_for_clusters(ctx, RETRY_INTERVAL)));
         }
         planned => planned?,
     };
     if in_time && may_be_planned_later(ctx, &order, &document).await? {
-        turn::give_back(ctx).await?;
+        turn::give_back(ctx, Until::OperationEnds).await?;
         search(ctx).state.plan_tries += 1;
         ctx.progress("the apps that would have to move are being changed; waiting for these operations to end");
-        return Ok(Planned::Wait(Outcome::park([OPERATION_ENDED]).until(readiness::after(now(), BLOCKED_RETRY))));
+        return Ok(Planned::Wait(
+            Outcome::park([OPERATION_ENDED.to_owned(), turn_key(ctx.id)]).until(readiness::after(now(), BLOCKED_RETRY)),
+        ));
     }
     if in_time && document.infeasible.as_ref().is_some_and(|infeasible| !infeasible.leftovers.is_empty()) {
         let state = search(ctx).state;
         if now() < readiness::after(*state.leftovers_since.get_or_insert_with(now), LEFTOVERS_GRACE) {
             state.plan_tries += 1;
-            turn::give_back(ctx).await?;
+            turn::give_back(ctx, Until::Later).await?;
             ctx.progress("waiting for the room of apps that have left");
             return Ok(Planned::Wait(Outcome::park::<String>([]).until(readiness::after(now(), LEFTOVERS_RETRY))));
         }

@@ -7,21 +7,39 @@
 use drover_workflow::{Ctx, StepError, Workflow};
 use uuid::Uuid;
 
+use super::{SeeksRoom, search};
+use crate::app::GroupPath;
 use crate::environment::{Environment, turn_key};
-use crate::store::planning_queue::{self, Turn};
+use crate::store::planning_queue::{self, Turn, Until};
 
 /// Takes the turn if it is this operation's.
-pub(super) async fn take<W: Workflow<Environment = Environment>>(ctx: &Ctx<W>) -> Result<Turn, StepError> {
+pub(super) async fn take<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Turn, StepError> {
+    let priority = priority(ctx).await?;
     let mut tx = ctx.environment.transaction(ctx.id, ctx.fence).await?;
-    let turn = planning_queue::take_turn(&mut tx, ctx.id).await?;
+    let turn = planning_queue::take_turn(&mut tx, ctx.id, priority).await?;
     tx.commit().await?;
+    if let Turn::Behind { next, .. } = turn {
+        wake(&ctx.environment, next);
+    }
     Ok(turn)
 }
 
+/// The priority with which the group waits for its turn. It is asked for once.
+async fn priority<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<u8, StepError> {
+    let migration = ctx.environment.services.migration.clone();
+    let search = search(ctx);
+    if let Some(priority) = search.state.priority {
+        return Ok(priority);
+    }
+    let priority = migration.priority(&GroupPath::of(search.dig).path()).await?;
+    search.state.priority = Some(priority);
+    Ok(priority)
+}
+
 /// Gives the turn to the next operation and keeps the place in the queue.
-pub(super) async fn give_back<W: Workflow<Environment = Environment>>(ctx: &Ctx<W>) -> Result<(), StepError> {
+pub(super) async fn give_back<W: Workflow<Environment = Environment>>(ctx: &Ctx<W>, until: Until) -> Result<(), StepError> {
     let mut tx = ctx.environment.transaction(ctx.id, ctx.fence).await?;
-    let next = planning_queue::block(&mut tx, ctx.id).await?;
+    let next = planning_queue::block(&mut tx, ctx.id, until).await?;
     tx.commit().await?;
     wake(&ctx.environment, next);
     Ok(())

@@ -25,6 +25,8 @@ pub struct FakePlans {
     pub unheard: Mutex<usize>,
     /// Paths of documents below orchestrator's.
     pub below: Mutex<Vec<String>>,
+    /// The groups (ends of their paths) whose migration intents have another priority than 10.
+    pub priorities: Mutex<BTreeMap<String, u8>>,
 }
 
 impl FakePlans {
@@ -152,5 +154,10 @@ impl Migration for FakePlans {
 
     async fn has_documents(&self, collection: &str) -> Result<bool, PeerError> {
         Ok(self.below.lock().unwrap().iter().any(|path| path.starts_with(collection)))
+    }
+
+    async fn priority(&self, group: &str) -> Result<u8, PeerError> {
+        let priorities = self.priorities.lock().unwrap();
+        Ok(priorities.iter().find(|(end, _)| group.ends_with(end.as_str())).map_or(10, |(_, priority)| *priority))
     }
 }
