@@ -35,6 +35,9 @@ pub struct Operation {
     /// All moves with their stages, including the moves of operations that this one started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<MoveView>,
+    /// What has changed since the dry run whose `basis` was sent with the verb.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed_since_dry_run: Vec<String>,
     /// Copies that remain in clusters that cannot be reached. They are removed when the cluster can be reached again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leftovers: Vec<String>,

@@ -7,6 +7,7 @@ use drover_workflow::{StartError, Workflow};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::basis::Basis;
 use super::{App, Error, Group, GroupPath, approve, dependencies, group, intent_change};
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
@@ -34,17 +35,28 @@ impl App {
     /// # Errors
     /// The group does not exist, is in another state or is being changed by an operation, or a query failed. Also:
     /// its documents are inconsistent.
-    pub async fn instantiate(&self, path: &GroupPath, by: &str) -> Result<Uuid, Error> {
+    pub async fn instantiate(&self, path: &GroupPath, by: &str, basis: Option<&Basis>) -> Result<Uuid, Error> {
+        let changed = match basis {
+            Some(basis) => basis.changes(&self.preview(path).await?.basis),
+            None => Vec::new(),
+        };
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
-        let id = self.instantiate_in(&mut tx, &group, None, by).await?;
+        let id = self.instantiate_in(&mut tx, &group, None, by, changed).await?;
         tx.commit().await?;
         self.engine.nudge();
         Ok(id)
     }
 
-    /// As [`App::instantiate`], in a transaction, with this plan if one is given.
-    pub(super) async fn instantiate_in(&self, tx: &mut PgConnection, group: &Group, plan: Option<Uuid>, by: &str) -> Result<Uuid, Error> {
+    /// As [`App::instantiate`], in a transaction, with this plan if one is given. `changed`: since the dry run.
+    pub(super) async fn instantiate_in(
+        &self,
+        tx: &mut PgConnection,
+        group: &Group,
+        plan: Option<Uuid>,
+        by: &str,
+        changed: Vec<String>,
+    ) -> Result<Uuid, Error> {
         let id = Uuid::now_v7();
         let before = deployment::load(&mut *tx, group.dig.id, true).await?;
         hold::take(&mut *tx, id, &[group.dig.id]).await??;
@@ -70,7 +82,7 @@ impl App {
             apps: &revised,
         };
         revision::insert(&mut *tx, &new).await?;
-        let order = instantiate::Order { dig: group.dig.clone(), revision, apps, plan };
+        let order = instantiate::Order { dig: group.dig.clone(), revision, apps, plan, changed };
         self.engine.start_in_tx::<Instantiate>(tx, id, &order).await?;
         Ok(id)
     }
@@ -119,7 +131,11 @@ impl App {
     /// # Errors
     /// The group does not exist, is in another state or is being changed by an operation, or a query failed. Also:
     /// its documents are inconsistent, or an app cannot be rendered.
-    pub async fn update(&self, path: &GroupPath, by: &str) -> Result<(Uuid, i64), Error> {
+    pub async fn update(&self, path: &GroupPath, by: &str, basis: Option<&Basis>) -> Result<(Uuid, i64), Error> {
+        let changed = match basis {
+            Some(basis) => basis.changes(&self.preview_update(path).await?.basis.unwrap_or_default()),
+            None => Vec::new(),
+        };
         let prepared = self
             .prepare(path, |state| match state {
                 DeploymentState::Instantiated => Ok(()),
@@ -128,7 +144,7 @@ impl App {
             .await?;
         let mut tx = self.store.begin().await?;
         prepared.store_bundles(&mut tx).await?;
-        let change = RevisionChange { verb: Update::KIND, from_revision: None, by, description: "" };
+        let change = RevisionChange { verb: Update::KIND, from_revision: None, by, description: "", changed };
         let started = self.change_in(&mut tx, &prepared.group, &prepared.revision(), &change).await?;
         tx.commit().await?;
         self.engine.nudge();
@@ -149,7 +165,7 @@ impl App {
         if before.state != DeploymentState::Instantiated {
             return Err(Error::WrongState { verb: change.verb, state: before.state, allowed: &["Instantiated"] });
         }
-        let order = update_order(&mut *tx, group, apps, before.revision).await?;
+        let order = update::Order { changed: change.changed.clone(), ..update_order(&mut *tx, group, apps, before.revision).await? };
         let new = NewRevision {
             dig: group.dig.id,
             revision: order.revision,
@@ -190,6 +206,8 @@ pub(super) struct RevisionChange<'a> {
     pub from_revision: Option<i64>,
     pub by: &'a str,
     pub description: &'a str,
+    /// What has changed since a dry run.
+    pub changed: Vec<String>,
 }
 
 fn revision_app(delivery: &Delivery) -> RevisionApp {
@@ -248,5 +266,5 @@ pub(super) async fn update_order(
     }
     let revision = deployment::next_revision(tx, group.dig.id).await?;
     let approved = apps.iter().map(|app| app.app.clone()).collect();
-    Ok(update::Order { dig: group.dig.clone(), from_revision, revision, kept, added, dropped, approved, after })
+    Ok(update::Order { dig: group.dig.clone(), from_revision, revision, kept, added, dropped, approved, after, changed: Vec::new() })
 }

@@ -29,7 +29,7 @@ impl App {
         if let Some(holder) = hold::holder(&mut tx, from.dig.id).await? {
             return Err(Error::Busy { holder });
         }
-        let operation = self.instantiate_in(&mut tx, &to, None, by).await?;
+        let operation = self.instantiate_in(&mut tx, &to, None, by, Vec::new()).await?;
         let sql = "insert into deployment_migration (source_id, target_id, operation) values ($1, $2, $3) on conflict do nothing";
         let inserted = sqlx::query(sql).bind(from.dig.id).bind(to.dig.id).bind(operation).execute(&mut *tx).await?.rows_affected();
         if inserted == 0 {

@@ -3,6 +3,7 @@
 mod actions;
 pub mod approve;
 mod apps;
+pub mod basis;
 mod calls;
 mod dependencies;
 mod error;

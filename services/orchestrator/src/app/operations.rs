@@ -202,6 +202,7 @@ pub fn operation(view: &WorkflowView, children: &[ChildOperation], now: Timestam
         parent: view.parent_id,
         plan,
         moves,
+        changed_since_dry_run: view.input.get("changed").and_then(|changed| Vec::deserialize(changed).ok()).unwrap_or_default(),
         leftovers,
         created_at: view.created_at.to_string(),
         finished_at: view.ended_at.map(|at| at.to_string()),

@@ -155,8 +155,14 @@ fn plan_is_the_given_or_the_made_one() {
         serde_json::to_value(relocate::Order { plan, subject: "drain a+b".into(), moves: vec![], order: vec![], newcomer: None }).unwrap();
     assert_eq!(operation(&relocate, &[], at(0)).plan, Some(plan));
     let mut instantiate = view("instantiate", "running");
-    instantiate.input =
-        serde_json::to_value(instantiate::Order { dig: Default::default(), revision: 1, apps: vec![], plan: Some(plan) }).unwrap();
+    instantiate.input = serde_json::to_value(instantiate::Order {
+        dig: Default::default(),
+        revision: 1,
+        apps: vec![],
+        plan: Some(plan),
+        changed: Vec::new(),
+    })
+    .unwrap();
     assert_eq!(operation(&instantiate, &[], at(0)).plan, Some(plan));
     instantiate.state = json!({"search": {"plan": {"id": Uuid::from_u128(6), "moves": [], "newcomer": []}}});
     assert_eq!(operation(&instantiate, &[], at(0)).plan, Some(Uuid::from_u128(6)));

@@ -41,7 +41,7 @@ impl App {
             PlanSubject::Newcomer(dig) => {
                 let mut tx = self.store.begin().await?;
                 let group = group::by_id(&mut tx, dig.id).await?;
-                let operation = self.instantiate_in(&mut tx, &group, Some(id), "").await?;
+                let operation = self.instantiate_in(&mut tx, &group, Some(id), "", Vec::new()).await?;
                 tx.commit().await.map_err(Error::from)?;
                 self.engine.nudge();
                 Ok(operation)

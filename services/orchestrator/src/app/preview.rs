@@ -9,6 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::basis::Basis;
 use super::{App, Error, GroupPath, approve, group, lifecycle};
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentState};
@@ -26,6 +27,8 @@ pub struct Preview {
     /// The decision if less preferred clusters are allowed too, where no plan is feasible (`whenFull: preferred`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overflow: Option<Decision>,
+    /// What this answer depends on.
+    pub basis: Basis,
 }
 
 /// What terminate or update would change.
@@ -43,6 +46,9 @@ pub struct Change {
     /// Where the added apps would be placed, with the room as it is before the update.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newcomer: Option<Preview>,
+    /// What this answer depends on. Absent for terminate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub basis: Option<Basis>,
 }
 
 /// An app on a cluster.
@@ -92,12 +98,12 @@ impl App {
             fence: 0,
         };
         let decision = self.services.placement.decide_dry(&request).await?;
-        let mut preview = Preview { plan: None, overflow: None, decision };
+        let mut preview = Preview { plan: None, overflow: None, basis: Basis::of(&apps, &decision, None), decision };
         let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
         // An app with `whenFull: preferred` gets a plan also while the capacity of its preferred clusters is unknown.
         if preview.decision.outcome == Outcome::NoRoom || (preview.decision.outcome == Outcome::Unknown && insists) {
             let order = PlanOrder {
-                kind: PlanKind::Newcomer { dig, apps },
+                kind: PlanKind::Newcomer { dig, apps: apps.clone() },
                 excluded,
                 refused,
                 dry_run: true,
@@ -111,6 +117,7 @@ impl App {
                 request.overflow = true;
                 preview.overflow = Some(self.services.placement.decide_dry(&request).await?);
             }
+            preview.basis = Basis::of(&apps, &preview.decision, plan.plan.as_ref());
             preview.plan = Some(plan);
         }
         Ok(preview)
@@ -158,9 +165,12 @@ impl App {
         };
         let apps: Vec<AppRequest> = order.added.iter().map(|delivery| delivery.request.clone()).collect();
         let newcomer = if apps.is_empty() { None } else { Some(self.newcomer(order.dig.clone(), apps, excluded, refused).await?) };
+        let kept: Vec<AppRequest> = order.kept.iter().map(|kept| kept.request.clone()).collect();
+        let basis = newcomer.as_ref().map(|newcomer| newcomer.basis.clone()).unwrap_or_default().with(&kept);
         Ok(Change {
             misfits,
             newcomer,
+            basis: Some(basis),
             applied: order.kept.iter().map(|kept| on_member(&kept.old)).collect(),
             added: order.added.iter().map(|delivery| delivery.app().to_owned()).collect(),
             removed: running.iter().filter(|binding| order.dropped.contains(&binding.id)).map(on_member).collect(),

@@ -126,7 +126,7 @@ impl App {
             return Err(Error::Busy { holder });
         }
         let (_, apps) = at(&mut tx, &group, to).await?;
-        let change = RevisionChange { verb: "rollback", from_revision: Some(to), by, description };
+        let change = RevisionChange { verb: "rollback", from_revision: Some(to), by, description, changed: Vec::new() };
         let started = self.change_in(&mut tx, &group, &apps, &change).await?;
         tx.commit().await?;
         self.engine.nudge();

@@ -1,5 +1,6 @@
 //! Lifecycle verbs of a deployment intent group.
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use drover_api::digs::DigTerms;
@@ -7,9 +8,11 @@ use drover_api::operations::Operation;
 use drover_service::{Json, Path, Problem, Query, codes};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{VerbQuery, accepted};
+use crate::app::basis::{Basis, Deed};
 use crate::app::preview::Preview;
 use crate::app::revisions::{RevisionDiff, RevisionList};
 use crate::app::{App, GroupPath};
@@ -29,10 +32,18 @@ pub async fn approve(State(app): State<App>, Path(path): Path<GroupPath>, Query(
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
+/// The basis of a dry run, if the body has one. EMCO's clients may send any body; what is not an object with `basis` is ignored.
+fn basis(body: &Bytes) -> Result<Option<Basis>, Problem> {
+    let Ok(Value::Object(mut body)) = serde_json::from_slice(body) else { return Ok(None) };
+    let basis = body.remove("basis").filter(|basis| !basis.is_null());
+    let read = basis.map(serde_json::from_value).transpose();
+    read.map_err(|error| codes::INVALID.problem(format!("basis is not what a dry run returned: {error}")))
+}
+
 /// Places the apps of the group, moving others if that is needed for room, and runs them.
 #[utoipa::path(post, operation_id = "instantiate", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/instantiate",
-    params(GroupPath, VerbQuery),
+    params(GroupPath, VerbQuery), request_body = Option<Deed>,
     responses((status = 202, description = "Being done: the operation, also in Location", body = Operation),
         (status = 200, description = "What would be decided (dry run)", body = Preview)))]
 pub async fn instantiate(
@@ -40,12 +51,13 @@ pub async fn instantiate(
     Path(path): Path<GroupPath>,
     Query(query): Query<VerbQuery>,
     headers: HeaderMap,
+    body: Bytes,
 ) -> Result<Response, Problem> {
     let wait = query.wait()?;
     if query.dry()? {
         return Ok(Json(app.preview(&path).await?).into_response());
     }
-    let id = app.instantiate(&path, &requested_by(&headers)).await?;
+    let id = app.instantiate(&path, &requested_by(&headers), basis(&body)?.as_ref()).await?;
     accepted(&app, id, wait).await
 }
 
@@ -69,7 +81,7 @@ pub async fn terminate(State(app): State<App>, Path(path): Path<GroupPath>, Quer
 /// operation is in Location.
 #[utoipa::path(post, operation_id = "update", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/update",
-    params(GroupPath, VerbQuery),
+    params(GroupPath, VerbQuery), request_body = Option<Deed>,
     responses((status = 202, description = "Being done: the new revision; the operation is in Location", body = i64, content_type = "application/json"),
         (status = 200, description = "What would change (dry run)", body = crate::app::preview::Change)))]
 pub async fn update(
@@ -77,12 +89,13 @@ pub async fn update(
     Path(path): Path<GroupPath>,
     Query(query): Query<VerbQuery>,
     headers: HeaderMap,
+    body: Bytes,
 ) -> Result<Response, Problem> {
     let wait = query.wait()?;
     if query.dry()? {
         return Ok(Json(app.preview_update(&path).await?).into_response());
     }
-    let (id, revision) = app.update(&path, &requested_by(&headers)).await?;
+    let (id, revision) = app.update(&path, &requested_by(&headers), basis(&body)?.as_ref()).await?;
     let mut response = accepted(&app, id, wait).await?;
     *response.body_mut() = format!("{revision}\n").into();
     response.headers_mut().remove(http::header::CONTENT_LENGTH);

@@ -41,6 +41,9 @@ pub struct Order {
     /// Dependencies, by app.
     #[serde(default)]
     pub after: BTreeMap<String, Vec<After>>,
+    /// What has changed since the dry run whose basis was sent.
+    #[serde(default)]
+    pub changed: Vec<String>,
 }
 
 /// A binding that is updated on its member.
@@ -131,7 +134,12 @@ impl Workflow for Update {
             )
             .step(Step::remote("overflow_added", room::overflow).at(PLACEMENT).undo(room::release_overflow))
             // Apps that were moved stay where they are even if this workflow is undone.
-            .step(Step::children("make_room", room::make_room, room::room_made).undo(room::release_room))
+            .step(
+                Step::children("make_room", room::make_room, room::room_made)
+                    .when(|_, state: &UpdateState| state.search.plan.is_some())
+                    .undo(room::release_room)
+                    .undo_at(PLACEMENT),
+            )
             .step(Step::local("bind", bind).undo(remove::take_away).undo_at(SYNCHRONIZER))
             // The new bundles. Undo applies the old ones again, which also restores objects that were pruned.
             .step(Step::wait("deliver", deliver).at(SYNCHRONIZER).undo(put_back))

@@ -214,7 +214,13 @@ impl WorkflowCase for Instantiation {
     fn input(&self) -> instantiate::Order {
         let delivery =
             |request: AppRequest| Delivery { digest: rendered("newcomer-new").digest, namespace: "default".into(), after: vec![], request };
-        instantiate::Order { dig: self.0.newcomer.clone(), revision: 2, apps: vec![delivery(request("n", 900, &["a"]))], plan: None }
+        instantiate::Order {
+            dig: self.0.newcomer.clone(),
+            revision: 2,
+            apps: vec![delivery(request("n", 900, &["a"]))],
+            plan: None,
+            changed: vec![],
+        }
     }
     async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {
         let Moves { base, victim, newcomer, .. } = &self.0;
@@ -346,6 +352,7 @@ impl WorkflowCase for Updating {
             dropped: vec![self.old.id],
             approved: vec![],
             after: BTreeMap::new(),
+            changed: vec![],
         }
     }
     async fn check_done(&self, _: &WorkflowView) -> Result<(), String> {

@@ -88,6 +88,31 @@ pub async fn full_and(wait: WaitSeconds) -> (Fakes, Stack, String, String) {
 }
 
 #[tokio::test]
+async fn deed_says_what_has_changed_since_its_dry_run() {
+    let (fakes, stack) = stack().await;
+    let dig = approved(&stack, "shop", "500m", &["a", "b"], None).await;
+    let dry = stack.call("POST", &format!("{dig}/instantiate?dryRun=All"), None).await;
+    let body = json!({"basis": dry.body["basis"]});
+    assert!(dry.body["basis"]["clusters"]["shop on onprem+a"].is_string(), "{}", dry.body);
+
+    fakes.ledger.foreign(&member("a"), 800);
+    let wrong = stack.call("POST", &format!("{dig}/instantiate"), Some(json!({"basis": {"ledger": "no number"}}))).await;
+    assert_eq!((wrong.status, wrong.body["code"].as_str()), (400, Some("invalid")), "{}", wrong.body);
+    let started = stack.call("POST", &format!("{dig}/instantiate"), Some(body)).await;
+
+    assert_eq!(started.status, 202, "{}", started.body);
+    let changed = started.body["changed_since_dry_run"].as_array().unwrap().clone();
+    assert!(changed.iter().any(|one| one.as_str().unwrap().starts_with("shop on onprem+a: ")), "{changed:?}");
+    expect_state(&stack.ended(started.headers["location"].to_str().unwrap()).await, "succeeded");
+    assert_eq!(fakes.ledger.summary(), ["shop@b held"]);
+    // The same for an update; nothing has changed since this dry run.
+    let dry = stack.call("POST", &format!("{dig}/update?dryRun=All"), None).await;
+    let update = stack.call("POST", &format!("{dig}/update"), Some(json!({"basis": dry.body["basis"]}))).await;
+    let operation = stack.ended(update.headers["location"].to_str().unwrap()).await;
+    assert_eq!((&operation["state"], &operation["changed_since_dry_run"]), (&json!("succeeded"), &Value::Null), "{operation:#}");
+}
+
+#[tokio::test]
 async fn instantiate_and_terminate_leave_no_claims_or_copies() {
     let (fakes, stack) = stack().await;
     let dig = approved(&stack, "shop", "500m", &["a", "b", "c"], None).await;

@@ -13,7 +13,8 @@ Examples:
   drover deploy shop -k ./overlays/test/ -n shop-test
   drover deploy shop -f ./manifests/ --split                       each workload finds a cluster of its own
   drover deploy rbac -f roles.yaml --everywhere
-  drover deploy ledger -f ledger.yaml --only private-a --dry-run")]
+  drover deploy ledger -f ledger.yaml --only private-a --dry-run
+  drover deploy shop -f shop.yaml --dry-run -o json > shop.dry && drover deploy shop -f shop.yaml --since-dry-run shop.dry")]
 pub struct DeployArgs {
     /// Name of the application.
     pub name: String,
@@ -61,6 +62,9 @@ pub struct DeployArgs {
     /// Print what would happen. Documents written for that are restored afterwards.
     #[arg(long)]
     pub dry_run: bool,
+    /// Say what has changed since a dry run, whose answer (`--dry-run -o json`) is in this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    pub since_dry_run: Option<PathBuf>,
     /// Wait until the application is Ready. Ctrl-C ends the waiting, not the deployment.
     #[arg(long)]
     pub wait: bool,

@@ -5,9 +5,12 @@
 
 mod args;
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use drover_api::ledger::ClusterCapacity;
+use drover_api::operations::Operation;
 use drover_resources::is_dns_label;
 use serde_json::{Value, json};
 
@@ -102,8 +105,12 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     newcomer::drop_planned(session, &application).await?;
     prepare(session, &application, uploads, &wishes, &clusters).await?;
     let verb = verb(session, &application).await?;
-    let answer = session.client.post(&format!("{}/{verb}", application.group), None).await?;
+    let body = args.since_dry_run.as_deref().map(basis).transpose()?;
+    let answer = session.client.post(&format!("{}/{verb}", application.group), body.as_ref()).await?;
     let id = operation_of(&answer)?;
+    if body.is_some() {
+        print_changes(session, &id).await?;
+    }
     if args.wait {
         let operation = watch::to_success(&session.client, &id).await.map_err(|error| hint_to_split(error, &deployable))?;
         if session.format != Format::Table {
@@ -113,6 +120,25 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
         return Ok(());
     }
     output::print(session.format, &json!({"operation": id}), |_| (vec!["OPERATION"], vec![vec![id.clone()]]))
+}
+
+/// The body that names the basis of the dry run in this file.
+fn basis(file: &Path) -> Result<Value> {
+    let text = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    let answer: Value = serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", file.display()))?;
+    match answer.get("basis") {
+        Some(basis) => Ok(json!({"basis": basis})),
+        None => bail!("{} is not the answer of `drover deploy … --dry-run -o json`: it has no `basis`", file.display()),
+    }
+}
+
+async fn print_changes(session: &Session, id: &str) -> Result<()> {
+    let operation: Operation = session.client.get(&format!("/v2/operations/{id}")).await?;
+    match operation.changed_since_dry_run.as_slice() {
+        [] => eprintln!("nothing has changed since the dry run"),
+        changes => changes.iter().for_each(|change| eprintln!("changed since the dry run: {change}")),
+    }
+    Ok(())
 }
 
 /// Reads what is to be deployed. An application that is there keeps the way in which it was taken apart.

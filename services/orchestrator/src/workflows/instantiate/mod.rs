@@ -26,6 +26,9 @@ pub struct Order {
     /// A plan that a user chose. Without one, a plan is made if it is needed.
     #[serde(default)]
     pub plan: Option<Uuid>,
+    /// What has changed since the dry run whose basis was sent.
+    #[serde(default)]
+    pub changed: Vec<String>,
 }
 
 /// The state of an instantiation in its current round.
