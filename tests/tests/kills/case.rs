@@ -41,17 +41,20 @@ pub enum Job {
     MakeRoom,
     /// Update a group: one app is changed, one is added, one is removed.
     Update,
+    /// Update a group: its app is replaced by one for which another app must be moved.
+    Grow,
     /// Terminate a group.
     Terminate,
 }
 
 impl Job {
-    fn passes(kind: &str) -> Self {
-        match kind {
-            "instantiate" | "relocate" => Self::MakeRoom,
-            "update" => Self::Update,
-            "terminate" => Self::Terminate,
-            other => panic!("no job of the kill tests runs the workflow {other}; add one"),
+    fn passes(kind: &str, step: &str) -> Self {
+        match (kind, step) {
+            ("instantiate" | "relocate", _) => Self::MakeRoom,
+            ("update", "make_room") => Self::Grow,
+            ("update", _) => Self::Update,
+            ("terminate", _) => Self::Terminate,
+            (other, _) => panic!("no job of the kill tests runs the workflow {other}; add one"),
         }
     }
 }
@@ -146,7 +149,7 @@ fn of_step(point: Failpoint) -> Vec<(Case, &'static str)> {
     let case = |(way, turn): (&str, Option<Turn>)| Case {
         row: Row { kind: point.kind.into(), step: point.step.into(), way: way.into() },
         moment: point.moment,
-        job: Job::passes(point.kind),
+        job: Job::passes(point.kind, point.step),
         point: point.to_string(),
         process: ORCHESTRATOR,
         turn,
@@ -171,7 +174,7 @@ fn inside(service: &'static str, point: &'static str, job: Job) -> (Case, &'stat
     let (step, moment) = point.rsplit_once('/').expect("the name of a failpoint ends with its moment");
     let way = match job {
         Job::MakeRoom => "instantiate",
-        Job::Update => "update",
+        Job::Update | Job::Grow => "update",
         Job::Terminate => "terminate",
     };
     let row = Row { kind: service.into(), step: step.into(), way: way.into() };

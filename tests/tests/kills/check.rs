@@ -21,7 +21,7 @@ pub type Created = BTreeMap<(String, String), usize>;
 pub fn created(stage: &Stage, slot: usize, job: Job) -> Created {
     let Some(sim) = stage.sim() else { return Created::new() };
     let slot = &stage.slots[slot];
-    let apps = ["x", "ya", "yb", "keep", "odd", "even"].map(|app| slot.named(app));
+    let apps = ["x", "ya", "yb", "little", "keep", "odd", "even"].map(|app| slot.named(app));
     let members = slot.scene(job).iter().map(|member| member.name);
     let pairs = members.flat_map(|member| apps.iter().map(move |app| (app.clone(), member)));
     pairs.map(|(app, member)| ((app.clone(), member.to_owned()), sim.created(member, "deployments.apps", "default", &app))).collect()

@@ -2,7 +2,8 @@
 //! should run where; [`super::check`] checks what does.
 //!
 //! ```text
-//! a, b   each has room for one copy: `x` runs on one of them and moves to the other when `y` comes, which may run only where x is
+//! a, b   each has room for one copy: `x` runs on one of them and moves to the other when `y` comes, which may run only where x is;
+//!        `y` comes as a group of its own, or in an update that replaces `little`, an app that requests nothing
 //! d      `keep`, and either `odd` or `even`: each update changes the first and replaces the second
 //! ```
 
@@ -39,6 +40,8 @@ pub struct Slot {
     pub x: usize,
     /// The member on which `y` runs, if it runs.
     pub y: Option<usize>,
+    /// The member on which `little` runs, if it runs. The documents of its group have `y` in its place already.
+    little: Option<usize>,
     documents: u32,
     revision: u32,
 }
@@ -46,7 +49,8 @@ pub struct Slot {
 impl Slot {
     /// Creates all groups and deploys `x` and `keep`.
     pub async fn start(number: usize, members: [Member; 3], size: Size, client: &Client) -> Self {
-        let mut slot = Self { project: format!("slot-{number}"), members, size, number, x: 0, y: None, documents: 1, revision: 0 };
+        let mut slot =
+            Self { project: format!("slot-{number}"), members, size, number, x: 0, y: None, little: None, documents: 1, revision: 0 };
         succeeded(&slot.group_x().deploy(client).await.unwrap());
         slot.x = usize::from(slot.members[1].deployed().await.contains(&slot.named("x")));
         for side in [0, 1] {
@@ -86,6 +90,12 @@ impl Slot {
         self.group(name, vec![self.app(name)], &[side])
     }
 
+    /// The group of `y` before the update that brings `y`.
+    fn group_little(&self, side: usize) -> Group {
+        let little = App::new(&self.named("little"), 0).replicas(self.size.replicas);
+        self.group(["ya", "yb"][side], vec![little], &[side])
+    }
+
     fn group_u(&self) -> Group {
         let keep = App::new(&self.named("keep"), 200).annotated("drover.test/revision", &self.documents.to_string());
         self.group("u", vec![keep, App::new(&self.named(extra(self.documents)), 200)], &[2])
@@ -101,14 +111,19 @@ impl Slot {
         match job {
             Job::MakeRoom => (self.group_y(self.x), "instantiate"),
             Job::Update => (self.group_u(), "update"),
+            Job::Grow => (self.group_y(self.x), "update"),
             Job::Terminate => (self.group_y(self.y.expect("it was prepared")), "terminate"),
         }
     }
 
     /// Brings the slot into a state in which the job is possible.
     pub async fn prepare(&mut self, job: Job, client: &Client) -> anyhow::Result<()> {
+        if let Some(side) = self.little.take_if(|side| job != Job::Update && (job != Job::Grow || *side != self.x)) {
+            done(client, &self.group_y(side), "terminate").await?;
+            self.group_y(side).approve(client).await?;
+        }
         match (job, self.y) {
-            (Job::MakeRoom, Some(side)) => {
+            (Job::MakeRoom | Job::Grow, Some(side)) => {
                 done(client, &self.group_y(side), "terminate").await?;
                 self.y = None;
             }
@@ -116,7 +131,18 @@ impl Slot {
                 done(client, &self.group_y(self.x), "instantiate").await?;
                 (self.x, self.y) = (1 - self.x, Some(self.x));
             }
-            (Job::Update, _) if self.documents == self.revision => {
+            _ => {}
+        }
+        match job {
+            Job::Grow if self.little.is_none() => {
+                let (before, after) = (self.group_little(self.x), self.group_y(self.x));
+                before.change(client, &[&after.apps[0].name]).await?;
+                before.approve(client).await?;
+                done(client, &before, "instantiate").await?;
+                after.change(client, &[&before.apps[0].name]).await?;
+                self.little = Some(self.x);
+            }
+            Job::Update if self.documents == self.revision => {
                 let dropped = self.named(extra(self.documents));
                 self.documents += 1;
                 self.group_u().change(client, &[&dropped]).await?;
@@ -131,8 +157,8 @@ impl Slot {
     pub fn outcomes(&self, job: Job, undone: bool) -> Vec<SlotState> {
         let now = self.now();
         match (job, undone) {
-            (Job::MakeRoom, false) => vec![SlotState { x: 1 - self.x, y: Some(self.x), ..now }],
-            (Job::MakeRoom, true) => vec![now, SlotState { x: 1 - self.x, ..now }],
+            (Job::MakeRoom | Job::Grow, false) => vec![SlotState { x: 1 - self.x, y: Some(self.x), little: None, ..now }],
+            (Job::MakeRoom | Job::Grow, true) => vec![now, SlotState { x: 1 - self.x, ..now }],
             (Job::Update, false) => vec![SlotState { revision: self.documents, ..now }],
             (Job::Terminate, false) => vec![SlotState { y: None, ..now }],
             (Job::Update | Job::Terminate, true) => vec![now],
@@ -141,14 +167,14 @@ impl Slot {
 
     /// The current state.
     pub fn now(&self) -> SlotState {
-        SlotState { x: self.x, y: self.y, revision: self.revision }
+        SlotState { x: self.x, y: self.y, little: self.little, revision: self.revision }
     }
 
     /// Makes one of the outcomes the current state.
     pub fn adopt(&mut self, job: Job, state: SlotState) {
         match job {
             Job::Update => self.revision = state.revision,
-            Job::MakeRoom | Job::Terminate => (self.x, self.y) = (state.x, state.y),
+            Job::MakeRoom | Job::Grow | Job::Terminate => (self.x, self.y, self.little) = (state.x, state.y, state.little),
         }
     }
 
@@ -157,9 +183,9 @@ impl Slot {
         let on = |app: &str, member: usize| (self.named(app), self.members[member].name.to_owned());
         match job {
             Job::Update => [on("keep", 2), on(extra(state.revision), 2)].into(),
-            Job::MakeRoom | Job::Terminate => {
-                let x = on("x", state.x);
-                [x].into_iter().chain(state.y.map(|side| on(["ya", "yb"][side], side))).collect()
+            Job::MakeRoom | Job::Grow | Job::Terminate => {
+                let y = state.y.map(|side| on(["ya", "yb"][side], side));
+                [on("x", state.x)].into_iter().chain(y).chain(state.little.map(|side| on("little", side))).collect()
             }
         }
     }
@@ -168,7 +194,7 @@ impl Slot {
     pub fn scene(&self, job: Job) -> &[Member] {
         match job {
             Job::Update => &self.members[2..],
-            Job::MakeRoom | Job::Terminate => &self.members[..2],
+            Job::MakeRoom | Job::Grow | Job::Terminate => &self.members[..2],
         }
     }
 
@@ -183,6 +209,7 @@ impl Slot {
 pub struct SlotState {
     x: usize,
     y: Option<usize>,
+    little: Option<usize>,
     revision: u32,
 }
 
