@@ -19,7 +19,7 @@ mod routes;
 mod store;
 mod tasks;
 
-pub use app::PlanInput;
+pub use app::{PlanInput, TimeMeter};
 pub use config::Config;
 pub use routes::openapi;
 

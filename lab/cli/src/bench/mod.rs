@@ -22,6 +22,7 @@ mod plan;
 mod process;
 mod real;
 mod restart;
+mod search;
 mod stack;
 mod world;
 
@@ -60,6 +61,8 @@ pub enum Measure {
     Decisions,
     /// Time to plan the relocation of some of 1,000 candidates.
     Plan,
+    /// How many plans of 14 candidates that just fit are found within the time limit of plans, and with how many moves.
+    Search,
     /// 1,000 apps deployed at the same time, until all are Ready.
     Burst,
     /// 1, 5, 20 and 50 newcomers at the same time on a full cluster: how many are placed, with how many moves, and how fast.
@@ -120,6 +123,7 @@ async fn measure(args: BenchArgs, format: Format) -> Result<ExitCode> {
         let measured = match name {
             Measure::Decisions => decisions::run(args.size, &mut report).await,
             Measure::Plan => plan::run(args.size, &mut report).await,
+            Measure::Search => search::run(args.size, &mut report),
             Measure::Burst => burst::run(args.size, &mut report).await,
             Measure::Newcomers => newcomers::run(args.size, &mut report).await,
             Measure::Idle => idle::run(args.size, &mut report).await,

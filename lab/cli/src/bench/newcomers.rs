@@ -25,18 +25,32 @@ struct Arrival {
     took: f64,
     /// Seconds of the slowest one.
     slowest: f64,
+    /// CPU seconds meanwhile of Drover with Postgres, and of the simulated members.
+    cpu: [f64; 2],
 }
 
 /// Measures it.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let counts: &[usize] = size.of(&[1, 5, 20, 50], &[1, 2]);
     let single = arrive(size.of(ONE_BY_ONE, 1), false).await?;
-    let mut table =
-        Table::new("newcomers", ["at once", "placed", "moves", "all Ready [s]", "slowest one of those one by one [s]", "ratio"]);
+    let mut table = Table::new(
+        "newcomers",
+        [
+            "at once",
+            "placed",
+            "moves",
+            "all Ready [s]",
+            "slowest one of those one by one [s]",
+            "ratio",
+            "CPU of Drover and Postgres [s]",
+            "CPU of members [s]",
+        ],
+    );
     for count in counts {
         let together = arrive(*count, true).await?;
         let ratio = together.took / single.slowest;
-        let figures = [together.took, single.slowest, ratio].map(cell);
+        let [drover, members] = together.cpu;
+        let figures = [together.took, single.slowest, ratio, drover, members].map(cell);
         let mut row = vec![count.to_string(), together.placed.to_string(), together.moves.to_string()];
         row.extend(figures);
         table.row(row);
@@ -70,7 +84,7 @@ async fn arrive(count: usize, at_once: bool) -> Result<Arrival> {
     let newcomers: Vec<App> = (0..count).map(|at| app("newcomer", at, &[0])).collect();
     world::each(count, async |at| newcomers[at].prepare(&stack.client).await).await?;
 
-    let began = Instant::now();
+    let (before, began) = (stack.cpu()?, Instant::now());
     let one = async |at: usize| -> Result<(Operation, f64)> {
         let began = Instant::now();
         let id = newcomers[at].instantiate(&stack.client).await?;
@@ -85,10 +99,12 @@ async fn arrive(count: usize, at_once: bool) -> Result<Arrival> {
         }
     }
     let took = began.elapsed().as_secs_f64();
+    let (cpu, _) = stack.cpu()?.since(&before);
     let (placed, refused): (Vec<&Operation>, Vec<&Operation>) =
         ended.iter().map(|(operation, _)| operation).partition(|operation| operation.state == OperationState::Succeeded);
     Ok(Arrival {
         took,
+        cpu: [cpu.drover + cpu.postgres, cpu.members],
         placed: placed.len(),
         refused: refused.iter().map(|one| format!("{} ({})", one.message, one.code.as_deref().unwrap_or("no code"))).collect(),
         moves: ended.iter().flat_map(|(operation, _)| &operation.moves).filter(|one| one.stage == "done").count(),

@@ -31,7 +31,10 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let mut table = Table::new("plan", ["policy", "moves", "candidates", "examined", "p50 [ms]", "p90 [ms]", "p99 [ms]"]);
     // The newcomer needs a part of every node of the first member, over which the candidates are spread evenly.
     for (name, policy) in [("none (intent priority, cost)", Policy::default()), ("CPU use, then cost of the move", by_use())] {
-        let request = request(members, candidates, policy);
+        // So much that about every tenth candidate has to move.
+        let taken = (candidates / NODES) as i64 * APP;
+        let newcomer = newcomer(&keys(members), NODES as u32, NODE - taken + taken / 10, 64 << 20);
+        let request = request(newcomer, candidates, policy);
         let (mut took, mut last) = (Vec::new(), None);
         for _ in 0..rounds {
             let began = Instant::now();
@@ -63,7 +66,8 @@ fn by_use() -> Policy {
     }
 }
 
-fn keys(members: usize) -> Vec<MemberKey> {
+/// The keys of so many members.
+pub fn keys(members: usize) -> Vec<MemberKey> {
     (0..members).map(|at| MemberKey(world::key(at, PROVIDERS))).collect()
 }
 
@@ -78,8 +82,8 @@ fn anywhere(keys: &[MemberKey]) -> PlacementTerms {
     }
 }
 
-fn demand(replicas: u32, cpu: i64) -> Demand {
-    let group = PodGroup { workload: "Deployment/app".into(), replicas, requests: Amounts::pod(cpu, 64 << 20), ..PodGroup::default() };
+fn demand(replicas: u32, cpu: i64, memory: i64) -> Demand {
+    let group = PodGroup { workload: "Deployment/app".into(), replicas, requests: Amounts::pod(cpu, memory), ..PodGroup::default() };
     Demand { groups: vec![group], ..Demand::default() }
 }
 
@@ -92,55 +96,80 @@ fn app(at: usize) -> String {
     format!("app-{at:04}")
 }
 
-/// A fleet with all candidates on the first member, one pod each, with observed requests and measured use.
+/// Adds a member with nodes of these CPUs in milli-cores.
+pub fn add_member(fleet: &mut Fleet, key: &MemberKey, priority: u8, nodes: &[i64]) {
+    let labels = vec!["all".to_owned()];
+    let member = FleetMember { key: key.clone(), priority, labels, state: MemberState::Ready, ..FleetMember::default() };
+    fleet.members.insert(key.clone(), member);
+    let allocatable = |cpu| Amounts { cpu, memory: 64 << 30, pods: 110, ..Amounts::default() };
+    let node = |(n, cpu): (usize, &i64)| Node { name: node(n), allocatable: allocatable(*cpu), ..Node::default() };
+    let nodes = Arc::new(nodes.iter().enumerate().map(node).collect());
+    fleet.capacity.insert(key.clone(), Arc::new(Capacity { nodes, ..Capacity::default() }));
+}
+
+fn node(n: usize) -> String {
+    format!("n{n:02}")
+}
+
+/// An app with one pod on the first member that may move to all others.
+pub struct Running {
+    pub at: usize,
+    /// The number of its node.
+    pub node: usize,
+    /// Milli-cores.
+    pub cpu: i64,
+    /// Bytes.
+    pub memory: i64,
+}
+
+/// Adds its claim and what is observed of it: its requests and a use that differs from app to app.
+pub fn add_claim(fleet: &mut Fleet, keys: &[MemberKey], Running { at, node: n, cpu, memory }: Running) {
+    let (dig, node) = (Arc::new(dig(&app(at))), node(n));
+    let id = dig.id;
+    let requests = BTreeMap::from([(node.clone(), Amounts::pod(cpu, memory))]).into();
+    let used = Some(Amounts { cpu: (at * 7919 % 300) as i64, memory: memory / 2, ..Amounts::default() });
+    if let Some(first) = fleet.capacity.get_mut(&keys[0]) {
+        let observed = Observed { requests, used, age_s: Some(3_600), ready_s: Some(3.0) };
+        Arc::make_mut(first).observed.insert(id, observed);
+    }
+    let claim = Claim {
+        id,
+        dig,
+        request: Arc::new(AppRequest { app: app(at), demand: demand(1, cpu, memory), terms: anywhere(keys) }),
+        member: keys[0].clone(),
+        state: ClaimState::Held,
+        pods: vec![PodsOnNode { node, group: 0, count: 1 }],
+        surging: false,
+        fence: 1,
+        operation: Uuid::nil(),
+    };
+    fleet.claims.insert(id, Arc::new(claim));
+}
+
+/// A fleet with all candidates on the first member, one pod each.
 fn fleet(members: usize, candidates: usize) -> Fleet {
     let keys = keys(members);
     let mut fleet = Fleet::default();
     for (at, key) in keys.iter().enumerate() {
-        let priority = u8::try_from(1 + at % PROVIDERS).unwrap_or(10);
-        let labels = vec!["all".to_owned()];
-        let member = FleetMember { key: key.clone(), priority, labels, state: MemberState::Ready, ..FleetMember::default() };
-        fleet.members.insert(key.clone(), member);
-        let allocatable = Amounts { cpu: NODE, memory: 64 << 30, pods: 110, ..Amounts::default() };
-        let node = |n| Node { name: format!("n{n:02}"), allocatable: allocatable.clone(), ..Node::default() };
-        fleet.capacity.insert(key.clone(), Arc::new(Capacity { nodes: Arc::new((0..NODES).map(node).collect()), ..Capacity::default() }));
+        add_member(&mut fleet, key, u8::try_from(1 + at % PROVIDERS).unwrap_or(10), &[NODE; NODES]);
     }
-    let mut observed = BTreeMap::new();
     for at in 0..candidates {
-        let (dig, node) = (Arc::new(dig(&app(at))), format!("n{:02}", at % NODES));
-        let id = dig.id;
-        let requests = BTreeMap::from([(node.clone(), Amounts::pod(APP, 64 << 20))]).into();
-        let used = Some(Amounts { cpu: (at * 7919 % 300) as i64, memory: 32 << 20, ..Amounts::default() });
-        observed.insert(id, Observed { requests, used, age_s: Some(3_600), ready_s: Some(3.0) });
-        let request = AppRequest { app: app(at), demand: demand(1, APP), terms: anywhere(&keys) };
-        let claim = Claim {
-            id,
-            dig,
-            request: Arc::new(request),
-            member: keys[0].clone(),
-            state: ClaimState::Held,
-            pods: vec![PodsOnNode { node, group: 0, count: 1 }],
-            surging: false,
-            fence: 1,
-            operation: Uuid::nil(),
-        };
-        fleet.claims.insert(id, Arc::new(claim));
-    }
-    if let Some(first) = fleet.capacity.get_mut(&keys[0]) {
-        Arc::make_mut(first).observed = observed;
+        add_claim(&mut fleet, &keys, Running { at, node: at % NODES, cpu: APP, memory: 64 << 20 });
     }
     fleet
 }
 
-/// A plan request for a newcomer with a pod for each node of the first member, the only one where it may run.
-fn request(members: usize, candidates: usize, policy: Policy) -> PlanRequest {
-    let first = keys(members).swap_remove(0);
+/// An app of so many pods that may run only on the first member.
+pub fn newcomer(keys: &[MemberKey], pods: u32, cpu: i64, memory: i64) -> AppRequest {
+    let first = keys[0].clone();
     let only = Element { cluster_provider: Some(first.provider().into()), cluster: Some(first.cluster().into()), ..Element::default() };
     let intent = Intent { any_of: vec![only], ..Intent::default() };
     let terms = PlacementTerms { intent, logical_cloud: [first].into(), ..PlacementTerms::default() };
-    // So much that about every tenth candidate has to move.
-    let taken = (candidates / NODES) as i64 * APP;
-    let newcomer = AppRequest { app: "newcomer".into(), demand: demand(NODES as u32, NODE - taken + taken / 10), terms };
+    AppRequest { app: "newcomer".into(), demand: demand(pods, cpu, memory), terms }
+}
+
+/// A plan request for a newcomer; all candidates may be moved.
+pub fn request(newcomer: AppRequest, candidates: usize, policy: Policy) -> PlanRequest {
     let movable = |at: usize| Movability { dig: dig(&app(at)).id, app: app(at), migration: true, priority: 5 };
     PlanRequest {
         kind: PlanKind::Newcomer { dig: dig("newcomer"), apps: vec![newcomer] },

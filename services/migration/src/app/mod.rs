@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 pub use error::PlanError;
 pub use fleet::FleetCopy;
 pub use input::PlanInput;
+pub use meter::TimeMeter;
 pub use outcomes::PlanOutcome;
 pub use policies::{PolicyTest, PolicyTestResult};
 use prometheus::Prometheus;

@@ -1,0 +1,86 @@
+//! The search for victims at its hardest: fourteen candidates of random sizes of which a random set fills the room elsewhere exactly.
+//! A plan exists for each instance; how many does the search find within its time, and with how many moves beyond the fewest?
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use drover_api::scheduling::{Fleet, Ledger, MemberKey, PlanRequest, PlanResult, Policy};
+use drover_migration::TimeMeter;
+use drover_report::{Check, Report, Table};
+use drover_scheduling::plan_within;
+
+use super::plan::{self, Running};
+use super::{Size, cell, spread};
+
+const CANDIDATES: usize = 14;
+/// Time limit of migration unless `--plan-seconds` says otherwise.
+const LIMIT: Duration = Duration::from_millis(50);
+/// Time in which all sets of fourteen candidates can be tried, for the fewest moves.
+const ENOUGH: Duration = Duration::from_secs(20);
+
+/// Measures it.
+///
+/// # Errors
+/// None at present.
+pub fn run(size: Size, report: &mut Report) -> Result<()> {
+    let instances = size.of(300, 3);
+    let mut table =
+        Table::new("search", ["candidates", "instances", "way", "found", "moves", "moves beyond the fewest", "p50 [ms]", "p99 [ms]"]);
+    let all: Vec<(Ledger, PlanRequest)> = (0..instances).map(instance).collect();
+    let [ordered, fewest, best] =
+        [(false, LIMIT), (true, LIMIT), (true, ENOUGH)].map(|(fewest_moves, limit)| search(&all, fewest_moves, limit));
+    for (way, searched) in [("in order, 50 ms", &ordered), ("fewest moves, 50 ms", &fewest), ("fewest moves, 20 s", &best)] {
+        let beyond = 100.0 * (searched.moves as f64 / best.moves as f64 - 1.0);
+        let [p50, _, p99, _] = spread(&searched.took);
+        let mut row = vec![CANDIDATES.to_string(), instances.to_string(), way.to_owned(), searched.found.to_string()];
+        row.extend([searched.moves.to_string(), format!("{} %", cell(beyond)), cell(p50), cell(p99)]);
+        table.row(row);
+    }
+    report.checks.push(Check::at_least("feasible instances of 14 candidates found in 50 ms", instances as f64, ordered.found as f64, ""));
+    report.tables.push(table);
+    Ok(())
+}
+
+#[derive(Default)]
+struct Searched {
+    found: usize,
+    moves: usize,
+    took: Vec<Duration>,
+}
+
+fn search(instances: &[(Ledger, PlanRequest)], fewest_moves: bool, limit: Duration) -> Searched {
+    let mut searched = Searched::default();
+    for (ledger, request) in instances {
+        let request = PlanRequest { fewest_moves, ..request.clone() };
+        let began = Instant::now();
+        let result = plan_within(ledger, &request, &mut TimeMeter::new(limit));
+        searched.took.push(began.elapsed());
+        if let PlanResult::Feasible(plan) = result {
+            searched.found += 1;
+            searched.moves += plan.waves.iter().map(Vec::len).sum::<usize>();
+        }
+    }
+    searched
+}
+
+/// The first member is full of candidates, and the newcomer needs as much of it as the other three have room.
+fn instance(seed: usize) -> (Ledger, PlanRequest) {
+    let mut random = fastrand::Rng::with_seed(seed as u64);
+    let sizes: Vec<i64> = (0..CANDIDATES).map(|_| random.i64(50..400)).collect();
+    let mut rooms = [sizes.iter().sum(), 0, 0, 0];
+    for size in &sizes {
+        if random.u8(0..100) < 45 {
+            rooms[random.usize(1..4)] += size;
+        }
+    }
+    let keys: Vec<MemberKey> = plan::keys(rooms.len());
+    let mut fleet = Fleet::default();
+    for (at, (key, room)) in keys.iter().zip(rooms).enumerate() {
+        plan::add_member(&mut fleet, key, if at == 0 { 1 } else { 2 }, &[room]);
+    }
+    for (at, cpu) in sizes.iter().enumerate() {
+        plan::add_claim(&mut fleet, &keys, Running { at, node: 0, cpu: *cpu, memory: 0 });
+    }
+    let newcomer = plan::newcomer(&keys, 1, rooms[1..].iter().sum(), 0);
+    (Ledger::from(&fleet), plan::request(newcomer, CANDIDATES, Policy::default()))
+}
