@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::Error;
 use crate::peers::Migration;
+use crate::resources::deployment_intent_group::DeploymentIntentGroupSpec;
 use crate::resources::profile::ProfileSpec;
 use crate::resources::{APP, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, LOGICAL_CLOUD, PROFILE, PROJECT};
 use crate::store::deployment::{self, DeploymentState};
@@ -72,11 +73,12 @@ async fn holder(tx: &mut PgConnection, change: &Change<'_>) -> Result<Option<Uui
     Ok(sqlx::query_scalar(sql).bind(groups).fetch_optional(tx).await?)
 }
 
-/// A group can be replaced only while it is Created, and deleted only while none of its apps runs.
+/// A group can be replaced only while it is Created, except for its override values, which the next approve or update uses. It can be
+/// deleted only while none of its apps runs.
 async fn group(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
     let state = deployment::load(&mut *tx, change.id(), true).await.map_err(Error::from)?.state;
     match change.verb {
-        Verb::Replace if state != DeploymentState::Created => {
+        Verb::Replace if state != DeploymentState::Created && !changes_only_values(change)? => {
             Err(Error::WrongState { verb: "a change", state, allowed: &["Created"] }.into())
         }
         Verb::Delete if state == DeploymentState::Instantiated => {
@@ -84,6 +86,13 @@ async fn group(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem
         }
         _ => Ok(()),
     }
+}
+
+fn changes_only_values(change: &Change<'_>) -> Result<bool, Problem> {
+    let (Some(before), Some(after)) = (change.before, change.after) else { return Ok(false) };
+    let before = before.spec::<DeploymentIntentGroupSpec>().map_err(Problem::internal)?;
+    let after = after.spec::<DeploymentIntentGroupSpec>().map_err(Problem::internal)?;
+    Ok(before == DeploymentIntentGroupSpec { override_values: before.override_values.clone(), ..after })
 }
 
 async fn one_profile_per_app(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {

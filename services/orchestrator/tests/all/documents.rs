@@ -46,8 +46,12 @@ async fn documents_are_created_read_and_approved() {
     let found = stack.get(&format!("/internal/documents/lookup?path={dig}")).await;
     assert_eq!((&found["kind"], &found["path"]), (&json!("deployment-intent-group"), &json!(dig)));
 
-    // An approved group cannot be changed but can be deleted.
-    let spec = json!({"compositeProfile": "cp", "version": "r2", "logicalCloud": "lc"});
+    // Of an approved group only the override values can be changed.
+    let mut spec = stack.get(&dig).await["spec"].clone();
+    spec["overrideValues"] = json!([{"app": "web", "values": {"a": "1"}}]);
+    let changed = stack.call("PUT", &dig, Some(doc("shop", Some(spec.clone())))).await;
+    assert_eq!((changed.status, &stack.get(&dig).await["spec"]), (200, &spec), "{}", changed.body);
+    spec["version"] = json!("r2");
     let changed = stack.call("PUT", &dig, Some(doc("shop", Some(spec)))).await;
     assert_eq!((changed.status, &changed.body["code"]), (409, &json!("wrong_state")));
 }
