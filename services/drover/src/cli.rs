@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     Session, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, keys, look, memguard, operation, page,
-    plan, policy, provider, up,
+    plan, policy, provider, rollback, up,
 };
 use crate::globals::Globals;
 use crate::lab::LabArgs;
@@ -71,6 +71,8 @@ pub enum Command {
     Pods(look::PodsArgs),
     /// List what was done to an application, newest first.
     History(look::HistoryArgs),
+    /// Bring an application back to an earlier revision.
+    Rollback(rollback::RollbackArgs),
     /// Make, show, apply and discard plans.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
@@ -150,7 +152,9 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Logs(args) => look::logs(&session()?, args).await?,
         Command::Events(args) => look::events(&session()?, &args.app).await?,
         Command::Pods(args) => look::pods(&session()?, &args.app).await?,
+        Command::History(args) if args.revisions => look::revisions(&session()?, &args.app).await?,
         Command::History(args) => look::history(&session()?, &args.app).await?,
+        Command::Rollback(args) => rollback::run(&session()?, &args).await?,
         Command::Plan(command) => plan::run(&session()?, command).await?,
         Command::Operation(command) => operation::run(&session()?, command).await?,
         Command::Policy(command) => policy::run(&session()?, command).await?,

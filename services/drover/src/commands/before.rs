@@ -18,9 +18,11 @@ pub struct Before {
     documents: Option<Documents>,
 }
 
-/// An application's apps with their files, and its intents, by collection.
+/// An application's group, its apps and profiles with their files, and its intents, by collection.
 struct Documents {
+    group: Option<Value>,
     apps: Vec<(String, Vec<u8>)>,
+    profiles: Vec<(String, Vec<u8>)>,
     intents: Vec<(String, Vec<Value>)>,
 }
 
@@ -34,18 +36,15 @@ impl Before {
             let project = session.client.find(application.project()).await?.is_some();
             return Ok(Self { project, documents: None });
         }
-        let collection = format!("{}/apps", application.composite);
-        let mut apps = Vec::new();
-        for name in names(session, &collection).await? {
-            let file = session.client.file(&format!("{collection}/{}", segment(&name))).await?;
-            apps.push((name, file));
-        }
+        let apps = files(session, &format!("{}/apps", application.composite)).await?;
+        let profiles = files(session, &application.profiles()).await?;
+        let group = session.client.find(&application.group).await?;
         let mut intents = Vec::new();
         for collection in application.intents() {
             let found = session.client.find(&collection).await?.unwrap_or_default();
             intents.push((collection, found.as_array().cloned().unwrap_or_default()));
         }
-        Ok(Self { project: true, documents: Some(Documents { apps, intents }) })
+        Ok(Self { project: true, documents: Some(Documents { group, apps, profiles, intents }) })
     }
 
     /// Whether there was no such application.
@@ -74,6 +73,20 @@ impl Documents {
             let file = base64::engine::general_purpose::STANDARD.encode(file);
             client.upsert(&collection, &segment(name), &json!({"metadata": {"name": name}, "file": file})).await?;
         }
+        for (name, file) in &self.profiles {
+            deploy::put_profile(session, &application.profiles(), name, file).await?;
+        }
+        for name in names(session, &application.profiles()).await? {
+            if !self.profiles.iter().any(|(known, _)| *known == name) {
+                client.delete(&format!("{}/{}", application.profiles(), segment(&name))).await?;
+            }
+        }
+        if let Some(group) = &self.group
+            && client.find(&application.group).await?.is_some_and(|now| now["spec"] != group["spec"])
+        {
+            let collection = format!("{}/deployment-intent-groups", application.composite);
+            client.upsert(&collection, &segment(name_of(group)), group).await?;
+        }
         for (intents, documents) in &self.intents {
             for document in documents {
                 client.upsert(intents, &segment(name_of(document)), document).await?;
@@ -91,6 +104,16 @@ impl Documents {
         }
         Ok(())
     }
+}
+
+/// The documents of a collection with their files.
+async fn files(session: &Session, collection: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for name in names(session, collection).await? {
+        let file = session.client.file(&format!("{collection}/{}", segment(&name))).await?;
+        files.push((name, file));
+    }
+    Ok(files)
 }
 
 fn name_of(document: &Value) -> &str {

@@ -12,7 +12,8 @@ use drover_api::operations::{Operation, OperationList};
 use futures::StreamExt;
 use serde_json::Value;
 
-use super::Session;
+use super::deploy::Application;
+use super::{Session, rollback};
 use crate::client::segment;
 use crate::output;
 
@@ -68,10 +69,13 @@ pub struct PodsArgs {
 
 /// `drover history`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  drover history shop")]
+#[command(after_help = "Examples:\n  drover history shop\n  drover history shop --revisions")]
 pub struct HistoryArgs {
     /// Name of the application.
     pub app: String,
+    /// List its revisions, to which `drover rollback` goes back, instead of what was done.
+    #[arg(long)]
+    pub revisions: bool,
 }
 
 /// A copy of an app, with its path at cluster-manager.
@@ -249,5 +253,26 @@ pub async fn history(session: &Session, application: &str) -> Result<()> {
             vec![operation.created_at.clone(), what, format!("{:?}", operation.state), text, operation.id.to_string()]
         };
         (vec!["BEGUN", "WHAT", "STATE", "MESSAGE", "OPERATION"], items.iter().map(row).collect())
+    })
+}
+
+/// Lists the revisions of an application, the newest first.
+///
+/// # Errors
+/// There is no such application, or a request fails.
+pub async fn revisions(session: &Session, name: &str) -> Result<()> {
+    let mut items = rollback::revisions(session, &Application::new(session, name)).await?;
+    items.reverse();
+    output::print(session.format, &items, |_| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let row = |item: &Value| {
+            let what = match item["rollbackTo"].as_i64() {
+                Some(to) => format!("{} to {to}", text(&item["kind"])),
+                None => text(&item["kind"]),
+            };
+            let runs = if item["current"] == true { "runs" } else { "" };
+            vec![item["revision"].to_string(), runs.to_owned(), text(&item["time"]), what, text(&item["requestedBy"])]
+        };
+        (vec!["REVISION", "NOW", "REACHED", "BY", "REQUESTED BY"], items.iter().map(row).collect())
     })
 }

@@ -24,6 +24,7 @@ pub mod page;
 pub mod plan;
 pub mod policy;
 pub mod provider;
+pub mod rollback;
 pub mod up;
 
 use anyhow::{Context, Result};

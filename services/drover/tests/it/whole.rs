@@ -96,13 +96,13 @@ fn holds(there: &Value, written: &Value) -> bool {
 }
 
 /// The address of a member's API server.
-fn server(kubeconfig: &str) -> String {
+pub(crate) fn server(kubeconfig: &str) -> String {
     let config = drover_manifest::one(&std::fs::read_to_string(kubeconfig).unwrap(), drover_manifest::Limits::KUBECONFIG).unwrap();
     config["clusters"][0]["cluster"]["server"].as_str().unwrap().to_owned()
 }
 
 /// All objects of the kinds above that Drover made in a member.
-fn in_member(server: &str) -> Vec<Value> {
+pub(crate) fn in_member(server: &str) -> Vec<Value> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (client, mut found) = (reqwest::Client::new(), Vec::new());

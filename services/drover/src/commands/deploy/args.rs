@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 Examples:
   drover deploy shop -f ./manifests/ --wait
   drover deploy shop -f ./chart/ --on onprem,aws --movable
+  drover deploy shop -f shop-1.2.tgz --values prod.yaml --set image.tag=1.2.3
   drover deploy shop -k ./overlays/test/ -n shop-test
   drover deploy shop -f ./manifests/ --split                       each workload finds a cluster of its own
   drover deploy rbac -f roles.yaml --everywhere
@@ -28,6 +29,8 @@ pub struct DeployArgs {
     /// Directory of a kustomization, built by kustomize or kubectl.
     #[arg(short = 'k', long, value_name = "DIR", conflicts_with = "paths")]
     pub kustomize: Option<PathBuf>,
+    #[command(flatten)]
+    pub values: super::values::ValuesArgs,
     /// Namespace of objects that name none; it is created where it does not exist [default: as it was; `default` for a new application].
     #[arg(short = 'n', long, value_name = "NAME")]
     pub namespace: Option<String>,

@@ -4,6 +4,7 @@
 //! the group.
 
 mod args;
+mod values;
 
 use std::path::Path;
 
@@ -15,6 +16,8 @@ use drover_resources::is_dns_label;
 use serde_json::{Value, json};
 
 pub use self::args::{DeployArgs, WhenFullArg};
+use self::values::Values;
+pub use self::values::put_profile;
 use super::before::Before;
 use super::manifests::{self, Deployable, Upload};
 use super::{Session, cluster, newcomer};
@@ -70,6 +73,8 @@ pub struct Wishes {
     pub everywhere: bool,
     /// Namespace of objects that name none.
     pub namespace: Option<String>,
+    /// Values of its chart; `None`: it keeps those that it has.
+    pub values: Option<Values>,
 }
 
 /// Runs it.
@@ -83,6 +88,7 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
             .or_else(|| args.everywhere.then(|| every(&clusters))),
         everywhere: args.everywhere,
         namespace: args.namespace.clone(),
+        values: Values::of(&args.values)?,
         when_full: args.when_full.map(WhenFullArg::word),
         movable: if args.movable {
             Some((true, move_priority(session, &application, args.move_priority).await?))
@@ -157,6 +163,8 @@ async fn deployable(session: &Session, application: &Application, args: &DeployA
         eprintln!("note: {} was deployed with --split and stays split", application.name);
     }
     let split = matches!(input, Input::Manifests(_)) && was_split;
+    let given = !args.values.set.is_empty() || !args.values.values.is_empty();
+    ensure!(!given || matches!(input, Input::Archive(_)), "--set and --values are for a Helm chart; manifests have no values");
     let deployable =
         if args.split || split { manifests::apart(input, &namespace)? } else { manifests::together(input, &application.name, &namespace)? };
     let is_placed = args.everywhere || !args.on.is_empty() || args.only.is_some() || args.label.is_some() || !known.is_empty();
@@ -260,6 +268,9 @@ pub async fn remove(session: &Session, application: &Application) -> Result<()> 
         }
     }
     session.client.delete(&application.group).await?;
+    for profile in names(session, &application.profiles()).await? {
+        session.client.delete(&format!("{}/{}", application.profiles(), segment(&profile))).await?;
+    }
     for app in names(session, &format!("{}/apps", application.composite)).await? {
         session.client.delete(&format!("{}/apps/{app}", application.composite)).await?;
     }
@@ -331,11 +342,20 @@ pub async fn prepare(
         client.upsert(&apps, &segment(&upload.name), &body).await.with_context(|| format!("app {}", upload.name))?;
     }
     client.ensure(&format!("{}/composite-profiles", application.composite), &named(NAME)).await?;
-    let group = json!({
+    let mut group = json!({
         "metadata": {"name": application.name},
         "spec": {"compositeProfile": NAME, "version": application.name, "logicalCloud": cloud, "overrideValues": []},
     });
-    client.ensure(&format!("{}/deployment-intent-groups", application.composite), &group).await?;
+    let groups = format!("{}/deployment-intent-groups", application.composite);
+    match (&wishes.values, uploads) {
+        (None, _) => client.ensure(&groups, &group).await?,
+        (Some(values), [chart]) => {
+            values.write_profile(session, application, &chart.name).await?;
+            group["spec"]["overrideValues"] = values.overrides(&chart.name);
+            client.upsert(&groups, &segment(&application.name), &group).await.map(drop)?;
+        }
+        (Some(_), _) => bail!("--set and --values are for a chart, which is one app"),
+    }
 
     let placement = format!("{}/generic-placement-intents", application.group);
     client.ensure(&placement, &named(NAME)).await?;

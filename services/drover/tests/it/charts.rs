@@ -1,0 +1,74 @@
+//! Charts are deployed with the values that the user gives.
+
+use std::path::Path;
+
+use crate::cli::{json as get, ok, run, simulated, start, wait};
+use crate::whole::{in_member, server};
+
+/// Writes a chart of one Deployment whose image and replicas are values.
+fn chart(folder: &Path) -> String {
+    let at = |name: &str, text: &str| {
+        let path = folder.join("shop").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    at("Chart.yaml", "apiVersion: v2\nname: shop\nversion: 1.0.0\n");
+    at("values.yaml", "replicas: 1\nimage: {name: shop, tag: '1'}\n");
+    at(
+        "templates/web.yaml",
+        "apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: {{ .Values.replicas }}
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: '{{ .Values.image.name }}:{{ .Values.image.tag }}'}]}
+",
+    );
+    folder.join("shop").display().to_string()
+}
+
+#[test]
+fn values_of_a_chart_are_kept_replaced_and_reset() {
+    if drover_testkit::needs("DROVER_HELM").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (members, files) = simulated(1, &folder.path().join("sim"));
+    let (up, url) = start(folder.path());
+    ok(&url, &["cluster", "add", "mine", "--provider", "onprem", "--kubeconfig", &files[0]]);
+    wait(|| get(&url, &["get", "clusters", "-o", "json"]).as_array().unwrap().iter().all(|c| c["state"] == "Ready" && c["ageMs"].is_u64()));
+    let chart = chart(folder.path());
+    let file = folder.path().join("prod.yaml").display().to_string();
+    std::fs::write(&file, "image: {tag: '2'}\nreplicas: 2\n").unwrap();
+    let member = server(&files[0]);
+    // Replicas and image as the member has them.
+    let deployed = || {
+        let objects = in_member(&member);
+        let spec = &objects.iter().find(|object| object["kind"] == "Deployment").unwrap()["spec"];
+        format!("{} of {}", spec["replicas"], spec["template"]["spec"]["containers"][0]["image"].as_str().unwrap())
+    };
+
+    ok(&url, &["deploy", "shop", "-f", &chart, "--values", &file, "--set", "replicas=3", "--wait"]);
+    assert_eq!(deployed(), "3 of shop:2", "--set counts more than files");
+    ok(&url, &["deploy", "shop", "-f", &chart, "--wait"]);
+    assert_eq!(deployed(), "3 of shop:2", "values are kept");
+    ok(&url, &["deploy", "shop", "-f", &chart, "--set", "replicas=4", "--dry-run"]);
+    ok(&url, &["deploy", "shop", "-f", &chart, "--wait"]);
+    assert_eq!(deployed(), "3 of shop:2", "a dry run changes nothing");
+    ok(&url, &["deploy", "shop", "-f", &chart, "--set", "replicas=4", "--wait"]);
+    assert_eq!(deployed(), "4 of shop:1", "what was given before is replaced");
+    ok(&url, &["deploy", "shop", "-f", &chart, "--reset-values", "--wait"]);
+    assert_eq!(deployed(), "1 of shop:1", "the values of the chart");
+    ok(&url, &["rollback", "shop", "--dry-run"]);
+    ok(&url, &["rollback", "shop", "--wait"]);
+    assert_eq!(deployed(), "4 of shop:1", "the revision before");
+    let revisions = get(&url, &["history", "shop", "--revisions", "-o", "json"]);
+    assert_eq!((&revisions[0]["kind"], &revisions[0]["current"]), (&"rollback".into(), &true.into()), "{revisions:#}");
+    let wrong = run(&url, &["deploy", "shop", "-f", &chart, "--set", "replicas", "--wait"]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("write KEY=VALUE"), "{wrong:?}");
+    ok(&url, &["delete", "shop"]);
+    drop((up, members));
+}
