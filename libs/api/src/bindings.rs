@@ -71,6 +71,10 @@ pub struct BindingStatus {
     /// Workloads of which another field manager has chosen the number of replicas; Drover does not change it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scaled: Vec<ScaledWorkload>,
+    /// Objects that are left in the cluster although the binding no longer contains them, because others would lose theirs with them: a
+    /// sentence per object, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<String>,
 }
 
 /// A workload whose number of replicas was chosen by another field manager than Drover.

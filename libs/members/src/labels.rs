@@ -15,6 +15,9 @@ pub const BINDING: &str = "drover.io/binding";
 pub const HUB: &str = "drover.io/hub";
 /// Annotation: digest of the object as Drover wants it.
 pub const DIGEST: &str = "drover.io/digest";
+/// Annotation of a CustomResourceDefinition or Namespace that an app has left behind because others need it: id of the installation, of
+/// which any app that contains the object may take it over. Such an object has none of the labels.
+pub const RELEASED: &str = "drover.io/released";
 /// Annotation of a workload: who sets `spec.replicas`. With [`FIELD_MANAGER`] Drover always writes the number of the manifest, with any
 /// other value never. Without the annotation Drover writes the number until another field manager has changed it.
 pub const REPLICAS_OWNER: &str = "drover.io/replicas-owner";

@@ -10,6 +10,7 @@
 
 pub mod amounts;
 pub mod clients;
+pub mod keeping;
 pub mod kubeconfig;
 pub mod labels;
 pub mod member;
@@ -22,6 +23,7 @@ mod transport;
 pub mod trimmed;
 
 pub use clients::Clients;
+pub use keeping::{Contents, TakenAlong, takes_others_along};
 pub use kubeconfig::{KubeconfigError, VettedKubeconfig};
 pub use labels::Owner;
 pub use member::{Applied, Mapping, Member, MemberError, Scaled};

@@ -243,6 +243,11 @@ impl Member {
             Found::Ours(found) => Some(found),
             Found::Nothing => None,
         };
+        if found.as_ref().and_then(was_released).is_some() {
+            let applied = self.patch(object, false).await?;
+            self.drop_release_note(&object.id).await?;
+            return Ok(applied);
+        }
         if !object.may_be_scaled() {
             return self.patch(object, false).await;
         }
@@ -328,22 +333,7 @@ impl Member {
     /// # Errors
     /// When the member refuses the deletion, or does not answer.
     pub async fn delete(&self, id: &ObjectId, uid: Option<&str>, binding: Uuid) -> Result<bool, MemberError> {
-        let found = match self.metadata(id).await {
-            Ok(Some(found)) => found,
-            // Without its kind the object does not exist either.
-            Ok(None) | Err(MemberError::UnknownKind { .. }) => return Ok(true),
-            Err(error) => return Err(error),
-        };
-        // Another uid: ours was deleted and somebody created a new one. Another binding: a later one took the object over. No
-        // binding: somebody removed the labels, and only the uid tells that the object is ours.
-        let same = uid.map(|uid| found.uid.as_deref() == Some(uid));
-        let ours = match labels::binding(&found) {
-            Some(named) => named == binding && same != Some(false),
-            None => same == Some(true),
-        };
-        if !ours {
-            return Ok(true);
-        }
+        let Some(found) = self.own(id, uid, binding).await? else { return Ok(true) };
         if found.deletion_timestamp.is_some() {
             return Ok(false);
         }
@@ -355,6 +345,24 @@ impl Member {
             Err(RequestError::Api(404, _)) => Ok(true),
             Err(error) => Err(error.of_object(id)),
         }
+    }
+
+    /// Metadata of an object if it belongs to this binding; `uid` as in [`Self::delete`].
+    pub(crate) async fn own(&self, id: &ObjectId, uid: Option<&str>, binding: Uuid) -> Result<Option<ObjectMeta>, MemberError> {
+        let found = match self.metadata(id).await {
+            Ok(Some(found)) => found,
+            // Without its kind the object does not exist either.
+            Ok(None) | Err(MemberError::UnknownKind { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // Another uid: ours was deleted and somebody created a new one. Another binding: a later one took the object over. No
+        // binding: somebody removed the labels, and only the uid tells that the object is ours.
+        let same = uid.map(|uid| found.uid.as_deref() == Some(uid));
+        let ours = match labels::binding(&found) {
+            Some(named) => named == binding && same != Some(false),
+            None => same == Some(true),
+        };
+        Ok(Some(found).filter(|_| ours))
     }
 
     /// The API of one object's kind and namespace.
@@ -380,7 +388,8 @@ impl Member {
         let Some(found) = self.metadata(id).await? else { return Ok(Found::Nothing) };
         let labels = found.labels.as_ref();
         let unlabelled = labels.is_none_or(|found| !found.contains_key(labels::DIG) && !found.contains_key(labels::BINDING));
-        if owner.owns(labels) || (unlabelled && uid.is_some() && found.uid.as_deref() == uid) {
+        let released = unlabelled && was_released(&found) == Some(&owner.hub.to_string());
+        if owner.owns(labels) || (unlabelled && uid.is_some() && found.uid.as_deref() == uid) || released {
             return Ok(Found::Ours(found));
         }
         if let Some(sharers) = sharers
@@ -423,6 +432,11 @@ enum Found {
     Ours(ObjectMeta),
     /// Another app contains it with equal content, and its labels name that app.
     Shared(ObjectMeta),
+}
+
+/// The installation that has left this object behind.
+fn was_released(metadata: &ObjectMeta) -> Option<&String> {
+    metadata.annotations.as_ref()?.get(labels::RELEASED)
 }
 
 fn answered(metadata: ObjectMeta) -> Applied {

@@ -5,12 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Preconditions};
-use kube::core::ApiResource;
+use kube::api::{DeleteParams, Preconditions};
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::keeping::Contents;
 use crate::labels;
 use crate::member::{Member, MemberError, RequestError, lock, within};
 use crate::objects::{Object, ObjectId};
@@ -20,16 +19,6 @@ const FRESH: Duration = Duration::from_secs(5);
 
 fn address(name: &str) -> ObjectId {
     ObjectId { api_version: "v1".into(), kind: "Namespace".into(), namespace: String::new(), name: name.into() }
-}
-
-/// Whether an object says nothing about the use of its namespace: every namespace has it, or it only reports what happened.
-fn is_incidental(group: &str, plural: &str, name: &str) -> bool {
-    match (group, plural) {
-        ("" | "events.k8s.io", "events") | ("metrics.k8s.io", _) => true,
-        ("", "configmaps") => name == "kube-root-ca.crt",
-        ("", "serviceaccounts") => name == "default",
-        _ => false,
-    }
 }
 
 impl Member {
@@ -72,20 +61,6 @@ impl Member {
         }
     }
 
-    /// Makes a namespace that an app contained one that this installation created for whoever uses it: the app leaves, and others have
-    /// objects in the namespace. [`Self::remove_empty_namespace`] deletes it after the last of them. One of somebody else is left as it is.
-    ///
-    /// # Errors
-    /// When the member refuses the change or does not answer.
-    pub async fn release_namespace(&self, name: &str, hub: Uuid) -> Result<(), MemberError> {
-        let found = self.metadata(&address(name)).await?;
-        let ours = |found: &ObjectMeta| found.labels.as_ref().and_then(|labels| labels.get(labels::HUB)) == Some(&hub.to_string());
-        match found.filter(|found| ours(found) && found.deletion_timestamp.is_none()) {
-            Some(_) => self.own_namespace(name, hub).await,
-            None => Ok(()),
-        }
-    }
-
     async fn own_namespace(&self, name: &str, hub: Uuid) -> Result<(), MemberError> {
         let value = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {labels::HUB: hub}}});
         self.patch(&Object { id: address(name).into(), digest: "".into(), value }, false).await.map(|_| ())
@@ -113,42 +88,7 @@ impl Member {
     }
 
     async fn is_empty(&self, name: &str) -> Result<bool, MemberError> {
-        let groups = within(self.client().list_api_groups()).await.map_err(RequestError::of_member)?;
-        let preferred = groups.groups.into_iter().filter_map(|group| {
-            let version = group.preferred_version.or_else(|| group.versions.into_iter().next())?;
-            Some(version.group_version)
-        });
-        for api_version in ["v1".to_owned()].into_iter().chain(preferred) {
-            let listed = match api_version.contains('/') {
-                true => within(self.client().list_api_group_resources(&api_version)).await,
-                false => within(self.client().list_core_api_resources(&api_version)).await,
-            };
-            let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-            // A kind that cannot be listed (a broken aggregated API, missing rights) may have objects in the namespace.
-            let resources = match listed {
-                Ok(listed) => listed.resources,
-                Err(RequestError::Api(..)) => return Ok(false),
-                Err(error) => return Err(error.of_member()),
-            };
-            for resource in resources {
-                let listable = resource.namespaced && !resource.name.contains('/') && resource.verbs.iter().any(|verb| verb == "list");
-                if !listable || is_incidental(group, &resource.name, "") {
-                    continue;
-                }
-                let (group, version, api_version) = (group.to_owned(), version.to_owned(), api_version.clone());
-                let kind = ApiResource { group, version, api_version, kind: resource.kind, plural: resource.name };
-                let api: Api<DynamicObject> = Api::namespaced_with(self.client(), name, &kind);
-                let found = match within(api.list_metadata(&ListParams::default().limit(10))).await {
-                    Ok(found) => found,
-                    Err(RequestError::Api(..)) => return Ok(false),
-                    Err(error) => return Err(error.of_member()),
-                };
-                let nothing = |object: &str| is_incidental(&kind.group, &kind.plural, object);
-                if !found.items.iter().all(|object| nothing(object.metadata.name.as_deref().unwrap_or_default())) {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
+        let contents = self.objects_in_namespace(name, None).await?;
+        Ok(matches!(contents, Contents::Listed(objects) if objects.is_empty()))
     }
 }

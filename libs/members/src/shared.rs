@@ -71,7 +71,7 @@ fn compare(path: &str, one: Option<&Value>, other: Option<&Value>, secret: bool,
 }
 
 fn is_drovers(field: &str) -> bool {
-    matches!(field, labels::DIG | labels::APP | labels::BINDING | labels::HUB | labels::DIGEST)
+    matches!(field, labels::DIG | labels::APP | labels::BINDING | labels::HUB | labels::DIGEST | labels::RELEASED)
 }
 
 fn shown(value: Option<&Value>) -> String {

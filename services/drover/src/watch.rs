@@ -1,6 +1,6 @@
 //! Follows one operation, with a progress bar on a terminal and a line per change elsewhere. Changes nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -92,6 +92,7 @@ fn headline(operation: &Operation) -> String {
 struct Said {
     message: String,
     moves: HashMap<(String, String), String>,
+    kept: HashSet<String>,
 }
 
 impl Said {
@@ -104,6 +105,10 @@ impl Said {
                 lines.push(format!("  {} {} → {}: {} {:.1} s{why}", item.app, item.from, item.to, item.stage, item.seconds));
             }
         }
+        for kept in operation.kept.iter().filter(|kept| !self.kept.contains(*kept)) {
+            lines.push(format!("  {kept}"));
+        }
+        self.kept.extend(operation.kept.iter().cloned());
         if self.message != operation.message {
             self.message.clone_from(&operation.message);
             lines.push(headline(operation));

@@ -280,5 +280,6 @@ fn first_status(row: &store::bindings::Row) -> BindingStatus {
         unschedulable: None,
         objects: Vec::new(),
         scaled: Vec::new(),
+        kept: row.kept.clone(),
     }
 }

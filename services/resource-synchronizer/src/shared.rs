@@ -44,7 +44,11 @@ mod tests {
         let row = |member: &str, digest: &str| {
             let (id, dig, member, state) = (Uuid::new_v4(), Arc::default(), MemberKey::new("p", member), DesiredState::Present);
             let (app, namespace, digest) = ("a".to_owned(), "n".to_owned(), digest.into());
-            Row { desired: DesiredBinding { id, dig, app, member, namespace, digest, state, fence: 1, grants: None }, gone: false }
+            Row {
+                desired: DesiredBinding { id, dig, app, member, namespace, digest, state, fence: 1, grants: None },
+                gone: false,
+                kept: Vec::new(),
+            }
         };
         let shared = Shared::default();
         let [one, two, other] = [row("x", "d"), row("y", "d"), row("x", "e")].map(|row| shared.row(row).desired);

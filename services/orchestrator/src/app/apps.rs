@@ -131,6 +131,7 @@ mod tests {
             unschedulable: None,
             objects: vec![],
             scaled: vec![],
+            kept: vec![],
         }
     }
 

@@ -184,10 +184,12 @@ pub fn operation(view: &WorkflowView, children: &[ChildOperation], now: Timestam
         _ => None,
     };
     let mut moves = moves(&view.kind, &view.state, view.ended_at, now);
-    let mut leftovers = leftovers_of(&view.state);
+    let mut leftovers = of_removal(&view.state, "leftovers");
+    let mut kept = of_removal(&view.state, "kept");
     for child in &mine {
         moves.extend(self::moves(&child.kind, &child.state, child.ended_at, now));
-        leftovers.extend(leftovers_of(&child.state));
+        leftovers.extend(of_removal(&child.state, "leftovers"));
+        kept.extend(of_removal(&child.state, "kept"));
     }
     Operation {
         id: view.id,
@@ -204,14 +206,15 @@ pub fn operation(view: &WorkflowView, children: &[ChildOperation], now: Timestam
         moves,
         changed_since_dry_run: view.input.get("changed").and_then(|changed| Vec::deserialize(changed).ok()).unwrap_or_default(),
         leftovers,
+        kept,
         created_at: view.created_at.to_string(),
         finished_at: view.ended_at.map(|at| at.to_string()),
     }
 }
 
-/// Copies that an operation of any kind left to task `retire`.
-fn leftovers_of(state: &Value) -> Vec<String> {
-    state.pointer("/removal/leftovers").and_then(|left| Vec::deserialize(left).ok()).unwrap_or_default()
+/// What an operation of any kind has to say of the copies that it removed: the texts of a field of its `Removal`.
+fn of_removal(state: &Value, field: &str) -> Vec<String> {
+    state["removal"].get(field).and_then(|left| Vec::deserialize(left).ok()).unwrap_or_default()
 }
 
 fn state(status: &str) -> OperationState {

@@ -68,7 +68,7 @@ fn child(parent: u128, stage: &str) -> ChildOperation {
         id: Uuid::from_u128(2),
         parent_id: Uuid::from_u128(parent),
         kind: "relocate".into(),
-        state: json!({"moves": [moving(stage, None)], "removal": {"sent": {}, "since": null, "leftovers": ["shop/cart on onprem+a"]}}),
+        state: json!({"moves": [moving(stage, None)], "removal": {"sent": {}, "since": null, "leftovers": ["shop/cart on onprem+a"], "kept": ["on onprem+a: Namespace/shop stays"]}}),
         past_pivot: true,
         revision: 3,
         ended_at: None,
@@ -91,6 +91,7 @@ fn moves_of_children_are_shown_with_the_parent() {
         }]
     );
     assert_eq!(shown.leftovers, ["shop/cart on onprem+a"]);
+    assert_eq!(shown.kept, ["on onprem+a: Namespace/shop stays"]);
     assert_eq!((shown.state, shown.message.as_str()), (OperationState::Running, "2 of 3 ready"));
 }
 

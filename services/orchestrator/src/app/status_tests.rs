@@ -30,6 +30,7 @@ fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<
             unschedulable: None,
             objects: vec![],
             scaled: vec![],
+            kept: vec![],
         })
     });
     AppCopy { binding: Uuid::nil(), app: app.into(), member: MemberKey(member.into()), role, status, objects }

@@ -150,6 +150,7 @@ mod tests {
             unschedulable: None,
             objects: vec![],
             scaled: vec![],
+            kept: vec![],
         }
     }
 

@@ -35,6 +35,9 @@ pub struct Removal {
     /// Copies that were left to task `retire`, for people.
     #[serde(default)]
     leftovers: Vec<String>,
+    /// Objects that stay in a member for good because others need them, for people.
+    #[serde(default)]
+    kept: BTreeSet<String>,
 }
 
 /// How far each binding is after a pass.
@@ -117,6 +120,8 @@ impl Removal {
             let sent = self.sent.get(&binding.id).copied().unwrap_or(i64::MAX);
             match status.as_ref().map(|status| status.phase) {
                 Some(Phase::Gone) => {
+                    let kept = status.iter().flat_map(|status| &status.kept);
+                    self.kept.extend(kept.map(|why| format!("on {}: {why}", binding.member)));
                     settle(environment, binding).await?;
                     removed.gone.insert(binding.id);
                 }

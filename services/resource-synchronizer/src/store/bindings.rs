@@ -16,6 +16,8 @@ pub struct Row {
     pub desired: DesiredBinding,
     /// Absent is desired, and all objects are deleted.
     pub gone: bool,
+    /// Objects that were left in the member because others need them, a sentence per object.
+    pub kept: Vec<String>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -29,16 +31,17 @@ struct Raw {
     present: bool,
     fence: i64,
     gone: bool,
+    kept: Vec<String>,
     grants: Option<Json<Arc<Grants>>>,
 }
 
 impl From<Raw> for Row {
     fn from(raw: Raw) -> Self {
         let state = if raw.present { DesiredState::Present } else { DesiredState::Absent };
-        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, grants, .. } = raw;
+        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, kept, grants, .. } = raw;
         let grants = grants.map(|Json(grants)| grants);
         let digest = digest.into();
-        Self { desired: DesiredBinding { id, dig, app, member: MemberKey(member), namespace, digest, state, fence, grants }, gone }
+        Self { desired: DesiredBinding { id, dig, app, member: MemberKey(member), namespace, digest, state, fence, grants }, gone, kept }
     }
 }
 
@@ -47,9 +50,9 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
     let row: Option<Raw> = sqlx::query_as(
         "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
          on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9,
-             gone = binding.gone and not $7, updated_at = now()
+             gone = binding.gone and not $7, kept = case when $7 then '{}' else binding.kept end, updated_at = now()
          where binding.fence <= excluded.fence
-         returning id, dig, app, member, namespace, digest, present, fence, gone, grants",
+         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants",
     )
     .bind(desired.id)
     .bind(Json(&desired.dig))
@@ -68,7 +71,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
 /// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
     let row: Option<Raw> =
-        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone, grants from binding where id = $1")
+        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants from binding where id = $1")
             .bind(id)
             .fetch_optional(store.pool())
             .await?;
@@ -78,7 +81,7 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
 /// All rows of a member, by id.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, grants from binding where member = $1 order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants from binding where member = $1 order by id",
     )
     .bind(&member.0)
     .fetch_all(store.pool())
@@ -89,7 +92,7 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row
 /// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> =
-        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone, grants from binding order by id")
+        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants from binding order by id")
             .fetch_all(store.pool())
             .await?;
     Ok(rows.into_iter().map(Row::from).collect())

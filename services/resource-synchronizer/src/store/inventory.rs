@@ -136,16 +136,20 @@ pub async fn scaled_elsewhere(store: &Store, desired: &DesiredBinding) -> StoreR
     Ok(rows.into_iter().map(workload).collect())
 }
 
-/// Removes an object that no longer exists.
-pub async fn remove(store: &Store, binding: Uuid, id: &ObjectId) -> StoreResult<()> {
-    sqlx::query("delete from inventory where binding = $1 and api_version = $2 and kind = $3 and namespace = $4 and name = $5")
-        .bind(binding)
-        .bind(&id.api_version)
-        .bind(&id.kind)
-        .bind(&id.namespace)
-        .bind(&id.name)
-        .execute(store.pool())
-        .await?;
+/// Removes an object that no longer exists, or that was left in place: `kept` says why.
+pub async fn remove(store: &Store, binding: Uuid, id: &ObjectId, kept: Option<&str>) -> StoreResult<()> {
+    sqlx::query(
+        "with noted as (update binding set kept = array_append(kept, $6) where id = $1 and $6 is not null)
+         delete from inventory where binding = $1 and api_version = $2 and kind = $3 and namespace = $4 and name = $5",
+    )
+    .bind(binding)
+    .bind(&id.api_version)
+    .bind(&id.kind)
+    .bind(&id.namespace)
+    .bind(&id.name)
+    .bind(kept)
+    .execute(store.pool())
+    .await?;
     Ok(())
 }
 

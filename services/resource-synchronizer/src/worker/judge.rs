@@ -41,6 +41,8 @@ pub struct BindingState {
     pub hindrance: Option<Box<Failure>>,
     /// Consecutive passes that left work to do, for the back-off.
     pub attempts: u32,
+    /// Since when an object stays only because others are about to part with what would be deleted with it.
+    pub waits_since: Option<Instant>,
     /// How often changes by others were corrected, and when last: repeated corrections come at growing intervals.
     pub corrections: (u32, Option<Instant>),
 }
@@ -48,7 +50,7 @@ pub struct BindingState {
 impl BindingState {
     /// A binding as the tables have it, before its bundle is prepared.
     pub fn new(row: Row, inventory: Inventory) -> Self {
-        Self { row, inventory, wanted: None, failure: None, hindrance: None, attempts: 0, corrections: (0, None) }
+        Self { row, inventory, wanted: None, failure: None, hindrance: None, attempts: 0, waits_since: None, corrections: (0, None) }
     }
     /// Counts a correction. After `calm` without one, counting starts again.
     pub fn corrected(&mut self, calm: Duration) {
@@ -85,6 +87,10 @@ impl BindingState {
     /// Whether its objects are to exist.
     pub fn present(&self) -> bool {
         self.row.desired.state == DesiredState::Present
+    }
+    /// The objects that it is to have; none if it is to be absent.
+    pub fn keeps(&self) -> impl Iterator<Item = &ObjectId> {
+        self.wanted.iter().flatten().filter(|_| self.present()).map(|(id, _)| &**id)
     }
     /// Desired objects that must be applied: missing, changed by others, with another digest, or not known to be ours.
     pub fn drifted(&self, view: &MemberView) -> Vec<ObjectId> {
@@ -182,6 +188,7 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
         unschedulable,
         objects,
         scaled: if bound.present() { scaled(&bound.inventory) } else { Vec::new() },
+        kept: bound.row.kept.clone(),
     }
 }
 
@@ -269,7 +276,7 @@ mod tests {
             fence: 1,
             grants: None,
         };
-        let mut bound = BindingState::new(Row { desired, gone: false }, Inventory::new());
+        let mut bound = BindingState::new(Row { desired, gone: false, kept: Vec::new() }, Inventory::new());
         bound.wanted = Some([(id("Thing", "x"), "d".into())].into());
         let applied = Applied { uid: "u".into(), generation: Some(1), resource_version: "1".into(), scaled: None };
         bound.inventory.insert(id("Thing", "x"), Box::new(Item { digest: "d".into(), applied: Some(applied) }));

@@ -10,6 +10,7 @@
 
 mod judge;
 mod kinds;
+mod parting;
 mod reconcile;
 mod schedule;
 mod session;

@@ -17,7 +17,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::judge::{BindingState, Failure};
-use super::sharing::Needed;
+use super::parting::Parted;
 use super::view::Seen;
 use super::write::{Write, WriteEnd, Written};
 use super::{CALM, Worker, Writing};
@@ -62,7 +62,7 @@ impl Worker {
             if !same_objects {
                 bound.wanted = None;
             }
-            (bound.row, bound.failure, bound.hindrance, bound.attempts) = (row, None, None, 0);
+            (bound.row, bound.failure, bound.hindrance, bound.attempts, bound.waits_since) = (row, None, None, 0, None);
         }
         Ok(true)
     }
@@ -246,18 +246,15 @@ impl Worker {
                 continue;
             }
             self.app.failpoints.reached(|| "synchronizer/delete/before".into()).await?;
-            let uid = self.uid(id, &object);
-            let left = match self.needed(id, &object) {
-                Needed::BeingWritten => {
-                    all_gone = false;
-                    continue;
+            let mut kept = None;
+            let gone = match self.part_with(member, id, &object).await {
+                Ok(Parted::Gone) => true,
+                Ok(Parted::NotYet) => false,
+                Ok(Parted::Kept(why)) => {
+                    tracing::warn!(cluster.id = %self.key, binding.id = %id, %object, %why, "an object is left in place");
+                    kept = Some(why);
+                    true
                 }
-                Needed::Shared => Ok(true),
-                Needed::Inhabited => member.release_namespace(&object.name, self.app.hub).await.map(|()| true),
-                Needed::NoLonger { named } => member.delete(&object, uid.as_deref(), named).await,
-            };
-            let gone = match left {
-                Ok(gone) => gone,
                 Err(error) if error.is_member() => {
                     // One request checks whether the member answers at all, not one per object.
                     if unanswered.is_none() && self.probe(member).await.is_err() {
@@ -277,9 +274,10 @@ impl Worker {
             self.app.failpoints.reached(|| "synchronizer/delete/after_effect".into()).await?;
             all_gone &= gone;
             if gone {
-                store::inventory::remove(&self.app.store, id, &object).await?;
+                store::inventory::remove(&self.app.store, id, &object, kept.as_deref()).await?;
                 if let Some(bound) = self.bindings.get_mut(&id) {
                     bound.inventory.remove(&object);
+                    bound.row.kept.extend(kept);
                 }
                 self.view.let_go(&object, id);
                 let heirs = self.view.sharers(&object).to_vec();
@@ -320,7 +318,7 @@ impl Worker {
     }
 
     /// Uid of the applied object, if it is known.
-    fn uid(&self, binding: Uuid, id: &ObjectId) -> Option<Arc<str>> {
+    pub(super) fn uid(&self, binding: Uuid, id: &ObjectId) -> Option<Arc<str>> {
         let item = self.bindings.get(&binding)?.inventory.get(id)?;
         item.applied.as_ref().map(|applied| applied.uid.clone())
     }

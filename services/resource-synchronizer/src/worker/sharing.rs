@@ -10,7 +10,8 @@ use drover_members::{Member, Object, ObjectId, Sharers, is_shareable};
 use uuid::Uuid;
 
 use super::Worker;
-use super::judge::Failure;
+use super::judge::{BindingState, Failure};
+use super::parting::belongs_to;
 use crate::app::Error;
 use crate::store;
 
@@ -20,8 +21,11 @@ pub(super) enum Needed {
     BeingWritten,
     /// Others contain it.
     Shared,
-    /// A namespace that nobody else contains, in which others have objects.
-    Inhabited,
+    /// A namespace that nobody else contains, in which others have objects, or this binding itself has objects that it keeps.
+    Inhabited {
+        /// As for `NoLonger`.
+        named: Uuid,
+    },
     /// Nobody needs it.
     NoLonger {
         /// The binding that its labels name, if nobody contains it under that label any more; else the one that leaves.
@@ -84,20 +88,24 @@ impl Worker {
         if !is_shareable(object) {
             return Needed::NoLonger { named: id };
         }
-        if self.writing.iter().any(|(other, writing)| *other != id && writing.objects.contains(object)) {
+        let writes = |written: &ObjectId| written == object || belongs_to(written, object);
+        if self.writing.iter().any(|(other, writing)| *other != id && writing.objects.iter().any(|written| writes(written))) {
             return Needed::BeingWritten;
         }
         if self.view.sharers(object).iter().any(|other| *other != id) {
             return Needed::Shared;
         }
-        let inhabits = |other: &Uuid| *other != id && self.bindings[other].inventory.keys().any(|held| held.namespace == object.name);
-        if object.kind == "Namespace" && object.api_version == "v1" && self.bindings.keys().any(inhabits) {
-            return Needed::Inhabited;
-        }
         // A sharer that leaves before it has taken the object over deletes it under the label that it still has.
         let named = self.view.object(object).map_or(id, |seen| seen.binding);
-        Needed::NoLonger {
-            named: if self.bindings.get(&id).is_some_and(|bound| bound.inventory.contains_key(object)) { named } else { id },
+        let named = if self.bindings.get(&id).is_some_and(|bound| bound.inventory.contains_key(object)) { named } else { id };
+        let is_namespace = object.kind == "Namespace" && object.api_version == "v1";
+        let inhabits = |bound: &BindingState| match bound.id() == id {
+            true => bound.keeps().any(|kept| kept.namespace == object.name),
+            false => bound.inventory.keys().any(|held| held.namespace == object.name),
+        };
+        match is_namespace && self.bindings.values().any(|bound| inhabits(bound)) {
+            true => Needed::Inhabited { named },
+            false => Needed::NoLonger { named },
         }
     }
 

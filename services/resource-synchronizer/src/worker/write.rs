@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use drover_api::bindings::DesiredBinding;
-use drover_members::{Applied, Member, MemberError, Object, Owner, Sharers};
+use drover_members::{Applied, Member, MemberError, Object, Owner, Sharers, takes_others_along};
 use uuid::Uuid;
 
 use super::judge::Failure;
@@ -129,9 +129,13 @@ impl Write {
         for namespace in used.difference(&brought) {
             self.member.ensure_namespace(namespace, self.app.hub).await?;
         }
-        // The last object of the preflight was checked just now, so it is not checked again.
+        // The last object of the preflight was checked just now, so it is not checked again, unless it may be one that was released.
         let shared = |object: &Object| self.shared.get(&object.id).is_some_and(|sharers| !sharers.is_empty());
-        let checked = self.due.len() == 1 && self.new.len() == 1 && !self.due[0].may_be_scaled() && !shared(&self.due[0]);
+        let checked = self.due.len() == 1
+            && self.new.len() == 1
+            && !self.due[0].may_be_scaled()
+            && !takes_others_along(&self.due[0].id)
+            && !shared(&self.due[0]);
         for ((object, uid), start) in self.due.iter().zip(&self.uids).zip(&self.starts) {
             self.app.failpoints.reached(|| "synchronizer/apply/before".into()).await?;
             let answer = match checked {

@@ -133,6 +133,7 @@ impl FakeMembers {
                 .then(|| "0/1 nodes are available: insufficient cpu".to_owned()),
             objects: if phase == Phase::Gone { vec![] } else { vec![object] },
             scaled: vec![],
+            kept: vec![],
         };
         inner.statuses.insert(desired.id, status.clone());
         self.feed.publish(desired.id.to_string(), Some(status));
