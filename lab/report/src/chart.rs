@@ -3,6 +3,8 @@
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
+use crate::Interval;
+
 const SIZE: (u32, u32) = (900, 480);
 const PALETTE: [RGBColor; 8] = [
     RGBColor(31, 119, 180),
@@ -33,6 +35,8 @@ pub struct Series {
     pub label: String,
     /// Pairs of x and y. Points that are not finite are left out.
     pub points: Vec<(f64, f64)>,
+    /// The ends of the error bar of each point. Empty: none is drawn.
+    pub errors: Vec<(f64, f64)>,
 }
 
 /// A chart with one pair of axes.
@@ -64,7 +68,15 @@ impl Chart {
 
     /// The same chart with one more series.
     pub fn series(mut self, label: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
-        self.series.push(Series { label: label.into(), points });
+        self.series.push(Series { label: label.into(), points, errors: Vec::new() });
+        self
+    }
+
+    /// The same chart with one more series of means, with their intervals as error bars.
+    pub fn intervals(mut self, label: impl Into<String>, points: &[(f64, Interval)]) -> Self {
+        let errors = points.iter().map(|(_, interval)| (interval.low, interval.high)).collect();
+        let points = points.iter().map(|(x, interval)| (*x, interval.mean)).collect();
+        self.series.push(Series { label: label.into(), points, errors });
         self
     }
 
@@ -103,6 +115,15 @@ impl Chart {
                 }
             };
             drawn.label(&series.label).legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 14, y + 4)], colour.filled()));
+            let (shift, cap) = match self.shape {
+                Shape::Bars => (bar / self.series.len() as f64 * (at as f64 + 0.5) - bar / 2.0, bar / self.series.len() as f64 / 5.0),
+                _ => (0.0, (x_to - x_from) / 200.0),
+            };
+            for ((x, _), (low, high)) in series.points.iter().zip(&series.errors).filter(|(point, ends)| finite(point) && finite(ends)) {
+                let x = x + shift;
+                let line = [(x - cap, *low), (x + cap, *low), (x, *low), (x, *high), (x - cap, *high), (x + cap, *high)];
+                chart.draw_series([PathElement::new(line, BLACK)])?;
+            }
         }
         chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
         area.present()?;
@@ -112,8 +133,11 @@ impl Chart {
     /// The ranges of the axes: they include every finite point, and the y axis begins at zero unless a value is negative.
     fn ranges(&self) -> (std::ops::Range<f64>, std::ops::Range<f64>) {
         let points = || self.series.iter().flat_map(|series| series.points.iter().copied()).filter(finite);
+        let errors = self.series.iter().flat_map(|series| series.errors.iter().copied()).filter(finite);
+        let shown: Vec<(f64, f64)> = points().chain(errors.flat_map(|(low, high)| [(f64::NAN, low), (f64::NAN, high)])).collect();
         let ends = |of: fn((f64, f64)) -> f64| {
-            points().map(of).fold(None, |ends: Option<(f64, f64)>, v| Some(ends.map_or((v, v), |(low, high)| (low.min(v), high.max(v)))))
+            let values = shown.iter().copied().map(of).filter(|value| value.is_finite());
+            values.fold(None, |ends: Option<(f64, f64)>, v| Some(ends.map_or((v, v), |(low, high)| (low.min(v), high.max(v)))))
         };
         let span = |low: f64, high: f64| if low < high { low..high } else { low - 0.5..low + 0.5 };
         let (left, right) = ends(|point| point.0).unwrap_or((0.0, 1.0));
@@ -152,6 +176,24 @@ mod tests {
                 assert!(svg.contains(part), "{shape:?} without {part}: {svg}");
             }
         }
+    }
+
+    #[test]
+    fn svg_draws_an_error_bar_for_each_interval() {
+        let interval = |mean, low, high| Interval { mean, low, high };
+        let points = [(5.0, interval(0.3, 0.1, 0.5)), (10.0, interval(0.6, 0.4, 0.6))];
+        for shape in [Shape::Line, Shape::Bars] {
+            let chart = Chart::lines("a", "a", "x", "y").shape(shape);
+            let lines = |chart: &Chart| chart.svg().unwrap_or_default().matches("<polyline").count();
+            let plain = chart.clone().series("one", points.iter().map(|(x, interval)| (*x, interval.mean)).collect());
+            assert_eq!(lines(&chart.intervals("one", &points)), lines(&plain) + points.len(), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn axes_reach_the_ends_of_error_bars() {
+        let chart = Chart::lines("a", "a", "x", "y").intervals("one", &[(1.0, Interval { mean: 1.0, low: -1.0, high: 2.0 })]);
+        assert_eq!(chart.ranges(), (0.5..1.5, -1.0..2.1));
     }
 
     #[test]
