@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MEMBERS ?= sim
 
-.PHONY: help demo build dist check test test-long bench lint learned-groups clients
+.PHONY: help demo build dist check test test-long bench experiments lint learned-groups clients
 # What is shipped: no laboratory, no tools of this repository.
 SHIPPED := --workspace --exclude 'drover-lab*' --exclude drover-e2e --exclude xtask
 help: ## this list
@@ -47,6 +47,14 @@ bench: ## measures throughput, latency, memory and CPU of this build; NAMES="dec
 	export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
 	cargo build --locked --release --workspace --bins
 	exec "$$CARGO_TARGET_DIR/release/drover" bench $(NAMES)
+
+experiments: ## repeats the relocation paper's figures with 200 draws; CSV and SVG go to OUT, a new directory unless given
+	@. deploy/env.sh
+	cargo build --locked --release --workspace --bins
+	out="$(OUT)"; out=$${out:-$$(mktemp -d)}
+	for name in occupancy rejection; do
+	  "$$CARGO_TARGET_DIR/release/drover" experiment $$name --draws 200 --out "$$out/$$name"
+	done
 
 clients: ## typed clients in Python, TypeScript and Go, made from openapi/drover.json
 	@deploy/setup.sh test

@@ -1,11 +1,12 @@
 //! `drover experiment`: runs an algorithm over a paper's settings and reports the results beside the expected ones.
 //!
 //! One file per experiment, which reads arguments and files, shows progress and makes a [`Report`]. The computations are in lab/groups,
-//! lab/autoscaling and lab/memguard; lab/node runs real containers.
+//! lab/autoscaling, lab/memguard and lab/relocation; lab/node runs real containers.
 
 mod autoscaling;
 mod groups;
 mod memory_guard;
+mod relocation;
 mod roadef;
 
 use std::path::PathBuf;
@@ -26,6 +27,10 @@ pub enum ExperimentCommand {
     Groups(groups::GroupsArgs),
     /// Compare the memory guard paper's rule with Drover's on the paper's settings: restarts, workflow time, waiting.
     MemoryGuard(memory_guard::MemoryGuardArgs),
+    /// Measure how full private and public clusters are, with and without provider priority and migration, as the relocation paper does.
+    Occupancy(relocation::occupancy::OccupancyArgs),
+    /// Compare the applications that are rejected without migration, by the relocation paper's ways, by Drover, and at best.
+    Rejection(relocation::rejection::RejectionArgs),
     /// Run the search of group placement on instances of the ROADEF/EURO challenge 2012.
     Roadef(roadef::RoadefArgs),
 }
@@ -50,6 +55,8 @@ pub async fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode>
         ExperimentCommand::Autoscaling(args) => autoscaling::run(&args, format),
         ExperimentCommand::Groups(args) => groups::run(&args, format),
         ExperimentCommand::MemoryGuard(args) => memory_guard::run(&args, format).await,
+        ExperimentCommand::Occupancy(args) => relocation::occupancy::run(&args, format),
+        ExperimentCommand::Rejection(args) => relocation::rejection::run(&args, format),
         ExperimentCommand::Roadef(args) => roadef::run(&args, format),
     }
 }

@@ -27,8 +27,17 @@ fn drover() -> PathBuf {
 
 #[test]
 fn help_is_as_reviewed() {
-    let commands: [&[&str]; 7] =
-        [&["dev"], &["demo"], &["experiment"], &["bench"], &["autoscale", "simulate"], &["autoscale", "train"], &["memguard", "simulate"]];
+    let commands: [&[&str]; 9] = [
+        &["dev"],
+        &["demo"],
+        &["experiment"],
+        &["experiment", "occupancy"],
+        &["experiment", "rejection"],
+        &["bench"],
+        &["autoscale", "simulate"],
+        &["autoscale", "train"],
+        &["memguard", "simulate"],
+    ];
     let mut text = String::new();
     for command in commands {
         let output = Command::new(LAB).args(command).arg("--help").env_clear().output().unwrap();

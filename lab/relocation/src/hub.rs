@@ -1,0 +1,194 @@
+//! What Drover does with an arriving application: its decision, and if there is no room its plan, carried out at once and without failures.
+//!
+//! All changes go through the product's ledger, which refuses what does not fit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drover_scheduling::{
+    Amounts, AppRequest, Claim, ClaimState, DecisionRequest, Ledger, LedgerChange, LedgerTransaction, Movability, Observed, Outcome, Plan,
+    PlanKind, PlanRequest, PlanResult, Policy, StepMeter, WhenFull, binding_id, plan_within,
+};
+use uuid::Uuid;
+
+use crate::draw::{CLUSTERS, Draw, NodeSize};
+use crate::fleet::{capacity, dig, fleet, index, key, position};
+
+/// The fence of every write: there is one writer.
+const FENCE: i64 = 1;
+/// The priority of every microservice in its migration intent.
+const MIGRATION_PRIORITY: u8 = 10;
+
+/// Priorities of the providers, 1 (filled first) to 10.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preference {
+    pub private: u8,
+    pub public: u8,
+}
+
+impl Preference {
+    /// No cluster is preferred.
+    pub const NONE: Self = Self { private: 10, public: 10 };
+    /// The private clusters are filled first.
+    pub const PRIVATE_FIRST: Self = Self { private: 1, public: 10 };
+}
+
+/// How a plan ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planned {
+    pub feasible: bool,
+    /// Number of apps that moved.
+    pub moves: usize,
+    /// The limit on steps ended a search, so that a plan may exist although none was found.
+    pub cut_short: bool,
+}
+
+/// The ledger of a fleet in memory, and the owners' consent to moves.
+#[derive(Clone)]
+pub struct Hub<'d> {
+    draw: &'d Draw,
+    size: NodeSize,
+    pub ledger: Ledger,
+    movability: Vec<Movability>,
+    operations: u64,
+}
+
+impl<'d> Hub<'d> {
+    pub fn new(draw: &'d Draw, size: NodeSize, preference: Preference) -> Self {
+        let ledger = fleet(size, preference.private, preference.public);
+        Self { draw, size, ledger, movability: Vec::new(), operations: 0 }
+    }
+
+    /// A new operation; the draw decides its id.
+    pub fn operation(&mut self) -> Uuid {
+        self.operations += 1;
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("operation {}", self.operations).as_bytes())
+    }
+
+    /// Places these microservices of an application where there is room: all or none.
+    pub fn place(&mut self, arrival: usize, apps: &[AppRequest], overflow: bool) -> bool {
+        let operation = self.operation();
+        let request = DecisionRequest { dig: dig(arrival), apps: apps.to_vec(), overflow, refused: Vec::new(), operation, fence: FENCE };
+        let decision = self.ledger.decide(operation, &request);
+        let placed = decision.outcome == Outcome::Placed;
+        if placed {
+            self.ledger.apply_decision(&request, &decision).keep();
+        }
+        placed
+    }
+
+    /// Plans room for an application, and carries out the plan.
+    pub fn make_room(&mut self, arrival: usize, apps: &[AppRequest], policy: &Policy, steps: u64) -> Planned {
+        let request = PlanRequest {
+            kind: PlanKind::Newcomer { dig: dig(arrival), apps: apps.to_vec() },
+            movability: self.movability.clone(),
+            policy: policy.clone(),
+            excluded: BTreeMap::new(),
+            refused: Vec::new(),
+            external: BTreeMap::new(),
+            fewest_moves: false,
+        };
+        match plan_within(&self.ledger, &request, &mut StepMeter::new(steps)) {
+            PlanResult::Feasible(plan) => {
+                let feasible = self.carry_out(arrival, apps, &plan);
+                Planned { feasible, moves: plan.waves.iter().map(Vec::len).sum(), cut_short: false }
+            }
+            PlanResult::Infeasible(why) => Planned { feasible: false, moves: 0, cut_short: why.cut_short },
+        }
+    }
+
+    /// New copies of the victims start beside the old ones; then the old ones leave, and the newcomer starts.
+    fn carry_out(&mut self, arrival: usize, apps: &[AppRequest], plan: &Plan) -> bool {
+        let operation = self.operation();
+        let mut changes = Vec::new();
+        for one in plan.waves.iter().flatten() {
+            let Some(request) = self.ledger.claim(&one.claim).map(|claim| Arc::clone(&claim.request)) else { return false };
+            changes.push(LedgerChange::Leave { claim: one.claim, member: one.from.clone() });
+            changes.push(LedgerChange::Take {
+                claim: binding_id(operation, &format!("{}/{}", one.dig.name, one.app), &one.to),
+                dig: one.dig.clone(),
+                request,
+                member: one.to.clone(),
+                state: Some(ClaimState::Held),
+            });
+        }
+        let mut waiting = Vec::new();
+        for (app, place) in
+            plan.newcomer.iter().flat_map(|app| app.groups.iter().filter_map(move |group| Some((app, group.placement.as_ref()?))))
+        {
+            let Some(request) = apps.iter().find(|request| request.app == app.app) else { return false };
+            let claim = binding_id(operation, &app.app, &place.member);
+            let (dig, request) = (dig(arrival), Arc::new(request.clone()));
+            changes.push(LedgerChange::Take { claim, dig, request, member: place.member.clone(), state: None });
+            waiting.push(claim);
+        }
+        if !self.transact(operation, changes) {
+            return false;
+        }
+        self.release_leaving(operation)
+            && self.transact(operation, waiting.into_iter().map(|claim| LedgerChange::Admit { claim }).collect())
+    }
+
+    /// Removes the old copies of apps that have moved.
+    pub fn release_leaving(&mut self, operation: Uuid) -> bool {
+        let leaving = self.ledger.claims().filter(|claim| claim.state == ClaimState::Leaving).map(|claim| claim.id);
+        let release = leaving.map(|claim| LedgerChange::Release { claim }).collect();
+        self.transact(operation, release)
+    }
+
+    /// Makes all changes or none. Returns whether the ledger accepted them.
+    pub fn transact(&mut self, operation: Uuid, changes: Vec<LedgerChange>) -> bool {
+        self.ledger.transact(&LedgerTransaction { operation, fence: FENCE, changes }).map(|(_, undo)| undo.keep()).is_ok()
+    }
+
+    /// Records that the owner of an application agrees to moves.
+    pub fn agree_to_moves(&mut self, arrival: usize, apps: &[AppRequest]) {
+        let dig = dig(arrival).id;
+        let agrees = |app: &AppRequest| Movability { dig, app: app.app.clone(), migration: true, priority: MIGRATION_PRIORITY };
+        self.movability.extend(apps.iter().map(agrees));
+    }
+
+    /// The owners' consent.
+    pub fn movability(&self) -> &[Movability] {
+        &self.movability
+    }
+
+    /// Lets the fleet report what its pods use, as metrics.k8s.io would.
+    pub fn observe(&mut self) {
+        for cluster in 0..CLUSTERS.len() {
+            let observed = |claim: &Arc<Claim>| {
+                let used = Amounts { cpu: self.cpu_used(claim), ..Amounts::default() };
+                (claim.id, Observed { used: Some(used), ..Observed::default() })
+            };
+            let observed = self.ledger.claims_of(&key(cluster)).map(observed).collect();
+            self.ledger.set_capacity(&key(cluster), Some(Arc::new(capacity(self.size, observed))));
+        }
+    }
+
+    fn cpu_used(&self, claim: &Claim) -> i64 {
+        let arrival = self.arrival_of(claim);
+        arrival
+            .and_then(|arrival| self.draw.applications[arrival].microservices.get(position(&claim.request.app)))
+            .map_or(0, |one| one.cpu_used)
+    }
+
+    fn arrival_of(&self, claim: &Claim) -> Option<usize> {
+        (0..self.draw.applications.len()).find(|arrival| dig(*arrival).id == claim.dig.id)
+    }
+
+    /// The cluster of each microservice of each application; `None` if it does not run.
+    pub fn places(&self) -> Vec<Vec<Option<usize>>> {
+        let mut places: Vec<Vec<Option<usize>>> = self.draw.applications.iter().map(|one| vec![None; one.microservices.len()]).collect();
+        for claim in self.ledger.claims().filter(|claim| claim.state == ClaimState::Held) {
+            if let Some(arrival) = self.arrival_of(claim) {
+                places[arrival][position(&claim.request.app)] = Some(index(&claim.member));
+            }
+        }
+        places
+    }
+}
+
+/// Whether an app of the application insists on its best provider.
+pub fn insists(apps: &[AppRequest]) -> bool {
+    apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred)
+}
