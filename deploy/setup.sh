@@ -24,7 +24,7 @@ have() {
 # program=package
 DEMO="cc=gcc /usr/include/stdio.h=libc6-dev git=git make=make initdb=postgresql openssl=openssl curl=curl setsid=util-linux flock=util-linux
   runuser=util-linux ps=procps awk=mawk /etc/ssl/certs/ca-certificates.crt=ca-certificates"
-TEST="$DEMO chromium=chromium docker-compose=docker-compose npm=npm python3=python3 venv=python3-venv"
+TEST="$DEMO chromium=chromium chromedriver=chromium-driver docker-compose=docker-compose npm=npm python3=python3 venv=python3-venv"
 REAL="$DEMO containerd=containerd runc=runc /usr/lib/cni/bridge=containernetworking-plugins nft=nftables iptables=iptables ip=iproute2
   sysctl=procps nsenter=util-linux pgrep=procps python3=python3 /bin/busybox=busybox-static"
 LONG="prometheus=prometheus"

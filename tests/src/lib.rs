@@ -5,6 +5,7 @@
 //! the requests that a user's script would. What really runs is checked in the members directly.
 
 pub mod apps;
+pub mod browser;
 pub mod emco;
 pub mod members;
 pub mod processes;

@@ -45,7 +45,7 @@ pub use connections::ConnectionLimits;
 pub use drover_tasks::{self as tasks, OnFailure, TaskHandle, Tasks, backoff};
 pub use extract::{BodyLimit, Json, Path, Query, Raw};
 pub use feed::{FeedBatch, FeedContact, FeedHub, FeedReader};
-pub use peer::{Peer, PeerError};
+pub use peer::{Peer, PeerError, segment};
 pub use problem::Problem;
 pub use reserved::Reserved;
 pub use router::{router, router_with_document};

@@ -4,14 +4,18 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use drover_api::apps::{AppBinding, AppList, AppView};
+use drover_api::members::{CopyEvent, CopyEvents, CopyPod, CopyPods};
+use drover_api::operations::Operation;
+use drover_service::ProblemDocument;
 use drover_service::clients::{Called, ClientInfo, migration, orchestrator, placement};
-use drover_service::{Answer, Path, Peer, PeerError, Problem, Query, codes};
+use drover_service::{Answer, Path, Peer, PeerError, Problem, Query, codes, segment};
 use http::header;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-use crate::page::{Explanation, Live, Overview, PlanPage};
+use crate::page::{AppPage, Apps, ErrorPage, Facts, Filter, OperationPage, Overview, PlanPage};
 use crate::proxy::Services;
 use crate::routes::Upstream;
 
@@ -19,40 +23,121 @@ use crate::routes::Upstream;
 pub fn routes() -> OpenApiRouter<Services> {
     OpenApiRouter::new()
         .route("/", get(overview))
-        .route("/ui/live", get(live))
         .route("/ui/plans/{id}", get(plan))
-        .route("/ui/explain", get(explain))
+        .route("/ui/operations/{id}", get(operation))
+        .route("/ui/apps", get(apps))
+        .route("/ui/apps/{project}/{application}/{version}/{group}/{app}", get(app))
         .route("/ui/page.css", get(|| async { ([(header::CONTENT_TYPE, "text/css")], include_str!("../assets/page.css")) }))
         .route("/ui/page.js", get(|| async { ([(header::CONTENT_TYPE, "text/javascript")], include_str!("../assets/page.js")) }))
 }
 
-async fn overview(State(services): State<Services>) -> Result<Response, Problem> {
-    render(&Overview::from(read(&services).await))
+async fn overview(State(services): State<Services>) -> Response {
+    page(Ok(read(&services).await)).await
 }
 
-async fn live(State(services): State<Services>) -> Result<Response, Problem> {
-    render(&read(&services).await)
-}
-
-async fn plan(State(services): State<Services>, Path(id): Path<Uuid>) -> Result<Response, Problem> {
+async fn plan(State(services): State<Services>, Path(id): Path<Uuid>) -> Response {
     let migration: migration::Client = services.peer(Upstream::Migration).into();
-    render(&PlanPage::new(&found(migration.plan_get(&id).await.answer(&migration))?))
+    page(found(migration.plan_get(&id).await.answer(&migration)).map(|plan| PlanPage::new(&plan))).await
 }
 
+async fn operation(State(services): State<Services>, Path(id): Path<Uuid>) -> Response {
+    page(read_operation(&services, id).await.map(|operation| OperationPage::new(&operation))).await
+}
+
+async fn read_operation(services: &Services, id: Uuid) -> Result<Operation, Problem> {
+    found(services.peer(Upstream::Orchestrator).get(&format!("/v2/operations/{id}")).await)
+}
+
+async fn apps(State(services): State<Services>, Query(filter): Query<Filter>) -> Response {
+    page(read_apps(&services).await.map(|list| Apps::new(&list, filter))).await
+}
+
+async fn read_apps(services: &Services) -> Result<AppList, Problem> {
+    Ok(services.peer(Upstream::Orchestrator).get("/v2/apps").await?)
+}
+
+/// The names in the path of the page of an app.
 #[derive(Deserialize)]
-struct ExplainQuery {
-    app: String,
+struct AppPath {
     project: String,
+    application: String,
+    version: String,
+    group: String,
+    app: String,
 }
 
-async fn explain(State(services): State<Services>, Query(wanted): Query<ExplainQuery>) -> Result<Response, Problem> {
-    let placement: placement::Client = services.peer(Upstream::Placement).into();
-    let explanation = found(placement.explain(&wanted.app, Some(&wanted.project)).await.answer(&placement))?;
-    render(&Explanation::new(&wanted.app, &explanation))
+async fn app(State(services): State<Services>, Path(names): Path<AppPath>) -> Response {
+    page(app_page(&services, &names).await).await
+}
+
+async fn app_page(services: &Services, names: &AppPath) -> Result<AppPage, Problem> {
+    let is = |app: &&AppView| {
+        (&app.project, &app.composite_app, &app.version, &app.dig, &app.app)
+            == (&names.project, &names.application, &names.version, &names.group, &names.app)
+    };
+    let list = read_apps(services).await?;
+    let app = list.items.iter().find(is);
+    let app = app.ok_or_else(|| codes::NOT_FOUND.problem(format!("There is no app {}/{}", names.application, names.app)))?;
+    let AppPath { project, application, version, group, .. } = names;
+    let group = format!("/v2/projects/{project}/composite-apps/{application}/{version}/deployment-intent-groups/{group}");
+    Ok(AppPage::new(app, &group, facts(services, app, &group).await))
+}
+
+/// Reads everything about an app, at the same time. What cannot be read is a problem of the page.
+async fn facts(services: &Services, app: &AppView, group: &str) -> Facts {
+    let once = |upstream| services.peer(upstream).attempts(1);
+    let (orchestrator, members) = (once(Upstream::Orchestrator), once(Upstream::ClusterManager));
+    let placement: placement::Client = once(Upstream::Placement).into();
+    let (name, status, revisions) = (format!("{}/{}", app.composite_app, app.app), format!("{group}/status"), format!("{group}/revisions"));
+    let copies = app.bindings.iter().map(|copy| copy_facts(&members, copy));
+    let (explanation, status, revisions, copies) = tokio::join!(
+        placement.explain(&name, Some(&app.project)),
+        orchestrator.get(&status),
+        orchestrator.get(&revisions),
+        futures::future::join_all(copies),
+    );
+    let mut facts = Facts::default();
+    facts.explanation = explanation.answer(&placement).ok();
+    facts.status = told(status, "its objects", &mut facts.problems);
+    facts.revisions = told(revisions, "its revisions", &mut facts.problems).unwrap_or_default();
+    for (copy, read) in app.bindings.iter().zip(copies) {
+        let Some((pods, events, logs)) = told(read, &format!("its pods on {}", copy.member), &mut facts.problems) else { continue };
+        facts.pods.extend(pods.into_iter().map(|pod| (copy.member.0.clone(), pod)));
+        facts.events.extend(events.into_iter().map(|event| (copy.member.0.clone(), event)));
+        facts.logs.extend(logs);
+    }
+    facts
+}
+
+/// How many of its last lines the page shows of a log.
+const LINES: usize = 100;
+
+type CopyFacts = (Vec<CopyPod>, Vec<CopyEvent>, Vec<(String, String)>);
+
+async fn copy_facts(members: &Peer, copy: &AppBinding) -> Result<CopyFacts, PeerError> {
+    let (provider, cluster) = (segment(copy.member.provider()), segment(copy.member.cluster()));
+    let path = format!("/v2/cluster-providers/{provider}/clusters/{cluster}/copies/{}", copy.binding);
+    let (pods, events) = (format!("{path}/pods"), format!("{path}/events"));
+    let (pods, events) = tokio::join!(members.get::<CopyPods>(&pods), members.get::<CopyEvents>(&events));
+    let (pods, events) = (pods?.items, events?.items);
+    let log = |pod: &str, container: &str| {
+        let name = format!("{pod} {container} on {}", copy.member);
+        (name, format!("{path}/log?pod={}&container={}&tailLines={LINES}", segment(pod), segment(container)))
+    };
+    let logs = pods.iter().flat_map(|pod| pod.containers.iter().map(|container| log(&pod.name, container))).collect();
+    Ok((pods, events, logs))
+}
+
+fn told<T>(read: Result<T, PeerError>, what: &str, problems: &mut Vec<String>) -> Option<T> {
+    read.inspect_err(|error| {
+        tracing::warn!(%error, what, "a part of the page could not be read");
+        problems.push(format!("{what} cannot be read now"));
+    })
+    .ok()
 }
 
 /// The three lists of the overview. The page names a list that cannot be read as missing and shows the others.
-async fn read(services: &Services) -> Live {
+async fn read(services: &Services) -> Overview {
     let once = |upstream| services.peer(upstream).attempts(1);
     let placement: placement::Client = once(Upstream::Placement).into();
     let orchestrator: orchestrator::Client = once(Upstream::Orchestrator).into();
@@ -66,7 +151,7 @@ async fn read(services: &Services) -> Live {
     let clusters = part(&placement, clusters, &mut problems).unwrap_or_default();
     let operations = part(&orchestrator, operations, &mut problems).map_or_else(Vec::new, |list| list.items);
     let plans = part(&migration, plans, &mut problems).map_or_else(Vec::new, |list| list.items);
-    Live::new(&clusters, &operations, &plans, problems)
+    Overview::new(&clusters, &operations, &plans, problems)
 }
 
 fn part<T>(client: &impl ClientInfo<Peer>, called: Called<T>, problems: &mut Vec<String>) -> Option<T> {
@@ -85,7 +170,17 @@ fn found<T>(result: Result<T, PeerError>) -> Result<T, Problem> {
     })
 }
 
-fn render(page: &impl Template) -> Result<Response, Problem> {
-    let html = page.render().map_err(Problem::internal)?;
-    Ok(([(header::CACHE_CONTROL, "no-store")], Html(html)).into_response())
+/// A page, or the error as a page.
+async fn page<T: Template>(read: Result<T, Problem>) -> Response {
+    match read.and_then(|page| page.render().map_err(Problem::internal)) {
+        Ok(html) => ([(header::CACHE_CONTROL, "no-store")], Html(html)).into_response(),
+        Err(problem) => error_page(problem.into_response()).await,
+    }
+}
+
+async fn error_page(answer: Response) -> Response {
+    let status = answer.status();
+    let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap_or_default();
+    let page = ErrorPage::new(ProblemDocument::read(status.as_u16(), &body));
+    (status, [(header::CACHE_CONTROL, "no-store")], Html(page.render().unwrap_or_default())).into_response()
 }

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use drover_e2e::apps::App;
+use drover_e2e::browser::Browser;
 use drover_e2e::emco::Group;
 use drover_e2e::{Backend, System, succeeded};
 use tokio::process::Command;
@@ -54,6 +55,66 @@ async fn page_shows_moves_and_plan() {
     assert_eq!(plan.console, Vec::<String>::new());
     for wanted in ["before", "after", "class=\"arrow\"", "newcomer/newcomer", "movable/m-"] {
         assert!(plan.dom.contains(wanted), "the plan shows {wanted}: {}", plan.dom);
+    }
+    system.end().await;
+}
+
+/// What a person does: looks for an app, asks for a drain, reads the plan, applies it, and watches it end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn cluster_is_drained_on_the_page() {
+    let system = System::new(Backend::Simulated).await;
+    let shop = Group::of("shop", ones("web", 2)).on(&["onprem/private-a", "aws/public-c"]).movable(5);
+    succeeded(&shop.deploy(&system.client).await.unwrap());
+    let base = system.client.base().to_string();
+    let browser = Browser::start(1200).await.unwrap();
+    let text = async |selector: &str| {
+        let text = browser.value(&format!("document.querySelector('{selector}').innerText")).await.unwrap();
+        text.as_str().unwrap_or_default().to_owned()
+    };
+
+    browser.open(&format!("{base}ui/apps?q=WEB-1")).await.unwrap();
+    assert_eq!(browser.value("document.querySelectorAll('tr[data-app]').length").await.unwrap(), 1, "the filter takes one app");
+    assert!(text("tr[data-app]").await.contains("onprem+private-a"));
+    browser.value("document.querySelector('tr[data-app] a').click()").await.unwrap();
+    browser.until("document.querySelector('#objects') !== null").await;
+    assert!(text(".sentence").await.starts_with("shop/web-1 is on onprem+private-a: "), "{}", text(".sentence").await);
+    assert!(text("#objects").await.contains("Deployment web-1") && text("#pods").await.contains("web-1"));
+
+    browser.open(&base).await.unwrap();
+    let card = "[data-cluster='onprem+private-a']";
+    let question = browser.press(card, "Drain").await.unwrap();
+    assert!(question.contains("Nothing moves before the plan is applied"), "{question}");
+    browser.until("location.pathname.startsWith('/ui/plans/') && document.querySelector('.arrow') !== null").await;
+    let question = browser.press("#plan", "Apply").await.unwrap();
+    assert!(question.contains("It moves 2 apps") && question.contains("closes private-a to new copies"), "{question}");
+    browser.until("location.pathname.startsWith('/ui/operations/') && document.querySelector('[data-ended]') !== null").await;
+    assert!(text(".sentence").await.starts_with("Succeeded"), "{}", text(".sentence").await);
+
+    browser.open(&base).await.unwrap();
+    browser.until(&format!("document.querySelector(\"{card} [data-cordoned]\") !== null")).await;
+    browser.press(card, "Uncordon").await.unwrap();
+    browser.until(&format!("document.querySelector(\"{card} [data-cordoned]\") === null")).await;
+    browser.open(&format!("{base}ui/apps?cluster=aws%2Bpublic-c")).await.unwrap();
+    assert_eq!(browser.value("document.querySelectorAll('tr[data-app]').length").await.unwrap(), 2);
+    assert_eq!(browser.console().await.unwrap(), Vec::<String>::new(), "nothing on the console");
+
+    // What is not there is a page, too.
+    browser.open(&format!("{base}ui/operations/00000000-0000-7000-8000-000000000000")).await.unwrap();
+    assert!(text("#error").await.contains("not_found"));
+    system.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn page_fits_a_small_window() {
+    let system = System::new(Backend::Simulated).await;
+    succeeded(&Group::of("shop", ones("web", 1)).on(&["onprem/private-a"]).deploy(&system.client).await.unwrap());
+    let base = system.client.base().to_string();
+    let browser = Browser::start(400).await.unwrap();
+    for path in ["", "ui/apps", "ui/apps/e2e/shop/v1/shop/web-1"] {
+        browser.open(&format!("{base}{path}")).await.unwrap();
+        // A telephone shows a page that is wider than its window smaller.
+        assert_eq!(browser.value("window.innerWidth").await.unwrap(), 400, "{path} is wider than the window");
+        assert_eq!(browser.value("document.documentElement.scrollWidth").await.unwrap(), 400, "{path} is wider than the window");
     }
     system.end().await;
 }

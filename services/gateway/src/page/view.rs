@@ -2,10 +2,21 @@
 
 use askama::Template;
 use drover_api::ledger::{ClusterCapacity, Room};
-use drover_api::operations::{Operation, OperationState};
-use drover_api::plans::PlanDocument;
+use drover_api::operations::{Operation, OperationState, OperationStep};
+use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
+use drover_api::problem::ProblemDocument;
 use drover_api::scheduling::{Candidate, ClaimState, MemberState};
-use drover_api::words::{self, Considered};
+use drover_api::words;
+
+use super::Action;
+
+/// A time in RFC 3339 without fractions of a second.
+pub(super) fn seconds(time: &str) -> String {
+    match time.split_once('.') {
+        Some((whole, _)) => format!("{whole}Z"),
+        None => time.to_owned(),
+    }
+}
 
 /// Number of operations and of plans that the overview shows.
 const SHOWN: usize = 12;
@@ -20,17 +31,7 @@ pub struct Overview {
     problems: Vec<String>,
 }
 
-/// The part of the overview that is reloaded regularly.
-#[derive(Template)]
-#[template(path = "live.html")]
-pub struct Live {
-    clusters: Vec<Cluster>,
-    operations: Vec<OperationRow>,
-    plans: Vec<PlanRow>,
-    problems: Vec<String>,
-}
-
-impl Live {
+impl Overview {
     /// Makes it from the three lists; `problems` names those that could not be read.
     pub fn new(clusters: &[ClusterCapacity], operations: &[Operation], plans: &[PlanDocument], problems: Vec<String>) -> Self {
         Self {
@@ -39,13 +40,6 @@ impl Live {
             plans: plans.iter().take(SHOWN).map(PlanRow::new).collect(),
             problems,
         }
-    }
-}
-
-impl From<Live> for Overview {
-    fn from(live: Live) -> Self {
-        let Live { clusters, operations, plans, problems } = live;
-        Self { clusters, operations, plans, problems }
     }
 }
 
@@ -60,6 +54,7 @@ struct Cluster {
     cordoned: Option<String>,
     meters: Vec<Meter>,
     apps: Vec<App>,
+    actions: Vec<Action>,
 }
 
 struct Meter {
@@ -88,7 +83,12 @@ impl Cluster {
             };
             let cpu = a.requested.cpu;
             let title = format!("{}: {class}, {cpu}m CPU and {} MiB requested", a.dig.project, a.requested.memory >> 20);
-            App { link: format!("/ui/explain?app={name}&project={}", a.dig.project), name, title, class }
+            App {
+                link: format!("/ui/apps/{}/{}/{}/{}/{}", a.dig.project, a.dig.composite_app, a.dig.version, a.dig.name, a.app),
+                name,
+                title,
+                class,
+            }
         });
         Self {
             key: c.member.0.clone(),
@@ -101,6 +101,7 @@ impl Cluster {
             cordoned: c.cordoned.as_ref().map(|cordon| format!("since {}: {}", cordon.since, cordon.reason)),
             meters: vec![meter("CPU", &c.total, |a| a.cpu), meter("memory", &c.total, |a| a.memory)],
             apps: apps.collect(),
+            actions: vec![Action::drain(&c.provider, &c.cluster), Action::cordon(&c.provider, &c.cluster, c.cordoned.is_some())],
         }
     }
 }
@@ -129,6 +130,7 @@ struct OperationRow {
     reasons: Vec<String>,
     plan: Option<String>,
     moves: Vec<MoveRow>,
+    created: String,
 }
 
 struct MoveRow {
@@ -168,6 +170,7 @@ impl OperationRow {
             reasons: o.reasons.clone(),
             plan: o.plan.map(|p| p.to_string()),
             moves,
+            created: seconds(&o.created_at),
         }
     }
 }
@@ -187,7 +190,7 @@ impl PlanRow {
             subject: p.kind.to_string(),
             state: format!("{:?}", p.state),
             moves: p.plan.as_ref().map_or(0, |plan| plan.waves.iter().map(Vec::len).sum()),
-            created: p.created_at.clone(),
+            created: seconds(&p.created_at),
         }
     }
 }
@@ -202,6 +205,9 @@ pub struct PlanPage {
     moves: Vec<MoveRow>,
     tried: Vec<String>,
     candidates: Vec<CandidateRow>,
+    why: Option<String>,
+    operation: Option<String>,
+    actions: Vec<Action>,
 }
 
 struct CandidateRow {
@@ -227,7 +233,19 @@ impl PlanPage {
         });
         let tried = plan.map_or_else(|| none.map(|n| n.members.as_slice()).unwrap_or_default(), |p| p.tried.as_slice());
         let candidates = plan.map_or_else(|| none.map(|n| n.candidates.as_slice()).unwrap_or_default(), |p| p.candidates.as_slice());
+        let drained = match &document.kind {
+            PlanSubject::Drain(member) => Some(member.cluster()),
+            PlanSubject::Newcomer(_) => None,
+        };
+        let count = plan.map_or(0, |plan| plan.waves.iter().map(Vec::len).sum());
+        let actions = match document.state {
+            PlanState::Proposed => vec![Action::apply(document.id, count, drained), Action::discard(document.id)],
+            _ => Vec::new(),
+        };
         Self {
+            why: document.why.clone(),
+            operation: document.operation.map(|id| id.to_string()),
+            actions,
             subject: document.kind.to_string(),
             state: format!("{:?}", document.state),
             picture: plan.map(|plan| super::draw(plan, &document.kind)),
@@ -248,18 +266,57 @@ fn candidate(c: &Candidate) -> CandidateRow {
     }
 }
 
-/// The page that explains why an app is where it is.
+/// The page of an operation.
 #[derive(Template)]
-#[template(path = "explain.html")]
-pub struct Explanation<'a> {
-    app: &'a str,
-    rows: Vec<Considered<'a>>,
+#[template(path = "operation.html")]
+pub struct OperationPage {
+    operation: OperationRow,
+    finished: Option<String>,
+    ended: bool,
+    cancel: Option<Action>,
+    changed: Vec<String>,
+    steps: Vec<StepRow>,
 }
 
-impl<'a> Explanation<'a> {
-    /// Makes it from placement's answer: a row per member that was considered by the stored decision, then those of a decision made now.
-    pub fn new(app: &'a str, explanation: &'a drover_api::ledger::Explanation) -> Self {
-        let decisions = explanation.decided.iter().chain(&explanation.now);
-        Self { app, rows: decisions.flat_map(|decided| words::considered(&decided.decision)).collect() }
+struct StepRow {
+    name: String,
+    attempt: i32,
+    started: String,
+    finished: String,
+    error: String,
+}
+
+impl OperationPage {
+    /// Makes it.
+    pub fn new(o: &Operation) -> Self {
+        let step = |step: &OperationStep| StepRow {
+            name: if step.direction == "undo" { format!("undo of {}", step.name) } else { step.name.clone() },
+            attempt: step.attempt,
+            started: seconds(&step.started_at),
+            finished: step.finished_at.as_deref().map(seconds).unwrap_or_default(),
+            error: step.error.clone().unwrap_or_default(),
+        };
+        Self {
+            operation: OperationRow::new(o, &[]),
+            finished: o.finished_at.as_deref().map(seconds),
+            ended: o.finished_at.is_some(),
+            cancel: (o.state == OperationState::Running).then(|| Action::cancel(o.id)),
+            changed: o.changed_since_dry_run.clone(),
+            steps: o.steps.iter().map(step).collect(),
+        }
+    }
+}
+
+/// An error as a page.
+#[derive(Template)]
+#[template(path = "error.html")]
+pub struct ErrorPage {
+    problem: ProblemDocument,
+}
+
+impl ErrorPage {
+    /// Makes it.
+    pub fn new(problem: ProblemDocument) -> Self {
+        Self { problem }
     }
 }
