@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::reasons::condensed;
 use anyhow::{Context, Result, anyhow};
 use drover_api::problem::ProblemDocument;
 use reqwest::header::{HeaderMap, HeaderValue};
@@ -17,9 +18,10 @@ pub struct Problem(pub ProblemDocument);
 
 fn text(problem: &ProblemDocument) -> String {
     let mut text = if problem.detail.is_empty() { problem.title.clone() } else { problem.detail.clone() };
-    for reason in problem.reasons.iter().filter(|reason| !problem.detail.contains(reason.as_str())) {
+    let reasons: Vec<String> = problem.reasons.iter().filter(|reason| !problem.detail.contains(reason.as_str())).cloned().collect();
+    for reason in condensed(&reasons) {
         text.push_str("\n  - ");
-        text.push_str(reason);
+        text.push_str(&reason);
     }
     text.push_str(&format!("\n  code: {0} (docs/errors/{0}.md)", problem.code));
     text

@@ -11,6 +11,7 @@ pub mod globals;
 pub mod input;
 mod lab;
 pub mod output;
+mod reasons;
 pub mod split;
 pub mod stack;
 mod template;

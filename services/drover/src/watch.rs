@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::client::Client;
 use crate::output;
+use crate::reasons::condensed;
 
 const POLL: Duration = Duration::from_millis(300);
 
@@ -47,9 +48,9 @@ pub async fn to_success(client: &Client, id: &str) -> Result<Operation> {
         OperationState::Succeeded => Ok(operation),
         _ => {
             let mut text = format!("{} of {}: {}", operation.kind, operation.subject, operation.message);
-            for reason in &operation.reasons {
+            for reason in condensed(&operation.reasons) {
                 text.push_str("\n  - ");
-                text.push_str(reason);
+                text.push_str(&reason);
             }
             if let Some(code) = &operation.code {
                 text.push_str(&format!("\n  code: {code} (docs/errors/{code}.md)"));
