@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use drover_manifest::callers::{self, WORKLOADS, is_workload};
 use drover_manifest::{Manifest, objects};
 use serde_json::Value;
 
@@ -27,13 +28,6 @@ pub struct App {
 pub struct NoWorkload;
 
 /// The kinds that run pods. Of two workloads of one name, the kind that comes first here has the plain name.
-const WORKLOADS: [&str; 8] = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "Pod"];
-
-/// Whether an object runs pods.
-pub fn is_workload(object: &Value) -> bool {
-    WORKLOADS.contains(&kind(object))
-}
-
 /// Splits objects into apps. `namespace` is that of objects that name none.
 ///
 /// # Errors
@@ -125,49 +119,24 @@ fn names(workloads: &[(&Value, &str)]) -> Vec<String> {
 
 /// For each app the Services of other apps that its pods name, with the app that has the Service.
 pub fn needs(apps: &[App], namespace: &str) -> Vec<(String, Vec<(String, String)>)> {
-    let services: Vec<(&str, &str, String)> = apps
-        .iter()
-        .flat_map(|app| app.manifests.iter().map(move |manifest| (app, &manifest.value)))
-        .filter(|(_, object)| kind(object) == "Service")
-        .map(|(app, object)| (app.name.as_str(), name(object), objects::address(object, namespace).namespace))
-        .collect();
+    let services = |app: &App| -> Vec<String> {
+        let services = app.manifests.iter().map(|manifest| &manifest.value).filter(|object| kind(object) == "Service");
+        services.map(|object| format!("{}/{}", objects::address(object, namespace).namespace, name(object))).collect()
+    };
     let mut found = Vec::new();
     for app in apps {
-        let mut texts = Vec::new();
-        for manifest in app.manifests.iter().filter(|manifest| is_workload(&manifest.value) || kind(&manifest.value) == "ConfigMap") {
-            strings(&manifest.value, &mut texts);
+        let mut needed = Vec::new();
+        for other in apps.iter().filter(|other| other.name != app.name) {
+            let services = services(other);
+            let called = callers::called(app.manifests.iter().map(|manifest| &manifest.value), namespace, &services);
+            let name = |service: &str| service.split_once('/').map_or(service, |(_, name)| name).to_owned();
+            needed.extend(called.into_iter().map(|service| (name(service), other.name.clone())));
         }
-        let words: BTreeSet<&str> =
-            texts.iter().flat_map(|text| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.'))).collect();
-        let calls = |service: &str, home: &str| {
-            words
-                .iter()
-                .any(|word| *word == service || word.strip_prefix(service).is_some_and(|rest| rest.starts_with(&format!(".{home}"))))
-        };
-        let needed: Vec<(String, String)> = services
-            .iter()
-            .filter(|(of, service, home)| *of != app.name && calls(service, home))
-            .map(|(of, service, _)| ((*service).to_owned(), (*of).to_owned()))
-            .collect();
         if !needed.is_empty() {
             found.push((app.name.clone(), needed));
         }
     }
     found
-}
-
-/// Texts of an object that may name hosts: values, but neither names, labels nor images.
-fn strings<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
-    match value {
-        Value::String(text) => found.push(text),
-        Value::Array(items) => items.iter().for_each(|item| strings(item, found)),
-        Value::Object(fields) => {
-            let of_hosts =
-                |key: &str| !matches!(key, "metadata" | "selector" | "image" | "name" | "kind" | "apiVersion" | "volumes" | "volumeMounts");
-            fields.iter().filter(|(key, _)| of_hosts(key)).for_each(|(_, value)| strings(value, found));
-        }
-        _ => {}
-    }
 }
 
 fn kind(object: &Value) -> &str {

@@ -34,6 +34,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(lifecycle::migrate))
         .routes(routes!(lifecycle::revisions))
         .routes(routes!(lifecycle::diff))
+        .routes(routes!(lifecycle::callers))
         .routes(routes!(status::events))
         .routes(routes!(status::status))
         .routes(routes!(operations::list))

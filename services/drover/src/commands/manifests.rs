@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use drover_manifest::{Address, Manifest, objects, to_text};
+use drover_manifest::{Address, Manifest, callers, objects, to_text};
 
 use crate::input::{self, Input};
 use crate::split;
@@ -14,6 +14,8 @@ pub struct Upload {
     pub name: String,
     /// A Helm chart as .tar.gz, or manifests.
     pub file: Vec<u8>,
+    /// Other apps of the same deployment that seem to call its Services by name.
+    pub callers: Vec<String>,
 }
 
 /// What is to be deployed.
@@ -50,12 +52,15 @@ pub fn split_text(text: &str) -> Result<Vec<Upload>> {
 /// Two manifests describe one object differently.
 pub fn together(input: Input, name: &str, namespace: &str) -> Result<Deployable> {
     match input {
-        Input::Archive(file) => {
-            Ok(Deployable { uploads: vec![Upload { name: name.to_owned(), file }], objects: None, workloads: None, notes: Vec::new() })
-        }
+        Input::Archive(file) => Ok(Deployable {
+            uploads: vec![Upload { name: name.to_owned(), file, callers: Vec::new() }],
+            objects: None,
+            workloads: None,
+            notes: Vec::new(),
+        }),
         Input::Manifests(manifests) => {
             let manifests = objects::settle(manifests, namespace)?;
-            let uploads = vec![Upload { name: name.to_owned(), file: to_text(&manifests).into_bytes() }];
+            let uploads = vec![Upload { name: name.to_owned(), file: to_text(&manifests).into_bytes(), callers: Vec::new() }];
             Ok(described(&manifests, uploads, namespace))
         }
     }
@@ -73,9 +78,13 @@ pub fn apart(input: Input, namespace: &str) -> Result<Deployable> {
     };
     let manifests = objects::settle(manifests, namespace)?;
     let apps = split::split(manifests.clone(), namespace)?;
-    let uploads = apps.iter().map(|app| Upload { name: app.name.clone(), file: to_text(&app.manifests).into_bytes() }).collect();
+    let needs = split::needs(&apps, namespace);
+    let callers = |of: &str| needs.iter().filter(|(_, needs)| needs.iter().any(|(_, has)| has == of)).map(|(app, _)| app.clone()).collect();
+    let upload =
+        |app: &split::App| Upload { name: app.name.clone(), file: to_text(&app.manifests).into_bytes(), callers: callers(&app.name) };
+    let uploads = apps.iter().map(upload).collect();
     let mut deployable = described(&manifests, uploads, namespace);
-    for (app, needs) in split::needs(&apps, namespace) {
+    for (app, needs) in needs {
         let needs: Vec<String> = needs.into_iter().map(|(service, of)| format!("{service} (app {of})")).collect();
         deployable.notes.push(format!(
             "{app} calls by name what is in other apps: {}; a cluster that runs only one of the two does not know the name",
@@ -103,6 +112,6 @@ fn described(manifests: &[Manifest], uploads: Vec<Upload>, namespace: &str) -> D
         1 => format!("1 object is in the namespace {namespace}, which is created where it does not exist"),
         count => format!("{count} objects are in the namespace {namespace}, which is created where it does not exist"),
     });
-    let workloads = manifests.iter().filter(|manifest| split::is_workload(&manifest.value)).count();
+    let workloads = manifests.iter().filter(|manifest| callers::is_workload(&manifest.value)).count();
     Deployable { uploads, objects: Some(manifests.len()), workloads: Some(workloads), notes: notes.collect() }
 }

@@ -471,12 +471,17 @@ pub(crate) fn simulated(clusters: usize, folder: &Path) -> (tokio::runtime::Runt
 
 /// GET of a document's file, or of a list.
 fn read(url: &str, path: &str) -> String {
+    fetch(url, path, "application/octet-stream")
+}
+
+/// GET of a path with this `Accept`.
+pub(crate) fn fetch(url: &str, path: &str, accept: &str) -> String {
     let address = format!("{}{path}", url.trim_end_matches('/'));
     let port = url.trim_end_matches('/').rsplit(':').next().unwrap();
     let token = std::fs::read_to_string(format!("{HOME}/.config/drover/tokens/localhost_{port}")).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let request = reqwest::Client::new().get(&address).bearer_auth(token.trim()).header("accept", "application/octet-stream");
+        let request = reqwest::Client::new().get(&address).bearer_auth(token.trim()).header("accept", accept);
         request.send().await.unwrap().error_for_status().unwrap().text().await.unwrap()
     })
 }

@@ -6,5 +6,8 @@ mod charts;
 mod cli;
 mod clusters;
 mod lab;
+mod leaving;
 mod memguard;
+mod movable;
+mod readme;
 mod whole;

@@ -4,6 +4,7 @@ mod actions;
 pub mod approve;
 mod apps;
 pub mod basis;
+pub mod callers;
 mod calls;
 mod dependencies;
 mod error;

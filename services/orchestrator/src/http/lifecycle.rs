@@ -13,6 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{VerbQuery, accepted};
 use crate::app::basis::{Basis, Deed};
+use crate::app::callers::CallerList;
 use crate::app::preview::Preview;
 use crate::app::revisions::{RevisionDiff, RevisionList};
 use crate::app::{App, GroupPath};
@@ -251,4 +252,13 @@ pub struct MigrateSpec {
 fn requested_by(headers: &HeaderMap) -> String {
     let name = headers.get("drover-user").and_then(|name| name.to_str().ok()).unwrap_or_default();
     name.chars().take(128).collect()
+}
+
+/// The running apps of other groups that seem to call Services of this group by name: in another cluster than theirs the name is unknown.
+#[utoipa::path(get, operation_id = "callers", tag = "lifecycle",
+    path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/callers",
+    params(GroupPath),
+    responses((status = 200, description = "The callers", body = CallerList)))]
+pub async fn callers(State(app): State<App>, Path(path): Path<GroupPath>) -> Result<Json<CallerList>, Problem> {
+    Ok(Json(app.callers(&path).await?))
 }

@@ -23,6 +23,9 @@ pub struct AppIntentSpec {
     /// Which of equally preferred clusters to take; default: that of the project, else `spread`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packing: Option<Packing>,
+    /// Whether the app may be moved although other pods may call its Services by name; default: that of the project, else `false`.
+    #[serde(default, rename = "allowDependants", skip_serializing_if = "Option::is_none")]
+    pub allow_dependants: Option<bool>,
 }
 
 impl Spec for AppIntentSpec {

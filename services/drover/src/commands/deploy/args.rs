@@ -53,9 +53,11 @@ pub struct DeployArgs {
     /// What to do when the best provider is full [default: as it was; for a new application the project's setting, else overflow].
     #[arg(long, value_enum)]
     pub when_full: Option<WhenFullArg>,
-    /// Allow its apps to be moved to make room for others.
-    #[arg(long, conflicts_with = "pinned")]
-    pub movable: bool,
+    /// Allow its apps to be moved to make room for others. An application that stays together is moved as a whole; with `--split` an
+    /// app whose Services the other parts call by name stays. Callers in other applications are named. With `--movable=alone` no app
+    /// is moved that has a Service.
+    #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "all", conflicts_with = "pinned")]
+    pub movable: Option<MovableArg>,
     /// Never move its apps (the default for a new application).
     #[arg(long)]
     pub pinned: bool,
@@ -71,6 +73,15 @@ pub struct DeployArgs {
     /// Wait until the application is Ready. Ctrl-C ends the waiting, not the deployment.
     #[arg(long)]
     pub wait: bool,
+}
+
+/// `--movable`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MovableArg {
+    /// Also apps that have Services (the default).
+    All,
+    /// Only apps without Services.
+    Alone,
 }
 
 /// `--when-full`.

@@ -4,6 +4,7 @@
 //! the group.
 
 mod args;
+mod moves;
 mod values;
 
 use std::path::Path;
@@ -15,7 +16,7 @@ use drover_api::operations::Operation;
 use drover_resources::is_dns_label;
 use serde_json::{Value, json};
 
-pub use self::args::{DeployArgs, WhenFullArg};
+pub use self::args::{DeployArgs, MovableArg, WhenFullArg};
 use self::values::Values;
 pub use self::values::put_profile;
 use super::before::Before;
@@ -69,6 +70,9 @@ pub struct Wishes {
     pub when_full: Option<&'static str>,
     /// Whether its apps may be moved, and with which priority (1 is moved first).
     pub movable: Option<(bool, u8)>,
+    /// Whether apps may be moved that others may call by the names of their Services. `Some(true)` leaves out apps that other apps of
+    /// the same deployment call; for those the project's setting counts.
+    pub allow_dependants: Option<bool>,
     /// Whether it is to run on all elements of `any_of` instead of one.
     pub everywhere: bool,
     /// Namespace of objects that name none.
@@ -90,7 +94,8 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
         namespace: args.namespace.clone(),
         values: Values::of(&args.values)?,
         when_full: args.when_full.map(WhenFullArg::word),
-        movable: if args.movable {
+        allow_dependants: args.movable.map(|which| which == MovableArg::All),
+        movable: if args.movable.is_some() {
             Some((true, move_priority(session, &application, args.move_priority).await?))
         } else if args.pinned {
             Some((false, 10))
@@ -99,11 +104,15 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
         },
     };
     deployable.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    if wishes.allow_dependants == Some(true) {
+        moves::name_those_that_stay(uploads);
+    }
     if args.dry_run {
         let before = Before::read(session, &application).await?;
         let outcome = dry_run(session, &application, uploads, &wishes, &clusters).await;
         let restored = before.restore(session, &application).await;
         let outcome = outcome?;
+        moves::name_callers(&outcome["callers"]);
         print_dry_run(session, &outcome)?;
         restored.context("documents that the dry run changed could not be restored")?;
         return super::plan::fits(&outcome);
@@ -116,6 +125,9 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     let id = operation_of(&answer)?;
     if body.is_some() {
         print_changes(session, &id).await?;
+    }
+    if wishes.allow_dependants == Some(true) {
+        moves::name_callers(&moves::callers(session, &application).await?);
     }
     if args.wait {
         let operation = watch::to_success(&session.client, &id).await.map_err(|error| hint_to_split(error, &deployable))?;
@@ -211,7 +223,11 @@ async fn dry_run(
 ) -> Result<Value> {
     prepare(session, application, uploads, wishes, clusters).await?;
     let verb = verb(session, application).await?;
-    Ok(session.client.post(&format!("{}/{verb}?dryRun=All", application.group), None).await?.body)
+    let mut outcome = session.client.post(&format!("{}/{verb}?dryRun=All", application.group), None).await?.body;
+    if wishes.allow_dependants == Some(true) {
+        outcome["callers"] = moves::callers(session, application).await?;
+    }
+    Ok(outcome)
 }
 
 /// Terminates the application and removes the resources that `deploy` made.
@@ -370,6 +386,7 @@ pub async fn prepare(
         if let Some(word) = wishes.when_full {
             spec["whenFull"] = word.into();
         }
+        moves::allow_dependants(&mut spec, wishes.allow_dependants, upload);
         client.upsert(&app_intents, &name, &json!({"metadata": {"name": upload.name}, "spec": spec})).await?;
     }
     let intents = json!({"metadata": {"name": NAME}, "spec": {"intent": {"genericPlacementIntent": NAME}}});
