@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::reasons::condensed;
 use anyhow::{Context, Result, anyhow};
 use drover_api::problem::ProblemDocument;
 use reqwest::header::{HeaderMap, HeaderValue};
@@ -10,6 +9,8 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
+
+use crate::reasons::condensed;
 
 /// An error response of Drover (`application/problem+json`).
 #[derive(Clone, Debug, thiserror::Error)]
