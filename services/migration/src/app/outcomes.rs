@@ -105,6 +105,7 @@ mod tests {
             parent: None,
             plan: None,
             moves: vec![],
+            kept: vec![],
             changed_since_dry_run: vec![],
             leftovers: vec![],
             created_at: String::new(),
