@@ -11,12 +11,24 @@ pub struct App {
     memory_mi: u32,
     annotations: Value,
     volume: bool,
+    /// The clusters where it may run, as `provider/cluster`, if not those of its group.
+    pub any_of: Option<Vec<String>>,
 }
 
 impl App {
     /// A Deployment with one pod that requests `cpu_m` milli-cores and 256 MiB.
     pub fn new(name: &str, cpu_m: u32) -> Self {
-        Self { name: name.into(), replicas: 1, cpu_m, memory_mi: 256, annotations: json!({}), volume: false }
+        Self { name: name.into(), replicas: 1, cpu_m, memory_mi: 256, annotations: json!({}), volume: false, any_of: None }
+    }
+    /// Sets the requested memory, in MiB.
+    pub fn memory(mut self, mebibytes: u32) -> Self {
+        self.memory_mi = mebibytes;
+        self
+    }
+    /// Restricts it to these members (`provider/cluster`), whatever its group says.
+    pub fn on(mut self, members: impl IntoIterator<Item = &'static str>) -> Self {
+        self.any_of = Some(members.into_iter().map(str::to_owned).collect());
+        self
     }
     /// Sets the number of pods.
     pub fn replicas(mut self, n: u32) -> Self {

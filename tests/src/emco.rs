@@ -143,7 +143,7 @@ impl Group {
                 let (provider, cluster) = member.split_once('/').unwrap_or_default();
                 json!({"clusterProvider": provider, "cluster": cluster})
             };
-            let any_of: Vec<Value> = self.any_of.iter().map(element).collect();
+            let any_of: Vec<Value> = app.any_of.as_ref().unwrap_or(&self.any_of).iter().map(element).collect();
             let mut spec = json!({"app": app.name, "intent": {"anyOf": any_of}});
             if let Some(word) = self.when_full {
                 spec["whenFull"] = word.into();

@@ -53,6 +53,8 @@ pub struct Microservice {
     pub allowed: Allowed,
     /// CPU that it uses, in millicores.
     pub cpu_used: i64,
+    /// Time that its pods take until they are ready, in milliseconds, if the fleet reports it. The planner breaks ties by it.
+    pub ready_ms: Option<u32>,
 }
 
 /// An application; a composite app in Drover. It is deployed as a whole or rejected.
@@ -91,7 +93,7 @@ fn microservice(rng: &mut Rng) -> Microservice {
     let mut uniform = |(least, step, values): (i64, i64, i64)| least + step * rng.i64(0..values);
     let (cpu, memory) = (uniform(CPU), uniform(MEMORY));
     let allowed = Allowed(rng.u8(Allowed::ALL));
-    Microservice { cpu, memory, allowed, cpu_used: cpu * rng.i64(USED) / 100 }
+    Microservice { cpu, memory, allowed, cpu_used: cpu * rng.i64(USED) / 100, ready_ms: None }
 }
 
 /// What the single node of each cluster can give to pods.

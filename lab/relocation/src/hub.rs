@@ -11,7 +11,7 @@ use drover_scheduling::{
 };
 use uuid::Uuid;
 
-use crate::draw::{CLUSTERS, Draw, NodeSize};
+use crate::draw::{CLUSTERS, Draw, Microservice, NodeSize};
 use crate::fleet::{capacity, dig, fleet, index, key, position};
 
 /// The fence of every write: there is one writer.
@@ -153,23 +153,22 @@ impl<'d> Hub<'d> {
         &self.movability
     }
 
-    /// Lets the fleet report what its pods use, as metrics.k8s.io would.
+    /// Lets the fleet report what its pods use, as metrics.k8s.io would, and how long they took to be ready.
     pub fn observe(&mut self) {
         for cluster in 0..CLUSTERS.len() {
             let observed = |claim: &Arc<Claim>| {
-                let used = Amounts { cpu: self.cpu_used(claim), ..Amounts::default() };
-                (claim.id, Observed { used: Some(used), ..Observed::default() })
+                let one = self.microservice(claim);
+                let used = Amounts { cpu: one.map_or(0, |one| one.cpu_used), ..Amounts::default() };
+                let ready_s = one.and_then(|one| one.ready_ms).map(|ms| f64::from(ms) / 1000.0);
+                (claim.id, Observed { used: Some(used), ready_s, ..Observed::default() })
             };
             let observed = self.ledger.claims_of(&key(cluster)).map(observed).collect();
             self.ledger.set_capacity(&key(cluster), Some(Arc::new(capacity(self.size, observed))));
         }
     }
 
-    fn cpu_used(&self, claim: &Claim) -> i64 {
-        let arrival = self.arrival_of(claim);
-        arrival
-            .and_then(|arrival| self.draw.applications[arrival].microservices.get(position(&claim.request.app)))
-            .map_or(0, |one| one.cpu_used)
+    fn microservice(&self, claim: &Claim) -> Option<&'d Microservice> {
+        self.draw.applications[self.arrival_of(claim)?].microservices.get(position(&claim.request.app))
     }
 
     fn arrival_of(&self, claim: &Claim) -> Option<usize> {
