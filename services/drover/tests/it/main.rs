@@ -10,4 +10,5 @@ mod leaving;
 mod memguard;
 mod movable;
 mod readme;
+mod tutorial;
 mod whole;
