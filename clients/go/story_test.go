@@ -141,7 +141,7 @@ func (s story) deploy(name string, where []string, movable bool) []string {
 	mayMove := drover.MigrationAppIntent{Metadata: named(name), Spec: drover.MigrationAppIntentSpec{App: name, Migration: movable}}
 	must(api.MigrationAppIntentCreateWithResponse(ctx, "shop", name, "v1", "run", "migration", nil, mayMove))
 	must(api.ApproveWithResponse(ctx, "shop", name, "v1", "run", nil))
-	return s.finished(must(api.InstantiateWithResponse(ctx, "shop", name, "v1", "run", nil)).JSON202)
+	return s.finished(must(api.InstantiateWithResponse(ctx, "shop", name, "v1", "run", nil, drover.VerbBody{})).JSON202)
 }
 
 func TestStory(t *testing.T) {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use axum::Router;
 use axum::response::Html;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
-use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -46,6 +46,13 @@ pub(crate) fn finish<S: Clone + Send + Sync + 'static>(service: &str, routes: Op
                     response.description = "As described by its schema".to_owned();
                 }
             }
+            if let Some(RefOr::T(body)) = &mut operation.request_body {
+                for content in body.content.values_mut() {
+                    if let RefOr::T(content) = content {
+                        without_null(&mut content.schema);
+                    }
+                }
+            }
             for parameter in operation.parameters.iter_mut().flatten() {
                 if let RefOr::T(parameter) = parameter
                     && matches!(parameter.parameter_in, ParameterIn::Path)
@@ -56,6 +63,16 @@ pub(crate) fn finish<S: Clone + Send + Sync + 'static>(service: &str, routes: Op
         }
     }
     (router, document)
+}
+
+/// An optional body is left out; utoipa says that it may be null too, and then generated clients send null, or fail.
+fn without_null(schema: &mut Option<RefOr<Schema>>) {
+    let Some(RefOr::T(Schema::OneOf(either))) = schema else { return };
+    let null = |item: &RefOr<Schema>| matches!(item, RefOr::T(Schema::Object(object)) if object.schema_type == Type::Null.into());
+    either.items.retain(|item| !null(item));
+    if either.items.len() == 1 {
+        *schema = either.items.pop();
+    }
 }
 
 fn problem() -> RefOr<utoipa::openapi::Response> {

@@ -87,7 +87,7 @@ fn both<'a>(then: &'a BTreeMap<String, String>, now: &'a BTreeMap<String, String
 
 /// The optional body of a verb.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-pub struct Deed {
+pub struct VerbBody {
     /// The `basis` that a dry run of the same verb returned.
     #[serde(default)]
     pub basis: Option<Basis>,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{VerbQuery, accepted};
-use crate::app::basis::{Basis, Deed};
+use crate::app::basis::{Basis, VerbBody};
 use crate::app::callers::CallerList;
 use crate::app::preview::Preview;
 use crate::app::revisions::{RevisionDiff, RevisionList};
@@ -44,7 +44,7 @@ fn basis(body: &Bytes) -> Result<Option<Basis>, Problem> {
 /// Places the apps of the group, moving others if that is needed for room, and runs them.
 #[utoipa::path(post, operation_id = "instantiate", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/instantiate",
-    params(GroupPath, VerbQuery), request_body = Option<Deed>,
+    params(GroupPath, VerbQuery), request_body = Option<VerbBody>,
     responses((status = 202, description = "Being done: the operation, also in Location", body = Operation),
         (status = 200, description = "What would be decided (dry run)", body = Preview)))]
 pub async fn instantiate(
@@ -82,7 +82,7 @@ pub async fn terminate(State(app): State<App>, Path(path): Path<GroupPath>, Quer
 /// operation is in Location.
 #[utoipa::path(post, operation_id = "update", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/update",
-    params(GroupPath, VerbQuery), request_body = Option<Deed>,
+    params(GroupPath, VerbQuery), request_body = Option<VerbBody>,
     responses((status = 202, description = "Being done: the new revision; the operation is in Location", body = i64, content_type = "application/json"),
         (status = 200, description = "What would change (dry run)", body = crate::app::preview::Change)))]
 pub async fn update(
