@@ -18,6 +18,9 @@ pub const DIGEST: &str = "drover.io/digest";
 /// Annotation of a CustomResourceDefinition or Namespace that an app has left behind because others need it: id of the installation, of
 /// which any app that contains the object may take it over. Such an object has none of the labels.
 pub const RELEASED: &str = "drover.io/released";
+/// Annotation of an object of a chart: the events of Helm in which it runs as a hook, separated by commas. Weight and delete policy are in
+/// Helm's own annotations. Objects of manifests never have it, so that Helm's annotations in them mean nothing, as for kubectl.
+pub const HOOK: &str = "drover.io/hook";
 /// Annotation of a workload: who sets `spec.replicas`. With [`FIELD_MANAGER`] Drover always writes the number of the manifest, with any
 /// other value never. Without the annotation Drover writes the number until another field manager has changed it.
 pub const REPLICAS_OWNER: &str = "drover.io/replicas-owner";

@@ -200,6 +200,15 @@ impl Member {
         Ok(found.map(|object| object.metadata))
     }
 
+    /// An object; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// When the kind is not served, or the member does not answer.
+    pub async fn object(&self, id: &ObjectId) -> Result<Option<DynamicObject>, MemberError> {
+        let api = self.api(id).await?;
+        within(api.get_opt(&id.name)).await.map_err(RequestError::of_member)
+    }
+
     /// Metadata of all objects of a kind with these labels, in any namespace, read page by page.
     ///
     /// # Errors

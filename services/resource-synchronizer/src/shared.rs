@@ -48,6 +48,7 @@ mod tests {
                 desired: DesiredBinding { id, dig, app, member, namespace, digest, state, fence: 1, grants: None },
                 gone: false,
                 kept: Vec::new(),
+                hooks: None,
             }
         };
         let shared = Shared::default();

@@ -27,6 +27,20 @@ spec:
     spec: {containers: [{name: c, image: '{{ .Values.image.name }}:{{ .Values.image.tag }}'}]}
 ",
     );
+    let job = "apiVersion: batch/v1
+kind: Job
+metadata:
+  name: migrate
+  annotations: {helm.sh/hook: 'pre-install,pre-upgrade', helm.sh/hook-delete-policy: before-hook-creation}
+spec:
+  template:
+    spec: {restartPolicy: Never, containers: [{name: c, image: 'migrate:{{ .Values.image.tag }}'}]}
+";
+    at("templates/migrate.yaml", job);
+    at(
+        "templates/test.yaml",
+        &job.replace("migrate", "try").replace("pre-install,pre-upgrade", "test").replace("before-hook-creation", ""),
+    );
     folder.join("shop").display().to_string()
 }
 
@@ -51,8 +65,16 @@ fn values_of_a_chart_are_kept_replaced_and_reset() {
         format!("{} of {}", spec["replicas"], spec["template"]["spec"]["containers"][0]["image"].as_str().unwrap())
     };
 
+    // The images of the Jobs.
+    let jobs = || {
+        let objects = in_member(&member);
+        let jobs = objects.iter().filter(|object| object["kind"] == "Job");
+        jobs.map(|job| job["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+
     ok(&url, &["deploy", "shop", "-f", &chart, "--values", &file, "--set", "replicas=3", "--wait"]);
     assert_eq!(deployed(), "3 of shop:2", "--set counts more than files");
+    assert_eq!(jobs(), ["migrate:2"], "the hook of installation has run, and no test");
     ok(&url, &["deploy", "shop", "-f", &chart, "--wait"]);
     assert_eq!(deployed(), "3 of shop:2", "values are kept");
     ok(&url, &["deploy", "shop", "-f", &chart, "--set", "replicas=4", "--dry-run"]);
@@ -60,6 +82,7 @@ fn values_of_a_chart_are_kept_replaced_and_reset() {
     assert_eq!(deployed(), "3 of shop:2", "a dry run changes nothing");
     ok(&url, &["deploy", "shop", "-f", &chart, "--set", "replicas=4", "--wait"]);
     assert_eq!(deployed(), "4 of shop:1", "what was given before is replaced");
+    assert_eq!(jobs(), ["migrate:1"], "the hook of upgrade has run");
     ok(&url, &["deploy", "shop", "-f", &chart, "--reset-values", "--wait"]);
     assert_eq!(deployed(), "1 of shop:1", "the values of the chart");
     ok(&url, &["rollback", "shop", "--dry-run"]);

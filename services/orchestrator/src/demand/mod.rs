@@ -9,6 +9,7 @@ mod workload;
 use std::collections::BTreeSet;
 
 use drover_api::scheduling::Demand;
+use drover_members::labels;
 use drover_quantity::image_name;
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
     let mut demand = Demand::default();
     let mut images = BTreeSet::new();
     let mut claims = BTreeSet::new();
+    let mut hooks = Vec::new();
     for object in objects {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (kind, name) = (text("/kind"), text("/metadata/name"));
@@ -40,9 +42,14 @@ pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
             workload.count_volumes(&mut demand, &mut claims);
             workload.add_immovable_reasons(&mut demand);
             images.extend(pod::images(&workload.pod).map(image_name));
-            demand.groups.push(workload.pods());
+            match object.pointer("/metadata/annotations").is_some_and(|annotations| annotations[labels::HOOK].is_string()) {
+                false => demand.groups.push(workload.pods()),
+                true => hooks.push(workload.pods()),
+            }
         }
     }
+    // Hooks run one after the other: room for the largest is room for all.
+    demand.groups.extend(hooks.into_iter().max_by_key(|hook| (hook.requests.cpu, hook.requests.memory)));
     demand.images = images.into_iter().collect();
     demand.services.sort_unstable();
     Ok(demand)

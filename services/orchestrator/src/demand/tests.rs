@@ -166,3 +166,17 @@ fn invalid_templates_are_errors_that_name_the_workload() {
         assert!(error.contains("Deployment/web"), "{error}");
     }
 }
+
+#[test]
+fn hooks_count_as_the_largest_of_them() {
+    let job = |name: &str, cpu: &str, hook: Option<&str>| {
+        let annotations = hook.map(|events| json!({"drover.io/hook": events})).unwrap_or_default();
+        let pod = json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}});
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "annotations": annotations}, "spec": {"template": pod}})
+    };
+    let objects = [job("a", "1", Some("pre-install")), job("b", "2", Some("post-upgrade")), job("c", "3", None)];
+
+    let groups = of(&objects, "default").expect("manifests that can be read").groups;
+
+    assert_eq!(groups.iter().map(|group| (&*group.workload, group.requests.cpu)).collect::<Vec<_>>(), [("Job/c", 3000), ("Job/b", 2000)]);
+}

@@ -172,8 +172,21 @@ fn secrets(source: &AppSource, profile: &Profile) -> Vec<String> {
     found
 }
 
-/// Whether an object belongs to an installation. Hooks of deletion, upgrade, rollback and tests do not, because Drover runs no hooks.
-pub fn runs_at_install(object: &Value) -> bool {
-    let hooks = object.pointer("/metadata/annotations").and_then(|annotations| annotations.get("helm.sh/hook")).and_then(Value::as_str);
-    hooks.is_none_or(|hooks| hooks.split(',').any(|hook| matches!(hook.trim(), "pre-install" | "post-install" | "crd-install")))
+/// The events in which Drover runs hooks.
+const EVENTS: [&str; 4] = ["pre-install", "post-install", "pre-upgrade", "post-upgrade"];
+
+/// Marks an object of a chart as the hook that it is. Returns whether it is to be applied at all: hooks of deletion, rollback and tests
+/// are not.
+pub fn is_run(object: &mut Value) -> bool {
+    let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else { return true };
+    let Some(named) = annotations.get("helm.sh/hook").and_then(Value::as_str) else { return true };
+    // Definitions of Helm 2: they belong to the chart and come first anyway.
+    if named.split(',').any(|hook| hook.trim() == "crd-install") {
+        return true;
+    }
+    let events: Vec<&str> = named.split(',').map(str::trim).filter(|event| EVENTS.contains(event)).collect();
+    let runs = !events.is_empty();
+    let mark = Value::String(events.join(","));
+    annotations.insert(drover_members::labels::HOOK.to_owned(), mark);
+    runs
 }

@@ -85,7 +85,7 @@ pub async fn render(renderer: &dyn Renderer, source: &AppSource) -> Result<Rende
     let namespace = source.namespace.clone();
     blocking(source, move || {
         let mut manifests = objects::read("the chart's output", &text).map_err(InputError::from)?;
-        manifests.retain(|manifest| helm::runs_at_install(&manifest.value));
+        manifests.retain_mut(|manifest| helm::is_run(&mut manifest.value));
         input::settled(manifests, &namespace)
     })
     .await

@@ -166,12 +166,17 @@ fn profile_read_returns_values_and_files() {
 }
 
 #[test]
-fn runs_at_install_keeps_install_hooks_only() {
-    let hook = |hook: &str| json!({"metadata": {"annotations": {"helm.sh/hook": hook}}});
-    assert!(helm::runs_at_install(&json!({"metadata": {}})));
-    assert!(helm::runs_at_install(&hook("post-install,post-upgrade")));
-    assert!(!helm::runs_at_install(&hook("pre-delete")));
-    assert!(!helm::runs_at_install(&hook("test")));
+fn hooks_of_installation_and_upgrade_are_marked_and_others_are_left_out() {
+    let marked = |hook: &str| {
+        let mut object = json!({"metadata": {"annotations": {"helm.sh/hook": hook}}});
+        let runs = helm::is_run(&mut object);
+        (runs, object["metadata"]["annotations"][drover_members::labels::HOOK].as_str().map(str::to_owned))
+    };
+    assert!(helm::is_run(&mut json!({"metadata": {}})));
+    assert_eq!(marked("post-install, pre-delete,post-upgrade"), (true, Some("post-install,post-upgrade".to_owned())));
+    assert_eq!(marked("crd-install"), (true, None));
+    assert!(!marked("pre-delete").0);
+    assert!(!marked("test").0);
 }
 
 fn helm() -> Option<Helm> {

@@ -9,6 +9,8 @@ use drover_store::{Store, StoreResult};
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::hooks::Progress;
+
 /// A stored binding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -18,6 +20,8 @@ pub struct Row {
     pub gone: bool,
     /// Objects that were left in the member because others need them, a sentence per object.
     pub kept: Vec<String>,
+    /// How far the hooks of its chart have run.
+    pub hooks: Option<Box<Progress>>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -33,15 +37,22 @@ struct Raw {
     gone: bool,
     kept: Vec<String>,
     grants: Option<Json<Arc<Grants>>>,
+    hooks: Option<Json<Progress>>,
 }
 
 impl From<Raw> for Row {
     fn from(raw: Raw) -> Self {
         let state = if raw.present { DesiredState::Present } else { DesiredState::Absent };
-        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, kept, grants, .. } = raw;
+        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, kept, grants, hooks, .. } = raw;
+        let hooks = hooks.map(|Json(progress)| Box::new(progress));
         let grants = grants.map(|Json(grants)| grants);
         let digest = digest.into();
-        Self { desired: DesiredBinding { id, dig, app, member: MemberKey(member), namespace, digest, state, fence, grants }, gone, kept }
+        Self {
+            desired: DesiredBinding { id, dig, app, member: MemberKey(member), namespace, digest, state, fence, grants },
+            gone,
+            kept,
+            hooks,
+        }
     }
 }
 
@@ -50,9 +61,10 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
     let row: Option<Raw> = sqlx::query_as(
         "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
          on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9,
-             gone = binding.gone and not $7, kept = case when $7 then '{}' else binding.kept end, updated_at = now()
+             gone = binding.gone and not $7, kept = case when $7 then '{}' else binding.kept end,
+             hooks = case when binding.gone and $7 then null else binding.hooks end, updated_at = now()
          where binding.fence <= excluded.fence
-         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants",
+         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks",
     )
     .bind(desired.id)
     .bind(Json(&desired.dig))
@@ -70,18 +82,19 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
 
 /// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
-    let row: Option<Raw> =
-        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants from binding where id = $1")
-            .bind(id)
-            .fetch_optional(store.pool())
-            .await?;
+    let row: Option<Raw> = sqlx::query_as(
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks from binding where id = $1",
+    )
+    .bind(id)
+    .fetch_optional(store.pool())
+    .await?;
     Ok(row.map(Row::from))
 }
 
 /// All rows of a member, by id.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants from binding where member = $1 order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks from binding where member = $1 order by id",
     )
     .bind(&member.0)
     .fetch_all(store.pool())
@@ -91,10 +104,11 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row
 
 /// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
-    let rows: Vec<Raw> =
-        sqlx::query_as("select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants from binding order by id")
-            .fetch_all(store.pool())
-            .await?;
+    let rows: Vec<Raw> = sqlx::query_as(
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks from binding order by id",
+    )
+    .fetch_all(store.pool())
+    .await?;
     Ok(rows.into_iter().map(Row::from).collect())
 }
 

@@ -2,6 +2,7 @@
 
 pub mod bindings;
 pub mod bundles;
+pub mod hooks;
 pub mod inventory;
 
 use drover_store::{Store, StoreResult};

@@ -45,12 +45,27 @@ pub struct BindingState {
     pub waits_since: Option<Instant>,
     /// How often changes by others were corrected, and when last: repeated corrections come at growing intervals.
     pub corrections: (u32, Option<Instant>),
+    /// Whether hooks of the bundle have to run, or are running.
+    pub hooks_due: bool,
+    /// The hook that is running.
+    pub hook: Option<Box<str>>,
 }
 
 impl BindingState {
     /// A binding as the tables have it, before its bundle is prepared.
     pub fn new(row: Row, inventory: Inventory) -> Self {
-        Self { row, inventory, wanted: None, failure: None, hindrance: None, attempts: 0, waits_since: None, corrections: (0, None) }
+        Self {
+            row,
+            inventory,
+            wanted: None,
+            failure: None,
+            hindrance: None,
+            attempts: 0,
+            waits_since: None,
+            corrections: (0, None),
+            hooks_due: false,
+            hook: None,
+        }
     }
     /// Counts a correction. After `calm` without one, counting starts again.
     pub fn corrected(&mut self, calm: Duration) {
@@ -104,10 +119,12 @@ impl BindingState {
     pub fn superfluous(&self, view: &MemberView) -> Vec<ObjectId> {
         let wanted =
             |id: &ObjectId| self.present() && self.wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|(wanted, _)| **wanted == *id));
+        let is_hook = |id: &ObjectId| self.present() && self.ran_hook(id);
         // What others still contain is theirs, although its labels name this binding until they have taken it over.
         let others = |id: &ObjectId| !self.inventory.contains_key(id) && !view.sharers(id).is_empty();
         let seen = view.of_binding(self.id()).map(|(id, _)| id).filter(|id| !copied_by_controllers(id) && !others(id));
-        let mut ids: Vec<ObjectId> = self.inventory.keys().map(Arc::as_ref).chain(seen).filter(|id| !wanted(id)).cloned().collect();
+        let mut ids: Vec<ObjectId> =
+            self.inventory.keys().map(Arc::as_ref).chain(seen).filter(|id| !wanted(id) && !is_hook(id)).cloned().collect();
         ids.sort();
         ids.dedup();
         ids
@@ -211,7 +228,8 @@ fn present_phase(
     if let Some(failure) = hindered(&bound.failure) {
         return (Phase::Failed, Some(failure));
     }
-    let Some(wanted) = &bound.wanted else { return (Phase::Pending, hindered(&bound.hindrance)) };
+    let hook = || bound.hook.as_ref().map(|hook| Failure { code: "not_ready", reason: format!("hook {hook} runs") });
+    let Some(wanted) = &bound.wanted else { return (Phase::Pending, hindered(&bound.hindrance).or_else(hook)) };
     if objects.iter().any(|object| !object.applied) {
         return (Phase::Applying, hindered(&bound.hindrance));
     }
@@ -222,7 +240,9 @@ fn present_phase(
     if let Some(failed) = failed {
         return (Phase::Failed, Some(failed));
     }
-    let Some(waiting) = objects.iter().find(|object| !object.ready) else { return (Phase::Ready, None) };
+    let Some(waiting) = objects.iter().find(|object| !object.ready) else {
+        return if bound.hooks_due { (Phase::Applied, hook()) } else { (Phase::Ready, None) };
+    };
     let (code, reason) = match (unschedulable, view.trouble(bound.id())) {
         (Some(message), _) => ("unschedulable", message.to_owned()),
         (None, Some(trouble)) => ("not_ready", trouble.to_owned()),
@@ -276,7 +296,7 @@ mod tests {
             fence: 1,
             grants: None,
         };
-        let mut bound = BindingState::new(Row { desired, gone: false, kept: Vec::new() }, Inventory::new());
+        let mut bound = BindingState::new(Row { desired, gone: false, kept: Vec::new(), hooks: None }, Inventory::new());
         bound.wanted = Some([(id("Thing", "x"), "d".into())].into());
         let applied = Applied { uid: "u".into(), generation: Some(1), resource_version: "1".into(), scaled: None };
         bound.inventory.insert(id("Thing", "x"), Box::new(Item { digest: "d".into(), applied: Some(applied) }));

@@ -16,6 +16,7 @@ use drover_members::{Applied, Member, MemberError, Object, ObjectId, Owner, Read
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::hooks;
 use super::judge::{BindingState, Failure};
 use super::parting::Parted;
 use super::view::Seen;
@@ -69,7 +70,7 @@ impl Worker {
 
     async fn make_present(&mut self, member: &Arc<Member>, id: Uuid) -> Result<Outcome, Error> {
         let bound = &self.bindings[&id];
-        if bound.wanted.is_some() && bound.failure.is_none() && bound.drifted(&self.view).is_empty() {
+        if bound.wanted.is_some() && bound.failure.is_none() && bound.drifted(&self.view).is_empty() && !bound.hooks_due {
             return self.prune(member, id).await;
         }
         let desired = bound.row.desired.clone();
@@ -82,13 +83,20 @@ impl Worker {
             Ok(objects) => objects,
             Err(failure) => return Ok(self.fail(id, failure)),
         };
+        let (objects, hooks) = hooks::split(objects);
+        if let Some(outcome) = self.hooks_before(member, id, &hooks).await? {
+            return Ok(outcome);
+        }
         self.bound(id).wants(&objects);
         let drifted: BTreeSet<ObjectId> = self.bindings[&id].drifted(&self.view).into_iter().collect();
         let due: Vec<Object> = objects.into_iter().filter(|object| drifted.contains(&*object.id)).collect();
         if due.is_empty() {
             let bound = self.bound(id);
             (bound.failure, bound.hindrance) = (None, None);
-            return self.prune(member, id).await;
+            return match self.hooks_after(member, id, &hooks).await? {
+                Some(outcome) => Ok(outcome),
+                None => self.prune(member, id).await,
+            };
         }
         // A copy that was moved here starts with as many replicas as the other one runs.
         let unapplied = |object: &Object| self.bindings[&id].inventory.get(&object.id).is_none_or(|item| item.applied.is_none());
@@ -122,7 +130,7 @@ impl Worker {
 
     /// Starts a write beside those of other bindings, unless one of them writes an object with the same address: to whom the object
     /// belongs would not be certain.
-    fn begin(&mut self, id: Uuid, write: Write) -> Outcome {
+    pub(super) fn begin(&mut self, id: Uuid, write: Write) -> Outcome {
         let objects: BTreeSet<Arc<ObjectId>> = write.due.iter().map(|object| Arc::clone(&object.id)).collect();
         if self.writing.values().any(|others| !others.objects.is_disjoint(&objects)) {
             return Outcome::Again;
@@ -160,7 +168,8 @@ impl Worker {
             WriteEnd::Done => {
                 let bound = self.bound(id);
                 (bound.failure, bound.hindrance) = (None, None);
-                Ok(Outcome::Settled)
+                // No event may follow a hook's write: not every object has a status.
+                Ok(if bound.hooks_due { Outcome::Again } else { Outcome::Settled })
             }
             WriteEnd::Later => Ok(Outcome::Again),
             WriteEnd::Failed(failure) => Ok(self.fail(id, failure)),
@@ -237,7 +246,7 @@ impl Worker {
 
     /// Deletes objects, dependants before what they depend on. Returns whether all of them are gone. If the member does not answer for
     /// one (a webhook that fails), the others are deleted all the same, and the first such error is returned at the end.
-    async fn delete(&mut self, member: &Member, id: Uuid, mut objects: Vec<ObjectId>) -> Result<bool, Error> {
+    pub(super) async fn delete(&mut self, member: &Member, id: Uuid, mut objects: Vec<ObjectId>) -> Result<bool, Error> {
         objects.sort_by_key(|object| std::cmp::Reverse(wave(&object.api_version, &object.kind)));
         let (mut all_gone, mut unanswered) = (true, None);
         for object in objects {
@@ -312,7 +321,7 @@ impl Worker {
         }
     }
 
-    fn owner(&self, bound: &BindingState) -> Owner {
+    pub(super) fn owner(&self, bound: &BindingState) -> Owner {
         let desired = &bound.row.desired;
         Owner { hub: self.app.hub, dig: desired.dig.id, app: desired.app.clone(), binding: desired.id }
     }
@@ -323,7 +332,7 @@ impl Worker {
         item.applied.as_ref().map(|applied| applied.uid.clone())
     }
 
-    fn fail(&mut self, id: Uuid, failure: Failure) -> Outcome {
+    pub(super) fn fail(&mut self, id: Uuid, failure: Failure) -> Outcome {
         tracing::warn!(cluster.id = %self.key, binding.id = %id, code = failure.code, reason = %failure.reason, "the binding cannot reach its desired state");
         self.bound(id).failure = Some(Box::new(failure));
         Outcome::Again

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::hooks;
 use super::judge::{BindingState, Failure};
 use super::view::{Event, MemberView};
 use super::{BUNDLES, EVENTS, SessionEnd, Worker, watch};
@@ -80,7 +81,10 @@ impl Worker {
                 // A binding that cannot be prepared gets a pass, which says why.
                 let Some(bundle) = bundles.get(&*self.bindings[id].row.desired.digest) else { continue };
                 if let Ok(Ok(objects)) = self.prepared(member, &self.bindings[id], bundle).await {
-                    self.bound(*id).wants(&objects);
+                    let (objects, hooks) = hooks::split(objects);
+                    let bound = self.bound(*id);
+                    bound.hooks_due = bound.hooks_left(&hooks);
+                    bound.wants(&objects);
                 }
             }
         }

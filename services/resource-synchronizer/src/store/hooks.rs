@@ -1,0 +1,59 @@
+//! How far the hooks of a binding's chart have run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_store::{Store, StoreResult};
+use serde::{Deserialize, Serialize};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+/// The hooks of one binding. Only a binding whose bundle has hooks has this.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Digest of the bundle that was brought in completely, with all its hooks. It needs no hooks again.
+    pub settled: Option<String>,
+    /// What is being done.
+    pub event: Option<Event>,
+    /// Addresses of the hooks that were applied: they stay in the member although they are not part of the app.
+    #[serde(default)]
+    pub applied: BTreeSet<String>,
+}
+
+/// One installation or upgrade.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Fence of the desired row that asked for it. Another fence is another attempt, in which all hooks run again.
+    pub fence: i64,
+    /// Whether the app is installed or upgraded.
+    pub kind: EventKind,
+    /// The hooks that have begun, by moment and address.
+    pub runs: BTreeMap<String, Run>,
+}
+
+/// For which event a hook runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EventKind {
+    /// Nothing of the app was there.
+    Install,
+    /// Another version was there.
+    Upgrade,
+}
+
+/// What became of one hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Run {
+    /// It was applied, or is about to be.
+    Started,
+    /// It has ended well.
+    Succeeded,
+    /// It has failed, and why.
+    Failed(String),
+}
+
+/// Records how far the hooks of a binding are.
+pub async fn set(store: &Store, binding: Uuid, progress: &Progress) -> StoreResult<()> {
+    sqlx::query("update binding set hooks = $2 where id = $1").bind(binding).bind(Json(progress)).execute(store.pool()).await?;
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Hooks of charts run in their order, once, and a failed one fails the app.
+
+use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment};
+use drover_api::bindings::{DesiredBinding, Phase};
+use drover_kubesim::Operation;
+use drover_store::failpoint::Action;
+use drover_testkit::eventually;
+use serde_json::{Value, json};
+
+/// An object that runs as a hook in these events.
+fn hook(mut object: Value, events: &str, weight: i32, policy: &str) -> Value {
+    object["metadata"]["annotations"] =
+        json!({"drover.io/hook": events, "helm.sh/hook-weight": weight.to_string(), "helm.sh/hook-delete-policy": policy});
+    object
+}
+
+fn pod(name: &str, annotations: Value) -> Value {
+    json!({"metadata": {"name": name, "labels": {"kit/finite": "true"}, "annotations": annotations},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.com/migrate:1"}]}})
+}
+
+fn job(name: &str) -> Value {
+    let template = pod(name, json!({"kit/start-delay": "10ms", "kit/run-for": "300ms"}));
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": template}})
+}
+
+/// What was created and deleted in the member, in this order, without pods and events.
+fn effects(stack: &Stack) -> Vec<String> {
+    let effects = stack.sim.effects(MEMBER).into_iter();
+    let of_app =
+        effects.filter(|effect| ["jobs", "configmaps", "deployments"].iter().any(|plural| effect.key.resource.starts_with(plural)));
+    of_app
+        .filter_map(|effect| match effect.operation {
+            Operation::Create => Some(format!("+{}", effect.key.name)),
+            Operation::Delete => Some(format!("-{}", effect.key.name)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn chart(value: &str) -> Vec<Value> {
+    vec![
+        config("web", value),
+        hook(job("migrate"), "pre-install,pre-upgrade", 1, "before-hook-creation"),
+        hook(config("settings", "1"), "pre-install", -5, ""),
+        hook(job("report"), "post-install", 0, "hook-succeeded"),
+    ]
+}
+
+#[tokio::test]
+async fn hooks_run_around_an_installation_and_around_an_upgrade() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", chart("1")).await;
+    stack.bundle("b2", chart("2")).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+    assert_eq!(effects(&stack), ["+settings", "+migrate", "+web", "+report", "-report"]);
+
+    let newer = DesiredBinding { digest: "b2".into(), fence: 2, ..desired.clone() };
+    stack.desire(&newer).await;
+    stack.reaches(&newer, Phase::Ready).await;
+    // The upgrade runs its own hook again; the other one stays as it is.
+    assert_eq!(effects(&stack)[5..], ["-migrate", "+migrate"]);
+    assert_eq!(stack.names().await.iter().filter(|name| **name == "ConfigMap/settings").count(), 1);
+
+    // Undone, it needs no hooks: the bundle was complete before.
+    let undone = DesiredBinding { fence: 3, ..newer.clone() };
+    stack.desire(&undone).await;
+    stack.reaches(&undone, Phase::Ready).await;
+    assert_eq!(effects(&stack).len(), 7);
+
+    stack.desire(&absent(&undone)).await;
+    stack.reaches(&absent(&undone), Phase::Gone).await;
+    assert_eq!(stack.names().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn failed_hook_fails_the_app_and_another_attempt_runs_it_again() {
+    let stack = Stack::start().await;
+    let mut crashing = pod("migrate", json!({"kit/start-delay": "10ms", "kit/crash-after": "100ms"}));
+    crashing["apiVersion"] = json!("v1");
+    crashing["kind"] = json!("Pod");
+    crashing["metadata"]["labels"]["kit/chaos"] = json!("crash");
+    let mut hooked = hook(crashing.clone(), "pre-install", 0, "");
+    for (name, value) in crashing["metadata"]["annotations"].as_object().unwrap() {
+        hooked["metadata"]["annotations"][name] = value.clone();
+    }
+    stack.bundle("b1", vec![deployment("web", 1, "100m"), hooked]).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    let status = stack.reaches(&desired, Phase::Failed).await;
+    assert_eq!(status.code.as_deref(), Some("hook_failed"));
+    assert!(status.reason.unwrap_or_default().contains("Pod/default/migrate"), "the hook is named");
+    assert!(!effects(&stack).contains(&"+web".to_owned()), "nothing of the app was written");
+
+    let pods = || {
+        stack.sim.effects(MEMBER).iter().filter(|effect| &*effect.key.name == "migrate" && effect.operation == Operation::Create).count()
+    };
+    assert_eq!(pods(), 1);
+    let again = DesiredBinding { fence: 2, ..desired };
+    stack.desire(&again).await;
+    eventually(PATIENCE, async || (pods() == 2).then_some(())).await;
+}
+
+#[tokio::test]
+async fn hook_that_had_begun_runs_once_when_the_process_dies() {
+    for point in ["synchronizer/apply/before", "synchronizer/apply/after_effect"] {
+        let mut stack = Stack::start().await;
+        stack.bundle("b1", vec![config("web", "1"), hook(job("migrate"), "pre-install", 0, "")]).await;
+        let desired = binding("shop", "b1");
+        stack.failpoints.set(point, Action::Pause);
+        stack.desire(&desired).await;
+        eventually(PATIENCE, async || stack.failpoints.is_paused(point).then_some(())).await;
+        stack.kill();
+        stack.failpoints.clear(point);
+        stack.restart().await;
+        stack.reaches(&desired, Phase::Ready).await;
+        assert_eq!(effects(&stack), ["+migrate", "+web"], "{point}");
+    }
+}
