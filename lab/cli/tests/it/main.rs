@@ -5,6 +5,7 @@ mod autoscale;
 mod bench;
 mod demo;
 mod interrupted;
+mod pages;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
