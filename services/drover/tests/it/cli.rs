@@ -95,7 +95,7 @@ spec:
     spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 500m, memory: 64Mi}}}]}
 "#;
 
-const EMCO: &str = "
+pub(crate) const EMCO: &str = "
 resourceContext: {anchor: projects/emco/composite-apps/shop/v1/deployment-intent-groups/dig/approve}
 ---
 resourceContext: {anchor: projects/emco/composite-apps/shop/v1/deployment-intent-groups/dig/instantiate}

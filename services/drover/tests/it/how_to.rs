@@ -1,0 +1,167 @@
+//! The pages of docs/how-to, run from their texts: all their commands succeed, and what they show of the output is there.
+//!
+//! Each page has a Drover of its own, with the clusters `private-a` (provider onprem, filled first) and `public-b` (aws) unless it registers
+//! its clusters itself, and the files that its commands name.
+
+use std::path::Path;
+
+use drover_testkit::needs;
+use serde_json::json;
+
+use crate::cli::start;
+use crate::page::{clusters, run, shell};
+use crate::readme::{workload, write};
+
+/// Blocks of each page that are not run. Their commands are parsed (lab/cli/tests/it/pages.rs), and the page gives the reason at each.
+const NOT_RUN: [(&str, usize); 9] = [
+    ("autoscaling.md", 6),
+    ("clusters.md", 1),
+    ("coming-from-emco.md", 0),
+    ("deploying.md", 0),
+    ("group-placement.md", 3),
+    ("looking.md", 1),
+    ("memory-guard.md", 1),
+    ("relocation.md", 0),
+    ("scale-to-zero.md", 2),
+];
+
+/// Runs a page in a folder where everything that it needs has been made.
+fn runs(page: &str, url: &str, folder: &Path, stop: impl FnMut(&str)) {
+    let not_run = run(&format!("how-to/{page}"), url, folder, stop);
+    assert_eq!(Some(&(page, not_run)), NOT_RUN.iter().find(|(name, _)| *name == page), "blocks that are not run");
+}
+
+const REGISTER: &str = "drover cluster add private-a --provider onprem --priority 1 --kubeconfig sim/sim-1.kubeconfig
+    drover cluster add public-b --provider aws --priority 5 --kubeconfig sim/sim-2.kubeconfig
+    drover provider set onprem --priority 1";
+
+/// Writes a chart of a Deployment of this name.
+fn chart(folder: &Path, name: &str) {
+    let mut objects = workload(name, "100m", "");
+    objects[0]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("example.com/mail:{{ .Values.image.tag }}");
+    objects[0]["spec"]["replicas"] = json!("REPLICAS");
+    std::fs::create_dir_all(folder.join("templates")).unwrap();
+    std::fs::write(folder.join("Chart.yaml"), format!("apiVersion: v2\nname: {name}\nversion: 1.2.0\n")).unwrap();
+    std::fs::write(folder.join("values.yaml"), "replicas: 1\nimage: {tag: '1'}\n").unwrap();
+    let text: Vec<String> = objects.iter().map(|object| format!("---\n{object}\n")).collect();
+    std::fs::write(folder.join("templates/all.yaml"), text.concat().replace("\"REPLICAS\"", "{{ .Values.replicas }}")).unwrap();
+}
+
+#[test]
+fn every_page_below_how_to_is_run() {
+    let pages = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to")).unwrap();
+    let mut pages: Vec<String> = pages.map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
+    pages.sort();
+    assert_eq!(pages, NOT_RUN.map(|(page, _)| page.to_owned()), "each page needs a test here");
+}
+
+#[test]
+fn deploying_does_what_it_says() {
+    if needs("DROVER_HELM").is_none() || needs("DROVER_KUBE_BIN").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let members = clusters(2, &at("sim"));
+    let (up, url) = start(folder.path());
+    shell(REGISTER, &url, folder.path());
+    ["blog/more", "overlays/test", "manifests"].iter().for_each(|name| std::fs::create_dir_all(at(name)).unwrap());
+    write(&at("shop.yaml"), &workload("shop", "100m", ""));
+    write(&at("blog/blog.yaml"), &workload("blog", "100m", ""));
+    write(&at("blog/more/comments.yaml"), &workload("comments", "100m", ""));
+    write(&at("base.yaml"), &workload("base", "100m", ""));
+    std::fs::write(at("extra.json"), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "extra"}}).to_string()).unwrap();
+    write(&at("overlays/test/cart.yaml"), &workload("cart", "100m", ""));
+    std::fs::write(at("overlays/test/kustomization.yaml"), "resources: [cart.yaml]\nnameSuffix: -test\n").unwrap();
+    chart(&at("chart"), "mail");
+    std::fs::write(at("prod.yaml"), "replicas: 2\n").unwrap();
+    shell("mkdir packed && cp -r chart packed/mail && tar czf mail-1.2.tgz -C packed mail", &url, folder.path());
+    write(&at("manifests/web.yaml"), &workload("web", "100m", "http://items:80"));
+    write(&at("manifests/items.yaml"), &workload("items", "100m", ""));
+    runs("deploying.md", &url, folder.path(), |_| ());
+    drop((up, members));
+}
+
+#[test]
+fn looking_does_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let members = clusters(2, &at("sim"));
+    let (up, url) = start(folder.path());
+    shell(REGISTER, &url, folder.path());
+    std::fs::create_dir(at("manifests")).unwrap();
+    write(&at("manifests/shop.yaml"), &workload("shop", "200m", ""));
+    write(&at("shop.yaml"), &workload("shop", "100m", ""));
+    runs("looking.md", &url, folder.path(), |_| ());
+    drop((up, members));
+}
+
+#[test]
+fn clusters_does_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (mut private, members) = (Some(clusters(1, &at("private"))), clusters(2, &at("sim")));
+    let (up, url) = start(folder.path());
+    std::fs::copy(at("private/sim-1.kubeconfig"), at("a.kubeconfig")).unwrap();
+    std::fs::copy(at("private/sim-1.kubeconfig"), at("new.kubeconfig")).unwrap();
+    shell(&REGISTER.replace("sim/sim-1.kubeconfig", "a.kubeconfig"), &url, folder.path());
+    write(&at("shop.yaml"), &workload("shop", "100m", ""));
+    runs("clusters.md", &url, folder.path(), |_| private.take().unwrap().shutdown_background());
+    assert!(private.is_none(), "the page no longer loses a cluster");
+    drop((up, members));
+}
+
+#[test]
+fn coming_from_emco_does_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let members = clusters(1, &at("sim"));
+    let (up, url) = start(folder.path());
+    shell("drover cluster add mine --provider onprem --priority 1 --kubeconfig sim/sim-1.kubeconfig", &url, folder.path());
+    write(&at("shop.yaml"), &workload("cart", "100m", ""));
+    let files = crate::cli::EMCO.replace("projects/emco", "projects/{{ .ProjectName }}").replace("name: emco", "name: {{ .ProjectName }}");
+    let files = files
+        .replace("composite-apps/shop", "composite-apps/collection-composite-app")
+        .replace("{name: shop}", "{name: collection-composite-app}");
+    let (verbs, documents): (Vec<&str>, Vec<&str>) =
+        files.split("\n---\n").partition(|one| one.contains("/approve") || one.contains("/instantiate"));
+    std::fs::write(at("prerequisites.yaml"), documents.join("\n---\n")).unwrap();
+    std::fs::write(at("instantiate.yaml"), verbs.join("\n---\n")).unwrap();
+    std::fs::write(at("values.yaml"), "ProjectName: proj1\n").unwrap();
+    runs("coming-from-emco.md", &url, folder.path(), |_| ());
+    drop((up, members));
+}
+
+#[test]
+fn group_placement_does_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let members = clusters(2, &at("sim"));
+    let (up, url) = start(folder.path());
+    shell(REGISTER, &url, folder.path());
+    std::fs::create_dir(at("manifests")).unwrap();
+    for app in ["front-end", "carts", "carts-db"] {
+        write(&at(&format!("manifests/{app}.yaml")), &workload(app, "100m", ""));
+    }
+    runs("group-placement.md", &url, folder.path(), |_| ());
+    drop((up, members));
+}
+
+#[test]
+fn autoscaling_does_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (up, url) = start(folder.path());
+    let load: Vec<String> = (0..1200).map(|second| format!("{second},{}\n", 20 + second / 20)).collect();
+    std::fs::write(folder.path().join("load.csv"), load.concat()).unwrap();
+    std::fs::write(folder.path().join("measured.csv"), "pods,rps\n1,100\n2,190\n4,380\n").unwrap();
+    runs("autoscaling.md", &url, folder.path(), |_| ());
+    drop(up);
+}
+
+#[test]
+fn pages_without_commands_for_this_machine_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    for page in ["memory-guard.md", "relocation.md", "scale-to-zero.md"] {
+        runs(page, "http://127.0.0.1:9", folder.path(), |_| ());
+    }
+}
