@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MEMBERS ?= sim
 
-.PHONY: help demo build dist check test test-long bench experiments lint learned-groups clients
+.PHONY: help demo build dist check test test-long bench experiments lint learned-groups clients docs
 # What is shipped: no laboratory, no tools of this repository.
 SHIPPED := --workspace --exclude 'drover-lab*' --exclude drover-e2e --exclude xtask
 help: ## this list
@@ -55,6 +55,9 @@ experiments: ## repeats the relocation paper's figures with 200 draws; CSV and S
 	for name in occupancy rejection; do
 	  "$$CARGO_TARGET_DIR/release/drover" experiment $$name --draws 200 --out "$$out/$$name"
 	done
+
+docs: ## a site of all pages, with search; prints where it is (the first time builds mdBook)
+	@deploy/book.sh $(OUT)
 
 clients: ## typed clients in Python, TypeScript and Go, made from openapi/drover.json
 	@deploy/setup.sh test

@@ -1,6 +1,7 @@
 //! Rules about the whole repository that the compiler does not check.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
 
+mod book;
 mod dependencies;
 mod docs;
 mod pages;

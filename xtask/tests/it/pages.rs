@@ -1,4 +1,4 @@
-//! Pages for people name only what exists: types of the glossary, tests in the table of failures, files behind links.
+//! Pages for people name only what exists: types of the glossary, tests in the table of failures, files and headings behind links.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The page, by its path from the root.
-fn page(path: &str) -> String {
+pub fn page(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap()
 }
 
@@ -33,7 +33,7 @@ fn declared(keywords: &[&str]) -> BTreeSet<String> {
 }
 
 /// All Markdown pages of the repository.
-fn pages() -> Vec<PathBuf> {
+pub fn pages() -> Vec<PathBuf> {
     fn below(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -73,19 +73,48 @@ fn failure_modes_name_tests_that_exist() {
     assert!(missing.is_empty(), "docs/operations/failure-modes.md names tests that do not exist: {missing:?}");
 }
 
+/// The links of a page that lead to other files, with their anchors.
+pub fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).filter(|link| !link.contains("://"))
+}
+
+/// The anchors of a page's headings, as git hosts and mdBook make them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let (mut found, mut code) = (BTreeSet::new(), false);
+    for line in text.lines() {
+        code ^= line.trim_start().starts_with("```");
+        let Some(heading) = line.strip_prefix('#').filter(|_| !code) else { continue };
+        let kept = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        let words: String = heading.trim_start_matches('#').trim().to_lowercase().chars().filter(|c| kept(*c)).collect();
+        let anchor = words.replace(' ', "-");
+        let again = (1..).map(|n| format!("{anchor}-{n}")).find(|other| !found.contains(other)).unwrap();
+        found.insert(if found.contains(&anchor) { again } else { anchor });
+    }
+    found
+}
+
 #[test]
-fn links_between_pages_lead_to_files() {
+fn links_between_pages_lead_to_files_and_headings() {
     let mut broken = Vec::new();
     for page in pages() {
         let text = std::fs::read_to_string(&page).unwrap();
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let target = link.split('#').next().unwrap();
-            if !target.is_empty() && !target.contains("://") && !page.parent().unwrap().join(target).exists() {
+        for link in links(&text) {
+            let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let file = if target.is_empty() { page.clone() } else { page.parent().unwrap().join(target) };
+            let heading = || anchors(&std::fs::read_to_string(&file).unwrap()).contains(anchor);
+            if !file.exists() || !(anchor.is_empty() || heading()) {
                 broken.push(format!("{}: {link}", page.strip_prefix(root()).unwrap().display()));
             }
         }
     }
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn anchors_are_those_of_git_hosts() {
+    let text = "# A `b`, c\n```sh\n# no heading\n```\n## Same\n## Same\n### What `--movable` allows\n";
+    let wanted = ["a-b-c", "same", "same-1", "what---movable-allows"].map(str::to_owned);
+    assert_eq!(anchors(text), wanted.into());
 }
 
 #[test]
