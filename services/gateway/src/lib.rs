@@ -12,6 +12,7 @@ mod web;
 
 use std::net::SocketAddr;
 
+use axum::middleware::from_fn;
 use clap::Args;
 use drover_service::{Common, Running, Sessions};
 use utoipa_axum::router::OpenApiRouter;
@@ -39,7 +40,8 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
     services.watch_readiness(&common);
     let routes =
         OpenApiRouter::new().merge(web::routes()).merge(proxy::routes()).with_state(services).merge(sign_in::routes(&common.sessions));
-    Ok(drover_service::serve(listener, drover_service::router_with_document(routes, &common, proxy::PUBLIC), &common))
+    let router = drover_service::router_with_document(routes, &common, proxy::PUBLIC).layer(from_fn(web::errors_as_pages));
+    Ok(drover_service::serve(listener, router, &common))
 }
 
 /// The OpenAPI document of the gateway's own operations. What it serves at `/openapi.json` has those of all services.

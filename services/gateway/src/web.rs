@@ -1,7 +1,8 @@
 //! Routes of the web page: reads from the services and renders their answers.
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use drover_api::apps::{AppBinding, AppList, AppView};
@@ -176,6 +177,22 @@ async fn page<T: Template>(read: Result<T, Problem>) -> Response {
         Ok(html) => ([(header::CACHE_CONTROL, "no-store")], Html(html)).into_response(),
         Err(problem) => error_page(problem.into_response()).await,
     }
+}
+
+/// Shows a problem as a page to a browser that asked for a page: who is not signed in, or follows an old link, reads a sentence and not
+/// JSON. Below `/v2` the answer is always JSON.
+pub async fn errors_as_pages(request: Request, next: Next) -> Response {
+    let accepted = request.headers().get(header::ACCEPT).and_then(|kinds| kinds.to_str().ok());
+    let wants_page = accepted.is_some_and(|kinds| kinds.contains("text/html")) && !request.uri().path().starts_with("/v2/");
+    let answer = next.run(request).await;
+    let is_problem = answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/problem+json");
+    if !(wants_page && is_problem) {
+        return answer;
+    }
+    let (mut parts, body) = answer.into_parts();
+    let page = error_page(Response::from_parts(parts.clone(), body)).await;
+    [header::CONTENT_TYPE, header::CONTENT_LENGTH].iter().for_each(|name| drop(parts.headers.remove(name)));
+    (parts.headers, page).into_response()
 }
 
 async fn error_page(answer: Response) -> Response {

@@ -56,6 +56,27 @@ async fn login_link_signs_one_browser_in_once() {
 }
 
 #[tokio::test]
+async fn browser_that_may_not_enter_gets_a_page_and_a_program_gets_a_problem() {
+    let mut common = Common::new("postgres://none", "token", Peers::default());
+    common.api_token = Some("api".to_owned().into());
+    let gateway = start(config(), common).await.unwrap();
+    let http = reqwest::Client::new();
+    let get = async |path: &str, accept: &str| {
+        let answer = http.get(format!("http://{}{path}", gateway.addr)).header("accept", accept).send().await.unwrap();
+        let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
+        (answer.status().as_u16(), kind, answer.headers().contains_key("www-authenticate"), answer.text().await.unwrap())
+    };
+
+    let (status, kind, challenge, text) = get("/", "text/html,*/*").await;
+    assert_eq!((status, &*kind, challenge), (401, "text/html; charset=utf-8", true));
+    assert!(text.contains("drover page"), "it says how to get in: {text}");
+    for (path, accept) in [("/", "*/*"), ("/v2/projects", "text/html")] {
+        assert_eq!(get(path, accept).await.1, "application/problem+json", "{path}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn one_document_describes_all_public_operations() {
     let gateway = start(config(), Common::new("postgres://none", "token", Peers::default())).await.unwrap();
     for (name, version) in [("openapi.json", "3.1.0"), ("openapi-3.0.json", "3.0.3")] {
