@@ -37,6 +37,22 @@ pub struct DesiredBinding {
     pub grants: Option<Arc<Grants>>,
 }
 
+/// A question: would the member accept these objects?
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Preflight {
+    /// The binding as it would be. Nothing is stored, so its id, digest and fence mean nothing.
+    pub binding: DesiredBinding,
+    /// The objects in the JSON form of Kubernetes, without Drover's labels.
+    pub objects: Vec<Value>,
+}
+
+/// What speaks against applying objects in a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PreflightAnswer {
+    /// A sentence per object that would be refused. Empty: all would be accepted.
+    pub reasons: Vec<String>,
+}
+
 /// Whether the objects of a binding shall exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

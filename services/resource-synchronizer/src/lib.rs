@@ -16,6 +16,7 @@
 mod app;
 mod config;
 mod http;
+mod preflight;
 mod routes;
 mod shared;
 mod store;

@@ -17,6 +17,7 @@ pub(crate) fn routes(statuses: &FeedHub<BindingStatus>) -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(bundles::put))
         .routes(routes!(bindings::put, bindings::get, bindings::delete))
+        .routes(routes!(bindings::preflight))
         .routes(statuses.route("/internal/feeds/bindings", "bindings_feed"))
         .layer(Extension(BodyLimit(BODY)))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
 use drover_api::scheduling::{Candidate, Decision, Plan};
@@ -153,6 +153,9 @@ fn feasible(document: &PlanDocument) -> Result<()> {
 /// # Errors
 /// [`NoRoom`].
 pub fn fits(body: &Value) -> Result<()> {
+    if let Some(refusal) = refusals(body).first() {
+        bail!("a cluster would refuse objects: {refusal}");
+    }
     if body.get("misfits").and_then(Value::as_array).is_some_and(|misfits| !misfits.is_empty()) {
         return Err(NoRoom("the new revision does not fit where the application runs".to_owned()).into());
     }
@@ -163,6 +166,18 @@ pub fn fits(body: &Value) -> Result<()> {
         true => Ok(()),
         false => Err(NoRoom("no allowed cluster has room, and no plan makes any".to_owned()).into()),
     }
+}
+
+/// What clusters would refuse of the objects, a line per object.
+fn refusals(body: &Value) -> Vec<String> {
+    let all = [body.get("refusals"), body.get("newcomer").and_then(|newcomer| newcomer.get("refusals"))];
+    let all = all.into_iter().flatten().filter_map(Value::as_array).flatten();
+    let lines = all.flat_map(|refusal| {
+        let place = ["app", "member"].map(|key| refusal[key].as_str().unwrap_or_default()).join(" on ");
+        let reasons = refusal["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        reasons.map(|reason| format!("{place}: {reason}")).collect::<Vec<_>>()
+    });
+    lines.collect()
 }
 
 /// Prints a plan; with `why_not` also why each other candidate stays.
@@ -283,6 +298,7 @@ pub fn dry_run_rows(body: &Value) -> Vec<Vec<String>> {
     let changes = all.into_iter().flat_map(|(key, what)| change(key, what));
     let misfits = body.get("misfits").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let changes = changes.chain(misfits.map(|why| format!("does not fit where it runs: {why}")));
+    let changes = changes.chain(refusals(body).into_iter().map(|refusal| format!("would be refused: {refusal}")));
     let considered = super::explain::rows(&apps).into_iter().map(|row| row.join("  "));
     let moves = plan.iter().flat_map(|plan| lines(plan, false));
     considered.chain(changes).chain(moves).map(|line| vec![line]).collect()

@@ -93,5 +93,12 @@ fn values_of_a_chart_are_kept_replaced_and_reset() {
     let wrong = run(&url, &["deploy", "shop", "-f", &chart, "--set", "replicas", "--wait"]);
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("write KEY=VALUE"), "{wrong:?}");
     ok(&url, &["delete", "shop"]);
+
+    // The cluster is asked in a dry run, too.
+    let odd = folder.path().join("odd.yaml").display().to_string();
+    std::fs::write(&odd, "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n").unwrap();
+    let dry = run(&url, &["deploy", "odd", "-f", &odd, "--on", "onprem", "--dry-run"]);
+    let said = String::from_utf8_lossy(&dry.stderr);
+    assert!(!dry.status.success() && said.contains("a cluster would refuse objects") && said.contains("Widget"), "{dry:?}");
     drop((up, members));
 }

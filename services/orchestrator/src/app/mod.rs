@@ -19,6 +19,7 @@ pub mod measured;
 mod migrate;
 pub mod operations;
 mod plans;
+pub mod preflight;
 pub mod preview;
 pub mod revisions;
 mod status;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use drover_api::grants::Grants;
 use drover_api::ledger::{LedgerChange, LedgerTransaction};
 use drover_api::plans::{PlanDocument, PlanOrder};
 use drover_api::scheduling::{AppRequest, Decision, DecisionRequest, DigRef, MemberKey, Outcome, PlanKind, RefusedDestination, WhenFull};
@@ -10,10 +11,11 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::basis::Basis;
+use super::preflight::{self, Candidate, Refusal};
 use super::{App, Error, GroupPath, approve, group, lifecycle};
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentState};
-use crate::store::{hold, refused_destination};
+use crate::store::{grants, hold, refused_destination};
 use crate::workflows;
 
 /// What instantiate would do.
@@ -29,6 +31,9 @@ pub struct Preview {
     pub overflow: Option<Decision>,
     /// What this answer depends on.
     pub basis: Basis,
+    /// What clusters would refuse of the objects. Absent if they would accept all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Refusal>,
 }
 
 /// What terminate or update would change.
@@ -46,6 +51,9 @@ pub struct Change {
     /// Where the added apps would be placed, with the room as it is before the update.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newcomer: Option<Preview>,
+    /// What the clusters where the application runs would refuse of the new objects. Absent if they would accept all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Refusal>,
     /// What this answer depends on. Absent for terminate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<Basis>,
@@ -75,10 +83,13 @@ impl App {
             return Err(Error::WrongState { verb: "instantiate", state, allowed: lifecycle::INSTANTIABLE });
         }
         let apps = approve::approved_requests(&mut tx, &group).await?;
+        let approved = deployment::approved_apps(&mut tx, group.dig.id).await?;
+        let grants = grants::of_group(&mut tx, group.dig.id).await?;
         let excluded = hold::busy(&mut tx).await?;
         let refused = refused_destination::recent(&mut tx).await?;
         tx.rollback().await?;
-        self.newcomer(group.dig, apps, excluded, refused).await
+        let candidates = self.stored(approved).await?;
+        self.newcomer(group.dig, apps, (grants, &candidates), excluded, refused).await
     }
 
     /// Where new apps would be placed, and what would have to be moved for them.
@@ -86,6 +97,7 @@ impl App {
         &self,
         dig: DigRef,
         apps: Vec<AppRequest>,
+        (grants, candidates): (Option<Grants>, &[Candidate]),
         excluded: BTreeMap<Uuid, String>,
         refused: Vec<RefusedDestination>,
     ) -> Result<Preview, Error> {
@@ -98,12 +110,13 @@ impl App {
             fence: 0,
         };
         let decision = self.services.placement.decide_dry(&request).await?;
-        let mut preview = Preview { plan: None, overflow: None, basis: Basis::of(&apps, &decision, None), decision };
+        let basis = Basis::of(&apps, &decision, None);
+        let mut preview = Preview { plan: None, overflow: None, refusals: Vec::new(), basis, decision };
         let insists = apps.iter().any(|app| app.terms.when_full == WhenFull::Preferred);
         // An app with `whenFull: preferred` gets a plan also while the capacity of its preferred clusters is unknown.
         if preview.decision.outcome == Outcome::NoRoom || (preview.decision.outcome == Outcome::Unknown && insists) {
             let order = PlanOrder {
-                kind: PlanKind::Newcomer { dig, apps: apps.clone() },
+                kind: PlanKind::Newcomer { dig: dig.clone(), apps: apps.clone() },
                 excluded,
                 refused,
                 dry_run: true,
@@ -120,6 +133,11 @@ impl App {
             preview.basis = Basis::of(&apps, &preview.decision, plan.plan.as_ref());
             preview.plan = Some(plan);
         }
+        let planned = preview.plan.as_ref().and_then(|document| document.plan.as_ref()).map(|plan| plan.newcomer.as_slice());
+        let decided = [Some(&preview.decision), preview.overflow.as_ref()].into_iter().flatten();
+        let decided = decided.flat_map(|decision| preflight::places(&decision.apps));
+        let places = decided.chain(planned.into_iter().flat_map(preflight::places)).collect();
+        preview.refusals = self.refusals(&dig, grants, candidates, places).await;
         Ok(preview)
     }
 
@@ -158,17 +176,28 @@ impl App {
         let order = lifecycle::update_order(&mut tx, &prepared.group, &prepared.revision(), 0).await?;
         let excluded = hold::busy(&mut tx).await?;
         let refused = refused_destination::recent(&mut tx).await?;
+        let grants = grants::of_group(&mut tx, prepared.group.dig.id).await?;
         tx.rollback().await?;
+        let rendered = prepared.apps.iter().zip(&prepared.bundles);
+        let candidates: Vec<Candidate> =
+            rendered.map(|(app, rendered)| Candidate { app: app.clone(), objects: rendered.objects.clone() }).collect();
         let misfits = match order.raise() {
             changes if changes.is_empty() => Vec::new(),
             changes => self.misfits(changes).await?,
         };
         let apps: Vec<AppRequest> = order.added.iter().map(|delivery| delivery.request.clone()).collect();
-        let newcomer = if apps.is_empty() { None } else { Some(self.newcomer(order.dig.clone(), apps, excluded, refused).await?) };
+        let newcomer = if apps.is_empty() {
+            None
+        } else {
+            Some(self.newcomer(order.dig.clone(), apps, (grants.clone(), &candidates), excluded, refused).await?)
+        };
+        let places = order.kept.iter().map(|kept| (kept.old.app.clone(), kept.old.member.clone())).collect();
+        let refusals = self.refusals(&order.dig, grants, &candidates, places).await;
         let kept: Vec<AppRequest> = order.kept.iter().map(|kept| kept.request.clone()).collect();
         let basis = newcomer.as_ref().map(|newcomer| newcomer.basis.clone()).unwrap_or_default().with(&kept);
         Ok(Change {
             misfits,
+            refusals,
             newcomer,
             basis: Some(basis),
             applied: order.kept.iter().map(|kept| on_member(&kept.old)).collect(),

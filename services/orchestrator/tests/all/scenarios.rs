@@ -113,6 +113,28 @@ async fn deed_says_what_has_changed_since_its_dry_run() {
 }
 
 #[tokio::test]
+async fn dry_runs_say_what_the_cluster_would_refuse() {
+    use base64::Engine as _;
+    let (fakes, stack) = stack().await;
+    let dig = approved(&stack, "shop", "500m", &["a"], None).await;
+    let dry = async |verb: &str| stack.call("POST", &format!("{dig}/{verb}?dryRun=All"), None).await.body;
+    assert_eq!(dry("instantiate").await["refusals"], Value::Null);
+
+    fakes.members.behave("shop", "a", Behaviour::Refused);
+    let refusal = json!([{"app": "shop", "member": "onprem+a", "reasons": ["quota exceeded"]}]);
+    assert_eq!(dry("instantiate").await["refusals"], refusal);
+    assert!(fakes.members.present().is_empty() && fakes.ledger.all().is_empty(), "a dry run writes nothing");
+
+    fakes.members.behave("shop", "a", Behaviour::Ready);
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    fakes.members.behave("shop", "a", Behaviour::Refused);
+    let mut body = doc("shop", None);
+    body["file"] = base64::engine::general_purpose::STANDARD.encode(deployment("shop", "400m", 1)).into();
+    assert_eq!(stack.call("PUT", "/v2/projects/p/composite-apps/shop/v1/apps/shop", Some(body)).await.status, 201);
+    assert_eq!(dry("update").await["refusals"], refusal);
+}
+
+#[tokio::test]
 async fn instantiate_and_terminate_leave_no_claims_or_copies() {
     let (fakes, stack) = stack().await;
     let dig = approved(&stack, "shop", "500m", &["a", "b", "c"], None).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use drover_api::bindings::{Bundle, DesiredBinding};
+use drover_api::bindings::{Bundle, DesiredBinding, Preflight};
 use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest, MemberKey};
@@ -91,6 +91,9 @@ impl Synchronizer for NoPeers {
         no_peer()
     }
     async fn forget_binding(&self, _: Uuid) -> Result<(), PeerError> {
+        no_peer()
+    }
+    async fn preflight(&self, _: &Preflight) -> Result<Vec<String>, PeerError> {
         no_peer()
     }
 }

@@ -1,12 +1,13 @@
 //! Bindings: desired state and status.
 
 use axum::extract::State;
-use drover_api::bindings::{BindingStatus, DesiredBinding};
+use drover_api::bindings::{BindingStatus, DesiredBinding, Preflight, PreflightAnswer};
 use drover_service::{Json, Path, Problem};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::preflight;
 
 /// Stores the desired state of a binding. Storing the same again changes nothing; a lower fence is refused.
 #[utoipa::path(put, path = "/internal/bindings/{id}", operation_id = "binding_put", tag = "peer",
@@ -25,6 +26,13 @@ pub async fn put(
     params(("id" = Uuid, Path)), responses((status = 200, description = "Its status", body = BindingStatus)))]
 pub async fn get(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<BindingStatus>, Problem> {
     Ok(Json(app.status(id)?))
+}
+
+/// Asks a member whether it would accept objects. Nothing is written, in the member or here.
+#[utoipa::path(post, path = "/internal/preflights", operation_id = "preflight_ask", tag = "peer", request_body = Preflight,
+    responses((status = 200, description = "What speaks against it", body = PreflightAnswer)))]
+pub async fn preflight(State(app): State<App>, Json(asked): Json<Preflight>) -> Result<Json<PreflightAnswer>, Problem> {
+    Ok(Json(PreflightAnswer { reasons: preflight::reasons(&app, &asked).await? }))
 }
 
 /// Deletes a binding that is gone.

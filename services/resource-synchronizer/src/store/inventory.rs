@@ -136,6 +136,47 @@ pub async fn scaled_elsewhere(store: &Store, desired: &DesiredBinding) -> StoreR
     Ok(rows.into_iter().map(workload).collect())
 }
 
+/// An object that another app contains.
+pub struct Held {
+    pub binding: Uuid,
+    /// Name of the other app's group.
+    pub group: String,
+    pub app: String,
+    pub object: ObjectId,
+    /// Digest of its content there.
+    pub digest: String,
+}
+
+/// The objects that other apps have in the member of this binding.
+pub async fn held_by_others(store: &Store, desired: &DesiredBinding) -> StoreResult<Vec<Held>> {
+    #[derive(sqlx::FromRow)]
+    struct Raw {
+        binding: Uuid,
+        dig: String,
+        app: String,
+        api_version: String,
+        kind: String,
+        namespace: String,
+        name: String,
+        digest: String,
+    }
+    let rows: Vec<Raw> = sqlx::query_as(
+        "select i.binding, b.dig ->> 'name' as dig, b.app, i.api_version, i.kind, i.namespace, i.name, i.digest
+         from inventory i join binding b on b.id = i.binding
+         where b.member = $1 and b.present and (b.dig ->> 'id' <> $2 or b.app <> $3)",
+    )
+    .bind(&desired.member.0)
+    .bind(desired.dig.id.to_string())
+    .bind(&desired.app)
+    .fetch_all(store.pool())
+    .await?;
+    let held = |Raw { binding, dig: group, app, api_version, kind, namespace, name, digest }| {
+        let object = ObjectId { api_version, kind, namespace, name };
+        Held { binding, group, app, object, digest }
+    };
+    Ok(rows.into_iter().map(held).collect())
+}
+
 /// Removes an object that no longer exists, or that was left in place: `kept` says why.
 pub async fn remove(store: &Store, binding: Uuid, id: &ObjectId, kept: Option<&str>) -> StoreResult<()> {
     sqlx::query(

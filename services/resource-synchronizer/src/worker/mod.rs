@@ -20,6 +20,9 @@ mod view;
 mod watch;
 mod write;
 
+pub use hooks::split;
+pub use reconcile::not_granted;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;

@@ -344,7 +344,7 @@ impl Worker {
 }
 
 /// Why the logical cloud of a binding refuses some of its objects, a reason per object.
-fn not_granted(desired: &DesiredBinding, objects: &[Object]) -> Vec<String> {
+pub fn not_granted(desired: &DesiredBinding, objects: &[Object]) -> Vec<String> {
     let Some(grants) = &desired.grants else { return Vec::new() };
     let refusal = |object: &Object| {
         let Object { id, value, .. } = object;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase};
+use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight};
 use drover_orchestrator::peers::{PeerError, Synchronizer};
 use drover_service::FeedHub;
 use uuid::Uuid;
@@ -177,5 +177,12 @@ impl Synchronizer for FakeMembers {
         inner.statuses.remove(&binding);
         self.feed.publish(binding.to_string(), None);
         Ok(())
+    }
+
+    async fn preflight(&self, asked: &Preflight) -> Result<Vec<String>, PeerError> {
+        assert!(!asked.objects.is_empty(), "nothing is asked about");
+        let key = (asked.binding.app.clone(), asked.binding.member.cluster().to_owned());
+        let refuses = self.inner.lock().unwrap().behaviour.get(&key) == Some(&Behaviour::Refused);
+        Ok(if refuses { vec!["quota exceeded".to_owned()] } else { vec![] })
     }
 }

@@ -1,0 +1,89 @@
+//! Asks the clusters in a dry run whether they would accept the objects. Nothing is written anywhere.
+
+use std::sync::Arc;
+
+use drover_api::bindings::{DesiredBinding, DesiredState, Preflight};
+use drover_api::grants::Grants;
+use drover_api::scheduling::{AppDecision, DigRef, MemberKey};
+use futures::StreamExt;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{App, Error};
+use crate::store::bundle;
+use crate::store::deployment::ApprovedApp;
+
+/// How many clusters are asked at the same time.
+const AT_ONCE: usize = 8;
+
+/// What a cluster would refuse of an app.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Refusal {
+    pub app: String,
+    pub member: MemberKey,
+    /// A sentence per object, or that the cluster could not be asked.
+    pub reasons: Vec<String>,
+}
+
+/// An app with its objects.
+pub(super) struct Candidate {
+    pub app: ApprovedApp,
+    pub objects: Vec<Value>,
+}
+
+/// Where a decision places its apps.
+pub(super) fn places(apps: &[AppDecision]) -> Vec<(String, MemberKey)> {
+    let of = |app: &AppDecision| {
+        let places = app.groups.iter().filter_map(|group| Some((app.app.clone(), group.placement.as_ref()?.member.clone())));
+        places.collect::<Vec<_>>()
+    };
+    apps.iter().flat_map(of).collect()
+}
+
+impl App {
+    /// The approved apps with the objects that are stored for them.
+    pub(super) async fn stored(&self, apps: Vec<ApprovedApp>) -> Result<Vec<Candidate>, Error> {
+        let mut tx = self.store.begin().await?;
+        let mut candidates = Vec::with_capacity(apps.len());
+        for app in apps {
+            let objects = bundle::objects(&mut tx, &app.digest).await?;
+            candidates.push(Candidate { app, objects });
+        }
+        tx.rollback().await?;
+        Ok(candidates)
+    }
+
+    /// What the clusters would refuse, for each app in its place.
+    pub(super) async fn refusals(
+        &self,
+        dig: &DigRef,
+        grants: Option<Grants>,
+        candidates: &[Candidate],
+        places: Vec<(String, MemberKey)>,
+    ) -> Vec<Refusal> {
+        let grants = grants.map(Arc::new);
+        let asked = places.into_iter().filter_map(|(app, member)| {
+            let candidate = candidates.iter().find(|candidate| candidate.app.app == app)?;
+            let binding = DesiredBinding {
+                id: Uuid::nil(),
+                dig: Arc::new(dig.clone()),
+                app,
+                member,
+                namespace: candidate.app.namespace.clone(),
+                digest: candidate.app.digest.as_str().into(),
+                state: DesiredState::Present,
+                fence: 0,
+                grants: grants.clone(),
+            };
+            Some(Preflight { binding, objects: candidate.objects.clone() })
+        });
+        let answers = futures::stream::iter(asked.collect::<Vec<_>>()).map(async |asked| {
+            let answer = self.services.synchronizer.preflight(&asked).await;
+            let reasons = answer.unwrap_or_else(|error| vec![format!("it could not be asked: {error}")]);
+            Refusal { app: asked.binding.app, member: asked.binding.member, reasons }
+        });
+        answers.buffered(AT_ONCE).filter(|refusal| std::future::ready(!refusal.reasons.is_empty())).collect().await
+    }
+}

@@ -1,0 +1,70 @@
+//! Whether a member would accept objects, asked in a dry run. Nothing is written.
+
+use std::collections::BTreeMap;
+
+use drover_api::bindings::{DesiredBinding, Preflight};
+use drover_members::objects::flatten;
+use drover_members::{Member, MemberError, Object, Owner, Sharers, is_shareable, kubeconfig};
+
+use crate::app::{App, Error};
+use crate::store::inventory;
+use crate::worker::{not_granted, split};
+
+/// What speaks against it, a sentence per object; also that the member does not answer.
+///
+/// # Errors
+/// The objects are no objects of Kubernetes, or the store fails.
+pub async fn reasons(app: &App, asked: &Preflight) -> Result<Vec<String>, Error> {
+    let flat = flatten(&asked.objects)?;
+    let desired = &asked.binding;
+    let member = match connect(app, desired).await {
+        Ok(member) => member,
+        Err(reason) => return Ok(vec![format!("it could not be asked: {reason}")]),
+    };
+    let owner = Owner { hub: app.hub, dig: desired.dig.id, app: desired.app.clone(), binding: desired.id };
+    let objects = match member.prepare(&flat, &desired.namespace, &owner).await {
+        Ok(objects) => objects,
+        Err(error) => return Ok(vec![error.to_string()]),
+    };
+    let refused = not_granted(desired, &objects);
+    if !refused.is_empty() {
+        return Ok(refused);
+    }
+    let (mut objects, hooks) = split(objects);
+    for hook in hooks {
+        // One that is there is deleted before it runs again, so it need not be changed.
+        if matches!(member.metadata(&hook.object.id).await, Ok(None)) {
+            objects.push(hook.object);
+        }
+    }
+    let (shared, mut reasons) = sharers(app, desired, &objects).await?;
+    match member.preflight(&objects, &owner, &desired.namespace, &shared).await {
+        // Somebody changes the object at this moment: it would be tried again.
+        Ok(against) => reasons.extend(against.iter().filter(|error| !matches!(error, MemberError::Conflict(_))).map(ToString::to_string)),
+        Err(error) => reasons.push(format!("it could not be asked: {error}")),
+    }
+    Ok(reasons)
+}
+
+async fn connect(app: &App, desired: &DesiredBinding) -> Result<Member, String> {
+    let credential = app.credential(&desired.member).await.map_err(|error| error.to_string())?;
+    let vetted = kubeconfig::vet(credential.kubeconfig.expose()).map_err(|error| error.to_string())?;
+    let client = app.clients.get(&desired.member, credential.version, &vetted).await.map_err(|error| error.to_string())?;
+    Ok(Member::new(client))
+}
+
+/// Who else contains the objects that apps may share, and which of them have another content.
+async fn sharers(app: &App, desired: &DesiredBinding, objects: &[Object]) -> Result<(Sharers, Vec<String>), Error> {
+    let shareable: BTreeMap<_, _> =
+        objects.iter().filter(|object| is_shareable(&object.id)).map(|object| (object.id.clone(), object)).collect();
+    let mut shared: Sharers = shareable.keys().map(|id| (id.clone(), Vec::new())).collect();
+    let mut differing = Vec::new();
+    for held in inventory::held_by_others(&app.store, desired).await? {
+        let Some(object) = shareable.get(&held.object) else { continue };
+        match *held.digest == *object.digest {
+            true => shared.entry(object.id.clone()).or_default().push(held.binding),
+            false => differing.push(format!("app {} of {} contains {} with different content", held.app, held.group, held.object)),
+        }
+    }
+    Ok((shared, differing))
+}
