@@ -13,4 +13,5 @@ mod movable;
 mod page;
 mod readme;
 mod tutorial;
+mod upgrade;
 mod whole;
