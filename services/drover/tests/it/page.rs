@@ -87,7 +87,7 @@ pub(crate) fn shell(commands: &str, url: &str, folder: &Path) -> String {
     let path = format!("{}:{}", programs.join(":"), std::env::var("PATH").unwrap());
     let mut bash = Command::new("bash");
     bash.args(["-euo", "pipefail", "-c", &format!("exec 2>&1\n{commands}")]).current_dir(folder).env_clear();
-    bash.env("HOME", HOME).env("PATH", path).env("DROVER_URL", url);
+    bash.env("HOME", HOME).env("PATH", path).env("DROVER_URL", url).env("KUBECONFIG", folder.join("kubeconfig"));
     let output = bash.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{commands}\n{said}");
