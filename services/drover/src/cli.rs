@@ -52,7 +52,8 @@ pub enum Command {
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
     /// Deploy manifests or a Helm chart; updates the application in place if it is deployed already.
-    Deploy(deploy::DeployArgs),
+    #[command(disable_version_flag = true)] // `--version` is that of a chart
+    Deploy(Box<deploy::DeployArgs>),
     /// Show what a deployment would change in the objects of an application.
     Diff(diff::DiffArgs),
     /// Create or replace EMCO resources from files, parents before children.
@@ -142,7 +143,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Restore(args) => tokio::task::spawn_blocking(move || backup::restore(args)).await??,
         Command::Cluster(command) => cluster::run(&session()?, command).await?,
         Command::Provider(command) => provider::run(&session()?, command).await?,
-        Command::Deploy(args) => deploy::run(&session()?, args).await?,
+        Command::Deploy(args) => deploy::run(&session()?, *args).await?,
         Command::Diff(args) => diff::run(&session()?, &args).await?,
         Command::Doctor => doctor::run(&session()?).await?,
         Command::Apply(args) => apply::run(&session()?, args).await?,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::cli::{json as get, ok, run, simulated, start, wait};
+use crate::cli::{command, json as get, ok, run, simulated, start, wait};
 use crate::whole::{in_member, server};
 
 /// Writes a chart of one Deployment whose image and replicas are values.
@@ -18,7 +18,7 @@ fn chart(folder: &Path) -> String {
         "templates/web.yaml",
         "apiVersion: apps/v1
 kind: Deployment
-metadata: {name: web}
+metadata: {name: web, annotations: {chart: '{{ .Chart.Version }}'}}
 spec:
   replicas: {{ .Values.replicas }}
   selector: {matchLabels: {app: web}}
@@ -100,5 +100,55 @@ fn values_of_a_chart_are_kept_replaced_and_reset() {
     let dry = run(&url, &["deploy", "odd", "-f", &odd, "--on", "onprem", "--dry-run"]);
     let said = String::from_utf8_lossy(&dry.stderr);
     assert!(!dry.status.success() && said.contains("a cluster would refuse objects") && said.contains("Widget"), "{dry:?}");
+    drop((up, members));
+}
+
+/// A web server for the files of a folder. It ends with the test.
+fn serve(folder: std::path::PathBuf) -> String {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let head: Vec<String> = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+            let path = head.first().and_then(|line| line.split(' ').nth(1)).unwrap_or("/").trim_start_matches('/').to_owned();
+            let (status, body) = std::fs::read(folder.join(path)).map_or((404, Vec::new()), |body| (200, body));
+            write!(stream, "HTTP/1.1 {status} x\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len()).unwrap();
+            stream.write_all(&body).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn chart_of_a_repository_is_fetched_in_the_version_that_is_asked_for() {
+    let Some(helm) = drover_testkit::needs("DROVER_HELM") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (members, files) = simulated(1, &folder.path().join("sim"));
+    let (up, url) = start(folder.path());
+    ok(&url, &["cluster", "add", "mine", "--provider", "onprem", "--kubeconfig", &files[0]]);
+    wait(|| get(&url, &["get", "clusters", "-o", "json"]).as_array().unwrap().iter().all(|c| c["state"] == "Ready" && c["ageMs"].is_u64()));
+    let (chart, repo) = (chart(folder.path()), folder.path().join("repo"));
+    let run_helm = |args: &[&str]| assert!(std::process::Command::new(&helm).args(args).output().unwrap().status.success(), "{args:?}");
+    for version in ["1.0.0", "1.1.0"] {
+        run_helm(&["package", &chart, "--version", version, "--destination", repo.to_str().unwrap()]);
+    }
+    let address = serve(repo.clone());
+    run_helm(&["repo", "index", repo.to_str().unwrap(), "--url", &address]);
+
+    let deploy = |version: &str| {
+        let args = ["deploy", "shop", "--chart", "shop", "--repo", &address, "--version", version, "--wait"];
+        let output = command(&url, &args).env("DROVER_HELM", &helm).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (done, said) = deploy("2.0.0");
+    assert!(!done && said.contains("helm cannot fetch the chart shop"), "{said}");
+    assert!(deploy("1.0.0").0);
+    let member = server(&files[0]);
+    let jobs = in_member(&member).into_iter().filter(|object| object["kind"] == "Deployment");
+    assert_eq!(jobs.map(|web| web["metadata"]["annotations"]["chart"].clone()).collect::<Vec<_>>(), ["1.0.0"]);
+    ok(&url, &["delete", "shop"]);
     drop((up, members));
 }

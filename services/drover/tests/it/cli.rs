@@ -26,10 +26,15 @@ impl Drop for Process {
 /// The home directory of these tests' user.
 pub(crate) const HOME: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/home");
 
-pub(crate) fn run(url: &str, args: &[&str]) -> Output {
+pub(crate) fn command(url: &str, args: &[&str]) -> Command {
     let mut command = Command::new(DROVER);
     command.args(args).env_clear().env("HOME", HOME).env("PATH", std::env::var_os("PATH").unwrap()).env("DROVER_URL", url);
-    command.stdin(Stdio::null()).output().unwrap()
+    command.stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn run(url: &str, args: &[&str]) -> Output {
+    command(url, args).output().unwrap()
 }
 
 #[track_caller]

@@ -11,6 +11,7 @@ Examples:
   drover deploy shop -f ./manifests/ --wait
   drover deploy shop -f ./chart/ --on onprem,aws --movable
   drover deploy shop -f shop-1.2.tgz --values prod.yaml --set image.tag=1.2.3
+  drover deploy podinfo --chart podinfo --repo https://stefanprodan.github.io/podinfo --version 6.7.1
   drover deploy shop -k ./overlays/test/ -n shop-test
   drover deploy shop -f ./manifests/ --split                       each workload finds a cluster of its own
   drover deploy rbac -f roles.yaml --everywhere
@@ -21,7 +22,7 @@ pub struct DeployArgs {
     pub name: String,
     /// Manifest file (YAML or JSON), directory of manifests, directory or .tgz of a Helm chart; `-` reads manifests from stdin. May be
     /// repeated for manifests.
-    #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "kustomize")]
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present_any = ["kustomize", "chart"])]
     pub paths: Vec<PathBuf>,
     /// Also read the directories inside directories.
     #[arg(short = 'R', long, requires = "paths")]
@@ -29,6 +30,8 @@ pub struct DeployArgs {
     /// Directory of a kustomization, built by kustomize or kubectl.
     #[arg(short = 'k', long, value_name = "DIR", conflicts_with = "paths")]
     pub kustomize: Option<PathBuf>,
+    #[command(flatten)]
+    pub source: crate::chart::ChartArgs,
     #[command(flatten)]
     pub values: super::values::ValuesArgs,
     /// Namespace of objects that name none; it is created where it does not exist [default: as it was; `default` for a new application].

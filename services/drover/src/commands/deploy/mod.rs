@@ -161,9 +161,10 @@ async fn print_changes(session: &Session, id: &str) -> Result<()> {
 
 /// Reads what is to be deployed. An application that is there keeps the way in which it was taken apart.
 async fn deployable(session: &Session, application: &Application, args: &DeployArgs, clusters: &[ClusterCapacity]) -> Result<Deployable> {
-    let input = match &args.kustomize {
-        Some(folder) => input::kustomize(folder)?,
-        None => input::read(&args.paths, args.recursive)?,
+    let input = match (&args.kustomize, &args.source.chart) {
+        (Some(folder), _) => input::kustomize(folder)?,
+        (None, Some(chart)) => Input::Archive(args.source.fetch(chart)?),
+        (None, None) => input::read(&args.paths, args.recursive)?,
     };
     let namespace = cloud_of(session, application, args.namespace.as_deref()).await?.1;
     let known = names(session, &format!("{}/apps", application.composite)).await?;
