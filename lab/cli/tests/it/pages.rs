@@ -118,10 +118,10 @@ fn errors(page: &str, tables_are_complete: bool) -> (Vec<String>, usize) {
         } else {
             Vec::new()
         };
-        let partial = !code && !(tables_are_complete && line.starts_with('|'));
+        let complete = code || (tables_are_complete && line.starts_with('|'));
         for command in shown.iter().flat_map(|line| commands(line)) {
             count += 1;
-            errors.extend(parse(&command, partial).err());
+            errors.extend(parse(&command, !complete).err());
         }
     }
     (errors, count)
