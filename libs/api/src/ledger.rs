@@ -254,8 +254,14 @@ pub struct ExplainedCalls {
     /// The groups as they run; absent if the apps do not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<CallStory>,
+    /// The groups in the decision that placed the app; absent if a plan placed it. Its `chosen_by` says what the policy saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided: Option<CallStory>,
     /// The decision that would be made now for each limit of the groups' size (rho) if none of the apps had room yet.
     pub by_rho: Vec<CallStory>,
+    /// The decision that would be made now by each policy if none of the apps had room yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_policy: Vec<CallStory>,
 }
 
 /// The part of a decision that is about one app.

@@ -1,38 +1,45 @@
-//! Places apps that call each other: first group by group, then improves the placement by moving groups and apps.
+//! Places apps that call each other: the instance of [`crate::groups`] with members as places, the choice between the placements of
+//! policies (`call_draft.rs` makes them), and the result in words.
 //!
-//! The objective is that of [`crate::groups`] with members as places. The constraints are the same as without calls: intents, logical
-//! cloud, provider priority, and room on nodes. An app goes to a less preferred provider only if the better one has no room for it (or for
-//! its group, with `keep_together`). If this placement fails, each app is placed on its own.
+//! The constraints are the same as without calls: intents, logical cloud, provider priority, and room on nodes. An app goes to a less
+//! preferred provider only if the better one has no room for it (or for its group, with `keep_together`). If this placement fails, each
+//! app is placed on its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::call_draft::Draft;
+use crate::call_learned::LEARNED_PASSES;
 use crate::calling_apps::{CallingApps, MIB};
 use crate::fit::Ask;
+use crate::groups::learned::LearnedModel;
 use crate::groups::{Instance, Layout, Place, Rules, Traffic, Weights};
 use crate::slot::{Slot, equals};
-use crate::trial::{Tenant, Trial};
-use crate::{CallGroup, CallStory, CallTerms, DigRef, Ledger, MemberKey, MemberRoom, Packing};
+use crate::trial::Trial;
+use crate::{CallGroup, CallStory, CallTerms, DigRef, GroupPolicy, Ledger, MemberKey, MemberRoom, Packing, PolicyStory};
 
 /// Number of members of each provider priority that are considered for an app, those with most room first (least for `packing: tight`).
 const MEMBERS_PER_PRIORITY: usize = 32;
-/// Limit on improvement rounds over all groups and apps. A round without a change is the last.
-const ROUNDS: usize = 8;
-/// An improvement below this is a rounding error.
-const ROUNDING: f64 = 1e-9;
 
 /// The apps of a deployment intent group with their calls, as an instance of `groups`.
 pub(crate) struct CallPlacement<'a, 's> {
-    slots: &'s [Slot<'a>],
-    callers: CallingApps<'a>,
-    instance: Instance,
-    weights: Weights,
-    rooms: Vec<&'a MemberRoom>,
+    pub(super) slots: &'s [Slot<'a>],
+    pub(super) callers: CallingApps<'a>,
+    pub(super) instance: Instance,
+    pub(super) weights: Weights,
+    pub(super) rooms: Vec<&'a MemberRoom>,
     /// Containers of running apps as (container, place).
-    fixed: Vec<(u32, usize)>,
+    pub(super) fixed: Vec<(u32, usize)>,
     /// The container of each slot.
     container: Vec<u32>,
     /// The allowed places of each slot, sorted by provider priority, then in the order without calls.
-    open: Vec<Vec<usize>>,
+    pub(super) open: Vec<Vec<usize>>,
+}
+
+/// Members for apps that call each other.
+pub(crate) struct CallChoice<'a> {
+    /// By slot; `None`: satisfied by another slot of its app.
+    pub homes: Vec<Option<&'a MemberRoom>>,
+    pub story: PolicyStory,
 }
 
 impl<'a, 's> CallPlacement<'a, 's> {
@@ -79,24 +86,29 @@ impl<'a, 's> CallPlacement<'a, 's> {
         Some(Self { slots, callers, instance, weights, rooms, fixed, container, open })
     }
 
-    /// A member for each slot (`None`: satisfied by another slot of its app). Returns `None` if some slot gets no room.
-    pub fn choose(&self) -> Option<Vec<Option<&'a MemberRoom>>> {
-        let mut draft = Draft {
-            of: self,
-            layout: Layout::empty(&self.instance, self.weights),
-            trial: Trial::default(),
-            at: vec![None; self.slots.len()],
+    /// The placement by the policy of the call graph. Returns `None` if some slot gets no room.
+    pub fn choose(&self) -> Option<CallChoice<'a>> {
+        let policy = self.callers.terms.policy;
+        let greedy = Draft::greedy(self);
+        let learned = match policy {
+            GroupPolicy::CgsGreedy => None,
+            GroupPolicy::Learned => Draft::learned(self, LearnedModel::shipped()),
         };
-        self.fixed.iter().for_each(|(container, at)| draft.layout.put(&[*container], *at));
-        if !self.callers.units.iter().all(|unit| draft.place(unit)) {
-            return None;
-        }
-        draft.improve();
-        Some(draft.at.into_iter().map(|at| at.map(|at| self.rooms[at])).collect())
+        let objective = |draft: &Option<Draft<'_, 'a, 's>>| draft.as_ref().map(Draft::objective);
+        let (of_greedy, of_learned) = (objective(&greedy).filter(|_| policy != GroupPolicy::CgsGreedy), objective(&learned));
+        // The guard: a learned placement is taken unless the greedy one is better.
+        let (taken, draft) = match (greedy, learned) {
+            (Some(greedy), Some(learned)) if greedy.is_better_than(&learned) => (GroupPolicy::CgsGreedy, greedy),
+            (_, Some(learned)) => (GroupPolicy::Learned, learned),
+            (greedy, None) => (GroupPolicy::CgsGreedy, greedy?),
+        };
+        let passes = of_learned.map(|_| LEARNED_PASSES as u32);
+        let (homes, story) = draft.finish();
+        Some(CallChoice { homes, story: PolicyStory { policy, taken, greedy: of_greedy, learned: of_learned, passes, ..story } })
     }
 
-    /// The groups and the calls that leave their cluster, with the slots on `chosen` (`None`: not placed).
-    pub fn story(&self, chosen: Option<&[Option<&'a MemberRoom>]>) -> CallStory {
+    /// The groups and the calls that leave their cluster, with the slots on `chosen` (`None`: not placed) by a policy.
+    pub fn story(&self, chosen: Option<&[Option<&'a MemberRoom>]>, chosen_by: Option<PolicyStory>) -> CallStory {
         let mut layout = Layout::empty(&self.instance, self.weights);
         self.fixed.iter().for_each(|(container, at)| layout.put(&[*container], *at));
         for (slot, room) in chosen.iter().flat_map(|chosen| chosen.iter().enumerate()) {
@@ -132,6 +144,7 @@ impl<'a, 's> CallPlacement<'a, 's> {
             between_groups: self.callers.grouping.between(&self.callers.graph),
             crossing: chosen.map(|_| crossing / total),
             waiting_us: chosen.filter(|_| !self.callers.terms.latencies.is_empty()).map(|_| waiting / total),
+            chosen_by,
         }
     }
 
@@ -149,21 +162,21 @@ impl<'a, 's> CallPlacement<'a, 's> {
         (kept, all)
     }
 
-    fn ask(&self, slot: usize) -> Ask<'a> {
+    pub(super) fn ask(&self, slot: usize) -> Ask<'a> {
         Ask::held(&self.slots[slot].request.demand)
     }
 
     /// Whether it is the only slot of its app. Moving it leaves no other slot of the app unsatisfied.
-    fn alone(&self, slot: usize) -> bool {
+    pub(super) fn alone(&self, slot: usize) -> bool {
         self.slots.iter().filter(|other| other.app == self.slots[slot].app).count() == 1
     }
 
-    fn containers(&self, unit: &[usize]) -> Vec<u32> {
+    pub(super) fn containers(&self, unit: &[usize]) -> Vec<u32> {
         unit.iter().map(|slot| self.container[*slot]).collect()
     }
 
     /// The places that all slots of a unit may use.
-    fn common(&self, unit: &[usize]) -> Vec<usize> {
+    pub(super) fn common(&self, unit: &[usize]) -> Vec<usize> {
         let (first, others) = unit.split_first().map_or((&[][..], &[][..]), |(first, others)| (&self.open[*first][..], others));
         first.iter().copied().filter(|at| others.iter().all(|slot| self.open[*slot].contains(at))).collect()
     }
@@ -172,112 +185,7 @@ impl<'a, 's> CallPlacement<'a, 's> {
 impl Ledger {
     /// The groups of a running deployment intent group and the calls that leave their cluster, or `None` if no calls are known.
     pub fn call_story(&self, dig: &DigRef) -> Option<CallStory> {
-        Some(CallPlacement::of(self, dig, &[], &[])?.story(Some(&[])))
-    }
-}
-
-/// A placement under construction: its objective value and its packing.
-struct Draft<'t, 'a, 's> {
-    of: &'t CallPlacement<'a, 's>,
-    layout: Layout<'t>,
-    trial: Trial<'a>,
-    at: Vec<Option<usize>>,
-}
-
-impl<'a> Draft<'_, 'a, '_> {
-    /// Places a unit on one place if possible, else slot by slot. Returns false if a slot has no room.
-    fn place(&mut self, unit: &[usize]) -> bool {
-        if unit.len() > 1 && self.whole(unit) {
-            return true;
-        }
-        unit.iter().all(|slot| self.single(*slot))
-    }
-
-    fn whole(&mut self, unit: &[usize]) -> bool {
-        let together = self.of;
-        let levels: BTreeSet<u8> = unit.iter().flat_map(|slot| &together.open[*slot]).map(|at| together.rooms[*at].priority()).collect();
-        let common = together.common(unit);
-        for level in levels {
-            let here = common.iter().copied().filter(|at| together.rooms[*at].priority() == level);
-            if self.best(unit, here.collect()) {
-                return true;
-            }
-            let fits = |slot: &usize| {
-                let mut here = together.open[*slot].iter().map(|at| together.rooms[*at]).filter(|room| room.priority() == level);
-                here.any(|room| self.trial.fit(room, together.ask(*slot)).is_some())
-            };
-            if !together.callers.terms.keep_together && unit.iter().any(fits) {
-                return false;
-            }
-        }
-        false
-    }
-
-    fn single(&mut self, slot: usize) -> bool {
-        let together = self.of;
-        let chosen: Vec<Option<&MemberRoom>> = self.at.iter().map(|at| at.map(|at| together.rooms[at])).collect();
-        if together.slots[slot].satisfied(together.slots, &chosen) {
-            return true;
-        }
-        let levels = together.open[slot].chunk_by(|a, b| together.rooms[*a].priority() == together.rooms[*b].priority());
-        levels.into_iter().any(|level| self.best(&[slot], level.to_vec()))
-    }
-
-    /// Puts an unplaced unit on the place with room and the lowest objective value; the first one among equals.
-    fn best(&mut self, unit: &[usize], places: Vec<usize>) -> bool {
-        let containers = self.of.containers(unit);
-        let mut ranked: Vec<(f64, usize)> = places.into_iter().map(|at| (self.layout.value_with(&containers, at), at)).collect();
-        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
-        ranked.into_iter().any(|(_, at)| self.add(unit, at))
-    }
-
-    fn add(&mut self, unit: &[usize], at: usize) -> bool {
-        let room = self.of.rooms[at];
-        for (n, slot) in unit.iter().enumerate() {
-            if !self.trial.add(room, Tenant::New(*slot), self.of.ask(*slot)) {
-                for added in &unit[..n] {
-                    self.trial.remove(room, Tenant::New(*added));
-                }
-                return false;
-            }
-        }
-        self.layout.put(&self.of.containers(unit), at);
-        unit.iter().for_each(|slot| self.at[*slot] = Some(at));
-        true
-    }
-
-    /// Moves groups, then single apps, to other members of the same provider priority while that lowers the objective.
-    fn improve(&mut self) {
-        let singles = (0..self.at.len()).map(|slot| vec![slot]);
-        let units: Vec<Vec<usize>> = self.of.callers.units.iter().filter(|unit| unit.len() > 1).cloned().chain(singles).collect();
-        for _ in 0..ROUNDS {
-            let moved = units.iter().filter(|unit| self.better(unit)).count();
-            if moved == 0 {
-                return;
-            }
-        }
-    }
-
-    fn better(&mut self, unit: &[usize]) -> bool {
-        let Some(from) = self.at[unit[0]].filter(|from| unit.iter().all(|slot| self.at[*slot] == Some(*from))) else { return false };
-        if !unit.iter().all(|slot| self.of.alone(*slot)) {
-            return false;
-        }
-        let room = self.of.rooms[from];
-        let containers = self.of.containers(unit);
-        let before = self.layout.value();
-        self.layout.take(&containers);
-        let others = self.of.common(unit).into_iter().filter(|at| *at != from && self.of.rooms[*at].priority() == room.priority());
-        let mut ranked: Vec<(f64, usize)> = others.map(|at| (self.layout.value_with(&containers, at), at)).collect();
-        ranked.retain(|(value, _)| *value < before - ROUNDING);
-        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let out: Vec<_> = unit.iter().filter_map(|slot| self.trial.remove(room, Tenant::New(*slot))).collect();
-        if ranked.into_iter().any(|(_, at)| self.add(unit, at)) {
-            return true;
-        }
-        out.into_iter().for_each(|taken| self.trial.put_back(room, taken));
-        self.layout.put(&containers, from);
-        false
+        Some(CallPlacement::of(self, dig, &[], &[])?.story(Some(&[]), None))
     }
 }
 

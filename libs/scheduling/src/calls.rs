@@ -23,6 +23,35 @@ pub struct CallTerms {
     /// Latencies between clusters. A pair that is not listed costs as much as the slowest listed pair; without any, all pairs are equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<Latency>,
+    /// What chooses the members of groups and apps.
+    #[serde(default, skip_serializing_if = "GroupPolicy::is_default")]
+    pub policy: GroupPolicy,
+}
+
+/// What chooses the members of groups and apps, among those of equal provider priority with room. Both are followed by a local search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupPolicy {
+    /// Group by group, each on the member where the objective is least.
+    #[default]
+    CgsGreedy,
+    /// A trained network. Where `cgs-greedy` has the better objective, its placement is taken.
+    Learned,
+}
+
+impl GroupPolicy {
+    /// Its name for users, as in a call graph.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CgsGreedy => "cgs-greedy",
+            Self::Learned => "learned",
+        }
+    }
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl CallTerms {
@@ -78,6 +107,86 @@ pub struct CallStory {
     /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_us: Option<f64>,
+    /// How the members were chosen. Absent if the groups were not placed by their calls, or run already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_by: Option<PolicyStory>,
+}
+
+/// How a policy chose the members of groups and apps. Objectives are values of f (docs/how-to/group-placement.md); lower is better.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PolicyStory {
+    /// The policy of the call graph.
+    pub policy: GroupPolicy,
+    /// The policy whose placement was taken: `cgs-greedy` instead of `learned` where that is better.
+    pub taken: GroupPolicy,
+    /// The objective of the placement.
+    pub objective: f64,
+    /// The objective of the placement of `cgs-greedy`, with which `learned` is compared. Absent for `cgs-greedy`, and if that found no room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub greedy: Option<f64>,
+    /// The objective of the placement of `learned`. Absent for `cgs-greedy`, and if `learned` found no room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learned: Option<f64>,
+    /// The passes that `learned` made; the best one counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passes: Option<u32>,
+    /// What the policy whose placement was taken saw, step by step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<PolicyStep>,
+    /// The objective before the local search.
+    pub before_search: f64,
+    /// What the local search moved, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub search: Vec<SearchMove>,
+}
+
+/// One step of a policy: it places apps together, or decides that they are placed in parts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PolicyStep {
+    pub apps: Vec<String>,
+    /// The chosen member. Absent: the apps are placed in parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<MemberKey>,
+    /// Number of members that were options.
+    pub options: u32,
+    /// The score of the choice: of `learned` that of its network, higher is better; of `cgs-greedy` the objective, lower is better.
+    pub score: f64,
+    /// The next best member, with its score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<ScoredMember>,
+    /// Share of the calls to apps placed before that stay in the cluster, 0 to 1. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<f64>,
+    /// The used share of the chosen member before and after the step: the mean over CPU and memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadChange>,
+}
+
+/// A member with the score that a policy gives it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ScoredMember {
+    pub member: MemberKey,
+    pub score: f64,
+}
+
+/// The used share of a member, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LoadChange {
+    pub before: f64,
+    pub after: f64,
+}
+
+/// A move of the local search.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SearchMove {
+    pub apps: Vec<String>,
+    pub from: MemberKey,
+    pub to: MemberKey,
 }
 
 /// Apps that are placed together if possible.

@@ -11,6 +11,8 @@
 
 mod amounts;
 mod builtin;
+mod call_draft;
+mod call_learned;
 mod call_placement;
 mod calling_apps;
 mod calls;
@@ -49,7 +51,9 @@ mod work;
 
 pub use amounts::{Amounts, Extra, quantity};
 pub use builtin::{builtin_algorithms, builtin_parameters};
-pub use calls::{CallGroup, CallStory, CallTerms, CallTo, Latency};
+pub use calls::{
+    CallGroup, CallStory, CallTerms, CallTo, GroupPolicy, Latency, LoadChange, PolicyStep, PolicyStory, ScoredMember, SearchMove,
+};
 pub use cel::{Expression, ExpressionError, validate_expression};
 pub use decision::{AppDecision, Considered, Decision, DecisionRequest, GroupDecision, Outcome, Placement, Verdict};
 pub use demand::{Demand, NodeRequirement, Operator, PodGroup, PodsOnNode, Toleration};

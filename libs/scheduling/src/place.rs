@@ -35,8 +35,12 @@ impl Ledger {
         let requested: Vec<&str> = request.apps.iter().map(|app| app.app.as_str()).collect();
         let together = CallPlacement::of(self, &request.dig, &requested, &slots);
         let chosen = together.as_ref().and_then(CallPlacement::choose);
-        let by_calls = chosen.as_deref().map(|chosen| walk(&slots, Some(chosen))).filter(|walk| walk.outcome == Outcome::Placed);
-        let mut judged = by_calls.unwrap_or_else(|| walk(&slots, None));
+        let by_calls = chosen.map(|chosen| (walk(&slots, Some(&chosen.homes)), chosen.story));
+        let by_calls = by_calls.filter(|(walk, _)| walk.outcome == Outcome::Placed);
+        let (mut judged, chosen_by) = match by_calls {
+            Some((judged, story)) => (judged, Some(story)),
+            None => (walk(&slots, None), None),
+        };
         if judged.outcome == Outcome::NoRoom
             && slots.len() > 1
             && let Some(chosen) = search(&slots)
@@ -50,7 +54,7 @@ impl Ledger {
             if outcome == Outcome::Placed {
                 explanations::explain_calls(together, &chosen, &mut judged.slots);
             }
-            together.story((outcome == Outcome::Placed).then_some(&chosen[..]))
+            together.story((outcome == Outcome::Placed).then_some(&chosen[..]), chosen_by)
         });
         let order = if outcome == Outcome::Placed { order_of_application(&slots, &judged.slots) } else { Vec::new() };
         let mut apps: Vec<AppDecision> = request.apps.iter().map(|app| AppDecision { app: app.app.clone(), groups: Vec::new() }).collect();

@@ -148,6 +148,7 @@ proptest! {
         apps in prop::collection::vec((100i64..1500, 1u32..3, prop::collection::vec((0usize..6, 1u64..20), 0..3)), 1..6),
         rho in 1u32..6,
         keep in any::<bool>(),
+        policy in prop::sample::select(vec![GroupPolicy::CgsGreedy, GroupPolicy::Learned]),
     ) {
         let names: Vec<String> = (0..rooms.len()).map(|i| format!("x+{i}")).collect();
         let mut fleet = TestFleet::default();
@@ -159,7 +160,7 @@ proptest! {
             let to: Vec<(String, u64)> = to.iter().map(|(to, calls)| (format!("app{to}"), *calls)).collect();
             let to: Vec<(&str, u64)> = to.iter().map(|(to, calls)| (to.as_str(), *calls)).collect();
             let request = calling(app(&format!("app{i}"), demand(*replicas, *cpu), any_of(&on)), &to);
-            terms(request, |calls| { calls.rho = rho; calls.keep_together = keep; })
+            terms(request, |calls| { calls.rho = rho; calls.keep_together = keep; calls.policy = policy; })
         }).collect();
         let without: Vec<AppRequest> = with.iter().cloned().map(|mut a| { a.terms.calls = None; a }).collect();
         let (a, b) = (fleet.decide(with.clone()), fleet.decide(without));
@@ -200,4 +201,111 @@ fn call_story_follows_claims_through_changes() {
     assert_eq!(at(&ledger), ["cart>x+b"]);
     ledger.put_claim(claim.id, None);
     assert_eq!(at(&ledger), ["cart>x+a"]);
+}
+
+/// Apps in applications of six, on clusters of different sizes, by one policy. The seed draws requests and calls.
+fn drawn(seed: u64, policy: GroupPolicy, apps: usize, members: usize) -> Decision {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let names: Vec<String> = (0..members).map(|i| format!("x+{i}")).collect();
+    let mut fleet = TestFleet::default();
+    for name in &names {
+        let nodes: Vec<i64> = (0..rng.usize(1..4)).map(|_| rng.i64(1_500..4_000)).collect();
+        fleet = fleet.member(name, 1, &nodes);
+    }
+    let on: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut one = |i: usize| {
+        let to: Vec<(String, u64)> =
+            (0..rng.usize(1..3)).map(|_| (format!("app{}", i / 6 * 6 + rng.usize(0..6)), rng.u64(1..20))).collect();
+        let to: Vec<(&str, u64)> = to.iter().filter(|(to, _)| *to != format!("app{i}")).map(|(to, calls)| (to.as_str(), *calls)).collect();
+        let request = calling(app(&format!("app{i}"), demand(1, rng.i64(200..900)), any_of(&on)), &to);
+        terms(request, |calls| calls.policy = policy)
+    };
+    let apps = (0..apps).map(&mut one).collect();
+    fleet.decide(apps)
+}
+
+fn chosen_by(decision: Decision) -> PolicyStory {
+    decision.calls.unwrap().chosen_by.unwrap()
+}
+
+/// Prints how often and by how much `learned` is better, and what a decision costs (`--nocapture`).
+#[test]
+fn guard_takes_the_better_of_learned_and_greedy() {
+    for (apps, members, count) in [(12, 6, 60), (60, 24, 20)] {
+        let mut taken = std::collections::BTreeMap::new();
+        let (mut ratios, mut times) = (Vec::new(), [0.0; 2]);
+        for seed in 0..count {
+            let mut timed = |policy: GroupPolicy| {
+                let began = std::time::Instant::now();
+                let story = chosen_by(drawn(seed, policy, apps, members));
+                times[usize::from(policy == GroupPolicy::Learned)] += began.elapsed().as_secs_f64() * 1e3 / count as f64;
+                story
+            };
+            let (greedy, learned) = (timed(GroupPolicy::CgsGreedy), timed(GroupPolicy::Learned));
+            assert_eq!((greedy.policy, greedy.taken, greedy.learned), (GroupPolicy::CgsGreedy, GroupPolicy::CgsGreedy, None));
+            let [by_greedy, by_learned] = [learned.greedy, learned.learned].map(Option::unwrap);
+            assert!((by_greedy - greedy.objective).abs() < 1e-12, "the guard is what cgs-greedy places, the search included");
+            assert!((learned.objective - by_greedy.min(by_learned)).abs() < 2e-9, "{seed}: {learned:?}");
+            *taken.entry(learned.taken).or_insert(0) += 1;
+            ratios.push(by_learned / by_greedy);
+        }
+        ratios.sort_by(f64::total_cmp);
+        let better = ratios.iter().filter(|ratio| **ratio < 1.0 - 1e-9).count();
+        let worse = ratios.iter().filter(|ratio| **ratio > 1.0 + 1e-9).count();
+        let (least, median, most) = (ratios[0], ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
+        println!(
+            "{apps} apps on {members} members: learned better in {better}, worse in {worse} of {count}, \
+             f {median:.3} ({least:.3} to {most:.3}) of greedy's; ms {times:.2?}"
+        );
+        // A network that is not mostly better is not worth its time.
+        assert!(better > worse, "{better} better, {worse} worse");
+        assert_eq!(taken.get(&GroupPolicy::CgsGreedy).copied().unwrap_or(0), worse);
+        assert!(apps > 12 || worse > 0, "the guard must have something to do, or it is not tested");
+    }
+}
+
+#[test]
+fn story_of_learned_says_what_it_saw_and_what_the_search_moved() {
+    let mut moves = 0;
+    for seed in 0..20 {
+        let decision = drawn(seed, GroupPolicy::Learned, 12, 6);
+        let mut at: std::collections::BTreeMap<String, MemberKey> = std::collections::BTreeMap::new();
+        let story = chosen_by(decision.clone());
+        for step in &story.steps {
+            assert!(step.options > 0 && step.score.is_finite(), "{step:?}");
+            if let (Some(member), Some(load)) = (&step.member, step.load) {
+                assert!(load.before < load.after && load.after <= 1.0, "{step:?}");
+                at.extend(step.apps.iter().map(|app| (app.clone(), member.clone())));
+            }
+        }
+        for step in &story.search {
+            assert!(step.apps.iter().all(|app| at.insert(app.clone(), step.to.clone()) == Some(step.from.clone())), "{step:?}");
+        }
+        let told: Vec<String> = decision.apps.iter().map(|app| format!("{}>{}", app.app, at[&app.app].0)).collect();
+        assert_eq!(told, places(&decision), "steps and moves together are the placement");
+        assert_eq!(story.search.is_empty(), story.before_search <= story.objective + 1e-9, "{story:?}");
+        moves += story.search.len();
+    }
+    assert!(moves > 0);
+}
+
+#[test]
+fn learned_keeps_to_provider_priority_and_keeps_groups_together() {
+    // Room for one of two on the private cloud.
+    let fleet = TestFleet::default().member("own+a", 1, &[1000]).member("aws+c", 5, &[8000]);
+    let on = ["own+a", "aws+c"];
+    let pair = |keep: bool| -> Vec<AppRequest> {
+        let pair =
+            [calling(app("shop", demand(1, 700), any_of(&on)), &[("cart", 10)]), calling(app("cart", demand(1, 700), any_of(&on)), &[])];
+        let learned = |calls: &mut CallTerms| (calls.keep_together, calls.policy) = (keep, GroupPolicy::Learned);
+        pair.into_iter().map(|a| terms(a, learned)).collect()
+    };
+    let members = |keep: bool| {
+        let mut placed =
+            places(&fleet.decide(pair(keep))).iter().map(|place| place.split('>').next_back().unwrap().to_owned()).collect::<Vec<_>>();
+        placed.sort();
+        placed
+    };
+    assert_eq!(members(false), ["aws+c", "own+a"]);
+    assert_eq!(members(true), ["aws+c", "aws+c"]);
 }

@@ -127,6 +127,7 @@ pub fn calling((mut fleet, mut apps): (TestFleet, Vec<AppRequest>), seed: u64) -
         to: among.iter().map(|app| CallTo { app: app.clone(), micro_calls: random.u64(0..5) * 1_000_000 }).collect(),
         rho: 3,
         keep_together: seed.is_multiple_of(3),
+        policy: if seed.is_multiple_of(2) { GroupPolicy::Learned } else { GroupPolicy::CgsGreedy },
         latencies: vec![Latency { from: key(NAMES[0]), to: key(NAMES[1]), us: random.u32(0..9) }],
     };
     let names: Vec<String> = fleet.fleet.claims.values().map(|claim| claim.request.app.clone()).collect();

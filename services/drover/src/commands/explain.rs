@@ -6,7 +6,7 @@ use drover_api::apps::{AppList, AppRefusal, AppView};
 use drover_api::bindings::ScaledWorkload;
 use drover_api::ledger::{ExplainedCalls, ExplainedDecision, Explanation};
 use drover_api::plans::PlanDocument;
-use drover_api::scheduling::{AppDecision, CallStory};
+use drover_api::scheduling::{AppDecision, CallStory, GroupPolicy, PolicyStep, PolicyStory, SearchMove};
 use drover_api::words;
 use serde_json::json;
 
@@ -125,6 +125,7 @@ fn text(app: &str, explanation: &Explanation) -> String {
             "\ngroups of apps that call each other, as they run now and if they were placed again:\n{}\n",
             groups(calls)
         ));
+        text.push_str(&calls.decided.as_ref().and_then(|story| story.chosen_by.as_ref()).map(chosen_by).unwrap_or_default());
     }
     text
 }
@@ -134,10 +135,9 @@ fn without_app(mut row: Vec<String>) -> Vec<String> {
     row
 }
 
-/// The groups of apps that call each other: as they run now, then as each group size (rho) would place them.
+/// The groups of apps that call each other: as they run now, then as each group size (rho) and each policy would place them.
 fn groups(calls: &ExplainedCalls) -> String {
     let row = |when: &str, story: &CallStory| {
-        let share = |share: f64| format!("{:.0} %", share * 100.0);
         let group = |group: &drover_api::scheduling::CallGroup| {
             let members: Vec<&str> = group.members.iter().map(|member| member.0.as_str()).collect();
             if members.is_empty() { group.apps.join(" ") } else { format!("{} → {}", group.apps.join(" "), members.join(", ")) }
@@ -145,14 +145,67 @@ fn groups(calls: &ExplainedCalls) -> String {
         vec![
             when.to_owned(),
             story.rho.to_string(),
-            share(story.between_groups),
-            story.crossing.map_or_else(|| "no room".to_owned(), share),
+            percent(story.between_groups),
+            story.crossing.map_or_else(|| "no room".to_owned(), percent),
             story.waiting_us.map_or_else(String::new, |us| format!("{:.2} ms", us / 1000.0)),
+            story.chosen_by.as_ref().map_or_else(String::new, policies),
+            story.chosen_by.as_ref().map_or_else(String::new, |by| format!("{:.4}", by.objective)),
             story.groups.iter().map(group).collect::<Vec<_>>().join("; "),
         ]
     };
-    let rows = calls.running.iter().map(|story| row("now", story)).chain(calls.by_rho.iter().map(|story| row("anew", story)));
-    output::table(&["GROUPS", "RHO", "CALLS BETWEEN GROUPS", "BETWEEN CLUSTERS", "WAITING", "WHO IS TOGETHER"], &rows.collect::<Vec<_>>())
+    let by_rho = calls.by_rho.iter().map(|story| row("anew", story));
+    // The policy in use is in the rows above.
+    let others = calls.by_policy.iter().map(|story| row("anew", story));
+    let mut rows: Vec<Vec<String>> = calls.running.iter().map(|story| row("now", story)).chain(by_rho).collect();
+    let more: Vec<Vec<String>> = others.filter(|row| !rows.contains(row)).collect();
+    rows.extend(more);
+    let columns = ["GROUPS", "RHO", "CALLS BETWEEN GROUPS", "BETWEEN CLUSTERS", "WAITING", "POLICY", "OBJECTIVE", "WHO IS TOGETHER"];
+    output::table(&columns, &rows)
+}
+
+/// The policy of a placement, and the one that was taken instead.
+fn policies(by: &PolicyStory) -> String {
+    if by.policy == by.taken { by.policy.name().to_owned() } else { format!("{} ({} is better)", by.policy.name(), by.taken.name()) }
+}
+
+/// What the policy saw when it decided, and what the local search changed.
+fn chosen_by(by: &PolicyStory) -> String {
+    let mut text = format!("\npolicy {}: objective {:.4}", by.policy.name(), by.objective);
+    if let (GroupPolicy::Learned, Some(greedy)) = (by.policy, by.greedy) {
+        text.push_str(&match by.learned {
+            Some(learned) if by.taken == GroupPolicy::Learned => format!(", cgs-greedy has {greedy:.4} (learned {learned:.4} is taken)"),
+            Some(learned) => format!(", the placement of cgs-greedy is taken because it is better (learned {learned:.4})"),
+            None => ", the placement of cgs-greedy is taken because learned found no room".to_owned(),
+        });
+    }
+    let rows: Vec<Vec<String>> = by.steps.iter().map(step).collect();
+    let columns = ["APPS", "CLUSTER", "OPTIONS", "SCORE", "NEXT BEST", "CALLS THAT STAY", "USED BEFORE", "AFTER"];
+    text.push_str(&format!("\nwhat {} saw, step by step:\n{}\n", by.taken.name(), output::table(&columns, &rows)));
+    if by.search.is_empty() {
+        text.push_str("the search after it moved nothing\n");
+    } else {
+        let moved = |step: &SearchMove| format!("{} from {} to {}", step.apps.join(" "), step.from, step.to);
+        let moves: Vec<String> = by.search.iter().map(moved).collect();
+        text.push_str(&format!("the search after it moved {} (objective before: {:.4})\n", moves.join(", then "), by.before_search));
+    }
+    text
+}
+
+fn step(step: &PolicyStep) -> Vec<String> {
+    vec![
+        step.apps.join(" "),
+        step.member.as_ref().map_or_else(|| "placed in parts".to_owned(), ToString::to_string),
+        step.options.to_string(),
+        format!("{:.3}", step.score),
+        step.next.as_ref().map_or_else(String::new, |next| format!("{} {:.3}", next.member, next.score)),
+        step.kept.map_or_else(String::new, percent),
+        step.load.map_or_else(String::new, |load| percent(load.before)),
+        step.load.map_or_else(String::new, |load| percent(load.after)),
+    ]
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
 
 /// A row per cluster that was considered.

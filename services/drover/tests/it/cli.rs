@@ -151,6 +151,7 @@ resourceContext: {anchor: projects/calling/composite-apps/shop/v1/call-graphs}
 metadata: {name: calls}
 spec:
   rho: 2
+  policy: learned
   calls: [{from: web, to: cart, calls: 3}, {from: cart, to: db, calls: 18}, {from: web, to: mail, calls: 2}]
 ---
 resourceContext: {anchor: projects/calling/composite-apps/shop/v1/deployment-intent-groups/dig/generic-placement-intents}
@@ -422,11 +423,15 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
         .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
         .collect();
     let column = |n: usize| groups.iter().map(|row| row[n]).collect::<Vec<_>>();
-    assert_eq!(column(0), ["now", "anew", "anew", "anew", "anew", "anew", "anew"], "{told}");
-    assert_eq!(column(1), ["2", "1", "2", "3", "4", "5", "6"], "{told}");
-    assert_eq!(column(2), ["13 %", "100 %", "13 %", "9 %", "0 %", "0 %", "0 %"], "{told}");
+    assert_eq!(column(0), ["now", "anew", "anew", "anew", "anew", "anew", "anew", "anew"], "{told}");
+    assert_eq!(column(1), ["2", "1", "2", "3", "4", "5", "6", "2"], "{told}");
+    assert_eq!(column(2), ["13 %", "100 %", "13 %", "9 %", "0 %", "0 %", "0 %", "13 %"], "{told}");
     assert_eq!(groups[0].last(), Some(&"cart db → onprem+mine; mail web → onprem+mine"), "{told}");
     assert!(told.contains("100 % of its calls stay in the cluster"), "{told}");
+    // By which policy, what the other one would make of it, and what it saw.
+    assert!(groups[1..7].iter().all(|row| row.contains(&"learned")) && groups[7].contains(&"cgs-greedy"), "{told}");
+    assert!(told.contains("\npolicy learned: objective ") && told.contains(", cgs-greedy has "), "{told}");
+    assert!(told.contains("what learned saw, step by step:") && told.contains("the search after it moved nothing"), "{told}");
 
     kill(Pid::from_raw(i32::try_from(up.0.id()).unwrap()), Signal::SIGTERM).unwrap();
     let began = Instant::now();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use drover_api::scheduling::{CallTerms, CallTo, Latency, MemberKey};
+use drover_api::scheduling::{CallTerms, CallTo, GroupPolicy, Latency, MemberKey};
 use drover_resources::{DocumentKind, Invalid, Place, Put, Reference, Spec};
 use drover_service::codes;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,10 @@ pub struct CallGraphSpec {
     /// runs at a worse provider because of the apps that it calls.
     #[serde(default, rename = "keepTogether")]
     pub keep_together: bool,
+    /// What chooses the clusters of groups and apps: `cgs-greedy` (default), or `learned`, a trained network whose placement is taken
+    /// unless that of `cgs-greedy` is better.
+    #[serde(default)]
+    pub policy: GroupPolicy,
     /// Writes preferred pod affinity between the apps of a group into their manifests, so that the cluster's scheduler
     /// places them on the same node if possible. Default: manifests are not changed.
     #[serde(default, rename = "nodePreferences")]
@@ -141,6 +145,7 @@ impl CallGraphSpec {
             to: calls.map(|call| CallTo { app: call.to.clone(), micro_calls: (call.weight() * 1e6).round() as u64 }).collect(),
             rho: self.rho(),
             keep_together: self.keep_together,
+            policy: self.policy,
             latencies: self.latencies.iter().filter(usable).map(LatencySpec::wire).collect(),
         }
     }
@@ -255,12 +260,14 @@ mod tests {
         let spec = graph(serde_json::json!({
             "calls": [{"from": "a", "to": "b", "calls": 1.5, "bytes": 140_000}, {"from": "b", "to": "a", "calls": 7}, {"from": "a", "to": "c", "calls": 0}],
             "latencies": [{"from": "x+a", "to": "x+b", "ms": 0.25}, {"from": "x+a", "to": "y+c", "ms": 9}],
+            "policy": "learned",
         }));
         let members = [MemberKey::new("x", "a"), MemberKey::new("x", "b")];
         let terms = spec.terms("a", &members);
         // 140,000 bytes are two full windows and a part: three round trips.
         assert_eq!(terms.to, [CallTo { app: "b".into(), micro_calls: 4_500_000 }]);
         assert_eq!(terms.latencies, [Latency { from: members[0].clone(), to: members[1].clone(), us: 250 }]);
-        assert_eq!((terms.rho, terms.keep_together), (4, false));
+        assert_eq!((terms.rho, terms.keep_together, terms.policy), (4, false, GroupPolicy::Learned));
+        assert_eq!(graph(serde_json::json!({"calls": []})).policy, GroupPolicy::CgsGreedy);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use drover_scheduling::{Claim, DecisionRequest, Difference, LedgerChange, LedgerTransaction, Undo};
 use uuid::Uuid;
 
+use super::metrics::{PolicyUse, policy_use};
 use super::waiting::{LedgerAnswer, LedgerRequest, Work};
 use super::{Book, LedgerError};
 use crate::store::{Content, Entries, packed};
@@ -18,6 +19,8 @@ pub struct Batch {
     pub works: Vec<Work>,
     /// The answer to each of `works`.
     pub answers: Vec<Result<LedgerAnswer, LedgerError>>,
+    /// The policies that placed apps by their calls.
+    pub groups: Vec<PolicyUse>,
     /// The ledger's head that the batch was decided on.
     onto: i64,
     entries: Entries,
@@ -82,6 +85,7 @@ impl Batch {
             }
             book.ledger.seq = self.onto;
         }
+        self.groups.clear();
         std::mem::take(&mut self.works)
     }
 
@@ -104,6 +108,7 @@ impl Batch {
         let undo = book.ledger.apply_decision(request, &decision);
         book.ledger.seq += 1;
         decision.seq = book.ledger.seq;
+        self.groups.extend(policy_use(&decision));
         let json = packed::json(&decision);
         self.entries.add_decision(request, contents, &decision, &json);
         for claim in undo.touched() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_api::ledger::{ClaimReceipt, ExplainedCalls, ExplainedDecision, Explanation};
-use drover_scheduling::{AppRequest, Claim, Decision, DecisionRequest, DigRef, MemberKey};
+use drover_scheduling::{AppRequest, Claim, Decision, DecisionRequest, DigRef, GroupPolicy, MemberKey};
 use drover_store::{Timestamp, now};
 use uuid::Uuid;
 
@@ -34,7 +34,8 @@ impl App {
             .or_else(|| stored.as_ref().and_then(|stored| stored.request.apps.iter().find(|asked| asked.app == app).cloned()));
 
         let asked = stored.as_ref().map_or_else(Vec::new, |stored| stored.request.apps.clone());
-        let calls = explain_calls(&book, &dig, asked);
+        let story = stored.as_ref().and_then(|stored| stored.answer.calls.clone());
+        let calls = explain_calls(&book, &dig, asked).map(|calls| ExplainedCalls { decided: story, ..calls });
         let now = request.filter(|_| book.knows_members()).and_then(|request| {
             take_away(&mut book, &claims);
             let request = DecisionRequest {
@@ -62,7 +63,7 @@ impl App {
     }
 }
 
-/// The call groups of the running apps, and those that every value of [`RHO`] would give. Where nothing runs, the requested apps
+/// The call groups of the running apps, and those that every value of [`RHO`] and every policy would give. Where nothing runs, the requested apps
 /// (`asked`) are used. `None` without call terms.
 fn explain_calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>) -> Option<ExplainedCalls> {
     let running = book.ledger.call_story(dig);
@@ -72,14 +73,14 @@ fn explain_calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>) -> Option<Ex
     if apps.is_empty() {
         apps = asked.into_iter().map(|app| (app.app.clone(), app)).collect();
     }
-    let own = apps.values().find_map(|app| Some(app.terms.calls.as_ref()?.rho))?;
+    let own = apps.values().find_map(|app| app.terms.calls.as_ref())?.clone();
     let mut book = book.clone();
     take_away(&mut book, &claims);
     let mut bounds: BTreeSet<u32> = RHO.collect();
-    bounds.insert(own);
-    let with = |rho: u32| {
+    bounds.insert(own.rho);
+    let with = |rho: u32, policy: GroupPolicy| {
         let apps = apps.values().cloned().map(|mut app| {
-            app.terms.calls.iter_mut().for_each(|calls| calls.rho = rho);
+            app.terms.calls.iter_mut().for_each(|calls| (calls.rho, calls.policy) = (rho, policy));
             app
         });
         let request = DecisionRequest {
@@ -92,7 +93,9 @@ fn explain_calls(book: &Book, dig: &DigRef, asked: Vec<AppRequest>) -> Option<Ex
         };
         book.ledger.decide(Uuid::nil(), &request).calls
     };
-    Some(ExplainedCalls { running, by_rho: bounds.into_iter().filter_map(with).collect() })
+    let by_rho = bounds.into_iter().filter_map(|rho| with(rho, own.policy)).collect();
+    let by_policy = [GroupPolicy::CgsGreedy, GroupPolicy::Learned].into_iter().filter_map(|policy| with(own.rho, policy)).collect();
+    Some(ExplainedCalls { running, decided: None, by_rho, by_policy })
 }
 
 /// Removes claims together with their observed pods, which would otherwise count as leftovers and take the app's own room.

@@ -6,6 +6,7 @@ mod capacity;
 mod error;
 mod explain;
 mod fences;
+mod metrics;
 mod published;
 mod unseen;
 mod waiting;
@@ -26,6 +27,7 @@ use uuid::Uuid;
 pub use book::Book;
 pub use error::LedgerError;
 pub use fences::{Fences, KEPT};
+use metrics::GroupMetrics;
 use published::PublishedClaims;
 use unseen::wait_until_unobserved;
 use waiting::{Job, LedgerAnswer, LedgerRequest};
@@ -47,6 +49,7 @@ pub struct App {
     /// Notified after each update of a member's capacity.
     capacity_changed: watch::Sender<()>,
     queue: mpsc::Sender<Job>,
+    groups: GroupMetrics,
 }
 
 impl App {
@@ -59,7 +62,9 @@ impl App {
         let store = Store::connect(&config, &[MigrationSet::new("placement", sqlx::migrate!("../../migrations/placement"))]).await?;
         let (queue, jobs) = mpsc::channel(QUEUE);
         let (published, book) = (Arc::default(), Arc::default());
-        let app = Self { store, fleet: FeedHub::new(), published, failpoints, book, capacity_changed: watch::Sender::new(()), queue };
+        let groups = GroupMetrics::register(&common.metrics);
+        let app =
+            Self { store, fleet: FeedHub::new(), published, failpoints, book, capacity_changed: watch::Sender::new(()), queue, groups };
         let news = store::news(&app.store, None).await?;
         if let Some(news) = news {
             app.follow(news);

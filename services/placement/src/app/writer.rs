@@ -210,6 +210,7 @@ fn finish_pending(app: &App, waiting: &mut Waiting, pending: &mut Option<(Batch,
 /// Publishes a committed batch, then answers its callers.
 fn finish(app: &App, waiting: &mut Waiting, mut batch: Batch, effect: Effect) {
     batch.confirm();
+    batch.groups.drain(..).for_each(|used| app.groups.count(used));
     app.publish_claims(effect.claims, effect.head);
     for (work, answer) in batch.works.iter().zip(batch.answers) {
         waiting.answer(work, answer);

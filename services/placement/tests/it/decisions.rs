@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::support::{ClusterManager, Placement, TIMEOUT, app, bindings, dig, member, nodes, request, transaction};
 use drover_api::ledger::{ClaimHead, ClaimHeads, DecisionRecord, Explanation, FleetItem};
-use drover_scheduling::{Amounts, Capacity, LedgerChange, MemberKey, MemberState, Node, Observed, Outcome, Verdict};
+use drover_scheduling::{
+    Amounts, AppRequest, CallTerms, CallTo, Capacity, GroupPolicy, LedgerChange, MemberKey, MemberState, Node, Observed, Outcome, Verdict,
+};
 use drover_testkit::{eventually, openapi, test_db};
 use reqwest::{Method, StatusCode};
 use uuid::Uuid;
@@ -236,4 +238,43 @@ async fn transaction_after_a_restart_waits_for_capacity() {
     let (_, refused) = placement.try_transact(Uuid::now_v7(), &transaction(2, vec![take(None)])).await;
     assert_eq!(refused["code"], "ledger_conflict", "{refused:#}");
     assert!(refused["reasons"].to_string().contains("member_unknown"), "{refused:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn learned_policy_is_explained_compared_and_counted() {
+    let (db, manager) = (test_db().await, ClusterManager::start().await);
+    let members = ["onprem+a", "onprem+b", "onprem+c"];
+    members.iter().zip([2000, 1500, 1200]).for_each(|(member, cpu)| manager.member(member, 1, nodes(1, cpu)));
+    let placement = Placement::start(&db, &manager).await;
+    let calling = |name: &str, cpu: i64, to: &[(&str, u64)]| {
+        let to = to.iter().map(|(app, calls)| CallTo { app: (*app).into(), micro_calls: calls * 1_000_000 }).collect();
+        let mut request: AppRequest = app(name, 1, cpu, &members);
+        request.terms.calls = Some(CallTerms { to, rho: 2, policy: GroupPolicy::Learned, ..CallTerms::default() });
+        request
+    };
+    let apps = vec![
+        calling("web", 500, &[("cart", 3), ("find", 5)]),
+        calling("cart", 300, &[("cart-db", 18)]),
+        calling("cart-db", 700, &[]),
+        calling("find", 400, &[("index", 9)]),
+        calling("index", 600, &[]),
+    ];
+    let (id, shop) = (Uuid::now_v7(), dig("shop"));
+    let decision = placement.decide(id, &request(&shop, apps.clone())).await;
+    let story = decision.calls.as_ref().unwrap().chosen_by.as_ref().unwrap();
+    assert_eq!((decision.outcome, story.policy), (Outcome::Placed, GroupPolicy::Learned));
+    assert!(story.objective <= story.greedy.unwrap() + 1e-9, "greedy's placement is taken if it is better: {story:?}");
+    placement.decide(id, &request(&shop, apps)).await;
+
+    let why: Explanation = placement.get("/v2/explain?app=shop/cart").await;
+    let calls = why.calls.unwrap();
+    assert_eq!(calls.decided, decision.calls, "the explanation says what the policy saw when it decided");
+    let by_policy: Vec<(GroupPolicy, u32)> =
+        calls.by_policy.iter().map(|story| (story.chosen_by.as_ref().unwrap().policy, story.rho)).collect();
+    assert_eq!(by_policy, [(GroupPolicy::CgsGreedy, 2), (GroupPolicy::Learned, 2)]);
+    assert!(calls.by_rho.iter().all(|story| story.chosen_by.as_ref().unwrap().policy == GroupPolicy::Learned));
+
+    let (_, metrics) = placement.send(Method::GET, "/metrics", None::<&()>).await;
+    let counted = format!("drover_group_decisions_total{{policy=\"learned\",taken=\"{}\"}} 1", story.taken.name());
+    assert!(metrics.as_str().unwrap().contains(&counted), "a repeated id counts once, a question never: {metrics}");
 }

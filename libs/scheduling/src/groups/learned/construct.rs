@@ -153,15 +153,9 @@ impl<'i> Construction<'i> {
     pub fn finish(&mut self, net: &ScoreNet, pass: &Pass) {
         let mut scores = Vec::new();
         let mut random = pass.seed;
-        let noise = NOISE[(pass.seed % NOISE.len() as u64) as usize];
-        while !self.options.is_empty() {
+        while let Some(kind) = self.queue.peek().map(|q| q.kind).filter(|_| !self.options.is_empty()) {
             net.score(&self.rows, &mut scores);
-            if let (Some(None), Some(split)) = (self.options.last(), scores.last_mut()) {
-                *split += if self.queue.peek().is_some_and(|q| q.kind == UnitKind::Copy) { pass.split_copy } else { pass.split_group };
-            }
-            if pass.seed > 0 {
-                scores.iter_mut().for_each(|score| *score += noise * gumbel(&mut random));
-            }
+            pass.deviate(kind, &self.options, &mut scores, &mut random);
             self.take(best(&scores));
         }
     }
@@ -309,6 +303,17 @@ impl Pass {
         ];
         let (split_copy, split_group) = FIXED[if n < FIXED.len() { n } else { n / NOISE.len() % 4 }];
         Self { split_copy, split_group, seed: if n < FIXED.len() { 0 } else { n as u64 } }
+    }
+
+    /// Changes the scores of the options of a unit. `random` is [`Pass::seed`] at the first unit, and carried from unit to unit.
+    pub fn deviate(&self, kind: UnitKind, options: &[Option<usize>], scores: &mut [f32], random: &mut u64) {
+        if let (Some(None), Some(split)) = (options.last(), scores.last_mut()) {
+            *split += if kind == UnitKind::Copy { self.split_copy } else { self.split_group };
+        }
+        if self.seed > 0 {
+            let noise = NOISE[(self.seed % NOISE.len() as u64) as usize];
+            scores.iter_mut().for_each(|score| *score += noise * gumbel(random));
+        }
     }
 }
 
