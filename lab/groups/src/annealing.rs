@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::greedy::{begin, fill, heaviest_first};
 use crate::policy::Placed;
+use drover_scheduling::groups::learned::LearnedModel;
 use drover_scheduling::groups::{Instance, Layout, Weights};
 
 /// The budget of a search.
@@ -27,11 +28,26 @@ impl std::fmt::Debug for SearchBudget {
     }
 }
 
-/// Builds a first placement greedily and anneals it until the budget is spent, however small the instance is.
-pub(super) fn anneal(instance: &Instance, weights: &Weights, budget: &SearchBudget, seed: u64, grouped: bool) -> Placed {
+/// Builds a first placement and anneals it until the budget is spent, however small the instance is.
+pub(super) fn anneal(instance: &Instance, weights: &Weights, budget: &SearchBudget, seed: u64, start: Start) -> Placed {
     let meter = BudgetMeter::start(budget);
-    let layout = first(instance, weights, grouped);
+    let grouped = start != Start::Containers;
+    let layout = match start {
+        Start::Learned => LearnedModel::shipped().complete_in(&begin(instance, weights), weights, 1).layout,
+        Start::Groups | Start::Containers => first(instance, weights, grouped),
+    };
     improve(layout, weights, meter, seed, grouped)
+}
+
+/// What makes the first placement, and what moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Greedy, container by container; only containers move.
+    Containers,
+    /// Greedy, group by group.
+    Groups,
+    /// One pass of the learned policy.
+    Learned,
 }
 
 /// Anneals from the given layout until the budget is spent.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::annealing::{SearchBudget, anneal};
+use crate::annealing::{SearchBudget, Start, anneal};
 use crate::policy::{Placed, Policy};
 use drover_scheduling::groups::{Instance, Layout, Weights};
 
@@ -60,7 +60,7 @@ impl Policy for Exact {
 impl Exact {
     /// The optimum over all complete placements. If there is none, the placement of the annealing is returned, not proven.
     pub fn prove(&self, instance: &Instance, weights: &Weights) -> Proof {
-        let start = anneal(instance, weights, &SearchBudget::Moves(20_000), 0, true);
+        let start = anneal(instance, weights, &SearchBudget::Moves(20_000), 0, Start::Groups);
         let mut layout = match instance.rules().moves {
             Some(_) => Layout::of(instance, *weights, instance.now()),
             None => Layout::empty(instance, *weights),

@@ -5,13 +5,16 @@
 //! search can be stopped at any time, because the best placement so far is kept. With a budget in moves the result depends on the seed
 //! alone.
 
-use crate::annealing::{BudgetMeter, SearchBudget, anneal, improve};
+use crate::annealing::{BudgetMeter, SearchBudget, Start, anneal, improve};
 use crate::exact::Exact;
 use crate::policy::{Placed, Policy};
 use drover_scheduling::groups::{Instance, Layout, Weights};
 
 /// Instances with at most this many placements are searched exhaustively.
 const FEW: f64 = 10_000.0;
+/// On more places than these, which no instance of the training has, the search starts from one pass of the learned policy: there it is
+/// soon ahead of the greedy start, its own time included. On few places the pass takes longer than it saves.
+const MANY: usize = 80;
 
 /// Simulated annealing with groups as a neighbourhood.
 #[derive(Clone, Debug)]
@@ -50,6 +53,11 @@ impl Policy for Search {
                 return proof.placed;
             }
         }
-        anneal(instance, weights, &self.budget, self.seed, self.grouped)
+        let start = match instance.places().len() {
+            _ if !self.grouped => Start::Containers,
+            places if places > MANY => Start::Learned,
+            _ => Start::Groups,
+        };
+        anneal(instance, weights, &self.budget, self.seed, start)
     }
 }
