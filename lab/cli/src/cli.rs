@@ -12,7 +12,7 @@ use crate::bench::BenchArgs;
 use crate::demo::DemoArgs;
 use crate::dev::DevCommand;
 use crate::experiment::ExperimentCommand;
-use crate::{autoscale, bench, demo, dev, experiment, memguard};
+use crate::{autoscale, bench, demo, dev, experiment, groups, memguard};
 
 /// The commands of drover that are not part of the product: benchmarks, experiments, simulators, the demo.
 #[derive(Debug, Parser)]
@@ -35,6 +35,9 @@ pub enum Command {
     /// Memory guard of the nodes: simulate.
     #[command(subcommand)]
     Memguard(MemguardCommand),
+    /// Group placement: what each policy would make of the clusters.
+    #[command(subcommand)]
+    Groups(GroupsCommand),
     /// Start clusters for trials: simulated ones, or real control planes on this machine.
     #[command(subcommand)]
     Dev(DevCommand),
@@ -54,6 +57,13 @@ pub enum MemguardCommand {
     Simulate(Box<memguard::SimulateArgs>),
 }
 
+/// `drover groups …`.
+#[derive(Debug, Subcommand)]
+pub enum GroupsCommand {
+    /// Place an application's call graph by one policy or several on the clusters as they are, and compare. Nothing is moved.
+    Place(Box<groups::PlaceArgs>),
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -63,6 +73,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Autoscale(command) => autoscale::run(command, format).map(|()| ExitCode::SUCCESS),
         Command::Memguard(MemguardCommand::Simulate(args)) => memguard::run(&args, format),
+        Command::Groups(GroupsCommand::Place(args)) => {
+            Runtime::new()?.block_on(groups::place(cli.globals, *args)).map(|()| ExitCode::SUCCESS)
+        }
         Command::Dev(command) => Runtime::new()?.block_on(dev::run(command, format)),
         Command::Demo(args) => Runtime::new()?.block_on(demo::run(args)),
         Command::Experiment(command) => Runtime::new()?.block_on(experiment::run(command, format)),

@@ -9,4 +9,5 @@ pub mod cli;
 pub mod demo;
 pub mod dev;
 pub mod experiment;
+pub mod groups;
 pub mod memguard;

@@ -25,7 +25,9 @@ pub enum ChoiceError {
     )]
     Experimental,
     /// A learned policy was named without its training result.
-    #[error("cgs-ddpg needs a trained policy: `drover experiment groups --save-policy FILE` makes one")]
+    #[error(
+        "cgs-ddpg needs a trained policy: `drover experiment groups --save-policy FILE` makes one, and `drover groups place --learned FILE` uses it"
+    )]
     Untrained,
 }
 

@@ -42,6 +42,7 @@ pub mod ddpg;
 
 mod exact;
 pub mod experiment;
+mod graph_file;
 mod greedy;
 pub mod learned;
 mod policy;
@@ -58,6 +59,7 @@ pub use drover_scheduling::groups::{
     Place, RESOURCES, Rules, Service, Terms, Traffic, Variant, Weights, used,
 };
 pub use exact::{DeviationForm, Exact, Proof};
+pub use graph_file::{GraphFile, GraphFileError};
 pub use greedy::Greedy;
 pub use policy::{GroupReport, Placed, Policy};
 pub use search::Search;

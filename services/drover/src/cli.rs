@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    Session, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, keys, look, memguard, operation, page,
-    plan, policy, provider, rollback, up,
+    Session, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, groups, keys, look, memguard,
+    operation, page, plan, policy, provider, rollback, up,
 };
 use crate::globals::Globals;
 use crate::lab::LabArgs;
@@ -89,6 +89,9 @@ pub enum Command {
     /// Memory guard of the nodes: status, explain, simulate.
     #[command(subcommand)]
     Memguard(memguard::MemguardCommand),
+    /// Group placement: what each policy would make of the clusters.
+    #[command(subcommand)]
+    Groups(groups::GroupsCommand),
     /// Start clusters for trials: simulated ones, or real control planes on this machine.
     Dev(LabArgs),
     /// Show a relocation from end to end on three clusters: an application that fits nowhere gets room because others move.
@@ -124,6 +127,7 @@ impl Command {
             Self::Bench(_) => Some("bench"),
             Self::Autoscale(command) => command.of_lab(),
             Self::Memguard(command) => command.of_lab(),
+            Self::Groups(command) => command.of_lab(),
             _ => None,
         }
     }
@@ -161,7 +165,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Policy(command) => policy::run(&session()?, command).await?,
         Command::Autoscale(command) => autoscale::run(command, format).await?,
         Command::Memguard(command) => return memguard::run(command, format),
-        Command::Dev(_) | Command::Demo(_) | Command::Experiment(_) | Command::Bench(_) => {}
+        Command::Dev(_) | Command::Demo(_) | Command::Experiment(_) | Command::Bench(_) | Command::Groups(_) => {}
         Command::Keys(command) => keys::run(command)?,
         Command::Page => page::run(&session()?.client).await?,
         Command::Config(command) => config::run(command, format)?,

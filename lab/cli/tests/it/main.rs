@@ -28,16 +28,18 @@ fn drover() -> PathBuf {
 
 #[test]
 fn help_is_as_reviewed() {
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 11] = [
         &["dev"],
         &["demo"],
         &["experiment"],
         &["experiment", "occupancy"],
         &["experiment", "rejection"],
+        &["experiment", "groups"],
         &["bench"],
         &["autoscale", "simulate"],
         &["autoscale", "train"],
         &["memguard", "simulate"],
+        &["groups", "place"],
     ];
     let mut text = String::new();
     for command in commands {

@@ -15,14 +15,16 @@ pub struct InstanceRanges {
     pub places: (usize, usize),
     /// Containers, at most.
     pub containers: usize,
-    /// Share of instances whose applications are Bookinfo and Online Boutique.
+    /// Share of applications that are known: [`InstanceRanges::own`], or else Bookinfo and Online Boutique.
     pub published: f64,
+    /// Call graphs of the user, one replica of each service.
+    pub own: Vec<CallGraph>,
 }
 
 impl InstanceRanges {
     /// Ranges for training.
     pub fn training() -> Self {
-        Self { services: (4, 16), apps: (1, 8), places: (4, 30), containers: 150, published: 0.3 }
+        Self { services: (4, 16), apps: (1, 8), places: (4, 30), containers: 150, published: 0.3, own: Vec::new() }
     }
 
     /// Ranges for training on more places.
@@ -32,7 +34,7 @@ impl InstanceRanges {
 
     /// Ranges for evaluation: other numbers of places, more services, and no published application.
     pub fn evaluation() -> Self {
-        Self { services: (5, 22), apps: (1, 12), places: (31, 60), containers: 300, published: 0.0 }
+        Self { services: (5, 22), apps: (1, 12), places: (31, 60), containers: 300, published: 0.0, own: Vec::new() }
     }
 
     /// Draws an instance.
@@ -90,7 +92,11 @@ impl InstanceRanges {
 
     fn app(&self, rng: &mut fastrand::Rng) -> CallGraph {
         if rng.f64() < self.published {
-            return if rng.bool() { bookinfo() } else { online_boutique() };
+            return match self.own.as_slice() {
+                [] if rng.bool() => bookinfo(),
+                [] => online_boutique(),
+                own => own[rng.usize(0..own.len())].clone(),
+            };
         }
         generated_app(within(rng, self.services), rng)
     }

@@ -19,7 +19,7 @@ pub use generate::{InstanceRanges, generated_app};
 pub use imitate::Imitation;
 pub use policy::{GuardedPlacement, Learned};
 pub use rollouts::Rollouts;
-pub use train::{LearnedResult, LearnedTraining, Stage, TrainingProgress, training_instances};
+pub use train::{LearnedResult, LearnedTraining, Stage, TrainingProgress};
 
 use drover_scheduling::groups::learned::Construction;
 

@@ -10,7 +10,7 @@ use crate::ddpg::{Adam, Mlp};
 use crate::greedy::Greedy;
 use crate::policy::Policy;
 use drover_scheduling::groups::learned::{Construction, FEATURES, LearnedModel, Pass, Provenance, ScoreNet};
-use drover_scheduling::groups::{Instance, Layout, Weights};
+use drover_scheduling::groups::{CallGraph, Instance, Layout, Weights};
 
 /// What teaches the network, and how long.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,18 +31,20 @@ pub struct LearnedTraining {
     pub stages: Vec<Stage>,
     /// Number of validations in each stage.
     pub validations: usize,
+    /// Call graphs of the user, which take the place of Bookinfo and Online Boutique in training and validation.
+    pub own: Vec<CallGraph>,
 }
 
 impl LearnedTraining {
     /// Only the search as a teacher.
     pub fn imitation(episodes: usize) -> Self {
-        Self { width: 16, stages: vec![Stage::Imitation(Imitation::default(), episodes)], validations: 8 }
+        Self { width: 16, stages: vec![Stage::Imitation(Imitation::default(), episodes)], validations: 8, own: Vec::new() }
     }
 
     /// Only actor and critic, from random weights.
     pub fn actor_critic(updates: usize) -> Self {
         let scratch = ActorCritic { warmup: 200, ..ActorCritic::default() };
-        Self { width: 16, stages: vec![Stage::ActorCritic(scratch, updates)], validations: 8 }
+        Self { width: 16, stages: vec![Stage::ActorCritic(scratch, updates)], validations: 8, own: Vec::new() }
     }
 
     /// Actor and critic, started from the imitation.
@@ -98,17 +100,12 @@ struct Learner<'t> {
 }
 
 impl LearnedTraining {
-    /// Trains with one seed. `on` gives the instances to train on; `watch` is told how far it is.
-    pub fn run(
-        &self,
-        on: &mut dyn FnMut(&mut fastrand::Rng) -> Instance,
-        weights: &Weights,
-        seed: u64,
-        watch: &mut dyn FnMut(&TrainingProgress),
-    ) -> LearnedResult {
+    /// Trains with one seed. `watch` is told how far it is.
+    pub fn run(&self, weights: &Weights, seed: u64, watch: &mut dyn FnMut(&TrainingProgress)) -> LearnedResult {
+        let on = &mut training_instances(&self.own);
         let mut rng = fastrand::Rng::with_seed(seed);
         let net = Mlp::new(&[FEATURES, self.width, self.width, 1], &mut rng);
-        let validation = validation_set(weights);
+        let validation = validation_set(weights, &self.own);
         let untrained = score_net(&net);
         let mut learner =
             Learner { best: (f64::INFINITY, untrained.clone()), net, validation: &validation, weights: *weights, course: Vec::new() };
@@ -220,7 +217,10 @@ impl Learner<'_> {
 
 impl std::fmt::Display for LearnedTraining {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "generated call graphs, Bookinfo and Online Boutique on 4 to 80 generated nodes, ")?;
+        match self.own.len() {
+            0 => write!(f, "generated call graphs, Bookinfo and Online Boutique on 4 to 80 generated nodes, ")?,
+            own => write!(f, "generated call graphs and {own} of the user on 4 to 80 generated nodes, ")?,
+        }
         for (n, stage) in self.stages.iter().enumerate() {
             let then = if n == 0 { "" } else { ", then " };
             match stage {
@@ -234,8 +234,8 @@ impl std::fmt::Display for LearnedTraining {
 }
 
 /// The instances that are trained on: one in eight has more places, so that the shortlist of many places is trained too.
-pub fn training_instances() -> impl FnMut(&mut fastrand::Rng) -> Instance {
-    let (near, wide) = (InstanceRanges::training(), InstanceRanges::wide());
+fn training_instances(own: &[CallGraph]) -> impl FnMut(&mut fastrand::Rng) -> Instance {
+    let [near, wide] = [InstanceRanges::training(), InstanceRanges::wide()].map(|ranges| InstanceRanges { own: own.to_vec(), ..ranges });
     let mut drawn = 0_usize;
     move |rng| {
         drawn += 1;
@@ -244,9 +244,9 @@ pub fn training_instances() -> impl FnMut(&mut fastrand::Rng) -> Instance {
 }
 
 /// The validation set: instances of the training's ranges from a seed of its own, with the value of `cgs-greedy`.
-fn validation_set(weights: &Weights) -> Vec<(Instance, f64)> {
+fn validation_set(weights: &Weights, own: &[CallGraph]) -> Vec<(Instance, f64)> {
     let mut rng = fastrand::Rng::with_seed(0x7a11_da7e);
-    let mut draw = training_instances();
+    let mut draw = training_instances(own);
     let judged = |instance: Instance| {
         let greedy = Greedy::Groups.place(&instance, weights);
         let worth = greedy.value + greedy.unplaced.len() as f64;

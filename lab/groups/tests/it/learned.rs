@@ -40,7 +40,7 @@ fn guard_takes_greedy_where_it_is_better() {
 fn learned_training_depends_on_the_seed_alone() {
     let mut training = LearnedTraining::imitation_then_rollouts(12, 6);
     training.validations = 1;
-    let run = |seed| training.run(&mut training_instances(), &Weights::default(), seed, &mut |_| ());
+    let run = |seed| training.run(&Weights::default(), seed, &mut |_| ());
     let (a, b, c) = (run(5), run(5), run(6));
     assert_eq!((&a.model, &a.validations), (&b.model, &b.validations));
     assert_ne!(a.untrained, c.untrained);
@@ -48,21 +48,41 @@ fn learned_training_depends_on_the_seed_alone() {
 }
 
 #[test]
+fn training_on_own_graphs_uses_them_and_says_so() {
+    let mut training = LearnedTraining::imitation(6);
+    training.validations = 1;
+    let published = training.run(&Weights::default(), 5, &mut |_| ());
+    let file = GraphFile::of(&sock_shop()).text().unwrap();
+    training.own = vec![GraphFile::read(&file).unwrap()];
+    assert_eq!(training.own, [sock_shop()]);
+    let own = training.run(&Weights::default(), 5, &mut |_| ());
+    let values = |result: &LearnedResult| result.validations.iter().map(|(.., value)| *value).collect::<Vec<_>>();
+    assert!(values(&own).iter().zip(values(&published)).all(|(own, published)| *own != published), "other instances have other values");
+    assert!(own.model.provenance.trained.contains("1 of the user"), "{:?}", own.model.provenance);
+    assert!(published.model.provenance.trained.contains("Bookinfo"), "{:?}", published.model.provenance);
+    for (wrong, why) in
+        [("{", "EOF"), (&*file.replacen("\"front-end\"", "\"end\"", 1), "names"), ("{\"services\":[],\"calls\":[]}", "no calls")]
+    {
+        let error = GraphFile::read(wrong).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
 fn actor_critic_training_updates_the_actor() {
     let mut training = LearnedTraining::imitation_then_actor_critic(12, 40);
     training.validations = 1;
-    let result = training.run(&mut training_instances(), &Weights::default(), 3, &mut |_| ());
+    let result = training.run(&Weights::default(), 3, &mut |_| ());
     assert!(result.validations.iter().any(|(stage, ..)| *stage == "actor-critic"), "{:?}", result.validations);
     assert!(result.validations.iter().all(|(.., value)| value.is_finite()));
 }
 
-/// The reach of issue 25: what the training gives with five seeds.
+/// What the training gives with five seeds.
 #[test]
 #[ignore = "long: trains five seeds for two minutes of CPU each"]
 fn learned_training_beats_greedy_in_four_of_five_seeds() {
     let weights = Weights::default();
-    let models: Vec<_> =
-        (1..=5).map(|seed| LearnedTraining::shipped().run(&mut training_instances(), &weights, seed, &mut |_| ())).collect();
+    let models: Vec<_> = (1..=5).map(|seed| LearnedTraining::shipped().run(&weights, seed, &mut |_| ())).collect();
     for case in learned_cases(&weights, 1) {
         let scores: Vec<LearnedScore> = models.iter().map(|m| learned_score(&case, &m.model, &m.untrained, &weights)).collect();
         let wins = |won: &dyn Fn(&LearnedScore) -> bool| scores.iter().filter(|score| won(score)).count();

@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod documents;
 pub mod explain;
 pub mod get;
+pub mod groups;
 pub mod keys;
 pub mod look;
 pub mod manifests;

@@ -38,6 +38,7 @@ fn lab_commands_run_drover_lab_with_their_arguments() {
         &["autoscale", "train", "--passes", "3"],
         &["autoscale", "simulate", "-h"],
         &["memguard", "simulate", "--seeds", "2"],
+        &["groups", "place", "shop", "--policy", "learned"],
     ] {
         let output = run(&drover, &path, args);
         assert_eq!(output.status.code(), Some(7), "{output:?}");

@@ -1,13 +1,14 @@
 //! The learned policy: trains some seeds, and compares them and the model that is shipped with what they must beat.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use drover_lab_groups::experiment::{
     BenchmarkCase, LearnedCase, LearnedScore, MeasuredPlacement, large, learned_cases, learned_ratios, learned_score,
 };
-use drover_lab_groups::learned::{Learned, LearnedTraining, training_instances};
-use drover_lab_groups::{Greedy, LearnedModel, Placed, Policy, Search, SearchBudget, Weights};
+use drover_lab_groups::learned::{Learned, LearnedTraining};
+use drover_lab_groups::{GraphFile, Greedy, Instance, LearnedModel, Placed, Policy, Search, SearchBudget, Weights};
 use drover_report::{Check, Table, percentile};
 
 use super::{Collected, GroupsArgs, cpu};
@@ -18,13 +19,16 @@ const GENERATED: usize = 50;
 /// Measures the shipped model, and trains `--seeds` models unless that is switched off.
 ///
 /// # Errors
-/// The file for a model cannot be written.
+/// A file of a call graph cannot be read, or the file for a model cannot be written.
 pub fn run(args: &GroupsArgs, collected: &mut Collected) -> Result<()> {
     let weights = Weights::default();
     collected.say("learned: the cases");
     let cases = learned_cases(&weights, args.common.seed);
     shipped(&cases, &weights, collected);
-    start(&cases[2], &weights, args.common.seed, collected);
+    if let Some(case) = cases.iter().find(|case| case.name == "x9") {
+        let learned = Learned::new(LearnedModel::shipped().clone()).learned(&case.instance, &weights);
+        start(case.name, &case.instance, &learned, &case.greedy, &weights, args.common.seed, collected);
+    }
     if !args.no_large {
         for case in large() {
             on_many_nodes(&case, &weights, args.common.seed, collected);
@@ -33,12 +37,17 @@ pub fn run(args: &GroupsArgs, collected: &mut Collected) -> Result<()> {
     if args.no_training {
         return Ok(());
     }
+    let read = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        GraphFile::read(&text).with_context(|| path.display().to_string())
+    };
+    let training = LearnedTraining { own: args.graph.iter().map(read).collect::<Result<_>>()?, ..LearnedTraining::shipped() };
     let mut models = Vec::new();
     for seed in args.common.seed..args.common.seed + args.seeds {
         let mut watch = |p: &drover_lab_groups::learned::TrainingProgress| {
             collected.say(format!("learned, seed {seed}: {} {} of {}, f is {:.3} of greedy's", p.stage, p.done, p.of, p.validation));
         };
-        models.push(LearnedTraining::shipped().run(&mut training_instances(), &weights, seed, &mut watch));
+        models.push(training.run(&weights, seed, &mut watch));
     }
     if let (Some(path), Some(first)) = (&args.save_learned, models.first()) {
         std::fs::write(path, first.model.save()?).with_context(|| format!("cannot write {}", path.display()))?;
@@ -75,25 +84,40 @@ fn shipped(cases: &[LearnedCase], weights: &Weights, collected: &mut Collected) 
     collected.report.findings.push(format!("learned: the guard took cgs-greedy's placement in {guarded} of {} cases", cases.len()));
 }
 
-/// The learned placement as a start for the search, with little time.
-fn start(case: &LearnedCase, weights: &Weights, seed: u64, collected: &mut Collected) {
-    let learned = Learned::new(LearnedModel::shipped().clone()).learned(&case.instance, weights);
-    let [from_learned, from_greedy] = starts(case.name, &case.instance, &learned, &case.greedy, weights, seed);
-    collected.report.findings.push(format!(
-        "{}: cgs-search from the learned start has {from_learned:.5} after 1 ms, from greedy {from_greedy:.5} after 10 ms (medians of 9 seeds; \
-         the time of the starts is not counted)",
-        case.name
-    ));
-}
-
-fn starts(_: &str, instance: &drover_lab_groups::Instance, learned: &Placed, greedy: &Placed, weights: &Weights, seed: u64) -> [f64; 2] {
-    [(learned, 0.001), (greedy, 0.01)].map(|(start, seconds)| {
+/// The learned placement as a start for the search: the aim was to have after 1 ms what greedy's has after 10 ms.
+fn start(name: &str, instance: &Instance, learned: &Placed, greedy: &Placed, weights: &Weights, seed: u64, collected: &mut Collected) {
+    let [from_learned, from_greedy] = [(learned, 0.001), (greedy, 0.01)].map(|(start, seconds)| {
         let one = |seed| {
             let search = Search { seed, budget: SearchBudget::Seconds(seconds, Arc::new(cpu)), grouped: true };
             search.polish(instance, weights, start).value
         };
         median(&(seed..seed + 9).map(one).collect::<Vec<_>>())
-    })
+    });
+    let verdict = if from_learned <= from_greedy { "the aim holds" } else { "the aim does not hold" };
+    collected.report.findings.push(format!(
+        "{name}: cgs-search from the learned start has {from_learned:.5} after 1 ms, from greedy {from_greedy:.5} after 10 ms: {verdict} \
+         (medians of 9 seeds; the time of the starts is not counted)"
+    ));
+}
+
+/// What the default rests on: with the time of the start included, the search is not behind that from greedy.
+fn default_start(case: &BenchmarkCase, weights: &Weights, seed: u64, collected: &mut Collected) {
+    const SECONDS: f64 = 0.1;
+    let search = |seed, seconds| Search { seed, budget: SearchBudget::Seconds(seconds, Arc::new(cpu)), grouped: true };
+    let from_greedy = |seed| {
+        let began = cpu();
+        let greedy = Greedy::Groups.place(&case.instance, weights);
+        search(seed, (SECONDS - (cpu() - began)).max(0.0)).polish(&case.instance, weights, &greedy).value
+    };
+    let seeds = seed..seed + 5;
+    let own = median(&seeds.clone().map(|seed| search(seed, SECONDS).place(&case.instance, weights).value).collect::<Vec<_>>());
+    let other = median(&seeds.map(from_greedy).collect::<Vec<_>>());
+    collected.report.checks.push(Check::holds(
+        format!("{}: cgs-search from its learned start is not behind that from greedy after {SECONDS} s, starts included", case.name),
+        "at most greedy's",
+        format!("{own:.4} against {other:.4}"),
+        own <= other,
+    ));
 }
 
 /// Quality and time on many nodes.
@@ -106,19 +130,14 @@ fn on_many_nodes(case: &BenchmarkCase, weights: &Weights, seed: u64, collected: 
     collected.add(case, MeasuredPlacement::of(case.name, "learned", None, &case.instance, &placed, seconds));
     let search = Search { seed, budget: SearchBudget::Seconds(1.0, Arc::new(cpu)), grouped: true }.place(&case.instance, weights);
     let greedy = Greedy::Groups.place(&case.instance, weights);
-    let [from_learned, from_greedy] = starts(case.name, &case.instance, &placed, &greedy, weights, seed);
     collected.report.checks.push(Check::holds(
         format!("{}: learned keeps to capacity and rules, and is better than cgs-greedy", case.name),
         "no fault, none left out, less than greedy's",
         format!("f {:.4} against {:.4}", placed.value, greedy.value),
         placed.value < greedy.value && placed.unplaced.is_empty() && placed.faults(&case.instance).is_empty(),
     ));
-    collected.report.checks.push(Check::holds(
-        format!("{}: cgs-search from the learned start after 1 ms is not behind that from greedy after 10 ms", case.name),
-        "at most greedy's",
-        format!("{from_learned:.4} against {from_greedy:.4}"),
-        from_learned <= from_greedy,
-    ));
+    start(case.name, &case.instance, &placed, &greedy, weights, seed, collected);
+    default_start(case, weights, seed, collected);
     collected.report.findings.push(format!(
         "{}: learned has {:.4} in {:.0} ms of CPU, {:.2} times what cgs-search has after 1 s ({:.4}); aimed at: 1.15 times in 20 ms on 1,000 nodes",
         case.name,

@@ -21,7 +21,8 @@ use drover::globals::Format;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  drover experiment groups --no-training --no-large\n  drover experiment groups --seeds 2 --out groups/\n  \
-                  drover experiment groups --only-learned --no-large --seeds 1 --save-learned model.json"
+                  drover experiment groups --only-learned --no-large --seeds 1 --save-learned model.json\n  \
+                  drover experiment groups --only-learned --no-large --seeds 1 --graph shop.json --save-learned model.json"
 )]
 pub struct GroupsArgs {
     /// Options of every experiment.
@@ -45,6 +46,10 @@ pub struct GroupsArgs {
     /// File to which the model of the policy `learned` of the first seed is written.
     #[arg(long, value_name = "FILE")]
     pub save_learned: Option<std::path::PathBuf>,
+    /// File of a call graph from `drover groups place --save-graph`, several times for several: `learned` is trained on them instead of
+    /// Bookinfo and Online Boutique.
+    #[arg(long, value_name = "FILE")]
+    pub graph: Vec<std::path::PathBuf>,
     /// Only the policy `learned`: leaves out the search, the baselines and the paper's form.
     #[arg(long)]
     pub only_learned: bool,
