@@ -1,21 +1,18 @@
 //! What Drover does with an arriving application: its decision, and if there is no room its plan, carried out at once and without failures.
-//!
-//! All changes go through the product's ledger, which refuses what does not fit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_scheduling::{
-    Amounts, AppRequest, Claim, ClaimState, DecisionRequest, Ledger, LedgerChange, LedgerTransaction, Movability, Observed, Outcome, Plan,
-    PlanKind, PlanRequest, PlanResult, Policy, StepMeter, WhenFull, binding_id, plan_within,
+    Amounts, AppRequest, Claim, ClaimState, Ledger, LedgerChange, Movability, Observed, PlanKind, PlanRequest, PlanResult, Policy,
+    StepMeter, WhenFull, plan_within,
 };
 use uuid::Uuid;
 
+use crate::carry;
 use crate::draw::{CLUSTERS, Draw, Microservice, NodeSize};
 use crate::fleet::{capacity, dig, fleet, index, key, position};
 
-/// The fence of every write: there is one writer.
-const FENCE: i64 = 1;
 /// The priority of every microservice in its migration intent.
 const MIGRATION_PRIORITY: u8 = 10;
 
@@ -62,19 +59,13 @@ impl<'d> Hub<'d> {
     /// A new operation; the draw decides its id.
     pub fn operation(&mut self) -> Uuid {
         self.operations += 1;
-        Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("operation {}", self.operations).as_bytes())
+        carry::operation(self.operations)
     }
 
     /// Places these microservices of an application where there is room: all or none.
     pub fn place(&mut self, arrival: usize, apps: &[AppRequest], overflow: bool) -> bool {
         let operation = self.operation();
-        let request = DecisionRequest { dig: dig(arrival), apps: apps.to_vec(), overflow, refused: Vec::new(), operation, fence: FENCE };
-        let decision = self.ledger.decide(operation, &request);
-        let placed = decision.outcome == Outcome::Placed;
-        if placed {
-            self.ledger.apply_decision(&request, &decision).keep();
-        }
-        placed
+        carry::place(&mut self.ledger, operation, dig(arrival), apps, overflow).is_some()
     }
 
     /// Plans room for an application, and carries out the plan.
@@ -90,43 +81,12 @@ impl<'d> Hub<'d> {
         };
         match plan_within(&self.ledger, &request, &mut StepMeter::new(steps)) {
             PlanResult::Feasible(plan) => {
-                let feasible = self.carry_out(arrival, apps, &plan);
+                let operation = self.operation();
+                let feasible = carry::carry_out(&mut self.ledger, operation, &dig(arrival), apps, &plan);
                 Planned { feasible, moves: plan.waves.iter().map(Vec::len).sum(), cut_short: false }
             }
             PlanResult::Infeasible(why) => Planned { feasible: false, moves: 0, cut_short: why.cut_short },
         }
-    }
-
-    /// New copies of the victims start beside the old ones; then the old ones leave, and the newcomer starts.
-    fn carry_out(&mut self, arrival: usize, apps: &[AppRequest], plan: &Plan) -> bool {
-        let operation = self.operation();
-        let mut changes = Vec::new();
-        for one in plan.waves.iter().flatten() {
-            let Some(request) = self.ledger.claim(&one.claim).map(|claim| Arc::clone(&claim.request)) else { return false };
-            changes.push(LedgerChange::Leave { claim: one.claim, member: one.from.clone() });
-            changes.push(LedgerChange::Take {
-                claim: binding_id(operation, &format!("{}/{}", one.dig.name, one.app), &one.to),
-                dig: one.dig.clone(),
-                request,
-                member: one.to.clone(),
-                state: Some(ClaimState::Held),
-            });
-        }
-        let mut waiting = Vec::new();
-        for (app, place) in
-            plan.newcomer.iter().flat_map(|app| app.groups.iter().filter_map(move |group| Some((app, group.placement.as_ref()?))))
-        {
-            let Some(request) = apps.iter().find(|request| request.app == app.app) else { return false };
-            let claim = binding_id(operation, &app.app, &place.member);
-            let (dig, request) = (dig(arrival), Arc::new(request.clone()));
-            changes.push(LedgerChange::Take { claim, dig, request, member: place.member.clone(), state: None });
-            waiting.push(claim);
-        }
-        if !self.transact(operation, changes) {
-            return false;
-        }
-        self.release_leaving(operation)
-            && self.transact(operation, waiting.into_iter().map(|claim| LedgerChange::Admit { claim }).collect())
     }
 
     /// Removes the old copies of apps that have moved.
@@ -138,7 +98,7 @@ impl<'d> Hub<'d> {
 
     /// Makes all changes or none. Returns whether the ledger accepted them.
     pub fn transact(&mut self, operation: Uuid, changes: Vec<LedgerChange>) -> bool {
-        self.ledger.transact(&LedgerTransaction { operation, fence: FENCE, changes }).map(|(_, undo)| undo.keep()).is_ok()
+        carry::transact(&mut self.ledger, operation, changes)
     }
 
     /// Records that the owner of an application agrees to moves.

@@ -1,8 +1,10 @@
-//! The data of `drover experiment occupancy` and `rejection`. The caller makes the reports.
+//! The data of `drover experiment occupancy`, `rejection` and `replay`. The caller makes the reports.
 
+mod days;
 mod occupancy;
 mod rejection;
 
+pub use days::{DaysArm, days_arms};
 pub use occupancy::{MARKS, OccupancyArm, OccupancyCase, OccupancySample, occupancy};
 pub use rejection::{Avoidable, RejectionArm, RejectionCase, rejection};
 

@@ -1,6 +1,7 @@
 //! Draws under every strategy, the exact optimum, and the experiments' figures.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests, though not functions with the attribute")]
 
+mod days;
 mod optimum;
 mod strategies;
 
