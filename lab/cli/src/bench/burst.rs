@@ -22,7 +22,7 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let mut ready = Vec::new();
     for round in 0..rounds {
         let intent = serde_json::json!({"anyOf": [{"clusterProvider": world::provider(0), "clusterLabel": "all"}]});
-        let app = |at| App { name: format!("burst-{round}-{at:04}"), intent: intent.clone(), replicas: 1 };
+        let app = |at| App::new(format!("burst-{round}-{at:04}"), intent.clone(), 1);
         let all: Vec<App> = (0..apps).map(app).collect();
         world::each(apps, async |at| all[at].prepare(&stack.client).await).await?;
 

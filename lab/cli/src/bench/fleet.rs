@@ -33,7 +33,7 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
         Table::new("fleet", ["one app to", "with", "p50 [s]", "p90 [s]", "p99 [s]", "CPU ms per binding: drover", "Postgres", "members"]);
     fan_out(&stack, "before", [wide, rounds], "nothing else", &mut table, report).await?;
     let intent = json!({"anyOf": (0..PROVIDERS).map(|at| json!({"clusterProvider": world::provider(at), "clusterLabel": "wide"})).collect::<Vec<_>>()});
-    let app = |at| App { name: format!("there-{at:04}"), intent: intent.clone(), replicas: 1 };
+    let app = |at| App::new(format!("there-{at:04}"), intent.clone(), 1);
     world::each(apps, async |at| {
         app(at).prepare(&stack.client).await?;
         app(at).deploy(&stack.client).await
@@ -44,7 +44,7 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
 
     let began = Instant::now();
     for at in 0..everywhere {
-        let app = App { name: format!("everywhere-{at:04}"), intent: world::all_with("all", PROVIDERS), replicas: 1 };
+        let app = App::new(format!("everywhere-{at:04}"), world::all_with("all", PROVIDERS), 1);
         app.prepare(&stack.client).await?;
         app.deploy(&stack.client).await?;
     }
@@ -60,7 +60,7 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
 async fn fan_out(stack: &Stack, name: &str, [wide, rounds]: [usize; 2], with: &str, table: &mut Table, report: &mut Report) -> Result<()> {
     let (before, mut took): (_, Vec<Duration>) = (stack.cpu()?, Vec::new());
     for round in 0..rounds {
-        let app = App { name: format!("{name}-{round:03}"), intent: world::all_with("wide", PROVIDERS.min(wide)), replicas: 1 };
+        let app = App::new(format!("{name}-{round:03}"), world::all_with("wide", PROVIDERS.min(wide)), 1);
         app.prepare(&stack.client).await?;
         let began = Instant::now();
         app.deploy(&stack.client).await?;

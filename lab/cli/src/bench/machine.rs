@@ -11,7 +11,7 @@ use super::{cell, spread};
 /// Clock ticks per second in `/proc/<pid>/stat`; fixed on Linux.
 const TICKS: f64 = 100.0;
 
-/// A table of hardware, kernel, speed of the disk and load.
+/// A table of hardware, kernel, speed of the disk, load and build.
 ///
 /// # Errors
 /// /proc or the temporary directory cannot be used.
@@ -29,7 +29,15 @@ pub async fn describe() -> Result<Table> {
     table.row(["kernel", kernel.trim()]);
     table.row(["fdatasync of 8 KiB", &format!("{} ms, p99 {} ms", cell(p50), cell(p99))]);
     table.row(["load before", &load()]);
+    table.row(["build", &build()]);
     Ok(table)
+}
+
+/// Version, profile and commit of this build. `make` passes the commit on; it is not compiled in, so that a commit rebuilds nothing.
+pub fn build() -> String {
+    let profile = if cfg!(debug_assertions) { "development" } else { "optimised" };
+    let commit = std::env::var("DROVER_COMMIT").unwrap_or_else(|_| "unknown".to_owned());
+    format!("{}, {profile}, commit {commit}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Load averages of 1, 5 and 15 minutes.

@@ -9,22 +9,24 @@
 
 mod agent;
 mod autoscale;
+mod bare;
 mod burst;
-mod cleanup;
+pub(crate) mod cleanup;
 mod decisions;
 mod fleet;
 mod idle;
 mod load;
-mod machine;
+pub(crate) mod machine;
 mod memory_guard;
 mod newcomers;
 mod plan;
-mod process;
+pub(crate) mod planes;
+pub(crate) mod process;
 mod real;
 mod restart;
 mod search;
-mod stack;
-mod world;
+pub(crate) mod stack;
+pub(crate) mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,9 +75,9 @@ pub enum Measure {
     Fleet,
     /// Restart of all services with 1,000 apps on each of 100 members.
     Restart,
-    /// Time from instantiate until the objects are in three real control planes, at a steady rate.
+    /// Time from instantiate until the objects are in three real control planes, at a steady rate, beside a bare client.
     Latency,
-    /// 200 apps deployed at the same time to three real control planes.
+    /// 200 apps deployed at the same time to three real control planes, beside a bare client.
     Rollout,
     /// Speed of the autoscaler's algorithms: KPA decisions per second, Q-learning training.
     Autoscale,

@@ -73,7 +73,7 @@ async fn arrive(count: usize, at_once: bool) -> Result<Arrival> {
         let clusters = at.iter().map(|at| json!({"clusterProvider": world::provider(*at), "cluster": world::cluster(*at)}));
         json!({"anyOf": clusters.collect::<Vec<Value>>()})
     };
-    let app = |name: &str, at: usize, on: &[usize]| App { name: format!("{name}-{at:03}"), intent: only(on), replicas: 1 };
+    let app = |name: &str, at: usize, on: &[usize]| App::new(format!("{name}-{at:03}"), only(on), 1);
     world::each(count, async |at| {
         let victim = app("victim", at, &[0, 1]);
         victim.prepare(&stack.client).await?;

@@ -1,13 +1,14 @@
 //! Real control planes: time from the request to instantiate until a watch on each control plane has seen the objects.
 //!
+//! Each measurement is followed by the same with a [bare client](super::bare) on the same control planes, and compared with it.
+//!
 //! In the small size the members are simulated, because control planes take long to start.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use drover_report::{Check, Report, Table};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -15,13 +16,14 @@ use kube::api::Api;
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 
-use super::process::{self, Members, Simulated};
+use super::bare::{Bare, client};
+use super::planes::Planes;
+use super::process::Members;
 use super::stack::{Stack, folder};
 use super::world::{self, App};
 use super::{Size, cell, machine, spread};
-use crate::dev::kube as local;
 
-const MEMBERS: u16 = 3;
+const MEMBERS: usize = 3;
 const PROVIDERS: usize = 1;
 
 /// By name of a Deployment: the times at which each member first had it.
@@ -30,51 +32,32 @@ type Seen = Arc<Mutex<HashMap<String, Vec<Instant>>>>;
 /// A stack with three members, and a watch on each.
 struct WatchedStack {
     stack: Stack,
+    bare: Bare,
     seen: Seen,
     watches: tokio::task::JoinSet<()>,
-    planes: Option<local::Set>,
+    planes: Planes,
 }
 
 impl WatchedStack {
     async fn start(size: Size) -> Result<Self> {
         let folder = folder()?;
         let nodes = size.of(20, 2);
-        let (simulated, planes, kubeconfigs): (Option<Simulated>, _, Vec<PathBuf>) = match size {
-            Size::Small => {
-                let simulated = process::simulate(Members::new(MEMBERS.into(), nodes.into()), &folder.path().join("sim")).await?;
-                let kubeconfigs = simulated.kubeconfigs.clone();
-                (Some(simulated), None, kubeconfigs)
-            }
-            Size::Full => {
-                let set = local::Set { dir: Some(folder.path().join("kube")) };
-                let up = local::Up {
-                    clusters: MEMBERS,
-                    names: Vec::new(),
-                    nodes,
-                    cpu: Some("8".to_owned()),
-                    memory: None,
-                    metrics: false,
-                    real: false,
-                    owner: Some(std::process::id()),
-                    set: set.clone(),
-                };
-                let clusters = local::up(&up).await.context("the control planes")?;
-                (None, Some(set), clusters.into_iter().map(|cluster| cluster.kubeconfig).collect())
-            }
-        };
+        let mut planes = Planes::start(size == Size::Full, Members::new(MEMBERS, nodes), folder.path()).await?;
+        let kubeconfigs = planes.kubeconfigs.clone();
         let seen = Seen::default();
         let mut watches = tokio::task::JoinSet::new();
         for file in &kubeconfigs {
             watches.spawn(watch(client(file).await?, seen.clone()));
         }
-        let stack = Stack::over(folder, simulated, &kubeconfigs, nodes.into(), PROVIDERS, |_| vec!["all".to_owned()]).await?;
-        Ok(Self { stack, seen, watches, planes })
+        let bare = Bare::new(&kubeconfigs).await?;
+        let stack = Stack::over(folder, planes.simulated.take(), &kubeconfigs, nodes, PROVIDERS, |_| vec!["all".to_owned()]).await?;
+        Ok(Self { stack, bare, seen, watches, planes })
     }
 
     /// Time from `began` until the last member had this app; `None` until then.
     fn seen(&self, app: &str, began: Instant) -> Option<Duration> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.get(app).filter(|seen| seen.len() == usize::from(MEMBERS)).and_then(|seen| seen.iter().max()).map(|last| *last - began)
+        seen.get(app).filter(|seen| seen.len() == MEMBERS).and_then(|seen| seen.iter().max()).map(|last| *last - began)
     }
 
     async fn wait(&self, apps: &[App], began: &[Instant]) -> Result<Vec<Duration>> {
@@ -84,17 +67,8 @@ impl WatchedStack {
 
     async fn stop(mut self) -> Result<()> {
         self.watches.shutdown().await;
-        match self.planes {
-            Some(set) => local::down(&local::Down { set, ..local::Down::default() }).await,
-            None => Ok(()),
-        }
+        self.planes.stop().await
     }
-}
-
-async fn client(kubeconfig: &PathBuf) -> Result<kube::Client> {
-    let text = tokio::fs::read_to_string(kubeconfig).await?;
-    let config = kube::Config::from_custom_kubeconfig(kube::config::Kubeconfig::from_yaml(&text)?, &Default::default()).await?;
-    Ok(kube::Client::try_from(config)?)
 }
 
 /// Records when Deployments appear, until it is dropped.
@@ -113,85 +87,190 @@ async fn watch(client: kube::Client, seen: Seen) {
     }
 }
 
+/// Who creates the objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Drover,
+    Bare,
+}
+
+impl By {
+    const BOTH: [Self; 2] = [Self::Drover, Self::Bare];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Drover => "drover",
+            Self::Bare => "bare",
+        }
+    }
+}
+
+/// CPU seconds until the objects of some apps were there.
+struct Spent {
+    drover: f64,
+    postgres: f64,
+    /// Everything on the machine, the control planes too.
+    all: f64,
+}
+
+impl Spent {
+    /// Milliseconds per app, as cells; those of Drover only if the apps were Drover's.
+    fn cells(&self, by: By, apps: usize) -> [String; 3] {
+        let own = |seconds: f64| if by == By::Drover { cell(seconds * 1e3 / apps as f64) } else { "-".to_owned() };
+        [own(self.drover), own(self.postgres), cell(self.all * 1e3 / apps as f64)]
+    }
+
+    /// Drover with Postgres, in milliseconds per app.
+    fn own(&self, apps: usize) -> f64 {
+        (self.drover + self.postgres) * 1e3 / apps as f64
+    }
+}
+
+impl WatchedStack {
+    /// Creates the objects of an app; returns as soon as that is ordered.
+    async fn order(&self, by: By, app: &App) -> Result<()> {
+        match by {
+            By::Drover => app.instantiate(&self.stack.client).await.map(drop),
+            By::Bare => self.bare.create(app).await,
+        }
+    }
+
+    /// Prepares apps, waits until nothing is under way, lets `order` create their objects, and waits for them. Returns how long each
+    /// took, and the CPU time until then.
+    async fn measure(
+        &self,
+        by: By,
+        apps: &[App],
+        order: impl AsyncFnOnce(&Self, &[App]) -> Result<Vec<Instant>>,
+    ) -> Result<(Vec<Duration>, Spent)> {
+        if by == By::Drover {
+            world::each(apps.len(), async |at| apps[at].prepare(&self.stack.client).await).await?;
+        }
+        self.bare.settled().await?;
+        let (before, busy) = (self.stack.cpu()?, machine::busy());
+        let began = order(self, apps).await?;
+        let took = self.wait(apps, &began).await?;
+        let (cpu, _) = self.stack.cpu()?.since(&before);
+        let spent = Spent { drover: cpu.drover, postgres: cpu.postgres, all: machine::busy() - busy };
+        if by == By::Bare {
+            self.bare.settled().await?;
+            self.bare.remove().await?;
+        }
+        Ok((took, spent))
+    }
+}
+
 /// Deploys apps at a steady rate. The first app does not count: with it Drover discovers the API of each member and starts watching.
 ///
 /// # Errors
 /// A part cannot be started, or a request fails.
 pub async fn latency(size: Size, report: &mut Report) -> Result<()> {
+    /// p99 of Drover beyond that of the bare client, in milliseconds.
+    const BEYOND: f64 = 60.0;
     let seconds = size.of(60, 2);
     let world = WatchedStack::start(size).await?;
-    let mut table = Table::new(
-        "latency",
-        ["apps a second", "apps", "p50 [ms]", "p90 [ms]", "p99 [ms]", "most [ms]", "CPU ms per app: drover", "Postgres"],
-    );
+    let heads = ["apps a second", "client", "apps", "load before", "p50 [ms]", "p90 [ms]", "p99 [ms]", "most [ms]"];
+    let mut table = Table::new("latency", heads.into_iter().chain(CPU));
     let first = apps("first", 1, |_| 1);
     first[0].prepare(&world.stack.client).await?;
     let began = Instant::now();
     first[0].deploy(&world.stack.client).await?;
     world.wait(&first, &[began]).await?;
     for (rate, reach) in [(1, 150.0), (5, 300.0)] {
-        let apps = apps(&format!("rate-{rate}"), rate * seconds, |_| 1);
-        world::each(apps.len(), async |at| apps[at].prepare(&world.stack.client).await).await?;
-        let before = world.stack.cpu()?;
-        let mut ticks = tokio::time::interval(Duration::from_secs(1) / u32::try_from(rate)?);
-        let mut orders = tokio::task::JoinSet::new();
-        let mut began = Vec::new();
-        for app in &apps {
-            ticks.tick().await;
-            began.push(Instant::now());
-            let (app, client) = (app.clone(), world.stack.client.clone());
-            orders.spawn(async move { app.instantiate(&client).await });
+        let mut slow = Vec::new();
+        for by in By::BOTH {
+            let (apps, load) = (apps(&format!("{}-{rate}", by.name()), rate * seconds, |_| 1), machine::load());
+            let steady = async |world: &WatchedStack, apps: &[App]| {
+                let mut ticks = tokio::time::interval(Duration::from_secs(1) / u32::try_from(rate)?);
+                let mut began = Vec::new();
+                let mut orders = futures::stream::FuturesUnordered::new();
+                for app in apps {
+                    loop {
+                        tokio::select! {
+                            _ = ticks.tick() => break,
+                            Some(ordered) = orders.next() => ordered?,
+                        }
+                    }
+                    began.push(Instant::now());
+                    orders.push(world.order(by, app));
+                }
+                while let Some(ordered) = orders.next().await {
+                    ordered?;
+                }
+                Ok(began)
+            };
+            let (took, spent) = world.measure(by, &apps, steady).await?;
+            let times = spread(&took);
+            slow.push(times[2]);
+            let mut row = vec![rate.to_string(), by.name().to_owned(), apps.len().to_string(), load];
+            row.extend(times.map(cell));
+            row.extend(spent.cells(by, apps.len()));
+            table.row(row);
         }
-        while let Some(order) = orders.join_next().await {
-            order??;
-        }
-        let took = world.wait(&apps, &began).await?;
-        let (cpu, _) = world.stack.cpu()?.since(&before);
-        let [p50, p90, p99, most] = spread(&took);
-        let mut row = vec![rate.to_string(), apps.len().to_string()];
-        row.extend([p50, p90, p99, most, cpu.drover * 1e3 / apps.len() as f64, cpu.postgres * 1e3 / apps.len() as f64].map(cell));
-        table.row(row);
-        report.checks.push(Check::at_most(format!("instantiate to the object in {MEMBERS} members at {rate}/s, p99"), reach, p99, "ms"));
+        let what = format!("instantiate to the object in {MEMBERS} members at {rate}/s, p99");
+        report.checks.push(Check::at_most(&what, reach, slow[0], "ms"));
+        report.checks.push(Check::at_most(format!("{what}, beyond the bare client's"), BEYOND, slow[0] - slow[1], "ms"));
     }
     report.tables.push(table);
     world.stop().await
 }
+
+/// Heads of the columns of [`Spent::cells`].
+const CPU: [&str; 3] = ["CPU ms per app: drover", "Postgres", "everything on this machine"];
 
 /// Deploys many apps at the same time.
 ///
 /// # Errors
 /// A part cannot be started, or a request fails.
 pub async fn rollout(size: Size, report: &mut Report) -> Result<()> {
+    /// Rate of Drover, relative to that of the bare client.
+    const BESIDE_BARE: f64 = 0.7;
+    /// CPU of Drover and Postgres, in milliseconds per app.
+    const OWN_CPU: f64 = 25.0;
     let (count, rounds) = size.of((200, 3), (5, 1));
     let world = WatchedStack::start(size).await?;
-    let mut table =
-        Table::new("rollout", ["round", "all there [s]", "apps/s", "CPU ms per app: drover", "Postgres", "everything on this machine"]);
-    let mut rates = Vec::new();
+    let heads = ["round", "client", "apps", "load before", "all there [s]", "apps/s"];
+    let mut table = Table::new("rollout", heads.into_iter().chain(CPU));
+    let (mut rates, mut own) = ([Vec::new(), Vec::new()], Vec::new());
     for round in 0..rounds {
-        let apps = apps(&format!("rollout-{round}"), count, |at| 3 + u32::from(at % 2 == 1));
-        world::each(count, async |at| apps[at].prepare(&world.stack.client).await).await?;
-        let (before, busy, began) = (world.stack.cpu()?, machine::busy(), Instant::now());
-        world::each(count, async |at| apps[at].instantiate(&world.stack.client).await.map(drop)).await?;
-        let took = world.wait(&apps, &vec![began; count]).await?.into_iter().max().unwrap_or_default().as_secs_f64();
-        let (cpu, _) = world.stack.cpu()?.since(&before);
-        ensure!(took > 0.0, "nothing was rolled out");
-        rates.push(count as f64 / took);
-        let each = [cpu.drover, cpu.postgres, machine::busy() - busy].map(|seconds| cell(seconds * 1e3 / count as f64));
-        let mut row = vec![round.to_string(), cell(took), cell(count as f64 / took)];
-        row.extend(each);
-        table.row(row);
+        for (at, by) in By::BOTH.into_iter().enumerate() {
+            let apps = apps(&format!("{}-{round}", by.name()), count, |at| 3 + u32::from(at % 2 == 1));
+            let load = machine::load();
+            let at_once = async |world: &WatchedStack, apps: &[App]| {
+                let began = Instant::now();
+                match by {
+                    By::Drover => world::each(apps.len(), async |at| world.order(by, &apps[at]).await).await?,
+                    By::Bare => drop(futures::future::try_join_all(apps.iter().map(|app| world.order(by, app))).await?),
+                }
+                Ok(vec![began; apps.len()])
+            };
+            let (took, spent) = world.measure(by, &apps, at_once).await?;
+            let took = took.into_iter().max().unwrap_or_default().as_secs_f64();
+            ensure!(took > 0.0, "nothing was rolled out");
+            rates[at].push(count as f64 / took);
+            if by == By::Drover {
+                own.push(spent.own(count));
+            }
+            let mut row = vec![round.to_string(), by.name().to_owned(), count.to_string(), load, cell(took), cell(count as f64 / took)];
+            row.extend(spent.cells(by, count));
+            table.row(row);
+        }
     }
     report.tables.push(table);
-    report.checks.push(Check::at_least(
-        format!("{count} apps at once to {MEMBERS} members"),
-        30.0,
-        drover_report::percentile(&rates, 0.5),
-        "apps/s",
+    let [rate, bare] = rates.map(|rates| drover_report::percentile(&rates, 0.5));
+    let what = format!("{count} apps at once to {MEMBERS} members");
+    report.checks.push(Check::at_least(&what, 30.0, rate, "apps/s"));
+    report.checks.push(Check::at_least(format!("{what}, beside the bare client"), BESIDE_BARE, rate / bare, "times"));
+    report.checks.push(Check::at_most(
+        format!("{what}: CPU of Drover and Postgres per app"),
+        OWN_CPU,
+        drover_report::percentile(&own, 0.5),
+        "ms",
     ));
     world.stop().await
 }
 
 fn apps(name: &str, count: usize, replicas: impl Fn(usize) -> u32) -> Vec<App> {
     let intent = world::all_with("all", PROVIDERS);
-    (0..count).map(|at| App { name: format!("{name}-{at:03}"), intent: intent.clone(), replicas: replicas(at) }).collect()
+    (0..count).map(|at| App::new(format!("{name}-{at:03}"), intent.clone(), replicas(at))).collect()
 }

@@ -24,7 +24,7 @@ pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let mut stack = Stack::simulated(spec, PROVIDERS, |_| vec!["all".to_owned()]).await?;
     let began = Instant::now();
     world::each(apps, async |at| {
-        let app = App { name: format!("app-{at:04}"), intent: world::all_with("all", PROVIDERS), replicas: 1 };
+        let app = App::new(format!("app-{at:04}"), world::all_with("all", PROVIDERS), 1);
         app.prepare(&stack.client).await?;
         app.deploy(&stack.client).await
     })

@@ -113,6 +113,17 @@ pub struct App {
     pub intent: Value,
     /// Pods in each member.
     pub replicas: u32,
+    /// What each of them is like.
+    pub pod: Pod,
+}
+
+/// A pod.
+#[derive(Clone, Copy, Debug)]
+pub struct Pod {
+    /// CPU that it requests.
+    pub millicores: u32,
+    /// Seconds until a simulated one is ready.
+    pub start: u32,
 }
 
 /// A placement intent for all members with a label, of the first `providers` providers.
@@ -122,14 +133,19 @@ pub fn all_with(label: &str, providers: usize) -> Value {
 }
 
 impl App {
-    fn manifest(&self) -> Value {
+    /// An app whose pods are small and start without delay.
+    pub fn new(name: String, intent: Value, replicas: u32) -> Self {
+        Self { name, intent, replicas, pod: Pod { millicores: 10, start: 0 } }
+    }
+
+    /// Its Deployment.
+    pub fn manifest(&self) -> Value {
         let labels = json!({"app": self.name});
-        let requests = json!({"cpu": "10m", "memory": "16Mi"});
+        let requests = json!({"cpu": format!("{}m", self.pod.millicores), "memory": "16Mi"});
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": self.name},
             "spec": {"replicas": self.replicas, "selector": {"matchLabels": labels}, "template": {
-                // Simulated pods start without delay.
-                "metadata": {"labels": labels, "annotations": {"kit/start-delay": "0s"}},
+                "metadata": {"labels": labels, "annotations": {"kit/start-delay": format!("{}s", self.pod.start)}},
                 "spec": {"containers": [{"name": "app", "image": "registry.example/app:1", "resources": {"requests": requests}}]}}},
         })
     }
@@ -182,6 +198,16 @@ impl App {
         let answer = client.post(&format!("{}/instantiate", self.group()), None).await?;
         let location = answer.location.context("the response names no operation")?;
         Ok(location.rsplit('/').next().unwrap_or_default().to_owned())
+    }
+
+    /// Removes the app from all members, and waits until it is gone.
+    ///
+    /// # Errors
+    /// The request or the operation fails.
+    pub async fn terminate(&self, client: &Client) -> Result<()> {
+        let answer = client.post(&format!("{}/terminate", self.group()), None).await?;
+        let location = answer.location.context("the response names no operation")?;
+        succeeded(client, location.rsplit('/').next().unwrap_or_default()).await
     }
 
     /// Instantiates the app and waits until it is Ready.
