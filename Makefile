@@ -44,17 +44,19 @@ test-long: ## the same with the longer runs
 bench: ## measures throughput, latency, memory and CPU of this build; NAMES="decisions plan" for some of it
 	@deploy/setup.sh test
 	. deploy/env.sh
-	export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes)
+	export DROVER_KUBE_BIN=$$(deploy/local-kube/build.sh kubernetes) DROVER_COMMIT=$$(git describe --always --dirty)
 	cargo build --locked --release --workspace --bins
 	exec "$$CARGO_TARGET_DIR/release/drover" bench $(NAMES)
 
-experiments: ## repeats the relocation paper's figures with 200 draws; CSV and SVG go to OUT, a new directory unless given
+experiments: ## repeats the relocation paper's figures with 200 draws, and days of arrivals; CSV and SVG go to OUT, or a new directory
 	@. deploy/env.sh
+	export DROVER_COMMIT=$$(git describe --always --dirty)
 	cargo build --locked --release --workspace --bins
 	out="$(OUT)"; out=$${out:-$$(mktemp -d)}
 	for name in occupancy rejection; do
 	  "$$CARGO_TARGET_DIR/release/drover" experiment $$name --draws 200 --out "$$out/$$name"
 	done
+	"$$CARGO_TARGET_DIR/release/drover" experiment replay --out "$$out/replay"
 
 docs: ## a site of all pages, with search; prints where it is (the first time builds mdBook)
 	@deploy/book.sh $(OUT)

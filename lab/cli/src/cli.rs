@@ -78,7 +78,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         }
         Command::Dev(command) => Runtime::new()?.block_on(dev::run(command, format)),
         Command::Demo(args) => Runtime::new()?.block_on(demo::run(args)),
-        Command::Experiment(command) => Runtime::new()?.block_on(experiment::run(command, format)),
+        Command::Experiment(command) => experiment::run(command, format),
         Command::Bench(args) => bench::run(args, format),
     }
 }

@@ -11,7 +11,7 @@ mod table;
 pub use chart::{Chart, Series, Shape};
 pub use check::Check;
 pub use deliver::Format;
-pub use statistics::{Interval, percentile};
+pub use statistics::{Interval, Slope, percentile};
 pub use table::Table;
 
 use serde::Serialize;

@@ -43,6 +43,33 @@ impl std::fmt::Display for Interval {
     }
 }
 
+/// How much `y` grows with each `x`, by least squares, with its 95 % confidence interval (Student's t distribution, n − 2 degrees of freedom).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Slope {
+    pub mean: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Slope {
+    /// The slope of independent points. Two points give an interval of width zero; points with one `x` give NaN.
+    pub fn of(points: &[(f64, f64)]) -> Self {
+        let n = points.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+        let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+        let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+        let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>() / spread;
+        let half = match StudentsT::new(0.0, 1.0, n - 2.0) {
+            Ok(student) if points.len() > 2 => {
+                let residuals: f64 = points.iter().map(|point| (point.1 - y - slope * (point.0 - x)).powi(2)).sum();
+                student.inverse_cdf(0.975) * (residuals / (n - 2.0) / spread).sqrt()
+            }
+            _ => 0.0,
+        };
+        Self { mean: slope, low: slope - half, high: slope + half }
+    }
+}
+
 /// The percentile by nearest rank: the smallest sample that is not exceeded by at least the share `p` (0 to 1) of the samples; NaN
 /// without samples.
 pub fn percentile(samples: &[f64], p: f64) -> f64 {
@@ -65,6 +92,15 @@ mod tests {
         assert!(Interval::of(&[1.0, 1.1]).below(&Interval::of(&[90.0, 90.1])));
         assert_eq!(Interval::of(&[7.0]).half(), 0.0);
         assert!(Interval::of(&[]).mean.is_nan());
+    }
+
+    #[test]
+    fn slope_uses_students_t_distribution() {
+        // Residuals of 0.1, -0.2, 0.1 about 1 + 2 x; t(0.975, 1) = 12.7062.
+        let slope = Slope::of(&[(0.0, 1.1), (1.0, 2.8), (2.0, 5.1)]);
+        assert!((slope.mean - 2.0).abs() < 1e-12);
+        assert!(((slope.high - slope.low) / 2.0 - 12.7062 * (0.06_f64 / 2.0).sqrt()).abs() < 1e-3, "{slope:?}");
+        assert!(Slope::of(&[(1.0, 1.0), (1.0, 2.0)]).mean.is_nan());
     }
 
     #[test]

@@ -6,7 +6,9 @@
 mod autoscaling;
 mod groups;
 mod memory_guard;
+mod redistribution;
 mod relocation;
+mod replay;
 mod roadef;
 
 use std::path::PathBuf;
@@ -15,6 +17,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use drover_report::Report;
+use tokio::runtime::Runtime;
 
 use drover::globals::Format;
 
@@ -29,8 +32,12 @@ pub enum ExperimentCommand {
     MemoryGuard(memory_guard::MemoryGuardArgs),
     /// Measure how full private and public clusters are, with and without provider priority and migration, as the relocation paper does.
     Occupancy(relocation::occupancy::OccupancyArgs),
+    /// Measure how long a newcomer takes by the number of applications that move for it, by stage.
+    Redistribution(redistribution::RedistributionArgs),
     /// Compare the applications that are rejected without migration, by the relocation paper's ways, by Drover, and at best.
     Rejection(relocation::rejection::RejectionArgs),
+    /// Let applications come and go for days on members with prices, and compare cost, rejections and moves under several policies.
+    Replay(replay::ReplayArgs),
     /// Run the search of group placement on instances of the ROADEF/EURO challenge 2012.
     Roadef(roadef::RoadefArgs),
 }
@@ -50,13 +57,18 @@ pub struct Common {
 }
 
 /// Runs it.
-pub async fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
+///
+/// # Errors
+/// See the experiments.
+pub fn run(command: ExperimentCommand, format: Format) -> Result<ExitCode> {
     match command {
         ExperimentCommand::Autoscaling(args) => autoscaling::run(&args, format),
         ExperimentCommand::Groups(args) => groups::run(&args, format),
-        ExperimentCommand::MemoryGuard(args) => memory_guard::run(&args, format).await,
+        ExperimentCommand::MemoryGuard(args) => Runtime::new()?.block_on(memory_guard::run(&args, format)),
         ExperimentCommand::Occupancy(args) => relocation::occupancy::run(&args, format),
+        ExperimentCommand::Redistribution(args) => redistribution::run(args, format),
         ExperimentCommand::Rejection(args) => relocation::rejection::run(&args, format),
+        ExperimentCommand::Replay(args) => replay::run(&args, format),
         ExperimentCommand::Roadef(args) => roadef::run(&args, format),
     }
 }

@@ -28,13 +28,15 @@ fn drover() -> PathBuf {
 
 #[test]
 fn help_is_as_reviewed() {
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 13] = [
         &["dev"],
         &["demo"],
         &["experiment"],
         &["experiment", "occupancy"],
+        &["experiment", "redistribution"],
         &["experiment", "rejection"],
         &["experiment", "groups"],
+        &["experiment", "replay"],
         &["bench"],
         &["autoscale", "simulate"],
         &["autoscale", "train"],
