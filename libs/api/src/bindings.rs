@@ -91,6 +91,13 @@ pub struct BindingStatus {
     /// sentence per object, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
+    /// Seconds for which all objects must have been ready before the binding is: the app's `drover.io/serving-after`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub serving_after: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A workload whose number of replicas was chosen by another field manager than Drover.

@@ -18,6 +18,7 @@ mod namespaces;
 pub mod objects;
 pub mod reach;
 pub mod readiness;
+pub mod serving;
 pub mod shared;
 mod transport;
 pub mod trimmed;

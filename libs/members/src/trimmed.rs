@@ -88,7 +88,8 @@ pub struct Node {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "RawObject")]
 pub struct Object {
-    /// Name, namespace, uid, labels, owners, version, times and the annotation [`labels::DIGEST`]; nothing else is kept.
+    /// Name, namespace, uid, labels, owners, version, times and the annotations [`labels::DIGEST`] and
+    /// [`labels::SERVING_WHEN`]; nothing else is kept.
     pub metadata: ObjectMeta,
     /// `spec` and `status`, as far as [`crate::readiness`] looks at them.
     pub judged: Value,
@@ -208,6 +209,16 @@ struct RawMeta {
 struct RawAnnotations {
     #[serde(rename = "drover.io/digest")]
     digest: Option<String>,
+    #[serde(rename = "drover.io/serving-when")]
+    serving_when: Option<String>,
+}
+
+impl RawAnnotations {
+    fn known(self) -> Option<BTreeMap<String, String>> {
+        let known = [(labels::DIGEST, self.digest), (labels::SERVING_WHEN, self.serving_when)];
+        let known: BTreeMap<_, _> = known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        (!known.is_empty()).then_some(known)
+    }
 }
 
 impl From<RawMeta> for ObjectMeta {
@@ -222,7 +233,7 @@ impl From<RawMeta> for ObjectMeta {
             deletion_timestamp: raw.deletion_timestamp,
             generation: raw.generation,
             owner_references: raw.owner_references,
-            annotations: raw.annotations.and_then(|known| known.digest).map(|digest| BTreeMap::from([(labels::DIGEST.to_owned(), digest)])),
+            annotations: raw.annotations.and_then(RawAnnotations::known),
             ..Self::default()
         }
     }

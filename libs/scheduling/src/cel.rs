@@ -71,14 +71,7 @@ impl Expression {
     /// The expression is empty, too long or too complex, has a syntax error, or uses more than numbers, parameters and `math`.
     pub fn compile(source: &str) -> Result<Self, ExpressionError> {
         let wrong = |column: usize, message: String| ExpressionError { column, message };
-        if source.trim().is_empty() {
-            return Err(wrong(1, "is empty".into()));
-        }
-        if source.len() > MAX_LENGTH {
-            return Err(wrong(MAX_LENGTH, format!("is longer than {MAX_LENGTH} bytes")));
-        }
-        small_enough(source)?;
-        let (mut tree, info) = parse(source)?;
+        let (mut tree, info) = parse_expression(source)?;
         let mut found = Narrowing { nodes: 0, parameters: Vec::new() };
         found.narrow(&mut tree, MAX_DEPTH).map_err(|(id, message)| {
             let start = info.offset_for(id).map_or(0, |(start, _)| start as usize);
@@ -116,6 +109,22 @@ impl Expression {
     }
 }
 
+/// Parses an expression of a user within limits of length and nesting. What it may contain is for the caller to check.
+///
+/// # Errors
+/// The expression is empty, too long or too complex, or has a syntax error.
+pub fn parse_expression(source: &str) -> Result<(IdedExpr, SourceInfo), ExpressionError> {
+    let wrong = |column: usize, message: String| ExpressionError { column, message };
+    if source.trim().is_empty() {
+        return Err(wrong(1, "is empty".into()));
+    }
+    if source.len() > MAX_LENGTH {
+        return Err(wrong(MAX_LENGTH, format!("is longer than {MAX_LENGTH} bytes")));
+    }
+    small_enough(source)?;
+    parse(source)
+}
+
 /// Refuses deep or long expressions before the recursive parser reads them.
 fn small_enough(source: &str) -> Result<(), ExpressionError> {
     let (mut nesting, mut operators) = (0usize, 0);
@@ -127,7 +136,7 @@ fn small_enough(source: &str) -> Result<(), ExpressionError> {
             _ => {}
         }
         if nesting > MAX_NESTING || operators > MAX_OPERATORS {
-            return Err(ExpressionError { column: at + 1, message: "is too complex for an algorithm".into() });
+            return Err(ExpressionError { column: at + 1, message: "is too complex".into() });
         }
     }
     Ok(())

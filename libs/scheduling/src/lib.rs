@@ -54,7 +54,7 @@ pub use builtin::{builtin_algorithms, builtin_parameters};
 pub use calls::{
     CallGroup, CallStory, CallTerms, CallTo, GroupPolicy, Latency, LoadChange, PolicyStep, PolicyStory, ScoredMember, SearchMove,
 };
-pub use cel::{Expression, ExpressionError, validate_expression};
+pub use cel::{Expression, ExpressionError, parse_expression, validate_expression};
 pub use decision::{AppDecision, Considered, Decision, DecisionRequest, GroupDecision, Outcome, Placement, Verdict};
 pub use demand::{Demand, NodeRequirement, Operator, PodGroup, PodsOnNode, Toleration};
 pub use fit::{Ask, Free, pack};

@@ -281,5 +281,6 @@ fn first_status(row: &store::bindings::Row) -> BindingStatus {
         objects: Vec::new(),
         scaled: Vec::new(),
         kept: row.kept.clone(),
+        serving_after: 0,
     }
 }

@@ -49,6 +49,7 @@ mod tests {
                 gone: false,
                 kept: Vec::new(),
                 hooks: None,
+                served: None,
             }
         };
         let shared = Shared::default();

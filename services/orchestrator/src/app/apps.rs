@@ -132,6 +132,7 @@ mod tests {
             objects: vec![],
             scaled: vec![],
             kept: vec![],
+            serving_after: 0,
         }
     }
 

@@ -31,6 +31,7 @@ fn copy(app: &str, member: &str, role: Role, phase: Option<Phase>, objects: Vec<
             objects: vec![],
             scaled: vec![],
             kept: vec![],
+            serving_after: 0,
         })
     });
     AppCopy { binding: Uuid::nil(), app: app.into(), member: MemberKey(member.into()), role, status, objects }

@@ -1,8 +1,10 @@
 //! Reads uploads: what they are, and the objects in them. Takes up to a second of CPU time, so it runs on threads for blocking work.
 
 use drover_manifest::{Manifest, ManifestError, YamlError, objects};
+use drover_members::serving;
 use drover_resources::Invalid;
 use drover_service::codes;
+use serde_json::Value;
 
 use super::archive::{self, Archive, ArchiveError};
 use super::sandbox::foreign_reference;
@@ -104,6 +106,10 @@ fn plain(archive: &Archive) -> Result<Vec<Manifest>, InputError> {
 /// Two manifests describe one object differently, or there are none.
 pub fn settled(manifests: Vec<Manifest>, namespace: &str) -> Result<Rendered, InputError> {
     let settled = objects::settle(manifests, namespace)?;
+    for manifest in &settled {
+        let named = |pointer: &str| manifest.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        serving::check(&manifest.value).map_err(|reason| format!("{}/{}: {reason}", named("/kind"), named("/metadata/name")))?;
+    }
     Ok(Rendered::of(settled.into_iter().map(|manifest| manifest.value).collect())?)
 }
 

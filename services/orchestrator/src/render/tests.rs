@@ -72,6 +72,14 @@ async fn render_errors_name_the_invalid_manifest() {
         ("apiVersion: v1\nkind: ConfigMap\nmetadata: {}", "the ConfigMap has no metadata.name"),
         ("a: [", "document 1"),
         ("", "renders to no objects"),
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {drover.io/serving-when: status.ready}}",
+            "ConfigMap/a: drover.io/serving-when: there is no status, only object",
+        ),
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {drover.io/serving-after: 90}}",
+            "ConfigMap/a: drover.io/serving-after: is to be a time",
+        ),
     ];
     for (text, expected) in cases {
         let error = render(&NoHelm, &source(text.into())).await.unwrap_err().to_string();

@@ -68,13 +68,15 @@ pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, d
     let unreachable = phase == Some(Phase::Unreachable);
     sent.trouble = if unschedulable.is_some() || unreachable { Some(sent.trouble.unwrap_or(now)) } else { None };
 
-    let deadline = after(sent.at, deadlines.ready);
+    // Who asks for time before the app counts as ready gets it on top.
+    let limit = deadlines.ready + Duration::from_secs(status.map_or(0, |status| status.serving_after.into()));
+    let deadline = after(sent.at, limit);
     if now >= deadline {
         return Readiness::Failed {
             code: "not_ready".to_owned(),
             reason: format!(
                 "not ready after {} s: {}",
-                deadlines.ready.as_secs(),
+                limit.as_secs(),
                 status.map_or_else(|| "no status was reported".to_owned(), describe)
             ),
         };
@@ -151,6 +153,7 @@ mod tests {
             objects: vec![],
             scaled: vec![],
             kept: vec![],
+            serving_after: 0,
         }
     }
 
@@ -169,6 +172,13 @@ mod tests {
         assert!(matches!(assess(&mut sent(), None, at(99), &deadlines()), Readiness::Waiting { .. }));
         let readiness = assess(&mut sent(), Some(&status(Phase::Applied)), at(100), &deadlines());
         assert!(matches!(&readiness, Readiness::Failed { code, .. } if code == "not_ready"), "{readiness:?}");
+    }
+
+    #[test]
+    fn time_before_an_app_serves_is_added_to_the_deadline() {
+        let warming = BindingStatus { serving_after: 30, ..status(Phase::Applied) };
+        assert!(matches!(assess(&mut sent(), Some(&warming), at(129), &deadlines()), Readiness::Waiting { until, .. } if until == at(130)));
+        assert!(matches!(assess(&mut sent(), Some(&warming), at(130), &deadlines()), Readiness::Failed { .. }));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Row {
     pub kept: Vec<String>,
     /// How far the hooks of its chart have run.
     pub hooks: Option<Box<Progress>>,
+    /// Digest of the bundle whose objects have been ready for as long as its app asks, if it asks.
+    pub served: Option<Arc<str>>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -38,12 +40,13 @@ struct Raw {
     kept: Vec<String>,
     grants: Option<Json<Arc<Grants>>>,
     hooks: Option<Json<Progress>>,
+    served: Option<String>,
 }
 
 impl From<Raw> for Row {
     fn from(raw: Raw) -> Self {
         let state = if raw.present { DesiredState::Present } else { DesiredState::Absent };
-        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, kept, grants, hooks, .. } = raw;
+        let Raw { id, dig: Json(dig), app, member, namespace, digest, fence, gone, kept, grants, hooks, served, .. } = raw;
         let hooks = hooks.map(|Json(progress)| Box::new(progress));
         let grants = grants.map(|Json(grants)| grants);
         let digest = digest.into();
@@ -52,6 +55,7 @@ impl From<Raw> for Row {
             gone,
             kept,
             hooks,
+            served: served.map(Into::into),
         }
     }
 }
@@ -62,9 +66,10 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
         "insert into binding (id, dig, app, member, namespace, digest, present, fence, grants) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
          on conflict (id) do update set dig = $2, app = $3, member = $4, namespace = $5, digest = $6, present = $7, fence = $8, grants = $9,
              gone = binding.gone and not $7, kept = case when $7 then '{}' else binding.kept end,
-             hooks = case when binding.gone and $7 then null else binding.hooks end, updated_at = now()
+             hooks = case when binding.gone and $7 then null else binding.hooks end,
+             served = case when $7 then binding.served end, updated_at = now()
          where binding.fence <= excluded.fence
-         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks",
+         returning id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks, served",
     )
     .bind(desired.id)
     .bind(Json(&desired.dig))
@@ -83,7 +88,7 @@ pub async fn put(store: &Store, desired: &DesiredBinding) -> StoreResult<Option<
 /// The row of a binding; `None` if it is not stored.
 pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
     let row: Option<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks from binding where id = $1",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks, served from binding where id = $1",
     )
     .bind(id)
     .fetch_optional(store.pool())
@@ -94,7 +99,7 @@ pub async fn get(store: &Store, id: Uuid) -> StoreResult<Option<Row>> {
 /// All rows of a member, by id.
 pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks from binding where member = $1 order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks, served from binding where member = $1 order by id",
     )
     .bind(&member.0)
     .fetch_all(store.pool())
@@ -105,11 +110,23 @@ pub async fn of_member(store: &Store, member: &MemberKey) -> StoreResult<Vec<Row
 /// All rows, by id.
 pub async fn all(store: &Store) -> StoreResult<Vec<Row>> {
     let rows: Vec<Raw> = sqlx::query_as(
-        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks from binding order by id",
+        "select id, dig, app, member, namespace, digest, present, fence, gone, kept, grants, hooks, served from binding order by id",
     )
     .fetch_all(store.pool())
     .await?;
     Ok(rows.into_iter().map(Row::from).collect())
+}
+
+/// Records that the objects of a bundle have been ready for as long as its app asks, unless the desired state has changed since. Returns
+/// whether it was recorded.
+pub async fn set_served(store: &Store, id: Uuid, digest: &str, fence: i64) -> StoreResult<bool> {
+    let done = sqlx::query("update binding set served = $2 where id = $1 and fence = $3 and digest = $2 and present")
+        .bind(id)
+        .bind(digest)
+        .bind(fence)
+        .execute(store.pool())
+        .await?;
+    Ok(done.rows_affected() > 0)
 }
 
 /// Marks a binding as gone, unless its desired state has changed since. Returns whether it was marked.

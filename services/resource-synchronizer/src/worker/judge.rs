@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drover_api::bindings::{BindingStatus, DesiredState, ObjectStatus, Phase, ScaledWorkload};
-use drover_members::{Object, ObjectId, Readiness};
+use drover_members::{Object, ObjectId, Readiness, labels, serving};
 use uuid::Uuid;
 
 use super::view::{MemberView, Seen};
@@ -45,6 +45,10 @@ pub struct BindingState {
     pub waits_since: Option<Instant>,
     /// How often changes by others were corrected, and when last: repeated corrections come at growing intervals.
     pub corrections: (u32, Option<Instant>),
+    /// For how long all objects must have been ready before the binding is.
+    pub serving_after: Duration,
+    /// Since when all objects are ready, while that time runs.
+    pub ready_since: Option<Instant>,
     /// Whether hooks of the bundle have to run, or are running.
     pub hooks_due: bool,
     /// The hook that is running.
@@ -63,6 +67,8 @@ impl BindingState {
             attempts: 0,
             waits_since: None,
             corrections: (0, None),
+            serving_after: Duration::ZERO,
+            ready_since: None,
             hooks_due: false,
             hook: None,
         }
@@ -83,6 +89,7 @@ impl BindingState {
         let mut wanted: Box<[Wanted]> = wanted.collect();
         wanted.sort();
         self.wanted = Some(wanted);
+        self.serving_after = objects.iter().filter_map(|object| serving::after(&object.value).ok()).max().unwrap_or_default();
     }
     /// Replaces address, digest and uid of a seen object by the equal values of the inventory, so that they are in memory once.
     pub fn share(&self, id: &mut Arc<ObjectId>, seen: &mut Seen) {
@@ -129,8 +136,12 @@ impl BindingState {
         ids.dedup();
         ids
     }
-    /// Whether all desired objects are ready.
+    /// Whether all desired objects are ready, and have been for as long as the app asks.
     pub fn is_ready(&self, view: &MemberView) -> bool {
+        !self.warms_up() && self.objects_are_ready(view)
+    }
+    /// Whether all desired objects are ready.
+    pub fn objects_are_ready(&self, view: &MemberView) -> bool {
         self.failure.is_none()
             && self.wanted.as_ref().is_some_and(|wanted| {
                 wanted.iter().all(|(id, digest)| in_place(self.id(), id, digest, view).is_some_and(|seen| seen.readiness.is_ready()))
@@ -206,6 +217,7 @@ pub fn status(bound: &BindingState, view: &MemberView, lost: Option<&Failure>) -
         objects,
         scaled: if bound.present() { scaled(&bound.inventory) } else { Vec::new() },
         kept: bound.row.kept.clone(),
+        serving_after: u32::try_from(bound.serving_after.as_secs()).unwrap_or(u32::MAX),
     }
 }
 
@@ -241,7 +253,18 @@ fn present_phase(
         return (Phase::Failed, Some(failed));
     }
     let Some(waiting) = objects.iter().find(|object| !object.ready) else {
-        return if bound.hooks_due { (Phase::Applied, hook()) } else { (Phase::Ready, None) };
+        let warms_up = || {
+            let reason = format!(
+                "all objects are ready; it serves when they have been for {} s ({})",
+                bound.serving_after.as_secs(),
+                labels::SERVING_AFTER
+            );
+            bound.warms_up().then_some(Failure { code: "not_ready", reason })
+        };
+        return match hook().filter(|_| bound.hooks_due).or_else(warms_up) {
+            None if !bound.hooks_due => (Phase::Ready, None),
+            why => (Phase::Applied, why),
+        };
     };
     let (code, reason) = match (unschedulable, view.trouble(bound.id())) {
         (Some(message), _) => ("unschedulable", message.to_owned()),
@@ -296,7 +319,7 @@ mod tests {
             fence: 1,
             grants: None,
         };
-        let mut bound = BindingState::new(Row { desired, gone: false, kept: Vec::new(), hooks: None }, Inventory::new());
+        let mut bound = BindingState::new(Row { desired, gone: false, kept: Vec::new(), hooks: None, served: None }, Inventory::new());
         bound.wanted = Some([(id("Thing", "x"), "d".into())].into());
         let applied = Applied { uid: "u".into(), generation: Some(1), resource_version: "1".into(), scaled: None };
         bound.inventory.insert(id("Thing", "x"), Box::new(Item { digest: "d".into(), applied: Some(applied) }));

@@ -17,6 +17,7 @@ mod schedule;
 mod session;
 mod sharing;
 mod view;
+mod warm_up;
 mod watch;
 mod write;
 

@@ -12,7 +12,7 @@ use drover_api::bindings::DesiredBinding;
 use drover_api::grants::ObjectToWrite;
 use drover_members::objects::{flatten, wave};
 use drover_members::readiness::has_status;
-use drover_members::{Applied, Member, MemberError, Object, ObjectId, Owner, Readiness};
+use drover_members::{Applied, Member, MemberError, Object, ObjectId, Owner, Readiness, serving};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -61,7 +61,7 @@ impl Worker {
         if bound.row != row {
             let same_objects = bound.row.desired.digest == row.desired.digest && bound.row.desired.namespace == row.desired.namespace;
             if !same_objects {
-                bound.wanted = None;
+                (bound.wanted, bound.ready_since) = (None, None);
             }
             (bound.row, bound.failure, bound.hindrance, bound.attempts, bound.waits_since) = (row, None, None, 0, None);
         }
@@ -71,6 +71,7 @@ impl Worker {
     async fn make_present(&mut self, member: &Arc<Member>, id: Uuid) -> Result<Outcome, Error> {
         let bound = &self.bindings[&id];
         if bound.wanted.is_some() && bound.failure.is_none() && bound.drifted(&self.view).is_empty() && !bound.hooks_due {
+            self.end_warm_up(id).await?;
             return self.prune(member, id).await;
         }
         let desired = bound.row.desired.clone();
@@ -93,6 +94,7 @@ impl Worker {
         if due.is_empty() {
             let bound = self.bound(id);
             (bound.failure, bound.hindrance) = (None, None);
+            self.end_warm_up(id).await?;
             return match self.hooks_after(member, id, &hooks).await? {
                 Some(outcome) => Ok(outcome),
                 None => self.prune(member, id).await,
@@ -175,6 +177,18 @@ impl Worker {
             WriteEnd::Failed(failure) => Ok(self.fail(id, failure)),
             WriteEnd::Broken(error) => Err(error),
         }
+    }
+
+    /// Records that the binding has been ready for as long as its app asks, once it has.
+    async fn end_warm_up(&mut self, id: Uuid) -> Result<(), Error> {
+        let bound = &self.bindings[&id];
+        if bound.is_warm(&self.view) {
+            let (digest, fence) = (Arc::clone(&bound.row.desired.digest), bound.row.desired.fence);
+            if store::bindings::set_served(&self.app.store, id, &digest, fence).await? {
+                self.bound(id).row.served = Some(digest);
+            }
+        }
+        Ok(())
     }
 
     /// Deletes objects that the bundle no longer contains, once the others are ready: until then a rollback is possible without loss.
@@ -356,7 +370,8 @@ pub fn not_granted(desired: &DesiredBinding, objects: &[Object]) -> Vec<String> 
 
 /// What is known of an object that was applied, before a watch reports it.
 fn just_applied(object: &Object, applied: &Applied, binding: Uuid) -> Seen {
-    let readiness = match has_status(&object.id.api_version, &object.id.kind) {
+    let ruled = serving::has_rule(&object.value);
+    let readiness = match ruled || has_status(&object.id.api_version, &object.id.kind) {
         true => Readiness::NotReady("has just been applied".into()),
         false => Readiness::Ready,
     };
@@ -368,6 +383,7 @@ fn just_applied(object: &Object, applied: &Applied, binding: Uuid) -> Seen {
         binding,
         dependent: false,
         deleting: false,
+        ruled,
         readiness,
         at: Instant::now(),
     }

@@ -26,6 +26,7 @@ impl Worker {
             (false, true) => {
                 bound.wanted.is_none()
                     || !bound.drifted(&self.view).is_empty()
+                    || bound.is_warm(&self.view)
                     || (bound.is_ready(&self.view) && !bound.superfluous(&self.view).is_empty())
             }
         }
@@ -125,7 +126,11 @@ impl Worker {
         }
     }
 
-    pub(super) fn publish(&self, id: Uuid) {
+    pub(super) fn publish(&mut self, id: Uuid) {
+        let warm_in = self.bindings.get_mut(&id).and_then(|bound| bound.warm_up(&self.view));
+        if let Some(warm_in) = warm_in {
+            self.schedule(id, warm_in);
+        }
         if let Some(bound) = self.bindings.get(&id) {
             let status = status(bound, &self.view, self.lost.as_ref());
             self.app.statuses.publish_if_changed(id.to_string(), Some(status));
@@ -139,7 +144,8 @@ impl Worker {
                 tracing::error!(cluster.id = %self.key, %error, "cannot read the bindings of the member");
             }
         }
-        self.bindings.keys().for_each(|id| self.publish(*id));
+        let all: Vec<Uuid> = self.bindings.keys().copied().collect();
+        all.into_iter().for_each(|id| self.publish(id));
     }
 
     pub(super) async fn read_and_publish(&mut self, ids: BTreeSet<Uuid>) {

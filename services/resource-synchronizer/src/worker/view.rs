@@ -29,7 +29,9 @@ pub struct Seen {
     pub dependent: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Whether it is ready, by the rules of its kind.
+    /// Whether an annotation of it says when it serves.
+    pub ruled: bool,
+    /// Whether it is ready, by the rules of its kind and by its own.
     pub readiness: Readiness,
     /// When this was seen.
     pub at: Instant,
@@ -306,7 +308,7 @@ pub mod tests {
         let readiness = Readiness::Ready;
         let (uid, version, digest) = ("u".into(), version.into(), "d".into());
         let (generation, at) = (Some(1), Instant::now());
-        Box::new(Seen { uid, generation, version, digest, binding, dependent: false, deleting: false, readiness, at })
+        Box::new(Seen { uid, generation, version, digest, binding, dependent: false, deleting: false, ruled: false, readiness, at })
     }
     fn kind() -> Option<ApiKind> {
         Some(("v1".into(), "Secret".into()))

@@ -6,6 +6,7 @@ mod hooks;
 mod parting;
 mod real;
 mod scaled;
+mod serving;
 mod sharing;
 mod support;
 mod trouble;

@@ -134,6 +134,7 @@ impl FakeMembers {
             objects: if phase == Phase::Gone { vec![] } else { vec![object] },
             scaled: vec![],
             kept: vec![],
+            serving_after: 0,
         };
         inner.statuses.insert(desired.id, status.clone());
         self.feed.publish(desired.id.to_string(), Some(status));
