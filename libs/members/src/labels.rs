@@ -24,6 +24,8 @@ pub const HOOK: &str = "drover.io/hook";
 /// Annotation of a workload: who sets `spec.replicas`. With [`FIELD_MANAGER`] Drover always writes the number of the manifest, with any
 /// other value never. Without the annotation Drover writes the number until another field manager has changed it.
 pub const REPLICAS_OWNER: &str = "drover.io/replicas-owner";
+/// Annotation of a workload: with `true` its app must not run twice, so that a move stops the old copy before it starts the new one.
+pub const AT_MOST_ONCE: &str = "drover.io/at-most-once";
 /// Annotation of an object: a CEL expression over `object` that must be true before the object counts as ready.
 pub const SERVING_WHEN: &str = "drover.io/serving-when";
 /// Annotation of an object: how long all objects of its app must have been ready before the app counts as ready (`90s`, `5m`).

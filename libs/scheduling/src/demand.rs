@@ -19,6 +19,9 @@ pub struct Demand {
     /// Number of persistent volumes, used by `MoveCost`.
     #[serde(default)]
     pub volumes: u32,
+    /// Whether it must not run twice: a move stops the old copy before it starts the new one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_most_once: bool,
     /// Its Services as `namespace/name`, which other pods of the same member may call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<String>,

@@ -92,6 +92,7 @@ codes! {
     PAST_THE_PIVOT "past_the_pivot" 409 "The operation can no longer be undone";
     VICTIM_BUSY "victim_busy" 409 "An application that was to move is busy";
     DESTINATION_NOT_READY "destination_not_ready" 409 "A moved application did not become ready";
+    COPY_NOT_STOPPED "copy_not_stopped" 409 "An application that must not run twice did not stop";
     ROOM_LOST "room_lost" 409 "Other pods took the freed room";
     DEADLINE "deadline" 409 "The operation ran out of time";
     CANCELLED "cancelled" 409 "The operation was cancelled";

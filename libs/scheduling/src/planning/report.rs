@@ -141,7 +141,11 @@ fn reason<'a>(context: &PlanningContext<'a>, m: &Movable<'a>, to: &MemberRoom, t
         _ => String::new(),
     };
     let calls = m.peers.kept(&to.key, trial).map(|kept| format!(", where {:.0} % of its calls stay", 100.0 * kept)).unwrap_or_default();
-    format!("intent priority {}, {by}; to provider priority {}{best}{calls}", m.priority, to.priority())
+    let gap = match m.claim.request.demand.at_most_once {
+        true => format!("; it must not run twice, so it is stopped on {} before it starts there and does not serve in between", m.room.key),
+        false => String::new(),
+    };
+    format!("intent priority {}, {by}; to provider priority {}{best}{calls}{gap}", m.priority, to.priority())
 }
 
 /// The places of the newcomer's apps. Ids of bindings are assigned when the plan is applied, so they are nil here.

@@ -41,6 +41,7 @@ pub fn of(objects: &[Value], namespace: &str) -> Result<Demand, DemandError> {
         if let Some(workload) = Workload::of(object)? {
             workload.count_volumes(&mut demand, &mut claims);
             workload.add_immovable_reasons(&mut demand);
+            demand.at_most_once |= object.pointer("/metadata/annotations").is_some_and(|all| all[labels::AT_MOST_ONCE] == "true");
             images.extend(pod::images(&workload.pod).map(image_name));
             match object.pointer("/metadata/annotations").is_some_and(|annotations| annotations[labels::HOOK].is_string()) {
                 false => demand.groups.push(workload.pods()),

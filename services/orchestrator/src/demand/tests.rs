@@ -114,6 +114,17 @@ fn apps_with_data_or_bound_to_a_node_are_immovable() {
 }
 
 #[test]
+fn annotation_of_a_workload_says_that_the_app_must_not_run_twice() {
+    let annotated = |value: &str| {
+        let mut object = deployment(json!({"template": {"metadata": {}, "spec": {"containers": []}}}));
+        object["metadata"]["annotations"] = json!({"drover.io/at-most-once": value});
+        of(&[deployment(json!({"template": {"metadata": {}, "spec": {"containers": []}}})), object], "default").unwrap().at_most_once
+    };
+    assert!(annotated("true"));
+    assert!(!annotated("false"));
+}
+
+#[test]
 fn volumes_are_counted_once() {
     let claim = json!({"metadata": {"name": "data"}, "spec": {}});
     let objects = [

@@ -10,6 +10,7 @@ mod generic;
 mod lifecycle;
 mod measured;
 mod metrics;
+mod once;
 mod outward;
 mod readside;
 mod relocation;

@@ -30,7 +30,12 @@ async fn waiting(wait: WaitSeconds) -> (Fakes, Stack) {
 
 /// An approved group of one app, both of this name. The app is allowed on these clusters.
 pub async fn approved(stack: &Stack, name: &str, cpu: &str, on: &[&str], when_full: Option<&str>) -> String {
-    let dig = stack.group(name, &[(name, &deployment(name, cpu, 1))], &MEMBERS).await;
+    approved_with(stack, name, &deployment(name, cpu, 1), on, when_full).await
+}
+
+/// As [`approved`], with these manifests.
+pub async fn approved_with(stack: &Stack, name: &str, manifests: &str, on: &[&str], when_full: Option<&str>) -> String {
+    let dig = stack.group(name, &[(name, manifests)], &MEMBERS).await;
     stack.post(&format!("{dig}/generic-placement-intents"), doc("gpi", None), 201).await;
     let any_of: Vec<_> = on.iter().map(|cluster| json!({"clusterProvider": member(cluster).provider(), "cluster": cluster})).collect();
     let mut spec = json!({"app": name, "intent": {"anyOf": any_of}});

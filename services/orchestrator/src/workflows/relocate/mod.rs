@@ -1,5 +1,5 @@
 //! Relocation: victims get new copies on other members, and only when all of these are ready the old copies are removed (make
-//! before break).
+//! before break). Only apps that must not run twice break before they make ([`once`]).
 //!
 //! A plan claims no room. Its assumptions are checked in one place, the ledger transaction of `claim`; if one no longer holds, the
 //! relocation fails with the differences and nothing is written. A relocation is one wave: all victims are prepared together and cut
@@ -7,6 +7,7 @@
 //! newcomer's claims are held; a drain has no newcomer.
 
 mod cut;
+mod once;
 mod prepare;
 mod replace;
 mod start;
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::readiness::Sent;
-use super::remove::{self, Removal, RemovesCopies};
+use super::remove::{Removal, RemovesCopies};
 use super::{MIGRATION, PLACEMENT, SYNCHRONIZER};
 use crate::environment::Environment;
 use crate::store::binding::{Binding, Role};
@@ -115,6 +116,9 @@ pub struct MoveProgress {
     /// What was sent for the new copy.
     #[serde(default)]
     sent: Option<Sent>,
+    /// The time without a copy, of an app that must not run twice.
+    #[serde(default)]
+    gap: Option<once::Gap>,
 }
 
 /// The stages of a move.
@@ -202,8 +206,9 @@ impl Workflow for Relocate {
             // have left? Checked in one transaction with the claims, so that no other claim comes between.
             .step(Step::remote("claim", start::claim).at(PLACEMENT).undo(start::release_claims))
             // A row for each new copy, before anything is sent to a member: every copy in a member is explained by a row.
-            .step(Step::local("bind", prepare::bind).undo(remove::take_away).undo_at(SYNCHRONIZER))
-            // All victims at once. The old copies stay untouched until every new copy is ready. A destination at which a copy does
+            .step(Step::local("bind", prepare::bind).undo(once::take_away).undo_at(SYNCHRONIZER))
+            // All victims at once. The old copies stay untouched until every new copy is ready; only one that must not run twice is
+            // stopped first, when all others are ready, and the undo of `bind` starts it again. A destination at which a copy does
             // not become ready is replaced by the next one; if a victim has none left, the whole wave is undone.
             .step(Step::wait("prepare", prepare::prepare).at(SYNCHRONIZER))
             // Users' traffic moves here, between ready and the pivot; for now the members' Services do that.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::super::readiness::{self, Readiness, Sent};
 use super::super::{apply, now};
 use super::replace::{self, NextClaim};
-use super::{MoveProgress, MoveStage, Relocate};
+use super::{MoveProgress, MoveStage, Relocate, once};
 use crate::environment::binding_key;
 use crate::store::binding;
 use crate::store::refused_destination;
@@ -26,36 +26,36 @@ pub(super) async fn bind(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> Step
 }
 
 /// What one pass of `prepare` found of a move.
-enum Preparation {
+pub(super) enum Preparation {
     Ready,
     Waiting {
         until: Timestamp,
         note: Option<String>,
     },
-    /// Another destination was chosen; the choice must be journaled before it has an effect.
-    Replaced,
+    /// Something was decided that must be journaled before it has an effect: another destination, or that the old copy stops.
+    Again,
 }
 
 pub(super) async fn prepare(ctx: &mut Ctx<Relocate>) -> StepResult {
     let fence = ctx.environment.fence(ctx.id, ctx.fence).await?;
-    let (mut keys, mut until, mut notes, mut replaced) = (Vec::new(), None::<Timestamp>, Vec::new(), false);
+    let (mut keys, mut until, mut notes, mut again) = (Vec::new(), None::<Timestamp>, Vec::new(), false);
     for index in application_order(&ctx.input.order, &ctx.state.moves) {
         let preparation = prepare_move(ctx, index, fence).await?;
         let moving = &mut ctx.state.moves[index];
         match preparation {
             Preparation::Ready => moving.reach(MoveStage::Ready),
             Preparation::Waiting { until: deadline, note } => {
-                keys.push(binding_key(moving.new));
+                keys.extend(moving.awaited());
                 until = Some(until.map_or(deadline, |until| Timestamp(until.0.min(deadline.0))));
                 notes.extend(note.map(|note| format!("{} on {}: {note}", moving.name(), moving.to)));
             }
-            Preparation::Replaced => replaced = true,
+            Preparation::Again => again = true,
         }
     }
     let ready = ctx.state.moves.iter().filter(|moving| moving.stage == MoveStage::Ready).count();
     notes.insert(0, format!("{ready} of {} new copies ready", ctx.state.moves.len()));
     ctx.progress(notes.join("; "));
-    if replaced {
+    if again {
         until = Some(now());
     }
     match until {
@@ -72,7 +72,7 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
             NextClaim::Held => {}
             NextClaim::Refused(reason) => {
                 replace::choose_next(&mut ctx.state.moves[index], &next, &reason)?;
-                return Ok(Preparation::Replaced);
+                return Ok(Preparation::Again);
             }
             NextClaim::Unknown => {
                 let note = Some(format!("waiting to hear from {next}, its next destination"));
@@ -85,8 +85,15 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
         let note = Some(format!("applied when {} is ready there, because its pods may find no node otherwise", first.name()));
         return Ok(Preparation::Waiting { until: readiness::after(now(), environment.deadlines.ready), note });
     }
+    let starts = ctx.state.moves[index].sent.is_none();
+    if starts
+        && ctx.state.moves[index].at_most_once()
+        && let Some(not_yet) = once::make_way(ctx, index, fence).await?
+    {
+        return Ok(not_yet);
+    }
     let moving = &mut ctx.state.moves[index];
-    if moving.sent.is_none() {
+    if starts {
         apply::send(&environment, &moving.new_copy(operation), fence).await?;
         moving.reach(MoveStage::Starting);
     }
@@ -104,14 +111,14 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
     refused_destination::record(&mut tx, &copy, &reason).await?;
     tx.commit().await?;
     replace::choose_next(&mut ctx.state.moves[index], &copy.member, &reason)?;
-    Ok(Preparation::Replaced)
+    Ok(Preparation::Again)
 }
 
 /// The moves as positions, in the order in which the plan wants their copies applied: a copy that becomes ready in this pass lets the
-/// next one be applied in it. Moves without a rank come first.
+/// next one be applied in it. Moves without a rank come first, and those that must not run twice after the others.
 fn application_order(order: &[Uuid], moves: &[MoveProgress]) -> Vec<usize> {
     let mut positions: Vec<usize> = (0..moves.len()).collect();
-    positions.sort_by_key(|position| rank(order, &moves[*position]));
+    positions.sort_by_key(|position| (rank(order, &moves[*position]), moves[*position].at_most_once()));
     positions
 }
 

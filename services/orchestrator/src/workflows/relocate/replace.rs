@@ -59,6 +59,9 @@ pub(super) async fn claim_next(ctx: &mut Ctx<Relocate>, index: usize, to: Member
     match environment.services.placement.transact(ctx.derived_id(&format!("take/{new}")), &transaction).await {
         Ok(_) => {
             let moving = &mut ctx.state.moves[index];
+            if let Some(gap) = &mut moving.gap {
+                gap.given_up.push(moving.new);
+            }
             (moving.new, moving.to, moving.sent, moving.next) = (new, to, None, None);
             moving.reach(MoveStage::Claimed);
             Ok(NextClaim::Held)

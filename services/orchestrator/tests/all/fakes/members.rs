@@ -33,6 +33,8 @@ struct Inner {
     desired: BTreeMap<Uuid, DesiredBinding>,
     behaviour: HashMap<(String, String), Behaviour>,
     statuses: BTreeMap<Uuid, BindingStatus>,
+    /// Apps of which a removed copy may become present again: those that must not run twice.
+    returning: BTreeSet<String>,
     /// `present app@member` and `absent app@member`, each change once, in order.
     history: Vec<String>,
 }
@@ -58,6 +60,11 @@ impl FakeMembers {
         for desired in again {
             self.report(&mut inner, &desired);
         }
+    }
+
+    /// Lets a removed copy of an app become present again.
+    pub fn may_return(&self, app: &str) {
+        self.inner.lock().unwrap().returning.insert(app.to_owned());
     }
 
     /// `app@cluster` of every binding that is desired to be present, sorted.
@@ -160,7 +167,8 @@ impl Synchronizer for FakeMembers {
             return Err(super::refused("resource-synchronizer", 409, "stale_fence", vec![]));
         }
         assert!(
-            !(before.is_some_and(|before| before.state == DesiredState::Absent) && binding.state == DesiredState::Present),
+            !(before.is_some_and(|before| before.state == DesiredState::Absent) && binding.state == DesiredState::Present)
+                || inner.returning.contains(&binding.app),
             "a removed binding must not become present again: {binding:?}"
         );
         if before.is_none_or(|before| before.state != binding.state) {
