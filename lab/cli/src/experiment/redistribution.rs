@@ -94,7 +94,7 @@ async fn measure(args: RedistributionArgs, format: Format) -> Result<ExitCode> {
     let mut moves = args.moves.clone();
     moves.sort_unstable();
     moves.dedup();
-    ensure!(moves.len() > 1 && moves.iter().all(|one| NODE % one == 0), "--moves are at least two different divisors of {NODE}");
+    ensure!(moves.len() > 1 && moves.iter().all(|one| NODE.is_multiple_of(*one)), "--moves are at least two different divisors of {NODE}");
     let described = machine::describe().await?;
     let load = machine::load();
     let mut wanted = Wanted::new(MEMBERS, 1);

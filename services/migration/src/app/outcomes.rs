@@ -106,7 +106,6 @@ mod tests {
             plan: None,
             moves: vec![],
             kept: vec![],
-            serving_after: 0,
             changed_since_dry_run: vec![],
             leftovers: vec![],
             created_at: String::new(),

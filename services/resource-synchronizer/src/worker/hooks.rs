@@ -28,6 +28,15 @@ pub enum Moment {
     Post,
 }
 
+impl Moment {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pre => "pre",
+            Self::Post => "post",
+        }
+    }
+}
+
 /// An object that is a hook.
 #[derive(Clone, Debug)]
 pub struct Hook {
@@ -80,11 +89,7 @@ impl Hook {
 
     /// Under which name its run is recorded: the same object may run before and after.
     fn run(&self, moment: Moment) -> String {
-        let moment = match moment {
-            Moment::Pre => "pre",
-            Moment::Post => "post",
-        };
-        format!("{moment} {}", self.object.id)
+        format!("{} {}", moment.word(), self.object.id)
     }
 }
 
@@ -182,7 +187,12 @@ impl Worker {
 
     /// Runs the hooks of a moment. `None`: all of them have succeeded; else how the pass ends.
     async fn run_hooks(&mut self, member: &Arc<Member>, id: Uuid, hooks: &[Hook], moment: Moment) -> Result<Option<Outcome>, Error> {
-        let Some(kind) = self.progress(id).event.as_ref().map(|event| event.kind) else { return Ok(None) };
+        let Some(event) = self.progress(id).event.as_ref() else { return Ok(None) };
+        // An object that ran before may be running again: what was left of the first run is no longer to be deleted.
+        if moment == Moment::Pre && event.runs.keys().any(|run| run.starts_with(Moment::Post.word())) {
+            return Ok(None);
+        }
+        let kind = event.kind;
         let due = in_order(hooks, kind, moment);
         for hook in &due {
             if let Some(outcome) = self.run_hook(member, id, hook, &hook.run(moment)).await? {
@@ -194,6 +204,7 @@ impl Worker {
                 return Ok(Some(Outcome::Again));
             }
         }
+        self.bound(id).hook = None;
         Ok(None)
     }
 
@@ -254,6 +265,8 @@ impl Worker {
         if let Some(event) = &mut self.progress(id).event {
             event.runs.insert(run.to_owned(), state);
         }
+        // There is progress: the next pass need not wait longer than the first.
+        self.bound(id).attempts = 0;
         self.save(id).await
     }
 

@@ -27,7 +27,7 @@ impl Worker {
                 bound.wanted.is_none()
                     || !bound.drifted(&self.view).is_empty()
                     || bound.is_warm(&self.view)
-                    || (bound.is_ready(&self.view) && !bound.superfluous(&self.view).is_empty())
+                    || (bound.is_ready(&self.view) && (bound.hooks_due || !bound.superfluous(&self.view).is_empty()))
             }
         }
     }

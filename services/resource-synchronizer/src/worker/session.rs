@@ -84,7 +84,10 @@ impl Worker {
                     let (objects, hooks) = hooks::split(objects);
                     let bound = self.bound(*id);
                     bound.hooks_due = bound.hooks_left(&hooks);
-                    bound.wants(&objects);
+                    // With hooks that are left it needs a pass, which says what is to be done.
+                    if !bound.hooks_due {
+                        bound.wants(&objects);
+                    }
                 }
             }
         }

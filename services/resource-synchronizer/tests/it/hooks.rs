@@ -41,9 +41,11 @@ fn effects(stack: &Stack) -> Vec<String> {
 fn chart(value: &str) -> Vec<Value> {
     vec![
         config("web", value),
+        deployment("api", 1, "100m"),
         hook(job("migrate"), "pre-install,pre-upgrade", 1, "before-hook-creation"),
         hook(config("settings", "1"), "pre-install", -5, ""),
         hook(job("report"), "post-install", 0, "hook-succeeded"),
+        hook(config("rights", "1"), "pre-install,post-install", -6, "before-hook-creation,hook-succeeded"),
     ]
 }
 
@@ -55,20 +57,21 @@ async fn hooks_run_around_an_installation_and_around_an_upgrade() {
     let desired = binding("shop", "b1");
     stack.desire(&desired).await;
     stack.reaches(&desired, Phase::Ready).await;
-    assert_eq!(effects(&stack), ["+settings", "+migrate", "+web", "+report", "-report"]);
+    let installed = "+rights +settings +migrate -rights +web +api +rights +report -rights -report";
+    assert_eq!(effects(&stack).join(" "), installed);
 
     let newer = DesiredBinding { digest: "b2".into(), fence: 2, ..desired.clone() };
     stack.desire(&newer).await;
     stack.reaches(&newer, Phase::Ready).await;
     // The upgrade runs its own hook again; the other one stays as it is.
-    assert_eq!(effects(&stack)[5..], ["-migrate", "+migrate"]);
+    assert_eq!(effects(&stack)[10..], ["-migrate", "+migrate"]);
     assert_eq!(stack.names().await.iter().filter(|name| **name == "ConfigMap/settings").count(), 1);
 
     // Undone, it needs no hooks: the bundle was complete before.
     let undone = DesiredBinding { fence: 3, ..newer.clone() };
     stack.desire(&undone).await;
     stack.reaches(&undone, Phase::Ready).await;
-    assert_eq!(effects(&stack).len(), 7);
+    assert_eq!(effects(&stack).len(), 12);
 
     stack.desire(&absent(&undone)).await;
     stack.reaches(&absent(&undone), Phase::Gone).await;
