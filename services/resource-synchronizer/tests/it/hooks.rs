@@ -1,10 +1,14 @@
 //! Hooks of charts run in their order, once, and a failed one fails the app.
 
+use crate::real::real;
 use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment};
 use drover_api::bindings::{DesiredBinding, Phase};
 use drover_kubesim::Operation;
 use drover_store::failpoint::Action;
 use drover_testkit::eventually;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::Api;
 use serde_json::{Value, json};
 
 /// An object that runs as a hook in these events.
@@ -76,6 +80,37 @@ async fn hooks_run_around_an_installation_and_around_an_upgrade() {
     stack.desire(&absent(&undone)).await;
     stack.reaches(&absent(&undone), Phase::Gone).await;
     assert_eq!(stack.names().await, Vec::<String>::new());
+}
+
+/// The same on a real API server, whose Job controller and garbage collector work as they do.
+#[tokio::test]
+async fn hooks_run_on_a_real_api_server() {
+    let Some(stack) = real() else { return };
+    let stack = stack.await;
+    let namespace = format!("drover-hooks-{}", std::process::id());
+    for (digest, value) in [("b1", "1"), ("b2", "2")] {
+        stack.bundle(digest, chart(value)).await;
+    }
+    let desired = DesiredBinding { namespace: namespace.clone(), ..binding("hooks", "b1") };
+    let jobs: Api<Job> = Api::namespaced(stack.client(), &namespace);
+    let configs: Api<ConfigMap> = Api::namespaced(stack.client(), &namespace);
+    let uid = async |name: &str| jobs.get_opt(name).await.unwrap().and_then(|job| job.metadata.uid);
+
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+    let first = uid("migrate").await;
+    assert!(first.is_some() && uid("report").await.is_none(), "one hook stays, the other was deleted when it had succeeded");
+    assert!(configs.get_opt("settings").await.unwrap().is_some() && configs.get_opt("rights").await.unwrap().is_none());
+
+    let newer = DesiredBinding { digest: "b2".into(), fence: 2, ..desired };
+    stack.desire(&newer).await;
+    stack.reaches(&newer, Phase::Ready).await;
+    let second = uid("migrate").await;
+    assert!(second.is_some() && second != first, "the upgrade runs it again");
+
+    stack.desire(&absent(&newer)).await;
+    stack.reaches(&absent(&newer), Phase::Gone).await;
+    assert!(uid("migrate").await.is_none() && configs.get_opt("settings").await.unwrap().is_none(), "hooks go with the app");
 }
 
 #[tokio::test]
