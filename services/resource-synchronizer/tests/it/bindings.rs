@@ -303,3 +303,20 @@ async fn invalid_requests_are_refused_with_their_code() {
     let (status, problem) = stack.send(Method::DELETE, &format!("/internal/bindings/{}", desired.id), &()).await;
     assert_eq!((status.as_u16(), problem["code"].as_str()), (409, Some("wrong_state")));
 }
+
+/// As an app that must not run twice, when its move is undone.
+#[tokio::test]
+async fn binding_that_was_gone_comes_back() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", vec![config("a", "1"), deployment("web", 1, "100m")]).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+    stack.desire(&absent(&desired)).await;
+    stack.reaches(&absent(&desired), Phase::Gone).await;
+    let back = DesiredBinding { fence: desired.fence + 2, ..desired };
+    stack.desire(&back).await;
+    stack.reaches(&back, Phase::Ready).await;
+    let names = stack.names().await;
+    assert!(names.contains(&"Deployment/web".to_owned()) && names.contains(&"Pod".to_owned()), "{names:?}");
+}
