@@ -46,3 +46,20 @@ pub async fn objects(session: &Session, application: &Application, expected: Opt
     }
     Ok(counted.join(", "))
 }
+
+/// The StatefulSets of an application as `StatefulSet/db on onprem+private-a`: Kubernetes keeps the volume claims that they made.
+///
+/// # Errors
+/// The request fails.
+pub async fn stateful_sets(session: &Session, application: &Application) -> Result<Vec<String>> {
+    let status: DigStatus = session.client.get(&format!("{}/status", application.group)).await?;
+    let mut found = Vec::new();
+    for app in status.apps.into_iter().flatten() {
+        let AppEntry::Full(app) = app else { continue };
+        for cluster in app.clusters {
+            let sets = cluster.resources.iter().filter(|object| object.gvk.kind == "StatefulSet" && object.deployed_status == "Applied");
+            found.extend(sets.map(|set| format!("StatefulSet/{} on {}+{}", set.name, cluster.cluster_provider, cluster.cluster)));
+        }
+    }
+    Ok(found)
+}

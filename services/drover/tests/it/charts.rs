@@ -94,6 +94,16 @@ fn values_of_a_chart_are_kept_replaced_and_reset() {
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("write KEY=VALUE"), "{wrong:?}");
     ok(&url, &["delete", "shop"]);
 
+    // Kubernetes keeps the volume claims of a StatefulSet.
+    let set = folder.path().join("db.yaml").display().to_string();
+    let template = "{metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: 'db:1'}]}}";
+    let spec = format!("{{serviceName: db, selector: {{matchLabels: {{app: db}}}}, template: {template}}}");
+    std::fs::write(&set, format!("apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: db}}\nspec: {spec}\n")).unwrap();
+    ok(&url, &["deploy", "db", "-f", &set, "--wait"]);
+    let deleted = run(&url, &["delete", "db"]);
+    let said = String::from_utf8_lossy(&deleted.stderr);
+    assert!(deleted.status.success() && said.contains("volume claims that StatefulSet/db on onprem+mine made stay"), "{deleted:?}");
+
     // The cluster is asked in a dry run, too.
     let odd = folder.path().join("odd.yaml").display().to_string();
     std::fs::write(&odd, "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n").unwrap();

@@ -240,11 +240,16 @@ pub async fn delete(session: &Session, name: &str) -> Result<()> {
     if session.client.find(&application.composite).await?.is_none() {
         bail!("no application is called {name} in project {}; see `drover get apps`", session.project);
     }
+    let mut with_volumes = Vec::new();
     if matches!(state(session, &application).await?.as_deref(), Some("Instantiated" | "InstantiateStopped")) {
+        with_volumes = super::deployed::stateful_sets(session, &application).await?;
         let answer = session.client.post(&format!("{}/terminate", application.group), None).await?;
         watch::to_success(&session.client, &operation_of(&answer)?).await?;
     }
     remove(session, &application).await?;
+    for set in with_volumes {
+        eprintln!("note: volume claims that {set} made stay there with their data, as in Kubernetes; `kubectl delete pvc` removes them");
+    }
     eprintln!("{name} is gone");
     Ok(())
 }
