@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kube.sh up   [--clusters 3 | --names a,b,c] [--nodes 5] [--cpu 4] [--memory 8Gi] [--metrics] [--real] [--owner PID] [--dir DIR]
+# kube.sh up   [--clusters 3 | --names a,b,c] [--nodes 5] [--cpu 4] [--memory 8Gi] [--metrics] [--real | --lan] [--owner PID] [--dir DIR]
 # kube.sh down [--only NAME] [--keep] [--dir DIR]
 # kube.sh list [--dir DIR]
 #
@@ -11,21 +11,23 @@
 #   down    stops exactly the processes recorded in DIR and removes their state (--keep: keeps it for the next up).
 #   list    one line per cluster: name, server, kubeconfig, running|stopped|damaged, kwok|real, metrics|-
 # --real: kubelets with containerd instead of simulated nodes; root, and the packages of `setup.sh --real`.
+# --lan: simulated nodes, but at addresses that containers of this machine can reach, as those of --real, instead of loopback.
 # The programs come from build.sh, or from DROVER_KUBE_BIN (and DROVER_KUBE_IMAGES).
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/lib.sh"
 . "$HERE/control-plane.sh"
 
-usage() { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 verb=${1:-}
 [ $# -gt 0 ] && shift
-clusters=3 names= nodes=5 cpu= memory= metrics=0 kind=kwok owner= only= keep=0 DIR=$DROVER_CACHE/run/kube
+clusters=3 names= nodes=5 cpu= memory= metrics=0 kind=kwok lan=0 owner= only= keep=0 DIR=$DROVER_CACHE/run/kube
 while [ $# -gt 0 ]; do
   case $1 in
     --metrics) metrics=1 ;;
     --real) kind=real ;;
+    --lan) lan=1 ;;
     --keep) keep=1 ;;
     --clusters | --names | --nodes | --cpu | --memory | --owner | --only | --dir)
       [ $# -gt 1 ] || usage
@@ -46,9 +48,9 @@ one_up() {
   local name=$1 d=$DIR/$1 ip k n
   # the kind of a cluster cannot change: its address and certificates depend on it
   [ "$(cat "$d/kind" 2>/dev/null || echo $kind)" = $kind ] || die "$name already exists with other nodes ($(cat "$d/kind")); take it down first"
-  case $kind in
-    kwok) ip=$(claim_address 127.0.1 1 250 "$d") ;;
-    real) ip=$(claim_address $REAL_NET 1 9 "$d") ;;
+  case $kind$lan in
+    kwok0) ip=$(claim_address 127.0.1 1 250 "$d") ;;
+    *) ip=$(claim_address $REAL_NET 1 9 "$d") ;;
   esac
   control_plane_up "$DIR" "$name" "$ip" $kind $metrics
   say "$name: control plane ready at https://$ip:6443"
@@ -69,8 +71,8 @@ up() {
   PATH=$DROVER_KUBE_BIN:$PATH
   lock
   make_ca "$DIR/.pki"
-  if [ $kind = real ]; then
-    export DROVER_KUBE_IMAGES=${DROVER_KUBE_IMAGES:-$("$HERE/build.sh" pause)}
+  [ $kind != real ] || export DROVER_KUBE_IMAGES=${DROVER_KUBE_IMAGES:-$("$HERE/build.sh" pause)}
+  if [ $kind$lan != kwok0 ]; then
     for name in ${names//,/ }; do claim_address $REAL_NET 1 9 "$DIR/$name" >/dev/null; done
     "$HERE/node/node.sh" lan
   fi
