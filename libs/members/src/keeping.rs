@@ -12,15 +12,10 @@ use uuid::Uuid;
 
 use crate::labels::{self, FIELD_MANAGER};
 use crate::member::{Member, MemberError, RequestError, within};
-use crate::objects::ObjectId;
+use crate::object_id::ObjectId;
 
 /// How many objects of one kind are looked at.
 const PAGE: u32 = 500;
-
-/// Whether other objects are deleted with this one.
-pub fn takes_others_along(id: &ObjectId) -> bool {
-    matches!((id.group(), id.kind.as_str()), ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition"))
-}
 
 /// An object that would be deleted with another one.
 #[derive(Clone, Debug)]

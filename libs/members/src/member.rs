@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::labels::{self, FIELD_MANAGER, Owner};
-use crate::objects::{self, Object, ObjectId};
+use crate::object_id::ObjectId;
+use crate::objects::{self, Object};
 use crate::shared::Sharers;
 
 /// How long one request may take.

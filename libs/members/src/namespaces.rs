@@ -12,7 +12,8 @@ use uuid::Uuid;
 use crate::keeping::Contents;
 use crate::labels;
 use crate::member::{Member, MemberError, RequestError, lock, within};
-use crate::objects::{Object, ObjectId};
+use crate::object_id::ObjectId;
+use crate::objects::Object;
 
 /// For how long a namespace that was seen is not asked for again, unless an object in it is refused.
 const FRESH: Duration = Duration::from_secs(5);

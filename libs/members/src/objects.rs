@@ -7,44 +7,13 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::labels::{self, Owner};
-use crate::shared::is_shareable;
-
-/// The address of an object in a member.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ObjectId {
-    /// `v1`, `apps/v1`, …
-    pub api_version: String,
-    pub kind: String,
-    /// Namespace; empty for cluster-wide kinds.
-    pub namespace: String,
-    pub name: String,
-}
-
-impl ObjectId {
-    /// API group; empty for the core group.
-    pub fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
-    }
-    /// API version without its group.
-    pub fn version(&self) -> &str {
-        self.api_version.split_once('/').map_or(&self.api_version, |(_, version)| version)
-    }
-}
-
-impl fmt::Display for ObjectId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, namespace, name, .. } = self;
-        if namespace.is_empty() { write!(f, "{kind}/{name}") } else { write!(f, "{kind}/{namespace}/{name}") }
-    }
-}
+use crate::object_id::ObjectId;
 
 /// Why a bundle cannot be applied to any member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -191,7 +160,7 @@ impl Object {
             spec.remove("replicas");
         }
         // The digest of an object that apps may share must be equal in all of them, so it is taken before the labels are set.
-        let shared = is_shareable(&id).then(|| digest(&value));
+        let shared = id.is_shareable().then(|| digest(&value));
         label(&mut value, owner.labels());
         for pointer in ["/spec/template", "/spec/jobTemplate", "/spec/jobTemplate/spec/template"] {
             if has_pods(&id)

@@ -1,4 +1,4 @@
-//! Objects that several apps may contain: which kinds, and how two versions of one differ.
+//! Objects that several apps may contain, and how two versions of one differ.
 //!
 //! Pure. An object of such a kind belongs to every app that contains it with equal content. Its labels name one of them, and it is
 //! deleted with the last. Who the others are is known by the caller, not by the member.
@@ -10,7 +10,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::labels;
-use crate::objects::ObjectId;
+use crate::object_id::ObjectId;
 
 /// For each object of a write that apps may share: the bindings of other apps that contain it with equal content. A shareable object
 /// that nobody else contains has an empty list.
@@ -18,18 +18,6 @@ pub type Sharers = BTreeMap<Arc<ObjectId>, Vec<Uuid>>;
 
 /// How many differences a message names.
 const SHOWN: usize = 8;
-
-/// Whether several apps may contain this object: it is cluster-scoped, or of a namespaced kind without pods, addresses or storage of its
-/// own.
-pub fn is_shareable(id: &ObjectId) -> bool {
-    id.namespace.is_empty()
-        || matches!(
-            (id.group(), id.kind.as_str()),
-            ("", "ConfigMap" | "Secret" | "ServiceAccount" | "LimitRange" | "ResourceQuota")
-                | ("rbac.authorization.k8s.io", "Role" | "RoleBinding")
-                | ("networking.k8s.io", "NetworkPolicy")
-        )
-}
 
 /// How two versions of an object differ: a line per field, at most eight of them. Drover's own labels and annotations do not count, and
 /// values of a Secret are not shown.
@@ -103,23 +91,5 @@ mod tests {
         let many =
             |n: i32| json!({"kind": "ConfigMap", "data": (0..20).map(|at| (at.to_string(), json!(n))).collect::<serde_json::Map<_, _>>()});
         assert_eq!(differences(&many(1), &many(2)).last().unwrap(), "and 12 more");
-    }
-
-    #[test]
-    fn workloads_services_and_claims_are_not_shareable() {
-        let id = |api_version: &str, kind: &str, namespace: &str| ObjectId {
-            api_version: api_version.into(),
-            kind: kind.into(),
-            namespace: namespace.into(),
-            name: "x".into(),
-        };
-        assert!(is_shareable(&id("storage.k8s.io/v1", "StorageClass", "")));
-        assert!(is_shareable(&id("example.com/v1", "Fence", "")));
-        assert!(is_shareable(&id("v1", "ConfigMap", "shop")));
-        for (api_version, kind) in
-            [("apps/v1", "Deployment"), ("v1", "Service"), ("v1", "PersistentVolumeClaim"), ("example.com/v1", "Cache")]
-        {
-            assert!(!is_shareable(&id(api_version, kind, "shop")), "{kind}");
-        }
     }
 }

@@ -1,5 +1,5 @@
-//! Places apps that call each other: the instance of [`crate::groups`] with members as places, the choice between the placements of
-//! policies (`call_draft.rs` makes them), and the result in words.
+//! Apps that call each other as an instance of [`crate::groups`] with members as places, and a placement of them in words. `call_choice.rs`
+//! chooses between the placements of policies, which `call_draft.rs` makes.
 //!
 //! The constraints are the same as without calls: intents, logical cloud, provider priority, and room on nodes. An app goes to a less
 //! preferred provider only if the better one has no room for it (or for its group, with `keep_together`). If this placement fails, each
@@ -7,15 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::call_draft::Draft;
-use crate::call_learned::LEARNED_PASSES;
 use crate::calling_apps::{CallingApps, MIB};
 use crate::fit::Ask;
-use crate::groups::learned::LearnedModel;
 use crate::groups::{Instance, Layout, Place, Rules, Traffic, Weights};
 use crate::slot::{Slot, equals};
 use crate::trial::Trial;
-use crate::{CallGroup, CallStory, CallTerms, DigRef, GroupPolicy, Ledger, MemberKey, MemberRoom, Packing, PolicyStory};
+use crate::{CallGroup, CallStory, CallTerms, DigRef, Ledger, MemberKey, MemberRoom, Packing, PolicyStory};
 
 /// Number of members of each provider priority that are considered for an app, those with most room first (least for `packing: tight`).
 const MEMBERS_PER_PRIORITY: usize = 32;
@@ -33,13 +30,6 @@ pub(crate) struct CallPlacement<'a, 's> {
     container: Vec<u32>,
     /// The allowed places of each slot, sorted by provider priority, then in the order without calls.
     pub(super) open: Vec<Vec<usize>>,
-}
-
-/// Members for apps that call each other.
-pub(crate) struct CallChoice<'a> {
-    /// By slot; `None`: satisfied by another slot of its app.
-    pub homes: Vec<Option<&'a MemberRoom>>,
-    pub story: PolicyStory,
 }
 
 impl<'a, 's> CallPlacement<'a, 's> {
@@ -84,27 +74,6 @@ impl<'a, 's> CallPlacement<'a, 's> {
         // With tight packing, clusters are not balanced.
         let weights = if tight { Weights { cluster: 0.0, ..Weights::default() } } else { Weights::default() };
         Some(Self { slots, callers, instance, weights, rooms, fixed, container, open })
-    }
-
-    /// The placement by the policy of the call graph. Returns `None` if some slot gets no room.
-    pub fn choose(&self) -> Option<CallChoice<'a>> {
-        let policy = self.callers.terms.policy;
-        let greedy = Draft::greedy(self);
-        let learned = match policy {
-            GroupPolicy::CgsGreedy => None,
-            GroupPolicy::Learned => Draft::learned(self, LearnedModel::shipped()),
-        };
-        let objective = |draft: &Option<Draft<'_, 'a, 's>>| draft.as_ref().map(Draft::objective);
-        let (of_greedy, of_learned) = (objective(&greedy).filter(|_| policy != GroupPolicy::CgsGreedy), objective(&learned));
-        // The guard: a learned placement is taken unless the greedy one is better.
-        let (taken, draft) = match (greedy, learned) {
-            (Some(greedy), Some(learned)) if greedy.is_better_than(&learned) => (GroupPolicy::CgsGreedy, greedy),
-            (_, Some(learned)) => (GroupPolicy::Learned, learned),
-            (greedy, None) => (GroupPolicy::CgsGreedy, greedy?),
-        };
-        let passes = of_learned.map(|_| LEARNED_PASSES as u32);
-        let (homes, story) = draft.finish();
-        Some(CallChoice { homes, story: PolicyStory { policy, taken, greedy: of_greedy, learned: of_learned, passes, ..story } })
     }
 
     /// The groups and the calls that leave their cluster, with the slots on `chosen` (`None`: not placed) by a policy.

@@ -11,6 +11,7 @@
 
 mod amounts;
 mod builtin;
+mod call_choice;
 mod call_draft;
 mod call_learned;
 mod call_placement;

@@ -27,6 +27,7 @@ pub mod levers;
 pub mod metrics;
 pub mod nri;
 pub mod runtime;
+mod supervise;
 pub mod watchdog;
 pub mod wire;
 

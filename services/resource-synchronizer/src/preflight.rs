@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use drover_api::bindings::{DesiredBinding, Preflight};
 use drover_members::objects::flatten;
-use drover_members::{Member, MemberError, Object, Owner, Sharers, is_shareable, kubeconfig};
+use drover_members::{Member, MemberError, Object, Owner, Sharers, kubeconfig};
 
 use crate::app::{App, Error};
 use crate::store::inventory;
@@ -56,7 +56,7 @@ async fn connect(app: &App, desired: &DesiredBinding) -> Result<Member, String> 
 /// Who else contains the objects that apps may share, and which of them have another content.
 async fn sharers(app: &App, desired: &DesiredBinding, objects: &[Object]) -> Result<(Sharers, Vec<String>), Error> {
     let shareable: BTreeMap<_, _> =
-        objects.iter().filter(|object| is_shareable(&object.id)).map(|object| (object.id.clone(), object)).collect();
+        objects.iter().filter(|object| object.id.is_shareable()).map(|object| (object.id.clone(), object)).collect();
     let mut shared: Sharers = shareable.keys().map(|id| (id.clone(), Vec::new())).collect();
     let mut differing = Vec::new();
     for held in inventory::held_by_others(&app.store, desired).await? {

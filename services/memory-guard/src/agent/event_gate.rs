@@ -55,7 +55,7 @@ impl EventStream {
     pub(super) fn new(runtime: Runtime, tasks: &Tasks) -> Self {
         let (sender, receiver) = mpsc::channel(64);
         let (tell, state) = watch::channel(StreamState::Trying);
-        super::spawn(tasks, "runtime-events", move || {
+        crate::supervise::spawn(tasks, "runtime-events", move || {
             let (runtime, sender, tell) = (runtime.clone(), sender.clone(), tell.clone());
             async move {
                 while !matches!(*tell.borrow(), StreamState::Unsupported(_)) && !sender.is_closed() {

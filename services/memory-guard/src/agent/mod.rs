@@ -17,14 +17,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use drover_memguard::{ContainerId, Guard, GuardState, Levers, NodeMemory, Observation, Reading};
-use drover_tasks::{OnFailure, TaskEnd, Tasks};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::api::{ApiServer, ApiWrite, ClusterView};
 use crate::cgroup::{Hierarchy, NodeMemorySource};
@@ -36,6 +33,7 @@ use crate::inventory::{Finding, Inventory, RuntimeListing, list};
 use crate::journal::{HoldKey, Journal, JournalEntry};
 use crate::nri::NriPlugin;
 use crate::runtime::{Runtime, RuntimeError};
+use crate::supervise::spawn;
 use crate::watchdog::StateFiles;
 use crate::wire::Mode;
 
@@ -113,16 +111,6 @@ pub async fn run(run: Run) -> Result<()> {
         spawn(&shared.clone().tasks, "metrics-server", move || serve_address(address, shared.clone()));
     }
     agent.work().await
-}
-
-/// Runs a task beside the agent's loop, again after each failure: none of them keeps what a panic could leave incomplete. None is waited
-/// for at the end.
-pub(crate) fn spawn<F, Fut>(tasks: &Tasks, name: &'static str, mut start: F)
-where
-    F: FnMut() -> Fut + Send + 'static,
-    Fut: Future<Output: TaskEnd> + Send + 'static,
-{
-    tasks.spawn(&TaskTracker::new(), CancellationToken::new(), name, OnFailure::Restart, move |_| start());
 }
 
 impl Agent {

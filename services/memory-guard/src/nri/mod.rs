@@ -75,7 +75,7 @@ impl NriPlugin {
     pub fn new(socket: PathBuf, tasks: &Tasks) -> Self {
         let (sender, questions) = mpsc::channel(1);
         let (tell, link) = watch::channel(NriLink::No("the runtime has not answered yet".to_owned()));
-        crate::agent::spawn(tasks, "nri-plugin", move || {
+        crate::supervise::spawn(tasks, "nri-plugin", move || {
             // The connection ended with the task that panicked.
             if *tell.borrow() == NriLink::Yes {
                 tell.send_replace(NriLink::No(FAILED.to_owned()));

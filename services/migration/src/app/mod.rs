@@ -23,7 +23,6 @@ pub use error::PlanError;
 pub use fleet::FleetCopy;
 pub use input::PlanInput;
 pub use meter::TimeMeter;
-pub use outcomes::PlanOutcome;
 pub use policies::{PolicyTest, PolicyTestResult};
 use prometheus::Prometheus;
 

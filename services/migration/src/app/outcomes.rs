@@ -7,16 +7,7 @@ use drover_service::{Answer, codes};
 use uuid::Uuid;
 
 use super::{App, PlanError};
-use crate::store::plans::{self, OpenPlan};
-
-/// The end of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanOutcome {
-    /// `Applied`, `Refused` or `Superseded`.
-    pub state: PlanState,
-    /// Why, for users.
-    pub why: Option<String>,
-}
+use crate::store::plans::{self, OpenPlan, PlanOutcome};
 
 /// What the end of an operation means for its plan. `None`: it has not ended. An operation that orchestrator no longer knows has ended.
 fn outcome(accepted: bool, id: Uuid, operation: Option<&Operation>) -> Option<PlanOutcome> {

@@ -6,8 +6,6 @@ use drover_store::{Store, StoreResult, Timestamp};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::app::PlanOutcome;
-
 #[derive(sqlx::FromRow)]
 struct Row {
     id: Uuid,
@@ -194,6 +192,15 @@ pub async fn open(store: &Store) -> StoreResult<Vec<OpenPlan>> {
     )
     .fetch_all(store.pool())
     .await?)
+}
+
+/// The end of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanOutcome {
+    /// `Applied`, `Refused` or `Superseded`.
+    pub state: PlanState,
+    /// Why, for users.
+    pub why: Option<String>,
 }
 
 /// Records the end of an open plan.

@@ -12,10 +12,9 @@ use drover_members::{Member, Object, ObjectId, labels};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::Worker;
 use super::judge::{BindingState, Failure};
-use super::reconcile::Outcome;
 use super::write::Write;
+use super::{Outcome, Worker};
 use crate::app::Error;
 use crate::store::hooks::{Event, EventKind, Progress, Run, set};
 

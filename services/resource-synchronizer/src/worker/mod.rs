@@ -70,6 +70,17 @@ enum SessionEnd {
     Lost(Failure),
 }
 
+/// The result of a pass over a binding.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Nothing is to be done until something changes.
+    Settled,
+    /// Not finished: another pass is needed after a while.
+    Again,
+    /// Its objects are being written; the result goes to [`Worker::written`].
+    Writing,
+}
+
 /// A binding that is being written.
 struct Writing {
     objects: BTreeSet<Arc<ObjectId>>,

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use drover_members::{Contents, Member, MemberError, ObjectId, TakenAlong, labels, takes_others_along};
+use drover_members::{Contents, Member, MemberError, ObjectId, TakenAlong, labels};
 use uuid::Uuid;
 
 use super::Worker;
@@ -25,18 +25,6 @@ pub(super) enum Parted {
     Kept(String),
     /// It is being deleted, or it cannot be said yet whether others need it.
     NotYet,
-}
-
-/// Whether an object would be deleted with a CustomResourceDefinition or a Namespace, as far as its address tells.
-pub(super) fn belongs_to(object: &ObjectId, container: &ObjectId) -> bool {
-    match (container.group(), container.kind.as_str()) {
-        ("", "Namespace") => object.namespace == container.name,
-        // The name of a definition is `plural.group`.
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            container.name.split_once('.').is_some_and(|(_, group)| group == object.group())
-        }
-        _ => false,
-    }
 }
 
 /// Whom an object matters to that would be taken along.
@@ -63,7 +51,7 @@ impl Worker {
             }
             Needed::NoLonger { named } => named,
         };
-        let why = match takes_others_along(object) {
+        let why = match object.takes_others_along() {
             true => self.taken_along(member, id, object).await?,
             false => None,
         };
@@ -132,30 +120,5 @@ impl Worker {
         let leaves = |bound: &BindingState| !bound.present() || Some(bound.row.desired.dig.id) == dig;
         let leaves = of.and_then(|of| self.bindings.get(&of)).is_some_and(|bound| leaves(bound));
         if has_owner || leaves { Matters::Passing } else { Matters::Yes }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn objects_belong_to_their_namespace_and_to_the_definition_of_their_group() {
-        let id = |api_version: &str, kind: &str, namespace: &str, name: &str| ObjectId {
-            api_version: api_version.into(),
-            kind: kind.into(),
-            namespace: namespace.into(),
-            name: name.into(),
-        };
-        let thing = id("example.com/v1", "Thing", "shop", "x");
-        for (container, belongs) in [
-            (id("v1", "Namespace", "", "shop"), true),
-            (id("v1", "Namespace", "", "blog"), false),
-            (id("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "things.example.com"), true),
-            (id("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "things.example.org"), false),
-            (id("v1", "ConfigMap", "shop", "shop"), false),
-        ] {
-            assert_eq!(belongs_to(&thing, &container), belongs, "{container}");
-        }
     }
 }

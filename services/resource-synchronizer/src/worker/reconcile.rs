@@ -21,20 +21,9 @@ use super::judge::{BindingState, Failure};
 use super::parting::Parted;
 use super::view::Seen;
 use super::write::{Write, WriteEnd, Written};
-use super::{CALM, Worker, Writing};
+use super::{CALM, Outcome, Worker, Writing};
 use crate::app::Error;
 use crate::store::{self, inventory::Item};
-
-/// The result of a pass.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Nothing is to be done until something changes.
-    Settled,
-    /// Not finished: another pass is needed after a while.
-    Again,
-    /// Its objects are being written; the result goes to [`Worker::written`].
-    Writing,
-}
 
 impl Worker {
     /// One pass over a binding. `Err`: the store fails, or the member does not answer.

@@ -11,9 +11,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::judge::{BindingState, Failure, status};
-use super::reconcile::Outcome;
 use super::write::Written;
-use super::{HINDRANCES, RETRY, SessionEnd, WRITES, Worker};
+use super::{HINDRANCES, Outcome, RETRY, SessionEnd, WRITES, Worker};
 use crate::app::Error;
 use crate::store;
 

@@ -6,12 +6,11 @@
 //! Invariant: an object is deleted only when the last row is, and never while another binding writes it.
 
 use drover_members::shared::differences;
-use drover_members::{Member, Object, ObjectId, Sharers, is_shareable};
+use drover_members::{Member, Object, ObjectId, Sharers};
 use uuid::Uuid;
 
 use super::Worker;
 use super::judge::{BindingState, Failure};
-use super::parting::belongs_to;
 use crate::app::Error;
 use crate::store;
 
@@ -40,7 +39,7 @@ impl Worker {
         let own = &self.bindings[&id].row.desired;
         let mut found = Sharers::new();
         let (mut conflicts, mut leaving) = (Vec::new(), false);
-        for object in due.iter().filter(|object| is_shareable(&object.id)) {
+        for object in due.iter().filter(|object| object.id.is_shareable()) {
             let sharers = found.entry(object.id.clone()).or_default();
             for other in self.view.sharers(&object.id).iter().filter(|other| **other != id) {
                 let Some(bound) = self.bindings.get(other) else { continue };
@@ -85,10 +84,10 @@ impl Worker {
 
     /// Whether others need an object that this binding no longer contains.
     pub(super) fn needed(&self, id: Uuid, object: &ObjectId) -> Needed {
-        if !is_shareable(object) {
+        if !object.is_shareable() {
             return Needed::NoLonger { named: id };
         }
-        let writes = |written: &ObjectId| written == object || belongs_to(written, object);
+        let writes = |written: &ObjectId| written == object || written.goes_with(object);
         if self.writing.iter().any(|(other, writing)| *other != id && writing.objects.iter().any(|written| writes(written))) {
             return Needed::BeingWritten;
         }

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use drover_members::{ObjectId, Readiness, is_shareable, trimmed};
+use drover_members::{ObjectId, Readiness, trimmed};
 use uuid::Uuid;
 
 /// API version and name of a kind.
@@ -107,7 +107,7 @@ impl MemberView {
 
     /// Notes that a binding has an object in its inventory. Only objects that apps may share are kept.
     pub fn hold(&mut self, id: &Arc<ObjectId>, binding: Uuid) {
-        if is_shareable(id) {
+        if id.is_shareable() {
             let sharers = self.sharers.entry(Arc::clone(id)).or_default();
             if !sharers.contains(&binding) {
                 sharers.push(binding);

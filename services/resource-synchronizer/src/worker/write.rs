@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use drover_api::bindings::DesiredBinding;
-use drover_members::{Applied, Member, MemberError, Object, Owner, Sharers, takes_others_along};
+use drover_members::{Applied, Member, MemberError, Object, Owner, Sharers};
 use uuid::Uuid;
 
 use super::judge::Failure;
@@ -134,7 +134,7 @@ impl Write {
         let checked = self.due.len() == 1
             && self.new.len() == 1
             && !self.due[0].may_be_scaled()
-            && !takes_others_along(&self.due[0].id)
+            && !self.due[0].id.takes_others_along()
             && !shared(&self.due[0]);
         for ((object, uid), start) in self.due.iter().zip(&self.uids).zip(&self.starts) {
             self.app.failpoints.reached(|| "synchronizer/apply/before".into()).await?;

@@ -141,6 +141,17 @@ pub enum MoveStage {
     Undone,
 }
 
+/// What one pass of `prepare` found of a move.
+enum Preparation {
+    Ready,
+    Waiting {
+        until: Timestamp,
+        note: Option<String>,
+    },
+    /// Something was decided that must be journaled before it has an effect: another destination, or that the old copy stops.
+    Again,
+}
+
 impl MoveStage {
     /// The name that operations show.
     pub fn as_str(self) -> &'static str {

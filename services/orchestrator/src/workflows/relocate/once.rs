@@ -14,8 +14,7 @@ use uuid::Uuid;
 
 use super::super::readiness::{self, Readiness, Sent};
 use super::super::{apply, now, remove};
-use super::prepare::Preparation;
-use super::{MoveProgress, MoveStage, Relocate};
+use super::{MoveProgress, MoveStage, Preparation, Relocate};
 use crate::environment::binding_key;
 use crate::store::binding::{self, Role};
 

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::super::readiness::{self, Readiness, Sent};
 use super::super::{apply, now};
 use super::replace::{self, NextClaim};
-use super::{MoveProgress, MoveStage, Relocate, once};
+use super::{MoveProgress, MoveStage, Preparation, Relocate, once};
 use crate::environment::binding_key;
 use crate::store::binding;
 use crate::store::refused_destination;
@@ -23,17 +23,6 @@ pub(super) async fn bind(ctx: &mut Ctx<Relocate>, tx: &mut PgConnection) -> Step
         binding::put(&mut *tx, &moving.new_copy(ctx.id)).await?;
     }
     Ok(Outcome::next())
-}
-
-/// What one pass of `prepare` found of a move.
-pub(super) enum Preparation {
-    Ready,
-    Waiting {
-        until: Timestamp,
-        note: Option<String>,
-    },
-    /// Something was decided that must be journaled before it has an effect: another destination, or that the old copy stops.
-    Again,
 }
 
 pub(super) async fn prepare(ctx: &mut Ctx<Relocate>) -> StepResult {
