@@ -368,13 +368,13 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
         json(&url, &["get", "clusters", "mine", "-o", "json"])[0]["cordoned"]["since"].as_str().unwrap()
     );
     assert!(ok(&url, &["get", "clusters", "-o", "wide"]).contains(&drained), "{drained}");
-    let next = ok(&url, &["deploy", "next", "-f", &at("shop.yaml"), "--on", "onprem,cloud", "--dry-run"]);
+    let next = ok(&url, &["deploy", "next", "-n", "next", "-f", &at("shop.yaml"), "--on", "onprem,cloud", "--dry-run"]);
     assert!(next.contains("cloud+theirs  5  chosen") && next.contains(&format!("is {drained}")), "{next}");
     ok(&url, &["cluster", "uncordon", "mine"]);
-    let next = ok(&url, &["deploy", "next", "-f", &at("shop.yaml"), "--dry-run"]);
+    let next = ok(&url, &["deploy", "next", "-n", "next", "-f", &at("shop.yaml"), "--dry-run"]);
     assert!(next.contains("onprem+mine  1  chosen"), "{next}");
     ok(&url, &["cluster", "cordon", "onprem/mine", "--reason", "new racks"]);
-    let next = ok(&url, &["deploy", "next", "-f", &at("shop.yaml"), "--dry-run"]);
+    let next = ok(&url, &["deploy", "next", "-n", "next", "-f", &at("shop.yaml"), "--dry-run"]);
     assert!(next.contains("cloud+theirs  5  chosen") && next.contains(": new racks"), "{next}");
     ok(&url, &["cluster", "uncordon", "mine"]);
 

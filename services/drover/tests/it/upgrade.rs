@@ -27,7 +27,7 @@ const EARLIER: [(&str, i64); 7] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 3] = [
+const BACK: [(&str, i64, &str); 4] = [
     (
         "orchestrator",
         9,
@@ -38,6 +38,7 @@ const BACK: [(&str, i64, &str); 3] = [
     ),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
+    ("resource-synchronizer", 6, "alter table binding drop column served"),
 ];
 
 /// Runs SQL on the database of a Drover that is not running.
