@@ -17,6 +17,9 @@ pub struct PlanOrder {
     /// Destinations where an app recently did not become ready.
     #[serde(default)]
     pub refused: Vec<RefusedDestination>,
+    /// Claims that will be released before the plan is carried out: they do not count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub released: Vec<Uuid>,
     /// Compute the plan without storing it.
     #[serde(default)]
     pub dry_run: bool,

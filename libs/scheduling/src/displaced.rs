@@ -100,15 +100,16 @@ impl Displaced {
 /// Divides amounts into single pods if they are a multiple of one group's pods; else returns them as one piece, which is never displaced.
 fn pods<'a>(claim: &'a Claim, node: usize, amounts: &Amounts, times: i64) -> Vec<Unseen<'a>> {
     let whole = amounts.times(times);
-    let pods = |group: &&PodGroup| {
-        let count = if group.requests.pods > 0 { whole.pods / group.requests.pods } else { 0 };
-        !group.per_node && count > 0 && group.requests.times(count) == whole
-    };
-    match claim.request.demand.groups.iter().find(pods) {
-        Some(group) => {
-            let count = whole.pods / group.requests.pods;
-            (0..count).map(|_| Unseen { claim, node, requests: group.requests.clone(), group: Some(group) }).collect()
-        }
+    match divide(claim, &whole) {
+        Some((group, count)) => (0..count).map(|_| Unseen { claim, node, requests: group.requests.clone(), group: Some(group) }).collect(),
         None => vec![Unseen { claim, node, requests: whole, group: None }],
     }
+}
+
+/// The group of which `whole` are so many pods, if it is a multiple of one pod.
+pub(crate) fn divide<'a>(claim: &'a Claim, whole: &Amounts) -> Option<(&'a PodGroup, u32)> {
+    claim.request.demand.groups.iter().filter(|group| !group.per_node && group.requests.pods > 0).find_map(|group| {
+        let count = whole.pods / group.requests.pods;
+        (count > 0 && group.requests.times(count) == *whole).then_some((group, u32::try_from(count).ok()?))
+    })
 }

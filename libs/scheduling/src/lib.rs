@@ -42,6 +42,7 @@ mod policy;
 mod resize;
 mod room;
 mod scheduler;
+mod simulation;
 mod slot;
 mod terms;
 mod transact;

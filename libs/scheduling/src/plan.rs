@@ -114,13 +114,16 @@ pub struct Plan {
 pub struct PlanScheduling {
     /// For which orders all pods get nodes; the least certain of all members.
     pub holds: Holds,
-    /// Victims' claims in the order in which their new copies must be applied, each when the pods of the one before have nodes. Only for
-    /// members on which no other order can be expected to do.
+    /// Victims' claims in the order in which their new copies must be applied, each when the one before is Ready. Only for members on
+    /// which not every order can be expected to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<Uuid>,
     /// The same for the newcomer's apps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub newcomer_order: Vec<String>,
+    /// Members on which it depends on pods of operations under way, which have no nodes yet. A plan made when they have is more certain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starting: Vec<MemberKey>,
     /// Members on which not every order does, with the reason for users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<WhyNot>,
@@ -131,10 +134,10 @@ pub struct PlanScheduling {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Holds {
-    /// For a certain order at best.
+    /// For another order of the apps at best.
     #[default]
     One,
-    /// For the order of application on a default scheduler.
+    /// On a default scheduler, in the order of the plan.
     Likely,
     /// For any order, on any scheduler.
     Any,

@@ -2,25 +2,25 @@
 //! in some packing may not all fit as the scheduler places them.
 //!
 //! [`Holds::Any`] is proved for every order of pods and every choice of nodes, so it does not depend on how the scheduler scores nodes.
-//! [`Holds::Likely`] is a simulation of the default scheduler: pods in the order of application, each on the node with room and the
-//! highest `LeastAllocated` score; of nodes with equal scores it may choose any. Other plugins of the scheduler are not simulated.
+//! [`Holds::Likely`] and orders are found by simulating the default scheduler (`simulation.rs`).
 
 use std::collections::HashSet;
 
 use crate::matching::admits;
-use crate::{Amounts, Demand, Holds, Node};
+use crate::simulation::{Simulation, Workload};
+use crate::{Amounts, Demand, Holds, Node, PodGroup};
 
 /// Limit on states for the proof that any order holds. Beyond it the answer is that it does not.
 const STATES: usize = 5_000;
-/// Limit on the choices between nodes of equal score. Beyond it the simulation takes the first one.
-const TIES: u32 = 2_000;
 /// Largest number of apps of which all orders are tried.
 const PERMUTED: usize = 6;
+/// Largest number of apps that may be applied at the same time if the simulation places them in every order.
+const AT_ONCE: usize = 4;
 
-/// For which orders all pods of `apps`, of which some packing exists, get nodes of a member with these free amounts; and an order of the
-/// apps in which the default scheduler is expected to find them, if the given one does not do.
+/// For which orders all pods of `apps`, of which some packing exists, get nodes of a member with these free amounts; and the order in
+/// which the apps must be applied for that, if it matters. There is none if no order is expected to do.
 pub fn outlook(nodes: &[Node], free: Vec<Amounts>, apps: &[&Demand]) -> (Holds, Option<Vec<usize>>) {
-    Arrivals::new(nodes, free, apps).outlook()
+    Arrivals::new(nodes, free, apps, &[]).outlook()
 }
 
 /// Equal pods: the same requests and the same nodes.
@@ -34,22 +34,32 @@ pub(crate) struct Arrivals<'a> {
     nodes: &'a [Node],
     free: Vec<Amounts>,
     types: Vec<PodType<'a>>,
-    /// The pods of each app in the order of creation, as (type, number).
+    workloads: Vec<Workload<'a>>,
+    /// The type of each workload's pods.
+    type_of: Vec<usize>,
+    /// Pods that are there before the apps but have no nodes yet, as (workload, number).
+    starting: Vec<(usize, u32)>,
+    /// The pods of each app in the order of creation, as (workload, number).
     apps: Vec<Vec<(usize, u32)>>,
 }
 
 impl<'a> Arrivals<'a> {
-    /// The pods of `apps` on a member with these free amounts.
-    pub fn new(nodes: &'a [Node], free: Vec<Amounts>, apps: &[&'a Demand]) -> Self {
-        let mut arrivals = Self { nodes, free, types: Vec::new(), apps: Vec::new() };
+    /// The pods of `apps` on a member with these free amounts, and pods that are `starting` there, which the free amounts do not count.
+    pub fn new(nodes: &'a [Node], free: Vec<Amounts>, apps: &[&'a Demand], starting: &[(&'a PodGroup, u32)]) -> Self {
+        let mut arrivals =
+            Self { nodes, free, types: Vec::new(), workloads: Vec::new(), type_of: Vec::new(), starting: Vec::new(), apps: Vec::new() };
+        for (group, count) in starting {
+            let workload = arrivals.workload(group, arrivals.admitted(group));
+            arrivals.starting.push((workload, *count));
+        }
         for demand in apps {
             let mut pods = Vec::new();
             for group in &demand.groups {
-                let admitted: Vec<usize> = (0..nodes.len()).filter(|n| admits(&nodes[*n], group).is_ok()).collect();
+                let admitted = arrivals.admitted(group);
                 if group.per_node {
-                    pods.extend(admitted.into_iter().map(|n| (arrivals.type_of(&group.requests, vec![n]), 1)));
+                    pods.extend(admitted.into_iter().map(|n| (arrivals.workload(group, vec![n]), 1)));
                 } else if group.replicas > 0 {
-                    pods.push((arrivals.type_of(&group.requests, admitted), group.replicas));
+                    pods.push((arrivals.workload(group, admitted), group.replicas));
                 }
             }
             arrivals.apps.push(pods);
@@ -57,12 +67,20 @@ impl<'a> Arrivals<'a> {
         arrivals
     }
 
-    fn type_of(&mut self, requests: &'a Amounts, nodes: Vec<usize>) -> usize {
-        let known = self.types.iter().position(|t| t.requests == requests && t.nodes == nodes);
-        known.unwrap_or_else(|| {
-            self.types.push(PodType { requests, nodes });
-            self.types.len() - 1
-        })
+    fn admitted(&self, group: &PodGroup) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|n| admits(&self.nodes[*n], group).is_ok()).collect()
+    }
+
+    fn workload(&mut self, group: &'a PodGroup, nodes: Vec<usize>) -> usize {
+        let known = self.types.iter().position(|t| *t.requests == group.requests && t.nodes == nodes);
+        self.type_of.push(known.unwrap_or(self.types.len()));
+        if known.is_none() {
+            self.types.push(PodType { requests: &group.requests, nodes: nodes.clone() });
+        }
+        let kind = group.workload.split('/').next().unwrap_or_default();
+        let spreads = matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController");
+        self.workloads.push(Workload { requests: &group.requests, nodes, spreads });
+        self.workloads.len() - 1
     }
 
     /// Whether all pods get nodes. The caller knows that some packing exists.
@@ -77,31 +95,42 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// [`Self::holds`], and if only some order does, one in which the simulated scheduler places all pods.
+    /// [`Self::holds`], and the order of application that it depends on: the given one, unless the simulated scheduler places the pods in
+    /// every order; if it does not place them in the given one, another in which it does.
     pub fn outlook(&self) -> (Holds, Option<Vec<usize>>) {
         match self.holds() {
+            Holds::Any => (Holds::Any, None),
+            Holds::Likely if self.apps.len() < 2 || self.every_order_does() => (Holds::Likely, None),
+            Holds::Likely => (Holds::Likely, Some((0..self.apps.len()).collect())),
             Holds::One => (Holds::One, self.order()),
-            holds => (holds, None),
         }
     }
 
+    fn every_order_does(&self) -> bool {
+        self.apps.len() <= AT_ONCE && !self.some_order(&mut (0..self.apps.len()).collect::<Vec<_>>(), 0, &|order| !self.simulate(order))
+    }
+
     fn order(&self) -> Option<Vec<usize>> {
+        if self.apps.len() < 2 {
+            return None;
+        }
         let mut order: Vec<usize> = (0..self.apps.len()).collect();
         order.sort_by_key(|app| std::cmp::Reverse(self.largest(*app)));
         if self.simulate(&order) {
             return Some(order);
         }
         order.sort_unstable();
-        (order.len() <= PERMUTED && self.permute(&mut order, 0)).then_some(order)
+        (order.len() <= PERMUTED && self.some_order(&mut order, 0, &|order| self.simulate(order))).then_some(order)
     }
 
-    fn permute(&self, order: &mut [usize], from: usize) -> bool {
+    /// Whether there is an order that begins like `order` up to position `from` and is as `wanted`; `order` is that one then.
+    fn some_order(&self, order: &mut [usize], from: usize, wanted: &dyn Fn(&[usize]) -> bool) -> bool {
         if from == order.len() {
-            return self.simulate(order);
+            return wanted(order);
         }
         (from..order.len()).any(|at| {
             order.swap(from, at);
-            let found = self.permute(order, from + 1);
+            let found = self.some_order(order, from + 1, wanted);
             if !found {
                 order.swap(from, at);
             }
@@ -113,13 +142,13 @@ impl<'a> Arrivals<'a> {
     fn largest(&self, app: usize) -> i64 {
         let largest = self.nodes.iter().fold(Amounts::default(), |largest, node| largest.max(&node.allocatable));
         let share = |requests: &Amounts| requests.asked().map(|r| requests.get(r).saturating_mul(1_000) / largest.get(r).max(1)).max();
-        self.apps[app].iter().filter_map(|(t, _)| share(self.types[*t].requests)).max().unwrap_or(0)
+        self.apps[app].iter().filter_map(|(w, _)| share(self.workloads[*w].requests)).max().unwrap_or(0)
     }
 
     /// Whether all pods get nodes in whatever order they come; `false` if the search for another order is cut short.
     pub fn any_order_holds(&self) -> bool {
         let mut counts = vec![0_u32; self.types.len()];
-        self.apps.iter().flatten().for_each(|(t, n)| counts[*t] += n);
+        self.starting.iter().chain(self.apps.iter().flatten()).for_each(|(w, n)| counts[self.type_of[*w]] += n);
         // Equal pods fill node after node, in whatever order.
         if self.types.len() < 2 || (0..self.types.len()).all(|t| self.is_never_blocked(t, &counts)) {
             return true;
@@ -194,48 +223,8 @@ impl<'a> Arrivals<'a> {
 
     /// Whether the default scheduler places all pods if the apps are applied in this order.
     fn simulate(&self, order: &[usize]) -> bool {
-        let pods = order.iter().flat_map(|app| &self.apps[*app]).flat_map(|(t, n)| std::iter::repeat_n(*t, *n as usize));
-        self.place(&pods.collect::<Vec<_>>(), &mut self.free.clone(), &mut { TIES })
-    }
-
-    fn place(&self, pods: &[usize], free: &mut [Amounts], ties: &mut u32) -> bool {
-        let Some((t, later)) = pods.split_first() else { return true };
-        let requests = self.types[*t].requests;
-        let fitting = self.types[*t].nodes.iter().copied().filter(|n| free[*n].fits(requests));
-        let scored: Vec<(i64, usize)> = fitting.map(|n| (self.score(n, &free[n], requests), n)).collect();
-        let Some(best) = scored.iter().map(|(score, _)| *score).max() else { return false };
-        let mut tried: Vec<usize> = Vec::new();
-        for (_, n) in scored.into_iter().filter(|(score, _)| *score == best) {
-            // Nodes that are equal to the pods that come lead to the same result.
-            if tried.iter().any(|other| self.are_equal(*other, n, free)) {
-                continue;
-            }
-            if !tried.is_empty() {
-                if *ties == 0 {
-                    break;
-                }
-                *ties -= 1;
-            }
-            tried.push(n);
-            free[n].add(requests, -1);
-            let holds = self.place(later, free, ties);
-            free[n].add(requests, 1);
-            if !holds {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn are_equal(&self, a: usize, b: usize, free: &[Amounts]) -> bool {
-        let admitted = |t: &PodType<'_>| t.nodes.contains(&a) == t.nodes.contains(&b);
-        free[a] == free[b] && self.nodes[a].allocatable == self.nodes[b].allocatable && self.types.iter().all(admitted)
-    }
-
-    /// `LeastAllocated`: the mean of the free shares of CPU and memory after placing, in whole hundredths as in Kubernetes.
-    fn score(&self, n: usize, free: &Amounts, requests: &Amounts) -> i64 {
-        let allocatable = &self.nodes[n].allocatable;
-        let part = |all: i64, left: i64| if all <= 0 { 0 } else { (i128::from(left.max(0)) * 100 / i128::from(all)) as i64 };
-        (part(allocatable.cpu, free.cpu - requests.cpu) + part(allocatable.memory, free.memory - requests.memory)) / 2
+        let pods = self.starting.iter().chain(order.iter().flat_map(|app| &self.apps[*app]));
+        let pods: Vec<usize> = pods.flat_map(|(w, n)| std::iter::repeat_n(*w, *n as usize)).collect();
+        Simulation::new(self.nodes, self.free.clone(), &self.workloads).place(&pods)
     }
 }

@@ -105,7 +105,7 @@ impl<'a> Trial<'a> {
             return true;
         }
         let free = touched.map_or_else(|| room.free(), Touched::base);
-        Arrivals::new(room.nodes(), free.now.to_vec(), &demands).any_order_holds()
+        Arrivals::new(room.nodes(), free.now.to_vec(), &demands, &[]).any_order_holds()
     }
 
     /// Whether `ask` might fit on `room`; `false` if no node has room for one of the pods. A cheap check before [`Trial::fit`].

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use uuid::Uuid;
 
+use super::starting::StartingPods;
 use crate::cel::Expression;
 use crate::{Algorithm, AlgorithmUse, Claim, Ledger, Movability, Policy, RefusedDestination};
 
@@ -17,6 +18,8 @@ pub(crate) struct PlanningContext<'a> {
     pub external: &'a BTreeMap<Uuid, BTreeMap<String, f64>>,
     /// Whether to look for fewer moves than those of the first plan that is found.
     pub fewest_moves: bool,
+    /// Pods of operations under way that have no nodes yet.
+    pub starting: StartingPods<'a>,
     /// Claims by deployment intent group, sorted by id.
     digs: HashMap<Uuid, Vec<&'a Claim>>,
     /// The policy's algorithms in the order of application, compiled; `None` if a definition is missing or invalid.
@@ -47,7 +50,9 @@ impl<'a> PlanningContext<'a> {
                 *known = word;
             }
         }
-        Self { ledger, policy, movability: words, excluded, refused, external, fewest_moves: false, digs, algorithms: algorithms(policy) }
+        let starting = StartingPods::of(ledger, &digs, excluded.keys());
+        let algorithms = algorithms(policy);
+        Self { ledger, policy, movability: words, excluded, refused, external, fewest_moves: false, starting, digs, algorithms }
     }
 
     /// The destinations at which an app recently did not become Ready.

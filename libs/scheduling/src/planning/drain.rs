@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use super::best::Best;
 use super::candidates::{Candidates, find};
 use super::context::PlanningContext;
 use super::problem::{Moves, RoomProblem};
 use super::report::{self, CUT, Found};
 use crate::trial::Trial;
 use crate::work::Effort;
-use crate::{Infeasible, MemberKey, MemberRoom, PlanResult, WhyNot};
+use crate::{Infeasible, MemberKey, PlanResult, WhyNot};
 
 pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &mut Effort<'_>) -> PlanResult {
     let infeasible = |reason: String, candidates: Candidates<'_>, effort: &Effort<'_>| {
@@ -38,8 +39,8 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &m
             format!("{} of its {} apps may not move", candidates.excluded.len(), candidates.excluded.len() + candidates.movable.len());
         return infeasible(reason, candidates, effort);
     }
-    let case = RoomProblem { slots: &[], homes: &[], movable: &candidates.movable };
-    match homes_for_all(&candidates, effort) {
+    let case = RoomProblem { context, slots: &[], homes: &[], movable: &candidates.movable };
+    match homes_for_all(&case, effort) {
         Some(moves) => {
             let mut plan = report::feasible(context, &case, Found::new(&candidates, moves), Vec::new(), effort);
             plan.targets = vec![member.clone()];
@@ -58,63 +59,68 @@ pub(crate) fn plan(context: &PlanningContext<'_>, member: &MemberKey, effort: &m
 }
 
 /// Finds a destination for each app. First greedily in the order of the policy; then by backtracking, the apps with the fewest
-/// destinations first.
-fn homes_for_all<'a>(candidates: &Candidates<'a>, effort: &mut Effort<'_>) -> Option<Moves<'a>> {
-    if candidates.movable.iter().any(|m| m.best.is_none()) {
+/// destinations first, until the schedulers place all pods in any order.
+fn homes_for_all<'a>(case: &RoomProblem<'_, 'a>, effort: &mut Effort<'_>) -> Option<Moves<'a>> {
+    let candidates = case.movable;
+    if candidates.iter().any(|m| m.best.is_none()) {
         return None;
     }
     let mut trial = Trial::default();
-    for m in &candidates.movable {
+    for m in candidates {
         trial.leave(m.room, m.claim);
     }
-    let in_order: Vec<usize> = (0..candidates.movable.len()).collect();
+    let in_order: Vec<usize> = (0..candidates.len()).collect();
     let greedy: Option<Moves<'a>> = in_order
         .iter()
         .map(|j| {
-            let m = &candidates.movable[*j];
+            let m = &candidates[*j];
             effort.examined += 1;
             m.settle(&mut trial, &[]).map(|to| (*j, to))
         })
         .collect();
-    if greedy.is_some() {
-        return greedy;
+    let mut best = Best::default();
+    if greedy.is_some_and(|moves| best.offer(case, moves)) {
+        return best.found.map(|found| found.moves);
     }
-    for m in &candidates.movable {
+    for m in candidates {
         for to in &m.destinations {
             trial.remove(to, m.tenant());
         }
     }
     let nothing = Trial::default();
-    let choices =
-        |j: &usize| candidates.movable[*j].destinations.iter().filter(|to| nothing.fit(to, candidates.movable[*j].ask()).is_some()).count();
+    let choices = |j: &usize| candidates[*j].destinations.iter().filter(|to| nothing.fit(to, candidates[*j].ask()).is_some()).count();
     let mut order: Vec<(usize, usize)> = in_order.iter().map(|j| (choices(j), *j)).collect();
     order.sort_unstable();
     let order: Vec<usize> = order.into_iter().map(|(_, j)| j).collect();
     effort.begin(false);
-    let mut moves = Vec::new();
-    let found = descend(candidates, &order, &mut trial, &mut moves, effort);
-    moves.sort_by_key(|(j, _)| *j);
-    found.then_some(moves)
+    descend(case, &order, &mut trial, &mut Vec::new(), effort, &mut best);
+    best.found.map(|found| found.moves)
 }
 
+/// Tries destinations for the apps from position `moves.len()` of `order` on. Returns whether the search is over.
 fn descend<'a>(
-    candidates: &Candidates<'a>,
+    case: &RoomProblem<'_, 'a>,
     order: &[usize],
     trial: &mut Trial<'a>,
-    moves: &mut Vec<(usize, &'a MemberRoom)>,
+    moves: &mut Moves<'a>,
     effort: &mut Effort<'_>,
+    best: &mut Best<'a>,
 ) -> bool {
-    let Some(j) = order.get(moves.len()) else { return true };
-    let m = &candidates.movable[*j];
+    let Some(j) = order.get(moves.len()) else {
+        let mut moves = moves.clone();
+        moves.sort_by_key(|(j, _)| *j);
+        return best.offer(case, moves);
+    };
+    let m = &case.movable[*j];
     for to in m.ranked(trial) {
         if !effort.step() {
-            return false;
+            return true;
         }
         if !trial.add(to, m.tenant(), m.ask()) {
             continue;
         }
         moves.push((*j, to));
-        if descend(candidates, order, trial, moves, effort) {
+        if descend(case, order, trial, moves, effort, best) {
             return true;
         }
         moves.pop();

@@ -7,7 +7,7 @@
 //! drain.rs        everything off a member                   copies.rs  other copies of an app that moves
 //! report.rs       the plan with all reasons                 bounds.rs  sets of victims that cannot do
 //! problem.rs      what is searched for, checks of moves     best.rs    the best moves of a search so far
-//! outlook.rs      whether the schedulers find nodes
+//! outlook.rs      whether the schedulers find nodes          starting.rs  pods that have none yet
 //! ```
 //! Cascade depth 0: a destination must have room without further moves. A plan reserves nothing; the ledger checks it again when it is
 //! applied. The work of the search is limited by the caller's meter; with the same steps the same input gives the same plan.
@@ -28,6 +28,7 @@ mod problem;
 mod rank;
 mod report;
 mod search;
+mod starting;
 
 use std::collections::BTreeMap;
 

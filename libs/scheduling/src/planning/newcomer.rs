@@ -53,7 +53,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
     let assignments = Assignments { context, newcomer: dig.id, slots: &slots, callers: callers.as_ref() }.all(effort);
     // Room for all apps without a move: no candidates are needed.
     for assignment in assignments.iter().filter(|assignment| assignment.is_free()) {
-        let case = RoomProblem { slots: &slots, homes: &assignment.homes, movable: &[] };
+        let case = RoomProblem { context, slots: &slots, homes: &assignment.homes, movable: &[] };
         effort.examined += 1;
         if case.build(&[]).is_some() {
             let candidates = Candidates::default();
@@ -81,7 +81,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
                     }
                 }
                 Err(stuck) => {
-                    let case = RoomProblem { slots: &slots, homes: &assignment.homes, movable };
+                    let case = RoomProblem { context, slots: &slots, homes: &assignment.homes, movable };
                     tried.stuck(&case, stuck);
                 }
             }
@@ -95,7 +95,7 @@ pub(crate) fn plan(context: &PlanningContext<'_>, dig: &DigRef, apps: &[AppReque
             }
             let nobody = Candidates::default();
             let from = candidates.get(&from).unwrap_or(&nobody);
-            let case = RoomProblem { slots: &slots, homes: &assignment.homes, movable: &from.movable };
+            let case = RoomProblem { context, slots: &slots, homes: &assignment.homes, movable: &from.movable };
             return PlanResult::Feasible(report::feasible(context, &case, Found::new(from, moves), tried.members, effort));
         }
     }
@@ -114,15 +114,18 @@ fn solve<'a>(
     more: bool,
     effort: &mut Effort<'_>,
 ) -> (Vec<&'a MemberKey>, Result<FoundMoves<'a>, NoMoves>) {
-    let bare = RoomProblem { slots, homes: &assignment.homes, movable: &[] };
+    let bare = RoomProblem { context, slots, homes: &assignment.homes, movable: &[] };
     let (open, members) = (bare.open(), bare.members());
     let mut attempt = |rooms: &[&'a MemberRoom], more: bool| {
         let keys: Vec<&MemberKey> = rooms.iter().map(|room| &room.key).collect();
         let from = candidates.entry(keys.clone()).or_insert_with(|| find(context, rooms, Some(dig.id)));
         (
             keys,
-            VictimSearch { problem: RoomProblem { slots, homes: &assignment.homes, movable: &from.movable }, fewest: context.fewest_moves }
-                .solve(effort, more),
+            VictimSearch {
+                problem: RoomProblem { context, slots, homes: &assignment.homes, movable: &from.movable },
+                fewest: context.fewest_moves,
+            }
+            .solve(effort, more),
         )
     };
     let twice = !open.is_empty() && members.len() > open.len();

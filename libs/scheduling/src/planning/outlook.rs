@@ -1,11 +1,12 @@
 //! Whether the pods of a plan get nodes although the schedulers of the members do not know its packing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::problem::RoomProblem;
+use super::starting::Starting;
 use crate::scheduler::Arrivals;
 use crate::trial::Trial;
-use crate::{Demand, Holds, MemberRoom, PlanScheduling, WhyNot};
+use crate::{Amounts, ClaimState, Demand, Holds, MemberRoom, PlanScheduling, PodGroup, WhyNot};
 
 /// An app that is applied to a member.
 #[derive(Clone, Copy)]
@@ -20,6 +21,8 @@ enum Applied {
 struct Scene<'a> {
     room: &'a MemberRoom,
     apps: Vec<Applied>,
+    /// Pods of other operations that have no nodes yet.
+    starting: Vec<Starting<'a>>,
     arrivals: Arrivals<'a>,
 }
 
@@ -48,13 +51,20 @@ impl<'w, 'a> Outlook<'w, 'a> {
             let there = || moved.get(&home.key).map_or_else(Vec::new, |(_, apps)| apps.clone());
             new.entry(&home.key).or_insert_with(|| (home, there())).1.push(Applied::New(slot));
         }
-        let first = moved.into_values().map(|(room, apps)| self.scene(room, room.free().now.to_vec(), apps));
-        first.chain(new.into_values().map(|(room, apps)| self.scene(room, self.trial.later(room), apps))).collect()
+        let first = moved.into_values().map(|(room, apps)| self.scene(room, room.free().now.to_vec(), apps, false));
+        first.chain(new.into_values().map(|(room, apps)| self.scene(room, self.trial.later(room), apps, true))).collect()
     }
 
-    fn scene(&self, room: &'a MemberRoom, free: Vec<crate::Amounts>, apps: Vec<Applied>) -> Scene<'a> {
+    fn scene(&self, room: &'a MemberRoom, mut free: Vec<Amounts>, apps: Vec<Applied>, later: bool) -> Scene<'a> {
         let demands: Vec<&'a Demand> = apps.iter().map(|app| self.demand(*app)).collect();
-        Scene { room, apps, arrivals: Arrivals::new(room.nodes(), free, &demands) }
+        let counts = |pods: &&Starting<'a>| {
+            (later || pods.claim.state == ClaimState::Held) && self.trial.home_of(pods.claim).is_some_and(|home| *home == room.key)
+        };
+        let starting: Vec<Starting<'a>> = self.problem.context.starting.on(&room.key).iter().filter(counts).copied().collect();
+        starting.iter().for_each(|pods| free[pods.node].add(&pods.group.requests, pods.count.into()));
+        let groups: Vec<(&'a PodGroup, u32)> = starting.iter().map(|pods| (pods.group, pods.count)).collect();
+        let arrivals = Arrivals::new(room.nodes(), free, &demands, &groups);
+        Scene { room, apps, starting, arrivals }
     }
 
     fn demand(&self, app: Applied) -> &'a Demand {
@@ -78,11 +88,17 @@ impl<'w, 'a> Outlook<'w, 'a> {
             let names = |order: &[usize]| order.iter().map(|app| self.name(scene.apps[*app])).collect::<Vec<_>>().join(", ");
             let reason = match (holds, &order) {
                 (Holds::Any, _) => continue,
-                (Holds::Likely, _) => {
+                (Holds::Likely, None) => {
                     "the pods get nodes as the default scheduler is expected to place them, but not in every order".to_owned()
                 }
-                (Holds::One, Some(order)) => {
+                (_, Some(order)) => {
                     format!("the pods are only expected to get nodes if the apps are applied in this order: {}", names(order))
+                }
+                (Holds::One, None) if !scene.starting.is_empty() => {
+                    told.starting.push(scene.room.key.clone());
+                    let apps: BTreeSet<&str> = scene.starting.iter().map(|pods| pods.claim.request.app.as_str()).collect();
+                    let apps = apps.into_iter().collect::<Vec<_>>().join(", ");
+                    format!("whether the pods get nodes depends on the nodes of pods that are starting there, of {apps}")
                 }
                 (Holds::One, None) => "the pods fit in some packing, but the default scheduler is not expected to find one".to_owned(),
             };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::context::PlanningContext;
 use super::movable::Movable;
 use crate::fit::Ask;
 use crate::slot::Slot;
@@ -14,6 +15,7 @@ pub(crate) type Moves<'a> = Vec<(usize, &'a MemberRoom)>;
 /// The newcomer with the members that an assignment gives it, and the apps that may move for it.
 #[derive(Clone, Copy)]
 pub(crate) struct RoomProblem<'w, 'a> {
+    pub context: &'w PlanningContext<'a>,
     pub slots: &'w [Slot<'a>],
     /// The member of each slot; `None`: satisfied by another slot of its app.
     pub homes: &'w [Option<&'a MemberRoom>],

@@ -78,12 +78,15 @@ impl App {
     }
 
     async fn make(&self, order: PlanOrder) -> Result<(PlanInput, PlanResult), PlanError> {
-        let FleetSnapshot { fleet, head } = self.fleet.snapshot(order.after_seq).await.ok_or_else(|| {
+        let FleetSnapshot { mut fleet, head } = self.fleet.snapshot(order.after_seq).await.ok_or_else(|| {
             PlanError::FleetBehind(match order.after_seq {
                 Some(seq) => format!("The copy of the ledger has not reached entry {seq} yet"),
                 None => "The ledger is not known yet".to_owned(),
             })
         })?;
+        for claim in &order.released {
+            fleet.claims.remove(claim);
+        }
         let project = match &order.kind {
             PlanKind::Newcomer { dig, .. } => Some(dig.project.as_str()),
             PlanKind::Drain { .. } => None,
@@ -134,6 +137,7 @@ impl App {
             kind,
             excluded: self.busy().await?,
             refused: Vec::new(),
+            released: Vec::new(),
             dry_run: false,
             patient: false,
             operation: None,

@@ -176,6 +176,7 @@ pub fn claim(name: &str, cpu: i64, on: &str, members: &[&str]) -> Claim {
 
 pub fn newcomer(name: &str, apps: Vec<AppRequest>) -> PlanOrder {
     PlanOrder {
+        released: Vec::new(),
         kind: PlanKind::Newcomer { dig: dig(name), apps },
         excluded: BTreeMap::new(),
         refused: Vec::new(),

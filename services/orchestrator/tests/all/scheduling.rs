@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use drover_api::plans::PlanSubject;
-use drover_api::scheduling::{Holds, PlanScheduling};
+use drover_api::scheduling::{Holds, Plan, PlanScheduling};
 use drover_testkit::eventually;
 
 use crate::base::member;
@@ -37,6 +37,32 @@ async fn deployment_whose_pods_find_no_nodes_anywhere_else_moves_a_victim() {
     let dig = approved(&stack, "shop", "600m", &["a", "b"], None).await;
     expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
     assert_eq!(fakes.ledger.summary(), ["shop@b held", "victim@c held"]);
+}
+
+#[tokio::test]
+async fn deployment_whose_pods_find_no_nodes_gets_room_where_it_is_by_a_move() {
+    let fakes = members();
+    fakes.plans.plan_on(&fakes.ledger);
+    let stack = Stack::waiting(&fakes, LONG).await;
+    let victim = approved(&stack, "victim", "300m", &["a", "b"], None).await;
+    fakes.ledger.foreign(&member("b"), 1000);
+    expect_state(&run(&stack, &format!("{victim}/instantiate")).await, "succeeded");
+    fakes.ledger.foreign(&member("b"), 0);
+    fakes.members.behave("shop", "a", Behaviour::Stuck);
+    let dig = approved(&stack, "shop", "600m", &["a"], None).await;
+    let answer = stack.call("POST", &format!("{dig}/instantiate"), None).await;
+    let operation = answer.headers["location"].to_str().unwrap().to_owned();
+    let happened = async |entry: &str| {
+        eventually(Duration::from_secs(60), async || fakes.members.history().contains(&entry.to_owned()).then_some(())).await;
+    };
+    happened("present shop@a").await;
+    // Pods of others got the node that it needs.
+    fakes.ledger.foreign(&member("a"), 300);
+    fakes.members.behave("shop", "a", Behaviour::Unschedulable);
+    happened("absent shop@a").await;
+    fakes.members.behave("shop", "a", Behaviour::Ready);
+    expect_state(&stack.ended(&operation).await, "succeeded");
+    assert_eq!(fakes.ledger.summary(), ["shop@a held", "victim@b held"]);
 }
 
 #[tokio::test]
@@ -102,6 +128,19 @@ async fn copies_are_applied_in_the_order_that_the_plan_requires() {
     let applied: Vec<_> =
         fakes.members.history().into_iter().filter(|entry| entry.starts_with("present") && entry.ends_with("@b")).collect();
     assert_eq!(applied, ["present v2@b", "present v1@b"]);
+}
+
+#[tokio::test]
+async fn newcomer_waits_for_nodes_of_pods_that_its_plan_depends_on() {
+    let (fakes, stack, _, newcomer) = full_and(LONG).await;
+    let (first, second) = (fakes.clone(), fakes.clone());
+    fakes.plans.then(move || {
+        let starting = PlanScheduling { starting: vec![member("b")], ..PlanScheduling::default() };
+        Plan { scheduling: Some(starting), ..plan(&first, "victim", "b", &[], "newcomer") }
+    });
+    fakes.plans.then(move || plan(&second, "victim", "c", &[], "newcomer"));
+    expect_state(&run(&stack, &format!("{newcomer}/instantiate")).await, "succeeded");
+    assert_eq!((fakes.plans.count(), fakes.ledger.summary()), (2, vec!["newcomer@a held".to_owned(), "victim@c held".to_owned()]));
 }
 
 #[tokio::test]

@@ -58,9 +58,14 @@ pub(super) async fn deliver(ctx: &mut Ctx<Instantiate>) -> StepResult {
         }
         Applied::Unschedulable { reason, .. } if ctx.state.stays => Err(StepError::fail("not_ready", reason)),
         Applied::Unschedulable { binding, reason } => {
-            match targets.iter().find(|target| target.id == binding) {
-                Some(target) if ctx.round <= REPLANS && room::has_other_place(ctx, target, &reason).await? => ctx.state.lost = Some(reason),
-                _ => ctx.state.stays = true,
+            let target = targets.iter().find(|target| target.id == binding).filter(|_| ctx.round <= REPLANS);
+            let again = match target {
+                Some(target) => room::has_other_place(ctx, target, &reason).await? || room::moves_make_room(ctx, target).await?,
+                None => false,
+            };
+            match again {
+                true => ctx.state.lost = Some(reason),
+                false => ctx.state.stays = true,
             }
             Ok(if ctx.state.stays { Outcome::park::<String>([]).until(now()) } else { Outcome::next() })
         }

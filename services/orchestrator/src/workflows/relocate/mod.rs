@@ -173,6 +173,11 @@ impl MoveProgress {
         format!("{}/{}", self.old.dig.composite_app, self.old.app)
     }
 
+    /// Its place in this order of application, if it has one.
+    fn rank(&self, order: &[Uuid]) -> Option<usize> {
+        order.iter().position(|claim| *claim == self.old.id)
+    }
+
     /// The binding of the new copy.
     fn new_copy(&self, operation: Uuid) -> Binding {
         Binding { id: self.new, member: self.to.clone(), role: Role::Target, operation, ..self.old.clone() }

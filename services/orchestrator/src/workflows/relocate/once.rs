@@ -55,8 +55,10 @@ impl MoveProgress {
 /// Stops the old copy, and waits until it and all copies that were given up are gone. `None`: the new copy may start.
 pub(super) async fn make_way(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Result<Option<Preparation>, StepError> {
     let environment = ctx.environment.clone();
-    let others_wait =
-        ctx.input.order.is_empty() && ctx.state.moves.iter().any(|other| !other.at_most_once() && other.stage != MoveStage::Ready);
+    // Not for those with a place in the order of application: they may have to come after it.
+    let order = &ctx.input.order;
+    let waits_for = |other: &MoveProgress| !other.at_most_once() && other.stage != MoveStage::Ready && other.rank(order).is_none();
+    let others_wait = ctx.state.moves.iter().any(waits_for);
     let moving = &mut ctx.state.moves[index];
     let name = moving.name();
     let Some(gap) = &mut moving.gap else {

@@ -107,19 +107,15 @@ async fn prepare_move(ctx: &mut Ctx<Relocate>, index: usize, fence: i64) -> Resu
 /// next one be applied in it. Moves without a rank come first, and those that must not run twice after the others.
 fn application_order(order: &[Uuid], moves: &[MoveProgress]) -> Vec<usize> {
     let mut positions: Vec<usize> = (0..moves.len()).collect();
-    positions.sort_by_key(|position| (rank(order, &moves[*position]), moves[*position].at_most_once()));
+    positions.sort_by_key(|position| (moves[*position].rank(order), moves[*position].at_most_once()));
     positions
-}
-
-fn rank(order: &[Uuid], moving: &MoveProgress) -> Option<usize> {
-    order.iter().position(|claim| *claim == moving.old.id)
 }
 
 /// A copy for the same member that the plan wants to be ready before this one is applied.
 fn must_be_ready_before<'a>(order: &[Uuid], moves: &'a [MoveProgress], index: usize) -> Option<&'a MoveProgress> {
     let moving = &moves[index];
-    let mine = rank(order, moving).filter(|_| moving.sent.is_none())?;
-    moves.iter().find(|one| one.to == moving.to && one.stage != MoveStage::Ready && rank(order, one).is_some_and(|rank| rank < mine))
+    let mine = moving.rank(order).filter(|_| moving.sent.is_none())?;
+    moves.iter().find(|one| one.to == moving.to && one.stage != MoveStage::Ready && one.rank(order).is_some_and(|rank| rank < mine))
 }
 
 /// Waits until every new copy is ready at the same time. A copy that the journal has as ready may have failed while this service was

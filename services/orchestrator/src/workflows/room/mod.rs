@@ -26,7 +26,7 @@ use crate::store::binding::{Binding, Role};
 
 pub(super) use decide::{decide, release_decision};
 pub(super) use make_room::{make_room, release_room, room_made};
-pub(super) use other_place::has_other_place;
+pub(super) use other_place::{has_other_place, moves_make_room};
 pub(super) use overflow::{overflow, release_overflow};
 pub(super) use plan::plan;
 pub(super) use turn::leave as leave_queue;
@@ -85,6 +85,9 @@ pub struct SearchState {
     /// When a plan first failed because pods of apps that have left still took room.
     #[serde(default)]
     leftovers_since: Option<Timestamp>,
+    /// When a plan first depended on pods that had no nodes yet.
+    #[serde(default)]
+    starting_since: Option<Timestamp>,
     /// Members on which an app of the group found no nodes, of all rounds.
     #[serde(default)]
     pub(super) avoided: Vec<RefusedDestination>,

@@ -1,4 +1,4 @@
-//! Whether an app whose pods found no nodes can go elsewhere.
+//! Whether an app whose pods found no nodes can go elsewhere, or get room where it is.
 
 use drover_api::plans::PlanOrder;
 use drover_api::scheduling::{DecisionRequest, Outcome as Decided, PlanKind, RefusedDestination};
@@ -25,4 +25,15 @@ pub(in super::super) async fn has_other_place<W: SeeksRoom>(ctx: &mut Ctx<W>, co
     let kind = PlanKind::Newcomer { dig: copy.dig.clone(), apps };
     let order = PlanOrder { kind, dry_run: true, after_seq: None, ..plan_order(ctx, 0).await? };
     Ok(services.migration.plan(ctx.derived_id("plan/other-place"), &order).await.is_ok_and(|document| document.plan.is_some()))
+}
+
+/// Whether moves would make room for `copy` on the member where its pods found no nodes. When it was placed there, the nodes that the pods
+/// of others would get were not known yet. If so, later rounds may place it there again.
+pub(in super::super) async fn moves_make_room<W: SeeksRoom>(ctx: &mut Ctx<W>, copy: &Binding) -> Result<bool, StepError> {
+    search(ctx).state.avoided.retain(|avoided| (&avoided.app, &avoided.member) != (&copy.app, &copy.member));
+    let kind = PlanKind::Newcomer { dig: copy.dig.clone(), apps: vec![copy.request.clone()] };
+    let order = PlanOrder { kind, dry_run: true, after_seq: None, released: vec![copy.id], ..plan_order(ctx, 0).await? };
+    let migration = ctx.environment.services.migration.clone();
+    let planned = migration.plan(ctx.derived_id("plan/same-place"), &order).await;
+    Ok(planned.is_ok_and(|document| document.plan.is_some_and(|plan| !plan.waves.is_empty())))
 }

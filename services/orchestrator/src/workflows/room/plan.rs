@@ -48,8 +48,11 @@ pub(in super::super) async fn plan<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepResult
 
 /// How long an operation waits for pods of apps that have left. They are reported a second or two after they are gone.
 const LEFTOVERS_GRACE: Duration = Duration::from_secs(15);
-/// Time between two plans of such an operation.
-const LEFTOVERS_RETRY: Duration = Duration::from_secs(1);
+
+/// How long an operation waits for the nodes of pods that other operations are starting.
+const STARTING_GRACE: Duration = Duration::from_secs(15);
+/// Time between two plans of an operation that waits for one of these.
+const REPLAN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What came of asking for a plan.
 enum Planned {
@@ -89,15 +92,27 @@ async fn planned<W: SeeksRoom>(ctx: &mut Ctx<W>) -> Result<Planned, StepError> {
         ));
     }
     if in_time && document.infeasible.as_ref().is_some_and(|infeasible| !infeasible.leftovers.is_empty()) {
-        let state = search(ctx).state;
-        if now() < readiness::after(*state.leftovers_since.get_or_insert_with(now), LEFTOVERS_GRACE) {
-            state.plan_tries += 1;
-            turn::give_back(ctx, Until::Later).await?;
-            ctx.progress("waiting for the room of apps that have left");
-            return Ok(Planned::Wait(Outcome::park::<String>([]).until(readiness::after(now(), LEFTOVERS_RETRY))));
+        let since = *search(ctx).state.leftovers_since.get_or_insert_with(now);
+        if now() < readiness::after(since, LEFTOVERS_GRACE) {
+            return Ok(Planned::Wait(again_soon(ctx, "waiting for the room of apps that have left").await?));
+        }
+    }
+    let starting = |plan: &Plan| plan.scheduling.as_ref().is_some_and(|scheduling| !scheduling.starting.is_empty());
+    if in_time && document.plan.as_ref().is_some_and(starting) {
+        let since = *search(ctx).state.starting_since.get_or_insert_with(now);
+        if now() < readiness::after(since, STARTING_GRACE) {
+            return Ok(Planned::Wait(again_soon(ctx, "waiting until pods that are starting have nodes").await?));
         }
     }
     Ok(Planned::Document(Box::new(document)))
+}
+
+/// Lets others plan, and plans again in a moment.
+async fn again_soon<W: SeeksRoom>(ctx: &mut Ctx<W>, why: &str) -> Result<Outcome, StepError> {
+    search(ctx).state.plan_tries += 1;
+    turn::give_back(ctx, Until::Later).await?;
+    ctx.progress(why);
+    Ok(Outcome::park::<String>([]).until(readiness::after(now(), REPLAN_INTERVAL)))
 }
 
 /// When an operation behind so many others looks again without having been woken.
@@ -149,7 +164,8 @@ pub(super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Resu
     let refused = refused.into_iter().chain(search.state.avoided.iter().cloned()).collect();
     let kind = PlanKind::Newcomer { dig: search.dig.clone(), apps: search.requests() };
     let after_seq = Some(seq);
-    Ok(PlanOrder { kind, excluded, refused, dry_run: false, patient: false, operation, after_seq, search: Default::default() })
+    let (released, search) = (Vec::new(), Default::default());
+    Ok(PlanOrder { kind, excluded, refused, released, dry_run: false, patient: false, operation, after_seq, search })
 }
 
 async fn chosen_by_user<W: SeeksRoom>(ctx: &mut Ctx<W>, id: Uuid) -> Result<PlanDocument, StepError> {

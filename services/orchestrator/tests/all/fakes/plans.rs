@@ -73,7 +73,10 @@ fn document(id: Uuid, kind: PlanSubject, plan: Option<Plan>) -> PlanDocument {
     }
 }
 
-fn plan_of_production(ledger: &Ledger, order: &PlanOrder) -> PlanResult {
+fn plan_of_production(mut ledger: Ledger, order: &PlanOrder) -> PlanResult {
+    for claim in &order.released {
+        ledger.put_claim(*claim, None);
+    }
     let mut apps: Vec<_> = ledger.claims().filter(|claim| claim.request.app.starts_with('v')).collect();
     apps.sort_by(|a, b| a.request.app.cmp(&b.request.app));
     let movable = |(place, claim): (usize, &Arc<Claim>)| Movability {
@@ -91,7 +94,7 @@ fn plan_of_production(ledger: &Ledger, order: &PlanOrder) -> PlanResult {
         external: BTreeMap::new(),
         fewest_moves: order.search.fewest_moves,
     };
-    drover_api::scheduling::plan(ledger, &request)
+    drover_api::scheduling::plan(&ledger, &request)
 }
 
 fn made(id: Uuid, kind: PlanSubject, result: PlanResult) -> PlanDocument {
@@ -119,7 +122,7 @@ impl Migration for FakePlans {
             PlanKind::Drain { member } => PlanSubject::Drain(member.clone()),
         };
         if let Some(ledger) = self.planner.lock().unwrap().clone() {
-            let document = made(id, kind, plan_of_production(&ledger.copy(), order));
+            let document = made(id, kind, plan_of_production(ledger.copy(), order));
             if !order.dry_run {
                 stored.insert(id, document.clone());
             }
