@@ -324,6 +324,13 @@ fn application_is_deployed_moved_updated_explained_and_deleted() {
     ok(&url, &["plan", "newcomer", &at("small.yaml"), "--only", "theirs"]);
     ok(&url, &["deploy", "small", "-f", &at("small.yaml"), "--wait"]);
     assert_eq!(json(&url, &["get", "apps", "small", "-o", "json"])[0]["bindings"][0]["member"], "onprem+mine");
+    // A dry run of a terminated application leaves its state.
+    let group = "projects/default/composite-apps/small/v1/deployment-intent-groups/small";
+    std::fs::write(at("end.yaml"), format!("version: emco/v2\nresourceContext: {{anchor: {group}/terminate}}\n")).unwrap();
+    ok(&url, &["apply", "-f", &at("end.yaml"), "--wait"]);
+    let ended = fetch(&url, &format!("/v2/{group}/status"), "application/json");
+    ok(&url, &["deploy", "small", "-f", &at("small.yaml"), "--dry-run"]);
+    assert_eq!(fetch(&url, &format!("/v2/{group}/status"), "application/json"), ended);
     ok(&url, &["delete", "small"]);
     ok(&url, &["completions", "zsh"]);
     std::fs::write(at("shop.yaml"), SHOP.replace("500m", "600m")).unwrap();

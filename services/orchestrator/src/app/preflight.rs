@@ -11,6 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::approve::Prepared;
 use super::{App, Error};
 use crate::store::bundle;
 use crate::store::deployment::ApprovedApp;
@@ -40,6 +41,14 @@ pub(super) fn places(apps: &[AppDecision]) -> Vec<(String, MemberKey)> {
         places.collect::<Vec<_>>()
     };
     apps.iter().flat_map(of).collect()
+}
+
+impl Prepared {
+    /// Its apps with their objects.
+    pub(super) fn candidates(&self) -> Vec<Candidate> {
+        let rendered = self.apps.iter().zip(&self.bundles);
+        rendered.map(|(app, rendered)| Candidate { app: app.clone(), objects: rendered.objects.clone() }).collect()
+    }
 }
 
 impl App {

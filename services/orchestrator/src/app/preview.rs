@@ -92,6 +92,21 @@ impl App {
         self.newcomer(group.dig, apps, (grants, &candidates), excluded, refused).await
     }
 
+    /// What instantiate would do if the group were approved first. Nothing is written.
+    ///
+    /// # Errors
+    /// As for approve; or another service is unavailable.
+    pub async fn preview_of_documents(&self, path: &GroupPath) -> Result<Preview, Error> {
+        let prepared = self.approve(path, true).await?;
+        let mut tx = self.store.begin().await?;
+        let grants = grants::of_group(&mut tx, prepared.group.dig.id).await?;
+        let excluded = hold::busy(&mut tx).await?;
+        let refused = refused_destination::recent(&mut tx).await?;
+        tx.rollback().await?;
+        let (dig, apps, candidates) = (prepared.group.dig.clone(), prepared.requests(), prepared.candidates());
+        self.newcomer(dig, apps, (grants, &candidates), excluded, refused).await
+    }
+
     /// Where new apps would be placed, and what would have to be moved for them.
     async fn newcomer(
         &self,
@@ -119,6 +134,7 @@ impl App {
                 kind: PlanKind::Newcomer { dig: dig.clone(), apps: apps.clone() },
                 excluded,
                 refused,
+                released: Vec::new(),
                 dry_run: true,
                 patient: false,
                 operation: None,
@@ -178,9 +194,7 @@ impl App {
         let refused = refused_destination::recent(&mut tx).await?;
         let grants = grants::of_group(&mut tx, prepared.group.dig.id).await?;
         tx.rollback().await?;
-        let rendered = prepared.apps.iter().zip(&prepared.bundles);
-        let candidates: Vec<Candidate> =
-            rendered.map(|(app, rendered)| Candidate { app: app.clone(), objects: rendered.objects.clone() }).collect();
+        let candidates = prepared.candidates();
         let misfits = match order.raise() {
             changes if changes.is_empty() => Vec::new(),
             changes => self.misfits(changes).await?,

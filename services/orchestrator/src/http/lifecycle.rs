@@ -41,22 +41,35 @@ fn basis(body: &Bytes) -> Result<Option<Basis>, Problem> {
     read.map_err(|error| codes::INVALID.problem(format!("basis is not what a dry run returned: {error}")))
 }
 
+/// Query of a dry run of instantiate.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PreviewQuery {
+    /// `true`, only with `dryRun`: say what would be decided if the group were approved first, as its documents are now.
+    pub approve: Option<bool>,
+}
+
 /// Places the apps of the group, moving others if that is needed for room, and runs them.
 #[utoipa::path(post, operation_id = "instantiate", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/instantiate",
-    params(GroupPath, VerbQuery), request_body = Option<VerbBody>,
+    params(GroupPath, VerbQuery, PreviewQuery), request_body = Option<VerbBody>,
     responses((status = 202, description = "Being done: the operation, also in Location", body = Operation),
         (status = 200, description = "What would be decided (dry run)", body = Preview)))]
 pub async fn instantiate(
     State(app): State<App>,
     Path(path): Path<GroupPath>,
     Query(query): Query<VerbQuery>,
+    Query(PreviewQuery { approve }): Query<PreviewQuery>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Problem> {
-    let wait = query.wait()?;
+    let (wait, approve) = (query.wait()?, approve.unwrap_or_default());
     if query.dry()? {
-        return Ok(Json(app.preview(&path).await?).into_response());
+        let preview = if approve { app.preview_of_documents(&path).await? } else { app.preview(&path).await? };
+        return Ok(Json(preview).into_response());
+    }
+    if approve {
+        return Err(codes::INVALID.problem("approve=true is only for a dry run; to approve a group, POST …/approve"));
     }
     let id = app.instantiate(&path, &requested_by(&headers), basis(&body)?.as_ref()).await?;
     accepted(&app, id, wait).await

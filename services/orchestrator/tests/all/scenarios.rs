@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
 use drover_api::scheduling::{Amounts, DigRef, Move, Plan};
 use drover_testkit::eventually;
 use serde_json::{Value, json};
@@ -118,8 +119,29 @@ async fn deed_says_what_has_changed_since_its_dry_run() {
 }
 
 #[tokio::test]
+async fn dry_run_with_approval_changes_no_state() {
+    let (fakes, stack) = stack().await;
+    let dig = approved(&stack, "shop", "500m", &["a"], None).await;
+    expect_state(&run(&stack, &format!("{dig}/instantiate")).await, "succeeded");
+    expect_state(&run(&stack, &format!("{dig}/terminate")).await, "succeeded");
+    let mut body = doc("shop", None);
+    body["file"] = base64::engine::general_purpose::STANDARD.encode(deployment("shop", "400m", 1)).into();
+    assert_eq!(stack.call("PUT", "/v2/projects/p/composite-apps/shop/v1/apps/shop", Some(body)).await.status, 201);
+    let before = stack.get(&format!("{dig}/status")).await;
+
+    let dry = stack.call("POST", &format!("{dig}/instantiate?dryRun=All&approve=true"), None).await;
+
+    assert_eq!((dry.status, &dry.body["decision"]["outcome"]), (200, &json!("placed")), "{}", dry.body);
+    let as_approved = stack.call("POST", &format!("{dig}/instantiate?dryRun=All"), None).await;
+    assert_ne!(dry.body["basis"]["apps"], as_approved.body["basis"]["apps"], "it is of the documents as they are now");
+    assert_eq!(stack.get(&format!("{dig}/status")).await, before);
+    assert!(fakes.ledger.all().is_empty());
+    let deed = stack.call("POST", &format!("{dig}/instantiate?approve=true"), None).await;
+    assert_eq!((deed.status, &deed.body["code"]), (400, &json!("invalid")), "{}", deed.body);
+}
+
+#[tokio::test]
 async fn dry_runs_say_what_the_cluster_would_refuse() {
-    use base64::Engine as _;
     let (fakes, stack) = stack().await;
     let dig = approved(&stack, "shop", "500m", &["a"], None).await;
     let dry = async |verb: &str| stack.call("POST", &format!("{dig}/{verb}?dryRun=All"), None).await.body;

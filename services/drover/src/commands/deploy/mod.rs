@@ -223,8 +223,12 @@ async fn dry_run(
     clusters: &[ClusterCapacity],
 ) -> Result<Value> {
     prepare(session, application, uploads, wishes, clusters).await?;
-    let verb = verb(session, application).await?;
-    let mut outcome = session.client.post(&format!("{}/{verb}?dryRun=All", application.group), None).await?.body;
+    // Without approving it: that would change the state of a terminated application.
+    let verb = match state(session, application).await?.as_deref() {
+        Some("Instantiated") => "update?dryRun=All",
+        _ => "instantiate?dryRun=All&approve=true",
+    };
+    let mut outcome = session.client.post(&format!("{}/{verb}", application.group), None).await?.body;
     if wishes.allow_dependants == Some(true) {
         outcome["callers"] = moves::callers(session, application).await?;
     }
