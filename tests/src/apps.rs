@@ -11,6 +11,7 @@ pub struct App {
     memory_mi: u32,
     annotations: Value,
     volume: bool,
+    nodes: Option<String>,
     /// The clusters where it may run, as `provider/cluster`, if not those of its group.
     pub any_of: Option<Vec<String>>,
 }
@@ -18,7 +19,7 @@ pub struct App {
 impl App {
     /// A Deployment with one pod that requests `cpu_m` milli-cores and 256 MiB.
     pub fn new(name: &str, cpu_m: u32) -> Self {
-        Self { name: name.into(), replicas: 1, cpu_m, memory_mi: 256, annotations: json!({}), volume: false, any_of: None }
+        Self { name: name.into(), replicas: 1, cpu_m, memory_mi: 256, annotations: json!({}), volume: false, nodes: None, any_of: None }
     }
     /// Sets the requested memory, in MiB.
     pub fn memory(mut self, mebibytes: u32) -> Self {
@@ -51,6 +52,12 @@ impl App {
         self
     }
 
+    /// Restricts its pods to nodes with the label `scene` of this value and a taint of the same name.
+    pub fn on_nodes(mut self, scene: &str) -> Self {
+        self.nodes = Some(scene.into());
+        self
+    }
+
     /// The objects as YAML documents.
     pub fn manifests(&self) -> String {
         let name = &self.name;
@@ -61,6 +68,10 @@ impl App {
                 "resources": {"requests": {"cpu": format!("{}m", self.cpu_m), "memory": format!("{}Mi", self.memory_mi)}},
             }],
         });
+        if let Some(scene) = &self.nodes {
+            pod["nodeSelector"] = json!({"scene": scene});
+            pod["tolerations"] = json!([{"key": "scene", "operator": "Exists"}]);
+        }
         let mut documents = Vec::new();
         if self.volume {
             pod["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);

@@ -39,9 +39,14 @@ pub struct System {
 impl System {
     /// Starts a system with the three default members, and waits until each is ready and its capacity is known.
     pub async fn new(backend: Backend) -> Self {
+        Self::with(backend, &[]).await
+    }
+
+    /// The same, with more flags for services, which override the defaults.
+    pub async fn with(backend: Backend, flags: &[(&'static str, &'static str)]) -> Self {
         let database = test_db().await;
         let url = database.url.clone();
-        let system = Self::start(backend, members::start(backend).await, url, Some(database), &[]).await;
+        let system = Self::start(backend, members::start(backend).await, url, Some(database), flags).await;
         system.register().await;
         system.known(2).await;
         system

@@ -7,6 +7,7 @@ mod e2e {
     pub mod choosing;
     pub mod experiments;
     pub mod filling;
+    pub mod fleets;
     pub mod lifecycle;
     pub mod page;
     pub mod refusals;
