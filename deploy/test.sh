@@ -12,6 +12,9 @@ deploy/setup.sh test $(case ${1:-} in --long) echo long ;; esac)
 step "docker-compose.yml and deploy scripts"
 deploy/docker/check.sh
 
+step "openapi/drover.json: lint, and nothing that breaks clients"
+deploy/openapi/check.sh
+
 step "format"
 cargo fmt --all --check
 

@@ -5,6 +5,7 @@
 mod clients;
 #[cfg(feature = "services")]
 mod errors;
+mod examples;
 #[cfg(feature = "services")]
 mod openapi;
 mod public;

@@ -12,7 +12,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::clients::projection::nullable;
-use crate::{File, root};
+use crate::{File, examples, root};
 
 const SERVICES: [&str; 6] = ["gateway", "orchestrator", "migration", "placement", "cluster-manager", "resource-synchronizer"];
 
@@ -74,9 +74,14 @@ pub fn files() -> anyhow::Result<Vec<File>> {
         Ok(serde_json::from_str(&text)?)
     };
     let documents = SERVICES.into_iter().map(|service| Ok((service, read(service)?))).collect::<anyhow::Result<Vec<_>>>()?;
-    let public = merge(&documents)?;
+    let mut public = merge(&documents)?;
+    // The document in 3.0 is for generators, which do not use examples.
+    let generators = in_3_0(public.clone());
+    let recorded = std::fs::read_to_string(root().join("tests/contract/examples.json")).context("cannot read the examples")?;
+    let recorded: Map<String, Value> = serde_json::from_str(&recorded)?;
+    examples::add(public["paths"].as_object_mut().context("the document has paths")?, recorded)?;
     let file = |name: &str, document: &Value| Ok(File { path: root().join("openapi").join(name), text: text(document)? });
-    [file("drover.json", &public), file("drover-3.0.json", &in_3_0(public.clone()))].into_iter().collect()
+    [file("drover.json", &public), file("drover-3.0.json", &generators)].into_iter().collect()
 }
 
 /// A line per value, without indentation: changes can be reviewed, and the gateway, which contains both texts, stays small.
@@ -97,6 +102,7 @@ fn merge(documents: &[(&str, Value)]) -> anyhow::Result<Value> {
                 if let Some(tags) = operation["tags"].as_array_mut() {
                     tags.retain(|tag| tag != PEER);
                 }
+                describe(&mut operation);
                 let id = operation["operationId"].as_str().with_context(|| format!("{method} {path} has no operationId"))?;
                 ensure!(ids.insert(id.to_owned()), "two operations have the id {id}");
                 let there = paths.entry(path.as_str()).or_insert_with(|| json!({})).as_object_mut().context("a path is an object")?;
@@ -109,6 +115,7 @@ fn merge(documents: &[(&str, Value)]) -> anyhow::Result<Value> {
     Ok(json!({
         "openapi": "3.1.0",
         "info": {"title": "Drover", "version": env!("CARGO_PKG_VERSION"), "description": DESCRIPTION,
+            "contact": {"name": "Drover"},
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
         "servers": [{"url": "/", "description": "The gateway that serves this document"}],
         "security": [{"token": []}],
@@ -119,6 +126,27 @@ fn merge(documents: &[(&str, Value)]) -> anyhow::Result<Value> {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "The API token; see docs/security.md"}},
         },
     }))
+}
+
+/// Makes the first sentence of an operation's text its summary, and the whole text its description: handlers have one text.
+fn describe(operation: &mut Value) {
+    let summary = operation["summary"].as_str().unwrap_or_default().replace('\n', " ");
+    let rest = operation["description"].as_str().map(|rest| format!(" {}", rest.replace('\n', " "))).unwrap_or_default();
+    let whole = format!("{}{rest}", summary.trim_end_matches('.').to_owned() + ".");
+    let first = whole.split_once(". ").map_or(whole.as_str(), |(first, _)| first).trim_end_matches('.');
+    operation["summary"] = first.into();
+    operation["description"] = whole.into();
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten();
+    for parameter in parameters.filter(|parameter| parameter["description"].is_null()) {
+        let name = parameter["name"].as_str().unwrap_or_default();
+        parameter["description"] = if name == "id" { "Its id".into() } else { format!("Name of the {}", words(name)).into() };
+    }
+}
+
+/// `clusterProvider` as words.
+fn words(name: &str) -> String {
+    let word = |c: char| if c.is_uppercase() { format!(" {}", c.to_lowercase()) } else { c.to_string() };
+    name.chars().map(word).collect()
 }
 
 /// Adds the schemas that `value` refers to, and those that they refer to.
@@ -186,7 +214,7 @@ mod tests {
 
     #[test]
     fn merge_refuses_schemas_of_one_name_that_differ() {
-        let operation = |id: &str| json!({"operationId": id, "tags": ["apps"], "responses": {"200": {"$ref": "#/components/schemas/App"}}});
+        let operation = |id: &str| json!({"operationId": id, "summary": "One", "tags": ["apps"], "responses": {"200": {"$ref": "#/components/schemas/App"}}});
         let one = document("/v2/a", operation("a"), json!({"App": {"type": "object"}}));
         let other = document("/v2/b", operation("b"), json!({"App": {"type": "string"}}));
         let error = merge(&[("one", one), ("other", other)]).unwrap_err().to_string();

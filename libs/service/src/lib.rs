@@ -35,6 +35,7 @@ mod router;
 mod serve;
 mod sessions;
 pub mod telemetry;
+mod understood;
 
 pub use drover_api::problem::ProblemDocument;
 
@@ -51,3 +52,4 @@ pub use reserved::Reserved;
 pub use router::{router, router_with_document};
 pub use serve::{Running, bind, run, serve, signalled};
 pub use sessions::{LINK_LIFETIME, Sessions};
+pub use understood::DryRun;

@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 
 use axum::Router;
-use axum::response::Html;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa::openapi::{ContentBuilder, InfoBuilder, OpenApi, Ref, RefOr, Required, ResponseBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
@@ -17,11 +16,6 @@ use crate::ProblemDocument;
 /// The OpenAPI document of a service, as `/openapi.json` answers it and as it is checked in at openapi/<service>.json.
 pub fn document<S: Clone + Send + Sync + 'static>(service: &str, routes: OpenApiRouter<S>) -> OpenApi {
     finish(service, routes).1
-}
-
-/// A web page that shows the document at the address `source`.
-pub fn page(source: &str) -> Html<String> {
-    Html(include_str!("docs.html").replace("openapi.json", source))
 }
 
 pub(crate) fn finish<S: Clone + Send + Sync + 'static>(service: &str, routes: OpenApiRouter<S>) -> (Router<S>, OpenApi) {

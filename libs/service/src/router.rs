@@ -14,6 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::access::{Access, guard, protect};
 use crate::middleware::{Observed, observe, panicked};
+use crate::understood::{Operations, understand};
 use crate::{Common, Problem, codes, openapi};
 
 /// Time limit of a request. Long polls and `?wait=` stay below it.
@@ -23,22 +24,21 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 pub fn router(routes: OpenApiRouter, common: &Common) -> Router {
     let (router, document) = openapi::finish(common.service, routes);
     let json = serde_json::to_string_pretty(&document).expect("an OpenAPI document always serialises");
-    complete(router, common, json.into())
+    complete(router, common, json.into(), Operations::of(&document))
 }
 
 /// As [`router`], with another text at `/openapi.json` than the document of these routes.
 pub fn router_with_document(routes: OpenApiRouter, common: &Common, document: &'static str) -> Router {
-    complete(openapi::finish(common.service, routes).0, common, Bytes::from_static(document.as_bytes()))
+    let (router, own) = openapi::finish(common.service, routes);
+    complete(router, common, Bytes::from_static(document.as_bytes()), Operations::of(&own))
 }
 
-fn complete(router: Router, common: &Common, document: Bytes) -> Router {
+fn complete(router: Router, common: &Common, document: Bytes, operations: Operations) -> Router {
     let (readiness, metrics, tasks) = (common.readiness.clone(), common.metrics.clone(), common.tasks.clone());
     let observed = Observed { service: common.service, metrics: metrics.clone(), timeout: TIMEOUT };
 
     router
         .route("/openapi.json", get(move || async move { ([(header::CONTENT_TYPE, "application/json")], document) }))
-        .route("/docs", get(|| async { openapi::page("openapi.json") }))
-        .route("/docs.js", get(|| async { ([(header::CONTENT_TYPE, "text/javascript")], include_str!("docs.js")) }))
         .route("/docs/errors/{code}", get(error_page))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(move || async move { readiness.probe().await }))
@@ -46,6 +46,7 @@ fn complete(router: Router, common: &Common, document: Bytes) -> Router {
         .route("/metrics", get(move || async move { ([(header::CONTENT_TYPE, OPENMETRICS)], metrics.text()) }))
         .fallback(|request: Request| async move { no_route(&request) })
         .method_not_allowed_fallback(|request: Request| async move { no_method(&request) })
+        .layer(from_fn_with_state(operations, understand))
         .layer(from_fn_with_state(Access::new(common), guard))
         .layer(DefaultBodyLimit::disable())
         .layer(Extension(common.shutdown.clone()))

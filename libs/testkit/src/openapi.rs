@@ -2,7 +2,7 @@
 //!
 //! [`validated`] wraps a router. A response that the document does not describe is replaced by a 500 that says what is wrong, so
 //! any test that checks the status fails. A request body is checked if the service accepted it, because a refused one may be
-//! wrong on purpose. The pages that every service has (/healthz, /metrics, /docs) are not checked.
+//! wrong on purpose. The pages that every service has (/healthz, /metrics) are not checked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

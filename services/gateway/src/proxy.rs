@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum_reverse_proxy::{ProxyPolicy, ReverseProxy};
 use drover_service::peer::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
-use drover_service::{Common, Path, Peer, Problem, codes};
+use drover_service::{Common, Peer, codes};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use secrecy::{ExposeSecret, SecretString};
-use utoipa::openapi::external_docs::ExternalDocsBuilder;
-use utoipa::openapi::tag::TagBuilder;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::routes::{Upstream, upstream};
@@ -107,40 +105,14 @@ pub const PUBLIC: &str = include_str!("../../../openapi/drover.json");
 /// The same in OpenAPI 3.0.
 const PUBLIC_3_0: &str = include_str!("../../../openapi/drover-3.0.json");
 
-/// Routes of everything below `/v2`, and of the documents of each service.
+/// Routes of everything below `/v2`.
 pub fn routes() -> OpenApiRouter<Services> {
-    let mut router = OpenApiRouter::new()
+    OpenApiRouter::new()
         .route("/v2/{*path}", axum::routing::any(pass))
         .route("/openapi-3.0.json", axum::routing::get(|| async { ([(header::CONTENT_TYPE, "application/json")], PUBLIC_3_0) }))
-        .route("/openapi/{service}", axum::routing::get(document))
-        .route("/docs/{service}", axum::routing::get(page));
-    // The gateway's own document only says where the services' documents are shown.
-    let shown = |upstream: Upstream| {
-        let page = ExternalDocsBuilder::new().url(format!("/docs/{}", upstream.name())).description(Some("Its operations")).build();
-        TagBuilder::new().name(upstream.name()).description(Some(upstream.owns())).external_docs(Some(page)).build()
-    };
-    router.get_openapi_mut().tags = Some(Upstream::ALL.map(shown).into());
-    router
 }
 
 async fn pass(State(services): State<Services>, request: Request) -> Response {
     let to = upstream(request.method(), request.uri().path());
     services.forward(to, request).await
-}
-
-/// A service's OpenAPI document: `/openapi/<service>.json`.
-async fn document(State(services): State<Services>, mut request: Request) -> Result<Response, Problem> {
-    let to = named(request.uri().path().trim_start_matches("/openapi/").trim_end_matches(".json"))?;
-    *request.uri_mut() = http::Uri::from_static("/openapi.json");
-    Ok(services.forward(to, request).await)
-}
-
-/// A service's document as a page: `/docs/<service>`.
-async fn page(Path(service): Path<String>) -> Result<Html<String>, Problem> {
-    Ok(drover_service::openapi::page(&format!("/openapi/{}.json", named(&service)?.name())))
-}
-
-fn named(service: &str) -> Result<Upstream, Problem> {
-    let found = Upstream::ALL.into_iter().find(|upstream| upstream.name() == service);
-    found.ok_or_else(|| codes::NOT_FOUND.problem(format!("There is no service {service}")))
 }

@@ -26,17 +26,6 @@ impl Upstream {
             Self::ResourceSynchronizer => "resource-synchronizer",
         }
     }
-
-    /// The resources that the service owns, for the gateway's document.
-    pub fn owns(self) -> &'static str {
-        match self {
-            Self::ClusterManager => "cluster providers, clusters, labels, kv-pairs",
-            Self::Orchestrator => "projects and all that lives in them, lifecycle, operations",
-            Self::Placement => "clusters and their room, decisions, explanations",
-            Self::Migration => "migration intents, policies, algorithms, parameters, plans",
-            Self::ResourceSynchronizer => "nothing public but health",
-        }
-    }
 }
 
 /// The service that answers `method path`, for a path below `/v2`.

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
-use crate::page::{AppPage, Apps, ErrorPage, Facts, Filter, OperationPage, Overview, PlanPage};
+use crate::page::{AppPage, Apps, DocsPage, ErrorPage, Facts, Filter, OperationPage, Overview, PlanPage};
 use crate::proxy::Services;
 use crate::routes::Upstream;
 
@@ -28,6 +28,9 @@ pub fn routes() -> OpenApiRouter<Services> {
         .route("/ui/operations/{id}", get(operation))
         .route("/ui/apps", get(apps))
         .route("/ui/apps/{project}/{application}/{version}/{group}/{app}", get(app))
+        .route("/docs", get(|| async { page(Ok(DocsPage)).await }))
+        .route("/ui/docs.css", get(|| async { ([(header::CONTENT_TYPE, "text/css")], include_str!("../assets/docs.css")) }))
+        .route("/ui/docs.js", get(|| async { ([(header::CONTENT_TYPE, "text/javascript")], include_str!("../assets/docs.js")) }))
         .route("/ui/page.css", get(|| async { ([(header::CONTENT_TYPE, "text/css")], include_str!("../assets/page.css")) }))
         .route("/ui/page.js", get(|| async { ([(header::CONTENT_TYPE, "text/javascript")], include_str!("../assets/page.js")) }))
 }

@@ -118,3 +118,25 @@ async fn page_fits_a_small_window() {
     }
     system.end().await;
 }
+
+/// The page of the REST API sends requests to this Drover, with an example as the first body.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn requests_are_sent_from_the_page_of_the_api() {
+    let system = System::new(Backend::Simulated).await;
+    let browser = Browser::start(1200).await.unwrap();
+    browser.open(&format!("{}docs#project_create", system.client.base())).await.unwrap();
+    browser.until("document.querySelectorAll('details.operation').length > 300").await;
+    browser.until("document.querySelector('#project_create form') !== null").await;
+    let body = "document.querySelector('#project_create textarea')";
+    assert!(browser.value(&format!("JSON.parse({body}.value).metadata.name")).await.unwrap().is_string(), "the example is there");
+    browser.value(&format!("{body}.value = '{{\"metadata\": {{\"name\": \"from-the-page\"}}}}'")).await.unwrap();
+    let answer = "document.querySelector('#project_create .answer').textContent";
+    browser.value("document.querySelector('#project_create button[type=submit]').click()").await.unwrap();
+    browser.until(&format!("{answer}.startsWith('201') && {answer}.includes('etag')")).await;
+    assert!(system.client.find("/v2/projects/from-the-page").await.unwrap().is_some());
+    browser.value("document.querySelector('#project_create button[type=submit]').click()").await.unwrap();
+    browser.until(&format!("{answer}.startsWith('409') && {answer}.includes('already_exists')")).await;
+    let console: Vec<String> = browser.console().await.unwrap();
+    assert!(console.iter().all(|line| line.contains("409")), "nothing but the refused request: {console:?}");
+    system.end().await;
+}

@@ -121,11 +121,12 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
-    #[doc = "Closes a cluster to new copies of apps. One that is closed already keeps the time since when it is\n\nSends a `PUT` request to `/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/cordon`\n\n"]
+    #[doc = "Closes a cluster to new copies of apps. One that is closed already keeps the time since when it is\n\nSends a `PUT` request to `/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/cordon`\n\nArguments:\n- `cluster_provider`\n- `cluster`\n- `dry_run`: `All`: check everything and write nothing.\n- `body`\n"]
     pub async fn cluster_cordon<'a>(
         &'a self,
         cluster_provider: &'a str,
         cluster: &'a str,
+        dry_run: Option<&'a str>,
         body: &'a drover_api::members::CordonOrder,
     ) -> Result<ResponseValue<drover_api::scheduling::Cordon>, Error<drover_api::problem::ProblemDocument>> {
         let url = format!(
@@ -145,6 +146,7 @@ impl Client {
             .put(url)
             .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
             .json(&body)
+            .query(&progenitor_client::QueryParam::new("dryRun", &dry_run))
             .headers(header_map)
             .build()?;
         let info = OperationInfo { operation_id: "cluster_cordon" };

@@ -13,7 +13,7 @@ use drover_members::Clients;
 use drover_resources::{DocumentKind, Documents, ResourceError, TypedDocument, is_name};
 use drover_scheduling::{Cordon, MemberKey};
 use drover_service::{Common, Problem, codes};
-use drover_store::{MigrationSet, ResultExt, SealKey, Store, StoreConfig, StoreError};
+use drover_store::{MigrationSet, ResultExt, SealKey, Store, StoreConfig, StoreError, Tx};
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
@@ -146,15 +146,24 @@ impl App {
     ///
     /// # Errors
     /// `already_exists`, `parent_not_found`, or the store fails.
-    pub async fn add_label(&self, provider: &str, cluster: &str, label: &str) -> Result<(), Problem> {
+    pub async fn add_label(&self, provider: &str, cluster: &str, label: &str, dry: bool) -> Result<(), Problem> {
         let id = self.parent_of_labels(provider, cluster).await?;
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.begin().await?;
         labels::add(&mut db, id, label).await.map_constraint::<Problem>(|name| match name {
             "cluster_label_pkey" => Some(codes::ALREADY_EXISTS.problem("ClusterLabel already exists")),
             "cluster_label_cluster_id_fkey" => Some(codes::PARENT_NOT_FOUND.problem("The cluster has just been deleted")),
             _ => None,
         })?;
-        self.changed.notify_one();
+        self.settle(db, dry).await?;
+        Ok(())
+    }
+
+    /// Commits, and lets the feed of members know; a dry run does neither.
+    async fn settle(&self, tx: Tx, dry: bool) -> Result<(), Problem> {
+        if !dry {
+            tx.commit().await.map_err(StoreError::from)?;
+            self.changed.notify_one();
+        }
         Ok(())
     }
 
@@ -162,11 +171,11 @@ impl App {
     ///
     /// # Errors
     /// `parent_not_found` without such a cluster, or the store fails.
-    pub async fn remove_label(&self, provider: &str, cluster: &str, label: &str) -> Result<bool, Problem> {
+    pub async fn remove_label(&self, provider: &str, cluster: &str, label: &str, dry: bool) -> Result<bool, Problem> {
         let id = self.parent_of_labels(provider, cluster).await?;
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.begin().await?;
         let removed = labels::remove(&mut db, id, label).await?;
-        self.changed.notify_one();
+        self.settle(db, dry).await?;
         Ok(removed)
     }
 
@@ -174,14 +183,17 @@ impl App {
     ///
     /// # Errors
     /// `not_found` without such a cluster, or the store fails.
-    pub async fn cordon(&self, provider: &str, cluster: &str, order: &CordonOrder) -> Result<Cordon, Problem> {
+    pub async fn cordon(&self, provider: &str, cluster: &str, order: &CordonOrder, dry: bool) -> Result<Cordon, Problem> {
         let id = self.cluster_id(provider, cluster).await?;
-        let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
+        let mut db = self.store.begin().await?;
         let deleted = || codes::NOT_FOUND.problem("The cluster has just been deleted");
         let cordon =
             cordons::put(&mut db, id, &order.reason, order.abandoned).await.on_constraint::<Problem>("cordon_cluster_id_fkey", deleted)?;
-        self.fleet.set_cordon(&MemberKey::new(provider, cluster), Some(cordon.clone()));
-        self.changed.notify_one();
+        if !dry {
+            db.commit().await.map_err(StoreError::from)?;
+            self.fleet.set_cordon(&MemberKey::new(provider, cluster), Some(cordon.clone()));
+            self.changed.notify_one();
+        }
         Ok(cordon)
     }
 
@@ -189,8 +201,11 @@ impl App {
     ///
     /// # Errors
     /// `not_found` without such a cluster, or the store fails.
-    pub async fn uncordon(&self, provider: &str, cluster: &str) -> Result<(), Problem> {
+    pub async fn uncordon(&self, provider: &str, cluster: &str, dry: bool) -> Result<(), Problem> {
         let id = self.cluster_id(provider, cluster).await?;
+        if dry {
+            return Ok(());
+        }
         let mut db = self.store.pool().acquire().await.map_err(StoreError::from)?;
         cordons::remove(&mut db, id).await?;
         self.fleet.set_cordon(&MemberKey::new(provider, cluster), None);

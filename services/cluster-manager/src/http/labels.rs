@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use drover_resources::is_name;
-use drover_service::{Json, Path, Problem, codes};
+use drover_service::{DryRun, Json, Path, Problem, Query, codes};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -30,15 +30,20 @@ pub async fn list(state: State<App>, path: Path<(String, String)>) -> Result<Jso
 
 /// Adds a label to a cluster.
 #[utoipa::path(post, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/labels", operation_id = "cluster_label_create", tag = "clusters",
-    params(("clusterProvider" = String, Path), ("cluster" = String, Path)), request_body = Label,
+    params(("clusterProvider" = String, Path), ("cluster" = String, Path), DryRun), request_body = Label,
     responses((status = 201, description = "The cluster has the label", body = Label)))]
-pub async fn create(state: State<App>, path: Path<(String, String)>, body: Json<Label>) -> Result<(StatusCode, Json<Label>), Problem> {
+pub async fn create(
+    state: State<App>,
+    path: Path<(String, String)>,
+    Query(query): Query<DryRun>,
+    body: Json<Label>,
+) -> Result<(StatusCode, Json<Label>), Problem> {
     let Json(label) = body;
     if !is_label(&label.label) {
         let words = "is neither a name nor a pair key=value of names";
         return Err(codes::INVALID.problem(format!("Invalid Input: clusterLabel: {:?} {words}", label.label)));
     }
-    state.add_label(&path.0.0, &path.0.1, &label.label).await?;
+    state.add_label(&path.0.0, &path.0.1, &label.label, query.asked()?).await?;
     Ok((StatusCode::CREATED, Json(label)))
 }
 
@@ -54,9 +59,16 @@ pub async fn get(state: State<App>, path: Path<OneLabel>) -> Result<Json<Label>,
 
 /// Replaces a label by itself. EMCO offers this operation and answers 201.
 #[utoipa::path(put, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/labels/{clusterLabel}", operation_id = "cluster_label_put", tag = "clusters",
-    params(("clusterProvider" = String, Path), ("cluster" = String, Path), ("clusterLabel" = String, Path)), request_body = Label,
+    params(("clusterProvider" = String, Path), ("cluster" = String, Path), ("clusterLabel" = String, Path), DryRun), request_body = Label,
     responses((status = 201, description = "The cluster has the label", body = Label)))]
-pub async fn put(state: State<App>, path: Path<OneLabel>, body: Json<Label>) -> Result<(StatusCode, Json<Label>), Problem> {
+pub async fn put(
+    state: State<App>,
+    path: Path<OneLabel>,
+    Query(query): Query<DryRun>,
+    body: Json<Label>,
+) -> Result<(StatusCode, Json<Label>), Problem> {
+    // Nothing changes in any case.
+    query.asked()?;
     if body.0.label != path.0.2 {
         return Err(codes::MISMATCHED_NAME.problem("Mismatched name in PUT request"));
     }
@@ -65,11 +77,11 @@ pub async fn put(state: State<App>, path: Path<OneLabel>, body: Json<Label>) -> 
 
 /// Removes a label from a cluster.
 #[utoipa::path(delete, path = "/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/labels/{clusterLabel}", operation_id = "cluster_label_delete", tag = "clusters",
-    params(("clusterProvider" = String, Path), ("cluster" = String, Path), ("clusterLabel" = String, Path)),
+    params(("clusterProvider" = String, Path), ("cluster" = String, Path), ("clusterLabel" = String, Path), DryRun),
     responses((status = 204, description = "The label is removed")))]
-pub async fn delete(state: State<App>, path: Path<OneLabel>) -> Result<StatusCode, Problem> {
+pub async fn delete(state: State<App>, path: Path<OneLabel>, Query(query): Query<DryRun>) -> Result<StatusCode, Problem> {
     let (provider, cluster, label) = path.0;
-    if state.remove_label(&provider, &cluster, &label).await? { Ok(StatusCode::NO_CONTENT) } else { Err(no_label()) }
+    if state.remove_label(&provider, &cluster, &label, query.asked()?).await? { Ok(StatusCode::NO_CONTENT) } else { Err(no_label()) }
 }
 
 fn no_label() -> Problem {

@@ -11,4 +11,4 @@ mod view;
 pub use action::Action;
 pub use apps::{AppPage, Apps, Facts, Filter};
 pub use picture::draw;
-pub use view::{ErrorPage, OperationPage, Overview, PlanPage};
+pub use view::{DocsPage, ErrorPage, OperationPage, Overview, PlanPage};

@@ -21,6 +21,11 @@ pub(super) fn seconds(time: &str) -> String {
 /// Number of operations and of plans that the overview shows.
 const SHOWN: usize = 12;
 
+/// The page of the REST API. Its script reads `/openapi.json`.
+#[derive(Template)]
+#[template(path = "docs.html")]
+pub struct DocsPage;
+
 /// The overview page.
 #[derive(Template)]
 #[template(path = "overview.html")]

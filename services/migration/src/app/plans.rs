@@ -219,11 +219,14 @@ impl App {
     ///
     /// # Errors
     /// `NotFound`; `NotProposed` if it was accepted; or the store fails.
-    pub async fn plan_discard(&self, id: Uuid) -> Result<(), PlanError> {
-        if plans::discard(&self.store, id).await? {
+    pub async fn plan_discard(&self, id: Uuid, dry: bool) -> Result<(), PlanError> {
+        if !dry && plans::discard(&self.store, id).await? {
             return Ok(());
         }
         let plan = self.plan_read(id).await?;
+        if dry && matches!(plan.state, PlanState::Proposed | PlanState::Infeasible | PlanState::Discarded) {
+            return Ok(());
+        }
         Err(PlanError::NotProposed(plan.state))
     }
 }

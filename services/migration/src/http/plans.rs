@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanList, PlanOrder, PlanSearch, PlanWish};
-use drover_service::{Json, Path, Problem, Query, codes};
+use drover_service::{DryRun, Json, Path, Problem, Query, codes};
 use http::{StatusCode, header};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -97,9 +97,9 @@ pub async fn get(State(app): State<App>, Path(id): Path<Uuid>) -> Result<Json<Pl
 }
 
 /// Discards a plan. An accepted plan cannot be discarded.
-#[utoipa::path(delete, path = "/v2/plans/{id}", operation_id = "plan_discard", tag = "plans", params(("id" = Uuid, Path)),
+#[utoipa::path(delete, path = "/v2/plans/{id}", operation_id = "plan_discard", tag = "plans", params(("id" = Uuid, Path), DryRun),
     responses((status = 204, description = "Discarded")))]
-pub async fn delete(State(app): State<App>, Path(id): Path<Uuid>) -> Result<StatusCode, Problem> {
-    app.plan_discard(id).await?;
+pub async fn delete(State(app): State<App>, Path(id): Path<Uuid>, Query(query): Query<DryRun>) -> Result<StatusCode, Problem> {
+    app.plan_discard(id, query.asked()?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

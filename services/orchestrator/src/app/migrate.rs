@@ -6,6 +6,7 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::preview::Preview;
 use super::{App, Error, GroupPath, group};
 use crate::store::deployment::{self, DeploymentState};
 use crate::store::hold;
@@ -17,26 +18,42 @@ impl App {
     /// A group does not exist, is in another state or is being changed by an operation, or a query failed.
     pub async fn migrate(&self, source: &GroupPath, target: &GroupPath, by: &str) -> Result<Uuid, Error> {
         let mut tx = self.store.begin().await?;
-        let from = group::at(&mut tx, source).await?;
-        let to = group::at(&mut tx, target).await?;
+        let operation = self.migrate_in(&mut tx, source, target, by).await?;
+        tx.commit().await?;
+        self.engine.nudge();
+        Ok(operation)
+    }
+
+    /// What [`App::migrate`] would decide for the target now. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`App::migrate`] and [`App::preview`].
+    pub async fn preview_migrate(&self, source: &GroupPath, target: &GroupPath) -> Result<Preview, Error> {
+        let mut tx = self.store.begin().await?;
+        self.migrate_in(&mut tx, source, target, "").await?;
+        tx.rollback().await?;
+        self.preview(target).await
+    }
+
+    async fn migrate_in(&self, tx: &mut PgConnection, source: &GroupPath, target: &GroupPath, by: &str) -> Result<Uuid, Error> {
+        let from = group::at(&mut *tx, source).await?;
+        let to = group::at(&mut *tx, target).await?;
         if from.dig.id == to.dig.id {
             return Err(Error::Inconsistent(vec!["the target is the group itself; name another group or another version".into()]));
         }
-        let state = deployment::load(&mut tx, from.dig.id, true).await?.state;
+        let state = deployment::load(&mut *tx, from.dig.id, true).await?.state;
         if state != DeploymentState::Instantiated {
             return Err(Error::WrongState { verb: "migrate", state, allowed: &["Instantiated"] });
         }
-        if let Some(holder) = hold::holder(&mut tx, from.dig.id).await? {
+        if let Some(holder) = hold::holder(&mut *tx, from.dig.id).await? {
             return Err(Error::Busy { holder });
         }
-        let operation = self.instantiate_in(&mut tx, &to, None, by, Vec::new()).await?;
+        let operation = self.instantiate_in(&mut *tx, &to, None, by, Vec::new()).await?;
         let sql = "insert into deployment_migration (source_id, target_id, operation) values ($1, $2, $3) on conflict do nothing";
         let inserted = sqlx::query(sql).bind(from.dig.id).bind(to.dig.id).bind(operation).execute(&mut *tx).await?.rows_affected();
         if inserted == 0 {
             return Err(Error::NotNow(format!("{} is being replaced by another group already", from.subject())));
         }
-        tx.commit().await?;
-        self.engine.nudge();
         Ok(operation)
     }
 

@@ -106,6 +106,21 @@ impl App {
         })
     }
 
+    /// The operation, if [`App::cancel`] would undo it now. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`App::cancel`].
+    pub async fn preview_cancel(&self, id: Uuid) -> Result<Operation, Error> {
+        let view = self.engine.get(id).await?.ok_or_else(|| not_found(id))?;
+        if view.ended_at.is_some() {
+            return Err(CancelError::Ended.into());
+        }
+        if view.past_pivot {
+            return Err(CancelError::PastThePivot.into());
+        }
+        self.operation(id, Duration::ZERO).await
+    }
+
     /// Streams an operation: as it is now, after each change of it or of one that it started, and as it ended.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use drover_api::operations::Operation;
 use drover_workflow::{CancelError, ListFilter, Workflow};
 use uuid::Uuid;
 
@@ -37,6 +38,24 @@ impl App {
                     self.mark(&group, DeploymentState::InstantiateStopped, None).await?;
                     Ok(failed)
                 }
+                _ => Err(Error::WrongState { verb: "stop", state, allowed: &["Instantiating", "Updating"] }),
+            },
+        }
+    }
+
+    /// The operation that [`App::stop`] would undo now, or has been undone. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`App::stop`].
+    pub async fn preview_stop(&self, path: &GroupPath) -> Result<Operation, Error> {
+        let (group, state, running) = self.going_on(path).await?;
+        match running {
+            Some(running) if [Instantiate::KIND, Update::KIND].contains(&running.kind.as_str()) => {
+                self.preview_cancel(running.operation).await
+            }
+            Some(other) => Err(Error::Busy { holder: other.operation }),
+            None => match self.failed_instantiation(&group, state).await? {
+                Some(failed) if state != DeploymentState::InstantiateStopped => self.operation(failed, Duration::ZERO).await,
                 _ => Err(Error::WrongState { verb: "stop", state, allowed: &["Instantiating", "Updating"] }),
             },
         }

@@ -146,9 +146,13 @@ pub async fn rollback(
 #[utoipa::path(post, operation_id = "stop", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/stop",
     params(GroupPath, VerbQuery),
-    responses((status = 202, description = "Being undone, or undone already: the operation, also in Location", body = Operation)))]
+    responses((status = 202, description = "Being undone, or undone already: the operation, also in Location", body = Operation),
+        (status = 200, description = "The operation that would be undone (dry run)", body = Operation)))]
 pub async fn stop(State(app): State<App>, Path(path): Path<GroupPath>, Query(query): Query<VerbQuery>) -> Result<Response, Problem> {
     let wait = query.wait()?;
+    if query.dry()? {
+        return Ok(Json(app.preview_stop(&path).await?).into_response());
+    }
     let id = app.stop(&path).await?;
     accepted(&app, id, wait).await
 }
@@ -158,7 +162,8 @@ pub async fn stop(State(app): State<App>, Path(path): Path<GroupPath>, Query(que
 #[utoipa::path(post, operation_id = "migrate", tag = "lifecycle",
     path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/migrate",
     params(GroupPath, VerbQuery), request_body = Migrate,
-    responses((status = 202, description = "Being done: the instantiation of the other group, also in Location", body = Operation)))]
+    responses((status = 202, description = "Being done: the instantiation of the other group, also in Location", body = Operation),
+        (status = 200, description = "What would be decided for the other group (dry run)", body = Preview)))]
 pub async fn migrate(
     State(app): State<App>,
     Path(path): Path<GroupPath>,
@@ -172,6 +177,9 @@ pub async fn migrate(
         deployment_intent_group: body.spec.target_deployment_intent_group,
         ..path.clone()
     };
+    if query.dry()? {
+        return Ok(Json(app.preview_migrate(&path, &target).await?).into_response());
+    }
     let id = app.migrate(&path, &target, &requested_by(&headers)).await?;
     accepted(&app, id, wait).await
 }

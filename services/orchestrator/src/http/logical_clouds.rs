@@ -2,7 +2,7 @@
 
 use axum::extract::{RawPathParams, State};
 use drover_resources::{PathParams, TypedDocument};
-use drover_service::{Json, Problem};
+use drover_service::{DryRun, Json, Problem, Query};
 use drover_store::Tx;
 use http::StatusCode;
 use serde::Serialize;
@@ -57,31 +57,39 @@ pub struct LogicalCloudAction {
 
 /// Instantiates the logical cloud.
 #[utoipa::path(post, operation_id = "logical-cloud_instantiate", tag = "logical-clouds",
-    path = "/v2/projects/{project}/logical-clouds/{logicalCloud}/instantiate", params(("project" = String, Path), ("logicalCloud" = String, Path)),
+    path = "/v2/projects/{project}/logical-clouds/{logicalCloud}/instantiate", params(("project" = String, Path), ("logicalCloud" = String, Path), DryRun),
     responses((status = 202, description = "Instantiated")))]
-pub async fn instantiate(State(app): State<App>, raw: RawPathParams) -> Result<StatusCode, Problem> {
+pub async fn instantiate(State(app): State<App>, raw: RawPathParams, Query(query): Query<DryRun>) -> Result<StatusCode, Problem> {
+    let dry = query.asked()?;
     let (mut tx, cloud) = found(&app, &raw).await?;
     logical_cloud::instantiate(&mut tx, &cloud).await?;
-    tx.commit().await.map_err(Error::from)?;
+    if !dry {
+        tx.commit().await.map_err(Error::from)?;
+    }
     Ok(StatusCode::ACCEPTED)
 }
 
 /// Terminates the logical cloud. Refused while a deployment intent group runs in it.
 #[utoipa::path(post, operation_id = "logical-cloud_terminate", tag = "logical-clouds",
-    path = "/v2/projects/{project}/logical-clouds/{logicalCloud}/terminate", params(("project" = String, Path), ("logicalCloud" = String, Path)),
+    path = "/v2/projects/{project}/logical-clouds/{logicalCloud}/terminate", params(("project" = String, Path), ("logicalCloud" = String, Path), DryRun),
     responses((status = 202, description = "Terminated")))]
-pub async fn terminate(State(app): State<App>, raw: RawPathParams) -> Result<StatusCode, Problem> {
+pub async fn terminate(State(app): State<App>, raw: RawPathParams, Query(query): Query<DryRun>) -> Result<StatusCode, Problem> {
+    let dry = query.asked()?;
     let (mut tx, cloud) = found(&app, &raw).await?;
     logical_cloud::terminate(&mut tx, &cloud).await?;
-    tx.commit().await.map_err(Error::from)?;
+    if !dry {
+        tx.commit().await.map_err(Error::from)?;
+    }
     Ok(StatusCode::ACCEPTED)
 }
 
 /// Takes over changed cluster references of an instantiated logical cloud. The body is EMCO's: the document.
 #[utoipa::path(post, operation_id = "logical-cloud_update", tag = "logical-clouds",
-    path = "/v2/projects/{project}/logical-clouds/{logicalCloud}/update", params(("project" = String, Path), ("logicalCloud" = String, Path)),
+    path = "/v2/projects/{project}/logical-clouds/{logicalCloud}/update", params(("project" = String, Path), ("logicalCloud" = String, Path), DryRun),
     responses((status = 202, description = "The logical cloud", body = Value)))]
-pub async fn update(State(app): State<App>, raw: RawPathParams) -> Result<(StatusCode, Json<Value>), Problem> {
+pub async fn update(State(app): State<App>, raw: RawPathParams, Query(query): Query<DryRun>) -> Result<(StatusCode, Json<Value>), Problem> {
+    // Nothing changes in any case.
+    query.asked()?;
     let (mut tx, cloud) = found(&app, &raw).await?;
     logical_cloud::update(&mut tx, &cloud).await?;
     Ok((StatusCode::ACCEPTED, Json(json!({"metadata": cloud.metadata, "spec": cloud.spec}))))
@@ -89,9 +97,10 @@ pub async fn update(State(app): State<App>, raw: RawPathParams) -> Result<(Statu
 
 /// Stops an instantiation or a termination that is going on.
 #[utoipa::path(post, operation_id = "logical-cloud_stop", tag = "logical-clouds",
-    path = "/v2/projects/{project}/logical-clouds/{logicalCloud}/stop", params(("project" = String, Path), ("logicalCloud" = String, Path)),
+    path = "/v2/projects/{project}/logical-clouds/{logicalCloud}/stop", params(("project" = String, Path), ("logicalCloud" = String, Path), DryRun),
     responses((status = 200, description = "Stopped")))]
-pub async fn stop(State(app): State<App>, raw: RawPathParams) -> Result<StatusCode, Problem> {
+pub async fn stop(State(app): State<App>, raw: RawPathParams, Query(query): Query<DryRun>) -> Result<StatusCode, Problem> {
+    query.asked()?;
     let (mut tx, cloud) = found(&app, &raw).await?;
     logical_cloud::stop(&mut tx, &cloud).await?;
     Ok(StatusCode::OK)

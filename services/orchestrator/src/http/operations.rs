@@ -2,8 +2,8 @@
 
 use axum::Extension;
 use axum::extract::State;
-use axum::response::Response;
 use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
 use drover_api::operations::{Operation, OperationList, OperationState};
 use drover_service::{Json, Path, Problem, Query, codes};
 use futures::{Stream, StreamExt};
@@ -62,10 +62,14 @@ pub async fn get(State(app): State<App>, Path(id): Path<Uuid>, Query(query): Que
 }
 
 /// Requests that an operation be undone; possible only before its pivot.
-#[utoipa::path(post, path = "/v2/operations/{id}/cancel", operation_id = "operation_cancel", tag = "operations", params(("id" = Uuid, Path), WaitQuery),
-    responses((status = 202, description = "Being undone", body = Operation)))]
-pub async fn cancel(State(app): State<App>, Path(id): Path<Uuid>, Query(query): Query<WaitQuery>) -> Result<Response, Problem> {
-    let wait = VerbQuery { wait: query.wait, dry_run: None }.wait()?;
+#[utoipa::path(post, path = "/v2/operations/{id}/cancel", operation_id = "operation_cancel", tag = "operations", params(("id" = Uuid, Path), VerbQuery),
+    responses((status = 202, description = "Being undone", body = Operation),
+        (status = 200, description = "The operation, which would be undone (dry run)", body = Operation)))]
+pub async fn cancel(State(app): State<App>, Path(id): Path<Uuid>, Query(query): Query<VerbQuery>) -> Result<Response, Problem> {
+    let wait = query.wait()?;
+    if query.dry()? {
+        return Ok(Json(app.preview_cancel(id).await?).into_response());
+    }
     app.cancel(id).await?;
     accepted(&app, id, wait).await
 }

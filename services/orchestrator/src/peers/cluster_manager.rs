@@ -17,6 +17,6 @@ pub trait ClusterManager: Send + Sync {
 impl ClusterManager for Client {
     async fn cordon(&self, member: &MemberKey, reason: &str) -> Result<(), PeerError> {
         let order = CordonOrder { reason: reason.to_owned(), abandoned: false };
-        self.cluster_cordon(member.provider(), member.cluster(), &order).await.answer(self).map(drop)
+        self.cluster_cordon(member.provider(), member.cluster(), None, &order).await.answer(self).map(drop)
     }
 }

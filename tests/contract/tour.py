@@ -1,0 +1,511 @@
+#!/usr/bin/env python3
+"""tour.py URL KUBECONFIGS [--record FILE | --check FILE]: every public operation of a running Drover, with answers as its document says.
+
+First the documents: each kind of samples.py is written, read back exactly, written again as it was read without any difference, and deleted.
+A dry run of each write leaves nothing, a write with an old ETag is refused (412), and so is what exists or does not exist. Then a story
+with applications that run and move, for everything else. The Drover must be empty, without a token, and have simulated clusters, whose
+kubeconfigs are in the folder KUBECONFIGS. --record writes the requests and answers, which become the examples of the API document
+(cargo run -p xtask -- public); --check fails if an operation, a status or an error code of this run has none there, or the other way round."""
+
+import argparse
+import copy
+import http.client
+import json
+import pathlib
+import sys
+import time
+import urllib.parse
+
+import samples
+from samples import named
+
+# Operations that have no success here: EMCO's verbs that are not carried out (501), a verb that no state of a logical cloud of level 0
+# allows, and logs, which simulated pods do not have.
+NEVER = {"cluster_networks_apply", "cluster_networks_stop", "cluster_networks_terminate", "logical-cloud_stop", "copy_log"}
+
+
+class Hub:
+    """Sends requests, checks that the document knows the answer, and keeps one exchange for each operation, status and error code."""
+
+    def __init__(self, url):
+        at = urllib.parse.urlsplit(url)
+        self.host, self.port = at.hostname, at.port
+        self.document = json.loads(self.raw("GET", "/openapi.json")[2])
+        self.seen = {}
+
+    def raw(self, method, path, body=None, headers=None, stream=False):
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=80)
+        try:
+            connection.request(method, path, body=body, headers=headers or {})
+            answer = connection.getresponse()
+            if stream and answer.status == 200:
+                lines = iter(answer.readline, b"\n")
+                return answer.status, dict(answer.getheaders()), b"".join(lines)
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def operation(self, method, path):
+        """The operation of the document for this path: of those that fit, the one with the fewest parameters."""
+
+        def fits(template):
+            wanted, found = template.split("/"), path.split("/")
+            return len(wanted) == len(found) and all(w == f or (w.startswith("{") and f) for w, f in zip(wanted, found))
+
+        at = [t for t, item in self.document["paths"].items() if method.lower() in item and fits(t)]
+        if not at:
+            raise SystemExit(f"{method} {path} is not in the document")
+        return self.document["paths"][min(at, key=lambda t: t.count("{"))][method.lower()]
+
+    def call(self, method, path, body=None, status=None, code=None, headers=None, content=None, stream=False, record=True):
+        """The answer's JSON and headers. `status` and `code` are what is wanted; a success unless they say something else."""
+        sent = dict(headers or {})
+        payload = content
+        if body is not None:
+            sent.setdefault("Content-Type", "application/json")
+            payload = json.dumps(body)
+        got, received, text = self.raw(method, path, payload, sent, stream)
+        plain = path.split("?")[0]
+        operation = self.operation(method, plain)
+        received = {name.lower(): value for name, value in received.items()}
+        kind = received.get("content-type", "").split(";")[0]
+        if kind == "text/event-stream":  # The example is what an event tells.
+            text = next(line for line in text.splitlines() if line.startswith(b"data:"))[5:]
+        value = json.loads(text) if kind in ("text/event-stream", "application/json", "application/problem+json") and text else text.decode(errors="replace")
+        good = got == status if status else (got < 300 if code is None else got >= 400)
+        if not good or (code and value["code"] != code):
+            raise SystemExit(f"{method} {path} answered {got}, wanted {status or code or 'a success'}: {value}")
+        if str(got) not in operation["responses"] and got < 400:
+            raise SystemExit(f"{method} {path} answered {got}, which the document does not have")
+        if record:
+            self.keep(operation, method, path, body if content is None else None, got, kind, value, received, headers)
+        return value, received
+
+    def keep(self, operation, method, path, body, status, kind, value, received, headers):
+        problem = kind == "application/problem+json"
+        key = value["code"] if problem else str(status)
+        answers = self.seen.setdefault(operation["operationId"], {})
+        if key in answers:
+            return
+        exchange = {"request": f"{method} {path}"}
+        if headers:
+            exchange["headers"] = {name: text for name, text in headers.items() if name != "Content-Type"}
+        if body is not None:
+            exchange["body"] = shown(body)
+        exchange["status"] = status
+        if value not in ("", None):
+            exchange["type"] = kind
+            exchange["answer"] = shown(value)
+        shown_headers = {name: received[name] for name in ("etag", "location", "warning", "link", "deprecation") if name in received}
+        if shown_headers:
+            exchange["answerHeaders"] = shown_headers
+        answers[key] = exchange
+
+    def gone(self, path):
+        return self.call("GET", path, code="not_found", status=404)
+
+
+def shown(value):
+    """The value as an example shows it: without secrets, and with few of many."""
+    if isinstance(value, dict):
+        out = {}
+        for name, inner in value.items():
+            if name == "kubeconfig" and isinstance(inner, str):
+                inner = "apiVersion: v1\nkind: Config\n# as kubectl uses it, with all certificates inline\n"
+            elif name in ("file", "content") and isinstance(inner, str) and len(inner) > 1200:
+                inner = samples.base64_of("apiVersion: v1\nkind: Config\n# shortened\n")
+            elif name == "path" and isinstance(inner, str) and inner.startswith("/login?key="):
+                inner = "/login?key=0123456789abcdef"
+            out[name] = shown(inner)
+        return out
+    if isinstance(value, list):
+        return [shown(inner) for inner in value[:2]]
+    if isinstance(value, str) and len(value) > 2000:
+        return value[:2000]
+    return value
+
+
+def until(what, holds, seconds=120):
+    """Waits for a condition."""
+    end = time.monotonic() + seconds
+    while True:
+        value = holds()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise SystemExit(f"timed out: {what}")
+        time.sleep(0.25)
+
+
+def said(sent, got, at=""):
+    """Fails unless everything that was sent was read back with the same value."""
+    if isinstance(sent, dict):
+        for name, value in sent.items():
+            if name in ("file", "files"):
+                continue
+            if name not in (got or {}):
+                raise SystemExit(f"{at}.{name} was written and is not read back: {got}")
+            said(value, got[name], f"{at}.{name}")
+    elif sent != got:
+        raise SystemExit(f"{at}: {sent!r} was written and {got!r} is read back")
+
+
+def item_of(collection, document):
+    name = document.get("clusterLabel") or document["metadata"]["name"]
+    return f"{collection}/{name}" + (f"/{document['spec']['compositeAppVersion']}" if collection.endswith("/composite-apps") else "")
+
+
+def with_puts(hub, collection, item, document):
+    """Replaces a document by what was read, and by a changed one, and makes it again what it was."""
+    read, headers = hub.call("GET", item)
+    etag = headers.get("etag")
+    old = {"If-Match": '"0"'}
+    changed = copy.deepcopy(read)
+    if "metadata" in changed:
+        changed["metadata"]["description"] = "Changed"
+    hub.call("PUT", f"{item}?dryRun=All", changed, record=False)
+    if hub.call("GET", item, record=False)[0] != read:
+        raise SystemExit(f"a dry run of PUT changed {item}")
+    if takes(hub, "PUT", item, "If-Match"):
+        hub.call("PUT", item, changed, code="precondition_failed", status=412, headers=old)
+    hub.call("PUT", item, content="{", headers={"Content-Type": "application/json"}, code="malformed_json", status=422)
+    hub.call("PUT", item, read, headers={"If-Match": etag} if etag else None)
+    again = hub.call("GET", item, record=False)[0]
+    if again != read:
+        raise SystemExit(f"{item} was written as it was read, and differs: {read} {again}")
+    if changed != read:
+        hub.call("PUT", item, changed, record=False)
+        said(changed, hub.call("GET", item, record=False)[0], item)
+        hub.call("PUT", item, read, record=False)
+
+
+def write(hub, collection, document):
+    """Makes a document, and reads it back in every way."""
+    item = item_of(collection, document)
+    responses = hub.operation("POST", collection)["responses"]
+    hub.gone(item) if has(hub, "GET", item) else None
+    hub.call("POST", collection, content="", headers={"Content-Type": "application/json"}, code="empty_body", status=400)
+    hub.call("POST", f"{collection}?dryRun=All", document, record=False)
+    hub.gone(item) if has(hub, "GET", item) else None
+    made = hub.call("POST", collection, document)[0]
+    said(document, made, item)
+    assert "201" in responses
+    hub.call("POST", collection, document, code="already_exists", status=409)
+    if has(hub, "GET", item):
+        read = hub.call("GET", item)[0]
+        if read != made:
+            raise SystemExit(f"{item}: POST answered {made} and GET answers {read}")
+    if has(hub, "GET", collection):
+        page = hub.call("GET", f"{collection}?limit=10000")[0]
+        listed = page if isinstance(page, list) else next(iter(page.values()))
+        if not listed:
+            raise SystemExit(f"{collection} does not list {item}")
+    if has(hub, "PUT", item):
+        with_puts(hub, collection, item, document)
+
+
+def has(hub, method, path):
+    try:
+        hub.operation(method, path)
+        return True
+    except SystemExit:
+        return False
+
+
+def unwrite(hub, collection, document, children):
+    """Deletes a document, after everything that must not delete it."""
+    item = item_of(collection, document)
+    if not children:
+        hub.call("DELETE", f"{item}?dryRun=All", record=False)
+        hub.call("GET", item, record=False) if has(hub, "GET", item) else None
+    if takes(hub, "DELETE", item, "If-Match"):
+        hub.call("DELETE", item, headers={"If-Match": '"0"'}, code="precondition_failed", status=412)
+    if children:
+        hub.call("DELETE", item, status=409)
+        return
+    hub.call("DELETE", item)
+    hub.call("DELETE", item, status=404)
+
+
+def documents(hub, kubeconfig):
+    """Every kind of document."""
+    every = samples.documents(kubeconfig)
+    for collection, document in every:
+        write(hub, collection, document)
+    # What others are below or refer to stays.
+    for collection, document in every:
+        item = item_of(collection, document)
+        if any(below.startswith(item + "/") for below, _ in every):
+            unwrite(hub, collection, document, children=True)
+    for collection, document in reversed(every):
+        unwrite(hub, collection, document, children=False)
+    kinds = {path for path, item in hub.document["paths"].items() if item.get("post", {}).get("operationId", "").endswith("_create")}
+    covered = {t for t in kinds for collection, _ in every if hub.operation("POST", collection) is hub.document["paths"][t]["post"]}
+    left = {hub.document["paths"][t]["post"]["operationId"] for t in kinds - covered} - {"plan_create", "login_link_create"}
+    if left:
+        raise SystemExit(f"samples.py has no document for {sorted(left)}")
+    print(f"documents: {len(every)} were written, read back, replaced, and deleted")
+
+
+class Story:
+    """Applications on three clusters."""
+
+    CLUSTERS = [("onprem", 1, "private-a"), ("onprem", 1, "private-b"), ("aws", 5, "public-c")]
+    CLOUD = "/v2/projects/shop/logical-clouds/all"
+
+    def __init__(self, hub, kubeconfigs):
+        self.hub, self.kubeconfigs = hub, kubeconfigs
+
+    def post(self, path, body=None, **wanted):
+        return self.hub.call("POST", path, body, **wanted)
+
+    def get(self, path, **wanted):
+        return self.hub.call("GET", path, **wanted)[0]
+
+    def finished(self, answered, state="succeeded"):
+        """The operation that an answer started, at its end."""
+        at = answered[1]["location"]
+        operation = until("the operation ends", lambda: (o := self.get(f"{at}?wait=30s"))["state"] not in ("running", "undoing") and o)
+        if operation["state"] != state:
+            raise SystemExit(f"{operation['kind']} {operation['state']}: {operation.get('message')} {operation.get('reasons')}")
+        return operation
+
+    def register(self):
+        for provider, priority in sorted({(p, n) for p, n, _ in self.CLUSTERS}):
+            self.post("/v2/cluster-providers", named(provider, {"priority": priority}))
+        for (provider, _, cluster), file in zip(self.CLUSTERS, self.kubeconfigs):
+            self.post("/v2/cluster-checks", {"kubeconfig": file.read_text()})
+            self.post(f"/v2/cluster-providers/{provider}/clusters", named(cluster, file=samples.base64_of(file.read_bytes())))
+        self.post("/v2/cluster-checks", {"kubeconfig": "none"}, status=None, code="kubeconfig_invalid")
+        ready = lambda: sum(c["state"] == "Ready" and len(c["nodes"]) > 0 for c in self.get("/v2/clusters?view=capacity")) == 3
+        until("three clusters are ready", ready)
+
+    def cloud(self):
+        self.post("/v2/projects", named("shop"))
+        self.post("/v2/projects/shop/logical-clouds", named("all", {"level": "0"}))
+        for provider, _, cluster in self.CLUSTERS:
+            self.post(f"{self.CLOUD}/cluster-references", named(cluster, {"clusterProvider": provider, "cluster": cluster}))
+        for verb in ("update", "stop", "terminate"):
+            self.post(f"{self.CLOUD}/{verb}", code="wrong_state", status=409)
+        self.post(f"{self.CLOUD}/instantiate?dryRun=All", record=False)
+        self.post(f"{self.CLOUD}/instantiate")
+        self.post(f"{self.CLOUD}/instantiate", code="wrong_state", status=409)
+        self.post(f"{self.CLOUD}/update")
+        self.get(f"{self.CLOUD}/status")
+        self.get("/v2/projects/shop/logical-clouds/none/status", code="not_found")
+
+    def group(self, name, where, movable, version="v1", manifest=samples.MANIFEST):
+        """The documents of an application of two pods of 1.5 CPUs each; returns its group."""
+        app, post = f"/v2/projects/shop/composite-apps/{name}/{version}", self.post
+        group = f"{app}/deployment-intent-groups/run"
+        post("/v2/projects/shop/composite-apps", named(name, {"compositeAppVersion": version}))
+        post(f"{app}/apps", named(name, file=samples.base64_of(manifest.replace("NAME", name))))
+        post(f"{app}/composite-profiles", named("profile"))
+        post(f"{app}/deployment-intent-groups", named("run", {"compositeProfile": "profile", "version": name, "logicalCloud": "all", "overrideValues": []}))
+        post(f"{group}/generic-placement-intents", named("placement"))
+        any_of = [{"clusterProvider": p, "cluster": c} for p, _, c in self.CLUSTERS if c in where]
+        post(f"{group}/generic-placement-intents/placement/app-intents", named(name, {"app": name, "intent": {"anyOf": any_of}}))
+        post(f"{group}/intents", named("used", {"intent": {"genericPlacementIntent": "placement"}}))
+        post(f"{group}/migration-intents", named("migration"))
+        post(f"{group}/migration-intents/migration/app-intents", named(name, {"app": name, "migration": movable, "priority": 1 if movable else 10}))
+        return group
+
+    def refusals(self, group):
+        """Verbs in a state that does not allow them, and of a group that does not exist."""
+        none = group.replace("/run", "/none")
+        for verb in ("approve", "instantiate", "update", "stop", "terminate"):
+            self.post(f"{none}/{verb}", code="not_found", status=404)
+        for verb in ("update", "stop", "terminate"):
+            self.post(f"{group}/{verb}", code="wrong_state", status=409)
+        self.post(f"{group}/rollback", {"spec": {"revision": "first"}}, code="invalid", status=400)
+        self.post(f"{group}/migrate", {"spec": {"targetCompositeAppVersion": "v1", "targetDeploymentIntentGroup": "none"}}, status=404)
+        for read in ("status", "revisions", "callers", "revisions/diff?from=1&to=2"):
+            self.get(f"{none}/{read}", code="not_found", status=404)
+
+    def deploy(self):
+        post = self.post
+        cart = self.cart = self.group("cart", ["private-a", "private-b", "public-c"], True)
+        self.refusals(cart)
+        post(f"{cart}/approve?dryRun=All")
+        post(f"{cart}/approve")
+        post(f"{cart}/instantiate?dryRun=All")
+        started, headers = post(f"{cart}/instantiate")
+        assert headers["location"] == f"/v2/operations/{started['id']}", headers
+        self.hub.call("GET", f"/v2/operations/{started['id']}/events", stream=True)
+        self.finished((started, headers))
+        post(f"{cart}/instantiate", code="wrong_state", status=409)
+        ledger = self.ledger = self.group("ledger", ["private-a"], False)
+        post(f"{ledger}/approve", record=False)
+        wish = {"kind": "newcomer", "project": "shop", "compositeApp": "ledger", "compositeAppVersion": "v1", "deploymentIntentGroup": "run"}
+        post("/v2/plans?dryRun=All", wish)
+        plan = post("/v2/plans", wish)[0]
+        self.get("/v2/plans")
+        self.get(f"/v2/plans/{plan['id']}")
+        self.hub.call("DELETE", f"/v2/plans/{plan['id']}?dryRun=All", record=False)
+        assert self.get(f"/v2/plans/{plan['id']}", record=False)["state"] == "proposed"
+        self.hub.call("DELETE", f"/v2/plans/{plan['id']}")
+        post(f"/v2/plans/{plan['id']}/apply", code="plan_not_proposed", status=409)
+        answered = post(f"{ledger}/instantiate", record=False, headers={"Prefer": "wait=30"})
+        assert answered[1]["preference-applied"] == "wait=30" and answered[0]["state"] == "succeeded", answered
+        moved = self.finished(answered)
+        assert [(m["app"], m["to"]) for m in moved["moves"]] == [("cart/cart", "onprem+private-b")], moved["moves"]
+
+    def look(self):
+        get, cart = self.get, self.cart
+        nobody = "00000000-0000-7000-8000-000000000000"
+        apps = get("/v2/apps")
+        get("/v2/apps?project=shop", record=False)
+        copies = [(a["app"], b) for a in apps["items"] for b in a["bindings"]]
+        binding = next(b for app, b in copies if app == "cart")
+        provider, cluster = binding["member"].split("+")
+        at = f"/v2/cluster-providers/{provider}/clusters/{cluster}"
+        copy_path = f"{at}/copies/{binding['binding']}"
+        pods = until("the pods are there", lambda: (p := get(f"{copy_path}/pods", record=False))["items"] and p)
+        get(f"{copy_path}/pods")
+        get(f"{copy_path}/events")
+        # Simulated pods have no log.
+        get(f"{copy_path}/log?pod={pods['items'][0]['name']}&container=c&tailLines=5", status=404)
+        for what in ("pods", "events"):
+            get(f"{at}-none/copies/{nobody}/{what}", status=404)
+        get(f"{at}/status")
+        get(f"{at}-none/status", status=404)
+        explained = get("/v2/explain?app=cart/cart&project=shop")
+        get(f"/v2/decisions/{explained['decided']['id']}")
+        get(f"/v2/decisions/{nobody}", code="not_found")
+        get("/v2/explain?app=none/none&project=shop", status=404)
+        operations = get("/v2/operations?limit=2")
+        get("/v2/operations?limit=0", code="invalid", status=400)
+        get(f"/v2/operations?limit=2&after={operations['items'][-1]['id']}", record=False)
+        get(f"/v2/operations/{nobody}", code="not_found")
+        get(f"/v2/operations/{nobody}/events", code="not_found")
+        get(f"/v2/plans/{nobody}", code="not_found")
+        self.post(f"/v2/plans/{nobody}/apply", code="not_found")
+        self.hub.call("DELETE", f"/v2/plans/{nobody}", code="not_found")
+        self.post(f"/v2/operations/{nobody}/cancel", code="not_found")
+        self.post(f"/v2/operations/{operations['items'][0]['id']}/cancel", status=409)
+        get(f"{cart}/status")
+        get(f"{cart}/callers")
+        self.hub.call("GET", f"{cart}/status/events", stream=True)
+        self.post("/v2/policy-tests", {"policy": {"algorithms": [{"algorithm": "Age"}]}, "member": "onprem+private-a", "project": "shop"})
+        self.post("/v2/policy-tests", {"policy": "none", "member": "onprem+private-a", "project": "shop"}, status=404)
+        self.post("/v2/login-links")
+        self.post("/v2/login-links?dryRun=All", code="invalid", status=400)
+        self.post("/v2/plans", {"kind": "drain"}, status=400, code="invalid")
+
+    def change(self):
+        """Updates, revisions and a version beside the first."""
+        cart = self.cart
+        app = cart.split("/deployment-intent-groups")[0]
+        read = self.hub.call("GET", f"{app}/apps/cart", record=False)[0]
+        read["file"] = samples.base64_of(samples.MANIFEST.replace("NAME", "cart").replace("1500m", "1400m"))
+        self.hub.call("PUT", f"{app}/apps/cart", read, record=False)
+        self.post(f"{cart}/update?dryRun=All")
+        self.finished(self.post(f"{cart}/update"))
+        self.get(f"{cart}/revisions")
+        self.get(f"{cart}/revisions/diff?from=1&to=2")
+        self.post(f"{cart}/rollback?dryRun=All", {"spec": {"revision": "1"}})
+        self.finished(self.post(f"{cart}/rollback", {"spec": {"revision": "1"}}))
+        second = self.group("cart", ["private-b", "public-c"], True, "v2")
+        self.post(f"{second}/approve", record=False)
+        target = {"spec": {"targetCompositeAppVersion": "v2", "targetDeploymentIntentGroup": "run"}}
+        self.post(f"{cart}/migrate?dryRun=All", target)
+        self.finished(self.post(f"{cart}/migrate", target))
+        first = lambda: [b for a in self.get("/v2/apps")["items"] if (a["app"], a["version"]) == ("cart", "v1") for b in a["bindings"]]
+        until("the first version has ended", lambda: not first())
+        self.cart = second
+        graph = f"{app.replace('/v1', '/v2')}/call-graphs"
+        self.post(graph, named("calls", {"calls": []}), record=False)
+        self.post(f"{graph}/calls/v1/traces", {"resourceSpans": []})
+        self.post(f"{graph}/none/v1/traces", {"resourceSpans": []}, status=404)
+        self.get(f"{graph}/calls/measured")
+        self.get(f"{graph}/none/measured", status=404)
+
+    def cancel(self):
+        """Instantiations that are ended before they are ready."""
+        slow = self.group("slow", ["private-a", "private-b"], False, manifest=samples.SLOW)
+        self.post(f"{slow}/approve", record=False)
+        for how in ("cancel", "stop"):
+            started = self.post(f"{slow}/instantiate", record=False)
+            until("it starts", lambda: self.get(started[1]["location"], record=False).get("steps"))
+            stop = f"{started[1]['location']}/cancel" if how == "cancel" else f"{slow}/stop"
+            self.post(f"{stop}?dryRun=All")
+            self.post(stop)
+            self.finished(started, "cancelled")
+
+    def drain(self):
+        at = "/v2/cluster-providers/onprem/clusters/private-b/cordon"
+        closed = lambda: [c["cluster"] for c in self.get("/v2/clusters", record=False) if c.get("cordoned")]
+        self.hub.call("PUT", f"{at}?dryRun=All", {"reason": "new kernel"}, record=False)
+        assert closed() == [], closed()
+        self.hub.call("PUT", at, {"reason": "new kernel"})
+        until("the cluster is shown as closed", closed)
+        self.hub.call("DELETE", f"{at}?dryRun=All", record=False)
+        assert closed() == ["private-b"], closed()
+        self.hub.call("DELETE", at)
+        for method in ("PUT", "DELETE"):
+            self.hub.call(method, at.replace("private-b", "none"), {"reason": "x"} if method == "PUT" else None, status=404)
+        cart = next(a for a in self.get("/v2/apps")["items"] if a["app"] == "cart" and a["bindings"])
+        home = cart["bindings"][0]["member"]
+        provider, cluster = home.split("+")
+        plan = self.post("/v2/plans", {"kind": "drain", "clusterProvider": provider, "cluster": cluster})[0]
+        if plan["state"] != "proposed":
+            raise SystemExit(f"there is no plan for the drain: {json.dumps(plan)}")
+        drained = self.finished(self.post(f"/v2/plans/{plan['id']}/apply"))
+        assert [m["from"] for m in drained["moves"]] == [home], drained["moves"]
+
+    def end(self):
+        # The group that is stopped in the middle: its operation can be cancelled, or has ended already.
+        for verb in ("apply", "stop", "terminate"):
+            self.post(f"/v2/cluster-providers/onprem/clusters/private-a/{verb}", status=501)
+        self.finished(self.post(f"{self.ledger}/terminate"))
+        self.finished(self.post(f"{self.cart}/terminate"))
+        self.post(f"{self.CLOUD}/terminate")
+        print("story: three clusters, a newcomer that made room, an update, a rollback, another version, a drain, and the end")
+
+
+def takes(hub, method, path, name):
+    """Whether an operation has this parameter."""
+    return any(p["name"] == name for p in hub.operation(method, path).get("parameters", []))
+
+
+def missing(hub):
+    """Operations without a successful exchange, and without a problem."""
+    operations = {o["operationId"]: (m, p) for p, item in hub.document["paths"].items() for m, o in item.items()}
+    unasked = sorted(set(operations) - set(hub.seen))
+    without = sorted(i for i in set(hub.seen) - NEVER if not any(key.isdigit() for key in hub.seen[i]) and any(s.isdigit() for s in operations_responses(hub, i)))
+    return unasked, without
+
+
+def operations_responses(hub, identity):
+    return next(o["responses"] for item in hub.document["paths"].values() for o in item.values() if o["operationId"] == identity)
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("url")
+    arguments.add_argument("kubeconfigs", type=pathlib.Path)
+    arguments.add_argument("--record", type=pathlib.Path)
+    arguments.add_argument("--check", type=pathlib.Path)
+    given = arguments.parse_args()
+    hub = Hub(given.url)
+    kubeconfigs = sorted(given.kubeconfigs.glob("*.kubeconfig"))
+    documents(hub, kubeconfigs[0].read_text())
+    story = Story(hub, kubeconfigs)
+    for part in (story.register, story.cloud, story.deploy, story.look, story.change, story.cancel, story.drain, story.end):
+        part()
+    unasked, without = missing(hub)
+    exchanges = {identity: {key: hub.seen[identity][key] for key in sorted(hub.seen[identity])} for identity in sorted(hub.seen)}
+    if given.record:
+        given.record.write_text(json.dumps(exchanges, indent=1, ensure_ascii=False) + "\n")
+    if unasked or without:
+        raise SystemExit(f"not asked: {unasked}; without a success: {without}")
+    if given.check:
+        keys = lambda all_of: {f"{identity} {key}" for identity in all_of for key in all_of[identity]}
+        recorded = keys(json.loads(given.check.read_text()))
+        if keys(exchanges) != recorded:
+            raise SystemExit(f"{given.check} is not what was seen; record it again: {sorted(keys(exchanges) ^ recorded)}")
+    print(f"tour: {len(exchanges)} operations, {sum(map(len, exchanges.values()))} different answers")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+//! Puts what tests/contract/tour.py recorded (`tests/contract/examples.json`) into the public document: for each operation an example of its
+//! parameters, its body, each success and each error code. They are requests and answers of a running Drover, so they are true.
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+
+/// Adds the examples to a document.
+///
+/// # Errors
+/// An operation has no examples, or the examples are of an operation that does not exist.
+pub fn add(paths: &mut Map<String, Value>, mut recorded: Map<String, Value>) -> anyhow::Result<()> {
+    for (path, item) in paths.iter_mut() {
+        for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
+            let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
+            let exchanges = recorded.remove(&id);
+            let exchanges =
+                exchanges.with_context(|| format!("{id} has no example; record them again (tests/tests/contract.rs says how)"))?;
+            for (key, exchange) in exchanges.as_object().into_iter().flatten() {
+                one(operation, path, key, exchange);
+            }
+        }
+    }
+    anyhow::ensure!(recorded.is_empty(), "examples of operations that do not exist: {:?}", recorded.keys().collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Adds an exchange: `key` is the status of a success, or the code of a problem.
+fn one(operation: &mut Value, template: &str, key: &str, exchange: &Value) {
+    let kind = exchange["type"].as_str().unwrap_or_default();
+    let media = |place: String| format!("{place}/content/{}", kind.replace('/', "~1"));
+    if kind == "application/problem+json" {
+        if let Some(Value::Object(media)) = operation.pointer_mut(&media("/responses/default".to_owned())) {
+            let examples = media.entry("examples").or_insert_with(|| json!({}));
+            examples[key] = json!({"summary": exchange["answer"]["title"], "value": exchange["answer"]});
+        }
+        return;
+    }
+    if let Some(Value::Object(media)) = operation.pointer_mut(&media(format!("/responses/{key}"))) {
+        media.insert("example".to_owned(), exchange["answer"].clone());
+    }
+    if exchange.get("body").is_some()
+        && let Some(Value::Object(media)) = operation.pointer_mut("/requestBody/content/application~1json")
+    {
+        media.entry("example").or_insert_with(|| exchange["body"].clone());
+    }
+    parameters(operation, template, exchange["request"].as_str().unwrap_or_default());
+}
+
+/// Gives the parameters in the path the values that they had in `METHOD path?query`.
+fn parameters(operation: &mut Value, template: &str, request: &str) {
+    let path = request.split(' ').nth(1).unwrap_or_default().split('?').next().unwrap_or_default();
+    for (name, value) in template.split('/').zip(path.split('/')) {
+        let Some(name) = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')) else { continue };
+        let known = operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten();
+        for parameter in known.filter(|parameter| parameter["in"] == "path" && parameter["name"] == name) {
+            if let Some(parameter) = parameter.as_object_mut() {
+                parameter.entry("example").or_insert_with(|| value.into());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths() -> Map<String, Value> {
+        let json = |schema: Value| json!({"application/json": {"schema": schema}});
+        let operation = json!({
+            "operationId": "app_put", "parameters": [{"name": "app", "in": "path"}], "requestBody": {"content": json(json!({}))},
+            "responses": {"200": {"content": json(json!({}))}, "default": {"content": {"application/problem+json": {}}}},
+        });
+        json!({"/v2/apps/{app}": {"put": operation}}).as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn examples_of_request_answer_and_problem_are_added() {
+        let success = json!({"request": "PUT /v2/apps/web?dryRun=All", "body": {"a": 1}, "status": 200, "type": "application/json", "answer": {"b": 2}});
+        let problem = json!({"request": "PUT /v2/apps/web", "type": "application/problem+json", "answer": {"title": "Not found"}});
+        let mut paths = paths();
+        add(&mut paths, json!({"app_put": {"200": success, "not_found": problem}}).as_object().cloned().unwrap()).unwrap();
+        let operation = &paths["/v2/apps/{app}"]["put"];
+        assert_eq!(operation["parameters"][0]["example"], "web");
+        assert_eq!(operation["requestBody"]["content"]["application/json"]["example"], json!({"a": 1}));
+        assert_eq!(operation["responses"]["200"]["content"]["application/json"]["example"], json!({"b": 2}));
+        let examples = &operation["responses"]["default"]["content"]["application/problem+json"]["examples"];
+        assert_eq!(examples["not_found"]["summary"], "Not found");
+    }
+
+    #[test]
+    fn operations_without_examples_and_examples_without_operation_are_errors() {
+        assert!(add(&mut paths(), Map::new()).unwrap_err().to_string().starts_with("app_put has no example"));
+        let other = json!({"app_put": {}, "gone": {}}).as_object().cloned().unwrap();
+        assert!(add(&mut paths(), other).unwrap_err().to_string().contains("gone"));
+    }
+}
