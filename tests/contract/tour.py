@@ -389,7 +389,7 @@ class Story:
         self.post("/v2/policy-tests", {"policy": {"algorithms": [{"algorithm": "Age"}]}, "member": "onprem+private-a", "project": "shop"})
         self.post("/v2/policy-tests", {"policy": "none", "member": "onprem+private-a", "project": "shop"}, status=404)
         self.post("/v2/login-links")
-        self.post("/v2/login-links?dryRun=All", code="invalid", status=400)
+        self.post("/v2/login-links?dryRun=All", code="invalid", status=400, record=False)
         self.post("/v2/plans", {"kind": "drain"}, status=400, code="invalid")
 
     def change(self):
@@ -408,7 +408,7 @@ class Story:
         second = self.group("cart", ["private-b", "public-c"], True, "v2")
         self.post(f"{second}/approve", record=False)
         target = {"spec": {"targetCompositeAppVersion": "v2", "targetDeploymentIntentGroup": "run"}}
-        self.post(f"{cart}/migrate?dryRun=All", target)
+        self.post(f"{cart}/migrate?dryRun=All", target, record=False)
         self.finished(self.post(f"{cart}/migrate", target))
         first = lambda: [b for a in self.get("/v2/apps")["items"] if (a["app"], a["version"]) == ("cart", "v1") for b in a["bindings"]]
         until("the first version has ended", lambda: not first())
@@ -428,7 +428,7 @@ class Story:
             started = self.post(f"{slow}/instantiate", record=False)
             until("it starts", lambda: self.get(started[1]["location"], record=False).get("steps"))
             stop = f"{started[1]['location']}/cancel" if how == "cancel" else f"{slow}/stop"
-            self.post(f"{stop}?dryRun=All")
+            self.post(f"{stop}?dryRun=All", record=False)
             self.post(stop)
             self.finished(started, "cancelled")
 
