@@ -10,7 +10,7 @@ use serde_json::Value;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::member::{Member, MemberError, RequestError, within};
-use crate::objects::ObjectId;
+use crate::object_id::ObjectId;
 
 /// How the refusal of an object begins that its schema does not allow. The API server answers 500, as if it were its own fault.
 pub(crate) const NOT_TYPED: &str = "failed to create typed patch object";

@@ -9,9 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use drover_members::{Member, ObjectId, labels};
 use uuid::Uuid;
 
-use super::Worker;
 use super::hooks::{self, Moment};
-use super::reconcile::Outcome;
+use super::{Outcome, Worker};
 use crate::app::Error;
 use crate::store;
 use crate::store::hooks::{Event, EventKind, Run};
