@@ -319,7 +319,7 @@ class Story:
             self.post(f"{group}/{verb}", code="wrong_state", status=409)
         self.post(f"{group}/rollback", {"spec": {"revision": "first"}}, code="invalid", status=400)
         self.post(f"{group}/migrate", {"spec": {"targetCompositeAppVersion": "v1", "targetDeploymentIntentGroup": "none"}}, status=404)
-        for read in ("status", "revisions", "callers", "revisions/diff?from=1&to=2"):
+        for read in ("status", "revisions", "callers", "notes", "revisions/diff?from=1&to=2"):
             self.get(f"{none}/{read}", code="not_found", status=404)
 
     def deploy(self):
@@ -385,6 +385,7 @@ class Story:
         self.post(f"/v2/operations/{operations['items'][0]['id']}/cancel", status=409)
         get(f"{cart}/status")
         get(f"{cart}/callers")
+        get(f"{cart}/notes")
         self.hub.call("GET", f"{cart}/status/events", stream=True)
         self.post("/v2/policy-tests", {"policy": {"algorithms": [{"algorithm": "Age"}]}, "member": "onprem+private-a", "project": "shop"})
         self.post("/v2/policy-tests", {"policy": "none", "member": "onprem+private-a", "project": "shop"}, status=404)

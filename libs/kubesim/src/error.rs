@@ -105,6 +105,19 @@ impl ApiError {
         e
     }
 
+    /// 500 of server-side apply for an object that the schema does not allow.
+    pub fn untyped(object: &Value, errors: &[String]) -> Self {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
+        let (namespace, name, kind) = (text("/metadata/namespace"), text("/metadata/name"), text("/kind"));
+        let lines: String = errors.iter().map(|error| format!("\n  {error}")).collect();
+        Self::new(
+            500,
+            "",
+            format!("failed to create typed patch object ({namespace}/{name}; {group}/{version}, Kind={kind}): errors:{lines}"),
+        )
+    }
+
     /// Any other code, as a fault asks for.
     pub fn other(code: u16) -> Self {
         match code {

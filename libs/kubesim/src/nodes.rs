@@ -32,8 +32,8 @@ pub fn observe(state: &mut ClusterState, key: &Key, old: Option<&Value>, node: &
 /// A node as the kubelet registers it.
 pub fn new(name: &str, labels: &Value, taints: &Value, room: &Value) -> Value {
     let mut node = json!({"apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
-            "kubernetes.io/arch": "amd64", "type": "kwok"}},
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+            "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64", "type": "kwok"}},
         "spec": {}, "status": {"allocatable": room, "capacity": room}});
     for (key, value) in labels.as_object().into_iter().flatten() {
         node["metadata"]["labels"][key] = value.clone();

@@ -69,11 +69,11 @@ impl fmt::Display for Address {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// The text is not YAML, or too complex.
-    #[error("{file}: {source}")]
+    #[error("{file}: {error}")]
     Yaml {
         file: String,
-        /// The error.
-        source: YamlError,
+        /// The error. Its text is part of this one's, so it is no `source`.
+        error: YamlError,
     },
     /// A document is not a Kubernetes object.
     #[error("{place}: {reason}")]
@@ -98,7 +98,7 @@ pub enum ManifestError {
 impl ManifestError {
     /// Whether the text was refused because of its size and not because of an error in it.
     pub fn is_too_complex(&self) -> bool {
-        matches!(self, Self::Yaml { source, .. } if source.is_too_complex())
+        matches!(self, Self::Yaml { error, .. } if error.is_too_complex())
     }
 }
 
@@ -107,7 +107,7 @@ impl ManifestError {
 /// # Errors
 /// The text is not YAML, or a document is not a Kubernetes object.
 pub fn read(file: &str, text: &str) -> Result<Vec<Manifest>, ManifestError> {
-    let documents = yaml::documents(text).map_err(|source| ManifestError::Yaml { file: file.to_owned(), source })?;
+    let documents = yaml::documents(text).map_err(|error| ManifestError::Yaml { file: file.to_owned(), error })?;
     let mut manifests = Vec::new();
     for document in documents {
         let place = Place { file: file.to_owned(), document: document.number, line: document.line, item: None };

@@ -77,7 +77,7 @@ impl<'a> Group<'a> {
 
 /// Expands an intent into its groups, mandatory clusters first.
 pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Group<'a>> {
-    let cloud: HashSet<&MemberKey> = terms.logical_cloud.iter().collect();
+    let cloud = Cloud::of(terms);
     let mut mandatory: Vec<Group<'a>> = Vec::new();
     let mut alternatives: Vec<Group<'a>> = Vec::new();
     for element in &terms.intent.all_of {
@@ -110,15 +110,36 @@ pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Grou
     mandatory
 }
 
-fn group<'a>(ledger: &'a Ledger, cloud: &HashSet<&MemberKey>, elements: &[Element]) -> Group<'a> {
+/// The members that the terms allow.
+struct Cloud<'t> {
+    named: HashSet<&'t MemberKey>,
+    /// Keys that stand for several members.
+    open: Vec<&'t MemberKey>,
+}
+
+impl<'t> Cloud<'t> {
+    fn of(terms: &'t PlacementTerms) -> Self {
+        let (open, named): (Vec<_>, Vec<_>) = terms.logical_cloud.iter().partition(|key| key.cluster() == MemberKey::EVERY);
+        Self { named: named.into_iter().collect(), open }
+    }
+
+    fn has(&self, member: &MemberKey) -> bool {
+        self.named.contains(member) || self.open.iter().any(|key| key.includes(member))
+    }
+}
+
+fn group<'a>(ledger: &'a Ledger, cloud: &Cloud<'_>, elements: &[Element]) -> Group<'a> {
     let mut found: Vec<&'a MemberRoom> = Vec::with_capacity(elements.len());
     let mut missing = Vec::new();
     let mut key = String::new();
-    // All labels are resolved in one pass over the members.
+    // All labels, and all elements that stand for every cluster, are resolved in one pass over the members.
     let mut labels: Vec<(&str, &String)> = Vec::new();
+    let mut providers: Vec<&str> = Vec::new();
     for element in elements {
         let provider = element.cluster_provider.as_deref().unwrap_or_default();
-        if let Some(cluster) = &element.cluster {
+        if element.cluster.as_deref() == Some(MemberKey::EVERY) {
+            providers.push(provider);
+        } else if let Some(cluster) = &element.cluster {
             key.clear();
             key.push_str(provider);
             key.push('+');
@@ -131,20 +152,20 @@ fn group<'a>(ledger: &'a Ledger, cloud: &HashSet<&MemberKey>, elements: &[Elemen
             labels.push((provider, wanted));
         }
     }
-    if !labels.is_empty() {
-        let carries = |room: &&MemberRoom| {
-            let provider = room.key.provider();
-            let member = room.member.as_ref();
-            member.is_some_and(|member| labels.iter().any(|(of, label)| *of == provider && member.labels.contains(label)))
+    if !labels.is_empty() || !providers.is_empty() {
+        let is = |wanted: &str, room: &MemberRoom| wanted == MemberKey::EVERY || wanted == room.key.provider();
+        let meant = |room: &&MemberRoom| {
+            let Some(member) = &room.member else { return false };
+            providers.iter().any(|of| is(of, room)) || labels.iter().any(|(of, label)| is(of, room) && member.labels.contains(label))
         };
-        found.extend(ledger.rooms().filter(carries));
+        found.extend(ledger.rooms().filter(meant));
     }
     missing.sort();
     missing.dedup();
     found.sort_by(|a, b| a.priority().cmp(&b.priority()).then_with(|| a.key.cmp(&b.key)));
     found.dedup_by(|a, b| a.key == b.key);
     let standing = |room: &MemberRoom| {
-        if !cloud.contains(&room.key) {
+        if !cloud.has(&room.key) {
             Standing::OutsideLogicalCloud
         } else if room.member.as_ref().is_some_and(|m| m.state == MemberState::Deregistering) {
             Standing::Deregistering

@@ -13,6 +13,9 @@ use uuid::Uuid;
 pub struct MemberKey(pub String);
 
 impl MemberKey {
+    /// Stands for every provider, or for every cluster of a provider, also those that are registered later.
+    pub const EVERY: &str = "*";
+
     /// The key of `cluster` of `provider`.
     pub fn new(provider: &str, cluster: &str) -> Self {
         Self(format!("{provider}+{cluster}"))
@@ -24,6 +27,11 @@ impl MemberKey {
     /// Name of the cluster.
     pub fn cluster(&self) -> &str {
         self.0.split_once('+').map_or(&self.0, |(_, cluster)| cluster)
+    }
+    /// Whether this is the key of `member`, or stands for it: `onprem+*` and `*+*` do for `onprem+a`.
+    pub fn includes(&self, member: &Self) -> bool {
+        let matches = |wanted: &str, found: &str| wanted == Self::EVERY || wanted == found;
+        matches(self.provider(), member.provider()) && matches(self.cluster(), member.cluster())
     }
 }
 

@@ -22,7 +22,8 @@ pub struct AppRequest {
 pub struct PlacementTerms {
     /// The placement intent. Labels are resolved when a decision is made.
     pub intent: Intent,
-    /// The members of its logical cloud. Members outside are never used.
+    /// The members of its logical cloud. Members outside are never used. `onprem+*` stands for every cluster of `onprem`, and `*+*` for
+    /// every cluster.
     #[cfg_attr(feature = "schema", schema(value_type = Vec<MemberKey>))]
     pub logical_cloud: Arc<[MemberKey]>,
     /// What to do if the best provider is full.
@@ -50,7 +51,8 @@ pub struct Intent {
     pub any_of: Vec<Element>,
 }
 
-/// One element of a placement intent: a provider with either a cluster or a label, or, inside `allOf`, alternatives.
+/// One element of a placement intent: a provider with either a cluster or a label, or, inside `allOf`, alternatives. The cluster `*` stands
+/// for every cluster of the provider, the provider `*` for every provider; both also for those that are registered later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Element {

@@ -21,13 +21,18 @@ pub struct ChartArgs {
     pub version: Option<String>,
 }
 
+/// The program helm: `$DROVER_HELM`, else the one on PATH.
+pub fn helm() -> PathBuf {
+    std::env::var_os("DROVER_HELM").filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from("helm"), PathBuf::from)
+}
+
 impl ChartArgs {
     /// The archive of the chart `name`.
     ///
     /// # Errors
     /// helm is not found, or cannot fetch the chart.
     pub fn fetch(&self, name: &str) -> Result<Vec<u8>> {
-        let helm = std::env::var_os("DROVER_HELM").filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from("helm"), PathBuf::from);
+        let helm = helm();
         let folder = tempfile::tempdir().context("no temporary folder for the chart")?;
         let mut command = Command::new(&helm);
         command.args(["pull", name, "--destination"]).arg(folder.path());

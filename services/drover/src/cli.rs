@@ -55,6 +55,7 @@ pub enum Command {
     #[command(disable_version_flag = true)] // `--version` is that of a chart
     Deploy(Box<deploy::DeployArgs>),
     /// Show what a deployment would change in the objects of an application.
+    #[command(disable_version_flag = true)] // `--version` is that of a chart
     Diff(diff::DiffArgs),
     /// Create or replace EMCO resources from files, parents before children.
     Apply(apply::ApplyArgs),

@@ -1,12 +1,51 @@
-//! Reads what `-f` and `-k` name: files and folders of manifests, stdin, kustomizations, charts. Changes nothing.
+//! Reads what `-f`, `-k` and `--chart` name: files, folders and addresses of manifests, stdin, kustomizations, charts. Changes nothing.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
 use drover_manifest::{Manifest, objects};
-use flate2::{Compression, write::GzEncoder};
+
+use crate::{chart, chart_folder};
+
+/// Longest time that an address may take to answer.
+const FETCHED: Duration = Duration::from_secs(60);
+/// Most bytes that are read from an address.
+const MOST_BYTES: usize = 32 << 20;
+
+/// What to read.
+#[derive(Debug, Args)]
+pub struct InputArgs {
+    /// Manifest file (YAML or JSON), directory of manifests, directory or .tgz of a Helm chart, or the http(s) address of a file; `-`
+    /// reads manifests from stdin. May be repeated for manifests.
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present_any = ["kustomize", "chart"])]
+    pub paths: Vec<PathBuf>,
+    /// Also read the directories inside directories.
+    #[arg(short = 'R', long, requires = "paths")]
+    pub recursive: bool,
+    /// Directory of a kustomization, built by kustomize or kubectl.
+    #[arg(short = 'k', long, value_name = "DIR", conflicts_with = "paths")]
+    pub kustomize: Option<PathBuf>,
+    #[command(flatten)]
+    pub source: chart::ChartArgs,
+}
+
+impl InputArgs {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It cannot be read, or does not hold Kubernetes objects or a chart.
+    pub async fn read(&self) -> Result<Input> {
+        match (&self.kustomize, &self.source.chart) {
+            (Some(folder), _) => kustomize(folder),
+            (None, Some(chart)) => Ok(Input::Archive(self.source.fetch(chart)?)),
+            (None, None) => read(&self.paths, self.recursive).await,
+        }
+    }
+}
 
 /// What was read.
 pub enum Input {
@@ -18,14 +57,18 @@ pub enum Input {
 
 const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// Reads files, folders and `-` (stdin), in this order. With `recursive` also the folders inside folders.
+/// Reads files, folders, addresses and `-` (stdin), in this order. With `recursive` also the folders inside folders.
 ///
 /// # Errors
 /// A path cannot be read, or does not hold Kubernetes objects or a chart.
-pub fn read(paths: &[PathBuf], recursive: bool) -> Result<Input> {
+pub async fn read(paths: &[PathBuf], recursive: bool) -> Result<Input> {
     let mut manifests = Vec::new();
     for path in paths {
-        match one(path, recursive).with_context(|| format!("cannot deploy {}", path.display()))? {
+        let read = match path.to_str().filter(|path| path.starts_with("https://") || path.starts_with("http://")) {
+            Some(address) => fetch(address).await.and_then(|bytes| file(bytes, address)),
+            None => one(path, recursive),
+        };
+        match read.with_context(|| format!("cannot deploy {}", path.display()))? {
             Input::Manifests(more) => manifests.extend(more),
             Input::Archive(archive) => {
                 ensure!(paths.len() == 1, "{} is a chart or an archive and cannot be deployed together with other files", path.display());
@@ -47,25 +90,38 @@ fn one(path: &Path, recursive: bool) -> Result<Input> {
         std::io::stdin().read_to_string(&mut text).context("cannot read stdin")?;
         return Ok(Input::Manifests(objects::read("stdin", &text)?));
     }
-    if path.to_str().is_some_and(|path| path.starts_with("https://") || path.starts_with("http://")) {
-        bail!("addresses are not read; download the file first, or use `curl -L ADDRESS | drover deploy NAME -f -`");
-    }
     let meta = std::fs::metadata(path)?;
     if meta.is_dir() {
         if path.join("Chart.yaml").is_file() {
-            return Ok(Input::Archive(pack(path)?));
+            return Ok(Input::Archive(chart_folder::pack(path)?));
         }
         if let Some(name) = KUSTOMIZATIONS.iter().find(|name| path.join(name).is_file()) {
             bail!("it has a {name}; deploy it with `-k {}`", path.display());
         }
         return folder(path, recursive);
     }
-    let bytes = std::fs::read(path)?;
+    file(std::fs::read(path)?, &path.display().to_string())
+}
+
+/// The content of a file called `name` in messages.
+fn file(bytes: Vec<u8>, name: &str) -> Result<Input> {
     if bytes.starts_with(&[0x1f, 0x8b]) {
         return Ok(Input::Archive(bytes));
     }
     let text = String::from_utf8(bytes).context("it is neither text nor an archive (.tgz)")?;
-    Ok(Input::Manifests(objects::read(&path.display().to_string(), &text)?))
+    Ok(Input::Manifests(objects::read(name, &text)?))
+}
+
+/// What an address answers. It gets no credential of Drover.
+async fn fetch(address: &str) -> Result<Vec<u8>> {
+    let client = reqwest::Client::builder().timeout(FETCHED).build()?;
+    let mut answer = client.get(address).send().await.and_then(reqwest::Response::error_for_status)?;
+    let mut bytes = Vec::new();
+    while let Some(more) = answer.chunk().await? {
+        bytes.extend_from_slice(&more);
+        ensure!(bytes.len() <= MOST_BYTES, "it has more than {} MiB", MOST_BYTES >> 20);
+    }
+    Ok(bytes)
 }
 
 fn folder(path: &Path, recursive: bool) -> Result<Input> {
@@ -102,14 +158,6 @@ fn gather(path: &Path, recursive: bool, files: &mut Vec<PathBuf>, folders: &mut 
     Ok(())
 }
 
-fn pack(chart: &Path) -> Result<Vec<u8>> {
-    let top = chart.canonicalize()?;
-    let top = top.file_name().map_or_else(|| "chart".into(), |n| n.to_string_lossy().into_owned());
-    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
-    archive.append_dir_all(top, chart).with_context(|| format!("cannot pack {}", chart.display()))?;
-    Ok(archive.into_inner()?.finish()?)
-}
-
 /// Builds a kustomization with kustomize or kubectl, whichever is found first: `$DROVER_KUSTOMIZE`, kustomize or kubectl on PATH, the
 /// kubectl that `deploy/local-kube` built (`$DROVER_KUBE_BIN`).
 ///
@@ -134,7 +182,8 @@ pub fn kustomize(folder: &Path) -> Result<Input> {
     Ok(Input::Manifests(manifests))
 }
 
-fn kustomize_program() -> Option<PathBuf> {
+/// The program that builds kustomizations.
+pub fn kustomize_program() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("DROVER_KUSTOMIZE").filter(|path| !path.is_empty()) {
         return Some(named.into());
     }

@@ -5,6 +5,7 @@
 //! 2 when the command line is wrong, and 3 when a dry run or a plan found no room.
 
 pub mod chart;
+mod chart_folder;
 pub mod cli;
 pub mod client;
 pub mod commands;

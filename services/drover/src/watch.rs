@@ -43,7 +43,14 @@ pub async fn follow(client: &Client, id: &str) -> Result<Operation> {
 /// # Errors
 /// As [`follow`], and when the operation fails or is cancelled; the error gives the reasons.
 pub async fn to_success(client: &Client, id: &str) -> Result<Operation> {
-    let operation = follow(client, id).await?;
+    succeeded(follow(client, id).await?)
+}
+
+/// An operation that has ended with success.
+///
+/// # Errors
+/// It failed or was cancelled; the error gives the reasons.
+pub fn succeeded(operation: Operation) -> Result<Operation> {
     match operation.state {
         OperationState::Succeeded => Ok(operation),
         _ => {

@@ -35,6 +35,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(lifecycle::revisions))
         .routes(routes!(lifecycle::diff))
         .routes(routes!(lifecycle::callers))
+        .routes(routes!(lifecycle::notes))
         .routes(routes!(status::events))
         .routes(routes!(status::status))
         .routes(routes!(operations::list))

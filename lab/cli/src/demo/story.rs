@@ -133,7 +133,7 @@ async fn bring(session: &Session, application: &Application, pods: &Pods<'_>, on
         ..Wishes::default()
     };
     let group = deploy::Application::new(session, application.name);
-    deploy::prepare(session, &group, &uploads, &wishes, &clusters).await?;
+    deploy::prepare(session, &group, &uploads, &wishes).await?;
     let verb = deploy::verb(session, &group).await?;
     deploy::operation_of(&session.client.post(&format!("{}/{verb}", group.group), None).await?)
 }

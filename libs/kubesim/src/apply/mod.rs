@@ -3,6 +3,7 @@
 //! Ownership is per leaf and per manager (name, operation, subresource), as in a real server. Controllers inside the
 //! simulator record none: they write only status and objects of their own.
 
+mod doubled;
 pub mod fields;
 
 use serde_json::{Map, Value, json};
@@ -105,6 +106,10 @@ pub fn apply(live: Option<&Value>, mut applied: Value, target: &Target, options:
     }
     drop_nulls(&mut applied);
     let custom = target.kind.custom;
+    let doubled = doubled::items(&applied, custom);
+    if !doubled.is_empty() {
+        return Err(ApiError::untyped(&applied, &doubled));
+    }
     let wanted = fields::of(&applied, custom);
     let me = Manager::new(target, options, "Apply");
     let Some(live) = live else {

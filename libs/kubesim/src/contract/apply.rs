@@ -14,6 +14,7 @@ table!(
     updates_take_ownership,
     apply_needs_a_manager,
     apply_leaves_status_alone,
+    items_of_one_key_are_refused_by_apply_alone,
 );
 
 async fn apply(f: &Fixture, manager: &str, object: &Value, force: bool) -> Result<DynamicObject, kube::Error> {
@@ -112,5 +113,20 @@ async fn apply_leaves_status_alone(f: Fixture) -> Outcome {
     object["status"] = json!({"replicas": 7});
     let made = apply(&f, "drover", &object, false).await?;
     must!(of(&made, "/status/replicas") != 7, "{:?}", made.data);
+    Ok(())
+}
+
+async fn items_of_one_key_are_refused_by_apply_alone(f: Fixture) -> Outcome {
+    let mut object = f.deployment("web", 0, "10m");
+    object["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
+    let answer = apply(&f, "drover", &object, true).await;
+    let said = |e: &kube::Error| e.to_string().contains("env: duplicate entries for key [name=\"A\"]");
+    must!(answer.as_ref().is_err_and(|e| super::code(e) == 500 && said(e)), "{answer:?}");
+    let made = f.deployments().create(&PostParams::default(), &typed(object.clone())).await?;
+    let env = |object: &DynamicObject| of(object, "/spec/template/spec/containers/0/env").as_array().map_or(0, Vec::len);
+    must!(env(&made) == 2, "{:?}", made.data);
+    object["spec"]["template"]["spec"]["containers"][0]["env"][1]["value"] = json!("3");
+    let now = f.deployments().patch("web", &PatchParams::default(), &Patch::Merge(&object)).await?;
+    must!(env(&now) == 2 && of(&now, "/spec/template/spec/containers/0/env/1/value") == "3", "{:?}", now.data);
     Ok(())
 }

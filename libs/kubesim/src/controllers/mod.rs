@@ -22,6 +22,7 @@ use crate::state::ClusterState;
 use crate::{kinds, nodes, quota};
 
 const IN_CHARGE: &[&str] = &[
+    "apiservices.apiregistration.k8s.io",
     "customresourcedefinitions.apiextensions.k8s.io",
     "daemonsets.apps",
     "deployments.apps",
@@ -64,6 +65,7 @@ pub fn reconcile(state: &mut ClusterState, key: &Key) {
         "persistentvolumeclaims" => small::bind_claim(state, key, &object),
         "customresourcedefinitions.apiextensions.k8s.io" => small::establish(state, key, &object),
         "poddisruptionbudgets.policy" => small::disruption(state, key, &object),
+        "apiservices.apiregistration.k8s.io" => small::aggregate(state, key, &object),
         _ => {}
     }
 }

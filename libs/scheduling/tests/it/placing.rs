@@ -110,6 +110,25 @@ fn decide_resolves_labels_within_logical_cloud() {
 }
 
 #[test]
+fn star_stands_for_every_cluster_also_those_that_come_later() {
+    let every = |provider: &str| Element { cluster_provider: Some(provider.into()), cluster: Some("*".into()), ..Element::default() };
+    let with = |all_of: Vec<Element>, any_of: Vec<Element>, cloud: &str| {
+        let mut web = app("web", demand(1, 100), PlacementTerms::default());
+        web.terms = PlacementTerms { intent: Intent { all_of, any_of }, logical_cloud: [key(cloud)].into(), ..PlacementTerms::default() };
+        web
+    };
+    let everywhere = with(vec![every("*")], vec![], "*+*");
+    assert_eq!(places(&three().decide(vec![everywhere.clone()])), ["web>onprem+a", "web>onprem+b", "web>aws+c"]);
+    let four = three().member("gcp+d", 9, &[4000]);
+    assert_eq!(places(&four.decide(vec![everywhere])), ["web>onprem+a", "web>onprem+b", "web>aws+c", "web>gcp+d"]);
+    assert_eq!(places(&three().decide(vec![with(vec![every("onprem")], vec![], "*+*")])), ["web>onprem+a", "web>onprem+b"]);
+    assert_eq!(places(&four.decide(vec![with(vec![], vec![every("gcp")], "*+*")])), ["web>gcp+d"]);
+    let outside = four.decide(vec![with(vec![], vec![every("*")], "aws+*")]);
+    assert_eq!(places(&outside), ["web>aws+c"], "only members of the logical cloud");
+    assert_eq!(three().decide(vec![with(vec![], vec![every("gcp")], "*+*")]).outcome, Outcome::Impossible);
+}
+
+#[test]
 fn group_with_chosen_cluster_is_satisfied() {
     let mut web = app("web", demand(1, 100), all_of(&["aws+c"]));
     web.terms.logical_cloud = ALL.iter().map(|m| key(m)).collect();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Session, cluster};
-use crate::output;
+use crate::{input, output};
 
 /// One check.
 #[derive(Debug, Serialize)]
@@ -20,6 +20,26 @@ struct Check {
     detail: String,
 }
 
+const NO_HELM: &str = "charts cannot be deployed without helm: install it, or set DROVER_HELM for `drover up`";
+const NO_KUSTOMIZE: &str = "`drover deploy -k` needs kustomize or kubectl: install one of them, or set DROVER_KUSTOMIZE";
+
+/// What an installation can do without, and what does not work without it. A sentence per program that is not found.
+pub fn lacking() -> Vec<&'static str> {
+    let helm = program("helm", &["DROVER_HELM"], None, NO_HELM, false);
+    [helm, kustomize()]
+        .iter()
+        .filter(|check| check.result != "ok")
+        .map(|check| if check.check == "helm" { NO_HELM } else { NO_KUSTOMIZE })
+        .collect()
+}
+
+fn kustomize() -> Check {
+    match input::kustomize_program() {
+        Some(path) => Check { check: "kustomize", result: "ok", detail: path.display().to_string() },
+        None => Check { check: "kustomize", result: "optional", detail: NO_KUSTOMIZE.to_owned() },
+    }
+}
+
 /// Prints the checks.
 ///
 /// # Errors
@@ -27,14 +47,9 @@ struct Check {
 pub async fn run(session: &Session) -> Result<()> {
     let mut checks = vec![
         program("postgres", &["DROVER_POSTGRES"], postgres(), "apt install postgresql, or set DATABASE_URL", true),
-        program(
-            "helm",
-            &["DROVER_HELM"],
-            None,
-            "charts cannot be deployed without it: install helm, or set DROVER_HELM for `drover up`",
-            false,
-        ),
-        program("kubectl", &[], None, "needed for your own look at clusters and for Kustomize; Drover itself works without it", false),
+        program("helm", &["DROVER_HELM"], None, NO_HELM, false),
+        program("kubectl", &[], None, "needed for your own look at clusters; Drover itself works without it", false),
+        kustomize(),
         program("diff", &[], None, "`drover diff` needs it: apt install diffutils", false),
     ];
     match session.client.find("/readyz").await {

@@ -34,8 +34,8 @@ pub struct Deployable {
 ///
 /// # Errors
 /// The path cannot be read, or does not hold Kubernetes objects or a chart.
-pub fn read(path: &Path, name: &str) -> Result<Vec<Upload>> {
-    Ok(together(input::read(&[PathBuf::from(path)], false)?, name, "default")?.uploads)
+pub async fn read(path: &Path, name: &str) -> Result<Vec<Upload>> {
+    Ok(together(input::read(&[PathBuf::from(path)], false).await?, name, "default")?.uploads)
 }
 
 /// The manifests of a text as one app per workload.

@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 use drover_api::plans::{PlanDocument, PlanState, PlanSubject};
 use serde_json::{Value, json};
 
+use super::Session;
 use super::before::Before;
 use super::deploy::{self, Application, Wishes};
 use super::manifests::Upload;
-use super::{Session, cluster};
 
 /// What `userData1` of a composite app says whose documents were made for a plan.
 const MARK: &str = "made by drover plan newcomer";
@@ -53,8 +53,7 @@ async fn make(
     dry_run: bool,
     is_new: bool,
 ) -> Result<PlanDocument> {
-    let clusters = cluster::all(session).await?;
-    deploy::prepare(session, application, uploads, wishes, &clusters).await?;
+    deploy::prepare(session, application, uploads, wishes).await?;
     if is_new {
         mark(session, application).await?;
     }

@@ -88,7 +88,7 @@ pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
     match command {
         PlanCommand::Newcomer { path, name, only, on, search, dry_run } => {
             let name = name.unwrap_or_else(|| path.file_stem().map_or_else(|| "newcomer".into(), |s| s.to_string_lossy().into_owned()));
-            let uploads = manifests::read(&path, &name)?;
+            let uploads = manifests::read(&path, &name).await?;
             let clusters = cluster::all(session).await?;
             let wishes = Wishes { any_of: deploy::elements(&clusters, &on, only.as_deref(), None)?, ..Wishes::default() };
             let document = newcomer::plan(session, &name, &uploads, &wishes, &search_query(&search), dry_run).await?;
@@ -297,6 +297,9 @@ pub fn dry_run_rows(body: &Value) -> Vec<Vec<String>> {
     let all = [("applied", "applied in place"), ("added", "new"), ("removed", "removed")];
     let changes = all.into_iter().flat_map(|(key, what)| change(key, what));
     let misfits = body.get("misfits").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let objects = body.get("objects").and_then(Value::as_array).into_iter().flatten();
+    let changes = changes.chain(objects.map(|object| format!("{} would be {}", text(&object["object"]), text(&object["change"]))));
     let changes = changes.chain(misfits.map(|why| format!("does not fit where it runs: {why}")));
     let changes = changes.chain(refusals(body).into_iter().map(|refusal| format!("would be refused: {refusal}")));
     let considered = super::explain::rows(&apps).into_iter().map(|row| row.join("  "));

@@ -70,12 +70,14 @@ pub async fn revisions(session: &Session, application: &Application) -> Result<V
     Ok(list["items"].as_array().cloned().unwrap_or_default())
 }
 
-/// The last revision before the current one.
+/// The last revision before the current one that has other objects; if there is none, the last one.
 fn earlier(revisions: &[Value], name: &str) -> Result<i64> {
     let Some(current) = revisions.iter().position(|revision| revision["current"] == true) else {
         bail!("{name} does not run; `drover deploy {name} -f FILE` starts it");
     };
-    let before = revisions[..current].last().and_then(|revision| revision["revision"].as_i64());
+    let before = &revisions[..current];
+    let other = before.iter().rev().find(|revision| revision["digest"] != revisions[current]["digest"]);
+    let before = other.or(before.last()).and_then(|revision| revision["revision"].as_i64());
     ensure!(before.is_some(), "{name} has no earlier revision; see `drover history {name} --revisions`");
     Ok(before.unwrap_or_default())
 }
@@ -97,6 +99,8 @@ mod tests {
     fn default_is_the_revision_before_the_current_one() {
         let revision = |number: i64, current: bool| json!({"revision": number, "current": current});
         assert_eq!(earlier(&[revision(1, false), revision(4, false), revision(5, true)], "shop").unwrap(), 4);
+        let of = |number: i64, digest: &str| json!({"revision": number, "current": number == 3, "digest": digest});
+        assert_eq!(earlier(&[of(1, "a"), of(2, "b"), of(3, "b")], "shop").unwrap(), 1, "the copy for a new cluster has the same objects");
         let first = earlier(&[revision(1, true)], "shop").unwrap_err();
         assert!(first.to_string().contains("no earlier revision"), "{first}");
         assert!(earlier(&[revision(1, false)], "shop").unwrap_err().to_string().contains("does not run"));

@@ -10,7 +10,7 @@ use drover_store::private_postgres::Durability;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::client::Client;
-use crate::commands::page;
+use crate::commands::{doctor, page};
 use crate::stack::{Options, Stack};
 use crate::tokens::{self, SavedToken};
 
@@ -78,6 +78,7 @@ pub async fn run(args: UpArgs) -> Result<()> {
     // Before anything is said: whoever reads that Drover is up may start the command line at once.
     let _saved = token.as_ref().and_then(|token| save(&stack, token));
     eprintln!("Drover is up   web and REST {}   data {}   Ctrl-C ends it", stack.url, data.display());
+    doctor::lacking().iter().for_each(|what| eprintln!("note: {what}"));
     if let Some(token) = &token {
         print_link(&stack, token).await;
     }

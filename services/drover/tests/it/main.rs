@@ -7,6 +7,7 @@ mod cli;
 mod clusters;
 mod how_to;
 mod lab;
+mod later;
 mod leaving;
 mod memguard;
 mod movable;

@@ -153,7 +153,7 @@ impl App {
 }
 
 /// What is to be rendered, by app.
-async fn sources(tx: &mut PgConnection, group: &Group, cloud: &CloudMembers) -> Result<Vec<AppSource>, Error> {
+pub(super) async fn sources(tx: &mut PgConnection, group: &Group, cloud: &CloudMembers) -> Result<Vec<AppSource>, Error> {
     let apps = drover_resources::children::<AppSpec>(&mut *tx, &APP, group.composite_app.id).await?;
     if apps.is_empty() {
         return Err(Error::Inconsistent(vec![format!("the composite app {} has no apps", group.composite_app.name)]));

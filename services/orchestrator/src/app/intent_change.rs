@@ -13,10 +13,11 @@ pub struct IntentChange {
     pub adds: Option<Intent>,
 }
 
-/// Compares the copies of an app with its new intent. Without copies everything is missing.
+/// Compares the copies of an app with its new intent. Without copies everything is missing. Labels and `*` are those of a changed intent
+/// only if placement has not resolved them ([`super::everywhere`]).
 ///
 /// # Errors
-/// It cannot be said: the intent has changed and names clusters by label, which only placement resolves.
+/// It cannot be said: the intent has changed and does not name its clusters.
 pub fn of(copies: &[&Binding], wanted: &Intent) -> Result<IntentChange, String> {
     let members: Vec<MemberKey> = copies.iter().map(|copy| copy.member.clone()).collect();
     if members.is_empty() {

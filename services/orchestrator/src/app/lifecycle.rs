@@ -8,7 +8,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::basis::Basis;
-use super::{App, Error, Group, GroupPath, approve, dependencies, group, intent_change};
+use super::{App, Error, Group, GroupPath, approve, dependencies, everywhere, group, intent_change};
+use crate::peers::Placement;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
 use crate::store::hold;
@@ -165,7 +166,9 @@ impl App {
         if before.state != DeploymentState::Instantiated {
             return Err(Error::WrongState { verb: change.verb, state: before.state, allowed: &["Instantiated"] });
         }
-        let order = update::Order { changed: change.changed.clone(), ..update_order(&mut *tx, group, apps, before.revision).await? };
+        let placement = self.services.placement.as_ref();
+        let order = update_order(&mut *tx, placement, group, apps, before.revision).await?;
+        let order = update::Order { changed: change.changed.clone(), ..order };
         let new = NewRevision {
             dig: group.dig.id,
             revision: order.revision,
@@ -220,6 +223,7 @@ fn revision_app(delivery: &Delivery) -> RevisionApp {
 /// intent allows is started first, and the old one is removed when that is ready.
 pub(super) async fn update_order(
     tx: &mut PgConnection,
+    placement: &dyn Placement,
     group: &Group,
     apps: &[RevisionApp],
     from_revision: i64,
@@ -230,9 +234,15 @@ pub(super) async fn update_order(
     let (mut kept, mut added, mut refused) = (Vec::new(), Vec::new(), Vec::new());
     let gone = |old: &&Binding| !apps.iter().any(|app| app.app.app == old.app);
     let mut dropped: Vec<Uuid> = running.iter().filter(gone).map(|old| old.id).collect();
-    for RevisionApp { app, terms } in apps {
+    for revised @ RevisionApp { app, terms } in apps {
         let copies: Vec<&Binding> = running.iter().filter(|old| old.app == app.app).collect();
-        let change = match intent_change::of(&copies, &terms.intent) {
+        let is_new = copies.iter().any(|copy| copy.request.terms.intent != terms.intent);
+        let asks = everywhere::spreads(&terms.intent) || (is_new && everywhere::has_open_parts(&terms.intent));
+        let wanted = match asks && !copies.is_empty() {
+            true => everywhere::resolved(placement, &group.dig, &revised.request(), &copies).await?,
+            false => terms.intent.clone(),
+        };
+        let change = match intent_change::of(&copies, &wanted) {
             Ok(change) => change,
             Err(reason) => {
                 refused.push(format!("{}: {reason}", app.app));

@@ -12,10 +12,11 @@ use uuid::Uuid;
 
 use super::basis::Basis;
 use super::preflight::{self, Candidate, Refusal};
+use super::revisions::{self, ObjectDiff, Objects};
 use super::{App, Error, GroupPath, approve, group, lifecycle};
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentState};
-use crate::store::{grants, hold, refused_destination};
+use crate::store::{bundle, grants, hold, refused_destination};
 use crate::workflows;
 
 /// What instantiate would do.
@@ -54,6 +55,9 @@ pub struct Change {
     /// What the clusters where the application runs would refuse of the new objects. Absent if they would accept all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refusal>,
+    /// The objects that the update would add, change or remove. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ObjectDiff>,
     /// What this answer depends on. Absent for terminate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<Basis>,
@@ -189,11 +193,16 @@ impl App {
             .await?;
         let mut tx = self.store.begin().await?;
         let running = binding::of_dig(&mut tx, prepared.group.dig.id).await?;
-        let order = lifecycle::update_order(&mut tx, &prepared.group, &prepared.revision(), 0).await?;
+        let order = lifecycle::update_order(&mut tx, self.services.placement.as_ref(), &prepared.group, &prepared.revision(), 0).await?;
         let excluded = hold::busy(&mut tx).await?;
         let refused = refused_destination::recent(&mut tx).await?;
         let grants = grants::of_group(&mut tx, prepared.group.dig.id).await?;
+        let (mut old, mut new) = (Objects::default(), Objects::default());
+        for copy in running.iter().filter(|binding| binding.role == Role::Current) {
+            old.add(&copy.app, bundle::objects(&mut tx, &copy.digest).await?);
+        }
         tx.rollback().await?;
+        prepared.apps.iter().zip(&prepared.bundles).for_each(|(app, rendered)| new.add(&app.app, rendered.objects.iter().cloned()));
         let candidates = prepared.candidates();
         let misfits = match order.raise() {
             changes if changes.is_empty() => Vec::new(),
@@ -213,6 +222,7 @@ impl App {
             misfits,
             refusals,
             newcomer,
+            objects: revisions::differences(&old, &new),
             basis: Some(basis),
             applied: order.kept.iter().map(|kept| on_member(&kept.old)).collect(),
             added: order.added.iter().map(|delivery| delivery.app().to_owned()).collect(),

@@ -64,7 +64,7 @@ pub struct RevisionDiff {
 }
 
 /// An object that differs between two revisions.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ObjectDiff {
     pub app: String,
     /// `Deployment/web`
@@ -169,22 +169,32 @@ fn view(found: Revision, apps: &[RevisionApp], current: bool) -> RevisionView {
 }
 
 /// The objects of apps, by app and name.
-type Objects = BTreeMap<(String, String), Value>;
+#[derive(Default)]
+pub(super) struct Objects(BTreeMap<(String, String), Value>);
 
-async fn objects(tx: &mut PgConnection, apps: &[RevisionApp]) -> Result<Objects, Error> {
-    let mut found = Objects::new();
-    for app in apps {
-        for object in bundle::objects(&mut *tx, &app.app.digest).await? {
+impl Objects {
+    /// Adds the objects of an app.
+    pub fn add(&mut self, app: &str, objects: impl IntoIterator<Item = Value>) {
+        for object in objects {
             let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
             let (kind, name, namespace) = (text("/kind"), text("/metadata/name"), text("/metadata/namespace"));
             let name = if namespace.is_empty() { format!("{kind}/{name}") } else { format!("{kind}/{namespace}/{name}") };
-            found.insert((app.app.app.clone(), name), object);
+            self.0.insert((app.to_owned(), name), object);
         }
+    }
+}
+
+async fn objects(tx: &mut PgConnection, apps: &[RevisionApp]) -> Result<Objects, Error> {
+    let mut found = Objects::default();
+    for app in apps {
+        found.add(&app.app.app, bundle::objects(&mut *tx, &app.app.digest).await?);
     }
     Ok(found)
 }
 
-fn differences(old: &Objects, new: &Objects) -> Vec<ObjectDiff> {
+/// The objects that differ, in order.
+pub(super) fn differences(old: &Objects, new: &Objects) -> Vec<ObjectDiff> {
+    let (Objects(old), Objects(new)) = (old, new);
     let one = |(app, object): &(String, String), change, patch| ObjectDiff { app: app.clone(), object: object.clone(), change, patch };
     let mut found: Vec<ObjectDiff> = old.keys().filter(|key| !new.contains_key(*key)).map(|key| one(key, "removed", Vec::new())).collect();
     for (key, after) in new {
@@ -219,7 +229,7 @@ mod tests {
     #[test]
     fn differences_are_patches_and_hide_secret_values() {
         let of = |list: &[(&str, Value)]| -> Objects {
-            list.iter().map(|(name, object)| (("web".to_owned(), (*name).to_owned()), object.clone())).collect()
+            Objects(list.iter().map(|(name, object)| (("web".to_owned(), (*name).to_owned()), object.clone())).collect())
         };
         let old = of(&[
             ("Deployment/web", json!({"kind": "Deployment", "spec": {"replicas": 1}})),

@@ -14,6 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{VerbQuery, accepted};
 use crate::app::basis::{Basis, VerbBody};
 use crate::app::callers::CallerList;
+use crate::app::notes::NotesList;
 use crate::app::preview::Preview;
 use crate::app::revisions::{RevisionDiff, RevisionList};
 use crate::app::{App, GroupPath};
@@ -273,6 +274,14 @@ pub struct MigrateSpec {
 fn requested_by(headers: &HeaderMap) -> String {
     let name = headers.get("drover-user").and_then(|name| name.to_str().ok()).unwrap_or_default();
     name.chars().take(128).collect()
+}
+
+/// What the charts of the group say to those who install them (`NOTES.txt`), rendered from the documents as they are now.
+#[utoipa::path(get, operation_id = "chart_notes", tag = "lifecycle",
+    path = "/v2/projects/{project}/composite-apps/{compositeApp}/{compositeAppVersion}/deployment-intent-groups/{deploymentIntentGroup}/notes",
+    params(GroupPath), responses((status = 200, description = "The notes of each chart that has some", body = NotesList)))]
+pub async fn notes(State(app): State<App>, Path(path): Path<GroupPath>) -> Result<Json<NotesList>, Problem> {
+    Ok(Json(app.notes(&path).await?))
 }
 
 /// The running apps of other groups that seem to call Services of this group by name: in another cluster than theirs the name is unknown.

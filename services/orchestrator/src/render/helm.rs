@@ -64,10 +64,41 @@ pub(super) fn found(program: &Path) -> std::io::Result<PathBuf> {
 #[async_trait]
 impl Renderer for Helm {
     async fn chart(&self, source: &AppSource, chart: &Archive, profile: &Profile) -> Result<String, RenderError> {
+        self.template(source, chart, profile, &[], &["--include-crds", "--skip-tests"]).await
+    }
+
+    async fn notes(&self, source: &AppSource, chart: &Archive, profile: &Profile) -> Result<Option<String>, RenderError> {
+        let root = chart.chart_root().map(|root| if root.is_empty() { String::new() } else { format!("{root}/") }).unwrap_or_default();
+        let Some(text) = chart.file(&format!("{root}templates/NOTES.txt")) else { return Ok(None) };
+        let more = [(NOTES.to_owned(), text.to_vec()), (format!("templates/{NOTES}.yaml"), NOTES_TEMPLATE.into())];
+        let only = format!("--show-only=templates/{NOTES}.yaml");
+        let output = self.template(source, chart, profile, &more, &[&only]).await?;
+        let notes = drover_manifest::one(&output, Limits::MANIFESTS).unwrap_or_default();
+        Ok(notes["notes"].as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned))
+    }
+}
+
+/// What every cluster serves and helm does not know without asking one: charts fall back to versions that are gone.
+const MORE_APIS: [&str; 2] = ["apiregistration.k8s.io/v1", "apiregistration.k8s.io/v1/APIService"];
+/// Name of the file in which the text of the notes is rendered.
+const NOTES: &str = "drover-notes";
+/// helm renders notes but prints them only when it installs: this template has them as a value.
+const NOTES_TEMPLATE: &str = r#"notes: {{ tpl (.Files.Get "drover-notes") . | toJson }}"#;
+
+impl Helm {
+    /// Runs `helm template` with these files added to the chart, and these options. Returns what it prints.
+    async fn template(
+        &self,
+        source: &AppSource,
+        chart: &Archive,
+        profile: &Profile,
+        more: &[(String, Vec<u8>)],
+        options: &[&str],
+    ) -> Result<String, RenderError> {
         let unavailable = |reason: String| RenderError::Unavailable { app: source.app.clone(), reason };
         let refused = |output: String| RenderError::Helm { app: source.app.clone(), output };
         let home = tempfile::tempdir().map_err(|error| unavailable(format!("no temporary directory for helm: {error}")))?;
-        let folder = lay_out(home.path(), chart, profile).map_err(|error| match error.kind() {
+        let folder = lay_out(home.path(), chart, profile, more).map_err(|error| match error.kind() {
             // Caused by the archive: a file where another one needs a directory, or a name that is too long.
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::InvalidFilename => {
                 refused(format!("the chart cannot be unpacked: {error}"))
@@ -77,7 +108,8 @@ impl Renderer for Helm {
 
         let cannot_start = |error| unavailable(format!("helm ({}) cannot be started: {error}", self.binary.display()));
         let mut command = self.command(home.path()).await.map_err(cannot_start)?;
-        command.args(["template", &source.release]).arg(&folder).args(["--include-crds", "--skip-tests", "--namespace", &source.namespace]);
+        command.args(["template", &source.release]).arg(&folder).args(["--namespace", &source.namespace]).args(options);
+        command.args(MORE_APIS.iter().map(|api| format!("--api-versions={api}")));
         if profile.values.is_some() {
             command.arg("--values").arg(home.path().join("profile-values.yaml"));
         }
@@ -107,11 +139,11 @@ impl Renderer for Helm {
 }
 
 /// Writes chart and values to disk. Returns the directory of the chart.
-fn lay_out(home: &Path, chart: &Archive, profile: &Profile) -> std::io::Result<PathBuf> {
+fn lay_out(home: &Path, chart: &Archive, profile: &Profile, more: &[(String, Vec<u8>)]) -> std::io::Result<PathBuf> {
     let root = home.join("chart");
     chart.unpack(&root)?;
     let folder = root.join(chart.chart_root().unwrap_or_default());
-    for (path, content) in &profile.files {
+    for (path, content) in profile.files.iter().chain(more) {
         let target = folder.join(path);
         if let Some(parent) = target.parent() {
             std::fs::create_dir_all(parent)?;
@@ -173,10 +205,9 @@ fn secrets(source: &AppSource, profile: &Profile) -> Vec<String> {
 }
 
 /// The events in which Drover runs hooks.
-const EVENTS: [&str; 4] = ["pre-install", "post-install", "pre-upgrade", "post-upgrade"];
+const EVENTS: [&str; 6] = ["pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-delete", "post-delete"];
 
-/// Marks an object of a chart as the hook that it is. Returns whether it is to be applied at all: hooks of deletion, rollback and tests
-/// are not.
+/// Marks an object of a chart as the hook that it is. Returns whether it is to be applied at all: hooks of rollback and tests are not.
 pub fn is_run(object: &mut Value) -> bool {
     let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else { return true };
     let Some(named) = annotations.get("helm.sh/hook").and_then(Value::as_str) else { return true };

@@ -67,6 +67,23 @@ pub enum RenderError {
 pub trait Renderer: Send + Sync {
     /// Renders a chart to YAML. Fails when helm refuses the chart or cannot be run.
     async fn chart(&self, source: &AppSource, chart: &Archive, profile: &Profile) -> Result<String, RenderError>;
+
+    /// The notes that a chart shows to those who install it. Fails as [`Renderer::chart`] does.
+    async fn notes(&self, _: &AppSource, _: &Archive, _: &Profile) -> Result<Option<String>, RenderError> {
+        Ok(None)
+    }
+}
+
+/// The notes of an app; `None` if it is no chart or its chart has none.
+///
+/// # Errors
+/// The upload or the profile is invalid, or helm failed.
+pub async fn notes(renderer: &dyn Renderer, source: &AppSource) -> Result<Option<String>, RenderError> {
+    let owned = source.clone();
+    match blocking(source, move || Input::read(&owned)).await? {
+        Input::Manifests(_) => Ok(None),
+        Input::Chart(chart, profile) => renderer.notes(source, &chart, &profile).await,
+    }
 }
 
 /// Renders an app. Archives and YAML are read on a thread for blocking work.

@@ -174,16 +174,17 @@ fn profile_read_returns_values_and_files() {
 }
 
 #[test]
-fn hooks_of_installation_and_upgrade_are_marked_and_others_are_left_out() {
+fn hooks_of_installation_upgrade_and_deletion_are_marked_and_others_are_left_out() {
     let marked = |hook: &str| {
         let mut object = json!({"metadata": {"annotations": {"helm.sh/hook": hook}}});
         let runs = helm::is_run(&mut object);
         (runs, object["metadata"]["annotations"][drover_members::labels::HOOK].as_str().map(str::to_owned))
     };
     assert!(helm::is_run(&mut json!({"metadata": {}})));
-    assert_eq!(marked("post-install, pre-delete,post-upgrade"), (true, Some("post-install,post-upgrade".to_owned())));
+    assert_eq!(marked("post-install, pre-rollback,post-upgrade"), (true, Some("post-install,post-upgrade".to_owned())));
     assert_eq!(marked("crd-install"), (true, None));
-    assert!(!marked("pre-delete").0);
+    assert_eq!(marked("pre-delete,post-delete"), (true, Some("pre-delete,post-delete".to_owned())));
+    assert!(!marked("post-rollback").0);
     assert!(!marked("test").0);
 }
 
@@ -221,6 +222,31 @@ async fn chart_values_override_profile_values() {
     assert_eq!(config["metadata"]["name"], "r1-config");
     assert_eq!(config["data"], json!({"replicas": "3", "tag": "c", "ns": "default"}));
     assert!(rendered.objects.iter().any(|object| object["kind"] == "CustomResourceDefinition"));
+}
+
+#[tokio::test]
+async fn notes_are_rendered_with_the_values_and_names_of_the_chart() {
+    let Some(helm) = helm() else { return };
+    let named = "{{ define \"who\" }}{{ .Release.Name }}{{ end }}";
+    let notes = "\nVisit http://{{ include \"who\" . }}/?a=1&b=<{{ .Values.tag }}>\n";
+    let files = [
+        ("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 0.1.0\n"),
+        ("web/values.yaml", "tag: a\n"),
+        ("web/templates/_names.tpl", named),
+        ("web/templates/NOTES.txt", notes),
+    ];
+    let with_notes = AppSource { overrides: vec![("tag".into(), "b".into())], ..source(tar_gz(&files)) };
+    assert_eq!(super::notes(&helm, &with_notes).await.unwrap().as_deref(), Some("Visit http://r1/?a=1&b=<b>"));
+    assert_eq!(super::notes(&helm, &source(chart(TEMPLATE))).await.unwrap(), None);
+    assert_eq!(super::notes(&helm, &source(b"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n".to_vec())).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn charts_know_apis_that_every_cluster_serves() {
+    let Some(helm) = helm() else { return };
+    let template = TEMPLATE.replace("{{ .Values.image.tag }}", "{{ .Capabilities.APIVersions.Has \"apiregistration.k8s.io/v1\" | quote }}");
+    let rendered = render(&helm, &source(chart(&template))).await.unwrap();
+    assert_eq!(rendered.objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap()["data"]["tag"], "true");
 }
 
 #[tokio::test]

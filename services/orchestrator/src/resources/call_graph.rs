@@ -140,7 +140,8 @@ impl CallGraphSpec {
     /// The calls of one app as sent to placement, with the latencies between `members` only.
     pub fn terms(&self, app: &str, members: &[MemberKey]) -> CallTerms {
         let calls = self.calls.iter().filter(|call| call.from == app && call.calls > 0.0);
-        let usable = |latency: &&LatencySpec| members.contains(&latency.from) && members.contains(&latency.to);
+        let has = |wanted: &MemberKey| members.iter().any(|member| member.includes(wanted));
+        let usable = |latency: &&LatencySpec| has(&latency.from) && has(&latency.to);
         CallTerms {
             to: calls.map(|call| CallTo { app: call.to.clone(), micro_calls: (call.weight() * 1e6).round() as u64 }).collect(),
             rho: self.rho(),

@@ -92,6 +92,17 @@ pub async fn groups(db: &mut PgConnection, project: Option<&str>) -> StoreResult
     Ok(sqlx::query_as(sql).bind(project).fetch_all(db).await?)
 }
 
+/// Groups that run, of which a revision has an app for every cluster of a selection: `allOf` with a label or `*` as the cluster.
+///
+/// # Errors
+/// The query failed.
+pub async fn spreading(db: &mut PgConnection) -> StoreResult<Vec<Uuid>> {
+    let sql = r#"select distinct dig_id from deployment join deployment_revision_app using (dig_id)
+        where state = 'Instantiated'
+            and jsonb_path_exists(terms, '$.intent.allOf[*] ? (exists(@.clusterLabel) || @.cluster == "*")') order by dig_id"#;
+    Ok(sqlx::query_scalar(sql).fetch_all(db).await?)
+}
+
 /// Apps of these groups that are approved or still running, ordered by name.
 ///
 /// # Errors

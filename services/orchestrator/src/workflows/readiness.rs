@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_api::bindings::{BindingStatus, Phase};
+use drover_api::bindings::{BindingStatus, ObjectStatus, Phase};
 use drover_store::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -99,20 +99,25 @@ pub fn assess(sent: &mut Sent, status: Option<&BindingStatus>, now: Timestamp, d
     Readiness::Waiting { until, applied: phase == Some(Phase::Applied), note: status.map(describe) }
 }
 
+/// How many objects a message names.
+const NAMED: usize = 3;
+
 /// Why a binding is not ready, in a few words.
 pub fn describe(status: &BindingStatus) -> String {
     if let Some(reason) = status.unschedulable.clone().or_else(|| status.reason.clone()) {
         return reason;
     }
-    let waiting: Vec<_> = status
-        .objects
-        .iter()
-        .filter(|object| !object.ready)
-        .map(|object| {
-            format!("{}/{}{}", object.kind, object.name, object.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())
-        })
-        .collect();
-    if waiting.is_empty() { format!("{:?}", status.phase).to_lowercase() } else { waiting.join("; ") }
+    let mut waiting = status.objects.iter().filter(|object| !object.ready);
+    let told: Vec<String> = waiting.by_ref().take(NAMED).map(object).collect();
+    match (told.is_empty(), waiting.count()) {
+        (true, _) => format!("{:?}", status.phase).to_lowercase(),
+        (false, 0) => told.join("; "),
+        (false, more) => format!("{}; and {more} more of {} objects", told.join("; "), status.objects.len()),
+    }
+}
+
+fn object(object: &ObjectStatus) -> String {
+    format!("{}/{}{}", object.kind, object.name, object.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())
 }
 
 /// `time` plus `duration`.
@@ -165,6 +170,25 @@ mod tests {
             assert!(matches!(assess(&mut sent(), status, at(1), &deadlines()), Readiness::Waiting { .. }), "{status:?}");
         }
         assert_eq!(assess(&mut sent(), Some(&status(Phase::Ready)), at(1), &deadlines()), Readiness::Ready);
+    }
+
+    #[test]
+    fn describe_names_the_first_objects_and_counts_the_others() {
+        let object = |at: usize, ready: bool| ObjectStatus {
+            group: String::new(),
+            version: "v1".into(),
+            kind: "Secret".into(),
+            namespace: String::new(),
+            name: at.to_string(),
+            applied: ready,
+            ready,
+            reason: None,
+        };
+        let many = BindingStatus { objects: (0..70).map(|at| object(at, at == 0)).collect(), ..status(Phase::Applying) };
+        assert_eq!(describe(&many), "Secret/1; Secret/2; Secret/3; and 66 more of 70 objects");
+        let few = BindingStatus { objects: vec![object(1, false)], ..status(Phase::Applying) };
+        assert_eq!(describe(&few), "Secret/1");
+        assert_eq!(describe(&status(Phase::Applying)), "applying");
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub struct Event {
     pub kind: EventKind,
     /// The hooks that have begun, by moment and address.
     pub runs: BTreeMap<String, Run>,
+    /// Of a deletion: when it began, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<i64>,
 }
 
 /// For which event a hook runs.
@@ -38,6 +41,8 @@ pub enum EventKind {
     Install,
     /// Another version was there.
     Upgrade,
+    /// The app is being deleted.
+    Delete,
 }
 
 /// What became of one hook.
@@ -50,6 +55,14 @@ pub enum Run {
     Succeeded,
     /// It has failed, and why.
     Failed(String),
+    /// It has failed, and the deletion goes on without it.
+    Ignored,
+}
+
+/// Records why a hook of deletion did not do its work.
+pub async fn note(store: &Store, binding: Uuid, why: &str) -> StoreResult<()> {
+    sqlx::query("update binding set kept = array_append(kept, $2) where id = $1").bind(binding).bind(why).execute(store.pool()).await?;
+    Ok(())
 }
 
 /// Records how far the hooks of a binding are.

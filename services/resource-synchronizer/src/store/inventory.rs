@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use drover_api::bindings::DesiredBinding;
+use drover_api::bindings::{DesiredBinding, DesiredState};
 use drover_members::{Applied, Object, ObjectId, Scaled};
 use drover_scheduling::MemberKey;
 use drover_store::{Store, StoreResult};
@@ -64,7 +64,7 @@ pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object])
     let (api_versions, kinds) = (column(|o| &o.id.api_version), column(|o| &o.id.kind));
     let done = sqlx::query(
         "with newest as (
-             select from binding where id = $1 and member = $7 and namespace = $8 and digest = $9 and fence = $10 and present
+             select from binding where id = $1 and member = $7 and namespace = $8 and digest = $9 and fence = $10 and present = $11
          ), kinds as (
              insert into member_kind (member, api_version, kind)
              select distinct $7, * from unnest($2::text[], $3::text[]) where exists (table newest) on conflict do nothing
@@ -83,6 +83,7 @@ pub async fn intend(store: &Store, desired: &DesiredBinding, objects: &[Object])
     .bind(&desired.namespace)
     .bind(&*desired.digest)
     .bind(desired.fence)
+    .bind(desired.state == DesiredState::Present)
     .execute(store.pool())
     .await?;
     Ok(done.rows_affected() > 0)

@@ -1,5 +1,6 @@
-//! Hooks of charts: objects that run before and after the others when an app is installed or upgraded, as Helm means them: one after the
-//! other, by weight; a Job or a Pod has to end before the next begins; a failed one fails the app.
+//! Hooks of charts: objects that run before and after the others when an app is installed, upgraded or deleted, as Helm means them: one
+//! after the other, by weight; a Job or a Pod has to end before the next begins; a failed one fails the app. Deletion goes on all the same
+//! (see [`super::deletion`]).
 //!
 //! Each step is recorded before it has an effect, so that after a crash no hook runs twice that had begun. A move installs the app at
 //! its destination, so its installation hooks run there.
@@ -28,7 +29,7 @@ pub enum Moment {
 }
 
 impl Moment {
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Pre => "pre",
             Self::Post => "post",
@@ -76,12 +77,14 @@ impl Hook {
         }
     }
 
-    fn runs(&self, kind: EventKind, moment: Moment) -> bool {
+    pub(super) fn runs(&self, kind: EventKind, moment: Moment) -> bool {
         let event = match (kind, moment) {
             (EventKind::Install, Moment::Pre) => "pre-install",
             (EventKind::Install, Moment::Post) => "post-install",
             (EventKind::Upgrade, Moment::Pre) => "pre-upgrade",
             (EventKind::Upgrade, Moment::Post) => "post-upgrade",
+            (EventKind::Delete, Moment::Pre) => "pre-delete",
+            (EventKind::Delete, Moment::Post) => "post-delete",
         };
         events(&self.object).split(',').any(|named| named == event)
     }
@@ -144,7 +147,7 @@ impl BindingState {
         let is_hook = |id: &str| progress.is_some_and(|progress| progress.applied.contains(id));
         let was_there = self.inventory.iter().any(|(id, item)| item.applied.is_some() && !is_hook(&id.to_string()));
         let kind = if was_there { EventKind::Upgrade } else { EventKind::Install };
-        let event = Event { fence: desired.fence, kind, runs: BTreeMap::new() };
+        let event = Event { fence: desired.fence, kind, runs: BTreeMap::new(), begun: None };
         self.row.hooks.get_or_insert_default().event = Some(event);
         Some(true)
     }
@@ -185,7 +188,13 @@ impl Worker {
     }
 
     /// Runs the hooks of a moment. `None`: all of them have succeeded; else how the pass ends.
-    async fn run_hooks(&mut self, member: &Arc<Member>, id: Uuid, hooks: &[Hook], moment: Moment) -> Result<Option<Outcome>, Error> {
+    pub(super) async fn run_hooks(
+        &mut self,
+        member: &Arc<Member>,
+        id: Uuid,
+        hooks: &[Hook],
+        moment: Moment,
+    ) -> Result<Option<Outcome>, Error> {
         let Some(event) = self.progress(id).event.as_ref() else { return Ok(None) };
         // An object that ran before may be running again: what was left of the first run is no longer to be deleted.
         if moment == Moment::Pre && event.runs.keys().any(|run| run.starts_with(Moment::Post.word())) {
@@ -194,6 +203,9 @@ impl Worker {
         let kind = event.kind;
         let due = in_order(hooks, kind, moment);
         for hook in &due {
+            if kind == EventKind::Delete && self.gives_up(id, &hook.object.id, &hook.run(moment)).await? {
+                continue;
+            }
             if let Some(outcome) = self.run_hook(member, id, hook, &hook.run(moment)).await? {
                 return Ok(Some(outcome));
             }
@@ -211,7 +223,7 @@ impl Worker {
         let object = &hook.object.id;
         let state = self.progress(id).event.as_ref().and_then(|event| event.runs.get(run)).cloned();
         match state {
-            Some(Run::Succeeded) => Ok(None),
+            Some(Run::Succeeded | Run::Ignored) => Ok(None),
             Some(Run::Failed(reason)) => {
                 if hook.deleted_if_failed && !self.delete_hook(member, id, hook).await? {
                     return Ok(Some(Outcome::Again));
@@ -256,11 +268,11 @@ impl Worker {
         Ok(())
     }
 
-    fn progress(&mut self, id: Uuid) -> &mut Progress {
+    pub(super) fn progress(&mut self, id: Uuid) -> &mut Progress {
         self.bound(id).row.hooks.get_or_insert_default()
     }
 
-    async fn record(&mut self, id: Uuid, run: &str, state: Run) -> Result<(), Error> {
+    pub(super) async fn record(&mut self, id: Uuid, run: &str, state: Run) -> Result<(), Error> {
         if let Some(event) = &mut self.progress(id).event {
             event.runs.insert(run.to_owned(), state);
         }
@@ -269,7 +281,7 @@ impl Worker {
         self.save(id).await
     }
 
-    async fn save(&self, id: Uuid) -> Result<(), Error> {
+    pub(super) async fn save(&self, id: Uuid) -> Result<(), Error> {
         match &self.bindings[&id].row.hooks {
             Some(progress) => Ok(set(&self.app.store, id, progress).await?),
             None => Ok(()),

@@ -16,7 +16,7 @@ use drover_members::{Applied, Member, MemberError, Object, ObjectId, Owner, Read
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::hooks;
+use super::hooks::{self, Moment};
 use super::judge::{BindingState, Failure};
 use super::parting::Parted;
 use super::view::Seen;
@@ -193,12 +193,23 @@ impl Worker {
         }
     }
 
-    async fn make_absent(&mut self, member: &Member, id: Uuid) -> Result<Outcome, Error> {
+    async fn make_absent(&mut self, member: &Arc<Member>, id: Uuid) -> Result<Outcome, Error> {
+        let moment = if self.deletion_is_over(id) { Moment::Post } else { Moment::Pre };
+        if let Some(outcome) = self.deletion_hooks(member, id, moment).await? {
+            return Ok(outcome);
+        }
         let superfluous = self.bindings[&id].superfluous(&self.view);
         // With a CRD or a namespace, objects of others are deleted too: last, when everything else of this binding is gone.
         let (first, last): (Vec<_>, Vec<_>) = superfluous.into_iter().partition(|object| wave(&object.api_version, &object.kind) > 0);
         let gone = self.delete(member, id, first).await? && self.view.pods(id) == 0 && self.delete(member, id, last).await?;
         if !gone {
+            return Ok(Outcome::Again);
+        }
+        if let Some(outcome) = self.deletion_hooks(member, id, Moment::Post).await? {
+            return Ok(outcome);
+        }
+        // What these hooks have left.
+        if !self.bindings[&id].superfluous(&self.view).is_empty() {
             return Ok(Outcome::Again);
         }
         let fence = self.bindings[&id].row.desired.fence;

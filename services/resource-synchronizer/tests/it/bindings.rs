@@ -320,3 +320,29 @@ async fn binding_that_was_gone_comes_back() {
     let names = stack.names().await;
     assert!(names.contains(&"Deployment/web".to_owned()) && names.contains(&"Pod".to_owned()), "{names:?}");
 }
+
+/// A Deployment that `kubectl apply` accepts and server-side apply refuses: a variable is set twice, and a port has two names.
+pub fn doubled(value: &str) -> serde_json::Value {
+    let mut object = deployment("web", 1, "100m");
+    let container = &mut object["spec"]["template"]["spec"]["containers"][0];
+    container["env"] = json!([{"name": "A", "value": "1"}, {"name": "A", "value": value}]);
+    container["ports"] = json!([{"name": "http", "containerPort": 80}, {"name": "metrics", "containerPort": 80}]);
+    object
+}
+
+#[tokio::test]
+async fn items_of_one_key_are_written_as_they_are() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", vec![doubled("2")]).await;
+    stack.bundle("b2", vec![doubled("3")]).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+    let newer = DesiredBinding { digest: "b2".into(), fence: 2, ..desired };
+    stack.desire(&newer).await;
+    stack.reaches(&newer, Phase::Ready).await;
+    let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::namespaced(stack.client(), &newer.namespace);
+    let pod = deployments.get("web").await.unwrap().spec.unwrap().template.spec.unwrap();
+    let (env, ports) = (pod.containers[0].env.clone().unwrap(), pod.containers[0].ports.clone().unwrap());
+    assert_eq!((env.len(), env[1].value.as_deref(), ports.len()), (2, Some("3"), 2));
+}

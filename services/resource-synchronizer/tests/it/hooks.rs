@@ -113,18 +113,46 @@ async fn hooks_run_on_a_real_api_server() {
     assert!(uid("migrate").await.is_none() && configs.get_opt("settings").await.unwrap().is_none(), "hooks go with the app");
 }
 
-#[tokio::test]
-async fn failed_hook_fails_the_app_and_another_attempt_runs_it_again() {
-    let stack = Stack::start().await;
-    let mut crashing = pod("migrate", json!({"kit/start-delay": "10ms", "kit/crash-after": "100ms"}));
+/// A Pod that ends with an error, as a hook.
+fn crashing_hook(name: &str, events: &str) -> Value {
+    let mut crashing = pod(name, json!({"kit/start-delay": "10ms", "kit/crash-after": "100ms"}));
     crashing["apiVersion"] = json!("v1");
     crashing["kind"] = json!("Pod");
     crashing["metadata"]["labels"]["kit/chaos"] = json!("crash");
-    let mut hooked = hook(crashing.clone(), "pre-install", 0, "");
+    let mut hooked = hook(crashing.clone(), events, 0, "");
     for (name, value) in crashing["metadata"]["annotations"].as_object().unwrap() {
         hooked["metadata"]["annotations"][name] = value.clone();
     }
-    stack.bundle("b1", vec![deployment("web", 1, "100m"), hooked]).await;
+    hooked
+}
+
+#[tokio::test]
+async fn hooks_of_deletion_run_around_it_and_one_that_fails_holds_up_nothing() {
+    let stack = Stack::start().await;
+    let objects = vec![
+        config("web", "1"),
+        hook(job("leave"), "pre-delete", 0, "hook-succeeded"),
+        crashing_hook("broken", "pre-delete"),
+        hook(job("sweep"), "post-delete", 0, ""),
+    ];
+    stack.bundle("b1", objects).await;
+    let desired = binding("shop", "b1");
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+    assert_eq!(effects(&stack), ["+web"], "nothing of them runs before");
+
+    stack.desire(&absent(&desired)).await;
+    let status = stack.reaches(&absent(&desired), Phase::Gone).await;
+    assert_eq!(effects(&stack).join(" "), "+web +leave -leave -web +sweep -sweep");
+    let kept = status.kept.join("; ");
+    assert!(kept.contains("hook Pod/default/broken of the deletion failed"), "{kept}");
+    assert_eq!(stack.names().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn failed_hook_fails_the_app_and_another_attempt_runs_it_again() {
+    let stack = Stack::start().await;
+    stack.bundle("b1", vec![deployment("web", 1, "100m"), crashing_hook("migrate", "pre-install")]).await;
     let desired = binding("shop", "b1");
     stack.desire(&desired).await;
     let status = stack.reaches(&desired, Phase::Failed).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::bindings::doubled;
 use crate::support::{MEMBER, PATIENCE, Stack, absent, binding, config, deployment, service};
 use drover_api::bindings::{DesiredBinding, Phase};
 use drover_testkit::eventually;
@@ -37,6 +38,31 @@ pub fn real() -> Option<impl Future<Output = Stack>> {
         stack.add_real_member(MEMBER, drover_members::clients::connect(&vetted, drover_members::Reach::Anywhere).await.unwrap());
         stack
     })
+}
+
+#[tokio::test]
+async fn what_server_side_apply_refuses_is_written_or_named() {
+    let Some(stack) = real() else { return };
+    let stack = stack.await;
+    let namespace = format!("drover-plain-{}", std::process::id());
+    stack.bundle("b1", vec![doubled("2")]).await;
+    let desired = DesiredBinding { namespace: namespace.clone(), ..binding("plain", "b1") };
+    stack.desire(&desired).await;
+    stack.reaches(&desired, Phase::Ready).await;
+    let deployments: Api<Deployment> = Api::namespaced(stack.client(), &namespace);
+    let pod = deployments.get("web").await.unwrap().spec.unwrap().template.spec.unwrap();
+    assert_eq!((pod.containers[0].env.as_ref().unwrap().len(), pod.containers[0].ports.as_ref().unwrap().len()), (2, 2));
+
+    // The server answers 500 to a field that it does not know: the object is at fault, and not the member.
+    let mut odd = deployment("odd", 1, "100m");
+    odd["spec"]["replica"] = json!(2);
+    stack.bundle("b2", vec![odd]).await;
+    let wrong = DesiredBinding { digest: "b2".into(), fence: 2, ..desired };
+    stack.desire(&wrong).await;
+    let reason = stack.reaches(&wrong, Phase::Failed).await.reason.unwrap_or_default();
+    assert!(reason.contains(".spec.replica: field not declared in schema"), "{reason}");
+    stack.desire(&absent(&wrong)).await;
+    stack.reaches(&absent(&wrong), Phase::Gone).await;
 }
 
 #[tokio::test]

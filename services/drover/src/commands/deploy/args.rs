@@ -11,6 +11,7 @@ Examples:
   drover deploy shop -f ./manifests/ --wait
   drover deploy shop -f ./chart/ --on onprem,aws --movable
   drover deploy shop -f shop-1.2.tgz --values prod.yaml --set image.tag=1.2.3
+  drover deploy metrics -f https://example.com/components.yaml
   drover deploy podinfo --chart podinfo --repo https://stefanprodan.github.io/podinfo --version 6.7.1
   drover deploy shop -k ./overlays/test/ -n shop-test
   drover deploy shop -f ./manifests/ --split                       each workload finds a cluster of its own
@@ -20,18 +21,8 @@ Examples:
 pub struct DeployArgs {
     /// Name of the application.
     pub name: String,
-    /// Manifest file (YAML or JSON), directory of manifests, directory or .tgz of a Helm chart; `-` reads manifests from stdin. May be
-    /// repeated for manifests.
-    #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present_any = ["kustomize", "chart"])]
-    pub paths: Vec<PathBuf>,
-    /// Also read the directories inside directories.
-    #[arg(short = 'R', long, requires = "paths")]
-    pub recursive: bool,
-    /// Directory of a kustomization, built by kustomize or kubectl.
-    #[arg(short = 'k', long, value_name = "DIR", conflicts_with = "paths")]
-    pub kustomize: Option<PathBuf>,
     #[command(flatten)]
-    pub source: crate::chart::ChartArgs,
+    pub input: crate::input::InputArgs,
     #[command(flatten)]
     pub values: super::values::ValuesArgs,
     /// Namespace of objects that name none; it is created where it does not exist [default: as it was; `default` for a new application].
@@ -50,7 +41,7 @@ pub struct DeployArgs {
     /// Run only on clusters with this label.
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
-    /// Run on every cluster that it may run on, instead of the best one. Clusters that are added later get it at the next deployment.
+    /// Run on every cluster that it may run on, instead of the best one, and also on those that are added later.
     #[arg(long)]
     pub everywhere: bool,
     /// What to do when the best provider is full [default: as it was; for a new application the project's setting, else overflow].

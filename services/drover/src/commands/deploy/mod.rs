@@ -12,7 +12,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use drover_api::ledger::ClusterCapacity;
-use drover_api::operations::Operation;
+use drover_api::operations::{Operation, OperationState};
+use drover_api::scheduling::MemberKey;
 use drover_resources::is_dns_label;
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ use super::manifests::{self, Deployable, Upload};
 use super::{Session, cluster, newcomer};
 use crate::client::{self, Answer, segment};
 use crate::globals::Format;
-use crate::input::{self, Input};
+use crate::input::Input;
 use crate::{output, watch};
 
 const VERSION: &str = "v1";
@@ -88,8 +89,7 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     let deployable = deployable(session, &application, &args, &clusters).await?;
     let uploads = &deployable.uploads;
     let wishes = Wishes {
-        any_of: elements(&clusters, &args.on, args.only.as_deref(), args.label.as_deref())?
-            .or_else(|| args.everywhere.then(|| every(&clusters))),
+        any_of: elements(&clusters, &args.on, args.only.as_deref(), args.label.as_deref())?.or_else(|| args.everywhere.then(every)),
         everywhere: args.everywhere,
         namespace: args.namespace.clone(),
         values: Values::of(&args.values)?,
@@ -109,7 +109,7 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
     }
     if args.dry_run {
         let before = Before::read(session, &application).await?;
-        let outcome = dry_run(session, &application, uploads, &wishes, &clusters).await;
+        let outcome = dry_run(session, &application, uploads, &wishes).await;
         let restored = before.restore(session, &application).await;
         let outcome = outcome?;
         moves::name_callers(&outcome["callers"]);
@@ -118,7 +118,7 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
         return super::plan::fits(&outcome);
     }
     newcomer::drop_planned(session, &application).await?;
-    prepare(session, &application, uploads, &wishes, &clusters).await?;
+    prepare(session, &application, uploads, &wishes).await?;
     let verb = verb(session, &application).await?;
     let body = args.since_dry_run.as_deref().map(basis).transpose()?;
     let answer = session.client.post(&format!("{}/{verb}", application.group), body.as_ref()).await?;
@@ -135,6 +135,9 @@ pub async fn run(session: &Session, args: DeployArgs) -> Result<()> {
             return output::print(session.format, &operation, |_| (vec![], vec![]));
         }
         eprintln!("{} is up: {}", args.name, super::deployed::objects(session, &application, deployable.objects).await?);
+        if deployable.objects.is_none() {
+            print_notes(session, &application).await;
+        }
         return Ok(());
     }
     output::print(session.format, &json!({"operation": id}), |_| (vec!["OPERATION"], vec![vec![id.clone()]]))
@@ -150,6 +153,18 @@ fn basis(file: &Path) -> Result<Value> {
     }
 }
 
+/// Prints what charts say to those who install them. The application is up whether that can be rendered or not.
+async fn print_notes(session: &Session, application: &Application) {
+    match session.client.find(&format!("{}/notes", application.group)).await {
+        Ok(list) => {
+            let list = list.unwrap_or_default();
+            let notes = list["items"].as_array().into_iter().flatten().filter_map(|item| item["notes"].as_str());
+            notes.for_each(|text| eprintln!("\n{}", text.trim_end()));
+        }
+        Err(error) => eprintln!("note: the notes of the chart cannot be shown: {error:#}"),
+    }
+}
+
 async fn print_changes(session: &Session, id: &str) -> Result<()> {
     let operation: Operation = session.client.get(&format!("/v2/operations/{id}")).await?;
     match operation.changed_since_dry_run.as_slice() {
@@ -161,11 +176,7 @@ async fn print_changes(session: &Session, id: &str) -> Result<()> {
 
 /// Reads what is to be deployed. An application that is there keeps the way in which it was taken apart.
 async fn deployable(session: &Session, application: &Application, args: &DeployArgs, clusters: &[ClusterCapacity]) -> Result<Deployable> {
-    let input = match (&args.kustomize, &args.source.chart) {
-        (Some(folder), _) => input::kustomize(folder)?,
-        (None, Some(chart)) => Input::Archive(args.source.fetch(chart)?),
-        (None, None) => input::read(&args.paths, args.recursive)?,
-    };
+    let input = args.input.read().await?;
     let namespace = cloud_of(session, application, args.namespace.as_deref()).await?.1;
     let known = names(session, &format!("{}/apps", application.composite)).await?;
     let was_split = !known.is_empty() && known != [application.name.as_str()];
@@ -189,16 +200,21 @@ async fn deployable(session: &Session, application: &Application, args: &DeployA
     Ok(deployable)
 }
 
+/// Stands for every provider, or for every cluster of one, also those that are registered later.
+const EVERY: &str = MemberKey::EVERY;
+
 /// All clusters as placement elements.
-fn every(clusters: &[ClusterCapacity]) -> Vec<Value> {
-    clusters.iter().map(|c| json!({"clusterProvider": c.provider, "cluster": c.cluster})).collect()
+fn every() -> Vec<Value> {
+    vec![json!({"clusterProvider": EVERY, "cluster": EVERY})]
 }
 
 /// An application of several workloads that fits no cluster may fit when it is taken apart.
 fn hint_to_split(error: anyhow::Error, deployable: &Deployable) -> anyhow::Error {
     let together = deployable.uploads.len() == 1 && deployable.workloads.is_some_and(|workloads| workloads > 1);
     let text = error.to_string();
-    if together && ["no_room", "plan_infeasible"].iter().any(|code| text.contains(code)) {
+    // A workload that no node admits fits no better by itself.
+    let is_full = ["no_room", "plan_infeasible"].iter().any(|code| text.contains(code)) && !text.contains("no node admits it");
+    if together && is_full {
         return anyhow::anyhow!("{text}\n  hint: all its workloads go to one cluster; `--split` places each of them by itself");
     }
     error
@@ -215,14 +231,24 @@ async fn move_priority(session: &Session, application: &Application, given: Opti
     Ok(known.and_then(|known| u8::try_from(known).ok()).unwrap_or(10))
 }
 
-async fn dry_run(
-    session: &Session,
-    application: &Application,
-    uploads: &[Upload],
-    wishes: &Wishes,
-    clusters: &[ClusterCapacity],
-) -> Result<Value> {
-    prepare(session, application, uploads, wishes, clusters).await?;
+/// What a deployment would change in an application that runs. Documents that are written for that are restored.
+///
+/// # Errors
+/// The application does not run, or a request fails.
+pub async fn preview(session: &Session, application: &Application, uploads: &[Upload]) -> Result<Value> {
+    if state(session, application).await?.as_deref() != Some("Instantiated") {
+        bail!("{0} does not run; `drover deploy {0} … --dry-run` shows where it would go", application.name);
+    }
+    let before = Before::read(session, application).await?;
+    let outcome = dry_run(session, application, uploads, &Wishes::default()).await;
+    let restored = before.restore(session, application).await;
+    let outcome = outcome?;
+    restored.context("documents that were changed for it could not be restored")?;
+    Ok(outcome)
+}
+
+async fn dry_run(session: &Session, application: &Application, uploads: &[Upload], wishes: &Wishes) -> Result<Value> {
+    prepare(session, application, uploads, wishes).await?;
     // Without approving it: that would change the state of a terminated application.
     let verb = match state(session, application).await?.as_deref() {
         Some("Instantiated") => "update?dryRun=All",
@@ -248,7 +274,11 @@ pub async fn delete(session: &Session, name: &str) -> Result<()> {
     if matches!(state(session, &application).await?.as_deref(), Some("Instantiated" | "InstantiateStopped")) {
         with_volumes = super::deployed::stateful_sets(session, &application).await?;
         let answer = session.client.post(&format!("{}/terminate", application.group), None).await?;
-        watch::to_success(&session.client, &operation_of(&answer)?).await?;
+        let operation = watch::follow(&session.client, &operation_of(&answer)?).await?;
+        // An instantiation that goes on is cancelled instead, which is what was asked for.
+        if operation.state != OperationState::Cancelled {
+            watch::succeeded(operation)?;
+        }
     }
     remove(session, &application).await?;
     for set in with_volumes {
@@ -307,7 +337,7 @@ pub async fn remove(session: &Session, application: &Application) -> Result<()> 
 /// Placement elements for `--on`, `--only` and `--label`; `None` if none of these was given.
 ///
 /// # Errors
-/// No cluster is registered, or none matches.
+/// No cluster is registered, or none has this name or provider.
 pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>, label: Option<&str>) -> Result<Option<Vec<Value>>> {
     ensure!(!clusters.is_empty(), "no cluster is registered; register one with `drover cluster add`");
     if on.is_empty() && only.is_none() && label.is_none() {
@@ -323,16 +353,19 @@ pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>,
         }
     }
     if let Some(label) = label {
-        return Ok(Some(providers().into_iter().map(|p| json!({"clusterProvider": p, "clusterLabel": label})).collect()));
+        return Ok(Some(vec![json!({"clusterProvider": EVERY, "clusterLabel": label})]));
     }
+    let Some(only) = only else {
+        return Ok(Some(on.iter().map(|provider| json!({"clusterProvider": provider, "cluster": EVERY})).collect()));
+    };
     let chosen: Vec<Value> = clusters
         .iter()
-        .filter(|c| only.is_none_or(|only| c.cluster == only || c.member.0 == only || format!("{}/{}", c.provider, c.cluster) == only))
-        .filter(|c| on.is_empty() || on.contains(&c.provider))
+        .filter(|c| c.cluster == only || c.member.0 == only || format!("{}/{}", c.provider, c.cluster) == only)
         .map(|c| json!({"clusterProvider": c.provider, "cluster": c.cluster}))
         .collect();
     if chosen.is_empty() {
-        bail!("no cluster matches; see `drover get clusters`, register one with `drover cluster add`");
+        let known: Vec<String> = clusters.iter().map(|c| format!("{}/{}", c.provider, c.cluster)).collect();
+        bail!("no cluster is called {only}; registered are: {}", known.join(", "));
     }
     Ok(Some(chosen))
 }
@@ -341,13 +374,7 @@ pub fn elements(clusters: &[ClusterCapacity], on: &[String], only: Option<&str>,
 ///
 /// # Errors
 /// The name is not a DNS label, or a request fails.
-pub async fn prepare(
-    session: &Session,
-    application: &Application,
-    uploads: &[Upload],
-    wishes: &Wishes,
-    clusters: &[ClusterCapacity],
-) -> Result<()> {
+pub async fn prepare(session: &Session, application: &Application, uploads: &[Upload], wishes: &Wishes) -> Result<()> {
     // The name becomes that of the Helm release. Checked first, because the group is refused only after other resources are written.
     ensure!(
         is_dns_label(&application.name),
@@ -358,7 +385,7 @@ pub async fn prepare(
     let named = |name: &str| json!({"metadata": {"name": name}});
     client.ensure("/v2/projects", &named(&session.project)).await?;
     let (cloud, namespace) = cloud_of(session, application, wishes.namespace.as_deref()).await?;
-    logical_cloud(session, application, (&cloud, &namespace), clusters).await?;
+    logical_cloud(session, application, (&cloud, &namespace)).await?;
     let composite = json!({"metadata": {"name": application.name}, "spec": {"compositeAppVersion": VERSION}});
     client.ensure(&format!("{}/composite-apps", application.project), &composite).await?;
     let apps = format!("{}/apps", application.composite);
@@ -455,28 +482,16 @@ async fn cloud_of(session: &Session, application: &Application, wanted: Option<&
     Ok((cloud, namespace))
 }
 
-/// Makes the logical cloud of an application unless it exists. Who may make one may write everything, as with kubectl; an operator who
+/// Makes the logical cloud of an application, with every cluster, unless it exists. Who may make one may write everything, as with kubectl; an operator who
 /// wants less makes the cloud beforehand.
-async fn logical_cloud(
-    session: &Session,
-    application: &Application,
-    (name, namespace): (&str, &str),
-    clusters: &[ClusterCapacity],
-) -> Result<()> {
+async fn logical_cloud(session: &Session, application: &Application, (name, namespace): (&str, &str)) -> Result<()> {
     let client = &session.client;
     let collection = format!("{}/logical-clouds", application.project);
     let body = json!({"metadata": {"name": name}, "spec": {"namespace": namespace, "level": "0", "grants": {"everything": true}}});
     client.ensure(&collection, &body).await?;
     let collection_of = segment(name);
-    let references = format!("{collection}/{collection_of}/cluster-references");
-    let known = names(session, &references).await?;
-    for cluster in clusters {
-        let name = format!("{}-{}", cluster.provider, cluster.cluster);
-        if !known.contains(&name) {
-            let spec = json!({"clusterProvider": cluster.provider, "cluster": cluster.cluster});
-            client.ensure(&references, &json!({"metadata": {"name": name}, "spec": spec})).await?;
-        }
-    }
+    let all = json!({"metadata": {"name": "all"}, "spec": {"clusterProvider": EVERY, "cluster": EVERY}});
+    client.ensure(&format!("{collection}/{collection_of}/cluster-references"), &all).await?;
     match client.post(&format!("{collection}/{collection_of}/instantiate"), None).await {
         Ok(_) => Ok(()),
         Err(error) if client::code(&error) == Some("wrong_state") => Ok(()),

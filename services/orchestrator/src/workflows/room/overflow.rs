@@ -31,8 +31,7 @@ pub(in super::super) async fn overflow<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepRe
         state.silent |= decision.outcome == Decided::Unknown;
     }
     let state = search(ctx).state;
-    let mut seen = BTreeSet::new();
-    let reasons: Vec<String> = std::mem::take(&mut state.reasons).into_iter().filter(|reason| seen.insert(reason.clone())).collect();
+    let reasons = without_repeats(std::mem::take(&mut state.reasons));
     if let Some(Failure { code, message, reasons: refused }) = state.refused.take() {
         let message = format!("{message}; there is no other plan");
         let reasons = refused.into_iter().chain(reasons.into_iter().map(Value::from)).collect();
@@ -43,6 +42,19 @@ pub(in super::super) async fn overflow<W: SeeksRoom>(ctx: &mut Ctx<W>) -> StepRe
         false => ("plan_infeasible", "no allowed cluster has room, and no plan makes any"),
     };
     Err(StepError::fail(code, message).reasons(reasons))
+}
+
+/// Each reason once. A decision says `app: cluster: why`, and the search for a plan `cluster: app: why`, often with more to it.
+fn without_repeats(reasons: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let told: Vec<String> = reasons.into_iter().filter(|reason| seen.insert(reason.clone())).collect();
+    let again = |reason: &&String| {
+        let mut parts = reason.splitn(3, ": ");
+        let (Some(app), Some(cluster), Some(why)) = (parts.next(), parts.next(), parts.next()) else { return false };
+        let other_way_round = format!("{cluster}: {app}: {why}");
+        told.iter().any(|told| told.starts_with(&other_way_round))
+    };
+    told.iter().filter(|reason| !again(reason)).cloned().collect()
 }
 
 /// Releases what this round's overflow claimed. A round that had room or a plan never asked for one, and undo must not either.
@@ -57,4 +69,17 @@ pub(in super::super) async fn release_overflow<W: SeeksRoom>(ctx: &mut Ctx<W>) -
 
 fn overflow_name(tries: u32) -> String {
     format!("overflow/{tries}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_that_say_the_same_in_another_order_are_told_once() {
+        let told = ["web: onprem+a: cpu: needs 2", "web: onprem+b: is silent", "onprem+a: web: cpu: needs 2; no app on it may move"];
+        let told = told.map(str::to_owned).to_vec();
+        let twice = [told.clone(), told.clone()].concat();
+        assert_eq!(without_repeats(twice), told[1..]);
+    }
 }

@@ -1,0 +1,45 @@
+//! Writes an object that server-side apply refuses although `kubectl apply` accepts it: with two items of one key in a list, such as a
+//! variable that is set twice, or two names for one port of a container.
+//!
+//! It is created, or its fields are replaced by those that are desired; a field that is no longer desired stays, as it does not with
+//! server-side apply. The caller has checked to whom the object belongs.
+
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::Value;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::member::{Member, MemberError, RequestError, within};
+use crate::object_id::ObjectId;
+
+/// How the refusal of an object begins that its schema does not allow. The API server answers 500, as if it were its own fault.
+pub(crate) const NOT_TYPED: &str = "failed to create typed patch object";
+
+/// Whether an object that was refused for this reason can be written in another way.
+pub(crate) fn is_needed(reason: &str) -> bool {
+    reason.starts_with(NOT_TYPED) && reason.contains("duplicate entries for key") && !reason.contains("field not declared")
+}
+
+impl Member {
+    /// Creates the object, or replaces the fields that it is to have. Returns its metadata.
+    pub(crate) async fn write_plainly(
+        &self,
+        id: &ObjectId,
+        value: &Value,
+        manager: &str,
+        dry_run: bool,
+    ) -> Result<ObjectMeta, MemberError> {
+        let api = self.api(id).await?;
+        let params = PatchParams { dry_run, field_manager: Some(manager.into()), ..PatchParams::default() };
+        match within(api.patch_metadata(&id.name, &params, &Patch::Merge(value))).await {
+            Ok(answer) => return Ok(answer.metadata),
+            Err(RequestError::Api(404, _)) => {}
+            Err(error) => return Err(error.of_object(id)),
+        }
+        let refused = |error: serde_json::Error| MemberError::Refused { id: Box::new(id.clone()), reason: error.to_string() };
+        let object: DynamicObject = serde_json::from_value(value.clone()).map_err(refused)?;
+        let params = PostParams { dry_run, field_manager: Some(manager.into()) };
+        let made = within(api.create(&params, &object)).await.map_err(|error| error.of_object(id))?;
+        Ok(made.metadata)
+    }
+}
