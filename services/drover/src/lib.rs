@@ -6,9 +6,9 @@
 
 pub mod chart;
 pub mod cli;
-pub mod client;
 pub mod commands;
 pub mod globals;
+pub mod hub;
 pub mod input;
 mod lab;
 pub mod output;

@@ -37,9 +37,8 @@ pub async fn run(session: &Session) -> Result<()> {
         program("kubectl", &[], None, "needed for your own look at clusters and for Kustomize; Drover itself works without it", false),
         program("diff", &[], None, "`drover diff` needs it: apt install diffutils", false),
     ];
-    match session.client.find("/readyz").await {
+    match session.client.readiness().await {
         Ok(ready) => {
-            let ready = ready.unwrap_or_default();
             let failing = failing(&ready);
             let result = if failing.is_empty() { "ok" } else { "missing" };
             let detail = if failing.is_empty() { format!("all services at {} are ready", session.client.base()) } else { failing };
