@@ -61,7 +61,7 @@ experiments: ## repeats the relocation paper's figures with 200 draws, and days 
 docs: ## a site of all pages, with search; prints where it is (the first time builds mdBook)
 	@deploy/book.sh $(OUT)
 
-clients: ## typed clients in Python, TypeScript and Go, made from openapi/drover.json
+clients: ## typed clients in Python, TypeScript, Go and Rust, made from openapi/drover.json
 	@deploy/setup.sh test
 	clients/make.sh
 

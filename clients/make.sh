@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# make.sh [--run] LANGUAGE...: generates the clients of these languages (python, typescript, go) from openapi/drover.json into
+# make.sh [--run] LANGUAGE...: generates the clients of these languages (python, typescript, go, rust) from the documents in openapi/ into
 # $DROVER_CACHE/clients/LANGUAGE, and builds their packages there. --run then runs the example of each against DROVER_URL.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . deploy/env.sh
 top=$PWD run=
 case ${1:-} in --run) run=yes; shift ;; esac
-[ $# -gt 0 ] || set -- python typescript go
+[ $# -gt 0 ] || set -- python typescript go rust
 
 python() {
   [ -x venv/bin/pip ] || python3 -m venv venv
@@ -34,8 +34,25 @@ go_client() {
   [ -z "$run" ] || go test -count=1 -v ./...
 }
 
+# The package is that of the workspace, made independent of it: with the document beside it, and the versions of the root's Cargo.toml.
+rust() {
+  cp "$top/openapi/drover-3.0.json" openapi.json
+  python3 - "$top/Cargo.toml" <<'P'
+import re, sys
+
+root = open(sys.argv[1]).read()
+package = dict(re.findall(r'^(version|edition|rust-version|license) = (".*")$', root, re.M))
+dependency = lambda name: re.search(rf"^{name} = (.*?)(?: *#.*)?$", root, re.M).group(1)
+text = re.sub(r"^([a-z-]+)\.workspace = true$", lambda m: f"{m[1]} = {package.get(m[1]) or dependency(m[1])}", open("Cargo.toml").read().replace("publish.workspace = true\n", ""), flags=re.M)
+open("Cargo.toml", "w").write(text + "\n[workspace]\n")
+P
+  cp "$top/Cargo.lock" .
+  CARGO_TARGET_DIR=$PWD/target cargo package --quiet --allow-dirty --no-verify
+  [ -z "$run" ] || CARGO_TARGET_DIR=$PWD/target cargo run --quiet --example story
+}
+
 for language in "$@"; do
-  case $language in python | typescript | go) ;; *) echo "make.sh: python, typescript or go, not $language" >&2; exit 2 ;; esac
+  case $language in python | typescript | go | rust) ;; *) echo "make.sh: python, typescript, go or rust, not $language" >&2; exit 2 ;; esac
   to=$DROVER_CACHE/clients/$language
   mkdir -p "$to"
   cp -r "clients/$language/." "$to"

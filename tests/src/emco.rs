@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::Engine;
-use drover::client::{Client, Problem, code};
+use drover::hub::{Client, Problem, code};
 use drover_api::operations::Operation;
 use reqwest::Method;
 use serde_json::{Value, json};

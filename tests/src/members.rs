@@ -75,7 +75,7 @@ impl Member {
         Self { name, provider, priority, kubeconfig, client }
     }
     /// Registers the member, and its provider, with Drover.
-    pub async fn register(&self, drover: &drover::client::Client) {
+    pub async fn register(&self, drover: &drover::hub::Client) {
         let provider = json!({"metadata": {"name": self.provider}, "spec": {"priority": self.priority}});
         drover.ensure("/v2/cluster-providers", &provider).await.expect("the provider is accepted");
         let file = base64::engine::general_purpose::STANDARD.encode(&self.kubeconfig);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use drover::client::Client;
+use drover::hub::Client;
 use drover_api::ledger::Claims;
 use drover_api::scheduling::Claim;
 use drover_store::failpoint::marker;
@@ -178,7 +178,7 @@ impl Processes {
 
     /// The claims in placement's ledger, as peers read them.
     pub async fn claims(&self) -> anyhow::Result<Vec<Claim>> {
-        Ok(self.client("placement").get::<Claims>("/internal/claims").await?.items)
+        claims(self.url("placement"), TOKEN).await
     }
 
     /// The URL of the database for a superuser.
@@ -220,6 +220,12 @@ impl Processes {
     fn points(&self, name: &str) -> PathBuf {
         self.directory.path().join("points").join(name)
     }
+}
+
+/// The claims in the ledger of the placement at this address.
+pub(crate) async fn claims(placement: Url, token: &str) -> anyhow::Result<Vec<Claim>> {
+    let request = reqwest::Client::new().get(placement.join("internal/claims")?).bearer_auth(token);
+    Ok(request.send().await?.error_for_status()?.json::<Claims>().await?.items)
 }
 
 fn peer_variable(service: &str) -> String {

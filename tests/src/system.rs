@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use drover::client::Client;
+use drover::hub::Client;
 use drover::stack::{Options, Stack};
-use drover_api::ledger::{Claims, ClusterCapacity};
+use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::{Claim, MemberState};
 use drover_service::Tasks;
@@ -123,8 +123,7 @@ impl System {
     /// The claims in placement's ledger, as peers read them.
     pub async fn claims(&self) -> anyhow::Result<Vec<Claim>> {
         let common = &self.stack.common;
-        let placement = Client::new(common.peers.placement.clone(), Some(common.peer_token.expose_secret().to_owned()))?;
-        Ok(placement.get::<Claims>("/internal/claims").await?.items)
+        crate::processes::claims(common.peers.placement.clone(), common.peer_token.expose_secret()).await
     }
 
     /// The address of the gateway.

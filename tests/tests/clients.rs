@@ -9,28 +9,42 @@ use tokio::process::Command;
 /// It only guards against hanging; packages may have to be downloaded.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
+fn url(system: &System) -> &str {
+    system.url().as_str().trim_end_matches('/')
+}
+
+/// A folder with the kubeconfigs of the members.
+fn kubeconfigs(system: &System) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for member in system.members() {
+        std::fs::write(folder.path().join(format!("{}.kubeconfig", member.name)), &member.kubeconfig).expect("a kubeconfig is written");
+    }
+    folder
+}
+
+/// Asserts that an example has told the story to its end.
+async fn told(system: &System, example: &std::process::Output) {
+    let said = format!("{}{}", String::from_utf8_lossy(&example.stdout), String::from_utf8_lossy(&example.stderr));
+    assert!(example.status.success(), "{said}");
+    assert!(said.contains("the newcomer made room") && said.contains("private-b is drained"), "{said}");
+    for member in system.members() {
+        assert!(member.deployed().await.is_empty(), "{} still runs something", member.name);
+    }
+}
+
 /// Makes the client of a language and runs its example.
 async fn tells_the_story(language: &str) {
     let system = System::unregistered().await;
-    let kubeconfigs = tempfile::tempdir().expect("a temporary folder");
-    for member in system.members() {
-        std::fs::write(kubeconfigs.path().join(format!("{}.kubeconfig", member.name)), &member.kubeconfig)
-            .expect("a kubeconfig is written");
-    }
+    let kubeconfigs = kubeconfigs(&system);
     let made = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/make.sh"))
         .args(["--run", language])
-        .env("DROVER_URL", system.url().as_str().trim_end_matches('/'))
+        .env("DROVER_URL", url(&system))
         .env("DROVER_KUBECONFIGS", kubeconfigs.path())
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
     let made = tokio::time::timeout(TIMEOUT, made).await.expect("the client is made and run in time").expect("it runs");
-    let said = format!("{}{}", String::from_utf8_lossy(&made.stdout), String::from_utf8_lossy(&made.stderr));
-    assert!(made.status.success(), "{said}");
-    assert!(said.contains("the newcomer made room") && said.contains("private-b is drained"), "{said}");
-    for member in system.members() {
-        assert!(member.deployed().await.is_empty(), "{} still runs something", member.name);
-    }
+    told(&system, &made).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,6 +60,25 @@ async fn typescript_client_tells_the_story() {
 #[tokio::test(flavor = "multi_thread")]
 async fn go_client_tells_the_story() {
     tells_the_story("go").await;
+}
+
+/// The example is built with the tests; the package is made and read by cargo, which compiles what is in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn rust_client_tells_the_story() {
+    let system = System::unregistered().await;
+    let kubeconfigs = kubeconfigs(&system);
+    let programs = std::env::current_exe().expect("the path of this program");
+    let story = programs.ancestors().nth(2).expect("it is in <target>/<profile>/deps").join("examples/story");
+    let run = Command::new(story).env("DROVER_URL", url(&system)).env("DROVER_KUBECONFIGS", kubeconfigs.path()).kill_on_drop(true).output();
+    let run = tokio::time::timeout(TIMEOUT, run).await.expect("the story ends in time").expect("`cargo test` builds the examples");
+    told(&system, &run).await;
+}
+
+#[tokio::test]
+async fn rust_package_is_made_and_has_all_that_it_needs() {
+    let made = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/make.sh")).arg("rust").stdin(Stdio::null()).output();
+    let made = made.await.expect("it runs");
+    assert!(made.status.success(), "{}{}", String::from_utf8_lossy(&made.stdout), String::from_utf8_lossy(&made.stderr));
 }
 
 #[tokio::test(flavor = "multi_thread")]

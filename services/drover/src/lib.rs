@@ -7,9 +7,9 @@
 pub mod chart;
 mod chart_folder;
 pub mod cli;
-pub mod client;
 pub mod commands;
 pub mod globals;
+pub mod hub;
 pub mod input;
 mod lab;
 pub mod output;

@@ -121,7 +121,7 @@ pub fn percent(part: i64, whole: i64) -> String {
 pub fn print_error(error: &anyhow::Error) {
     let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
     eprintln!("error: {}", chain.join(": "));
-    let code = if error.is::<NoRoom>() { Some("no_room") } else { crate::client::code(error) };
+    let code = if error.is::<NoRoom>() { Some("no_room") } else { crate::hub::code(error) };
     if let Some(hint) = code.and_then(hint) {
         eprintln!("  next: {hint}");
     }

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use drover_api::operations::{Operation, OperationState};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::client::Client;
+use crate::hub::{self, Client};
 use crate::output;
 use crate::reasons::condensed;
 
@@ -69,7 +69,7 @@ pub fn succeeded(operation: Operation) -> Result<Operation> {
 
 async fn until_ended(client: &Client, id: &str, said: &mut Said, bar: Option<&ProgressBar>) -> Result<Operation> {
     loop {
-        let operation: Operation = client.get(&format!("/v2/operations/{id}")).await?;
+        let operation: Operation = client.read(client.api.operation_get(&hub::id(id)?, None)).await?;
         for line in said.news(&operation) {
             match bar {
                 Some(bar) => bar.println(line),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover::client::code;
+use drover::hub::code;
 use drover_e2e::apps::App;
 use drover_e2e::emco::Group;
 use drover_e2e::{System, scenario, succeeded};

@@ -28,7 +28,7 @@ async fn outdated_plan_is_refused(system: &System) {
             let operation = ended(&system.client, &id).await.unwrap();
             (operation.code.unwrap_or_default(), operation.reasons.join("\n"))
         }
-        Err(error) => (drover::client::code(&error).unwrap_or_default().to_owned(), error.to_string()),
+        Err(error) => (drover::hub::code(&error).unwrap_or_default().to_owned(), error.to_string()),
     };
     assert_eq!(code, "world_changed", "{reasons}");
     assert!(reasons.contains("m-"), "the reasons name what changed: {reasons}");

@@ -111,7 +111,7 @@ async fn unrenderable_or_unknown_objects_are_refused() {
         system.client.post(&format!("{}/approve", group.path()), None).await.map(|_| group)
     };
     let error = approve("broken-yaml", b"kind: Deployment\n  oops: [").await.unwrap_err();
-    assert_eq!(drover::client::code(&error), Some("malformed_upload"), "{error}");
+    assert_eq!(drover::hub::code(&error), Some("malformed_upload"), "{error}");
 
     // Only the member knows which kinds it has: its preflight refuses an unknown one, and nothing is written there.
     let unknown =

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover::client::{Client, Problem};
+use drover::hub::{Client, Problem};
 use drover_api::operations::Operation;
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended};
@@ -57,7 +57,7 @@ async fn full_disk_is_reported_and_loses_no_accepted_request() {
     for group in &late {
         match group.verb(client, "instantiate").await {
             Ok(id) => accepted.push((group, id)),
-            Err(error) => assert!(matches!(drover::client::code(&error), Some("store_full" | "store_unavailable")), "{error}"),
+            Err(error) => assert!(matches!(drover::hub::code(&error), Some("store_full" | "store_unavailable")), "{error}"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Requests that conflict with a move, at each of its steps.
 
-use drover::client::{Client, Problem};
+use drover::hub::{Client, Problem};
 use drover_api::operations::{Operation, OperationState};
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended, operation_id};

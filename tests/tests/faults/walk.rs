@@ -189,7 +189,7 @@ impl<'a> Walker<'a> {
         };
         let id = match begun.await {
             Ok(id) => id,
-            Err(error) => return drover::client::code(&error).map(|code| ActResult::Refused(code.to_owned())).ok_or(format!("{error:#}")),
+            Err(error) => return drover::hub::code(&error).map(|code| ActResult::Refused(code.to_owned())).ok_or(format!("{error:#}")),
         };
         self.accepted.fetch_add(1, Ordering::Relaxed);
         if act.cancelled {

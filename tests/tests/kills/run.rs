@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use drover::client::Client;
+use drover::hub::Client;
 use drover_api::operations::{Operation, OperationState};
 use drover_e2e::emco::operation_id;
 use drover_e2e::processes::Processes;

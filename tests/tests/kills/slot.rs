@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use drover::client::Client;
+use drover::hub::Client;
 use drover_api::operations::OperationState;
 use drover_e2e::apps::App;
 use drover_e2e::emco::{Group, ended};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use drover::client::Client;
+use drover::hub::Client;
 use drover_e2e::members::{self, Members};
 use drover_e2e::processes::Processes;
 use drover_e2e::{Backend, Member, Witness};

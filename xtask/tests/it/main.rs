@@ -23,7 +23,7 @@ struct Crate {
 
 /// All crates of the workspace: the folders of `members` in the root's Cargo.toml.
 fn crates() -> Vec<Crate> {
-    let mut folders = vec![root().join("xtask"), root().join("tests")];
+    let mut folders = vec![root().join("xtask"), root().join("tests"), root().join("clients/rust")];
     for room in ["libs", "services", "lab"] {
         folders.extend(std::fs::read_dir(root().join(room)).unwrap().map(|entry| entry.unwrap().path()));
     }

@@ -166,9 +166,9 @@ impl Services {
     }
 
     async fn register(&self, kubeconfigs: &[std::path::PathBuf], nodes: usize) -> Result<()> {
-        let manager = drover::client::Client::new(Url::parse(&format!("http://{}", self.manager.addr))?, None)?;
+        let manager = drover::hub::Client::new(Url::parse(&format!("http://{}", self.manager.addr))?, None)?;
         world::register(&manager, kubeconfigs, PROVIDERS, |_| vec!["all".to_owned()]).await?;
-        let placement = drover::client::Client::new(Url::parse(&format!("http://{}", self.placement.addr))?, None)?;
+        let placement = drover::hub::Client::new(Url::parse(&format!("http://{}", self.placement.addr))?, None)?;
         world::members_known(&placement, kubeconfigs.len(), nodes).await
     }
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use drover::client::Client;
+use drover::hub::Client;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use secrecy::ExposeSecret;

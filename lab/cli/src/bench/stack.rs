@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::process::{self, Members, Program, Simulated};
 use super::{machine, world};
-use drover::client::Client;
+use drover::hub::Client;
 
 /// The running processes; dropping it ends them, Drover first.
 pub struct Stack {

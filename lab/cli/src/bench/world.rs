@@ -10,7 +10,7 @@ use drover_api::operations::{Operation, OperationState};
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
-use drover::client::{Client, segment};
+use drover::hub::{Client, segment};
 
 /// Number of concurrent requests while something is prepared.
 const AT_ONCE: usize = 16;

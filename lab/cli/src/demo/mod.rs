@@ -14,9 +14,9 @@ use drover_service::telemetry;
 use drover_store::private_postgres::Durability;
 use secrecy::ExposeSecret;
 
-use drover::client::Client;
 use drover::commands::Session;
 use drover::globals::Format;
+use drover::hub::Client;
 use drover::stack::{Options, Stack};
 use drover::tokens;
 

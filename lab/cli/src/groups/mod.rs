@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use drover::client::segment;
 use drover::commands::{Session, cluster};
 use drover::globals::{Format, Globals};
+use drover::hub::segment;
 use drover::output;
 use drover_api::apps::AppList;
 use drover_api::ledger::{DecisionRecord, Explanation};

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Session;
 use super::deploy::operation_of;
 use super::documents::{Document, DocumentFiles, read_all, says};
-use crate::client::{code, is_status};
+use crate::hub::{code, is_status};
 use crate::{output, watch};
 
 /// `drover apply`.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Session;
 use super::deploy::{self, Application, names};
-use crate::client::segment;
+use crate::hub::segment;
 
 /// What an application and its project were.
 pub struct Before {

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::deploy::{self, Application, names};
 use super::{Session, manifests};
-use crate::client::segment;
 use crate::globals::Format;
+use crate::hub::segment;
 use crate::input::Input;
 use crate::output;
 

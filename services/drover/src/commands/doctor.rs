@@ -52,9 +52,8 @@ pub async fn run(session: &Session) -> Result<()> {
         kustomize(),
         program("diff", &[], None, "`drover diff` needs it: apt install diffutils", false),
     ];
-    match session.client.find("/readyz").await {
+    match session.client.readiness().await {
         Ok(ready) => {
-            let ready = ready.unwrap_or_default();
             let failing = failing(&ready);
             let result = if failing.is_empty() { "ok" } else { "missing" };
             let detail = if failing.is_empty() { format!("all services at {} are ready", session.client.base()) } else { failing };

@@ -12,7 +12,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::client::segment;
+use crate::hub::segment;
 use crate::template;
 
 /// Where documents come from.

@@ -11,7 +11,6 @@ use drover_api::words;
 use serde_json::json;
 
 use super::{Session, plan};
-use crate::client::segment;
 use crate::globals::Format;
 use crate::output;
 
@@ -29,9 +28,7 @@ pub async fn run(session: &Session, app: &str) -> Result<()> {
         Some(_) => app.to_owned(),
         None => only_app(session, app).await?,
     };
-    let encoded: Vec<String> = app.split('/').map(segment).collect();
-    let path = format!("/v2/explain?app={}&project={}", encoded.join("%2F"), segment(&session.project));
-    let explanation: Explanation = session.client.get(&path).await?;
+    let explanation: Explanation = session.client.read(session.client.api.explain(&app, Some(&session.project))).await?;
     if matches!(session.format, Format::Json | Format::Yaml) {
         return output::print(session.format, &explanation, |_| (vec![], vec![]));
     }
@@ -48,7 +45,7 @@ pub async fn run(session: &Session, app: &str) -> Result<()> {
 
 /// The only app of an application, as `application/app`.
 async fn only_app(session: &Session, application: &str) -> Result<String> {
-    let list: AppList = session.client.get(&format!("/v2/apps?project={}", segment(&session.project))).await?;
+    let list: AppList = session.client.read(session.client.api.apps_list(Some(&session.project))).await?;
     let mut apps: Vec<String> =
         list.items.into_iter().filter(|item| item.composite_app == application).map(|item| format!("{application}/{}", item.app)).collect();
     match apps.len() {
@@ -60,7 +57,7 @@ async fn only_app(session: &Session, application: &str) -> Result<String> {
 
 /// What is known of the app as it runs: who chooses its replicas, and where no plan moves it.
 async fn running(session: &Session, of: &Explanation) -> Result<String> {
-    let list: AppList = session.client.get(&format!("/v2/apps?project={}", segment(&of.project))).await?;
+    let list: AppList = session.client.read(session.client.api.apps_list(Some(&of.project))).await?;
     let same = |item: &&AppView| {
         (&item.composite_app, &item.version, &item.dig, &item.app) == (&of.dig.composite_app, &of.dig.version, &of.dig.name, &of.app)
     };
@@ -92,8 +89,7 @@ async fn wanted_plan(session: &Session, of: &Explanation) -> Result<PlanDocument
         "kind": "newcomer", "project": of.dig.project, "compositeApp": of.dig.composite_app,
         "compositeAppVersion": of.dig.version, "deploymentIntentGroup": of.dig.name,
     });
-    let answer = session.client.post("/v2/plans?dryRun=All", Some(&wish)).await?;
-    Ok(serde_json::from_value(answer.body)?)
+    plan::made(session, &wish, None, true).await
 }
 
 fn text(app: &str, explanation: &Explanation) -> String {

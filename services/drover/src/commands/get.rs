@@ -10,8 +10,8 @@ use drover_api::plans::{PlanDocument, PlanList};
 use serde_json::Value;
 
 use super::{Session, cluster};
-use crate::client::segment;
 use crate::globals::Format;
+use crate::hub::{self, segment};
 use crate::output;
 
 /// `drover get`.
@@ -103,7 +103,7 @@ async fn list(session: &Session, what: &Wanted, name: Option<&str>) -> Result<St
             output::render(session.format, &clusters, |wide| cluster_rows(&clusters, wide))
         }
         What::Apps => {
-            let mut apps: Value = client.get("/v2/apps").await?;
+            let mut apps: Value = client.read(client.api.apps_list(None)).await?;
             let mine = |a: &Value| a["project"] == session.project.as_str() && name.is_none_or(|n| a["compositeApp"] == n || a["app"] == n);
             let items: Vec<Value> = apps["items"].take().as_array().into_iter().flatten().filter(|a| mine(a)).cloned().collect();
             some(&items, "application or app", name)?;
@@ -111,8 +111,8 @@ async fn list(session: &Session, what: &Wanted, name: Option<&str>) -> Result<St
         }
         What::Plans => {
             let items: Vec<PlanDocument> = match name {
-                Some(id) => vec![client.get(&format!("/v2/plans/{id}")).await?],
-                None => client.get::<PlanList>("/v2/plans").await?.items,
+                Some(id) => vec![client.read(client.api.plan_get(&hub::id(id)?)).await?],
+                None => client.read::<_, PlanList>(client.api.plan_list(None)).await?.items,
             };
             output::render(session.format, &items, |_| plan_rows(&items))
         }
@@ -123,8 +123,8 @@ async fn list(session: &Session, what: &Wanted, name: Option<&str>) -> Result<St
         }
         What::Operations | What::Moves => {
             let items: Vec<Operation> = match name {
-                Some(id) => vec![client.get(&format!("/v2/operations/{id}")).await?],
-                None => client.get::<OperationList>("/v2/operations").await?.items,
+                Some(id) => vec![client.read(client.api.operation_get(&hub::id(id)?, None)).await?],
+                None => client.read::<_, OperationList>(client.api.operations_list(None, None, None, None, None)).await?.items,
             };
             if what == What::Operations {
                 return output::render(session.format, &items, |_| operation_rows(&items));

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::deploy::Application;
 use super::{Session, rollback};
-use crate::client::segment;
+use crate::hub::segment;
 use crate::output;
 
 /// A log is followed for at most this time; then the command ends.

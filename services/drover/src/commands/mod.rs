@@ -30,8 +30,8 @@ pub mod up;
 
 use anyhow::{Context, Result};
 
-use crate::client::Client;
 use crate::globals::{Format, Globals};
+use crate::hub::Client;
 use crate::tokens;
 
 /// What commands that talk to Drover need.

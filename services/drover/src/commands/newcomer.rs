@@ -25,7 +25,7 @@ pub async fn plan(
     name: &str,
     uploads: &[Upload],
     wishes: &Wishes,
-    query: &[String],
+    search: &PlanSearchArgs,
     dry_run: bool,
 ) -> Result<PlanDocument> {
     let application = Application::new(session, name);
@@ -34,7 +34,7 @@ pub async fn plan(
     }
     drop_planned(session, &application).await?;
     let before = Before::read(session, &application).await?;
-    let made = make(session, &application, name, uploads, wishes, query, dry_run, before.is_new()).await;
+    let made = make(session, &application, name, uploads, wishes, search, dry_run, before.is_new()).await;
     let kept = !dry_run && made.as_ref().is_ok_and(|document| document.state == PlanState::Proposed);
     if !kept {
         before.restore(session, &application).await?;
@@ -49,7 +49,7 @@ async fn make(
     name: &str,
     uploads: &[Upload],
     wishes: &Wishes,
-    query: &[String],
+    search: &PlanSearchArgs,
     dry_run: bool,
     is_new: bool,
 ) -> Result<PlanDocument> {
@@ -62,9 +62,7 @@ async fn make(
         "kind": "newcomer", "project": session.project, "compositeApp": name,
         "compositeAppVersion": "v1", "deploymentIntentGroup": name,
     });
-    let query: Vec<&str> = query.iter().map(String::as_str).chain(dry_run.then_some("dryRun=All")).collect();
-    let answer = session.client.post(&format!("/v2/plans?{}", query.join("&")), Some(&wish)).await?;
-    Ok(serde_json::from_value(answer.body)?)
+    plan::made(session, &wish, Some(search), dry_run).await
 }
 
 async fn mark(session: &Session, application: &Application) -> Result<()> {

@@ -7,7 +7,7 @@ use drover_api::operations::{Operation, OperationState};
 use super::Session;
 use super::get::{GetArgs, Wanted, What};
 use crate::globals::Format;
-use crate::{output, watch};
+use crate::{hub, output, watch};
 
 /// `drover operation …`.
 #[derive(Debug, Subcommand)]
@@ -36,7 +36,7 @@ pub async fn run(session: &Session, command: OperationCommand) -> Result<()> {
             Ok(())
         }
         OperationCommand::Cancel { id } => {
-            session.client.post(&format!("/v2/operations/{id}/cancel"), None).await?;
+            session.client.answer(session.client.api.operation_cancel(&hub::id(&id)?, None, None)).await?;
             let operation = watch::follow(&session.client, &id).await?;
             print(session, &operation)
         }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use reqwest::Url;
 
-use crate::client::Client;
+use crate::hub::Client;
 
 /// Prints the link.
 ///
@@ -19,7 +19,7 @@ pub async fn run(client: &Client) -> Result<()> {
 /// # Errors
 /// The request fails.
 pub async fn link(client: &Client) -> Result<Url> {
-    let made = client.post("v2/login-links", None).await?;
+    let made = client.answer(client.api.login_link_create()).await?;
     let path = made.body["path"].as_str().context("unexpected answer of v2/login-links")?;
     Ok(client.base().join(path)?)
 }

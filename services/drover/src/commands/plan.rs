@@ -14,7 +14,7 @@ use super::deploy::{self, Wishes};
 use super::{Session, cluster, manifests, newcomer};
 use crate::globals::Format;
 use crate::output::NoRoom;
-use crate::{output, watch};
+use crate::{hub, output, watch};
 
 /// How to search for a plan.
 #[derive(Debug, Args)]
@@ -91,7 +91,7 @@ pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
             let uploads = manifests::read(&path, &name).await?;
             let clusters = cluster::all(session).await?;
             let wishes = Wishes { any_of: deploy::elements(&clusters, &on, only.as_deref(), None)?, ..Wishes::default() };
-            let document = newcomer::plan(session, &name, &uploads, &wishes, &search_query(&search), dry_run).await?;
+            let document = newcomer::plan(session, &name, &uploads, &wishes, &search, dry_run).await?;
             print(session, &document, false)?;
             if document.state == PlanState::Proposed && !dry_run {
                 eprintln!("{name} is not deployed: `drover plan apply {0}` does it, `drover plan discard {0}` forgets it", document.id);
@@ -105,11 +105,11 @@ pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
         }
         PlanCommand::Rebalance => make(session, &json!({"kind": "rebalance"}), None).await,
         PlanCommand::Show { id, why_not } => {
-            let document: PlanDocument = session.client.get(&format!("/v2/plans/{id}")).await?;
+            let document: PlanDocument = session.client.read(session.client.api.plan_get(&hub::id(&id)?)).await?;
             print(session, &document, why_not)
         }
         PlanCommand::Apply { id, wait } => {
-            let answer = session.client.post(&format!("/v2/plans/{id}/apply"), None).await?;
+            let answer = session.client.answer(session.client.api.plan_apply(&hub::id(&id)?, None, None)).await?;
             let operation = deploy::operation_of(&answer)?;
             if wait {
                 let operation = watch::to_success(&session.client, &operation).await?;
@@ -118,8 +118,8 @@ pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
             output::print(session.format, &json!({"operation": operation}), |_| (vec!["OPERATION"], vec![vec![operation.clone()]]))
         }
         PlanCommand::Discard { id } => {
-            let document: PlanDocument = session.client.get(&format!("/v2/plans/{id}")).await?;
-            session.client.call(reqwest::Method::DELETE, &format!("/v2/plans/{id}"), None).await?;
+            let document: PlanDocument = session.client.read(session.client.api.plan_get(&hub::id(&id)?)).await?;
+            session.client.answer(session.client.api.plan_discard(&hub::id(&id)?, None)).await?;
             newcomer::discarded(session, &document).await?;
             eprintln!("plan {id} discarded");
             Ok(())
@@ -127,15 +127,19 @@ pub async fn run(session: &Session, command: PlanCommand) -> Result<()> {
     }
 }
 
-fn search_query(search: &PlanSearchArgs) -> Vec<String> {
-    let seconds = search.plan_seconds.map(|seconds| format!("planSeconds={seconds}"));
-    seconds.into_iter().chain(search.fewest_moves.then(|| "fewestMoves=true".to_owned())).collect()
+/// A new plan; with `dry_run` one that is not stored.
+///
+/// # Errors
+/// The plan is refused, or a request fails.
+pub async fn made(session: &Session, wish: &Value, search: Option<&PlanSearchArgs>, dry_run: bool) -> Result<PlanDocument> {
+    let (api, wish) = (&session.client.api, hub::body(wish.clone())?);
+    let fewest = search.and_then(|search| search.fewest_moves.then_some(true));
+    let seconds = search.and_then(|search| search.plan_seconds);
+    session.client.read(api.plan_create(dry_run.then_some("All"), fewest, seconds, &wish)).await
 }
 
 async fn make(session: &Session, wish: &Value, search: Option<&PlanSearchArgs>) -> Result<()> {
-    let query = search.map(search_query).unwrap_or_default().join("&");
-    let answer = session.client.post(&format!("/v2/plans?{query}"), Some(wish)).await?;
-    let document: PlanDocument = serde_json::from_value(answer.body)?;
+    let document = made(session, wish, search, false).await?;
     print(session, &document, false)?;
     feasible(&document)
 }

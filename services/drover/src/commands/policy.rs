@@ -6,7 +6,7 @@ use drover_api::scheduling::Candidate;
 use serde_json::{Value, json};
 
 use super::{Session, cluster};
-use crate::output;
+use crate::{hub, output};
 
 /// `drover policy …`.
 #[derive(Debug, Subcommand)]
@@ -26,8 +26,8 @@ pub enum PolicyCommand {
 pub async fn run(session: &Session, command: PolicyCommand) -> Result<()> {
     let PolicyCommand::Test { name, on } = command;
     let member = cluster::find(session, &on).await?.member;
-    let body = json!({"project": session.project, "policy": name, "member": member});
-    let answer = session.client.post("/v2/policy-tests", Some(&body)).await?;
+    let body = hub::body(json!({"project": session.project, "policy": name, "member": member}))?;
+    let answer = session.client.answer(session.client.api.policy_test(&body)).await?;
     let list = answer.body.get("candidates").cloned().unwrap_or(Value::Array(Vec::new()));
     let candidates: Vec<Candidate> = serde_json::from_value(list)?;
     output::print(session.format, &answer.body, |_| {

@@ -5,7 +5,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::Session;
-use crate::client::segment;
+use crate::hub;
 use crate::output;
 
 /// `drover provider …`.
@@ -30,8 +30,6 @@ pub enum ProviderCommand {
     },
 }
 
-const PROVIDERS: &str = "/v2/cluster-providers";
-
 /// Runs it.
 pub async fn run(session: &Session, command: ProviderCommand) -> Result<()> {
     match command {
@@ -41,10 +39,10 @@ pub async fn run(session: &Session, command: ProviderCommand) -> Result<()> {
             Ok(())
         }
         ProviderCommand::Remove { name } => {
-            session.client.call(reqwest::Method::DELETE, &format!("{PROVIDERS}/{}", segment(&name)), None).await.map(drop)
+            session.client.answer(session.client.api.cluster_provider_delete(&name, None, None)).await.map(drop)
         }
         ProviderCommand::List => {
-            let mut providers: Vec<Value> = session.client.get(PROVIDERS).await?;
+            let mut providers: Vec<Value> = session.client.read(session.client.api.cluster_provider_list(None, None)).await?;
             let priority = |p: &Value| p["spec"]["priority"].as_u64().unwrap_or(10);
             providers.sort_by_key(|p| (priority(p), p["metadata"]["name"].as_str().map(str::to_owned)));
             output::print(session.format, &providers, |_| {
@@ -60,15 +58,16 @@ pub async fn run(session: &Session, command: ProviderCommand) -> Result<()> {
 /// # Errors
 /// A request fails.
 pub async fn set(session: &Session, name: &str, priority: u8) -> Result<()> {
-    let path = format!("{PROVIDERS}/{}", segment(name));
-    match session.client.find(&path).await? {
+    let (client, api) = (&session.client, &session.client.api);
+    let known: Option<Value> = client.read_if_there(api.cluster_provider_get(name)).await?;
+    match known {
         None => {
-            let body = json!({"metadata": {"name": name}, "spec": {"priority": priority}});
-            session.client.post(PROVIDERS, Some(&body)).await?;
+            let provider = hub::body(json!({"metadata": {"name": name}, "spec": {"priority": priority}}))?;
+            client.answer(api.cluster_provider_create(None, None, &provider)).await?;
         }
         Some(mut provider) => {
             provider["spec"]["priority"] = priority.into();
-            session.client.put(&path, &provider).await?;
+            client.answer(api.cluster_provider_put(name, None, None, None, &hub::body(provider)?)).await?;
         }
     }
     Ok(())

@@ -9,8 +9,8 @@ use drover_service::{config, telemetry};
 use drover_store::private_postgres::Durability;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::client::Client;
 use crate::commands::{doctor, page};
+use crate::hub::Client;
 use crate::stack::{Options, Stack};
 use crate::tokens::{self, SavedToken};
 

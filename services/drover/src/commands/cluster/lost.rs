@@ -14,8 +14,8 @@ use drover_api::scheduling::{DigRef, MemberState};
 use serde_json::json;
 
 use super::{all, path, until_shown};
-use crate::client::segment;
 use crate::commands::{Session, deploy};
+use crate::hub::segment;
 use crate::{output, watch};
 
 /// What `--help` adds.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::get::{GetArgs, Wanted, What};
 use super::{Session, provider};
-use crate::client::segment;
+use crate::hub::{self, segment};
 
 pub use args::ClusterCommand;
 
@@ -39,14 +39,15 @@ pub async fn run(session: &Session, command: ClusterCommand) -> Result<()> {
         }
         ClusterCommand::Cordon { name, reason } => {
             let found = find(session, &name).await?;
-            session.client.put(&format!("{}/cordon", path(&found)), &json!({"reason": reason})).await?;
+            let order = hub::body(json!({"reason": reason}))?;
+            session.client.answer(session.client.api.cluster_cordon(&found.provider, &found.cluster, None, &order)).await?;
             until_shown(session, &found, true).await?;
             eprintln!("cluster {} is closed to new copies; `drover cluster uncordon {}` opens it", found.cluster, found.cluster);
             Ok(())
         }
         ClusterCommand::Uncordon { name } => {
             let found = find(session, &name).await?;
-            session.client.delete(&format!("{}/cordon", path(&found))).await?;
+            session.client.answer(session.client.api.cluster_uncordon(&found.provider, &found.cluster, None)).await?;
             until_shown(session, &found, false).await?;
             eprintln!("cluster {} is open", found.cluster);
             Ok(())
@@ -107,8 +108,8 @@ fn read(kubeconfig: &Path) -> Result<String> {
 
 /// Asks what the kubeconfig leads to.
 async fn check(session: &Session, kubeconfig: &str) -> Result<ClusterCheck> {
-    let answer = session.client.post("/v2/cluster-checks", Some(&json!({"kubeconfig": kubeconfig}))).await?;
-    Ok(serde_json::from_value(answer.body)?)
+    let order = hub::body(json!({"kubeconfig": kubeconfig}))?;
+    session.client.read(session.client.api.cluster_check(&order)).await
 }
 
 /// Refuses a cluster that cannot be used now, unless that is wanted.
@@ -188,7 +189,7 @@ async fn remove(session: &Session, cluster: &ClusterCapacity) -> Result<()> {
 /// # Errors
 /// The request fails.
 pub async fn all(session: &Session) -> Result<Vec<ClusterCapacity>> {
-    session.client.get("/v2/clusters?view=capacity").await
+    session.client.read(session.client.api.cluster_capacity_list(Some("capacity"))).await
 }
 
 /// The cluster called `name` or `provider/name`.

@@ -23,8 +23,8 @@ pub use self::values::put_profile;
 use super::before::Before;
 use super::manifests::{self, Deployable, Upload};
 use super::{Session, cluster, newcomer};
-use crate::client::{self, Answer, segment};
 use crate::globals::Format;
+use crate::hub::{self, Answer, segment};
 use crate::input::Input;
 use crate::{output, watch};
 
@@ -296,7 +296,7 @@ pub async fn remove_project(session: &Session, application: &Application) -> Res
     let cloud = format!("{}/logical-clouds/{NAME}", application.project);
     if session.client.find(&cloud).await?.is_some() {
         match session.client.post(&format!("{cloud}/terminate"), None).await {
-            Err(error) if client::code(&error) != Some("wrong_state") => return Err(error),
+            Err(error) if hub::code(&error) != Some("wrong_state") => return Err(error),
             _ => {}
         }
         for reference in names(session, &format!("{cloud}/cluster-references")).await? {
@@ -494,7 +494,7 @@ async fn logical_cloud(session: &Session, application: &Application, (name, name
     client.ensure(&format!("{collection}/{collection_of}/cluster-references"), &all).await?;
     match client.post(&format!("{collection}/{collection_of}/instantiate"), None).await {
         Ok(_) => Ok(()),
-        Err(error) if client::code(&error) == Some("wrong_state") => Ok(()),
+        Err(error) if hub::code(&error) == Some("wrong_state") => Ok(()),
         Err(error) => Err(error),
     }
 }

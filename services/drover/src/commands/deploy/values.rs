@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::Session;
 use super::{Application, NAME};
-use crate::client::segment;
+use crate::hub::segment;
 
 /// The values that the user gives. An application keeps the values that it has if none are given.
 #[derive(Debug, Args)]
