@@ -65,6 +65,7 @@ pub(crate) fn improve_some(mut layout: Layout<'_>, open: Vec<u32>, moves: u64, s
     let mut movable = vec![false; layout.instance().containers().len()];
     open.iter().for_each(|c| movable[*c as usize] = true);
     annealing.only = Some((open, movable));
+    annealing.full_heat = true;
     annealing.run(&mut layout)
 }
 
@@ -103,6 +104,12 @@ const CHECK_EVERY: u64 = 64;
 /// nodes.
 const HOT: f64 = 0.3;
 const COLD: f64 = 0.01;
+/// Random moves from which the temperatures are derived.
+const PROBES: u32 = 200;
+/// Moves for each container up to which a search begins with the last temperature, and from which with the first one: a short search that
+/// begins hot spends its time on repairing what it has destroyed.
+const SHORT: f64 = 5.0;
+const LONG: f64 = 500.0;
 /// Number of moves after which the sums are recomputed from scratch.
 const RESYNC: u64 = 1 << 20;
 
@@ -114,11 +121,13 @@ struct Annealing<'b> {
     ys: Vec<u32>,
     /// The containers that may move, as a list and by container; `None`: all.
     only: Option<(Vec<u32>, Vec<bool>)>,
+    /// Begins with the first temperature however short the search is.
+    full_heat: bool,
 }
 
 impl<'b> Annealing<'b> {
     fn new(seed: u64, meter: BudgetMeter<'b>, grouped: bool) -> Self {
-        Self { rng: fastrand::Rng::with_seed(seed), meter, grouped, xs: Vec::new(), ys: Vec::new(), only: None }
+        Self { rng: fastrand::Rng::with_seed(seed), meter, grouped, xs: Vec::new(), ys: Vec::new(), only: None, full_heat: false }
     }
 
     /// Puts each container without a place where the least room is missing, and then moves containers until all places are within their
@@ -182,8 +191,10 @@ impl<'b> Annealing<'b> {
         if layout.instance().places().len() < 2 || layout.instance().containers().is_empty() {
             return best.1;
         }
+        let probing = self.meter.spent();
         let (hot, cold) = self.heats(layout);
         let begin = self.meter.spent();
+        let hot = if self.full_heat { hot } else { self.tempered(hot, cold, begin - probing, layout.instance().containers().len()) };
         let mut resync = RESYNC;
         // The best placement is copied when the search is about to leave it, not at every step towards it.
         let mut at_best = false;
@@ -215,10 +226,20 @@ impl<'b> Annealing<'b> {
         if at_best && layout.value() < best.0 { layout.placement() } else { best.1 }
     }
 
+    /// The first temperature for the moves that the budget allows. `probing` is the share of it that [`Annealing::heats`] has spent.
+    fn tempered(&self, hot: f64, cold: f64, probing: f64, containers: usize) -> f64 {
+        let moves = match self.meter.budget {
+            SearchBudget::Moves(n) => n.saturating_sub(self.meter.done) as f64,
+            SearchBudget::Seconds(..) => (1.0 - self.meter.spent()) * f64::from(PROBES) / probing.max(1e-12),
+        };
+        let share = (moves / containers as f64 / SHORT).max(1.0).ln() / (LONG / SHORT).ln();
+        cold * (hot / cold).powf(share.min(1.0))
+    }
+
     /// The first and the last temperature, from the median worsening of random moves.
     fn heats(&mut self, layout: &mut Layout<'_>) -> (f64, f64) {
         let mut worse: Vec<f64> = Vec::new();
-        for _ in 0..200 {
+        for _ in 0..PROBES {
             if let Some((from, to)) = self.choose(layout, 1.0, false)
                 && let Some(change) = layout.probe(from, &self.xs, to, &self.ys)
             {

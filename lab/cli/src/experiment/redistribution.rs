@@ -64,8 +64,8 @@ const MEMBERS: usize = 3;
 const NODE: u32 = 1_000;
 /// Largest share of the time of one move that one more may add.
 const SLOPE: f64 = 0.1;
-/// The stages, in their order.
-const STAGES: [&str; 4] = ["decide, plan, claim", "new copies start", "old copies leave", "newcomer starts"];
+/// The stages, in their order. Pulling images is part of the second; simulated nodes pull none, and start after the time that is asked for.
+const STAGES: [&str; 5] = ["decide, plan, claim", "new copies start", "traffic shifts", "old copies leave", "newcomer starts"];
 
 /// One newcomer.
 #[derive(Clone, Debug)]
@@ -97,8 +97,7 @@ async fn measure(args: RedistributionArgs, format: Format) -> Result<ExitCode> {
     ensure!(moves.len() > 1 && moves.iter().all(|one| NODE.is_multiple_of(*one)), "--moves are at least two different divisors of {NODE}");
     let described = machine::describe().await?;
     let load = machine::load();
-    let mut wanted = Wanted::new(MEMBERS, 1);
-    wanted.cpu = NODE / 1_000;
+    let wanted = Wanted::new(MEMBERS, 1).with_cpu(NODE / 1_000);
     let folder = folder()?;
     let mut planes = Planes::start(args.members == Kind::Local, wanted, folder.path()).await?;
     let stack = Stack::over(folder, planes.simulated.take(), &planes.kubeconfigs, 1, MEMBERS, |_| vec!["all".to_owned()]).await?;
@@ -128,7 +127,7 @@ async fn measure(args: RedistributionArgs, format: Format) -> Result<ExitCode> {
 
 /// Fills the first member, lets a newcomer arrive, and removes everything again.
 async fn newcomer(stack: &Stack, name: &str, start: u32, moves: u32) -> Result<Sample> {
-    let pod = Pod { millicores: NODE / moves, start };
+    let pod = Pod { millicores: NODE / moves, start, ..Pod::SMALL };
     let client = &stack.client;
     let victims: Vec<App> = (0..moves).map(|at| App { pod, ..App::new(format!("{name}-victim-{at:03}"), only(&[0, 1, 2]), 1) }).collect();
     world::each(victims.len(), async |at| {
@@ -166,6 +165,7 @@ fn stages(operation: &Operation, relocation: &Operation) -> Result<[f64; STAGES.
         time(&operation.created_at)?,
         prepare.iter().map(|step| time(&step.started_at)).collect::<Result<Vec<f64>>>()?.into_iter().fold(f64::INFINITY, f64::min),
         finished(&prepare)?,
+        finished(&of(relocation, "cut_over")?)?,
         finished(&of(relocation, "old_gone")?)?,
         time(ended)?,
     ];
@@ -248,7 +248,7 @@ mod tests {
         let one = |(moves, round): (u32, u32)| Sample {
             start: 2,
             moves,
-            stages: [0.1, 2.0 + each * f64::from(moves), 0.5, 2.0 + 0.01 * f64::from(round)],
+            stages: [0.1, 2.0 + each * f64::from(moves), 0.1, 0.5, 2.0 + 0.01 * f64::from(round)],
         };
         [1, 2, 4, 8].into_iter().flat_map(|moves| (0..3).map(move |round| (moves, round))).map(one).collect()
     }
