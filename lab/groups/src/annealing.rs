@@ -32,11 +32,20 @@ impl std::fmt::Debug for SearchBudget {
 pub(super) fn anneal(instance: &Instance, weights: &Weights, budget: &SearchBudget, seed: u64, start: Start) -> Placed {
     let meter = BudgetMeter::start(budget);
     let grouped = start != Start::Containers;
-    let layout = match start {
-        Start::Learned => LearnedModel::shipped().complete_in(&begin(instance, weights), weights, 1).layout,
-        Start::Groups | Start::Containers => first(instance, weights, grouped),
+    let (layout, heat) = match start {
+        Start::Learned => (LearnedModel::shipped().complete_in(&begin(instance, weights), weights, 1).layout, Heat::ByBudget),
+        Start::Groups | Start::Containers => (first(instance, weights, grouped), Heat::Full),
     };
-    improve(layout, weights, meter, seed, grouped)
+    improve(layout, weights, meter, seed, grouped, heat)
+}
+
+/// The temperature at which a search begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heat {
+    /// The first one.
+    Full,
+    /// The lower, the fewer moves the budget allows: for a placement that is good already.
+    ByBudget,
 }
 
 /// What makes the first placement, and what moves.
@@ -51,8 +60,15 @@ pub(super) enum Start {
 }
 
 /// Anneals from the given layout until the budget is spent.
-pub(super) fn improve(mut layout: Layout<'_>, weights: &Weights, meter: BudgetMeter<'_>, seed: u64, grouped: bool) -> Placed {
-    let mut annealing = Annealing::new(seed, meter, grouped);
+pub(super) fn improve(
+    mut layout: Layout<'_>,
+    weights: &Weights,
+    meter: BudgetMeter<'_>,
+    seed: u64,
+    grouped: bool,
+    heat: Heat,
+) -> Placed {
+    let mut annealing = Annealing { heat, ..Annealing::new(seed, meter, grouped) };
     annealing.admit(&mut layout);
     let best = annealing.run(&mut layout);
     Placed::of(&Layout::of(layout.instance(), *weights, &best), weights, annealing.meter.done)
@@ -65,7 +81,6 @@ pub(crate) fn improve_some(mut layout: Layout<'_>, open: Vec<u32>, moves: u64, s
     let mut movable = vec![false; layout.instance().containers().len()];
     open.iter().for_each(|c| movable[*c as usize] = true);
     annealing.only = Some((open, movable));
-    annealing.full_heat = true;
     annealing.run(&mut layout)
 }
 
@@ -106,10 +121,10 @@ const HOT: f64 = 0.3;
 const COLD: f64 = 0.01;
 /// Random moves from which the temperatures are derived.
 const PROBES: u32 = 200;
-/// Moves for each container up to which a search begins with the last temperature, and from which with the first one: a short search that
-/// begins hot spends its time on repairing what it has destroyed.
-const SHORT: f64 = 5.0;
-const LONG: f64 = 500.0;
+/// Moves for each container up to which a search from a good placement begins with the last temperature, and from which with the first one: a
+/// short search that begins hot spends its time on repairing what it has destroyed. From the greedy placement it is better to begin hot.
+const SHORT: f64 = 60.0;
+const LONG: f64 = 4_000.0;
 /// Number of moves after which the sums are recomputed from scratch.
 const RESYNC: u64 = 1 << 20;
 
@@ -121,13 +136,12 @@ struct Annealing<'b> {
     ys: Vec<u32>,
     /// The containers that may move, as a list and by container; `None`: all.
     only: Option<(Vec<u32>, Vec<bool>)>,
-    /// Begins with the first temperature however short the search is.
-    full_heat: bool,
+    heat: Heat,
 }
 
 impl<'b> Annealing<'b> {
     fn new(seed: u64, meter: BudgetMeter<'b>, grouped: bool) -> Self {
-        Self { rng: fastrand::Rng::with_seed(seed), meter, grouped, xs: Vec::new(), ys: Vec::new(), only: None, full_heat: false }
+        Self { rng: fastrand::Rng::with_seed(seed), meter, grouped, xs: Vec::new(), ys: Vec::new(), only: None, heat: Heat::Full }
     }
 
     /// Puts each container without a place where the least room is missing, and then moves containers until all places are within their
@@ -194,7 +208,10 @@ impl<'b> Annealing<'b> {
         let probing = self.meter.spent();
         let (hot, cold) = self.heats(layout);
         let begin = self.meter.spent();
-        let hot = if self.full_heat { hot } else { self.tempered(hot, cold, begin - probing, layout.instance().containers().len()) };
+        let hot = match self.heat {
+            Heat::Full => hot,
+            Heat::ByBudget => self.tempered(hot, cold, begin - probing, layout.instance().containers().len()),
+        };
         let mut resync = RESYNC;
         // The best placement is copied when the search is about to leave it, not at every step towards it.
         let mut at_best = false;

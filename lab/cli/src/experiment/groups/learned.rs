@@ -8,7 +8,7 @@ use drover_lab_groups::experiment::{
     BenchmarkCase, LearnedCase, LearnedScore, MeasuredPlacement, large, learned_cases, learned_ratios, learned_score,
 };
 use drover_lab_groups::learned::{Learned, LearnedTraining};
-use drover_lab_groups::{GraphFile, Greedy, Instance, LearnedModel, Placed, Policy, Search, SearchBudget, Weights};
+use drover_lab_groups::{GraphFile, Greedy, LearnedModel, Placed, Policy, Search, SearchBudget, Weights};
 use drover_report::{Check, Interval, Table, percentile};
 
 use super::{Collected, GroupsArgs, cpu, starts, teachers};

@@ -11,7 +11,7 @@ use super::{Collected, GroupsArgs, cpu};
 /// Episodes of the imitation and of the rollouts, and updates of actor and critic: those of the shipped model, and as long a training.
 const EPISODES: usize = 300;
 const ROLLOUTS: usize = 1_600;
-const UPDATES: usize = 40_000;
+const UPDATES: usize = 30_000;
 
 /// Trains by every teacher, and compares what they have taught. Nothing of it is a check: the reach is that of the shipped training.
 pub fn run(args: &GroupsArgs, cases: &[LearnedCase], weights: &Weights, collected: &mut Collected) {
