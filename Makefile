@@ -48,15 +48,18 @@ bench: ## measures throughput, latency, memory and CPU of this build; NAMES="dec
 	cargo build --locked --release --workspace --bins
 	exec "$$CARGO_TARGET_DIR/release/drover" bench $(NAMES)
 
-experiments: ## repeats the relocation paper's figures with 200 draws, and days of arrivals; CSV and SVG go to OUT, or a new directory
-	@. deploy/env.sh
+experiments: ## repeats the relocation paper's figures; CSV and SVG go to OUT, or a new directory; MEMBERS=local times moves on real control planes
+	@case $(MEMBERS) in sim) needs=demo ;; local) needs=local ;; *) echo "MEMBERS is sim or local" >&2; exit 2 ;; esac
+	deploy/setup.sh $$needs
+	. deploy/env.sh
 	export DROVER_COMMIT=$$(git describe --always --dirty)
 	cargo build --locked --release --workspace --bins
 	out="$(OUT)"; out=$${out:-$$(mktemp -d)}
-	for name in occupancy rejection; do
-	  "$$CARGO_TARGET_DIR/release/drover" experiment $$name --draws 200 --out "$$out/$$name"
-	done
-	"$$CARGO_TARGET_DIR/release/drover" experiment replay --out "$$out/replay"
+	run() { echo "== $$1"; "$$CARGO_TARGET_DIR/release/drover" experiment "$$@" --out "$$out/$$1"; }
+	run occupancy --draws 200
+	run rejection --draws 200
+	run replay
+	run redistribution --members $(MEMBERS)
 
 docs: ## a site of all pages, with search; prints where it is (the first time builds mdBook)
 	@deploy/book.sh $(OUT)

@@ -32,11 +32,20 @@ impl std::fmt::Debug for SearchBudget {
 pub(super) fn anneal(instance: &Instance, weights: &Weights, budget: &SearchBudget, seed: u64, start: Start) -> Placed {
     let meter = BudgetMeter::start(budget);
     let grouped = start != Start::Containers;
-    let layout = match start {
-        Start::Learned => LearnedModel::shipped().complete_in(&begin(instance, weights), weights, 1).layout,
-        Start::Groups | Start::Containers => first(instance, weights, grouped),
+    let (layout, heat) = match start {
+        Start::Learned => (LearnedModel::shipped().complete_in(&begin(instance, weights), weights, 1).layout, Heat::ByBudget),
+        Start::Groups | Start::Containers => (first(instance, weights, grouped), Heat::Full),
     };
-    improve(layout, weights, meter, seed, grouped)
+    improve(layout, weights, meter, seed, grouped, heat)
+}
+
+/// The temperature at which a search begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heat {
+    /// The first one.
+    Full,
+    /// The lower, the fewer moves the budget allows: for a placement that is good already.
+    ByBudget,
 }
 
 /// What makes the first placement, and what moves.
@@ -51,8 +60,15 @@ pub(super) enum Start {
 }
 
 /// Anneals from the given layout until the budget is spent.
-pub(super) fn improve(mut layout: Layout<'_>, weights: &Weights, meter: BudgetMeter<'_>, seed: u64, grouped: bool) -> Placed {
-    let mut annealing = Annealing::new(seed, meter, grouped);
+pub(super) fn improve(
+    mut layout: Layout<'_>,
+    weights: &Weights,
+    meter: BudgetMeter<'_>,
+    seed: u64,
+    grouped: bool,
+    heat: Heat,
+) -> Placed {
+    let mut annealing = Annealing { heat, ..Annealing::new(seed, meter, grouped) };
     annealing.admit(&mut layout);
     let best = annealing.run(&mut layout);
     Placed::of(&Layout::of(layout.instance(), *weights, &best), weights, annealing.meter.done)
@@ -103,6 +119,12 @@ const CHECK_EVERY: u64 = 64;
 /// nodes.
 const HOT: f64 = 0.3;
 const COLD: f64 = 0.01;
+/// Random moves from which the temperatures are derived.
+const PROBES: u32 = 200;
+/// Moves for each container up to which a search from a good placement begins with the last temperature, and from which with the first one: a
+/// short search that begins hot spends its time on repairing what it has destroyed. From the greedy placement it is better to begin hot.
+const SHORT: f64 = 60.0;
+const LONG: f64 = 4_000.0;
 /// Number of moves after which the sums are recomputed from scratch.
 const RESYNC: u64 = 1 << 20;
 
@@ -114,11 +136,12 @@ struct Annealing<'b> {
     ys: Vec<u32>,
     /// The containers that may move, as a list and by container; `None`: all.
     only: Option<(Vec<u32>, Vec<bool>)>,
+    heat: Heat,
 }
 
 impl<'b> Annealing<'b> {
     fn new(seed: u64, meter: BudgetMeter<'b>, grouped: bool) -> Self {
-        Self { rng: fastrand::Rng::with_seed(seed), meter, grouped, xs: Vec::new(), ys: Vec::new(), only: None }
+        Self { rng: fastrand::Rng::with_seed(seed), meter, grouped, xs: Vec::new(), ys: Vec::new(), only: None, heat: Heat::Full }
     }
 
     /// Puts each container without a place where the least room is missing, and then moves containers until all places are within their
@@ -182,8 +205,13 @@ impl<'b> Annealing<'b> {
         if layout.instance().places().len() < 2 || layout.instance().containers().is_empty() {
             return best.1;
         }
+        let probing = self.meter.spent();
         let (hot, cold) = self.heats(layout);
         let begin = self.meter.spent();
+        let hot = match self.heat {
+            Heat::Full => hot,
+            Heat::ByBudget => self.tempered(hot, cold, begin - probing, layout.instance().containers().len()),
+        };
         let mut resync = RESYNC;
         // The best placement is copied when the search is about to leave it, not at every step towards it.
         let mut at_best = false;
@@ -215,10 +243,20 @@ impl<'b> Annealing<'b> {
         if at_best && layout.value() < best.0 { layout.placement() } else { best.1 }
     }
 
+    /// The first temperature for the moves that the budget allows. `probing` is the share of it that [`Annealing::heats`] has spent.
+    fn tempered(&self, hot: f64, cold: f64, probing: f64, containers: usize) -> f64 {
+        let moves = match self.meter.budget {
+            SearchBudget::Moves(n) => n.saturating_sub(self.meter.done) as f64,
+            SearchBudget::Seconds(..) => (1.0 - self.meter.spent()) * f64::from(PROBES) / probing.max(1e-12),
+        };
+        let share = (moves / containers as f64 / SHORT).max(1.0).ln() / (LONG / SHORT).ln();
+        cold * (hot / cold).powf(share.min(1.0))
+    }
+
     /// The first and the last temperature, from the median worsening of random moves.
     fn heats(&mut self, layout: &mut Layout<'_>) -> (f64, f64) {
         let mut worse: Vec<f64> = Vec::new();
-        for _ in 0..200 {
+        for _ in 0..PROBES {
             if let Some((from, to)) = self.choose(layout, 1.0, false)
                 && let Some(change) = layout.probe(from, &self.xs, to, &self.ys)
             {

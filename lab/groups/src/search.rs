@@ -5,7 +5,7 @@
 //! search can be stopped at any time, because the best placement so far is kept. With a budget in moves the result depends on the seed
 //! alone.
 
-use crate::annealing::{BudgetMeter, SearchBudget, Start, anneal, improve};
+use crate::annealing::{BudgetMeter, Heat, SearchBudget, Start, anneal, improve};
 use crate::exact::Exact;
 use crate::policy::{Placed, Policy};
 use drover_scheduling::groups::{Instance, Layout, Weights};
@@ -32,10 +32,20 @@ impl Search {
         Self { seed, budget: SearchBudget::Moves(moves), grouped: true }
     }
 
-    /// Continues the search from a placement that another policy made, for example to improve a learned one.
+    /// Continues the search from a placement that another policy made, for example to improve a learned one. The shorter the search, the less
+    /// it leaves of the placement's neighbourhood.
     pub fn polish(&self, instance: &Instance, weights: &Weights, from: &Placed) -> Placed {
+        self.continued(instance, weights, from, Heat::ByBudget)
+    }
+
+    /// As [`Search::polish`], but the search begins as hot as from the greedy placement, whatever its budget.
+    pub fn reheat(&self, instance: &Instance, weights: &Weights, from: &Placed) -> Placed {
+        self.continued(instance, weights, from, Heat::Full)
+    }
+
+    fn continued(&self, instance: &Instance, weights: &Weights, from: &Placed, heat: Heat) -> Placed {
         let meter = BudgetMeter::start(&self.budget);
-        improve(Layout::of(instance, *weights, &from.at), weights, meter, self.seed, self.grouped)
+        improve(Layout::of(instance, *weights, &from.at), weights, meter, self.seed, self.grouped, heat)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{Report, Table};
 pub enum Format {
     /// As text.
     Text,
-    /// As one JSON object with `findings`, `tables` and `checks`.
+    /// As one JSON object with `findings`, `tables`, `checks` and, if a paper is repeated, `statements`.
     Json,
 }
 
@@ -37,7 +37,7 @@ impl Report {
         }
     }
 
-    /// The report as text: findings, tables, checks, and how many of them hold.
+    /// The report as text: findings, tables, checks and how many of them hold, and what of the paper could not be repeated.
     pub fn text(&self) -> String {
         let mut parts = Vec::new();
         if !self.findings.is_empty() {
@@ -53,12 +53,37 @@ impl Report {
             let short = self.checks.iter().filter(|check| !check.ok).count();
             parts.push(format!("{} of {} checks hold", self.checks.len() - short, self.checks.len()));
         }
+        parts.extend(self.about_the_paper());
         parts.join("\n\n")
+    }
+
+    /// How many statements of the paper were repeated, and a table of those that were not.
+    fn about_the_paper(&self) -> Vec<String> {
+        if self.statements.is_empty() {
+            return Vec::new();
+        }
+        let mut not = Table::new("", ["not repeated", "the paper says", "found here"]);
+        for statement in self.statements.iter().filter(|statement| !statement.ok) {
+            not.row([&statement.name, &statement.reach, &statement.got]);
+        }
+        let (all, repeated) = (self.statements.len(), self.statements.len() - not.rows.len());
+        let count = format!("About the paper, not about this software: {repeated} of {all} statements could be repeated.");
+        if not.rows.is_empty() { vec![count] } else { vec![count, not.text()] }
+    }
+
+    /// All statements of the paper as a table.
+    fn statements(&self) -> Option<Table> {
+        let mut table = Table::new("paper", ["statement", "expected", "found", "repeated"]);
+        for one in &self.statements {
+            table.row([&*one.name, &one.reach, &one.got, if one.ok { "yes" } else { "no" }]);
+        }
+        (!table.rows.is_empty()).then_some(table)
     }
 
     fn write(&self, dir: &Path) -> Result<usize> {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        for table in &self.tables {
+        let statements = self.statements();
+        for table in self.tables.iter().chain(&statements) {
             let path = dir.join(format!("{}.csv", table.name));
             let write = || -> Result<(), csv::Error> {
                 let mut csv = csv::Writer::from_path(&path)?;
@@ -72,7 +97,7 @@ impl Report {
             let path = dir.join(format!("{}.svg", chart.name));
             std::fs::write(&path, chart.svg()?).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        Ok(self.tables.len() + self.charts.len())
+        Ok(self.tables.len() + usize::from(statements.is_some()) + self.charts.len())
     }
 }
 
@@ -109,6 +134,26 @@ mod tests {
         assert!(text.contains("✘") && text.ends_with("0 of 1 checks hold"), "{text}");
         assert!(!report().ok());
         assert_eq!(serde_json::to_value(report())?["checks"][0]["got"], "7");
+        Ok(())
+    }
+
+    #[test]
+    fn text_ends_with_what_was_not_repeated_and_that_fails_nothing() -> Result<()> {
+        let mut report = Report::new("toy");
+        report.checks.push(Check::at_most("cost", 5.0, 4.0, ""));
+        report.statements.push(Check::holds("rho 4 is best", "the largest of all", "rho 5", false));
+        report.statements.push(Check::holds("binpack is worst", "0.3", "0.4", true));
+        assert!(report.ok());
+        let text = report.text();
+        let [holds, count, name] = ["1 of 1 checks hold", "1 of 2 statements", "rho 4 is best"].map(|part| text.find(part));
+        assert!(holds.is_some() && holds < count && count < name, "{text}");
+        assert!(!text.contains("binpack is worst"), "{text}");
+        let dir = tempfile::tempdir()?;
+        assert_eq!(report.write(dir.path())?, 1);
+        assert!(std::fs::read_to_string(dir.path().join("paper.csv"))?.contains("binpack is worst,0.3,0.4,yes"));
+        report.statements.remove(0);
+        assert!(report.text().ends_with("1 of 1 statements could be repeated."), "{}", report.text());
+        assert_eq!(serde_json::to_value(report)?["statements"][0]["ok"], true);
         Ok(())
     }
 }

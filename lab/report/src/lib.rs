@@ -1,4 +1,5 @@
-//! The report of an experiment or a benchmark: findings first, then tables, charts and checks.
+//! The report of an experiment or a benchmark: findings first, then tables, charts and checks, and last what a paper says that could not be
+//! repeated.
 //!
 //! All of it is plain data, and only [`Report::deliver`] does I/O. Nothing is computed here; that is the task of the pure crates.
 
@@ -30,6 +31,10 @@ pub struct Report {
     pub charts: Vec<Chart>,
     /// Targets with the measured results.
     pub checks: Vec<Check>,
+    /// What a paper says, with what this run found. A difference is a finding about the paper and no fault of the software, so it fails
+    /// nothing. Also written as `paper.csv`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<Check>,
 }
 
 impl Report {

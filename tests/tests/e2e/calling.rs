@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use clap::Parser;
+use drover::commands::Session;
 use drover::hub::code;
 use drover_e2e::apps::App;
 use drover_e2e::emco::Group;
 use drover_e2e::{System, scenario, succeeded};
+use drover_lab::cli::{Cli, Command, GroupsCommand};
 use serde_json::{Value, json};
 
 /// Services of Sock Shop that do something in each request, and the calls between them for one visit.
@@ -93,6 +96,7 @@ async fn calling_apps_are_placed_together(system: &System) {
     assert_eq!(landed, planned);
 
     explained(system, &planned).await;
+    tried(system, &planned).await;
     dependency(system, &planned).await;
     preferred(system, &planned).await;
 }
@@ -107,6 +111,29 @@ async fn explained(system: &System, places: &Places) {
     let groups = |rho: usize| calls["by_rho"][rho - 1]["groups"].as_array().unwrap().len();
     assert_eq!(groups(1), apps().len());
     assert!(groups(4) < groups(2) && groups(2) < groups(1), "{calls}");
+}
+
+/// `drover groups place` sees where the apps run, and says what the policies would make of the same members.
+async fn tried(system: &System, places: &Places) {
+    let typed = ["drover", "groups", "place", "socks", "--project", "e2e", "--url", system.url().as_str()];
+    let parsed = Cli::try_parse_from(typed).unwrap();
+    let Command::Groups(GroupsCommand::Place(args)) = parsed.command else { panic!("{:?}", parsed.command) };
+    let (_, answer) = drover_lab::groups::compare(&Session::open(parsed.globals).unwrap(), &args).await.unwrap();
+    let told = serde_json::to_value(answer).unwrap();
+    let clusters = |outcome: &Value| -> Places {
+        let members = outcome["members"].as_object().unwrap().iter();
+        members.map(|(app, member)| (app.clone(), member.as_str().unwrap().split_once('+').unwrap().1.to_owned())).collect()
+    };
+    assert_eq!(clusters(&told["now"]), *places);
+    let policies = told["policies"].as_array().unwrap();
+    assert_eq!(policies.iter().map(|one| one["policy"].as_str().unwrap()).collect::<Vec<_>>(), ["learned", "cgs-greedy", "cgs-search"]);
+    let objective: Vec<f64> = policies.iter().map(|one| one["objective"].as_f64().unwrap()).collect();
+    for one in policies {
+        assert_eq!(one["unplaced"], json!([]), "{told}");
+        let share = one["sigmaContainer"].as_f64().unwrap();
+        assert!((share - crossing(&clusters(one))).abs() < 1e-6, "{told}");
+    }
+    assert!(objective[0] <= objective[1] + 1e-9 && objective[2] <= objective[1] + 1e-9, "the guard and the search lose nothing: {told}");
 }
 
 /// The value of migration's parameter `CallDependency` for each app follows from the call graph and the placement.

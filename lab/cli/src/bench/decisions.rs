@@ -72,7 +72,7 @@ struct Round {
 /// # Errors
 /// A part cannot be started, or a request fails.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
-    let large = |count, nodes| Members { cpu: 1_000, room: 100_000, ..Members::new(count, nodes) };
+    let large = |count, nodes| Members { room: 100_000, ..Members::new(count, nodes).with_cpu(1_000) };
     let full = Sizes { members: large(100, 20), clients: 16, rounds: 5, time: Duration::from_secs(3) };
     let small = Sizes { members: large(4, 2), clients: 2, rounds: 1, time: Duration::from_millis(300) };
     let sizes = size.of(full, small);

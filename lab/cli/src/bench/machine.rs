@@ -16,21 +16,36 @@ const TICKS: f64 = 100.0;
 /// # Errors
 /// /proc or the temporary directory cannot be used.
 pub async fn describe() -> Result<Table> {
-    let cpuinfo = read("/proc/cpuinfo")?;
-    let model =
-        cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).map_or("?", |model| model.trim_start_matches(['\t', ':', ' ']));
-    let memory = kib(&read("/proc/meminfo")?, "MemTotal:") / (1 << 20) as f64;
+    let [processor, memory] = hardware()?;
     let kernel = read("/proc/sys/kernel/osrelease")?;
     let sync = tokio::task::spawn_blocking(fdatasync).await??;
     let [p50, _, p99, _] = spread(&sync);
     let mut table = Table::new("machine", ["what", "is"]);
-    table.row(["processor", &format!("{} × {model}", std::thread::available_parallelism()?)]);
-    table.row(["memory", &format!("{memory:.0} GiB")]);
+    table.row(["processor", &processor]);
+    table.row(["memory", &memory]);
     table.row(["kernel", kernel.trim()]);
     table.row(["fdatasync of 8 KiB", &format!("{} ms, p99 {} ms", cell(p50), cell(p99))]);
     table.row(["load before", &load()]);
     table.row(["build", &build()]);
     Ok(table)
+}
+
+/// Processor and memory.
+fn hardware() -> Result<[String; 2]> {
+    let cpuinfo = read("/proc/cpuinfo")?;
+    let model =
+        cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).map_or("?", |model| model.trim_start_matches(['\t', ':', ' ']));
+    let memory = kib(&read("/proc/meminfo")?, "MemTotal:") / (1 << 20) as f64;
+    Ok([format!("{} × {model}", std::thread::available_parallelism()?), format!("{memory:.0} GiB")])
+}
+
+/// Hardware, build and load in a line, for experiments that depend on nothing else of the machine.
+///
+/// # Errors
+/// /proc cannot be used.
+pub fn line() -> Result<String> {
+    let [processor, memory] = hardware()?;
+    Ok(format!("machine: {processor}, {memory}; build: {}; load before: {}", build(), load()))
 }
 
 /// Version, profile and commit of this build. `make` passes the commit on; it is not compiled in, so that a commit rebuilds nothing.

@@ -114,8 +114,10 @@ pub struct Members {
     pub nodes: usize,
     /// Number of pods of each that Drover did not create.
     pub pods: usize,
-    /// CPUs of each node.
-    pub cpu: u32,
+    /// CPU of each node.
+    pub millicores: u32,
+    /// Memory of each node.
+    pub mebibytes: u32,
     /// Maximum number of pods of each node.
     pub room: u32,
 }
@@ -123,7 +125,12 @@ pub struct Members {
 impl Members {
     /// Members whose nodes have 8 CPUs and room for 110 pods.
     pub fn new(count: usize, nodes: usize) -> Self {
-        Self { count, nodes, pods: 0, cpu: 8, room: 110 }
+        Self { count, nodes, pods: 0, millicores: 0, mebibytes: 0, room: 110 }.with_cpu(8)
+    }
+
+    /// The same with nodes of so many CPUs, and 4 GiB for each of them.
+    pub fn with_cpu(self, cpu: u32) -> Self {
+        Self { millicores: 1_000 * cpu, mebibytes: 4 * 1_024 * cpu, ..self }
     }
 }
 
@@ -144,7 +151,8 @@ pub async fn simulate(members: Members, folder: &Path) -> Result<Simulated> {
     let args = ["dev".into(), "sim".into(), "--dir".into(), folder.as_os_str().to_owned()].into_iter();
     let args =
         args.chain(number("--clusters", members.count)).chain(number("--nodes", members.nodes)).chain(number("--pods", members.pods));
-    let args = args.chain(number("--cpu", members.cpu as usize)).chain(number("--memory", 4 * members.cpu as usize));
+    let size = [("--cpu", format!("{}m", members.millicores)), ("--memory", format!("{}Mi", members.mebibytes))];
+    let args = args.chain(size.into_iter().flat_map(|(flag, value)| [OsString::from(flag), value.into()]));
     let mut program = Program::start(&std::env::current_exe()?, args.chain(number("--node-pods", members.room as usize)))?;
     let errors = program.child.stderr.take().context("its stderr is ours")?;
     let told = program.told(errors, |line| line.contains("simulated clusters at").then_some(()));

@@ -20,7 +20,7 @@ const PROVIDERS: usize = 1;
 /// A part cannot be started, or a request fails.
 pub async fn run(size: Size, report: &mut Report) -> Result<()> {
     let (members, nodes, apps, rounds) = size.of((100, 20, 1_000, 3), (3, 2, 3, 1));
-    let spec = Members { cpu: 64, room: 1_000, ..Members::new(members, nodes) };
+    let spec = Members { room: 1_000, ..Members::new(members, nodes).with_cpu(64) };
     let mut stack = Stack::simulated(spec, PROVIDERS, |_| vec!["all".to_owned()]).await?;
     let began = Instant::now();
     world::each(apps, async |at| {

@@ -122,8 +122,15 @@ pub struct App {
 pub struct Pod {
     /// CPU that it requests.
     pub millicores: u32,
+    /// Memory that it requests.
+    pub mebibytes: u32,
     /// Seconds until a simulated one is ready.
     pub start: u32,
+}
+
+impl Pod {
+    /// A small one that starts without delay.
+    pub const SMALL: Self = Self { millicores: 10, mebibytes: 16, start: 0 };
 }
 
 /// A placement intent for all members with a label, of the first `providers` providers.
@@ -135,13 +142,13 @@ pub fn all_with(label: &str, providers: usize) -> Value {
 impl App {
     /// An app whose pods are small and start without delay.
     pub fn new(name: String, intent: Value, replicas: u32) -> Self {
-        Self { name, intent, replicas, pod: Pod { millicores: 10, start: 0 } }
+        Self { name, intent, replicas, pod: Pod::SMALL }
     }
 
     /// Its Deployment.
     pub fn manifest(&self) -> Value {
         let labels = json!({"app": self.name});
-        let requests = json!({"cpu": format!("{}m", self.pod.millicores), "memory": "16Mi"});
+        let requests = json!({"cpu": format!("{}m", self.pod.millicores), "memory": format!("{}Mi", self.pod.mebibytes)});
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": self.name},
             "spec": {"replicas": self.replicas, "selector": {"matchLabels": labels}, "template": {
@@ -150,33 +157,12 @@ impl App {
         })
     }
 
-    fn group(&self) -> String {
-        let name = segment(&self.name);
-        format!("{PROJECT}/composite-apps/{name}/v1/deployment-intent-groups/{name}")
-    }
-
     /// Creates all documents of the app, and approves them.
     ///
     /// # Errors
     /// A request fails.
     pub async fn prepare(&self, client: &Client) -> Result<()> {
-        let composite = format!("{PROJECT}/composite-apps/{}/v1", segment(&self.name));
-        let named = |name: &str| json!({"metadata": {"name": name}});
-        let body = json!({"metadata": {"name": self.name}, "spec": {"compositeAppVersion": "v1"}});
-        client.post(&format!("{PROJECT}/composite-apps"), Some(&body)).await?;
-        let file = base64::engine::general_purpose::STANDARD.encode(self.manifest().to_string());
-        client.post(&format!("{composite}/apps"), Some(&json!({"metadata": {"name": self.name}, "file": file}))).await?;
-        client.post(&format!("{composite}/composite-profiles"), Some(&named("profile"))).await?;
-        let spec = json!({"compositeProfile": "profile", "version": self.name, "logicalCloud": "all", "overrideValues": []});
-        let body = json!({"metadata": {"name": self.name}, "spec": spec});
-        client.post(&format!("{composite}/deployment-intent-groups"), Some(&body)).await?;
-        let group = self.group();
-        client.post(&format!("{group}/generic-placement-intents"), Some(&named("placement"))).await?;
-        let body = json!({"metadata": {"name": self.name}, "spec": {"app": self.name, "intent": self.intent}});
-        client.post(&format!("{group}/generic-placement-intents/placement/app-intents"), Some(&body)).await?;
-        let body = json!({"metadata": {"name": "intents"}, "spec": {"intent": {"genericPlacementIntent": "placement"}}});
-        client.post(&format!("{group}/intents"), Some(&body)).await?;
-        client.post(&format!("{group}/approve"), None).await.map(drop)
+        prepare(client, &self.name, std::slice::from_ref(self), None).await
     }
 
     /// Allows Drover to move the app.
@@ -184,10 +170,7 @@ impl App {
     /// # Errors
     /// Drover refuses the request.
     pub async fn let_move(&self, client: &Client) -> Result<()> {
-        let intents = format!("{}/migration-intents", self.group());
-        client.post(&intents, Some(&json!({"metadata": {"name": "move"}}))).await?;
-        let body = json!({"metadata": {"name": self.name}, "spec": {"app": self.name, "migration": true, "priority": 5}});
-        client.post(&format!("{intents}/move/app-intents"), Some(&body)).await.map(drop)
+        let_move(client, &self.name, std::slice::from_ref(self), 5).await
     }
 
     /// Instantiates the app; returns the id of the operation.
@@ -195,9 +178,7 @@ impl App {
     /// # Errors
     /// The request fails.
     pub async fn instantiate(&self, client: &Client) -> Result<String> {
-        let answer = client.post(&format!("{}/instantiate", self.group()), None).await?;
-        let location = answer.location.context("the response names no operation")?;
-        Ok(location.rsplit('/').next().unwrap_or_default().to_owned())
+        ask(client, &self.name, "instantiate").await
     }
 
     /// Removes the app from all members, and waits until it is gone.
@@ -205,9 +186,7 @@ impl App {
     /// # Errors
     /// The request or the operation fails.
     pub async fn terminate(&self, client: &Client) -> Result<()> {
-        let answer = client.post(&format!("{}/terminate", self.group()), None).await?;
-        let location = answer.location.context("the response names no operation")?;
-        succeeded(client, location.rsplit('/').next().unwrap_or_default()).await
+        succeeded(client, &ask(client, &self.name, "terminate").await?).await
     }
 
     /// Instantiates the app and waits until it is Ready.
@@ -218,6 +197,67 @@ impl App {
         let operation = self.instantiate(client).await?;
         succeeded(client, &operation).await
     }
+}
+
+/// The deployment intent group of an application, which has its name.
+fn group(name: &str) -> String {
+    let name = segment(name);
+    format!("{PROJECT}/composite-apps/{name}/v1/deployment-intent-groups/{name}")
+}
+
+/// Creates all documents of an application of several apps, and approves them.
+///
+/// # Errors
+/// A request fails.
+pub async fn prepare(client: &Client, name: &str, apps: &[App], when_full: Option<&str>) -> Result<()> {
+    let composite = format!("{PROJECT}/composite-apps/{}/v1", segment(name));
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    let body = json!({"metadata": {"name": name}, "spec": {"compositeAppVersion": "v1"}});
+    client.post(&format!("{PROJECT}/composite-apps"), Some(&body)).await?;
+    for app in apps {
+        let file = base64::engine::general_purpose::STANDARD.encode(app.manifest().to_string());
+        client.post(&format!("{composite}/apps"), Some(&json!({"metadata": {"name": app.name}, "file": file}))).await?;
+    }
+    client.post(&format!("{composite}/composite-profiles"), Some(&named("profile"))).await?;
+    let spec = json!({"compositeProfile": "profile", "version": name, "logicalCloud": "all", "overrideValues": []});
+    client.post(&format!("{composite}/deployment-intent-groups"), Some(&json!({"metadata": {"name": name}, "spec": spec}))).await?;
+    let group = group(name);
+    client.post(&format!("{group}/generic-placement-intents"), Some(&named("placement"))).await?;
+    for app in apps {
+        let mut spec = json!({"app": app.name, "intent": app.intent});
+        if let Some(word) = when_full {
+            spec["whenFull"] = word.into();
+        }
+        let body = json!({"metadata": {"name": app.name}, "spec": spec});
+        client.post(&format!("{group}/generic-placement-intents/placement/app-intents"), Some(&body)).await?;
+    }
+    let body = json!({"metadata": {"name": "intents"}, "spec": {"intent": {"genericPlacementIntent": "placement"}}});
+    client.post(&format!("{group}/intents"), Some(&body)).await?;
+    client.post(&format!("{group}/approve"), None).await.map(drop)
+}
+
+/// Allows Drover to move apps of an application.
+///
+/// # Errors
+/// Drover refuses the request.
+pub async fn let_move(client: &Client, name: &str, apps: &[App], priority: u8) -> Result<()> {
+    let intents = format!("{}/migration-intents", group(name));
+    client.post(&intents, Some(&json!({"metadata": {"name": "move"}}))).await?;
+    for app in apps {
+        let body = json!({"metadata": {"name": app.name}, "spec": {"app": app.name, "migration": true, "priority": priority}});
+        client.post(&format!("{intents}/move/app-intents"), Some(&body)).await?;
+    }
+    Ok(())
+}
+
+/// Asks for a step in the life of an application, for example `instantiate`; returns the id of the operation.
+///
+/// # Errors
+/// The request fails.
+pub async fn ask(client: &Client, name: &str, verb: &str) -> Result<String> {
+    let answer = client.post(&format!("{}/{verb}", group(name)), None).await?;
+    let location = answer.location.context("the response names no operation")?;
+    Ok(location.rsplit('/').next().unwrap_or_default().to_owned())
 }
 
 /// Waits until an operation has succeeded.

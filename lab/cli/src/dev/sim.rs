@@ -21,12 +21,12 @@ pub struct SimArgs {
     /// Number of nodes of each cluster.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(0..=5000))]
     pub nodes: u16,
-    /// CPUs of each node.
-    #[arg(long, default_value_t = 4)]
-    pub cpu: u32,
-    /// Memory of each node in GiB.
-    #[arg(long, default_value_t = 16)]
-    pub memory: u32,
+    /// CPU of each node, for example 4 or 1500m.
+    #[arg(long, default_value = "4", value_parser = quantity)]
+    pub cpu: String,
+    /// Memory of each node, for example 512Mi; a plain number is in GiB.
+    #[arg(long, default_value = "16Gi", value_parser = memory)]
+    pub memory: String,
     /// Maximum number of pods on each node.
     #[arg(long, default_value_t = 110)]
     pub node_pods: u32,
@@ -36,6 +36,14 @@ pub struct SimArgs {
     /// Directory for the kubeconfigs.
     #[arg(long, default_value = "sim", value_name = "DIR")]
     pub dir: PathBuf,
+}
+
+fn quantity(text: &str) -> Result<String, String> {
+    drover_quantity::milli(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn memory(text: &str) -> Result<String, String> {
+    if text.parse::<u32>().is_ok() { Ok(format!("{text}Gi")) } else { quantity(text) }
 }
 
 /// Serves until Ctrl-C or SIGTERM.
@@ -49,7 +57,7 @@ pub async fn run(args: SimArgs) -> Result<ExitCode> {
             println!("{}", file.display());
         }
     };
-    let mut spec = ClusterSpec::with_nodes(args.nodes.into(), &args.cpu.to_string(), &format!("{}Gi", args.memory));
+    let mut spec = ClusterSpec::with_nodes(args.nodes.into(), &args.cpu, &args.memory);
     spec.nodes.iter_mut().for_each(|node| node.pods = args.node_pods);
     spec.pods = args.pods;
     drover_kubesim::dev::run(args.clusters.into(), &spec, &args.dir, told, drover_service::signalled()).await?;
@@ -85,5 +93,18 @@ impl Simulated {
 impl Drop for Simulated {
     fn drop(&mut self) {
         self.server.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_number_of_memory_is_in_gib() {
+        assert_eq!(memory("16").as_deref(), Ok("16Gi"));
+        assert_eq!(memory("13552Mi").as_deref(), Ok("13552Mi"));
+        assert!(memory("much").is_err() && quantity("4 CPUs").is_err());
+        assert_eq!(quantity("7058m").as_deref(), Ok("7058m"));
     }
 }

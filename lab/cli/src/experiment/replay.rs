@@ -77,7 +77,7 @@ impl Case {
 /// # Errors
 /// An option is out of range, or a file cannot be read or written.
 pub fn run(args: &ReplayArgs, format: Format) -> Result<ExitCode> {
-    let load = machine::load();
+    let machine = machine::line()?;
     let read = match &args.trace {
         Some(file) => Some(read(file)?),
         None => None,
@@ -100,7 +100,7 @@ pub fn run(args: &ReplayArgs, format: Format) -> Result<ExitCode> {
         None => format!("{} days drawn from seed {}, mean demand {} %", args.days, args.common.seed, args.demand),
     };
     let mut report = report(&source, &cases);
-    report.finding(format!("build: {}; load of the machine {load} before, {} after", machine::build(), machine::load()));
+    report.finding(format!("{machine}, after: {}", machine::load()));
     finish(&report, &args.common, format)
 }
 

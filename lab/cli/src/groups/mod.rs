@@ -52,7 +52,7 @@ pub struct PlaceArgs {
 /// The answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+pub struct Answer {
     /// Where the apps run now.
     now: Option<Outcome>,
     policies: Vec<Outcome>,
@@ -86,23 +86,31 @@ struct Outcome {
 /// The application is unknown or has no calls, a file is no policy, or a request fails.
 pub async fn place(globals: Globals, args: PlaceArgs) -> Result<()> {
     let session = Session::open(globals)?;
-    let requests = requests(&session, &args.graph).await?;
-    let question = Question::of(&session.project, &args.graph, &requests, &cluster::all(&session).await?)?;
+    let (question, answer) = compare(&session, &args).await?;
+    if !matches!(session.format, Format::Table | Format::Wide) {
+        return output::print(session.format, &answer, |_| (vec![], vec![]));
+    }
+    output::write_stdout(&text(&question, &answer))
+}
+
+/// What each policy makes of the application, and what runs now.
+///
+/// # Errors
+/// See [`place`].
+pub async fn compare(session: &Session, args: &PlaceArgs) -> Result<(Question, Answer)> {
+    let requests = requests(session, &args.graph).await?;
+    let question = Question::of(&session.project, &args.graph, &requests, &cluster::all(session).await?)?;
     if let Some(path) = &args.save_graph {
         fs::write(path, question.graph.text()?).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let named =
         if args.policy.is_empty() { ["learned", "cgs-greedy", "cgs-search"].map(str::to_owned).to_vec() } else { args.policy.clone() };
-    let policies = named.iter().map(|name| run(name, &args, &question)).collect::<Result<Vec<Outcome>>>()?;
+    let policies = named.iter().map(|name| run(name, args, &question)).collect::<Result<Vec<Outcome>>>()?;
     let now = question.now.as_ref().map(|at| {
         let terms = Terms::of(&question.instance, at);
         question.outcome("now", terms, at, 0.0)
     });
-    let answer = Answer { now, policies };
-    if !matches!(session.format, Format::Table | Format::Wide) {
-        return output::print(session.format, &answer, |_| (vec![], vec![]));
-    }
-    output::write_stdout(&text(&question, &answer))
+    Ok((question, Answer { now, policies }))
 }
 
 /// The requests of the apps of an application, each as it was last decided.

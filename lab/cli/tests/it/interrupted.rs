@@ -1,4 +1,4 @@
-//! A benchmark that is interrupted leaves no process and no directory.
+//! A benchmark, or an experiment on clusters, that is interrupted leaves no process and no directory.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -40,10 +40,15 @@ fn signal(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 
-/// A benchmark that goes on for long, with its temporary files in `folder`; returns once services, Postgres and members run.
-fn start(folder: &Path) -> Child {
+/// A benchmark that goes on for long.
+fn bench() -> Vec<&'static str> {
+    [&["bench"][..], &["idle"; 50], &["--size", "small"]].concat()
+}
+
+/// Runs `drover` with its temporary files in `folder`; returns once services, Postgres and members run.
+fn start(folder: &Path, command: &[&str]) -> Child {
     let mut bench = Command::new(crate::LAB);
-    bench.arg("bench").args(["idle"; 50]).args(["--size", "small"]).env("TMPDIR", folder).env_remove("DATABASE_URL");
+    bench.args(command).env("TMPDIR", folder).env_remove("DATABASE_URL");
     let log = std::fs::File::create(folder.with_extension("log")).unwrap();
     let bench = bench.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).spawn().unwrap();
     let runs = |part: &str| processes(folder).iter().any(|(_, command)| command.contains(part));
@@ -55,13 +60,13 @@ fn log_of(folder: &Path) -> String {
     std::fs::read_to_string(folder.with_extension("log")).unwrap_or_default()
 }
 
-/// Interrupts a benchmark with `interrupt`, which gets its process, and asserts that nothing is left.
-fn nothing_is_left_after(interrupt: impl Fn(&Child, &Path)) -> std::process::ExitStatus {
+/// Interrupts a command with `interrupt`, which gets its process, and asserts that nothing is left.
+fn nothing_is_left_after(command: &[&str], interrupt: impl Fn(&Child, &Path)) -> std::process::ExitStatus {
     let _alone = crate::alone();
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("tmp");
     std::fs::create_dir(&folder).unwrap();
-    let mut bench = start(&folder);
+    let mut bench = start(&folder, command);
     interrupt(&bench, &folder);
     let status = bench.wait().unwrap();
     let left = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
@@ -72,24 +77,31 @@ fn nothing_is_left_after(interrupt: impl Fn(&Child, &Path)) -> std::process::Exi
 
 #[test]
 fn interrupted_bench_leaves_nothing() {
-    let status = nothing_is_left_after(|bench, _| signal(bench.id().cast_signed(), Signal::SIGINT));
+    let status = nothing_is_left_after(&bench(), |bench, _| signal(bench.id().cast_signed(), Signal::SIGINT));
+    assert_eq!(status.code(), Some(130));
+}
+
+#[test]
+fn interrupted_experiment_on_clusters_leaves_nothing() {
+    let experiment = ["experiment", "occupancy", "--members", "sim", "--draws", "50"];
+    let status = nothing_is_left_after(&experiment, |bench, _| signal(bench.id().cast_signed(), Signal::SIGINT));
     assert_eq!(status.code(), Some(130));
 }
 
 #[test]
 fn terminated_bench_leaves_nothing() {
-    let status = nothing_is_left_after(|bench, _| signal(bench.id().cast_signed(), Signal::SIGTERM));
+    let status = nothing_is_left_after(&bench(), |bench, _| signal(bench.id().cast_signed(), Signal::SIGTERM));
     assert_eq!(status.code(), Some(143));
 }
 
 #[test]
 fn killed_bench_leaves_nothing() {
-    nothing_is_left_after(|bench, _| signal(bench.id().cast_signed(), Signal::SIGKILL));
+    nothing_is_left_after(&bench(), |bench, _| signal(bench.id().cast_signed(), Signal::SIGKILL));
 }
 
 #[test]
 fn bench_whose_measuring_process_is_killed_leaves_nothing_and_fails() {
-    let status = nothing_is_left_after(|bench, folder| {
+    let status = nothing_is_left_after(&bench(), |bench, folder| {
         let parent = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let below = format!(" {} ", bench.id());
         let inner = processes(folder).into_iter().find(|(pid, _)| parent(*pid).rsplit(") ").next().unwrap()[1..].starts_with(&below));

@@ -4,6 +4,7 @@
 mod autoscale;
 mod bench;
 mod demo;
+mod experiments;
 mod interrupted;
 mod pages;
 

@@ -4,6 +4,10 @@
 //! executed option is stored; the reward is the decrease of the objective, so that with a discount of 1 the return is minus the value of
 //! the final placement. Two critics, of which the lower one counts, and targets that use the softmax of the target actor instead of its
 //! best option (both as in TD3, Fujimoto et al. 2018).
+//!
+//! What is decreased is, of a placement under construction, the objective that `cgs-greedy` would end with (potential-based shaping, Ng et
+//! al. 1999): the return of an episode is the same but for a constant, and so is the best policy. The objective of the incomplete placement
+//! itself rises and falls by far more than the options of a state differ, and the critics learn nothing but that.
 
 use super::samples::softmax;
 use crate::ddpg::{Adam, Mlp};
@@ -13,6 +17,7 @@ use drover_scheduling::groups::{Instance, Weights};
 /// The settings of the actor-critic training; the paper's where it gives them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActorCritic {
+    /// Rates of learning at the beginning; both fall to 0.
     pub actor_rate: f32,
     pub critic_rate: f32,
     pub tau: f32,
@@ -25,11 +30,13 @@ pub struct ActorCritic {
     pub entropy: f32,
     /// Steps during which only the critics learn, so that an untrained critic does not spoil a trained actor.
     pub warmup: usize,
+    /// Whether the reward is shaped; otherwise it is the decrease of the objective of what is placed.
+    pub shaped: bool,
 }
 
 impl Default for ActorCritic {
     fn default() -> Self {
-        Self { actor_rate: 5e-4, critic_rate: 1e-3, tau: 0.01, batch: 64, replay: 20_000, explore: 0.1, entropy: 0.003, warmup: 1_000 }
+        Self { actor_rate: 5e-4, critic_rate: 1e-3, tau: 0.01, batch: 64, replay: 20_000, explore: 0.1, entropy: 0.003, warmup: 1_000, shaped: true }
     }
 }
 
@@ -77,10 +84,14 @@ impl ActorCriticAgent {
 
     /// Plays an instance by the softmax of the actor and updates the networks at each step, until `most` updates are done.
     pub fn episode(&mut self, instance: &Instance, weights: &Weights, most: usize, rng: &mut fastrand::Rng) {
-        let explore = self.settings.explore * (1.0 - self.updates as f64 / most.max(1) as f64);
+        let left = 1.0 - self.updates as f64 / most.max(1) as f64;
+        let explore = self.settings.explore * left;
+        self.actor_adam.set_rate(self.settings.actor_rate * left as f32);
+        self.critic_adams.iter_mut().for_each(|adam| adam.set_rate(self.settings.critic_rate * left as f32));
         let mut construction = Construction::of(crate::greedy::begin(instance, weights), *weights);
         // Rewards shrink with the number of places, as the features that are multiplied by it do.
         let scale = instance.places().len() as f64;
+        let mut before = self.worth(&construction);
         while !construction.options().is_empty() && self.updates < most {
             let rows = construction.rows().to_vec();
             let count = construction.options().len();
@@ -97,14 +108,21 @@ impl ActorCriticAgent {
                     })
                     .unwrap_or(count - 1)
             };
-            let before = super::worth(&construction, false);
             construction.take(executed);
-            let reward = (scale * (before - super::worth(&construction, construction.options().is_empty()))) as f32;
+            let after = self.worth(&construction);
+            let reward = (scale * (before - after)) as f32;
+            before = after;
             self.remember(Transition { rows, executed, reward, next: construction.rows().to_vec() });
             if self.memory.len() >= 10 * self.settings.batch {
                 self.update(rng);
             }
         }
+    }
+
+    /// What the reward is the decrease of.
+    fn worth(&self, construction: &Construction<'_>) -> f64 {
+        let ended = construction.options().is_empty();
+        if self.settings.shaped && !ended { super::finished(&super::completed(construction).0) } else { super::worth(construction, ended) }
     }
 
     fn remember(&mut self, transition: Transition) {

@@ -4,7 +4,7 @@
 use super::samples::{Sample, Samples};
 use crate::annealing::improve_some;
 use drover_scheduling::groups::learned::{Construction, ScoreNet, best};
-use drover_scheduling::groups::{Instance, Layout, Weights};
+use drover_scheduling::groups::{Instance, Weights};
 
 /// The settings of the imitation.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,14 +66,7 @@ pub fn episode(
 
 /// Where the search puts what is not placed yet, while everything else stays.
 fn plan(how: &Imitation, construction: &Construction<'_>, rng: &mut fastrand::Rng) -> Vec<Option<usize>> {
-    let open: Vec<u32> = construction.waiting().collect();
-    let mut layout: Layout<'_> = construction.layout().clone();
-    let groups: Vec<Vec<u32>> = {
-        let mut of: std::collections::BTreeMap<usize, Vec<u32>> = std::collections::BTreeMap::new();
-        open.iter().for_each(|c| of.entry(layout.instance().group_of(*c)).or_default().push(*c));
-        crate::greedy::heaviest_first(layout.instance(), &of.into_values().collect::<Vec<_>>())
-    };
-    crate::greedy::fill(&mut layout, &groups, &|l, unit, place| l.value_with(unit, place));
+    let (layout, open) = super::completed(construction);
     let placed: Vec<u32> = open.into_iter().filter(|c| layout.at(*c).is_some()).collect();
     if placed.is_empty() {
         return layout.placement();

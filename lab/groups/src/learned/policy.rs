@@ -52,6 +52,12 @@ impl Learned {
         Placed::of(&found.layout, weights, found.steps as u64)
     }
 
+    /// The placement of the network's own pass, which is where `cgs-search` starts on many places.
+    pub fn one_pass(&self, instance: &Instance, weights: &Weights) -> Placed {
+        let found = self.model.complete_in(&begin(instance, weights), weights, 1);
+        Placed::of(&found.layout, weights, found.steps as u64)
+    }
+
     /// Places, and tells what the guard did.
     pub fn guard(&self, instance: &Instance, weights: &Weights) -> GuardedPlacement {
         let found = self.model.complete(&begin(instance, weights), weights);

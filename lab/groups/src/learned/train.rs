@@ -50,7 +50,8 @@ impl LearnedTraining {
     /// Actor and critic, started from the imitation.
     pub fn imitation_then_actor_critic(episodes: usize, updates: usize) -> Self {
         let mut training = Self::imitation(episodes);
-        training.stages.push(Stage::ActorCritic(ActorCritic { actor_rate: 1e-4, explore: 0.02, ..ActorCritic::default() }, updates));
+        let gentle = ActorCritic { actor_rate: 2e-4, entropy: 0.01, warmup: 5_000, ..ActorCritic::default() };
+        training.stages.push(Stage::ActorCritic(gentle, updates));
         training
     }
 

@@ -8,9 +8,13 @@ pub use days::{DaysArm, days_arms};
 pub use occupancy::{MARKS, OccupancyArm, OccupancyCase, OccupancySample, occupancy};
 pub use rejection::{Avoidable, RejectionArm, RejectionCase, rejection};
 
+use std::convert::Infallible;
+
 use drover_scheduling::{Policy, WhenFull};
 
-use crate::replay::Strategy;
+use crate::draw::{Draw, NodeSize};
+use crate::hub::Preference;
+use crate::replay::{Replay, Strategy, replay};
 
 /// Limit on the steps of each plan. No plan of these draws needs as many.
 const PLAN_STEPS: u64 = 1_000_000;
@@ -32,6 +36,17 @@ impl Plan {
     pub fn runs(&self) -> u64 {
         self.draws * self.demands.len() as u64
     }
+}
+
+/// Carries out a draw under a strategy: in memory, or on clusters.
+pub type Runner<'r, E> = dyn FnMut(&Draw, NodeSize, Preference, &Strategy) -> Result<Replay, E> + 'r;
+
+/// Carries out a draw on a fleet in memory.
+///
+/// # Errors
+/// None.
+pub fn in_memory(draw: &Draw, size: NodeSize, preference: Preference, strategy: &Strategy) -> Result<Replay, Infallible> {
+    Ok(replay(draw, size, preference, strategy))
 }
 
 fn drover(policy: Policy, when_full: WhenFull) -> Strategy {

@@ -2,11 +2,11 @@
 
 use drover_scheduling::{Policy, WhenFull};
 
-use super::{Plan, drover};
+use super::{Plan, Runner, drover};
 use crate::draw::{Draw, NodeSize};
 use crate::fleet::Occupancy;
 use crate::hub::Preference;
-use crate::replay::{Strategy, replay};
+use crate::replay::{Replay, Strategy};
 
 /// The numbers of deployments after which is measured.
 pub const MARKS: [usize; 3] = [5, 10, 15];
@@ -44,7 +44,10 @@ impl OccupancyCase {
 }
 
 /// Measures all draws with and without provider priority, with and without migration. `done` is called after each draw.
-pub fn occupancy(plan: &Plan, done: &dyn Fn()) -> Vec<OccupancyCase> {
+///
+/// # Errors
+/// Those of `run`.
+pub fn occupancy<E>(plan: &Plan, run: &mut Runner<'_, E>, done: &dyn Fn()) -> Result<Vec<OccupancyCase>, E> {
     let moves = || drover(Policy::default(), WhenFull::Overflow);
     let arms = [
         ("neither", Preference::NONE, Strategy::Reject),
@@ -59,18 +62,19 @@ pub fn occupancy(plan: &Plan, done: &dyn Fn()) -> Vec<OccupancyCase> {
         for seed in plan.seed..plan.seed + plan.draws {
             let draw = Draw::new(seed);
             for (arm, (_, preference, strategy)) in case.arms.iter_mut().zip(&arms) {
-                arm.samples.push(sample(&draw, size, *preference, strategy));
+                arm.samples.push(OccupancySample::of(&run(&draw, size, *preference, strategy)?));
             }
             done();
         }
-        case
+        Ok(case)
     };
     plan.demands.iter().map(case).collect()
 }
 
-fn sample(draw: &Draw, size: NodeSize, preference: Preference, strategy: &Strategy) -> OccupancySample {
-    let run = replay(draw, size, preference, strategy);
-    // With these strategies what runs once runs to the end.
-    let running = |mark: usize| run.arrivals[..mark].iter().filter(|arrival| arrival.runs).count();
-    OccupancySample { occupancy: MARKS.map(|mark| run.occupancy[mark - 1]), running: MARKS.map(running) }
+impl OccupancySample {
+    fn of(run: &Replay) -> Self {
+        // With these strategies what runs once runs to the end.
+        let running = |mark: usize| run.arrivals[..mark].iter().filter(|arrival| arrival.runs).count();
+        Self { occupancy: MARKS.map(|mark| run.occupancy[mark - 1]), running: MARKS.map(running) }
+    }
 }

@@ -2,13 +2,13 @@
 
 use drover_scheduling::{Policy, WhenFull};
 
-use super::{PACKING_STEPS, Plan, drover};
+use super::{PACKING_STEPS, Plan, Runner, drover};
 use crate::draw::{Draw, NodeSize};
 use crate::hub::Preference;
 use crate::optimum::{Optimum, Rearranged, optimum, rearranged, together};
 use crate::packing::Packed;
 use crate::policy::{paper_policy, scoring_policy};
-use crate::replay::{Replay, Strategy, replay};
+use crate::replay::{Replay, Strategy};
 use crate::rivals::Limits;
 
 /// All draws under one strategy.
@@ -71,7 +71,10 @@ fn strategies() -> [(&'static str, &'static str, Strategy); 8] {
 }
 
 /// Runs all strategies on all draws, and proves the optimum of each. `done` is called after each draw.
-pub fn rejection(plan: &Plan, done: &dyn Fn()) -> Vec<RejectionCase> {
+///
+/// # Errors
+/// Those of `run`.
+pub fn rejection<E>(plan: &Plan, run: &mut Runner<'_, E>, done: &dyn Fn()) -> Result<Vec<RejectionCase>, E> {
     let strategies = strategies();
     let case = |percent: &u32| {
         let size = NodeSize::for_demand(*percent);
@@ -80,17 +83,23 @@ pub fn rejection(plan: &Plan, done: &dyn Fn()) -> Vec<RejectionCase> {
         let (rearranged, optimum, avoidable) = Default::default();
         let mut case = RejectionCase { percent: *percent, seeds: seeds.clone(), arms, rearranged, optimum, avoidable };
         for seed in seeds {
-            add(&mut case, &Draw::new(seed), size, &strategies);
+            add(&mut case, &Draw::new(seed), size, &strategies, run)?;
             done();
         }
-        case
+        Ok(case)
     };
     plan.demands.iter().map(case).collect()
 }
 
-fn add(case: &mut RejectionCase, draw: &Draw, size: NodeSize, strategies: &[(&str, &str, Strategy)]) {
+fn add<E>(
+    case: &mut RejectionCase,
+    draw: &Draw,
+    size: NodeSize,
+    strategies: &[(&str, &str, Strategy)],
+    run: &mut Runner<'_, E>,
+) -> Result<(), E> {
     for (arm, (name, _, strategy)) in case.arms.iter_mut().zip(strategies) {
-        let run = replay(draw, size, Preference::PRIVATE_FIRST, strategy);
+        let run = run(draw, size, Preference::PRIVATE_FIRST, strategy)?;
         if *name == "drover" {
             case.avoidable.push(avoidable(draw, size, &run));
         }
@@ -98,6 +107,7 @@ fn add(case: &mut RejectionCase, draw: &Draw, size: NodeSize, strategies: &[(&st
     }
     case.rearranged.push(rearranged(draw, size, PACKING_STEPS));
     case.optimum.push(optimum(draw, size, PACKING_STEPS));
+    Ok(())
 }
 
 fn avoidable(draw: &Draw, size: NodeSize, run: &Replay) -> Avoidable {

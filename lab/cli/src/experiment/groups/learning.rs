@@ -96,10 +96,10 @@ fn acceptance(runs: &[TrainingRun], label: &str, collected: &mut Collected) -> V
         for (rival, won) in against {
             let check = format!("x{scale}: cgs-ddpg ({label}) beats {rival}");
             let (reach, got) = (format!("in at least {needed} of {} seeds", runs.len()), format!("in {won}"));
-            collected.paper.push(Check::holds(check, reach, got, won >= needed));
+            collected.report.statements.push(Check::holds(check, reach, got, won >= needed));
         }
         let collapsed = tests.iter().filter(|t| t.collapsed).count();
-        collected.paper.push(Check::holds(
+        collected.report.statements.push(Check::holds(
             format!("x{scale}: cgs-ddpg ({label}) has not collapsed to one node"),
             "in no seed",
             format!("in {collapsed}"),
@@ -190,7 +190,7 @@ fn orderings(paper: &[TrainingRun], collected: &mut Collected) {
         got,
         grows,
     ));
-    collected.paper.append(&mut checks);
+    collected.report.statements.append(&mut checks);
 }
 
 /// Reward curves, by size of group and by kind of reward.
@@ -211,14 +211,14 @@ fn curves(by_rho: &[(Option<usize>, Vec<TrainingRun>)], delta: &[TrainingRun], c
     let four = by_rho.iter().find(|(rho, _)| *rho == Some(RHO)).map(|(_, runs)| runs.as_slice()).unwrap_or_default();
     let ends = by_rho.iter().map(|(rho, runs)| format!("rho {} {:.4}", name(*rho), last(runs))).collect::<Vec<_>>().join(", ");
     let is_best = by_rho.iter().all(|(_, runs)| last(runs) <= last(four));
-    collected.paper.push(Check::holds("the paper's reward curves: rho 4 ends best", "the largest of all", ends, is_best));
+    collected.report.statements.push(Check::holds("the paper's reward curves: rho 4 ends best", "the largest of all", ends, is_best));
     let late: Vec<f64> = mean(four).into_iter().filter(|(x, _)| *x >= STABLE).map(|p| p.1).collect();
     let spread = late.iter().copied().fold(f64::NEG_INFINITY, f64::max) - late.iter().copied().fold(f64::INFINITY, f64::min);
     let all: Vec<f64> = mean(four).into_iter().map(|p| p.1).collect();
     let range = all.iter().copied().fold(f64::NEG_INFINITY, f64::max) - all.iter().copied().fold(f64::INFINITY, f64::min);
     let got = format!("varies by {spread:.4} of {range:.4} over {} windows", late.len());
     let holds = late.len() > 1 && spread <= 0.25 * range;
-    collected.paper.push(Check::holds(
+    collected.report.statements.push(Check::holds(
         "the paper's reward curve: stable after 4,200 updates",
         "varies by at most a quarter of its range",
         got,

@@ -3,6 +3,8 @@
 mod learned;
 mod learning;
 mod search;
+mod starts;
+mod teachers;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,11 +12,12 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use drover_lab_groups::experiment::{BenchmarkCase, BestKnown, MeasuredPlacement};
-use drover_report::{Check, Report, Table};
+use drover_report::{Report, Table};
 use indicatif::ProgressBar;
 use nix::time::{ClockId, clock_gettime};
 
 use super::{Common, finish};
+use crate::bench::machine;
 use drover::globals::Format;
 
 /// `drover experiment groups`.
@@ -22,7 +25,8 @@ use drover::globals::Format;
 #[command(
     after_help = "Examples:\n  drover experiment groups --no-training --no-large\n  drover experiment groups --seeds 2 --out groups/\n  \
                   drover experiment groups --only-learned --no-large --seeds 1 --save-learned model.json\n  \
-                  drover experiment groups --only-learned --no-large --seeds 1 --graph shop.json --save-learned model.json"
+                  drover experiment groups --only-learned --no-large --seeds 1 --graph shop.json --save-learned model.json\n  \
+                  drover experiment groups --only-learned --teachers"
 )]
 pub struct GroupsArgs {
     /// Options of every experiment.
@@ -53,6 +57,9 @@ pub struct GroupsArgs {
     /// Only the policy `learned`: leaves out the search, the baselines and the paper's form.
     #[arg(long)]
     pub only_learned: bool,
+    /// Also train by every teacher, and compare what they have taught. Takes four times as long.
+    #[arg(long, conflicts_with_all = ["no_training", "graph"])]
+    pub teachers: bool,
 }
 
 /// CPU time of this thread in seconds, so that other programs on the machine do not count.
@@ -63,8 +70,6 @@ pub fn cpu() -> f64 {
 /// Results collected so far.
 struct Collected {
     report: Report,
-    /// What the paper says and what was found. A difference is a finding about the paper, not a fault of the software.
-    paper: Vec<Check>,
     rows: Vec<MeasuredPlacement>,
     /// The best value known for each case, now.
     best: Vec<(String, BestKnown)>,
@@ -103,8 +108,8 @@ impl Collected {
 /// # Errors
 /// A file cannot be written.
 pub fn run(args: &GroupsArgs, format: Format) -> Result<ExitCode> {
-    let mut collected =
-        Collected { report: Report::new("groups"), paper: Vec::new(), rows: Vec::new(), best: Vec::new(), bar: ProgressBar::new_spinner() };
+    let machine = machine::line()?;
+    let mut collected = Collected { report: Report::new("groups"), rows: Vec::new(), best: Vec::new(), bar: ProgressBar::new_spinner() };
     if !args.only_learned {
         search::run(args, &mut collected);
     }
@@ -113,28 +118,9 @@ pub fn run(args: &GroupsArgs, format: Format) -> Result<ExitCode> {
         learning::run(args, &mut collected)?;
     }
     collected.bar.finish_and_clear();
+    collected.report.finding(machine);
     tables(&mut collected);
-    paper(&mut collected);
     finish(&collected.report, &args.common, format)
-}
-
-/// The statements of the paper as a table, and as findings: how many could be repeated, and which could not.
-fn paper(collected: &mut Collected) {
-    if collected.paper.is_empty() {
-        return;
-    }
-    let mut table = Table::new("paper", ["statement", "expected", "found", "repeated"]);
-    for check in &collected.paper {
-        table.row([check.name.clone(), check.reach.clone(), check.got.clone(), if check.ok { "yes" } else { "no" }.to_owned()]);
-    }
-    collected.report.tables.push(table);
-    let not: Vec<&str> = collected.paper.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
-    let (all, repeated) = (collected.paper.len(), collected.paper.len() - not.len());
-    let rest = if not.is_empty() { String::new() } else { format!("; not repeated: {}", not.join("; ")) };
-    collected
-        .report
-        .findings
-        .push(format!("about the paper, not about the software: {repeated} of {all} statements could be repeated{rest}"));
 }
 
 fn tables(collected: &mut Collected) {

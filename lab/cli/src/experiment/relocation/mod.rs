@@ -1,10 +1,12 @@
-//! `drover experiment occupancy` and `rejection`: the relocation paper's random applications on three clusters in memory.
+//! `drover experiment occupancy` and `rejection`: the relocation paper's random applications on three clusters, in memory or deployed.
 
+mod fleet;
+mod measure;
 pub mod occupancy;
 pub mod rejection;
 
 use anyhow::{Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use drover_lab_relocation::experiment::Plan;
 use drover_report::Interval;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -25,6 +27,21 @@ pub struct DrawArgs {
     /// Mean demand of the 15 applications in percent of what the clusters have; several with commas.
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = DEMANDS, value_parser = clap::value_parser!(u32).range(10..=1_000))]
     pub demand: Vec<u32>,
+    /// The clusters. In memory Drover's decisions and plans are called directly; otherwise all services run and every application is
+    /// deployed through REST, which takes about 20 s for each draw and strategy.
+    #[arg(long, value_enum, default_value_t = Members::Memory)]
+    pub members: Members,
+}
+
+/// The clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Members {
+    /// The ledger of one process, without services.
+    Memory,
+    /// Simulated API servers in one process.
+    Sim,
+    /// Real control planes on this machine, without real nodes.
+    Local,
 }
 
 impl DrawArgs {

@@ -9,18 +9,20 @@ use drover_lab_relocation::experiment::{MARKS, OccupancyCase, OccupancySample, P
 use drover_report::{Chart, Check, Interval, Report, Shape, Table};
 
 use super::super::{Common, finish};
-use super::{CHECKED, DrawArgs, interval, number, percent, with_bar};
+use super::measure::measure;
+use super::{CHECKED, DrawArgs, interval, number, percent};
 use drover::globals::Format;
 
 /// `drover experiment occupancy`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Fifteen random applications of one to three microservices arrive at the private clusters A and B and the public cluster C, and none \
-departs. Drover's own decisions and plans place and move them, on a fleet in memory. The checks are for a demand of 85 %.
+departs. Drover's own decisions and plans place and move them, in memory or (`--members`) deployed. The checks are for a demand of 85 %.
 
 Examples:
   drover experiment occupancy
-  drover experiment occupancy --draws 200 --demand 85 --out occupancy/")]
+  drover experiment occupancy --draws 200 --demand 85 --out occupancy/
+  drover experiment occupancy --members sim --demand 85")]
 pub struct OccupancyArgs {
     /// Options of every experiment.
     #[command(flatten)]
@@ -41,11 +43,13 @@ const ABOUT_EQUAL: f64 = 5.0;
 /// Runs it.
 ///
 /// # Errors
-/// An option is out of range, or a file cannot be written.
+/// An option is out of range, a part cannot be started, a request fails, or a file cannot be written.
 pub fn run(args: &OccupancyArgs, format: Format) -> Result<ExitCode> {
-    let plan = args.draws.plan(&args.common)?;
-    let cases = with_bar(&plan, occupancy)?;
-    finish(&report(&plan, &cases), &args.common, format)
+    measure(&args.draws, &args.common, occupancy, |plan, cases, ran| {
+        let mut report = report(plan, cases);
+        ran.tell(&mut report);
+        finish(&report, &args.common, format)
+    })
 }
 
 fn report(plan: &Plan, cases: &[OccupancyCase]) -> Report {
@@ -183,12 +187,14 @@ fn more_in_all(without: &[OccupancySample], with: &[OccupancySample], at: usize)
 
 #[cfg(test)]
 mod tests {
+    use drover_lab_relocation::experiment::in_memory;
+
     use super::*;
 
     #[test]
     fn every_table_chart_and_check_is_filled() {
         let plan = Plan { seed: 1, draws: 2, demands: vec![CHECKED, 115] };
-        let cases = occupancy(&plan, &|| {});
+        let cases = occupancy(&plan, &mut in_memory, &|| {}).unwrap();
         let report = report(&plan, &cases);
         assert_eq!(report.tables[0].rows.len(), 2 * 4 * MARKS.len());
         assert!(report.charts.len() == 4 && report.charts.iter().all(|chart| chart.svg().unwrap().contains("</svg>")));
@@ -197,7 +203,7 @@ mod tests {
 
     #[test]
     fn checks_fail_where_priority_and_migration_do_nothing() {
-        let mut case = occupancy(&Plan { seed: 1, draws: 5, demands: vec![CHECKED] }, &|| {}).remove(0);
+        let mut case = occupancy(&Plan { seed: 1, draws: 5, demands: vec![CHECKED] }, &mut in_memory, &|| {}).unwrap().remove(0);
         let same = case.arm(WITHOUT).to_vec();
         case.arms.iter_mut().filter(|arm| arm.name == WITH).for_each(|arm| arm.samples = same.clone());
         let failed: Vec<String> = checks(&case).into_iter().filter(|check| !check.ok).map(|check| check.name).collect();

@@ -9,7 +9,8 @@ use drover_lab_relocation::{APPLICATIONS, Replay};
 use drover_report::{Chart, Check, Interval, Report, Shape, Table};
 
 use super::super::{Common, finish};
-use super::{CHECKED, DrawArgs, interval, number, with_bar};
+use super::measure::measure;
+use super::{CHECKED, DrawArgs, interval, number};
 use drover::globals::Format;
 
 /// `drover experiment rejection`.
@@ -17,11 +18,13 @@ use drover::globals::Format;
 #[command(after_help = "\
 The draws of `drover experiment occupancy`, with the private clusters preferred: (a) no migration, (b) what the paper's published code \
 does, (c) the paper's text, (d) Drover with several policies, and (e) the most applications that can run, proven by an exhaustive \
-search. A table lists the draws in which Drover rejects more than half as many as (a), or runs fewer than (e), and says why.
+search. A table lists the draws in which Drover rejects more than half as many as (a), or runs fewer than (e), and says why. With \
+`--members sim` or `local`, (a) and (d) without a policy are deployed, and the others run in memory.
 
 Examples:
   drover experiment rejection
-  drover experiment rejection --draws 200 --out rejection/ --strict")]
+  drover experiment rejection --draws 200 --out rejection/ --strict
+  drover experiment rejection --members local --demand 85")]
 pub struct RejectionArgs {
     /// Options of every experiment.
     #[command(flatten)]
@@ -42,11 +45,13 @@ const NEAR: f64 = 0.95;
 /// Runs it.
 ///
 /// # Errors
-/// An option is out of range, or a file cannot be written.
+/// An option is out of range, a part cannot be started, a request fails, or a file cannot be written.
 pub fn run(args: &RejectionArgs, format: Format) -> Result<ExitCode> {
-    let plan = args.draws.plan(&args.common)?;
-    let cases = with_bar(&plan, rejection)?;
-    finish(&report(&plan, &cases), &args.common, format)
+    measure(&args.draws, &args.common, rejection, |plan, cases, ran| {
+        let mut report = report(plan, cases);
+        ran.tell(&mut report);
+        finish(&report, &args.common, format)
+    })
 }
 
 fn report(plan: &Plan, cases: &[RejectionCase]) -> Report {
@@ -278,10 +283,12 @@ fn checks(cases: &[RejectionCase]) -> Vec<Check> {
 
 #[cfg(test)]
 mod tests {
+    use drover_lab_relocation::experiment::in_memory;
+
     use super::*;
 
     fn cases(draws: u64) -> Vec<RejectionCase> {
-        rejection(&Plan { seed: 1, draws, demands: vec![CHECKED, 115] }, &|| {})
+        rejection(&Plan { seed: 1, draws, demands: vec![CHECKED, 115] }, &mut in_memory, &|| {}).unwrap()
     }
 
     #[test]
