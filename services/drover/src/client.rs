@@ -1,5 +1,6 @@
 //! The REST client of the command line: base address, bearer token, problem+json errors. It knows nothing of single resources.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -55,8 +56,21 @@ impl Client {
     /// # Errors
     /// The HTTP client cannot be set up.
     pub fn new(base: Url, token: Option<String>) -> Result<Self> {
-        let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).timeout(Duration::from_secs(90)).build()?;
-        Ok(Self { base, token, http })
+        Self::with_authority(base, token, None)
+    }
+
+    /// As [`Client::new`]; `authority` is a PEM file with the only authority whose certificates are believed.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the HTTP client cannot be set up.
+    pub fn with_authority(base: Url, token: Option<String>, authority: Option<&Path>) -> Result<Self> {
+        let mut http = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).timeout(Duration::from_secs(90));
+        if let Some(file) = authority {
+            let pem = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+            let roots = reqwest::Certificate::from_pem_bundle(&pem).with_context(|| format!("{} holds no certificate", file.display()))?;
+            http = http.tls_certs_only(roots);
+        }
+        Ok(Self { base, token, http: http.build()? })
     }
 
     /// The base address of all requests.
@@ -79,7 +93,12 @@ impl Client {
 
     async fn answered(&self, request: RequestBuilder) -> Result<Response> {
         let response = request.send().await.map_err(|error| {
-            if error.is_connect() {
+            if error.is_connect() && self.base.scheme() == "https" {
+                anyhow!(error).context(format!(
+                    "no Drover with a certificate that this machine believes answers at {}\n  is its authority in --ca-file (DROVER_CA_FILE)?",
+                    self.base
+                ))
+            } else if error.is_connect() {
                 anyhow!("no Drover answers at {}\n  start it with `drover up`, or give another address with --url (DROVER_URL)", self.base)
             } else {
                 anyhow!(error).context(format!("no answer from {}", self.base))
@@ -208,6 +227,11 @@ impl Client {
         match self.post(collection, Some(body)).await {
             Ok(_) => Ok(()),
             Err(error) if code(&error) == Some("already_exists") => Ok(()),
+            // Who may not create it may still use what is there.
+            Err(error) if code(&error) == Some("forbidden") => match body.pointer("/metadata/name").and_then(Value::as_str) {
+                Some(name) if self.find(&format!("{collection}/{}", segment(name))).await.is_ok_and(|found| found.is_some()) => Ok(()),
+                _ => Err(error),
+            },
             Err(error) => Err(error),
         }
     }
