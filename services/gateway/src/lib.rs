@@ -87,9 +87,7 @@ pub async fn start(config: Config, common: Common) -> anyhow::Result<Running> {
 
 /// The OpenAPI document of the gateway's own operations. What it serves at `/openapi.json` has those of all services.
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    let proxied = drover_service::openapi::document("gateway", OpenApiRouter::new().merge(web::routes()).merge(proxy::routes()));
     let mut document = drover_service::openapi::document("gateway", sign_in::routes());
     document.merge(drover_service::openapi::document("gateway", access::routes()));
-    document.tags = proxied.tags;
     document
 }
