@@ -31,12 +31,12 @@ impl App {
     /// As [`App::migrate`] and [`App::preview`].
     pub async fn preview_migrate(&self, source: &GroupPath, target: &GroupPath, by: &Requester) -> Result<Preview, Error> {
         let mut tx = self.store.begin().await?;
-        self.migrate_in(&mut tx, source, target, "").await?;
+        self.migrate_in(&mut tx, source, target, by).await?;
         tx.rollback().await?;
         self.preview(target, by).await
     }
 
-    async fn migrate_in(&self, tx: &mut PgConnection, source: &GroupPath, target: &GroupPath, by: &str) -> Result<Uuid, Error> {
+    async fn migrate_in(&self, tx: &mut PgConnection, source: &GroupPath, target: &GroupPath, by: &Requester) -> Result<Uuid, Error> {
         let from = group::at(&mut *tx, source).await?;
         let to = group::at(&mut *tx, target).await?;
         if from.dig.id == to.dig.id {
