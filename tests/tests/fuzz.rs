@@ -16,8 +16,32 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// Words on which parsers turn: structure, references, numbers at their limits.
 const WORDS: [&str; 26] = [
-    "&a ", "*a", "<<: *a\n", "---\n", "!!binary ", "{", "}", "[", "]", ": ", "- ", "\"", "'", "|\n", "%YAML 1.2\n", "\t", "\u{feff}", "\\u0000", "1e999",
-    "-9223372036854775809", "0x", ".inf", "null", "apiVersion: v1\nkind: List\nitems:\n", "exec:\n  command: sh\n", "((((((((",
+    "&a ",
+    "*a",
+    "<<: *a\n",
+    "---\n",
+    "!!binary ",
+    "{",
+    "}",
+    "[",
+    "]",
+    ": ",
+    "- ",
+    "\"",
+    "'",
+    "|\n",
+    "%YAML 1.2\n",
+    "\t",
+    "\u{feff}",
+    "\\u0000",
+    "1e999",
+    "-9223372036854775809",
+    "0x",
+    ".inf",
+    "null",
+    "apiVersion: v1\nkind: List\nitems:\n",
+    "exec:\n  command: sh\n",
+    "((((((((",
 ];
 
 /// Calls the parser on mutations of the inputs in its folder for as long as this run allows.

@@ -84,13 +84,7 @@ impl Stack {
         Ok(stack)
     }
 
-    async fn start_services(
-        &mut self,
-        data: &Path,
-        listen: SocketAddr,
-        tls: Option<Tls>,
-        flags: &[(&'static str, String)],
-    ) -> Result<()> {
+    async fn start_services(&mut self, data: &Path, listen: SocketAddr, tls: Option<Tls>, flags: &[(&'static str, String)]) -> Result<()> {
         let peers = self.common.peers.clone();
         let key = data.join("seal.key").display().to_string();
         let address = |url: &Url| format!("127.0.0.1:{}", url.port().unwrap_or_default());

@@ -212,7 +212,8 @@ impl Provider {
     async fn claims(&self, token: &str) -> Result<Option<Claims>, Problem> {
         let Ok(head) = jsonwebtoken::decode_header(token) else { return Ok(None) };
         // Asymmetric ones only: with the others, whoever knows what checks a token could make one.
-        let allowed = [Algorithm::RS256, Algorithm::RS384, Algorithm::RS512, Algorithm::ES256, Algorithm::ES384, Algorithm::PS256, Algorithm::EdDSA];
+        let allowed =
+            [Algorithm::RS256, Algorithm::RS384, Algorithm::RS512, Algorithm::ES256, Algorithm::ES384, Algorithm::PS256, Algorithm::EdDSA];
         if !allowed.contains(&head.alg) {
             return Ok(None);
         }

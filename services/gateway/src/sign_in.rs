@@ -73,7 +73,8 @@ async fn leave(State(sign_in): State<SignIn>) -> Result<Response, Problem> {
     let cookie = format!("{COOKIE}={state}; Path=/login; Max-Age=600; HttpOnly; SameSite=Lax");
     let location = HeaderValue::from_str(to.as_str()).map_err(Problem::internal)?;
     let cookie = self::cookie(HeaderValue::from_str(&cookie).map_err(Problem::internal)?, sign_in.secure);
-    Ok((StatusCode::SEE_OTHER, [(header::LOCATION, location), (header::SET_COOKIE, cookie), (header::CACHE_CONTROL, NO_STORE)]).into_response())
+    Ok((StatusCode::SEE_OTHER, [(header::LOCATION, location), (header::SET_COOKIE, cookie), (header::CACHE_CONTROL, NO_STORE)])
+        .into_response())
 }
 
 #[derive(Deserialize)]
@@ -103,7 +104,9 @@ async fn come_back(State(sign_in): State<SignIn>, headers: HeaderMap, Query(back
 
 fn provider(sign_in: &SignIn) -> Result<&Provider, Problem> {
     let provider = sign_in.provider.as_ref();
-    provider.ok_or_else(|| codes::NOT_FOUND.problem("No identity provider is set (--oidc-issuer); `drover page` prints a link that signs a browser in"))
+    provider.ok_or_else(|| {
+        codes::NOT_FOUND.problem("No identity provider is set (--oidc-issuer); `drover page` prints a link that signs a browser in")
+    })
 }
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");

@@ -20,7 +20,9 @@ fn certificates(folder: &Path) {
 fn client(folder: &Path, identity: Option<(&Path, &str)>) -> Client {
     let read = |path: std::path::PathBuf| std::fs::read(path).unwrap();
     // The names in the certificates are those of the services, not of the address.
-    let mut client = Client::builder().tls_danger_accept_invalid_hostnames(true).tls_certs_only([Certificate::from_pem(&read(folder.join("ca.pem"))).unwrap()]);
+    let mut client = Client::builder()
+        .tls_danger_accept_invalid_hostnames(true)
+        .tls_certs_only([Certificate::from_pem(&read(folder.join("ca.pem"))).unwrap()]);
     if let Some((folder, name)) = identity {
         let pem = [read(folder.join(format!("{name}.pem"))), read(folder.join(format!("{name}.key")))].concat();
         client = client.identity(Identity::from_pem(&pem).unwrap());

@@ -102,10 +102,14 @@ async fn manifest_of_a_tenant_writes_into_the_tenants_namespace_only() {
                 "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "tenant"}]}),
             "ClusterRoleBinding mine is cluster-scoped",
         ),
-        (json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "kube-system"}}), "ConfigMap kube-system/x is outside"),
+        (
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "kube-system"}}),
+            "ConfigMap kube-system/x is outside",
+        ),
     ] {
         group.prepare_without_apps(client).await.unwrap();
-        let body = json!({"metadata": {"name": "web"}, "file": STANDARD.encode(format!("{}---\n{object}\n", App::new("web", 100).manifests()))});
+        let body =
+            json!({"metadata": {"name": "web"}, "file": STANDARD.encode(format!("{}---\n{object}\n", App::new("web", 100).manifests()))});
         client.upsert(&format!("{}/apps", group.composite()), "web", &body).await.unwrap();
         let refused = group.approve_as_uploaded(client).await.unwrap_err();
         assert_eq!(drover::client::code(&refused), Some("not_granted"), "{refused:#}");
@@ -187,7 +191,9 @@ async fn kubeconfig_tells_nothing_of_what_is_where_it_leads() {
         system.client.ensure("/v2/cluster-providers", &json!({"metadata": {"name": "probe"}})).await.unwrap();
         let refused = system.client.post("/v2/cluster-providers/probe/clusters", Some(&registered)).await.unwrap_err();
         assert!(matches!(drover::client::code(&refused), Some("kubeconfig_refused" | "kubeconfig_invalid")), "{server}: {refused:#}");
-        told.push(answer.map_or_else(|error| drover::client::code(&error).unwrap_or_default().to_owned(), |answer| answer.body.to_string()));
+        told.push(
+            answer.map_or_else(|error| drover::client::code(&error).unwrap_or_default().to_owned(), |answer| answer.body.to_string()),
+        );
     }
     assert_eq!(told[0], told[1], "an open port and a closed one are told alike");
     let reached = tokio::time::timeout(Duration::from_millis(500), open.accept()).await;

@@ -24,13 +24,18 @@ impl Drop for Issuer {
 impl Issuer {
     fn start(secret: &str, callback: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("issuer");
-        let cache = std::env::var_os("DROVER_CACHE").map_or_else(|| Path::new(&std::env::var_os("HOME").unwrap()).join(".cache/drover"), Into::into);
+        let cache = std::env::var_os("DROVER_CACHE")
+            .map_or_else(|| Path::new(&std::env::var_os("HOME").unwrap()).join(".cache/drover"), Into::into);
         let installed = cache.join("issuer");
         std::fs::create_dir_all(&installed).unwrap();
         for file in ["package.json", "package-lock.json", "issuer.mjs"] {
             std::fs::copy(folder.join(file), installed.join(file)).unwrap();
         }
-        let npm = Command::new("npm").args(["ci", "--silent", "--no-fund", "--no-audit"]).current_dir(&installed).status().expect("npm is installed");
+        let npm = Command::new("npm")
+            .args(["ci", "--silent", "--no-fund", "--no-audit"])
+            .current_dir(&installed)
+            .status()
+            .expect("npm is installed");
         assert!(npm.success(), "npm ci in {}", installed.display());
         let mut process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "node", "issuer.mjs", secret, callback])
@@ -58,7 +63,8 @@ impl Browser {
 
     async fn send(&mut self, method: Method, url: &Url, form: Option<&[(&str, &str)]>) -> Response {
         let site = format!("{}:{}", url.host_str().unwrap(), url.port_or_known_default().unwrap());
-        let cookies: Vec<String> = self.cookies.entry(site.clone()).or_default().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let cookies: Vec<String> =
+            self.cookies.entry(site.clone()).or_default().iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mut request = self.http.request(method, url.clone()).header("cookie", cookies.join("; ")).header("accept", "text/html");
         if let Some(form) = form {
             request = request.form(form);
@@ -108,7 +114,8 @@ async fn user_of_an_issuer_has_the_roles_of_user_and_groups() {
     let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let issuer = Issuer::start(secret, &format!("http://{listen}/login/oidc/callback"));
     let flag = |name: &str, value: &str| ("gateway", format!("--{name}={value}"));
-    let flags = [flag("oidc-issuer", &issuer.url), flag("oidc-client-id", "drover"), flag("oidc-client-secret-file", &file.display().to_string())];
+    let flags =
+        [flag("oidc-issuer", &issuer.url), flag("oidc-client-id", "drover"), flag("oidc-client-secret-file", &file.display().to_string())];
     let system = System::guarded_at(listen, &flags).await;
     let url = system.url().clone();
     system.client.ensure("/v2/projects", &json!({"metadata": {"name": "shop"}})).await.unwrap();

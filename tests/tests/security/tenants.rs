@@ -62,7 +62,9 @@ async fn user_of_a_project_meets_no_other_project_anywhere() {
         succeeded(&Group::new(app, App::new(app, 500)).in_project(project).deploy(&system.client).await.unwrap());
     }
     let viewer = with_role(&system, "viewer", "viewer", Some("shop")).await;
-    for path in ["/v2/projects", "/v2/apps", "/v2/apps?project=blog", "/v2/clusters?view=capacity", "/v2/operations", "/v2/plans", "/", "/ui/apps"] {
+    for path in
+        ["/v2/projects", "/v2/apps", "/v2/apps?project=blog", "/v2/clusters?view=capacity", "/v2/operations", "/v2/plans", "/", "/ui/apps"]
+    {
         let answer = viewer.stream(path, std::time::Duration::from_secs(60)).await.unwrap().text().await.unwrap();
         assert!(!answer.contains("hidden") && !answer.contains("blog"), "{path}: {answer}");
     }

@@ -126,7 +126,12 @@ pub async fn token(session: &Session, command: TokenCommand) -> Result<()> {
                     let about = &made.about;
                     let end = about.expires_at.as_deref().map_or_else(|| "never ends".to_owned(), |at| format!("ends at {at}"));
                     let grant = RoleGrant { role: about.role, projects: about.projects.clone() };
-                    eprintln!("{} is {} {} and {end}. This is the only time that the token is shown:", about.name, about.role, place(&grant));
+                    eprintln!(
+                        "{} is {} {} and {end}. This is the only time that the token is shown:",
+                        about.name,
+                        about.role,
+                        place(&grant)
+                    );
                     output::write_stdout(&made.token)
                 }
             }
@@ -137,7 +142,14 @@ pub async fn token(session: &Session, command: TokenCommand) -> Result<()> {
                 let row = |token: &drover_api::access::Token| {
                     let grant = RoleGrant { role: token.role, projects: token.projects.clone() };
                     let ends = token.expires_at.clone().unwrap_or_else(|| "never".to_owned());
-                    vec![token.name.clone(), token.role.to_string(), projects(&grant), ends, token.created_by.clone(), token.created_at.clone()]
+                    vec![
+                        token.name.clone(),
+                        token.role.to_string(),
+                        projects(&grant),
+                        ends,
+                        token.created_by.clone(),
+                        token.created_at.clone(),
+                    ]
                 };
                 (vec!["NAME", "ROLE", "PROJECTS", "EXPIRES", "MADE BY", "MADE AT"], list.items.iter().map(row).collect())
             })

@@ -277,8 +277,13 @@ mod tests {
     #[test]
     fn events_name_no_app_of_another_project() {
         let mut view = View::new(Some(["shop".to_owned()].into()));
-        view.learn(&serde_json::json!({"items": [{"project": "blog", "compositeApp": "weblog", "version": "v1", "dig": "weblog", "app": "web"}]}));
-        assert_eq!(event_line(&view, "data: {\"message\":\"moving weblog/web\"}\n"), "data: {\"message\":\"moving another project's app\"}\n");
+        view.learn(
+            &serde_json::json!({"items": [{"project": "blog", "compositeApp": "weblog", "version": "v1", "dig": "weblog", "app": "web"}]}),
+        );
+        assert_eq!(
+            event_line(&view, "data: {\"message\":\"moving weblog/web\"}\n"),
+            "data: {\"message\":\"moving another project's app\"}\n"
+        );
         assert_eq!(event_line(&view, ": keep-alive\n"), ": keep-alive\n");
     }
 }

@@ -12,8 +12,8 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::store::{self, AuditFilter, PREFIX};
 use super::Access;
+use super::store::{self, AuditFilter, PREFIX};
 
 /// Ten years.
 const LONGEST: u32 = 10 * 365 * 24 * 3600;

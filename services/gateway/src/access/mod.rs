@@ -58,7 +58,8 @@ impl Access {
 }
 
 fn no_store() -> Problem {
-    codes::STORE_UNAVAILABLE.problem("This gateway runs without a database: set DATABASE_URL to have tokens, role bindings and an audit log")
+    codes::STORE_UNAVAILABLE
+        .problem("This gateway runs without a database: set DATABASE_URL to have tokens, role bindings and an audit log")
 }
 
 /// The tokens and users that this gateway knows; cheap to clone.
@@ -106,6 +107,8 @@ impl Identities for Known {
 /// The problem of a sender whose roles do not suffice.
 fn forbidden(principal: &Principal, role: Role, project: Option<&str>) -> Problem {
     let place = project.map_or_else(|| "for all projects".to_owned(), |project| format!("in the project {project}"));
-    codes::FORBIDDEN
-        .problem(format!("This needs the role {role} {place}; {} does not have it. `drover whoami` lists the roles that you have", principal.name))
+    codes::FORBIDDEN.problem(format!(
+        "This needs the role {role} {place}; {} does not have it. `drover whoami` lists the roles that you have",
+        principal.name
+    ))
 }

@@ -25,7 +25,9 @@ impl Access {
     pub(super) async fn permits(&self, principal: &Principal, role: Role, owner: Owner, path: &str, body: &[u8]) -> Result<(), Problem> {
         match owner {
             Owner::PlanWish => match serde_json::from_slice(body) {
-                Ok(PlanWish::Newcomer { project, .. }) => in_project(principal, role, &project, || format!("There is no project {project}")),
+                Ok(PlanWish::Newcomer { project, .. }) => {
+                    in_project(principal, role, &project, || format!("There is no project {project}"))
+                }
                 Ok(PlanWish::Drain { .. } | PlanWish::Rebalance {}) => everywhere(principal, Role::Operator),
                 // The service says what is wrong with it.
                 Err(_) => Ok(()),

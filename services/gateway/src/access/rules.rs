@@ -256,7 +256,15 @@ mod tests {
 
     #[test]
     fn path_that_is_not_plain_has_no_rule() {
-        for path in ["/v2/projects/../tokens", "/v2/projects/%2e%2e/tokens", "/v2//projects", "/v2/projects/", "/v2/nothing", "/v3/projects", "/v2/%70rojects"] {
+        for path in [
+            "/v2/projects/../tokens",
+            "/v2/projects/%2e%2e/tokens",
+            "/v2//projects",
+            "/v2/projects/",
+            "/v2/nothing",
+            "/v3/projects",
+            "/v2/%70rojects",
+        ] {
             assert_eq!(role("GET", path), None, "{path}");
         }
     }

@@ -105,7 +105,9 @@ pub async fn keep_token(db: &Store, order: &TokenOrder, secret: &str, by: &str) 
         .fetch_one(&mut *tx)
         .await;
     let TokenRow(token) = kept.map_err(StoreError::from).map_err(|error| match error.constraint() {
-        Some("token_name") => codes::ALREADY_EXISTS.problem(format!("There is a token {} already; revoke it first, or take another name", order.name)),
+        Some("token_name") => {
+            codes::ALREADY_EXISTS.problem(format!("There is a token {} already; revoke it first, or take another name", order.name))
+        }
         _ => error.into(),
     })?;
     tx.commit().await.map_err(StoreError::from)?;
@@ -114,7 +116,8 @@ pub async fn keep_token(db: &Store, order: &TokenOrder, secret: &str, by: &str) 
 
 /// Revokes a token; false if there is none.
 pub async fn revoke_token(db: &Store, name: &str) -> StoreResult<bool> {
-    let revoked = sqlx::query("update token set revoked_at = now() where name = $1 and revoked_at is null").bind(name).execute(db.pool()).await?;
+    let revoked =
+        sqlx::query("update token set revoked_at = now() where name = $1 and revoked_at is null").bind(name).execute(db.pool()).await?;
     Ok(revoked.rows_affected() > 0)
 }
 

@@ -18,8 +18,20 @@ pub const OTHER: &str = "another project's app";
 
 /// Fields with texts for people.
 const TEXTS: [&str; 14] = [
-    "message", "reason", "reasons", "detail", "error", "why", "subject", "changed_since_dry_run", "changedSinceDryRun", "leftovers", "kept",
-    "caller", "title", "owners",
+    "message",
+    "reason",
+    "reasons",
+    "detail",
+    "error",
+    "why",
+    "subject",
+    "changed_since_dry_run",
+    "changedSinceDryRun",
+    "leftovers",
+    "kept",
+    "caller",
+    "title",
+    "owners",
 ];
 
 /// What one sender sees.
@@ -77,7 +89,8 @@ impl View {
                 items.retain(sees);
             }
         };
-        let is_own = |document: &Value, pointer: &str| document.pointer(pointer).and_then(Value::as_str).is_some_and(|project| self.sees(project));
+        let is_own =
+            |document: &Value, pointer: &str| document.pointer(pointer).and_then(Value::as_str).is_some_and(|project| self.sees(project));
         let operation = |document: &Value| {
             document["subject"].as_str().and_then(|subject| subject.split_once('/')).is_some_and(|(project, _)| self.sees(project))
         };
@@ -216,7 +229,8 @@ mod tests {
 
     #[test]
     fn lists_have_own_documents_only() {
-        let operations = json!({"items": [{"subject": "shop/shop/v1/shop"}, {"subject": "blog/weblog/v1/weblog"}, {"subject": "drain a+b"}]});
+        let operations =
+            json!({"items": [{"subject": "shop/shop/v1/shop"}, {"subject": "blog/weblog/v1/weblog"}, {"subject": "drain a+b"}]});
         assert_eq!(shop().of(Shown::Operations, operations), Some(json!({"items": [{"subject": "shop/shop/v1/shop"}]})));
         let plans = json!({"items": [{"kind": {"newcomer": {"project": "shop"}}}, {"kind": {"newcomer": {"project": "blog"}}}, {"kind": {"drain": "a+b"}}]});
         assert_eq!(shop().of(Shown::Plans, plans).unwrap()["items"].as_array().unwrap().len(), 1);
@@ -250,7 +264,8 @@ mod tests {
             json!({"claim": "0198-7", "dig": {"id": "1", "project": project, "composite_app": "weblog", "version": "v1", "name": "weblog"}, "app": app,
                 "priority": 3, "scores": [{"algorithm": "secret-sauce"}], "why_not": {"code": "volume", "detail": "comments has a volume"}, "reason": "comments is small"})
         };
-        let plan = json!({"kind": {"newcomer": {"project": "shop"}}, "plan": {"waves": [[victim("blog", "comments"), victim("shop", "cart")]]}});
+        let plan =
+            json!({"kind": {"newcomer": {"project": "shop"}}, "plan": {"waves": [[victim("blog", "comments"), victim("shop", "cart")]]}});
         let seen = shop().of(Shown::Plan, plan).unwrap();
         let other = &seen["plan"]["waves"][0][0];
         assert_eq!((&other["priority"], &other["app"], &other["dig"]["name"]), (&json!(3), &json!(OTHER), &json!(OTHER)));
@@ -258,7 +273,10 @@ mod tests {
         assert_eq!((&own["app"], &own["claim"], &own["reason"]), (&json!("cart"), &json!("0198-7"), &json!("comments is small")));
         let text = other.to_string();
         assert!(!text.contains("comments") && !text.contains("weblog") && !text.contains("0198") && !text.contains("secret"), "{text}");
-        let seen = shop().of(Shown::Operation, json!({"subject": "shop/shop/v1/shop", "moves": [{"app": "weblog/comments", "project": "blog", "from": "a", "to": "b"}]}));
+        let seen = shop().of(
+            Shown::Operation,
+            json!({"subject": "shop/shop/v1/shop", "moves": [{"app": "weblog/comments", "project": "blog", "from": "a", "to": "b"}]}),
+        );
         assert!(!seen.unwrap().to_string().contains("comments"));
     }
 

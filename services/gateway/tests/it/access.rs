@@ -27,9 +27,7 @@ async fn services() -> HttpServer {
             "bindings": [{"binding": binding, "member": "onprem+a", "phase": "Ready"}]})
     };
     let apps = json!({"items": [app("shop", "shop", COPY), app("blog", "weblog", "019a6b1e-7c11-7d0e-b6a1-000000000002")]});
-    let operation = |subject: &str, message: &str| {
-        json!({"id": OPERATION, "kind": "instantiate", "subject": subject, "state": "running", "message": message, "steps": [], "created_at": "now"})
-    };
+    let operation = |subject: &str, message: &str| json!({"id": OPERATION, "kind": "instantiate", "subject": subject, "state": "running", "message": message, "steps": [], "created_at": "now"});
     let of_blog = operation("blog/weblog/v1/weblog", "weblog/web");
     let list = json!({"items": [of_blog, operation("shop/shop/v1/shop", "waits for weblog/web")]});
     let echo = async |request: Request| {
@@ -186,9 +184,7 @@ async fn role_decides_what_a_token_may_do_and_where() {
     assert_eq!((&told["user"], &told["movable"]), (&json!("deployer"), &json!(r#"["shop"]"#)), "apps of others stay where they are");
     assert_eq!(told["token"], "Bearer peer token", "the sender's own token stays here");
     let drain = json!({"kind": "drain", "clusterProvider": "onprem", "cluster": "a"});
-    let newcomer = |project: &str| {
-        json!({"kind": "newcomer", "project": project, "compositeApp": "shop", "compositeAppVersion": "v1", "deploymentIntentGroup": "shop"})
-    };
+    let newcomer = |project: &str| json!({"kind": "newcomer", "project": project, "compositeApp": "shop", "compositeAppVersion": "v1", "deploymentIntentGroup": "shop"});
     let plan = async |wish: Value| gateway.ask(Method::POST, "/v2/plans", &deployer, Some(wish)).await.0;
     assert_eq!((plan(newcomer("shop")).await, plan(newcomer("blog")).await, plan(drain).await), (200, 404, 403));
     gateway.running.stop().await;

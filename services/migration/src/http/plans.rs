@@ -55,7 +55,12 @@ pub struct PlanQuery {
 #[utoipa::path(post, path = "/v2/plans", operation_id = "plan_create", tag = "plans", params(PlanQuery), request_body = PlanWish, responses(
     (status = 201, description = "The plan, or why there is none", body = PlanDocument, headers(("Location" = String, description = "Path of the plan"))),
     (status = 200, description = "The same, not stored (dry run)", body = PlanDocument)))]
-pub async fn post(State(app): State<App>, Query(query): Query<PlanQuery>, headers: HeaderMap, Json(wish): Json<PlanWish>) -> Result<Response, Problem> {
+pub async fn post(
+    State(app): State<App>,
+    Query(query): Query<PlanQuery>,
+    headers: HeaderMap,
+    Json(wish): Json<PlanWish>,
+) -> Result<Response, Problem> {
     let dry_run = match query.dry_run.as_deref() {
         None => false,
         Some("All") => true,

@@ -16,7 +16,12 @@ use crate::app::App;
 #[utoipa::path(post, path = "/v2/plans/{id}/apply", operation_id = "plan_apply", tag = "plans", params(("id" = Uuid, Path), VerbQuery),
     responses((status = 202, description = "Being done: the operation, also in Location", body = Operation),
         (status = 200, description = "The plan (dry run)", body = PlanDocument)))]
-pub async fn apply(State(app): State<App>, Path(id): Path<Uuid>, Query(query): Query<VerbQuery>, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn apply(
+    State(app): State<App>,
+    Path(id): Path<Uuid>,
+    Query(query): Query<VerbQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let wait = query.wait()?;
     if query.dry()? {
         return Ok(Json(app.open_plan(id).await?).into_response());

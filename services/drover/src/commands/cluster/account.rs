@@ -198,7 +198,9 @@ pub(super) fn readings() -> Vec<Value> {
 fn rules(also: &[String]) -> Result<Vec<Value>> {
     let mut rules = readings();
     rules.push(json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}));
-    rules.extend(managed(also)?.into_iter().map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": MANAGE})));
+    rules.extend(
+        managed(also)?.into_iter().map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": MANAGE})),
+    );
     Ok(rules)
 }
 

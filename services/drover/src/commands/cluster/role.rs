@@ -114,10 +114,14 @@ mod tests {
     fn role_is_of_the_namespaces_and_kinds_of_the_cloud_only() {
         let spec = json!({"namespace": "shop", "level": "0", "grants": {"namespaces": ["shop-cache"], "clusterScoped": ["StorageClass.storage.k8s.io"]}});
         let made = objects("team", "shop", &spec, &[]).unwrap();
-        let roles: Vec<&str> = made.iter().filter(|object| object["kind"] == "Role").filter_map(|object| object["metadata"]["namespace"].as_str()).collect();
+        let roles: Vec<&str> =
+            made.iter().filter(|object| object["kind"] == "Role").filter_map(|object| object["metadata"]["namespace"].as_str()).collect();
         assert_eq!(roles, ["shop", "shop-cache"]);
         let wide = made.iter().find(|object| object["kind"] == "ClusterRole").unwrap().to_string();
-        assert!(wide.contains(r#"["storage.k8s.io"],"resources":["storageclasses"]"#) && !wide.contains("secrets") && !wide.contains('*'), "{wide}");
+        assert!(
+            wide.contains(r#"["storage.k8s.io"],"resources":["storageclasses"]"#) && !wide.contains("secrets") && !wide.contains('*'),
+            "{wide}"
+        );
         assert!(objects("team", "all", &json!({"namespace": "default", "level": "0"}), &[]).is_err(), "the admin's cloud");
         assert!(objects("team", "all", &json!({"namespace": "shop", "grants": {"everything": true}}), &[]).is_err());
     }
