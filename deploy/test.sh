@@ -46,7 +46,7 @@ esac
 step "tests"
 cargo build --locked --workspace --bins # the end-to-end tests run them
 case ${1:-} in
-  --long) export PROPTEST_CASES=${PROPTEST_CASES:-4096}; extra=(-- --include-ignored) ;;
+  --long) export PROPTEST_CASES=${PROPTEST_CASES:-4096} DROVER_FUZZ_SECONDS=${DROVER_FUZZ_SECONDS:-600}; extra=(-- --include-ignored) ;;
   *) extra=() ;;
 esac
 wait $contract_up || { cat "$contract.log" >&2; exit 1; }

@@ -116,6 +116,8 @@ def shown(value):
                 inner = samples.base64_of("apiVersion: v1\nkind: Config\n# shortened\n")
             elif name == "path" and isinstance(inner, str) and inner.startswith("/login?key="):
                 inner = "/login?key=0123456789abcdef"
+            elif name == "token" and isinstance(inner, str):
+                inner = "drover_0123456789abcdef"
             out[name] = shown(inner)
         return out
     if isinstance(value, list):
@@ -241,7 +243,7 @@ def documents(hub, kubeconfig):
         unwrite(hub, collection, document, children=False)
     kinds = {path for path, item in hub.document["paths"].items() if item.get("post", {}).get("operationId", "").endswith("_create")}
     covered = {t for t in kinds for collection, _ in every if hub.operation("POST", collection) is hub.document["paths"][t]["post"]}
-    left = {hub.document["paths"][t]["post"]["operationId"] for t in kinds - covered} - {"plan_create", "login_link_create"}
+    left = {hub.document["paths"][t]["post"]["operationId"] for t in kinds - covered} - {"plan_create", "login_link_create", "token_create"}
     if left:
         raise SystemExit(f"samples.py has no document for {sorted(left)}")
     print(f"documents: {len(every)} were written, read back, replaced, and deleted")
@@ -391,7 +393,25 @@ class Story:
         self.post("/v2/policy-tests", {"policy": "none", "member": "onprem+private-a", "project": "shop"}, status=404)
         self.post("/v2/login-links")
         self.post("/v2/login-links?dryRun=All", code="invalid", status=400, record=False)
+        self.access()
         self.post("/v2/plans", {"kind": "drain"}, status=400, code="invalid")
+
+    def access(self):
+        """Tokens, role bindings, and who did what."""
+        self.hub.call("GET", "/v2/whoami")
+        token = {"name": "ci", "role": "deployer", "projects": ["shop"], "expiresInSeconds": 86400}
+        self.post("/v2/tokens", token)
+        self.post("/v2/tokens", token, status=409, code="already_exists")
+        self.hub.call("GET", "/v2/tokens")
+        self.hub.call("DELETE", "/v2/tokens/ci")
+        self.hub.call("DELETE", "/v2/tokens/ci", status=404, code="not_found")
+        binding = {"name": "shop-team", "subject": "group:shop-developers", "role": "deployer", "projects": ["shop"]}
+        self.hub.call("PUT", "/v2/role-bindings/shop-team", binding)
+        self.hub.call("PUT", "/v2/role-bindings/other", binding, status=400, code="mismatched_name")
+        self.hub.call("GET", "/v2/role-bindings")
+        self.hub.call("DELETE", "/v2/role-bindings/shop-team")
+        self.hub.call("DELETE", "/v2/role-bindings/shop-team", status=404, code="not_found")
+        self.hub.call("GET", "/v2/audit?limit=2")
 
     def change(self):
         """Updates, revisions and a version beside the first."""

@@ -101,6 +101,12 @@ impl Group {
         client.post(&format!("{}/approve", self.path()), None).await.map(drop)
     }
 
+    /// Approves it with the apps that are uploaded, which need not be its own.
+    pub async fn approve_as_uploaded(&self, client: &Client) -> anyhow::Result<()> {
+        self.intents(client).await?;
+        client.post(&format!("{}/approve", self.path()), None).await.map(drop)
+    }
+
     /// Creates its documents except the apps and their intents.
     pub async fn prepare_without_apps(&self, client: &Client) -> anyhow::Result<()> {
         let named = |name: &str| json!({"metadata": {"name": name}});

@@ -14,7 +14,7 @@ mod system;
 
 pub use members::{Backend, Member};
 pub use ready::Witness;
-pub use system::{System, failed, moves, succeeded};
+pub use system::{API_TOKEN, System, failed, moves, succeeded};
 
 /// Declares a scenario: an async function that gets a [`System`] becomes one test per backend.
 #[macro_export]

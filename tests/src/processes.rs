@@ -46,27 +46,56 @@ pub struct Processes {
     pub postgres: KillablePostgres,
     database_url: String,
     directory: tempfile::TempDir,
+    scheme: &'static str,
+    /// The folder of the certificates, if there are any.
+    certificates: Option<PathBuf>,
     instances: BTreeMap<String, Instance>,
 }
 
 impl Processes {
     /// Starts Postgres, the five services and the gateway, and waits until they are ready. All of them get the variables of `environment`.
     pub async fn start(environment: &[(&str, &str)]) -> Self {
+        let common = |_: &str| environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let all = Self::launch("http", None, common).await;
+        all.until_ready("gateway").await;
+        all
+    }
+
+    /// The same with the certificates in a folder, as `deploy/docker/certificates.sh` makes them: services know each other by them.
+    pub async fn start_with_certificates(folder: &Path, environment: &[(&str, &str)]) -> Self {
+        let all = Self::launch_with_certificates(folder, environment).await;
+        all.until_ready("gateway").await;
+        all
+    }
+
+    /// The same without waiting until they are ready.
+    pub async fn launch_with_certificates(folder: &Path, environment: &[(&str, &str)]) -> Self {
+        let path = |name: String| folder.join(name).display().to_string();
+        let of = |service: &str| {
+            let own = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let mut all: Vec<(String, String)> = own.collect();
+            all.push(("DROVER_TLS_CERT_FILE".to_owned(), path(format!("{service}.pem"))));
+            all.push(("DROVER_TLS_KEY_FILE".to_owned(), path(format!("{service}.key"))));
+            all.push(("DROVER_TLS_CA_FILE".to_owned(), path("ca.pem".to_owned())));
+            all
+        };
+        Self::launch("https", Some(folder.to_owned()), of).await
+    }
+
+    async fn launch(scheme: &'static str, certificates: Option<PathBuf>, of: impl Fn(&str) -> Vec<(String, String)>) -> Self {
         let postgres = KillablePostgres::start().await;
         let database_url = postgres.url().expose_secret().to_owned();
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let mut all = Self { postgres, database_url, directory, instances: BTreeMap::new() };
+        let mut all = Self { postgres, database_url, directory, scheme, certificates, instances: BTreeMap::new() };
         let names = SERVICES.into_iter().chain(["gateway"]);
         let ports: Vec<u16> = free_ports(names.clone().count());
         let peers: Vec<(String, String)> =
-            names.clone().zip(&ports).map(|(name, port)| (peer_variable(name), format!("http://127.0.0.1:{port}"))).collect();
+            names.clone().zip(&ports).map(|(name, port)| (peer_variable(name), format!("{scheme}://127.0.0.1:{port}"))).collect();
         for (service, port) in names.zip(ports) {
-            let common = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            let environment = peers.iter().cloned().chain(common).collect();
+            let environment = peers.iter().cloned().chain(of(service)).collect();
             all.instances.insert(service.to_owned(), Instance { service, port, environment, child: None });
             all.run(service);
         }
-        all.until_ready("gateway").await;
         all
     }
 
@@ -92,7 +121,7 @@ impl Processes {
     /// The environment variable by which peers find the process `name`, and its value.
     fn peer_setting(&self, name: &str) -> (String, String) {
         let instance = &self.instances[name];
-        (peer_variable(instance.service), format!("http://127.0.0.1:{}", instance.port))
+        (peer_variable(instance.service), format!("{}://127.0.0.1:{}", self.scheme, instance.port))
     }
 
     /// Starts a process that does not run, without waiting until it is ready.
@@ -173,7 +202,8 @@ impl Processes {
 
     /// A REST client of the gateway, or of another process directly.
     pub fn client(&self, name: &str) -> Client {
-        Client::new(self.url(name), (name != "gateway").then(|| TOKEN.to_owned())).expect("a client")
+        let authority = self.certificates.as_ref().map(|folder| folder.join("ca.pem"));
+        Client::with_authority(self.url(name), (name != "gateway").then(|| TOKEN.to_owned()), authority.as_deref()).expect("a client")
     }
 
     /// The claims in placement's ledger, as peers read them.
@@ -202,7 +232,9 @@ impl Processes {
     /// Waits until a process is ready, and with it everything that it needs.
     pub async fn until_ready(&self, name: &str) {
         let ready = self.url(name).join("readyz").expect("a path");
-        let ask = async || reqwest::get(ready.clone()).await.is_ok_and(|answer| answer.status().is_success()).then_some(());
+        // Only the state is asked for; who answers is shown by what the gateway says of the services.
+        let http = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).build().expect("a client");
+        let ask = async || http.get(ready.clone()).send().await.is_ok_and(|answer| answer.status().is_success()).then_some(());
         eventually(TIMEOUT, ask).await;
     }
 
@@ -213,8 +245,9 @@ impl Processes {
         postgres.end().await;
     }
 
-    fn url(&self, name: &str) -> Url {
-        Url::parse(&format!("http://127.0.0.1:{}/", self.instances[name].port)).expect("an address")
+    /// The address of a process.
+    pub fn url(&self, name: &str) -> Url {
+        Url::parse(&format!("{}://127.0.0.1:{}/", self.scheme, self.instances[name].port)).expect("an address")
     }
 
     fn points(&self, name: &str) -> PathBuf {

@@ -1,5 +1,6 @@
 //! The system under test: a Drover of its own with registered members.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use drover::hub::Client;
@@ -24,6 +25,24 @@ const FLAGS: [(&str, &str); 7] = [
     ("orchestrator", "--unreachable-seconds=5"),
     ("orchestrator", "--gone-seconds=10"),
 ];
+
+/// The API token of [`System::guarded`].
+pub const API_TOKEN: &str = "the api token of an end-to-end test";
+
+/// Who may enter a system, and where.
+struct Door {
+    listen: SocketAddr,
+    /// Clients need a token.
+    guarded: bool,
+    /// Clusters of this machine are refused.
+    remote_only: bool,
+}
+
+impl Default for Door {
+    fn default() -> Self {
+        Self { listen: ([127, 0, 0, 1], 0).into(), guarded: false, remote_only: false }
+    }
+}
 
 /// A running Drover with a database of its own and registered members, on which nothing is deployed.
 pub struct System {
@@ -71,6 +90,28 @@ impl System {
         system
     }
 
+    /// The same on the default simulated members, for clients that have the API token [`API_TOKEN`] or a token that it makes.
+    pub async fn guarded() -> Self {
+        Self::guarded_at(Door::default().listen, &[]).await
+    }
+
+    /// As [`System::guarded`], at this address and with more flags for services.
+    pub async fn guarded_at(listen: SocketAddr, flags: &[(&'static str, String)]) -> Self {
+        let (database, members) = (test_db().await, members::start(Backend::Simulated).await);
+        let door = Door { listen, guarded: true, remote_only: false };
+        let system = Self::start_as(Backend::Simulated, members, (database.url.clone(), Some(database)), flags, &door).await;
+        system.register().await;
+        system.known(2).await;
+        system
+    }
+
+    /// A system without members that accepts none on this machine, for clients as those of [`System::guarded`].
+    pub async fn remote_only() -> Self {
+        let (database, members) = (test_db().await, members::start(Backend::Simulated).await);
+        let door = Door { guarded: true, remote_only: true, ..Door::default() };
+        Self::start_as(Backend::Simulated, members, (database.url.clone(), Some(database)), &[], &door).await
+    }
+
     /// A system of which Drover knows none of the default simulated members.
     pub async fn unregistered() -> Self {
         let database = test_db().await;
@@ -85,24 +126,35 @@ impl System {
         database: Option<TestDb>,
         flags: &[(&'static str, &'static str)],
     ) -> Self {
+        let flags: Vec<_> = flags.iter().map(|(service, flag)| (*service, (*flag).to_owned())).collect();
+        Self::start_as(backend, members, (url, database), &flags, &Door::default()).await
+    }
+
+    async fn start_as(
+        backend: Backend,
+        members: Members,
+        (url, database): (SecretString, Option<TestDb>),
+        flags: &[(&'static str, String)],
+        door: &Door,
+    ) -> Self {
         let data = tempfile::tempdir().expect("a temporary folder");
-        let name = |flag: &'static str| flag.split('=').next();
-        let replaced =
-            |(service, flag): &&(&'static str, &'static str)| !flags.iter().any(|(s, f)| s == service && f.split('=').next() == name(flag));
-        let flags = FLAGS.iter().filter(replaced).chain(flags);
+        let name = |flag: &str| flag.split('=').next().map(str::to_owned);
+        let replaced = |(service, flag): &&(&'static str, &'static str)| !flags.iter().any(|(s, f)| s == service && name(f) == name(flag));
+        let own = FLAGS.iter().filter(replaced).map(|(service, flag)| (*service, (*flag).to_owned()));
         let options = Options {
+            tls: None,
             data: data.path().to_owned(),
-            listen: ([127, 0, 0, 1], 0).into(),
+            listen: door.listen,
             database_url: Some(url),
-            api_token: None,
+            api_token: door.guarded.then(|| SecretString::from(API_TOKEN)),
             allowed_hosts: Vec::new(),
-            local_clusters: true,
+            local_clusters: !door.remote_only,
             durability: Durability::ThrowAway,
             own_ports: false,
-            flags: flags.map(|(service, flag)| (*service, (*flag).to_owned())).collect(),
+            flags: own.chain(flags.iter().cloned()).collect(),
         };
         let stack = Stack::start(options).await.expect("the stack starts");
-        let client = Client::new(stack.url.clone(), None).expect("a client");
+        let client = Client::new(stack.url.clone(), door.guarded.then(|| API_TOKEN.to_owned())).expect("a client");
         Self { client, backend, members, stack, _database: database, _data: data }
     }
 

@@ -1,4 +1,4 @@
-//! Generates files from the code: `cargo run -p xtask -- <openapi|public|clients|errors> [--check]`.
+//! Generates files from the code: `cargo run -p xtask -- <openapi|public|clients|errors|roles> [--check]`.
 //!
 //! They are checked in, so that reviews see changes of the interfaces. Tests check the same as `--check`.
 
@@ -9,6 +9,8 @@ mod examples;
 #[cfg(feature = "services")]
 mod openapi;
 mod public;
+#[cfg(feature = "services")]
+mod roles;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,8 +27,10 @@ fn main() -> ExitCode {
         Some("clients") => clients::files(),
         #[cfg(feature = "services")]
         Some("errors") => errors::files(),
+        #[cfg(feature = "services")]
+        Some("roles") => roles::files(),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- <openapi|public|clients|errors> [--check]");
+            eprintln!("usage: cargo run -p xtask -- <openapi|public|clients|errors|roles> [--check]");
             return ExitCode::from(2);
         }
     };

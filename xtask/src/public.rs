@@ -60,7 +60,7 @@ const TAGS: &[(&str, &str)] = &[
     ("clm-controllers", "EMCO's controllers of clusters"),
     ("dtc-controllers", "EMCO's controllers of traffic"),
     ("kept", "EMCO's documents that are stored and not carried out"),
-    ("gateway", "Signing browsers in"),
+    ("access", "Who may do what: tokens, role bindings, the audit log, signing browsers in"),
 ];
 
 /// Both documents.

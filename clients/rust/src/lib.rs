@@ -59,6 +59,19 @@ fn fits(template: &str, path: &str) -> bool {
 /// # Errors
 /// The token cannot be sent in a header, or the HTTP client cannot be set up.
 pub fn connect(url: &str, token: Option<&str>, headers: &[(HeaderName, HeaderValue)]) -> Result<Client, Error<types::Problem>> {
+    connect_with_authority(url, token, headers, None)
+}
+
+/// As [`connect`]; `authority` is PEM text of the only authorities whose certificates are believed.
+///
+/// # Errors
+/// As [`connect`], or `authority` holds no certificate.
+pub fn connect_with_authority(
+    url: &str,
+    token: Option<&str>,
+    headers: &[(HeaderName, HeaderValue)],
+    authority: Option<&[u8]>,
+) -> Result<Client, Error<types::Problem>> {
     let mut all: HeaderMap = headers.iter().cloned().collect();
     if let Some(token) = token {
         let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
@@ -67,7 +80,10 @@ pub fn connect(url: &str, token: Option<&str>, headers: &[(HeaderName, HeaderVal
         all.insert(AUTHORIZATION, value);
     }
     // Long polls and `?wait=` take up to a minute.
-    let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).timeout(Duration::from_secs(90)).default_headers(all);
+    let mut http = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).timeout(Duration::from_secs(90)).default_headers(all);
+    if let Some(pem) = authority {
+        http = http.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?);
+    }
     Ok(Client::new_with_client(url.trim_end_matches('/'), http.build()?))
 }
 

@@ -3,6 +3,7 @@
 //! Types of the pure core ([`scheduling`]) are sent as they are, without conversion. There is no logic here, except the texts of [`words`] and
 //! the rule of [`grants`], by which two services judge.
 
+pub mod access;
 pub mod apps;
 pub mod bindings;
 pub mod digs;

@@ -93,6 +93,9 @@ pub struct OperationStep {
 pub struct MoveView {
     /// The app, as `compositeApp/app`.
     pub app: String,
+    /// The project of the app; empty in answers to those who do not see it.
+    #[serde(default)]
+    pub project: String,
     pub from: String,
     pub to: String,
     /// Stage: `claimed`, `starting`, `ready`, `cut_over`, `removing`, `done`, `undone` or `failed`.

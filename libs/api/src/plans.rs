@@ -35,6 +35,9 @@ pub struct PlanOrder {
     /// How to search for the plan.
     #[serde(default, skip_serializing_if = "PlanSearch::is_default")]
     pub search: PlanSearch,
+    /// Only apps of these projects may be moved; absent: of all projects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub movable_projects: Option<Vec<String>>,
 }
 
 /// Options of the search for a plan.

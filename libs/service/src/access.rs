@@ -13,12 +13,14 @@ use axum::middleware::Next;
 use axum::response::Response;
 use axum_extra::headers::HeaderMapExt;
 use axum_extra::headers::authorization::{Authorization, Basic};
+use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::sessions::Sessions;
-use crate::{Common, Problem, codes};
+use crate::tls::{PeerName, may_call};
+use crate::{Common, Identities, Identity, Principal, Problem, codes};
 
 /// What [`guard`] checks.
 #[derive(Clone)]
@@ -32,6 +34,8 @@ struct Rules {
     /// Names under which the other services reach this one.
     peer_names: Vec<String>,
     sessions: Sessions,
+    /// Tokens and users, where there are any.
+    identities: Option<Arc<dyn Identities>>,
 }
 
 impl Access {
@@ -42,45 +46,37 @@ impl Access {
             names: common.allowed_hosts.iter().map(|name| name.trim().to_ascii_lowercase()).collect(),
             peer_names: common.peers.all().iter().filter_map(|url| url.host_str()).map(str::to_ascii_lowercase).collect(),
             sessions: common.sessions.clone(),
+            identities: common.identities.clone(),
         }))
     }
 }
 
-/// `/internal` and `/debug` need the peer token; the rest needs a session or the API token where one is set (or the peer token: the
-/// gateway). `/healthz` and `/readyz` are open, also under other names.
+/// `/internal` and `/debug` need the peer token; the rest needs a session or a token where one is set (or the peer token: the gateway).
+/// `/healthz` and `/readyz` are open, also under other names. Puts the [`Principal`] into the request's extensions.
 pub(crate) async fn guard(State(Access(rules)): State<Access>, request: Request, next: Next) -> Result<Response, Problem> {
-    let (path, headers) = (request.uri().path(), request.headers());
+    let path = request.uri().path();
     if matches!(path, "/healthz" | "/readyz") {
         return Ok(next.run(request).await);
     }
-    let host = rules.host(request.uri().authority(), headers)?;
-    let given = bearer(headers);
-    let is = |token: &SecretString| given.is_some_and(|given| same(given.as_bytes(), token.expose_secret().as_bytes()));
-    let allowed = if is(&rules.peer) {
-        true
-    } else if matches!(path.split('/').nth(1), Some("internal" | "debug")) {
-        false
-    } else {
-        let writes = !request.method().is_safe();
-        let from_page = rules.origin(&host, headers);
-        if writes && from_page == Origin::Foreign {
-            return Err(codes::ORIGIN_REFUSED.problem(
-                "A page of another site may not change anything here; if this is your own page behind another name, add the name to --allowed-hosts",
-            ));
+    let (mut parts, body) = request.into_parts();
+    let host = rules.host(parts.uri.authority(), &parts.headers)?;
+    let principal = rules.principal(&host, &parts).await?;
+    if principal.is_some() || is_sign_in(parts.uri.path()) {
+        if let Some(principal) = principal {
+            parts.extensions.insert(principal);
         }
-        // A link from another site opens a page without its session; what it reads, that site cannot see.
-        let session = rules.sessions.signed_in(headers) && (!writes || from_page == Origin::Own);
-        let password = || !writes && rules.api.as_ref().is_some_and(|api| is_password(headers, api));
-        path == "/login" || session || rules.api.as_ref().is_none_or(is) || password()
-    };
-    if allowed {
-        return Ok(next.run(request).await);
+        return Ok(next.run(Request::from_parts(parts, body)).await);
     }
-    let browser = headers.get(header::ACCEPT).is_some_and(|kinds| kinds.to_str().is_ok_and(|kinds| kinds.contains("text/html")));
+    let browser = parts.headers.get(header::ACCEPT).is_some_and(|kinds| kinds.to_str().is_ok_and(|kinds| kinds.contains("text/html")));
     let how = if browser { r#"Basic realm="Drover: the token is the password", charset="UTF-8""# } else { "Bearer" };
     Err(codes::UNAUTHORIZED
         .problem("Send the token as `Authorization: Bearer <token>`; for a browser, `drover page` prints a link that signs it in")
         .header(header::WWW_AUTHENTICATE, HeaderValue::from_static(how)))
+}
+
+/// Pages for those who are not known yet.
+fn is_sign_in(path: &str) -> bool {
+    path == "/login" || path.starts_with("/login/")
 }
 
 /// The page that sent a request, as the browser names it.
@@ -93,6 +89,59 @@ enum Origin {
 }
 
 impl Rules {
+    /// Who sends the request; none if that is nobody who may.
+    async fn principal(&self, host: &Authority, request: &Parts) -> Result<Option<Principal>, Problem> {
+        let (path, headers) = (request.uri.path(), &request.headers);
+        let given = bearer(headers);
+        if given.is_some_and(|given| is(given, &self.peer)) {
+            return Ok(Some(Principal::all(Identity::Peer)));
+        }
+        // A certificate that names no service is none.
+        if let Some(Some(PeerName(caller))) = request.extensions.get::<Option<PeerName>>() {
+            if !may_call(caller, &request.method, path) {
+                return Err(codes::FORBIDDEN.problem(format!("The service {caller} may not send this request to this service")));
+            }
+            return Ok(Some(Principal::all(Identity::Peer)));
+        }
+        if matches!(path.split('/').nth(1), Some("internal" | "debug")) {
+            return Ok(None);
+        }
+        let writes = !request.method.is_safe();
+        let from_page = self.origin(host, headers);
+        if writes && from_page == Origin::Foreign {
+            return Err(codes::ORIGIN_REFUSED.problem(
+                "A page of another site may not change anything here; if this is your own page behind another name, add the name to --allowed-hosts",
+            ));
+        }
+        // A browser sends a password along with later requests, so it is taken for reading only.
+        let password = if writes { None } else { password(headers) };
+        if let Some(secret) = given.map(str::to_owned).or(password) {
+            let known = self.of_secret(&secret).await?;
+            if known.is_some() {
+                return Ok(known);
+            }
+        }
+        // A link from another site opens a page without its session; what it reads, that site cannot see.
+        if let Some(identity) = self.sessions.signed_in(headers).filter(|_| !writes || from_page == Origin::Own) {
+            return match (&identity, &self.identities) {
+                (Identity::Token(_) | Identity::User(_), Some(identities)) => identities.of_identity(&identity).await,
+                (Identity::Token(_) | Identity::User(_), None) => Ok(None),
+                _ => Ok(Some(Principal::all(identity))),
+            };
+        }
+        Ok(self.api.is_none().then(|| Principal::all(Identity::Anyone)))
+    }
+
+    async fn of_secret(&self, secret: &str) -> Result<Option<Principal>, Problem> {
+        if self.api.as_ref().is_some_and(|api| is(secret, api)) {
+            return Ok(Some(Principal::all(Identity::ApiToken)));
+        }
+        match &self.identities {
+            Some(identities) => identities.of_secret(secret).await,
+            None => Ok(None),
+        }
+    }
+
     /// The host that the request names, if it is one of ours.
     fn host(&self, target: Option<&Authority>, headers: &HeaderMap) -> Result<Authority, Problem> {
         let unknown = |name: &str| {
@@ -153,10 +202,13 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// A browser can be asked for a password. It is taken for reading only, because a browser sends it along with later requests.
-fn is_password(headers: &HeaderMap, token: &SecretString) -> bool {
+fn password(headers: &HeaderMap) -> Option<String> {
     let basic: Option<Authorization<Basic>> = headers.typed_get();
-    basic.is_some_and(|basic| same(basic.password().as_bytes(), token.expose_secret().as_bytes()))
+    basic.map(|basic| basic.password().to_owned())
+}
+
+fn is(secret: &str, token: &SecretString) -> bool {
+    same(secret.as_bytes(), token.expose_secret().as_bytes())
 }
 
 /// Equality in a time that does not depend on where the two differ.

@@ -75,6 +75,7 @@ codes! {
     NOT_GRANTED "not_granted" 403 "The logical cloud does not allow these objects";
     ORIGIN_REFUSED "origin_refused" 403 "The request was sent by a page of another site";
     HOST_NOT_ALLOWED "host_not_allowed" 421 "This service is not known by this name";
+    RATE_LIMITED "rate_limited" 429 "Too many requests";
     TIMEOUT "timeout" 504 "The request took too long";
     INTERNAL "internal" 500 "Something failed inside Drover";
     NOT_YET "not_yet" 501 "Not implemented in this version";

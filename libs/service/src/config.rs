@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::exit;
+use std::sync::Arc;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -18,14 +19,17 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
+use uuid::Uuid;
 
 use crate::connections::ConnectionLimits;
 use crate::health::Readiness;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
+use crate::principal::Identities;
 use crate::reserved::Reserved;
 use crate::sessions::Sessions;
 use crate::telemetry::{self, Telemetry};
+use crate::tls::{Tls, TlsSettings};
 use drover_tasks::{OnFailure, TaskEnd, TaskHandle, Tasks};
 
 /// The settings that every service has.
@@ -64,6 +68,9 @@ pub struct Settings {
     /// Limits of connections
     #[command(flatten)]
     pub connections: ConnectionLimits,
+    /// Certificates
+    #[command(flatten)]
+    pub tls: TlsSettings,
     /// Logs and traces
     #[command(flatten)]
     pub telemetry: telemetry::Options,
@@ -124,12 +131,16 @@ pub struct Common {
     pub allowed_hosts: Vec<String>,
     /// Browsers that have signed in here.
     pub sessions: Sessions,
+    /// Tokens and users besides the API token: the gateway's.
+    pub identities: Option<Arc<dyn Identities>>,
     /// Addresses of the other services.
     pub peers: Peers,
     /// Clusters may be on this machine: for development.
     pub local_clusters: bool,
     /// Limits of the listener.
     pub connections: ConnectionLimits,
+    /// Certificates, if the service has TLS.
+    pub tls: Option<Tls>,
     /// Handle of logs and traces.
     pub telemetry: Telemetry,
     /// Cancelled to end the service.
@@ -158,9 +169,11 @@ impl Common {
             api_token: None,
             allowed_hosts: Vec::new(),
             sessions: Sessions::default(),
+            identities: None,
             peers,
             local_clusters: false,
             connections: ConnectionLimits::default(),
+            tls: None,
             telemetry: telemetry::current(),
             shutdown,
             tracker: TaskTracker::new(),
@@ -189,7 +202,7 @@ impl Common {
 
     /// A client of another service.
     pub fn peer(&self, name: &'static str, base: &Url) -> Peer {
-        Peer::new(name, base.clone(), self.peer_token.clone())
+        Peer::new(name, base.clone(), self.peer_token.clone()).tls(self.tls.as_ref())
     }
 
     /// Runs a supervised task until it ends or the service does; see [`Tasks::spawn`].
@@ -219,8 +232,14 @@ impl Settings {
     /// cannot be started.
     pub fn common(self, service: &'static str) -> anyhow::Result<Common> {
         let telemetry = telemetry::init(service, &self.telemetry)?;
-        let peer_token = token(self.peer_token, self.peer_token_file.as_deref())?
-            .ok_or_else(|| anyhow::anyhow!("services need a common token: set --peer-token-file or DROVER_PEER_TOKEN"))?;
+        let tls = self.tls.load()?;
+        let peer_token = match &tls {
+            // Services know each other by their certificates; nobody knows this token.
+            Some(tls) if tls.is_mutual() => SecretString::from(format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())),
+            _ => token(self.peer_token, self.peer_token_file.as_deref())?.ok_or_else(|| {
+                anyhow::anyhow!("services need to know each other: set --tls-ca-file, or a common --peer-token-file (DROVER_PEER_TOKEN)")
+            })?,
+        };
         // The gateway has no database; a service that needs one fails when it connects.
         let database_url = self.database_url.unwrap_or_default();
         let api_token = token(self.api_token, self.api_token_file.as_deref())?;
@@ -231,6 +250,7 @@ impl Settings {
         let mut common = Common::new(database_url.expose_secret(), peer_token.expose_secret(), self.peers);
         (common.service, common.telemetry, common.api_token) = (service, telemetry, api_token);
         (common.allowed_hosts, common.connections, common.local_clusters) = (self.allowed_hosts, self.connections, self.local_clusters);
+        common.tls = tls;
         Ok(common)
     }
 }

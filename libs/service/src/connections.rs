@@ -4,6 +4,7 @@
 //! and without a token. Bodies have the time limit of their request.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
@@ -12,17 +13,25 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
+use axum::response::Response;
 use clap::Args;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::metrics::counter::Counter;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::Service;
 use tower_http::add_extension::AddExtension;
 
 use crate::metrics::Metrics;
+use crate::tls::service_of;
 
 /// Limits of a listener.
 #[derive(Args, Clone, Copy, Debug)]
@@ -53,9 +62,11 @@ pub(crate) async fn accept(
     listener: TcpListener,
     router: Router,
     limits: ConnectionLimits,
+    tls: Option<Arc<ServerConfig>>,
     metrics: &Metrics,
     stop: CancellationToken,
 ) -> io::Result<()> {
+    let tls = tls.map(TlsAcceptor::from);
     let refused = Counter::<u64>::default();
     metrics.register(|registry| registry.register("connections_refused", "Connections closed because of a limit", refused.clone()));
     // Not hyper-util's builder: it waits for the first byte without a time limit.
@@ -88,16 +99,26 @@ pub(crate) async fn accept(
         };
         // Long polls and answers of one small packet must not wait for more.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(AddExtension::new(router.clone(), ConnectInfo(from)));
-        let (connection, stop) = (http.serve_connection(TokioIo::new(stream), service).with_upgrades(), stop.clone());
+        let (http, router, tls, stop) = (http.clone(), router.clone(), tls.clone(), stop.clone());
         // Ends with its client or after `stop`; a handler's panic has been answered before it gets here.
         running.spawn(async move {
-            let mut connection = pin!(connection);
-            let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = stop.cancelled() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
+            let ended = match tls {
+                None => serve(&http, stream, AddExtension::new(router, ConnectInfo(from)), stop).await,
+                Some(tls) => {
+                    let handshake = tokio::time::timeout(Duration::from_secs(limits.head_seconds), tls.accept(stream));
+                    match stop.run_until_cancelled(handshake).await {
+                        Some(Ok(Ok(stream))) => {
+                            let peer = stream.get_ref().1.peer_certificates().and_then(|chain| service_of(chain.first()?));
+                            let router = AddExtension::new(AddExtension::new(router, ConnectInfo(from)), peer);
+                            serve(&http, stream, router, stop).await
+                        }
+                        Some(Ok(Err(error))) => {
+                            tracing::debug!(%error, %from, "a client and this service did not agree on TLS");
+                            Ok(())
+                        }
+                        // It took too long, or the service ends.
+                        Some(Err(_)) | None => Ok(()),
+                    }
                 }
             };
             if let Err(error) = ended {
@@ -110,6 +131,23 @@ pub(crate) async fn accept(
     running.close();
     running.wait().await;
     Ok(())
+}
+
+/// Answers the requests of a connection until its client ends it, or, after `stop`, until the request that runs is answered.
+async fn serve<S, T>(http: &http1::Builder, stream: S, service: T, stop: CancellationToken) -> hyper::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: Service<Request<Incoming>, Response = Response, Error = Infallible> + Clone + Send + 'static,
+    T::Future: Send,
+{
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).with_upgrades());
+    tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    }
 }
 
 fn concerns_one_connection(error: &io::Error) -> bool {

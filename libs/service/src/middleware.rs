@@ -22,7 +22,7 @@ tokio::task_local! {
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The id of the request that the current task handles.
-pub(crate) fn request_id() -> Option<String> {
+pub fn request_id() -> Option<String> {
     REQUEST_ID.try_with(Clone::clone).ok()
 }
 

@@ -12,19 +12,20 @@ use std::time::Duration;
 use drover_api::problem::ProblemDocument;
 use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::{Client, Request, Response};
+use reqwest::{Client, ClientBuilder, Request, Response};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use url::Url;
 
 use crate::problem::chain;
-use crate::{Problem, backoff, codes, telemetry};
+use crate::{Problem, Tls, backoff, codes, telemetry};
 
 /// Another service as seen by its caller; cheap to clone.
 #[derive(Clone)]
 pub struct Peer {
     name: &'static str,
     base: Url,
+    http: Client,
     token: SecretString,
     timeout: Duration,
     timeouts: Vec<(&'static str, Duration)>,
@@ -103,22 +104,28 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The connection pool of the process.
-pub fn client() -> &'static Client {
+pub(crate) fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
-    CLIENT.get_or_init(|| {
-        Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .expect("a client without certificates of its own can always be built")
-    })
+    CLIENT.get_or_init(|| builder().build().expect("a client without certificates of its own can always be built"))
+}
+
+fn builder() -> ClientBuilder {
+    Client::builder().connect_timeout(CONNECT_TIMEOUT).pool_idle_timeout(IDLE_TIMEOUT).redirect(reqwest::redirect::Policy::none())
 }
 
 impl Peer {
     /// A service with a time limit of 10 s per attempt and at most 4 attempts.
     pub fn new(name: &'static str, base: Url, token: SecretString) -> Self {
-        Self { name, base, token, timeout: Duration::from_secs(10), timeouts: Vec::new(), attempts: 4 }
+        Self { name, base, http: client().clone(), token, timeout: Duration::from_secs(10), timeouts: Vec::new(), attempts: 4 }
+    }
+
+    /// Shows this service's certificate, and demands one of the service that is called.
+    pub fn tls(mut self, tls: Option<&Tls>) -> Self {
+        let make = |config| builder().tls_backend_preconfigured(config).build().expect("the configuration is one of rustls");
+        if let Some(http) = tls.and_then(|tls| tls.client(self.name, make)) {
+            self.http = http;
+        }
+        self
     }
 
     /// Sets the time limit per attempt.
@@ -188,12 +195,12 @@ impl Peer {
         let attempts = if request.method() == Method::POST { 1 } else { self.attempts };
         for attempt in 1..attempts {
             let Some(copy) = request.try_clone() else { break };
-            match whole(copy).await {
+            match whole(&self.http, copy).await {
                 Ok(response) if !may_succeed_later(response.status()) => return Ok(response),
                 _ => tokio::time::sleep(backoff(attempt, Duration::from_secs(1))).await,
             }
         }
-        whole(request).await
+        whole(&self.http, request).await
     }
 }
 
@@ -205,8 +212,8 @@ impl fmt::Debug for Peer {
 
 /// Sends a request once and reads the whole body, so that an answer that breaks off is an error. The body of an error status becomes a
 /// [`ProblemDocument`].
-async fn whole(request: Request) -> reqwest::Result<Response> {
-    let response = client().execute(request).await?;
+async fn whole(http: &Client, request: Request) -> reqwest::Result<Response> {
+    let response = http.execute(request).await?;
     let (status, headers) = (response.status(), response.headers().clone());
     let mut body = response.bytes().await?;
     if !status.is_success() {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::connections::accept;
-use crate::{Common, Tasks, config};
+use crate::{Common, OnFailure, Tasks, config};
 
 /// A running service.
 pub struct Running {
@@ -71,10 +71,19 @@ pub fn serve(listener: TcpListener, router: Router, common: &Common) -> Running 
     let addr = listener.local_addr().expect("a bound socket has an address");
     let (shutdown, tracker, tasks) = (common.shutdown.clone(), common.tracker.clone(), common.tasks.clone());
     let (stop, limits, metrics) = (shutdown.clone(), common.connections, common.metrics.clone());
+    // Browsers would ask their users for a certificate.
+    let tls = common.tls.as_ref().map(|tls| tls.server(common.service != "gateway").expect("the provider of cryptography knows TLS"));
+    if let Some(tls) = common.tls.clone() {
+        let ending = shutdown.clone();
+        common.spawn("certificates", OnFailure::Restart, move |_| {
+            let (tls, stop) = (tls.clone(), ending.clone());
+            async move { tls.follow(stop).await }
+        });
+    }
     // Not stopped by the service's shutdown, because it ends gracefully then.
     tasks.spawn_once(&tracker, CancellationToken::new(), "http-server", move |_| async move {
         tokio::select! {
-            result = accept(listener, router, limits, &metrics, stop.clone()) => result,
+            result = accept(listener, router, limits, tls, &metrics, stop.clone()) => result,
             // A client that never ends its request does not delay the end any further.
             () = async { stop.cancelled().await; tokio::time::sleep(Duration::from_secs(5)).await } => Ok(()),
         }

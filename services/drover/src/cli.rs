@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    Session, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, groups, keys, look, memguard,
+    Session, access, apply, autoscale, backup, cluster, config, delete, deploy, diff, doctor, explain, get, groups, keys, look, memguard,
     operation, page, plan, policy, provider, rollback, up,
 };
 use crate::globals::Globals;
@@ -106,6 +106,14 @@ pub enum Command {
     /// Explain the settings of the services and where their values come from.
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Make, list and revoke tokens.
+    #[command(subcommand)]
+    Token(access::TokenCommand),
+    /// Give roles to users of the identity provider, list and remove them.
+    #[command(subcommand)]
+    Role(access::RoleCommand),
+    /// Show who you are for Drover and what you may do.
+    Whoami,
     /// Replace the key that seals stored kubeconfigs.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
@@ -167,6 +175,9 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Autoscale(command) => autoscale::run(command, format).await?,
         Command::Memguard(command) => return memguard::run(command, format),
         Command::Dev(_) | Command::Demo(_) | Command::Experiment(_) | Command::Bench(_) | Command::Groups(_) => {}
+        Command::Token(command) => access::token(&session()?, command).await?,
+        Command::Role(command) => access::role(&session()?, command).await?,
+        Command::Whoami => access::whoami(&session()?).await?,
         Command::Keys(command) => keys::run(command)?,
         Command::Page => page::run(&session()?.client).await?,
         Command::Config(command) => config::run(command, format)?,

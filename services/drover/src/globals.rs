@@ -14,6 +14,9 @@ pub struct Globals {
     /// File with the bearer token; DROVER_TOKEN may hold the token itself.
     #[arg(long, global = true, env = "DROVER_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// PEM file with the authority of the gateway's certificate, for an https address.
+    #[arg(long, global = true, env = "DROVER_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
     /// Project.
     #[arg(long, short = 'p', global = true, env = "DROVER_PROJECT", default_value = "default", value_name = "NAME")]
     pub project: String,

@@ -1,6 +1,7 @@
 //! The generated client of the REST API (`drover_client`) as the commands use it: answers as types of `drover_api`, refusals as errors that
 //! people read, and documents by their paths. It knows nothing of single operations.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -59,10 +60,19 @@ impl Client {
     /// # Errors
     /// The HTTP client cannot be set up.
     pub fn new(base: Url, token: Option<String>) -> Result<Self> {
+        Self::with_authority(base, token, None)
+    }
+
+    /// As [`Client::new`]; `authority` is a PEM file with the only authorities whose certificates are believed.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the HTTP client cannot be set up.
+    pub fn with_authority(base: Url, token: Option<String>, authority: Option<&Path>) -> Result<Self> {
+        let pem = authority.map(|file| std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))).transpose()?;
         // For the history of revisions; it gives no rights.
         let user = std::env::var("USER").ok().and_then(|user| HeaderValue::from_str(&user).ok());
         let headers: Vec<_> = user.map(|user| (HeaderName::from_static("drover-user"), user)).into_iter().collect();
-        let api = drover_client::connect(base.as_str(), token.as_deref(), &headers).map_err(|error| anyhow!("{error}"))?;
+        let api = drover_client::connect_with_authority(base.as_str(), token.as_deref(), &headers, pem.as_deref()).map_err(|error| anyhow!("{error}"))?;
         Ok(Self { base, api })
     }
 
@@ -83,6 +93,10 @@ impl Client {
                 }
                 Problem(problem).into()
             }
+            Error::CommunicationError(error) if error.is_connect() && self.base.scheme() == "https" => anyhow!(error).context(format!(
+                "no Drover with a certificate that this machine believes answers at {}\n  is its authority in --ca-file (DROVER_CA_FILE)?",
+                self.base
+            )),
             Error::CommunicationError(error) if error.is_connect() => {
                 anyhow!("no Drover answers at {}\n  start it with `drover up`, or give another address with --url (DROVER_URL)", self.base)
             }
@@ -236,6 +250,11 @@ impl Client {
         match self.post(collection, Some(body)).await {
             Ok(_) => Ok(()),
             Err(error) if code(&error) == Some("already_exists") => Ok(()),
+            // Who may not create it may still use what is there.
+            Err(error) if code(&error) == Some("forbidden") => match body.pointer("/metadata/name").and_then(Value::as_str) {
+                Some(name) if self.find(&format!("{collection}/{}", segment(name))).await.is_ok_and(|found| found.is_some()) => Ok(()),
+                _ => Err(error),
+            },
             Err(error) => Err(error),
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Command};
-use drover_service::{Common, Peers, Reserved, Running, Tasks};
+use drover_service::{Common, Peers, Reserved, Running, Tasks, Tls};
 use drover_store::private_postgres::{Durability, PrivatePostgres};
 use rand::distr::{Alphanumeric, SampleString};
 use secrecy::{ExposeSecret, SecretString};
@@ -25,6 +25,8 @@ pub struct Options {
     pub api_token: Option<SecretString>,
     /// Names under which clients reach the gateway, besides localhost and IP addresses.
     pub allowed_hosts: Vec<String>,
+    /// Certificate of the gateway. The other services are reached from this process only, on loopback, and have none.
+    pub tls: Option<Tls>,
     /// Accept clusters on this machine: for development.
     pub local_clusters: bool,
     /// What data of the private Postgres must survive.
@@ -75,14 +77,14 @@ impl Stack {
         (common.api_token, common.allowed_hosts, common.reserved) = (options.api_token, options.allowed_hosts, reserved.clone());
         common.local_clusters = options.local_clusters;
         let mut stack = Self { url: Url::parse("http://127.0.0.1/")?, common, services: Vec::new(), postgres };
-        if let Err(error) = stack.start_services(&options.data, options.listen, &options.flags).await {
+        if let Err(error) = stack.start_services(&options.data, options.listen, options.tls, &options.flags).await {
             stack.stop().await;
             return Err(error);
         }
         Ok(stack)
     }
 
-    async fn start_services(&mut self, data: &Path, listen: SocketAddr, flags: &[(&'static str, String)]) -> Result<()> {
+    async fn start_services(&mut self, data: &Path, listen: SocketAddr, tls: Option<Tls>, flags: &[(&'static str, String)]) -> Result<()> {
         let peers = self.common.peers.clone();
         let key = data.join("seal.key").display().to_string();
         let address = |url: &Url| format!("127.0.0.1:{}", url.port().unwrap_or_default());
@@ -106,9 +108,11 @@ impl Stack {
         start!("resource-synchronizer", drover_resource_synchronizer, "--listen", address(&peers.resource_synchronizer).as_str());
         start!("migration", drover_migration, "--listen", address(&peers.migration).as_str());
         start!("orchestrator", drover_orchestrator, "--listen", address(&peers.orchestrator).as_str());
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        self.common.tls = tls;
         start!("gateway", drover_gateway, "--listen", listen.to_string().as_str());
         let gateway = self.services.last().map_or(listen, |(_, running)| running.addr);
-        self.url = Url::parse(&format!("http://{gateway}/"))?;
+        self.url = Url::parse(&format!("{scheme}://{gateway}/"))?;
         Ok(())
     }
 

@@ -9,10 +9,12 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum_reverse_proxy::{ProxyPolicy, ReverseProxy};
 use drover_service::peer::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
-use drover_service::{Common, Peer, codes};
+use drover_service::{Common, Peer, Tls, codes};
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::{ClientConfig, RootCertStore};
 use secrecy::{ExposeSecret, SecretString};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -21,24 +23,25 @@ use crate::routes::{Upstream, upstream};
 /// Time limit of a request to a service; longer than any long poll.
 const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(85);
 
+type Proxy = ReverseProxy<HttpsConnector<HttpConnector>>;
+
 /// The services behind the gateway; cheap to clone.
 #[derive(Clone)]
 pub struct Services(Arc<Upstreams>);
 
 struct Upstreams {
     token: SecretString,
-    each: Vec<(Upstream, ReverseProxy<HttpConnector>, Peer)>,
+    each: Vec<(Upstream, Proxy, Peer)>,
 }
 
 impl Services {
     /// The services at the addresses of `common`.
-    pub fn new(common: &Common) -> Self {
+    ///
+    /// # Errors
+    /// There is no TLS.
+    pub fn new(common: &Common) -> anyhow::Result<Self> {
         let peers = &common.peers;
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        let mut client = Client::builder(TokioExecutor::new());
-        let client: Client<HttpConnector, Body> = client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT).build(connector);
-        let each = Upstream::ALL.map(|upstream| {
+        let each = Upstream::ALL.into_iter().map(|upstream| {
             let base = match upstream {
                 Upstream::ClusterManager => &peers.cluster_manager,
                 Upstream::Orchestrator => &peers.orchestrator,
@@ -47,13 +50,11 @@ impl Services {
                 Upstream::ResourceSynchronizer => &peers.resource_synchronizer,
             };
             let policy = ProxyPolicy::new().with_upstream_timeout(UPSTREAM_TIMEOUT);
-            (
-                upstream,
-                ReverseProxy::new_with_client("", base.as_str(), client.clone()).with_policy(policy),
-                common.peer(upstream.name(), base),
-            )
+            let client = client(common.tls.as_ref(), upstream.name())?;
+            let proxy = ReverseProxy::new_with_client("", base.as_str(), client).with_policy(policy);
+            Ok((upstream, proxy, common.peer(upstream.name(), base)))
         });
-        Self(Arc::new(Upstreams { token: common.peer_token.clone(), each: each.into() }))
+        Ok(Self(Arc::new(Upstreams { token: common.peer_token.clone(), each: each.collect::<anyhow::Result<_>>()? })))
     }
 
     /// One service, to call it directly.
@@ -61,7 +62,7 @@ impl Services {
         self.entry(wanted).2.clone()
     }
 
-    fn entry(&self, wanted: Upstream) -> &(Upstream, ReverseProxy<HttpConnector>, Peer) {
+    fn entry(&self, wanted: Upstream) -> &(Upstream, Proxy, Peer) {
         self.0.each.iter().find(|(upstream, ..)| *upstream == wanted).expect("made from Upstream::ALL")
     }
 
@@ -97,6 +98,26 @@ impl Services {
         }
         response
     }
+}
+
+/// Connections to a service: with TLS if its address says so.
+fn client(tls: Option<&Tls>, service: &'static str) -> anyhow::Result<Client<HttpsConnector<HttpConnector>, Body>> {
+    let mut tcp = HttpConnector::new();
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.enforce_http(false);
+    let mut config = match tls.filter(|tls| tls.is_mutual()) {
+        Some(tls) => tls.connector(service)?,
+        // Nobody is believed: services with TLS need --tls-ca-file.
+        None => ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth(),
+    };
+    // The builder sets the protocols itself.
+    config.alpn_protocols.clear();
+    let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().wrap_connector(tcp);
+    let mut client = Client::builder(TokioExecutor::new());
+    Ok(client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT).build(connector))
 }
 
 /// The OpenAPI document of all public operations; see xtask/src/public.rs.

@@ -1,6 +1,7 @@
 //! Routes of the web page: reads from the services and renders their answers.
 
 use askama::Template;
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
@@ -12,10 +13,12 @@ use drover_service::ProblemDocument;
 use drover_service::clients::{Called, ClientInfo, migration, orchestrator, placement};
 use drover_service::{Answer, Path, Peer, PeerError, Problem, Query, codes, segment};
 use http::header;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use utoipa_axum::router::OpenApiRouter;
 use uuid::Uuid;
 
+use crate::access::{Shown, View};
 use crate::page::{AppPage, Apps, DocsPage, ErrorPage, Facts, Filter, OperationPage, Overview, PlanPage};
 use crate::proxy::Services;
 use crate::routes::Upstream;
@@ -35,29 +38,36 @@ pub fn routes() -> OpenApiRouter<Services> {
         .route("/ui/page.js", get(|| async { ([(header::CONTENT_TYPE, "text/javascript")], include_str!("../assets/page.js")) }))
 }
 
-async fn overview(State(services): State<Services>) -> Response {
-    page(Ok(read(&services).await)).await
+async fn overview(State(services): State<Services>, Extension(view): Extension<View>) -> Response {
+    page(Ok(read(&services, &view).await)).await
 }
 
-async fn plan(State(services): State<Services>, Path(id): Path<Uuid>) -> Response {
+async fn plan(State(services): State<Services>, Extension(view): Extension<View>, Path(id): Path<Uuid>) -> Response {
     let migration: migration::Client = services.peer(Upstream::Migration).into();
-    page(found(migration.plan_get(&id).await.answer(&migration)).map(|plan| PlanPage::new(&plan))).await
+    let plan = found(migration.plan_get(&id).await.answer(&migration)).and_then(|plan| shown(&view, Shown::Plan, plan));
+    page(plan.map(|plan| PlanPage::new(&plan))).await
 }
 
-async fn operation(State(services): State<Services>, Path(id): Path<Uuid>) -> Response {
-    page(read_operation(&services, id).await.map(|operation| OperationPage::new(&operation))).await
+async fn operation(State(services): State<Services>, Extension(view): Extension<View>, Path(id): Path<Uuid>) -> Response {
+    let operation = read_operation(&services, id).await.and_then(|operation| shown(&view, Shown::Operation, operation));
+    page(operation.map(|operation| OperationPage::new(&operation))).await
 }
 
 async fn read_operation(services: &Services, id: Uuid) -> Result<Operation, Problem> {
     found(services.peer(Upstream::Orchestrator).get(&format!("/v2/operations/{id}")).await)
 }
 
-async fn apps(State(services): State<Services>, Query(filter): Query<Filter>) -> Response {
-    page(read_apps(&services).await.map(|list| Apps::new(&list, filter))).await
+async fn apps(State(services): State<Services>, Extension(view): Extension<View>, Query(filter): Query<Filter>) -> Response {
+    page(read_apps(&services, &view).await.map(|list| Apps::new(&list, filter))).await
 }
 
-async fn read_apps(services: &Services) -> Result<AppList, Problem> {
-    Ok(services.peer(Upstream::Orchestrator).get("/v2/apps").await?)
+async fn read_apps(services: &Services, view: &View) -> Result<AppList, Problem> {
+    shown(view, Shown::Apps, services.peer(Upstream::Orchestrator).get::<AppList>("/v2/apps").await?)
+}
+
+/// What the sender of the request sees of a document.
+fn shown<T: Serialize + DeserializeOwned>(view: &View, shown: Shown, document: T) -> Result<T, Problem> {
+    view.of_document(shown, document).ok_or_else(|| codes::NOT_FOUND.problem("There is nothing of your projects here"))
 }
 
 /// The names in the path of the page of an app.
@@ -70,25 +80,25 @@ struct AppPath {
     app: String,
 }
 
-async fn app(State(services): State<Services>, Path(names): Path<AppPath>) -> Response {
-    page(app_page(&services, &names).await).await
+async fn app(State(services): State<Services>, Extension(view): Extension<View>, Path(names): Path<AppPath>) -> Response {
+    page(app_page(&services, &view, &names).await).await
 }
 
-async fn app_page(services: &Services, names: &AppPath) -> Result<AppPage, Problem> {
+async fn app_page(services: &Services, view: &View, names: &AppPath) -> Result<AppPage, Problem> {
     let is = |app: &&AppView| {
         (&app.project, &app.composite_app, &app.version, &app.dig, &app.app)
             == (&names.project, &names.application, &names.version, &names.group, &names.app)
     };
-    let list = read_apps(services).await?;
+    let list = read_apps(services, view).await?;
     let app = list.items.iter().find(is);
     let app = app.ok_or_else(|| codes::NOT_FOUND.problem(format!("There is no app {}/{}", names.application, names.app)))?;
     let AppPath { project, application, version, group, .. } = names;
     let group = format!("/v2/projects/{project}/composite-apps/{application}/{version}/deployment-intent-groups/{group}");
-    Ok(AppPage::new(app, &group, facts(services, app, &group).await))
+    Ok(AppPage::new(app, &group, facts(services, view, app, &group).await))
 }
 
 /// Reads everything about an app, at the same time. What cannot be read is a problem of the page.
-async fn facts(services: &Services, app: &AppView, group: &str) -> Facts {
+async fn facts(services: &Services, view: &View, app: &AppView, group: &str) -> Facts {
     let once = |upstream| services.peer(upstream).attempts(1);
     let (orchestrator, members) = (once(Upstream::Orchestrator), once(Upstream::ClusterManager));
     let placement: placement::Client = once(Upstream::Placement).into();
@@ -101,7 +111,7 @@ async fn facts(services: &Services, app: &AppView, group: &str) -> Facts {
         futures::future::join_all(copies),
     );
     let mut facts = Facts::default();
-    facts.explanation = explanation.answer(&placement).ok();
+    facts.explanation = explanation.answer(&placement).ok().and_then(|explanation| view.of_document(Shown::Explanation, explanation));
     facts.status = told(status, "its objects", &mut facts.problems);
     facts.revisions = told(revisions, "its revisions", &mut facts.problems).unwrap_or_default();
     for (copy, read) in app.bindings.iter().zip(copies) {
@@ -141,7 +151,7 @@ fn told<T>(read: Result<T, PeerError>, what: &str, problems: &mut Vec<String>) -
 }
 
 /// The three lists of the overview. The page names a list that cannot be read as missing and shows the others.
-async fn read(services: &Services) -> Overview {
+async fn read(services: &Services, view: &View) -> Overview {
     let once = |upstream| services.peer(upstream).attempts(1);
     let placement: placement::Client = once(Upstream::Placement).into();
     let orchestrator: orchestrator::Client = once(Upstream::Orchestrator).into();
@@ -152,9 +162,11 @@ async fn read(services: &Services) -> Overview {
         migration.plan_list(None),
     );
     let mut problems = Vec::new();
-    let clusters = part(&placement, clusters, &mut problems).unwrap_or_default();
-    let operations = part(&orchestrator, operations, &mut problems).map_or_else(Vec::new, |list| list.items);
-    let plans = part(&migration, plans, &mut problems).map_or_else(Vec::new, |list| list.items);
+    let clusters = part(&placement, clusters, &mut problems).and_then(|clusters| view.of_document(Shown::Clusters, clusters));
+    let operations = part(&orchestrator, operations, &mut problems).and_then(|list| view.of_document(Shown::Operations, list));
+    let plans = part(&migration, plans, &mut problems).and_then(|list| view.of_document(Shown::Plans, list));
+    let (clusters, operations, plans) =
+        (clusters.unwrap_or_default(), operations.map_or_else(Vec::new, |list| list.items), plans.map_or_else(Vec::new, |list| list.items));
     Overview::new(&clusters, &operations, &plans, problems)
 }
 

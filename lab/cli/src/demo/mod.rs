@@ -71,6 +71,7 @@ async fn tell(args: &DemoArgs, data: &std::path::Path) -> Result<bool> {
     let members = members::start(args.members, data).await?;
     let token = tokens::of_data(data)?;
     let stack = Stack::start(Options {
+        tls: None,
         data: data.to_owned(),
         listen: free(args.listen)?,
         database_url: None,

@@ -36,7 +36,17 @@ pub struct ActorCritic {
 
 impl Default for ActorCritic {
     fn default() -> Self {
-        Self { actor_rate: 5e-4, critic_rate: 1e-3, tau: 0.01, batch: 64, replay: 20_000, explore: 0.1, entropy: 0.003, warmup: 1_000, shaped: true }
+        Self {
+            actor_rate: 5e-4,
+            critic_rate: 1e-3,
+            tau: 0.01,
+            batch: 64,
+            replay: 20_000,
+            explore: 0.1,
+            entropy: 0.003,
+            warmup: 1_000,
+            shaped: true,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use drover_api::access::{AuditEntry, AuditList};
 use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::{Operation, OperationList};
 use drover_api::plans::{PlanDocument, PlanList};
@@ -17,9 +18,10 @@ use crate::output;
 /// `drover get`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  drover get apps -o wide\n  drover get operations --watch\n  drover get clusters -o json\n  \
+    drover get audit                              # who did what, newest first; `drover get audit ci`: what ci did\n  \
     drover get projects/p/logical-clouds          # EMCO resources by their anchor")]
 pub struct GetArgs {
-    /// `apps`, `clusters`, `plans`, `operations`, `moves`, `call-graphs`, or the anchor of EMCO resources.
+    /// `apps`, `clusters`, `plans`, `operations`, `moves`, `call-graphs`, `audit`, or the anchor of EMCO resources.
     #[arg(value_name = "WHAT|ANCHOR", value_parser = Wanted::parse)]
     pub what: Wanted,
     /// Id or name, to show only one.
@@ -48,7 +50,7 @@ impl Wanted {
         if anchor.contains('/') || COLLECTIONS.contains(&anchor.split('?').next().unwrap_or_default()) {
             return Ok(Self::Anchor(anchor.to_owned()));
         }
-        Err(format!("use apps, clusters, plans, operations, moves, call-graphs, or an anchor such as {}", COLLECTIONS.join(", ")))
+        Err(format!("use apps, clusters, plans, operations, moves, call-graphs, audit, or an anchor such as {}", COLLECTIONS.join(", ")))
     }
 }
 
@@ -68,6 +70,7 @@ pub enum What {
     Moves,
     #[value(alias = "call-graph")]
     CallGraphs,
+    Audit,
 }
 
 /// Runs it.
@@ -115,6 +118,11 @@ async fn list(session: &Session, what: &Wanted, name: Option<&str>) -> Result<St
                 None => client.read::<_, PlanList>(client.api.plan_list(None)).await?.items,
             };
             output::render(session.format, &items, |_| plan_rows(&items))
+        }
+        What::Audit => {
+            let who = name.map(|name| format!("&who={}", segment(name))).unwrap_or_default();
+            let list: AuditList = client.get(&format!("/v2/audit?limit=1000{who}")).await?;
+            output::render(session.format, &list.items, |wide| audit_rows(&list.items, wide))
         }
         What::CallGraphs => {
             let items = call_graphs(session, name).await?;
@@ -293,4 +301,21 @@ fn operation_rows(items: &[Operation]) -> Rows {
         vec![o.id.to_string(), o.kind.clone(), o.subject.clone(), format!("{:?}", o.state), o.message.clone(), o.created_at.clone()]
     };
     (vec!["ID", "KIND", "SUBJECT", "STATE", "MESSAGE", "CREATED"], items.iter().map(row).collect())
+}
+
+fn audit_rows(entries: &[AuditEntry], wide: bool) -> Rows {
+    let mut head = vec!["AT", "WHO", "METHOD", "PATH", "ANSWER", "FROM"];
+    if wide {
+        head.extend(["BY", "REQUEST", "TRACE"]);
+    }
+    let row = |entry: &AuditEntry| {
+        let status = entry.status.map_or_else(|| "none".to_owned(), |status| status.to_string());
+        let answer = entry.code.as_ref().map_or(status.clone(), |code| format!("{status} {code}"));
+        let mut row = vec![entry.at.clone(), entry.who.clone(), entry.method.clone(), entry.path.clone(), answer, entry.from.clone()];
+        if wide {
+            row.extend([entry.via.clone(), entry.request.clone().unwrap_or_default(), entry.trace.clone().unwrap_or_default()]);
+        }
+        row
+    };
+    (head, entries.iter().map(row).collect())
 }

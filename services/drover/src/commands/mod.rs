@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod access;
 pub mod apply;
 pub mod autoscale;
 pub mod backup;
@@ -49,11 +50,11 @@ impl Session {
     /// # Errors
     /// The file of the token cannot be read, or the client cannot be made.
     pub fn open(globals: Globals) -> Result<Self> {
-        let Globals { url, token_file, project, output: format } = globals;
+        let Globals { url, token_file, ca_file, project, output: format } = globals;
         let token = match &token_file {
             Some(file) => Some(std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?.trim().to_owned()),
             None => std::env::var("DROVER_TOKEN").ok().filter(|token| !token.is_empty()).or_else(|| tokens::of_url(&url)),
         };
-        Ok(Self { client: Client::new(url, token)?, project, format })
+        Ok(Self { client: Client::with_authority(url, token, ca_file.as_deref())?, project, format })
     }
 }

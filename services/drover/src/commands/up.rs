@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use drover_service::tls::TlsSettings;
 use drover_service::{config, telemetry};
 use drover_store::private_postgres::Durability;
 use secrecy::{ExposeSecret, SecretString};
@@ -47,6 +48,12 @@ pub struct UpArgs {
     /// Accept clusters on this machine (`drover dev`, kind, minikube): for development.
     #[arg(long, env = "DROVER_LOCAL_CLUSTERS")]
     pub local_clusters: bool,
+    /// PEM file with the gateway's certificate, followed by those that lead to its authority; read again when it changes.
+    #[arg(long, env = "DROVER_TLS_CERT_FILE", value_name = "FILE", requires = "tls_key_file")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// PEM file with the key of the certificate.
+    #[arg(long, env = "DROVER_TLS_KEY_FILE", value_name = "FILE", requires = "tls_cert_file")]
+    pub tls_key_file: Option<PathBuf>,
     #[command(flatten)]
     telemetry: telemetry::Options,
 }
@@ -63,7 +70,9 @@ pub async fn run(args: UpArgs) -> Result<()> {
         None if !args.insecure_no_auth => Some(tokens::of_data(&data)?),
         given => given,
     };
+    let tls = TlsSettings { cert: args.tls_cert_file, key: args.tls_key_file, ca: None }.load()?;
     let stack = Stack::start(Options {
+        tls,
         data: data.clone(),
         listen: args.listen,
         database_url: args.database_url,
@@ -100,6 +109,11 @@ fn save(stack: &Stack, token: &SecretString) -> Option<SavedToken> {
 
 /// Prints a link that lets a browser in.
 async fn print_link(stack: &Stack, token: &SecretString) {
+    if stack.url.scheme() == "https" {
+        // This process does not know the authority of its certificate, nor a name in it.
+        eprintln!("open the page with the link that `drover --url https://NAME:PORT [--ca-file FILE] page` prints");
+        return;
+    }
     let link = match Client::new(stack.url.clone(), Some(token.expose_secret().to_owned())) {
         Ok(client) => page::link(&client).await,
         Err(error) => Err(error),

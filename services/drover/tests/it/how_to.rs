@@ -13,9 +13,9 @@ use crate::page::{clusters, run, shell};
 use crate::readme::{workload, write};
 
 /// Blocks of each page that are not run. Their commands are parsed (lab/cli/tests/it/pages.rs), and the page gives the reason at each.
-const NOT_RUN: [(&str, usize); 9] = [
+const NOT_RUN: [(&str, usize); 10] = [
     ("autoscaling.md", 6),
-    ("clusters.md", 0),
+    ("clusters.md", 1),
     ("coming-from-emco.md", 0),
     ("deploying.md", 1),
     ("group-placement.md", 4),
@@ -23,6 +23,7 @@ const NOT_RUN: [(&str, usize); 9] = [
     ("memory-guard.md", 1),
     ("relocation.md", 0),
     ("scale-to-zero.md", 2),
+    ("teams.md", 0),
 ];
 
 /// Runs a page in a folder where everything that it needs has been made.
@@ -133,6 +134,18 @@ fn coming_from_emco_does_what_it_says() {
     std::fs::write(at("instantiate.yaml"), verbs.join("\n---\n")).unwrap();
     std::fs::write(at("values.yaml"), "ProjectName: proj1\n").unwrap();
     runs("coming-from-emco.md", &url, folder.path(), |_| ());
+    drop((up, members));
+}
+
+#[test]
+fn teams_does_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let members = clusters(2, &at("sim"));
+    let (up, url) = start(folder.path());
+    shell(REGISTER, &url, folder.path());
+    write(&at("web.yaml"), &workload("web", "100m", ""));
+    runs("teams.md", &url, folder.path(), |_| ());
     drop((up, members));
 }
 

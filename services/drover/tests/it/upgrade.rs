@@ -16,8 +16,9 @@ use crate::page::clusters;
 use crate::readme::{workload, write};
 
 /// The last migration of each folder below migrations/ that the earlier version had.
-const EARLIER: [(&str, i64); 7] = [
+const EARLIER: [(&str, i64); 8] = [
     ("cluster-manager", 2),
+    ("gateway", 0),
     ("migration", 2),
     ("orchestrator", 8),
     ("placement", 2),
@@ -27,7 +28,8 @@ const EARLIER: [(&str, i64); 7] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 4] = [
+const BACK: [(&str, i64, &str); 6] = [
+    ("gateway", 1, "drop table audit_outcome; drop table audit; drop table token; drop table role_binding; drop function refuse_change"),
     (
         "orchestrator",
         9,
@@ -36,6 +38,7 @@ const BACK: [(&str, i64, &str); 4] = [
          update planning_queue set state = 'blocked' where state = 'awaiting';
          alter table planning_queue add constraint planning_queue_state check (state in ('waiting', 'planning', 'blocked'))",
     ),
+    ("orchestrator", 10, "alter table deployment_revision drop column movable_projects; drop index deployment_revision_operation"),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),

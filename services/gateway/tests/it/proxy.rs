@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_gateway::{Config, start};
+use drover_gateway::{AuditSettings, Config, OidcSettings, RateSettings, start};
 use drover_service::{Common, Peers};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,13 +30,19 @@ impl Silent {
     }
 }
 
-fn config() -> Config {
-    Config { listen: "127.0.0.1:0".parse().unwrap(), max_connections_per_address: 3 }
+pub fn config() -> Config {
+    Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        max_connections_per_address: 3,
+        rate: RateSettings::default(),
+        audit: AuditSettings::default(),
+        oidc: OidcSettings::default(),
+    }
 }
 
 #[tokio::test]
 async fn login_link_signs_one_browser_in_once() {
-    let mut common = Common::new("postgres://none", "token", Peers::default());
+    let mut common = Common::new("", "token", Peers::default());
     common.api_token = Some("api".to_owned().into());
     let gateway = start(config(), common).await.unwrap();
     let http = reqwest::Client::new();
@@ -57,7 +63,7 @@ async fn login_link_signs_one_browser_in_once() {
 
 #[tokio::test]
 async fn browser_that_may_not_enter_gets_a_page_and_a_program_gets_a_problem() {
-    let mut common = Common::new("postgres://none", "token", Peers::default());
+    let mut common = Common::new("", "token", Peers::default());
     common.api_token = Some("api".to_owned().into());
     let gateway = start(config(), common).await.unwrap();
     let http = reqwest::Client::new();
@@ -78,7 +84,7 @@ async fn browser_that_may_not_enter_gets_a_page_and_a_program_gets_a_problem() {
 
 #[tokio::test]
 async fn one_document_describes_all_public_operations() {
-    let gateway = start(config(), Common::new("postgres://none", "token", Peers::default())).await.unwrap();
+    let gateway = start(config(), Common::new("", "token", Peers::default())).await.unwrap();
     for (name, version) in [("openapi.json", "3.1.0"), ("openapi-3.0.json", "3.0.3")] {
         let url = format!("http://{}/{name}", gateway.addr);
         let document: Value = reqwest::get(url).await.unwrap().json().await.unwrap();
@@ -92,7 +98,7 @@ async fn one_document_describes_all_public_operations() {
 
 #[tokio::test]
 async fn connections_of_one_address_are_limited() {
-    let gateway = start(config(), Common::new("postgres://none", "token", Peers::default())).await.unwrap();
+    let gateway = start(config(), Common::new("", "token", Peers::default())).await.unwrap();
     let mut open = Vec::new();
     for _ in 0..3 {
         let mut stream = TcpStream::connect(gateway.addr).await.unwrap();
@@ -111,7 +117,7 @@ async fn connections_of_one_address_are_limited() {
 async fn unreachable_service_is_answered_with_peer_unavailable() {
     let silent = Silent::start().await;
     let peers = Peers { orchestrator: silent.url(), ..Peers::default() };
-    let common = Common::new("postgres://none", "token", peers);
+    let common = Common::new("", "token", peers);
     let gateway = start(config(), common).await.unwrap();
     // Without a limit of its own for connecting, the gateway answers only when the limit for long polls (85 s) has passed.
     let request = reqwest::Client::new().get(format!("http://{}/v2/projects", gateway.addr)).timeout(Duration::from_secs(40));

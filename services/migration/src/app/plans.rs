@@ -15,6 +15,9 @@ use super::meter::TimeMeter;
 use super::{App, PlanError};
 use crate::store::{plans, side};
 
+/// Why apps of other projects stay where they are.
+const OTHERS: &str = "it belongs to another project, and whoever asked has no role mover";
+
 /// The time limit for a search.
 ///
 /// # Errors
@@ -98,8 +101,12 @@ impl App {
         let external = self.prometheus.values(&policy, &fleet, &movability).await;
         let PlanSearch { seconds, fewest_moves } = order.search;
         let limit = seconds.map_or(Ok(self.plan_time), time_limit)?;
-        let request =
-            PlanRequest { kind: order.kind, movability, policy, excluded: order.excluded, refused: order.refused, external, fewest_moves };
+        let mut excluded = order.excluded;
+        if let Some(movable) = &order.movable_projects {
+            let others = fleet.claims.values().filter(|claim| !movable.contains(&claim.dig.project));
+            excluded.extend(others.map(|claim| (claim.dig.id, OTHERS.to_owned())));
+        }
+        let request = PlanRequest { kind: order.kind, movability, policy, excluded, refused: order.refused, external, fewest_moves };
         // The search uses the CPU for some time, so it must not block the runtime.
         let made = tokio::task::spawn_blocking(move || PlanInput::make(fleet, head, request, TimeMeter::new(limit)));
         made.await.map_err(PlanError::internal)
@@ -143,6 +150,7 @@ impl App {
             operation: None,
             after_seq: None,
             search: PlanSearch::default(),
+            movable_projects: None,
         })
     }
 

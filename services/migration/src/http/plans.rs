@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanList, PlanOrder, PlanSearch, PlanWish};
 use drover_service::{DryRun, Json, Path, Problem, Query, codes};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
@@ -55,7 +55,12 @@ pub struct PlanQuery {
 #[utoipa::path(post, path = "/v2/plans", operation_id = "plan_create", tag = "plans", params(PlanQuery), request_body = PlanWish, responses(
     (status = 201, description = "The plan, or why there is none", body = PlanDocument, headers(("Location" = String, description = "Path of the plan"))),
     (status = 200, description = "The same, not stored (dry run)", body = PlanDocument)))]
-pub async fn post(State(app): State<App>, Query(query): Query<PlanQuery>, Json(wish): Json<PlanWish>) -> Result<Response, Problem> {
+pub async fn post(
+    State(app): State<App>,
+    Query(query): Query<PlanQuery>,
+    headers: HeaderMap,
+    Json(wish): Json<PlanWish>,
+) -> Result<Response, Problem> {
     let dry_run = match query.dry_run.as_deref() {
         None => false,
         Some("All") => true,
@@ -64,11 +69,19 @@ pub async fn post(State(app): State<App>, Query(query): Query<PlanQuery>, Json(w
     let mut order = app.order(wish).await?;
     order.dry_run = dry_run;
     order.search = PlanSearch { seconds: query.plan_seconds, fewest_moves: query.fewest_moves.unwrap_or_default() };
+    order.movable_projects = movable_projects(&headers)?;
     let plan = app.plan(Uuid::now_v7(), order).await?;
     if dry_run {
         return Ok(Json(plan).into_response());
     }
     Ok((StatusCode::CREATED, [(header::LOCATION, format!("/v2/plans/{}", plan.id))], Json(plan)).into_response())
+}
+
+/// Whose apps may be moved, as the gateway says; none: everybody's.
+fn movable_projects(headers: &HeaderMap) -> Result<Option<Vec<String>>, Problem> {
+    let text = headers.get("drover-movable-projects").and_then(|text| text.to_str().ok());
+    let read = text.map(serde_json::from_str).transpose();
+    read.map_err(|error| codes::INVALID.problem(format!("drover-movable-projects: {error}")))
 }
 
 /// Query: the size of a list.

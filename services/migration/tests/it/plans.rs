@@ -110,6 +110,21 @@ async fn policies_and_custom_algorithms_choose_victims() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn plan_moves_apps_of_the_projects_that_may_be_moved_only() {
+    let (db, full) = (test_db().await, full().await);
+    let migration = Migration::start(&db, &full.peers).await;
+    migration.movable(&full.peers, &full.busy, 5).await;
+    let order = |projects: &[&str]| {
+        let movable_projects = Some(projects.iter().map(|name| (*name).to_owned()).collect());
+        PlanOrder { movable_projects, ..newcomer("ledger", vec![app("ledger", 400, &[A])]) }
+    };
+    assert_eq!(moved(&migration.plan(&order(&["other", "default"])).await), ["busy"]);
+    let none = migration.plan(&order(&["other"])).await.infeasible.expect("nothing else may be moved");
+    let why: Vec<_> = none.candidates.iter().filter_map(|candidate| candidate.why_not.clone()).map(|why| why.detail).collect();
+    assert!(why.iter().any(|why| why.contains("it belongs to another project")), "{why:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn plan_is_accepted_once() {
     let (db, full) = (test_db().await, full().await);
     let migration = Migration::start(&db, &full.peers).await;

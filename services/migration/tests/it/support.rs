@@ -185,6 +185,7 @@ pub fn newcomer(name: &str, apps: Vec<AppRequest>) -> PlanOrder {
         operation: None,
         after_seq: None,
         search: PlanSearch::default(),
+        movable_projects: None,
     }
 }
 

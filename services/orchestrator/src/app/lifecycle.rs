@@ -13,7 +13,7 @@ use crate::peers::Placement;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
 use crate::store::hold;
-use crate::store::revision::{self, NewRevision, RevisionApp};
+use crate::store::revision::{self, NewRevision, Requester, RevisionApp};
 use crate::workflows::{After, Delivery, Instantiate, Terminate, Update, instantiate, terminate, update};
 
 /// The states from which a group can be instantiated.
@@ -36,9 +36,9 @@ impl App {
     /// # Errors
     /// The group does not exist, is in another state or is being changed by an operation, or a query failed. Also:
     /// its documents are inconsistent.
-    pub async fn instantiate(&self, path: &GroupPath, by: &str, basis: Option<&Basis>) -> Result<Uuid, Error> {
+    pub async fn instantiate(&self, path: &GroupPath, by: &Requester, basis: Option<&Basis>) -> Result<Uuid, Error> {
         let changed = match basis {
-            Some(basis) => basis.changes(&self.preview(path).await?.basis),
+            Some(basis) => basis.changes(&self.preview(path, by).await?.basis),
             None => Vec::new(),
         };
         let mut tx = self.store.begin().await?;
@@ -55,7 +55,7 @@ impl App {
         tx: &mut PgConnection,
         group: &Group,
         plan: Option<Uuid>,
-        by: &str,
+        by: &Requester,
         changed: Vec<String>,
     ) -> Result<Uuid, Error> {
         let id = Uuid::now_v7();
@@ -132,9 +132,9 @@ impl App {
     /// # Errors
     /// The group does not exist, is in another state or is being changed by an operation, or a query failed. Also:
     /// its documents are inconsistent, or an app cannot be rendered.
-    pub async fn update(&self, path: &GroupPath, by: &str, basis: Option<&Basis>) -> Result<(Uuid, i64), Error> {
+    pub async fn update(&self, path: &GroupPath, by: &Requester, basis: Option<&Basis>) -> Result<(Uuid, i64), Error> {
         let changed = match basis {
-            Some(basis) => basis.changes(&self.preview_update(path).await?.basis.unwrap_or_default()),
+            Some(basis) => basis.changes(&self.preview_update(path, by).await?.basis.unwrap_or_default()),
             None => Vec::new(),
         };
         let prepared = self
@@ -207,7 +207,7 @@ pub(super) struct RevisionChange<'a> {
     pub verb: &'static str,
     /// Of a rollback: the revision that it goes back to.
     pub from_revision: Option<i64>,
-    pub by: &'a str,
+    pub by: &'a Requester,
     pub description: &'a str,
     /// What has changed since a dry run.
     pub changed: Vec<String>,

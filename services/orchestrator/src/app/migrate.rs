@@ -10,13 +10,14 @@ use super::preview::Preview;
 use super::{App, Error, GroupPath, group};
 use crate::store::deployment::{self, DeploymentState};
 use crate::store::hold;
+use crate::store::revision::Requester;
 
 impl App {
     /// Starts to replace the group at `source` by the group at `target`. Returns the id of the target's instantiation.
     ///
     /// # Errors
     /// A group does not exist, is in another state or is being changed by an operation, or a query failed.
-    pub async fn migrate(&self, source: &GroupPath, target: &GroupPath, by: &str) -> Result<Uuid, Error> {
+    pub async fn migrate(&self, source: &GroupPath, target: &GroupPath, by: &Requester) -> Result<Uuid, Error> {
         let mut tx = self.store.begin().await?;
         let operation = self.migrate_in(&mut tx, source, target, by).await?;
         tx.commit().await?;
@@ -28,14 +29,14 @@ impl App {
     ///
     /// # Errors
     /// As [`App::migrate`] and [`App::preview`].
-    pub async fn preview_migrate(&self, source: &GroupPath, target: &GroupPath) -> Result<Preview, Error> {
+    pub async fn preview_migrate(&self, source: &GroupPath, target: &GroupPath, by: &Requester) -> Result<Preview, Error> {
         let mut tx = self.store.begin().await?;
-        self.migrate_in(&mut tx, source, target, "").await?;
+        self.migrate_in(&mut tx, source, target, by).await?;
         tx.rollback().await?;
-        self.preview(target).await
+        self.preview(target, by).await
     }
 
-    async fn migrate_in(&self, tx: &mut PgConnection, source: &GroupPath, target: &GroupPath, by: &str) -> Result<Uuid, Error> {
+    async fn migrate_in(&self, tx: &mut PgConnection, source: &GroupPath, target: &GroupPath, by: &Requester) -> Result<Uuid, Error> {
         let from = group::at(&mut *tx, source).await?;
         let to = group::at(&mut *tx, target).await?;
         if from.dig.id == to.dig.id {

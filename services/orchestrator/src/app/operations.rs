@@ -347,6 +347,7 @@ fn moves(kind: &str, state: &Value, ended: Option<Timestamp>, now: Timestamp) ->
             let end = moving.ended.or(ended).unwrap_or(now);
             MoveView {
                 app: format!("{}/{}", moving.old.dig.composite_app, moving.old.app),
+                project: moving.old.dig.project,
                 from: moving.old.member.0,
                 to: moving.to.0,
                 stage: stage.as_str().to_owned(),

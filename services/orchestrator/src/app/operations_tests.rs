@@ -51,7 +51,7 @@ fn step(name: &str, status: &str) -> StepView {
 fn moving(stage: &str, ended: Option<Timestamp>) -> Value {
     let old = Binding {
         id: Uuid::from_u128(7),
-        dig: drover_api::scheduling::DigRef { composite_app: "shop".into(), ..Default::default() },
+        dig: drover_api::scheduling::DigRef { project: "p".into(), composite_app: "shop".into(), ..Default::default() },
         app: "cart".into(),
         member: drover_api::scheduling::MemberKey("onprem+a".into()),
         namespace: "shop".into(),
@@ -83,6 +83,7 @@ fn moves_of_children_are_shown_with_the_parent() {
         shown.moves,
         [MoveView {
             app: "shop/cart".into(),
+            project: "p".into(),
             from: "onprem+a".into(),
             to: "aws+b".into(),
             stage: "starting".into(),

@@ -6,6 +6,7 @@ use drover_service::{Problem, codes};
 use uuid::Uuid;
 
 use super::{App, Error, group};
+use crate::store::revision::Requester;
 use crate::workflows::{Relocate, relocate};
 
 impl App {
@@ -35,13 +36,13 @@ impl App {
     /// # Errors
     /// As for [`App::open_plan`]; also: its group is in another state or is being changed by an operation, or the cluster to be drained
     /// cannot be cordoned.
-    pub async fn apply_plan(&self, id: Uuid) -> Result<Uuid, Problem> {
+    pub async fn apply_plan(&self, id: Uuid, by: &Requester) -> Result<Uuid, Problem> {
         let document = self.open_plan(id).await?;
         match &document.kind {
             PlanSubject::Newcomer(dig) => {
                 let mut tx = self.store.begin().await?;
                 let group = group::by_id(&mut tx, dig.id).await?;
-                let operation = self.instantiate_in(&mut tx, &group, Some(id), "", Vec::new()).await?;
+                let operation = self.instantiate_in(&mut tx, &group, Some(id), by, Vec::new()).await?;
                 tx.commit().await.map_err(Error::from)?;
                 self.engine.nudge();
                 Ok(operation)

@@ -16,6 +16,7 @@ use super::revisions::{self, ObjectDiff, Objects};
 use super::{App, Error, GroupPath, approve, group, lifecycle};
 use crate::store::binding::{self, Role};
 use crate::store::deployment::{self, DeploymentState};
+use crate::store::revision::Requester;
 use crate::store::{bundle, grants, hold, refused_destination};
 use crate::workflows;
 
@@ -79,7 +80,7 @@ impl App {
     ///
     /// # Errors
     /// The group does not exist or is in another state, its documents are inconsistent, or another service is unavailable.
-    pub async fn preview(&self, path: &GroupPath) -> Result<Preview, Error> {
+    pub async fn preview(&self, path: &GroupPath, by: &Requester) -> Result<Preview, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
         let state = deployment::load(&mut tx, group.dig.id, false).await?.state;
@@ -93,14 +94,14 @@ impl App {
         let refused = refused_destination::recent(&mut tx).await?;
         tx.rollback().await?;
         let candidates = self.stored(approved).await?;
-        self.newcomer(group.dig, apps, (grants, &candidates), excluded, refused).await
+        self.newcomer(group.dig, apps, (grants, &candidates), (excluded, refused), by).await
     }
 
     /// What instantiate would do if the group were approved first. Nothing is written.
     ///
     /// # Errors
     /// As for approve; or another service is unavailable.
-    pub async fn preview_of_documents(&self, path: &GroupPath) -> Result<Preview, Error> {
+    pub async fn preview_of_documents(&self, path: &GroupPath, by: &Requester) -> Result<Preview, Error> {
         let prepared = self.approve(path, true).await?;
         let mut tx = self.store.begin().await?;
         let grants = grants::of_group(&mut tx, prepared.group.dig.id).await?;
@@ -108,7 +109,7 @@ impl App {
         let refused = refused_destination::recent(&mut tx).await?;
         tx.rollback().await?;
         let (dig, apps, candidates) = (prepared.group.dig.clone(), prepared.requests(), prepared.candidates());
-        self.newcomer(dig, apps, (grants, &candidates), excluded, refused).await
+        self.newcomer(dig, apps, (grants, &candidates), (excluded, refused), by).await
     }
 
     /// Where new apps would be placed, and what would have to be moved for them.
@@ -117,8 +118,8 @@ impl App {
         dig: DigRef,
         apps: Vec<AppRequest>,
         (grants, candidates): (Option<Grants>, &[Candidate]),
-        excluded: BTreeMap<Uuid, String>,
-        refused: Vec<RefusedDestination>,
+        (excluded, refused): (BTreeMap<Uuid, String>, Vec<RefusedDestination>),
+        by: &Requester,
     ) -> Result<Preview, Error> {
         let mut request = DecisionRequest {
             dig: dig.clone(),
@@ -144,6 +145,7 @@ impl App {
                 operation: None,
                 after_seq: None,
                 search: Default::default(),
+                movable_projects: by.movable_projects.clone(),
             };
             let plan = self.services.migration.plan(Uuid::now_v7(), &order).await?;
             if plan.plan.is_none() && insists {
@@ -184,7 +186,7 @@ impl App {
     /// # Errors
     /// The group does not exist or is in another state, its documents are inconsistent, or another service is unavailable.
     /// Also: an app cannot be rendered.
-    pub async fn preview_update(&self, path: &GroupPath) -> Result<Change, Error> {
+    pub async fn preview_update(&self, path: &GroupPath, by: &Requester) -> Result<Change, Error> {
         let prepared = self
             .prepare(path, |state| match state {
                 DeploymentState::Instantiated => Ok(()),
@@ -212,7 +214,7 @@ impl App {
         let newcomer = if apps.is_empty() {
             None
         } else {
-            Some(self.newcomer(order.dig.clone(), apps, (grants.clone(), &candidates), excluded, refused).await?)
+            Some(self.newcomer(order.dig.clone(), apps, (grants.clone(), &candidates), (excluded, refused), by).await?)
         };
         let places = order.kept.iter().map(|kept| (kept.old.app.clone(), kept.old.member.clone())).collect();
         let refusals = self.refusals(&order.dig, grants, &candidates, places).await;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::lifecycle::RevisionChange;
 use super::{App, Error, Group, GroupPath, group};
 use crate::store::deployment::{self, DeploymentState};
-use crate::store::revision::{self, Revision, RevisionApp};
+use crate::store::revision::{self, Requester, Revision, RevisionApp};
 use crate::store::{bundle, hold};
 
 /// The revisions of a group, oldest first.
@@ -119,7 +119,7 @@ impl App {
     ///
     /// # Errors
     /// The group or the revision does not exist, the group does not run or is being changed by an operation, or a query failed.
-    pub async fn rollback(&self, path: &GroupPath, to: i64, by: &str, description: &str) -> Result<(Uuid, i64), Error> {
+    pub async fn rollback(&self, path: &GroupPath, to: i64, by: &Requester, description: &str) -> Result<(Uuid, i64), Error> {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
         if let Some(holder) = hold::holder(&mut tx, group.dig.id).await? {

@@ -18,6 +18,7 @@ use crate::app::notes::NotesList;
 use crate::app::preview::Preview;
 use crate::app::revisions::{RevisionDiff, RevisionList};
 use crate::app::{App, GroupPath};
+use crate::store::revision::Requester;
 
 /// Renders and checks all apps of the group. Approval is complete with the response.
 #[utoipa::path(post, operation_id = "approve", tag = "lifecycle",
@@ -66,13 +67,14 @@ pub async fn instantiate(
 ) -> Result<Response, Problem> {
     let (wait, approve) = (query.wait()?, approve.unwrap_or_default());
     if query.dry()? {
-        let preview = if approve { app.preview_of_documents(&path).await? } else { app.preview(&path).await? };
+        let by = requested_by(&headers)?;
+        let preview = if approve { app.preview_of_documents(&path, &by).await? } else { app.preview(&path, &by).await? };
         return Ok(Json(preview).into_response());
     }
     if approve {
         return Err(codes::INVALID.problem("approve=true is only for a dry run; to approve a group, POST …/approve"));
     }
-    let id = app.instantiate(&path, &requested_by(&headers), basis(&body)?.as_ref()).await?;
+    let id = app.instantiate(&path, &requested_by(&headers)?, basis(&body)?.as_ref()).await?;
     accepted(&app, id, wait).await
 }
 
@@ -108,9 +110,9 @@ pub async fn update(
 ) -> Result<Response, Problem> {
     let wait = query.wait()?;
     if query.dry()? {
-        return Ok(Json(app.preview_update(&path).await?).into_response());
+        return Ok(Json(app.preview_update(&path, &requested_by(&headers)?).await?).into_response());
     }
-    let (id, revision) = app.update(&path, &requested_by(&headers), basis(&body)?.as_ref()).await?;
+    let (id, revision) = app.update(&path, &requested_by(&headers)?, basis(&body)?.as_ref()).await?;
     let mut response = accepted(&app, id, wait).await?;
     *response.body_mut() = format!("{revision}\n").into();
     response.headers_mut().remove(http::header::CONTENT_LENGTH);
@@ -138,7 +140,7 @@ pub async fn rollback(
         let current = current.ok_or_else(|| codes::WRONG_STATE.problem("rollback is not possible: no revision of the group runs"))?;
         return Ok(Json(app.diff(&path, current.revision, to).await?).into_response());
     }
-    let (id, _) = app.rollback(&path, to, &requested_by(&headers), &body.metadata.description).await?;
+    let (id, _) = app.rollback(&path, to, &requested_by(&headers)?, &body.metadata.description).await?;
     accepted(&app, id, wait).await
 }
 
@@ -179,9 +181,9 @@ pub async fn migrate(
         ..path.clone()
     };
     if query.dry()? {
-        return Ok(Json(app.preview_migrate(&path, &target).await?).into_response());
+        return Ok(Json(app.preview_migrate(&path, &target, &requested_by(&headers)?).await?).into_response());
     }
-    let id = app.migrate(&path, &target, &requested_by(&headers)).await?;
+    let id = app.migrate(&path, &target, &requested_by(&headers)?).await?;
     accepted(&app, id, wait).await
 }
 
@@ -270,10 +272,13 @@ pub struct MigrateSpec {
     pub target_deployment_intent_group: String,
 }
 
-/// Who asks, as the client says; it is kept in the history and gives no rights.
-fn requested_by(headers: &HeaderMap) -> String {
-    let name = headers.get("drover-user").and_then(|name| name.to_str().ok()).unwrap_or_default();
-    name.chars().take(128).collect()
+/// Who asks, and whose apps may be moved for it, as the gateway says.
+pub(super) fn requested_by(headers: &HeaderMap) -> Result<Requester, Problem> {
+    let text = |name: &str| headers.get(name).and_then(|name| name.to_str().ok());
+    let name = text("drover-user").unwrap_or_default().chars().take(128).collect();
+    let movable_projects = text("drover-movable-projects").map(serde_json::from_str).transpose();
+    let movable_projects = movable_projects.map_err(|error| codes::INVALID.problem(format!("drover-movable-projects: {error}")))?;
+    Ok(Requester { name, movable_projects })
 }
 
 /// What the charts of the group say to those who install them (`NOTES.txt`), rendered from the documents as they are now.

@@ -8,6 +8,15 @@ use uuid::Uuid;
 
 use super::deployment::ApprovedApp;
 
+/// Who asks for an operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requester {
+    /// Empty if nobody says a name.
+    pub name: String,
+    /// The projects of which it may have apps moved; none: of all.
+    pub movable_projects: Option<Vec<String>>,
+}
+
 /// A revision that is asked for.
 #[derive(Clone, Debug)]
 pub struct NewRevision<'a> {
@@ -18,7 +27,7 @@ pub struct NewRevision<'a> {
     pub kind: &'static str,
     /// Of a rollback: the revision that it goes back to.
     pub from_revision: Option<i64>,
-    pub requested_by: &'a str,
+    pub requested_by: &'a Requester,
     pub description: &'a str,
     pub apps: &'a [RevisionApp],
 }
@@ -56,16 +65,17 @@ pub struct Revision {
 /// The query failed.
 pub async fn insert(tx: &mut PgConnection, new: &NewRevision<'_>) -> StoreResult<()> {
     sqlx::query(
-        "insert into deployment_revision (dig_id, revision, operation, kind, from_revision, requested_by, description)
-            values ($1, $2, $3, $4, $5, $6, $7)",
+        "insert into deployment_revision (dig_id, revision, operation, kind, from_revision, requested_by, description, movable_projects)
+            values ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
     .bind(new.dig)
     .bind(new.revision)
     .bind(new.operation)
     .bind(new.kind)
     .bind(new.from_revision)
-    .bind(new.requested_by)
+    .bind(&new.requested_by.name)
     .bind(new.description)
+    .bind(&new.requested_by.movable_projects)
     .execute(&mut *tx)
     .await?;
     for RevisionApp { app, terms } in new.apps {
@@ -83,6 +93,16 @@ pub async fn insert(tx: &mut PgConnection, new: &NewRevision<'_>) -> StoreResult
         .await?;
     }
     Ok(())
+}
+
+/// The projects of which an operation may move apps; none: of all.
+///
+/// # Errors
+/// The query failed.
+pub async fn movable_projects(tx: &mut PgConnection, operation: Uuid) -> StoreResult<Option<Vec<String>>> {
+    let sql = "select movable_projects from deployment_revision where operation = $1";
+    let found: Option<Option<Vec<String>>> = sqlx::query_scalar(sql).bind(operation).fetch_optional(tx).await?;
+    Ok(found.flatten())
 }
 
 /// The revisions that were reached, oldest first.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use drover::client::segment;
+use drover::hub::segment;
 use drover_api::ledger::ClusterCapacity;
 use drover_api::operations::{Operation, OperationState};
 use drover_api::scheduling::{Amounts, ClaimState, WhenFull};

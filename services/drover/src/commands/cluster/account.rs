@@ -17,7 +17,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-const NAMESPACE: &str = "drover-system";
+pub(super) const NAMESPACE: &str = "drover-system";
 const NAME: &str = "drover";
 /// For how long the cluster may take to issue the token.
 const ISSUED: Duration = Duration::from_secs(30);
@@ -146,9 +146,14 @@ fn objects(also: &[String], admin: bool) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// The rights: to read nodes, pods and usage, for capacity and readiness; and to manage the kinds that applications usually contain.
-fn rules(also: &[String]) -> Result<Vec<Value>> {
-    const MANAGE: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+/// What may be done with the kinds of applications.
+pub(super) const MANAGE: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+
+/// The kinds that applications usually contain, by group, and these.
+///
+/// # Errors
+/// One of `also` has not the form GROUP/RESOURCE.
+pub(super) fn managed(also: &[String]) -> Result<Vec<(&str, Vec<&str>)>> {
     let mut managed = vec![
         (
             "",
@@ -178,12 +183,24 @@ fn rules(also: &[String]) -> Result<Vec<Value>> {
         };
         managed.push((group, vec![resource]));
     }
-    let mut rules = vec![
+    Ok(managed)
+}
+
+/// The rights to read nodes, events, logs and usage, for capacity and readiness.
+pub(super) fn readings() -> Vec<Value> {
+    vec![
         json!({"apiGroups": [""], "resources": ["nodes", "events", "pods/log"], "verbs": ["get", "list", "watch"]}),
         json!({"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["get", "list"]}),
-        json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}),
-    ];
-    rules.extend(managed.into_iter().map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": MANAGE})));
+    ]
+}
+
+/// The rights: to read for capacity and readiness, and to manage the kinds that applications usually contain.
+fn rules(also: &[String]) -> Result<Vec<Value>> {
+    let mut rules = readings();
+    rules.push(json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}));
+    rules.extend(
+        managed(also)?.into_iter().map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": MANAGE})),
+    );
     Ok(rules)
 }
 

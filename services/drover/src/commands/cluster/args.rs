@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::{account, lost};
+use super::{account, lost, role};
 
 /// `drover cluster …`.
 #[derive(Debug, Subcommand)]
@@ -45,6 +45,8 @@ pub enum ClusterCommand {
     },
     /// Make a service account in a cluster with the rights that Drover needs, and print a kubeconfig for it.
     Kubeconfig(account::AccountArgs),
+    /// Print the least rights in a cluster that the apps of a logical cloud need, as objects for kubectl.
+    Role(role::RoleArgs),
     /// Close a cluster: nothing new goes there until it is opened again. What runs there stays, and is updated in place.
     #[command(after_help = "Example:\n  drover cluster cordon private-a --reason 'new racks on Friday'")]
     Cordon {

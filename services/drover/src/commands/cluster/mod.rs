@@ -3,6 +3,7 @@
 mod account;
 mod args;
 mod lost;
+mod role;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -59,6 +60,7 @@ pub async fn run(session: &Session, command: ClusterCommand) -> Result<()> {
             Ok(())
         }
         ClusterCommand::Kubeconfig(args) => account::run(&args).await,
+        ClusterCommand::Role(args) => role::run(session, &args).await,
         ClusterCommand::Remove { name, force, dry_run } => {
             let found = find(session, &name).await?;
             match force {

@@ -491,10 +491,14 @@ async fn logical_cloud(session: &Session, application: &Application, (name, name
     client.ensure(&collection, &body).await?;
     let collection_of = segment(name);
     let all = json!({"metadata": {"name": "all"}, "spec": {"clusterProvider": EVERY, "cluster": EVERY}});
-    client.ensure(&format!("{collection}/{collection_of}/cluster-references"), &all).await?;
+    match client.ensure(&format!("{collection}/{collection_of}/cluster-references"), &all).await {
+        // The clusters of the cloud are then those that an operator has given it.
+        Err(error) if hub::code(&error) == Some("forbidden") => {}
+        other => other?,
+    }
     match client.post(&format!("{collection}/{collection_of}/instantiate"), None).await {
         Ok(_) => Ok(()),
-        Err(error) if hub::code(&error) == Some("wrong_state") => Ok(()),
+        Err(error) if matches!(hub::code(&error), Some("wrong_state" | "forbidden")) => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -12,7 +12,7 @@ use super::super::{now, readiness, relocate};
 use super::{ChosenPlan, RETRY_INTERVAL, Search, SeeksRoom, search, turn, wait_for_clusters};
 use crate::environment::{OPERATION_ENDED, turn_key};
 use crate::store::planning_queue::{Turn, Until};
-use crate::store::{hold, refused_destination};
+use crate::store::{hold, refused_destination, revision};
 
 /// How long an operation waits for its turn before it looks itself, for each operation in front of it. It is woken; this is for a
 /// wake-up that got lost. If all looked at the same interval, they would keep connections from the one that plans.
@@ -158,6 +158,7 @@ fn why_infeasible(infeasible: &Infeasible) -> impl Iterator<Item = String> {
 pub(super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Result<PlanOrder, StepError> {
     let mut connection = ctx.environment.store.pool().acquire().await?;
     let (excluded, refused) = (hold::busy(&mut connection).await?, refused_destination::recent(&mut connection).await?);
+    let movable_projects = revision::movable_projects(&mut connection, ctx.id).await?;
     drop(connection);
     let operation = Some(ctx.id);
     let search = search(ctx);
@@ -165,7 +166,7 @@ pub(super) async fn plan_order<W: SeeksRoom>(ctx: &mut Ctx<W>, seq: i64) -> Resu
     let kind = PlanKind::Newcomer { dig: search.dig.clone(), apps: search.requests() };
     let after_seq = Some(seq);
     let (released, search) = (Vec::new(), Default::default());
-    Ok(PlanOrder { kind, excluded, refused, released, dry_run: false, patient: false, operation, after_seq, search })
+    Ok(PlanOrder { kind, excluded, refused, released, dry_run: false, patient: false, operation, after_seq, search, movable_projects })
 }
 
 async fn chosen_by_user<W: SeeksRoom>(ctx: &mut Ctx<W>, id: Uuid) -> Result<PlanDocument, StepError> {

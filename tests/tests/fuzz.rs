@@ -1,0 +1,139 @@
+//! Every parser that takes users' bytes, on bytes that nobody meant: it answers, in bounded time and memory, and does not panic.
+//!
+//! Inputs are mutations of what is in `tests/corpus`, a folder per parser. `make test-long` gives each parser 10 minutes
+//! (`DROVER_FUZZ_SECONDS`); `make test` a second. An input that was found to break a parser is added to its folder. Mutations are blind:
+//! to be guided by coverage (cargo-fuzz) they would need a nightly compiler, which the build does not have.
+#![allow(clippy::unwrap_used, reason = "a helper of tests is a test, though not a function with the attribute")]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// No input may take longer: a request waits for it. Generous, because other tests use the machine too.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Words on which parsers turn: structure, references, numbers at their limits.
+const WORDS: [&str; 26] = [
+    "&a ",
+    "*a",
+    "<<: *a\n",
+    "---\n",
+    "!!binary ",
+    "{",
+    "}",
+    "[",
+    "]",
+    ": ",
+    "- ",
+    "\"",
+    "'",
+    "|\n",
+    "%YAML 1.2\n",
+    "\t",
+    "\u{feff}",
+    "\\u0000",
+    "1e999",
+    "-9223372036854775809",
+    "0x",
+    ".inf",
+    "null",
+    "apiVersion: v1\nkind: List\nitems:\n",
+    "exec:\n  command: sh\n",
+    "((((((((",
+];
+
+/// Calls the parser on mutations of the inputs in its folder for as long as this run allows.
+fn fuzz(parser: &str, limit: usize, parse: impl Fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(parser);
+    let mut corpus: Vec<Vec<u8>> = std::fs::read_dir(&folder).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+    corpus.sort();
+    assert!(!corpus.is_empty(), "{} has no inputs", folder.display());
+    let seconds = std::env::var("DROVER_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let seed = std::env::var("DROVER_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rand::random);
+    eprintln!("{parser}: {seconds} s, DROVER_FUZZ_SEED={seed}");
+    let (mut rng, end, mut count) = (StdRng::seed_from_u64(seed), Instant::now() + Duration::from_secs(seconds), 0_u64);
+    corpus.iter().for_each(|input| timed(parser, input, &parse));
+    while Instant::now() < end {
+        let mut input = corpus[rng.random_range(0..corpus.len())].clone();
+        for _ in 0..rng.random_range(1..=8) {
+            mutate(&mut rng, &mut input, &corpus);
+        }
+        input.truncate(limit);
+        timed(parser, &input, &parse);
+        count += 1;
+    }
+    eprintln!("{parser}: {count} inputs");
+}
+
+fn timed(parser: &str, input: &[u8], parse: &impl Fn(&[u8])) {
+    let began = Instant::now();
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| parse(input))).is_err() || began.elapsed() > LIMIT {
+        let file = std::env::temp_dir().join(format!("drover-fuzz-{parser}-{}", std::process::id()));
+        std::fs::write(&file, input).unwrap();
+        panic!("{parser} panicked, or took {:?}, on {}", began.elapsed(), file.display());
+    }
+}
+
+fn mutate(rng: &mut StdRng, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
+    let at = rng.random_range(0..=input.len());
+    match rng.random_range(0..7) {
+        0 if at < input.len() => input[at] ^= 1 << rng.random_range(0..8),
+        1 if at < input.len() => input[at] = rng.random(),
+        2 => {
+            let end = rng.random_range(at..=input.len());
+            input.drain(at..end);
+        }
+        3 => drop(input.splice(at..at, WORDS[rng.random_range(0..WORDS.len())].bytes())),
+        4 => {
+            // A part of it many times: depth and aliases.
+            let end = rng.random_range(at..=input.len()).min(at + 40);
+            let part = input[at..end].repeat(rng.random_range(1..400));
+            drop(input.splice(at..at, part));
+        }
+        5 => {
+            let other = &corpus[rng.random_range(0..corpus.len())];
+            let (from, to) = (rng.random_range(0..=other.len()), rng.random_range(0..=other.len()));
+            drop(input.splice(at..at, other[from.min(to)..from.max(to)].iter().copied()));
+        }
+        _ => input.truncate(at),
+    }
+}
+
+#[test]
+fn manifests() {
+    fuzz("manifests", 256 << 10, |bytes| {
+        if let Ok(objects) = drover_manifest::objects::read("upload", &String::from_utf8_lossy(bytes)) {
+            let _ = drover_manifest::objects::settle(objects, "default");
+        }
+    });
+}
+
+#[test]
+fn kubeconfigs() {
+    fuzz("kubeconfigs", 64 << 10, |bytes| drop(drover_members::kubeconfig::vet(&String::from_utf8_lossy(bytes))));
+}
+
+#[test]
+fn archives() {
+    use std::io::Write;
+    fuzz("archives", 256 << 10, |bytes| {
+        let _ = drover_orchestrator::render::Archive::read(bytes);
+        // A changed file behind a checksum that fits.
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(bytes).unwrap();
+        let _ = drover_orchestrator::render::Archive::read(&gzip.finish().unwrap());
+    });
+}
+
+#[test]
+fn expressions() {
+    use drover_api::scheduling::validate_expression;
+    fuzz("expressions", 8 << 10, |bytes| drop(validate_expression(&String::from_utf8_lossy(bytes), ["cpu_used", "cpu_requested"])));
+}
+
+#[test]
+fn quantities() {
+    fuzz("quantities", 4 << 10, |bytes| drop(drover_quantity::thousandths(&String::from_utf8_lossy(bytes))));
+}
