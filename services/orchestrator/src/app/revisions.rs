@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::controllers::ControllerAnswer;
 use super::lifecycle::RevisionChange;
 use super::{App, Error, Group, GroupPath, group};
 use crate::store::deployment::{self, DeploymentState};
@@ -42,6 +43,9 @@ pub struct RevisionView {
     /// Changes if any object of any app changes.
     pub digest: String,
     pub apps: Vec<AppDigest>,
+    /// What controllers answered when it was made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub controllers: Vec<ControllerAnswer>,
 }
 
 /// An app of a revision.
@@ -126,7 +130,12 @@ impl App {
             return Err(Error::Busy { holder });
         }
         let (_, apps) = at(&mut tx, &group, to).await?;
-        let change = RevisionChange { verb: "rollback", from_revision: Some(to), by, description, changed: Vec::new() };
+        // Labels are another service's, which is asked without a connection.
+        tx.rollback().await?;
+        let labelled = self.labelled_for(&apps).await?;
+        let mut tx = self.store.begin().await?;
+        let (verb, changed) = ("rollback", Vec::new());
+        let change = RevisionChange { verb, from_revision: Some(to), by, description, answers: &[], labelled, changed };
         let started = self.change_in(&mut tx, &group, &apps, &change).await?;
         tx.commit().await?;
         self.engine.nudge();
@@ -165,6 +174,7 @@ fn view(found: Revision, apps: &[RevisionApp], current: bool) -> RevisionView {
         description: found.description,
         digest: digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
         apps: apps.iter().map(|app| AppDigest { app: app.app.app.clone(), digest: app.app.digest.clone() }).collect(),
+        controllers: found.controllers.0,
     }
 }
 
@@ -174,14 +184,24 @@ type Objects = BTreeMap<(String, String), Value>;
 async fn objects(tx: &mut PgConnection, apps: &[RevisionApp]) -> Result<Objects, Error> {
     let mut found = Objects::new();
     for app in apps {
-        for object in bundle::objects(&mut *tx, &app.app.digest).await? {
-            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            let (kind, name, namespace) = (text("/kind"), text("/metadata/name"), text("/metadata/namespace"));
-            let name = if namespace.is_empty() { format!("{kind}/{name}") } else { format!("{kind}/{namespace}/{name}") };
-            found.insert((app.app.app.clone(), name), object);
+        let everywhere = bundle::objects(&mut *tx, &app.app.digest).await?;
+        for (member, objects) in bundle::variants(&mut *tx, &app.app.digest).await? {
+            for object in objects.into_iter().filter(|object| !everywhere.contains(object)) {
+                found.insert((app.app.app.clone(), format!("{} on {member}", name_of(&object))), object);
+            }
+        }
+        for object in everywhere {
+            found.insert((app.app.app.clone(), name_of(&object)), object);
         }
     }
     Ok(found)
+}
+
+/// `Deployment/web`
+fn name_of(object: &Value) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (kind, name, namespace) = (text("/kind"), text("/metadata/name"), text("/metadata/namespace"));
+    if namespace.is_empty() { format!("{kind}/{name}") } else { format!("{kind}/{namespace}/{name}") }
 }
 
 fn differences(old: &Objects, new: &Objects) -> Vec<ObjectDiff> {
