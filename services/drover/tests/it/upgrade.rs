@@ -27,7 +27,8 @@ const EARLIER: [(&str, i64); 7] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 4] = [
+const BACK: [(&str, i64, &str); 7] = [
+    ("cluster-manager", 3, "drop table member_user"),
     (
         "orchestrator",
         9,
@@ -36,6 +37,14 @@ const BACK: [(&str, i64, &str); 4] = [
          update planning_queue set state = 'blocked' where state = 'awaiting';
          alter table planning_queue add constraint planning_queue_state check (state in ('waiting', 'planning', 'blocked'))",
     ),
+    (
+        "orchestrator",
+        10,
+        "drop table bundle_variant;
+         alter table deployment drop column controllers;
+         alter table deployment_revision drop column controllers",
+    ),
+    ("orchestrator", 11, "drop table cloud_copy"),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),
