@@ -20,8 +20,15 @@ import samples
 from samples import named
 
 # Operations that have no success here: EMCO's verbs that are not carried out (501), a verb that no state of a logical cloud of level 0
-# allows, and logs, which simulated pods do not have.
-NEVER = {"cluster_networks_apply", "cluster_networks_stop", "cluster_networks_terminate", "logical-cloud_stop", "copy_log"}
+# allows, kubeconfigs of users, for which simulated clusters sign no certificates, and logs, which simulated pods do not have.
+NEVER = {
+    "cluster_networks_apply",
+    "cluster_networks_stop",
+    "cluster_networks_terminate",
+    "cluster-reference_kubeconfig",
+    "logical-cloud_stop",
+    "copy_log",
+}
 
 
 class Hub:
@@ -295,6 +302,8 @@ class Story:
         self.post(f"{self.CLOUD}/update")
         self.get(f"{self.CLOUD}/status")
         self.get("/v2/projects/shop/logical-clouds/none/status", code="not_found")
+        reference = self.CLUSTERS[0][2]
+        self.get(f"{self.CLOUD}/cluster-references/{reference}/kubeconfig", code="wrong_state", status=409)
 
     def group(self, name, where, movable, version="v1", manifest=samples.MANIFEST):
         """The documents of an application of two pods of 1.5 CPUs each; returns its group."""

@@ -5,6 +5,7 @@ mod e2e {
     pub mod calling;
     pub mod changes;
     pub mod choosing;
+    pub mod clouds;
     pub mod experiments;
     pub mod filling;
     pub mod fleets;

@@ -125,6 +125,33 @@ pub struct CopyEvent {
     pub count: u64,
 }
 
+/// Request for a user of a cluster: a key, and a certificate that the cluster's own authority has signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UserOrder {
+    /// The name by which the cluster knows the user (the common name of the certificate).
+    pub user_name: String,
+    /// The namespace of the kubeconfig's context.
+    pub namespace: String,
+}
+
+/// Whether a user of a cluster has its certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UserState {
+    /// When the certificate ends, RFC 3339. Absent: it has not been issued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// Why it has not been issued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The kubeconfig of a user of a cluster.
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+pub struct UserKubeconfig {
+    pub kubeconfig: SecretKubeconfig,
+}
+
 /// The kubeconfig of a cluster, for services that call its API server.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 pub struct MemberCredential {

@@ -30,6 +30,8 @@ pub(crate) enum Standing {
     /// The app recently did not become Ready there.
     Refused,
     Cordoned,
+    /// A controller excludes it.
+    Excluded,
 }
 
 impl<'a> Group<'a> {
@@ -82,7 +84,7 @@ pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Grou
     let mut alternatives: Vec<Group<'a>> = Vec::new();
     for element in &terms.intent.all_of {
         if element.any_of.is_empty() {
-            let whole = group(ledger, &cloud, std::slice::from_ref(element));
+            let whole = group(ledger, terms, &cloud, std::slice::from_ref(element));
             if whole.options.is_empty() && whole.missing.is_empty() {
                 mandatory.push(whole);
                 continue;
@@ -94,11 +96,11 @@ pub(crate) fn groups<'a>(ledger: &'a Ledger, terms: &PlacementTerms) -> Vec<Grou
                 mandatory.push(Group { options: Vec::new(), missing: vec![key], elements: Vec::new() });
             }
         } else {
-            alternatives.push(group(ledger, &cloud, &element.any_of));
+            alternatives.push(group(ledger, terms, &cloud, &element.any_of));
         }
     }
     if !terms.intent.any_of.is_empty() {
-        alternatives.push(group(ledger, &cloud, &terms.intent.any_of));
+        alternatives.push(group(ledger, terms, &cloud, &terms.intent.any_of));
     }
     // A cluster that is named twice gets one placement.
     let mut seen = HashSet::new();
@@ -128,7 +130,7 @@ impl<'t> Cloud<'t> {
     }
 }
 
-fn group<'a>(ledger: &'a Ledger, cloud: &Cloud<'_>, elements: &[Element]) -> Group<'a> {
+fn group<'a>(ledger: &'a Ledger, terms: &PlacementTerms, cloud: &Cloud<'_>, elements: &[Element]) -> Group<'a> {
     let mut found: Vec<&'a MemberRoom> = Vec::with_capacity(elements.len());
     let mut missing = Vec::new();
     let mut key = String::new();
@@ -171,6 +173,8 @@ fn group<'a>(ledger: &'a Ledger, cloud: &Cloud<'_>, elements: &[Element]) -> Gro
             Standing::Deregistering
         } else if room.member.as_ref().is_some_and(|m| m.cordoned.is_some()) {
             Standing::Cordoned
+        } else if terms.excluded(&room.key).is_some() {
+            Standing::Excluded
         } else {
             Standing::Allowed
         }

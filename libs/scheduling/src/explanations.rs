@@ -117,6 +117,10 @@ fn finish<'a>(slot: &Slot<'a>, chosen: Option<(&'a MemberRoom, Vec<PodsOnNode>)>
             Standing::Deregistering => considered.push(entry(room, Verdict::NotAllowed, "is being removed".into(), None)),
             Standing::Refused => considered.push(entry(room, Verdict::NoRoom, "its pods found no nodes there".into(), None)),
             Standing::Cordoned => considered.push(entry(room, Verdict::NotAllowed, why_cordoned(room), None)),
+            Standing::Excluded => {
+                let (who, why) = slot.request.terms.excluded(&room.key).unwrap_or_default();
+                considered.push(entry(room, Verdict::NotAllowed, format!("excluded by the controller {who}: {why}"), None));
+            }
         }
     }
     for key in &slot.group.missing {
@@ -140,9 +144,18 @@ pub(crate) fn nothing_chosen(considered: &mut [Considered]) {
 }
 
 fn explain_choice(slot: &Slot<'_>, chosen: &MemberRoom, best: f64, considered: &mut [Considered]) {
-    let tight = slot.request.terms.packing == Packing::Tight;
+    let terms = &slot.request.terms;
+    let tight = terms.packing == Packing::Tight;
     for entry in considered.iter_mut() {
         match entry.verdict {
+            Verdict::Chosen if terms.score(&chosen.key) != 0 => {
+                let score = terms.score(&chosen.key);
+                entry.reason = format!("provider priority {}, score {score} of the controllers", chosen.priority());
+            }
+            Verdict::Fits if entry.priority == chosen.priority() && terms.score(&entry.member) != terms.score(&chosen.key) => {
+                let (here, there) = (terms.score(&entry.member), terms.score(&chosen.key));
+                entry.reason = format!("fits, but controllers give {} the better score ({there} against {here})", chosen.key);
+            }
             Verdict::Chosen => {
                 let how = match tight {
                     true => format!("the fullest cluster with room: {} requested after placing", percent(best)),

@@ -79,6 +79,6 @@ pub use policy::{
 };
 pub use room::MemberRoom;
 pub use scheduler::outlook;
-pub use terms::{AppRequest, Element, Intent, Packing, PlacementTerms, WhenFull};
+pub use terms::{Advice, AppRequest, Element, Intent, Packing, PlacementTerms, WhenFull};
 pub use transaction::{ClaimReceipt, Difference, LedgerChange, LedgerReceipt, LedgerTransaction};
 pub use work::{RecordingMeter, ReplayMeter, StepMeter, WorkMeter};

@@ -1,8 +1,10 @@
 //! A slot: one placement that an app needs, with its allowed members and their order.
 
+use std::cmp::Ordering;
+
 use crate::expand::{Group, groups};
 use crate::trial::{Trial, total_on};
-use crate::{AppRequest, Demand, Ledger, MemberKey, MemberRoom, Packing, RefusedDestination};
+use crate::{AppRequest, Ledger, MemberKey, MemberRoom, Packing, RefusedDestination};
 use uuid::Uuid;
 
 /// One group of alternatives of one app.
@@ -39,7 +41,7 @@ impl<'a> Slot<'a> {
 
     /// Sorts members of equal provider priority, the best first, with the dominant share that each would have.
     pub fn rank(&self, equals: &[&'a MemberRoom], trial: &Trial<'a>) -> Vec<(&'a MemberRoom, f64)> {
-        rank_equals(equals, &self.request.demand, self.request.terms.packing, trial)
+        rank_equals(equals, self.request, trial)
     }
 
     /// Whether a member already chosen for the same app satisfies it.
@@ -55,20 +57,20 @@ pub(crate) fn equals<'r, 'a>(rooms: &'r [&'a MemberRoom]) -> impl Iterator<Item 
     rooms.chunk_by(|a, b| a.priority() == b.priority())
 }
 
-/// Sorts members of equal provider priority by their dominant share after placing, then by name.
-pub(crate) fn rank_equals<'a>(
-    equals: &[&'a MemberRoom],
-    demand: &Demand,
-    packing: Packing,
-    trial: &Trial<'a>,
-) -> Vec<(&'a MemberRoom, f64)> {
+/// Sorts members of equal provider priority by the scores of controllers, then by their dominant share after placing, then by name.
+pub(crate) fn rank_equals<'a>(equals: &[&'a MemberRoom], request: &AppRequest, trial: &Trial<'a>) -> Vec<(&'a MemberRoom, f64)> {
+    let (demand, terms) = (&request.demand, &request.terms);
     let mut ranked: Vec<(&MemberRoom, f64)> = equals.iter().map(|room| (*room, trial.share(room, &total_on(demand, room)))).collect();
     ranked.sort_by(|(a, x), (b, y)| {
-        let share = match packing {
+        let score = match terms.advice.is_empty() {
+            true => Ordering::Equal,
+            false => terms.score(&b.key).cmp(&terms.score(&a.key)),
+        };
+        let share = match terms.packing {
             Packing::Spread => x.total_cmp(y),
             Packing::Tight => y.total_cmp(x),
         };
-        share.then_with(|| a.key.cmp(&b.key))
+        score.then(share).then_with(|| a.key.cmp(&b.key))
     });
     ranked
 }

@@ -1,5 +1,6 @@
 //! Where an app may run: placement intents with their defaults.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,37 @@ pub struct PlacementTerms {
     /// Its calls. Absent: it is placed on its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallTerms>,
+    /// What controllers say about members.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<Advice>,
+}
+
+impl PlacementTerms {
+    /// Who excludes a member, and why.
+    pub(crate) fn excluded(&self, member: &MemberKey) -> Option<(&str, &str)> {
+        self.advice.iter().find_map(|advice| Some((advice.controller.as_str(), advice.excluded.get(member)?.as_str())))
+    }
+
+    /// The sum of the scores that controllers give to a member.
+    pub(crate) fn score(&self, member: &MemberKey) -> i64 {
+        self.advice.iter().filter_map(|advice| advice.scores.get(member)).fold(0, |sum, score| sum.saturating_add(*score))
+    }
+}
+
+/// What a controller says about the members where an app might be placed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Advice {
+    /// Name of the controller.
+    pub controller: String,
+    /// The members where the app must not be placed, and why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, String>))]
+    pub excluded: BTreeMap<MemberKey, String>,
+    /// Among members of equal provider priority those with the highest sum of scores are preferred. A member without a score has 0.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, i64>))]
+    pub scores: BTreeMap<MemberKey, i64>,
 }
 
 /// EMCO's placement intent. Each element of `all_of` is mandatory: a cluster, every cluster with a label, or one cluster of a nested

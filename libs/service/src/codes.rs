@@ -116,6 +116,8 @@ codes! {
     // applications
     RENDER_FAILED "render_failed" 422 "The application does not render";
     HELM_UNAVAILABLE "helm_unavailable" 503 "Helm cannot be run";
+    CONTROLLER_FAILED "controller_failed" 502 "A controller does not answer as it should";
+    CONTROLLER_REFUSED "controller_refused" 409 "A controller refuses the request";
     UNKNOWN_KIND "unknown_kind" 422 "A manifest has a kind that the cluster does not know";
     NAME_NOT_DNS "name_not_dns" 400 "The name is not a DNS label";
     // clusters

@@ -32,6 +32,8 @@ pub(crate) fn routes(fleet: &Fleet) -> OpenApiRouter<App> {
         .routes(routes!(networks::terminate))
         .routes(routes!(networks::stop))
         .routes(routes!(members::kubeconfig))
+        .routes(routes!(members::put_user, members::delete_user))
+        .routes(routes!(members::user_kubeconfig))
         .routes(fleet.members.route("/internal/feeds/members", "members_feed"))
         .routes(fleet.capacity.route("/internal/feeds/capacity", "capacity_feed"))
 }

@@ -5,8 +5,10 @@
 mod stack;
 
 use axum::extract::RawQuery;
+use drover_api::members::UserOrder;
 use drover_kubesim::Fault;
 use drover_scheduling::MemberState;
+use drover_service::Answer;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
 use reqwest::Method;
@@ -454,4 +456,35 @@ async fn networks_of_clusters_are_kept_and_not_carried_out() {
     for verb in ["apply", "terminate", "stop"] {
         stack.post(&format!("/v2/cluster-providers/p/clusters/a/{verb}"), json!({})).await.refused(501, "not_yet");
     }
+}
+
+#[tokio::test]
+async fn sync_objects_are_kept_without_their_values() {
+    let stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    let path = "/v2/cluster-providers/p/cluster-sync-objects";
+    let secret = json!({"metadata": {"name": "git"}, "spec": {"kv": [{"userName": "bob"}, {"gitToken": "ghp_secret"}]}});
+    let made = stack.post(path, secret.clone()).await.is(201);
+    assert_eq!(made["spec"], json!({"kv": [{"userName": ""}, {"gitToken": ""}]}));
+    assert_eq!(stack.put(&format!("{path}/git"), secret).await.is(201)["spec"], made["spec"]);
+    assert!(!stack.get(path).await.text().contains("ghp_secret"));
+    let stored: Vec<String> = sqlx::query_scalar("select spec::text from resource").fetch_all(&stack.pool).await.unwrap();
+    assert!(stored.iter().all(|spec| !spec.contains("ghp_secret")), "{stored:?}");
+    stack.delete(&format!("{path}/git")).await.is(204);
+}
+
+#[tokio::test]
+async fn user_of_a_member_has_a_name_of_drovers() {
+    let stack = Stack::start().await;
+    stack.post("/v2/cluster-providers", named("p")).await.is(201);
+    stack.register("p", "a").await;
+    let peer: drover_service::clients::cluster_manager::Client = stack.peer().into();
+    let id = Uuid::now_v7();
+    let order = |name: &str| UserOrder { user_name: name.to_owned(), namespace: "shop".to_owned() };
+    let refused = peer.member_user_put("p+a", &id, &order("system:kube-scheduler")).await.answer(&peer).unwrap_err();
+    assert_eq!(refused.code(), Some("invalid"), "{refused}");
+    // The simulator has no certificates API: there is no user, and no kubeconfig of one.
+    assert!(peer.member_user_put("p+a", &id, &order("drover:p:lc:ann")).await.answer(&peer).is_err());
+    assert!(peer.member_user_kubeconfig("p+a", &id).await.answer(&peer).unwrap_err().is_not_found());
+    peer.member_user_delete("p+a", &id).await.answer(&peer).unwrap();
 }

@@ -37,6 +37,9 @@ pub struct Config {
     /// Base URL of the Prometheus that is queried for call graphs; without it only spans and declarations count
     #[arg(long = "prometheus-url", env = "DROVER_PROMETHEUS_URL")]
     pub prometheus: Option<Url>,
+    /// Origins of controllers that may be called, such as https://policy.example.com, separated by commas; without any none is called
+    #[arg(long, env = "DROVER_CONTROLLER_ORIGINS", value_delimiter = ',')]
+    pub controller_origins: Vec<Url>,
     /// Stable name of this instance: after a restart under the same name it resumes its own workflows at once
     #[arg(long, env = "DROVER_INSTANCE", default_value = "orchestrator-0")]
     pub instance: String,
@@ -54,6 +57,7 @@ impl Default for Config {
             unreachable_seconds: 20,
             gone_seconds: 60,
             prometheus: None,
+            controller_origins: Vec::new(),
             instance: "orchestrator-0".to_owned(),
         }
     }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::config::Deadlines;
 use crate::peers::Services;
+use crate::render::digest_of_app;
 
 /// The environment of every workflow of this service.
 pub struct Environment {
@@ -107,7 +108,8 @@ impl Statuses {
             Some(mut status) => {
                 // serde_json allocates room for four elements; most bindings have one object.
                 status.objects.shrink_to_fit();
-                status.digest = known.digests.intern(status.digest);
+                // Workflows compare it with the digest of the app, which is the same in all members.
+                status.digest = known.digests.intern(digest_of_app(&status.digest));
                 known.statuses.insert(binding, Arc::new(status));
             }
             None => {

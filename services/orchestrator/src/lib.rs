@@ -123,6 +123,7 @@ async fn parts(
         environment,
         engine,
         retire: WakeSignal::default(),
+        controllers: app::controllers::ControllerCalls { allowed: config.controller_origins.clone() },
         measured: app::measured::Measured::default(),
     })
 }

@@ -25,6 +25,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(logical_clouds::update))
         .routes(routes!(logical_clouds::stop))
         .routes(routes!(logical_clouds::status))
+        .routes(routes!(logical_clouds::kubeconfig))
         .routes(routes!(lifecycle::approve))
         .routes(routes!(lifecycle::instantiate))
         .routes(routes!(lifecycle::terminate))

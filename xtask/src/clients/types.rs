@@ -11,7 +11,7 @@ pub fn of(schema: &str) -> anyhow::Result<String> {
         "BindingStatus" | "Bundle" | "DesiredBinding" | "Preflight" | "PreflightAnswer" => "bindings",
         "DigHolds" | "DigTerms" | "DocumentRef" => "digs",
         "ClaimHeads" | "Claims" | "ClusterCapacity" | "Explanation" | "LedgerReceipt" | "LedgerTransaction" => "ledger",
-        "CordonOrder" | "MemberCredential" => "members",
+        "CordonOrder" | "MemberCredential" | "UserKubeconfig" | "UserOrder" | "UserState" => "members",
         "Operation" | "OperationList" | "OperationState" => "operations",
         "PlanAcceptance" | "PlanDocument" | "PlanList" | "PlanOrder" => "plans",
         "Cordon" | "Decision" | "DecisionRequest" => "scheduling",

@@ -153,7 +153,9 @@ impl<'a> Expanded<'a> {
     const KEPT: usize = 8;
 
     fn groups(&mut self, context: &PlanningContext<'a>, terms: &'a PlacementTerms) -> &[Group<'a>] {
-        let same = |(kept, _): &(&PlacementTerms, _)| kept.intent == terms.intent && kept.logical_cloud == terms.logical_cloud;
+        let same = |(kept, _): &(&PlacementTerms, _)| {
+            kept.intent == terms.intent && kept.logical_cloud == terms.logical_cloud && kept.advice == terms.advice
+        };
         let at = self.lately.iter().position(same).unwrap_or_else(|| {
             self.lately.truncate(Self::KEPT - 1);
             self.lately.insert(0, (terms, groups(context.ledger, terms)));

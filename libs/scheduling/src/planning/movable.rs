@@ -39,10 +39,9 @@ impl<'a> Movable<'a> {
     }
 
     fn rank(&self, equals: &[&'a MemberRoom], trial: &Trial<'a>) -> Vec<&'a MemberRoom> {
-        let demand = &self.claim.request.demand;
         let open: Vec<&MemberRoom> =
             equals.iter().copied().filter(|room| trial.may_fit(room, self.ask()) && self.copies.allow(&room.key, trial)).collect();
-        let ranked = rank_equals(&open, demand, self.claim.request.terms.packing, trial).into_iter().map(|(room, _)| room);
+        let ranked = rank_equals(&open, &self.claim.request, trial).into_iter().map(|(room, _)| room);
         self.peers.fewest_calls_first(ranked.collect(), trial)
     }
 

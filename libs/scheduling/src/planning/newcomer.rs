@@ -152,6 +152,10 @@ fn impossible(slot: &Slot<'_>, tried: &mut Tried) {
         let reason = match option.standing {
             Standing::Refused => "its pods found no nodes there".to_owned(),
             Standing::Cordoned => format!("it {}", why_cordoned(option.room)),
+            Standing::Excluded => {
+                let (who, why) = slot.request.terms.excluded(&option.room.key).unwrap_or_default();
+                format!("it is excluded by the controller {who}: {why}")
+            }
             _ => "it is outside the logical cloud or being removed".to_owned(),
         };
         tried.member(&option.room.key, format!("{app}: {reason}"));

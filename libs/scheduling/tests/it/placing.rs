@@ -39,6 +39,34 @@ fn tight_packing_takes_fullest_member_with_room() {
 }
 
 #[test]
+fn advice_of_controllers_excludes_members_and_orders_equals() {
+    let mut web = app("web", demand(1, 500), any_of(&ALL));
+    let advice = |excluded: &[(&str, &str)], scores: &[(&str, i64)]| Advice {
+        controller: "licences".into(),
+        excluded: excluded.iter().map(|(member, why)| (key(member), (*why).to_owned())).collect(),
+        scores: scores.iter().map(|(member, score)| (key(member), *score)).collect(),
+    };
+    web.terms.advice = vec![advice(&[("onprem+b", "no licence there")], &[])];
+    let decision = three().decide(vec![web.clone()]);
+    assert_eq!(places(&decision), ["web>onprem+a"]);
+    let considered = &decision.apps[0].groups[0].considered;
+    let reason = |member: &str| considered.iter().find(|one| one.member == key(member)).map(|one| one.reason.as_str());
+    assert_eq!(reason("onprem+b"), Some("excluded by the controller licences: no licence there"));
+
+    // The score of the less preferred provider counts for nothing.
+    web.terms.advice = vec![advice(&[], &[("onprem+a", 2), ("aws+c", 100)]), advice(&[], &[("onprem+a", 1), ("onprem+b", 2)])];
+    let decision = three().decide(vec![web.clone()]);
+    assert_eq!(places(&decision), ["web>onprem+a"]);
+    let considered = &decision.apps[0].groups[0].considered;
+    let reason = |member: &str| considered.iter().find(|one| one.member == key(member)).map(|one| one.reason.as_str());
+    assert_eq!(reason("onprem+a"), Some("provider priority 1, score 3 of the controllers"));
+    assert_eq!(reason("onprem+b"), Some("fits, but controllers give onprem+a the better score (3 against 2)"));
+
+    web.terms.advice = vec![advice(&ALL.map(|member| (member, "closed")), &[])];
+    assert_eq!(three().decide(vec![web]).outcome, Outcome::NoRoom);
+}
+
+#[test]
 fn decide_counts_room_of_earlier_apps_of_request() {
     let apps = (0..3).map(|i| app(&format!("app{i}"), demand(1, 900), any_of(&ALL))).collect();
     assert_eq!(places(&three().decide(apps)), ["app0>onprem+b", "app1>onprem+a", "app2>onprem+b"]);

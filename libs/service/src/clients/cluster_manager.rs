@@ -121,6 +121,106 @@ impl Client {
             _ => Err(Error::UnexpectedResponse(response)),
         }
     }
+    #[doc = "Makes a user of a member\n\nSends a `PUT` request to `/internal/members/{key}/users/{id}`\n\n"]
+    pub async fn member_user_put<'a>(
+        &'a self,
+        key: &'a str,
+        id: &'a ::uuid::Uuid,
+        body: &'a drover_api::members::UserOrder,
+    ) -> Result<ResponseValue<drover_api::members::UserState>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/members/{}/users/{}", self.baseurl, encode_path(&key.to_string()), encode_path(&id.to_string()),);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .put(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .json(&body)
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "member_user_put" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
+    #[doc = "Forgets a user of a member\n\nSends a `DELETE` request to `/internal/members/{key}/users/{id}`\n\n"]
+    pub async fn member_user_delete<'a>(
+        &'a self,
+        key: &'a str,
+        id: &'a ::uuid::Uuid,
+    ) -> Result<ResponseValue<::serde_json::Value>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!("{}/internal/members/{}/users/{}", self.baseurl, encode_path(&key.to_string()), encode_path(&id.to_string()),);
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .delete(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "member_user_delete" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
+    #[doc = "Returns the kubeconfig of a user of a member\n\nSends a `GET` request to `/internal/members/{key}/users/{id}/kubeconfig`\n\n"]
+    pub async fn member_user_kubeconfig<'a>(
+        &'a self,
+        key: &'a str,
+        id: &'a ::uuid::Uuid,
+    ) -> Result<ResponseValue<drover_api::members::UserKubeconfig>, Error<drover_api::problem::ProblemDocument>> {
+        let url = format!(
+            "{}/internal/members/{}/users/{}/kubeconfig",
+            self.baseurl,
+            encode_path(&key.to_string()),
+            encode_path(&id.to_string()),
+        );
+        let mut header_map = ::reqwest::header::HeaderMap::with_capacity(1usize);
+        header_map.append(
+            ::reqwest::header::HeaderName::from_static("api-version"),
+            ::reqwest::header::HeaderValue::from_static(Self::api_version()),
+        );
+        #[allow(unused_mut)]
+        let mut request = self
+            .client
+            .get(url)
+            .header(::reqwest::header::ACCEPT, ::reqwest::header::HeaderValue::from_static("application/json"))
+            .headers(header_map)
+            .build()?;
+        let info = OperationInfo { operation_id: "member_user_kubeconfig" };
+        self.pre(&mut request, &info).await?;
+        let result = self.exec(request, &info).await;
+        self.post(&result, &info).await?;
+        let response = result?;
+        match response.status().as_u16() {
+            200u16 => ResponseValue::from_response(response).await,
+            400u16..=499u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            500u16..=599u16 => Err(Error::ErrorResponse(ResponseValue::from_response(response).await?)),
+            _ => Err(Error::UnexpectedResponse(response)),
+        }
+    }
     #[doc = "Closes a cluster to new copies of apps. One that is closed already keeps the time since when it is\n\nSends a `PUT` request to `/v2/cluster-providers/{clusterProvider}/clusters/{cluster}/cordon`\n\nArguments:\n- `cluster_provider`\n- `cluster`\n- `dry_run`: `All`: check everything and write nothing.\n- `body`\n"]
     pub async fn cluster_cordon<'a>(
         &'a self,

@@ -105,7 +105,7 @@ impl App {
         }))
     }
 
-    async fn client_of(&self, member: &MemberKey) -> Result<Client, Problem> {
+    pub(super) async fn client_of(&self, member: &MemberKey) -> Result<Client, Problem> {
         let credential = self.credential(member).await?;
         let unusable = |error: drover_members::KubeconfigError| codes::KUBECONFIG_INVALID.problem(error.to_string());
         let vetted = vet(credential.kubeconfig.expose()).map_err(unusable)?;
@@ -137,7 +137,7 @@ fn refused(error: kube::Error) -> Problem {
     }
 }
 
-fn problem(failure: Failure) -> Problem {
+pub(super) fn problem(failure: Failure) -> Problem {
     let code = if failure.state == MemberState::Unauthorized { codes::CLUSTER_UNAUTHORIZED } else { codes::CLUSTER_UNREACHABLE };
     code.problem(failure.reason)
 }

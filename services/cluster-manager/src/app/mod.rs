@@ -4,6 +4,7 @@ mod copies;
 mod documents;
 mod fleet;
 mod identity;
+mod issuing;
 mod model;
 
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub use model::{Model, Usage};
 use crate::config::Config;
 use crate::resources::cluster::{CLUSTER, ClusterSpec};
 use crate::resources::provider::{PROVIDER, ProviderSpec};
-use crate::store::{cordons, credentials, labels, registered};
+use crate::store::{cordons, credentials, labels, registered, users};
 
 /// What handlers and tasks work with; cheap to clone.
 #[derive(Clone)]
@@ -59,7 +60,7 @@ impl App {
             [drover_resources::migrations(), MigrationSet::new("cluster-manager", sqlx::migrate!("../../migrations/cluster-manager"))];
         let store = Store::connect(&StoreConfig::new("cluster-manager", common.database_url.clone()), &sets).await?;
         let mut tx = store.begin().await?;
-        match credentials::reseal(&mut tx, &key).await? {
+        match credentials::reseal(&mut tx, &key).await? + users::reseal(&mut tx, &key).await? {
             0 => {}
             count => tracing::info!(count, "kubeconfigs were sealed again with the newest key"),
         }

@@ -18,4 +18,5 @@ pub static KINDS: &[&DocumentKind] = &[
     &networks::PROVIDER_NETWORK,
     &networks::CA_CERT,
     &networks::CA_CERT_CLUSTER,
+    &networks::CLUSTER_SYNC_OBJECT,
 ];

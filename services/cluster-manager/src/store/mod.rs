@@ -5,3 +5,4 @@ pub mod credentials;
 pub mod identities;
 pub mod labels;
 pub mod registered;
+pub mod users;

@@ -178,7 +178,7 @@ fn autoscaling_does_what_it_says() {
 #[test]
 fn pages_without_commands_for_this_machine_say_so() {
     let folder = tempfile::tempdir().unwrap();
-    for page in ["memory-guard.md", "relocation.md", "scale-to-zero.md"] {
+    for page in ["controllers.md", "memory-guard.md", "relocation.md", "scale-to-zero.md"] {
         runs(page, "http://127.0.0.1:9", folder.path(), |_| ());
     }
 }

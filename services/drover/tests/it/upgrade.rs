@@ -28,7 +28,8 @@ const EARLIER: [(&str, i64); 8] = [
 ];
 
 /// How each later migration is taken back.
-const BACK: [(&str, i64, &str); 6] = [
+const BACK: [(&str, i64, &str); 9] = [
+    ("cluster-manager", 3, "drop table member_user"),
     ("gateway", 1, "drop table audit_outcome; drop table audit; drop table token; drop table role_binding; drop function refuse_change"),
     (
         "orchestrator",
@@ -39,6 +40,14 @@ const BACK: [(&str, i64, &str); 6] = [
          alter table planning_queue add constraint planning_queue_state check (state in ('waiting', 'planning', 'blocked'))",
     ),
     ("orchestrator", 10, "alter table deployment_revision drop column movable_projects; drop index deployment_revision_operation"),
+    (
+        "orchestrator",
+        11,
+        "drop table bundle_variant;
+         alter table deployment drop column controllers;
+         alter table deployment_revision drop column controllers",
+    ),
+    ("orchestrator", 12, "drop table cloud_copy"),
     ("resource-synchronizer", 4, "alter table binding drop column kept"),
     ("resource-synchronizer", 5, "alter table binding drop column hooks"),
     ("resource-synchronizer", 6, "alter table binding drop column served"),

@@ -1,20 +1,27 @@
-//! What the documents of EMCO's action controllers do to the objects of apps: generic Kubernetes intents (`gac`) add and change objects, and
-//! traffic intents (`dtc`) become NetworkPolicies. As in EMCO, an intent counts only if an intent of the group names it.
+//! What the documents of EMCO's action controllers do to the objects of apps: generic Kubernetes intents (`gac`) add and change objects,
+//! hardware intents (`hpa`) say what pods need of nodes, and traffic intents (`dtc`) become NetworkPolicies. As in EMCO, an intent counts
+//! only if an intent of the group names it.
 
-mod change;
+pub(in crate::app) mod change;
+pub(in crate::app) mod clusters;
 mod generic;
+mod hardware;
+pub(in crate::app) mod objects;
 mod traffic;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use drover_api::scheduling::MemberKey;
 use drover_resources::{NoSpec, TypedDocument};
-use serde_json::Value;
 use sqlx::PgConnection;
 
-use super::{Error, Group};
+use self::clusters::LabelledMembers;
+use self::objects::{Clusters, Objects};
+use super::{App, Error, Group};
 use crate::render::Rendered;
 use crate::resources::GROUP_INTENT;
-use crate::resources::controllers::generic::GENERIC_INTENT;
+use crate::resources::controllers::generic::{CUSTOMIZATION, GENERIC_INTENT};
+use crate::resources::controllers::hpa::{HPA_INTENT, HpaIntentSpec};
 use crate::resources::controllers::traffic::TRAFFIC_GROUP_INTENT;
 use crate::resources::group_intent::GroupIntentSpec;
 
@@ -22,6 +29,7 @@ use crate::resources::group_intent::GroupIntentSpec;
 #[derive(Clone, Debug, Default)]
 pub struct Actions {
     objects: Vec<generic::ObjectAction>,
+    needs: Vec<hardware::Needs>,
     policies: Vec<traffic::Policy>,
 }
 
@@ -29,19 +37,24 @@ pub struct Actions {
 ///
 /// # Errors
 /// An intent names an app that does not exist or asks for something that Drover does not do, or a query failed.
-pub async fn of(tx: &mut PgConnection, group: &Group, apps: &[String]) -> Result<Actions, Error> {
+pub async fn of(tx: &mut PgConnection, group: &Group, apps: &[String], members: &LabelledMembers) -> Result<Actions, Error> {
     let named = drover_resources::children::<GroupIntentSpec>(&mut *tx, &GROUP_INTENT, group.document.id).await?;
     let named: BTreeSet<String> = named.into_iter().flat_map(|intent| intent.spec.intent.into_values()).collect();
     let (mut actions, mut broken) = (Actions::default(), Vec::new());
     let generic: Vec<TypedDocument<NoSpec>> = drover_resources::children(&mut *tx, &GENERIC_INTENT, group.document.id).await?;
     for intent in generic.into_iter().filter(|intent| named.contains(&intent.name)) {
-        actions.objects.extend(generic::of(&mut *tx, &intent, &mut broken).await?);
+        actions.objects.extend(generic::of(&mut *tx, &intent, members, &mut broken).await?);
+    }
+    let hardware: Vec<TypedDocument<HpaIntentSpec>> = drover_resources::children(&mut *tx, &HPA_INTENT, group.document.id).await?;
+    for intent in hardware.into_iter().filter(|intent| named.contains(&intent.name)) {
+        actions.needs.extend(hardware::of(&mut *tx, &intent).await?);
     }
     let traffic: Vec<TypedDocument<NoSpec>> = drover_resources::children(&mut *tx, &TRAFFIC_GROUP_INTENT, group.document.id).await?;
     for intent in traffic.into_iter().filter(|intent| named.contains(&intent.name)) {
         actions.policies.extend(traffic::of(&mut *tx, &intent, &mut broken).await?);
     }
     let used = actions.objects.iter().map(|action| &action.app).chain(actions.policies.iter().map(|policy| &policy.app));
+    let used = used.chain(actions.needs.iter().map(|needs| &needs.app));
     broken.extend(used.filter(|app| !apps.contains(app)).map(|app| format!("an intent names the app {app}, which does not exist")));
     if broken.is_empty() { Ok(actions) } else { Err(Error::Inconsistent(broken)) }
 }
@@ -52,17 +65,48 @@ impl Actions {
     /// # Errors
     /// A change does not fit the object that it names.
     pub fn carried_out(&self, app: &str, rendered: Rendered) -> Result<Rendered, Error> {
-        let objects: Vec<_> = self.objects.iter().filter(|action| action.app == app).collect();
-        let policies: Vec<_> = self.policies.iter().filter(|policy| policy.app == app).collect();
-        if objects.is_empty() && policies.is_empty() {
-            return Ok(rendered);
-        }
+        let of = |one: &str| one == app;
         let inconsistent = |reason: String| Error::Inconsistent(vec![format!("{app}: {reason}")]);
-        let mut all: Vec<Value> = rendered.objects;
-        for action in objects {
-            action.carry_out(&mut all).map_err(inconsistent)?;
+        let mut objects = Objects::of(rendered);
+        for action in self.objects.iter().filter(|action| of(&action.app)) {
+            action.carry_out(&mut objects).map_err(inconsistent)?;
         }
-        all.extend(policies.into_iter().map(|policy| policy.object.clone()));
-        Rendered::of(all).map_err(inconsistent)
+        for needs in self.needs.iter().filter(|needs| of(&needs.app)) {
+            objects.change(&Clusters::Everywhere, |objects| needs.carry_out(objects)).map_err(inconsistent)?;
+        }
+        for policy in self.policies.iter().filter(|policy| of(&policy.app)) {
+            let add = |objects: &mut Vec<_>| {
+                objects.push(policy.object.clone());
+                Ok(())
+            };
+            objects.change(&Clusters::Everywhere, add).map_err(inconsistent)?;
+        }
+        objects.rendered().map_err(inconsistent)
+    }
+}
+
+/// Whether a change of the group chooses clusters by label.
+///
+/// # Errors
+/// The query failed.
+pub async fn choose_by_label(tx: &mut PgConnection, group: &Group) -> Result<bool, Error> {
+    let sql = "select exists (select from resource where kind = $1 and starts_with(path, $2)
+        and spec ->> 'clusterSpecific' = 'true' and lower(spec -> 'clusterInfo' ->> 'scope') = 'label')";
+    Ok(sqlx::query_scalar(sql).bind(CUSTOMIZATION.name).bind(format!("{}/", group.document.path)).fetch_one(tx).await?)
+}
+
+impl App {
+    /// These clusters, with their labels if those are wanted.
+    pub(in crate::app) async fn labelled(&self, members: &[MemberKey], labels: bool) -> Result<LabelledMembers, Error> {
+        let mut labelled: BTreeMap<MemberKey, BTreeSet<String>> = members.iter().map(|member| (member.clone(), BTreeSet::new())).collect();
+        let providers: BTreeSet<&str> = members.iter().map(MemberKey::provider).filter(|_| labels).collect();
+        for provider in providers {
+            for (cluster, labels) in self.services.cluster_manager.labels(provider).await? {
+                if let Some(known) = labelled.get_mut(&MemberKey::new(provider, &cluster)) {
+                    known.extend(labels);
+                }
+            }
+        }
+        Ok(LabelledMembers(labelled))
     }
 }

@@ -2,17 +2,21 @@
 //! against each other. Nothing is written before all of it has succeeded, so a chart that does not render leaves the group
 //! as it was. Instantiate uses what was approved, even if documents have changed since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::scheduling::{AppRequest, PlacementTerms};
 use drover_resources::{NoSpec, TypedDocument};
+use serde_json::Value;
 use sqlx::PgConnection;
 
+use super::controllers::{self, AppObjects, ControllerAnswer, ControllerKind};
 use super::terms::{self, CloudMembers};
 use super::{App, Error, Group, GroupPath, actions, calls, grants, group};
 use crate::demand;
+use crate::render::prefer::PreferredPeers;
 use crate::render::{self, AppSource, Rendered};
 use crate::resources::app::AppSpec;
+use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::profile::ProfileSpec;
 use crate::resources::{APP, COMPOSITE_PROFILE, PROFILE};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
@@ -27,6 +31,8 @@ pub struct Prepared {
     pub bundles: Vec<Rendered>,
     /// Placement terms by app, from the documents as they are now.
     pub terms: BTreeMap<String, PlacementTerms>,
+    /// What controllers answered.
+    pub answers: Vec<ControllerAnswer>,
 }
 
 impl Prepared {
@@ -71,7 +77,7 @@ impl App {
     /// cannot be rendered.
     pub async fn approve(&self, path: &GroupPath, dry: bool) -> Result<Prepared, Error> {
         let prepared = self
-            .prepare(path, |state| match state {
+            .prepare(path, dry, |state| match state {
                 DeploymentState::Instantiated => {
                     Err(Error::WrongState { verb: "approve", state, allowed: &["Created", "Approved", "Terminated", "InstantiateStopped"] })
                 }
@@ -100,15 +106,21 @@ impl App {
             deployment::reach(&mut tx, dig, DeploymentState::Approved, before.revision, None).await?;
         }
         deployment::approve_apps(&mut tx, dig, &prepared.apps).await?;
+        deployment::set_controller_answers(&mut tx, dig, &prepared.answers).await?;
         tx.commit().await?;
         Ok(prepared)
     }
 
-    /// Reads and renders a group, if `allowed` accepts its state. Writes nothing.
+    /// Reads and renders a group, if `allowed` accepts its state. Writes nothing. Controllers are told whether it is a dry run.
     ///
     /// # Errors
     /// As for [`App::approve`].
-    pub async fn prepare(&self, path: &GroupPath, allowed: impl FnOnce(DeploymentState) -> Result<(), Error>) -> Result<Prepared, Error> {
+    pub async fn prepare(
+        &self,
+        path: &GroupPath,
+        dry: bool,
+        allowed: impl FnOnce(DeploymentState) -> Result<(), Error>,
+    ) -> Result<Prepared, Error> {
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
         allowed(deployment::load(&mut tx, group.dig.id, false).await?.state)?;
@@ -116,40 +128,70 @@ impl App {
             return Err(Error::Busy { holder });
         }
         let cloud = terms::cloud(&mut tx, &group).await?;
+        let named = controllers::named(&mut tx, &group, ControllerKind::Action).await?;
+        let labels = !named.is_empty() || actions::choose_by_label(&mut tx, &group).await?;
+        // Labels are another service's, which is asked without a connection.
+        tx.rollback().await?;
+        let members = self.labelled(&cloud.members, labels).await?;
+        let mut tx = self.store.begin().await?;
         let sources = sources(&mut tx, &group, &cloud).await?;
         let names: Vec<_> = sources.iter().map(|source| source.app.clone()).collect();
         let terms = terms::of(&mut tx, &group, &cloud, &names).await?;
-        let actions = actions::of(&mut tx, &group, &names).await?;
-        let (grants, own) = (cloud.document.spec.grants(), cloud.document.spec.namespace().to_owned());
+        let actions = actions::of(&mut tx, &group, &names, &members).await?;
         let prefer = calls::preferences(calls::of(&mut tx, &group).await?.as_ref(), &names);
         // Rendering takes seconds, so the connection is returned to the pool before it.
         tx.rollback().await?;
 
-        let (mut apps, mut bundles, mut not_granted) = (Vec::new(), Vec::new(), Vec::new());
-        for source in &sources {
-            let rendered = render::render(self.renderer.as_ref(), source).await?;
-            let mut rendered = actions.carried_out(&source.app, rendered)?;
-            if let Some(peers) = prefer.get(&source.app) {
-                rendered = rendered.preferring(peers);
-            }
-            if let Some(grants) = &grants {
-                not_granted.extend(grants::refusals(grants, &own, &source.app, &rendered.objects));
-            }
-            let demand = demand::of(&rendered.objects, &source.namespace)
-                .map_err(|error| Error::Demand { app: source.app.clone(), source: error })?;
-            apps.push(ApprovedApp {
-                app: source.app.clone(),
-                digest: rendered.digest.clone(),
-                namespace: source.namespace.clone(),
-                demand,
-            });
-            bundles.push(rendered);
+        let mut rendered = Vec::with_capacity(sources.len());
+        for source in sources {
+            let objects = render::render(self.renderer.as_ref(), &source).await?;
+            let objects = actions.carried_out(&source.app, objects)?;
+            rendered.push(AppObjects { app: source.app, namespace: source.namespace, rendered: objects });
         }
-        if !not_granted.is_empty() {
-            return Err(Error::NotGranted(not_granted));
-        }
-        Ok(Prepared { group, apps, bundles, terms })
+        let answers = self.controllers.act(&named, &group, &members, &mut rendered, dry).await?;
+        let (apps, bundles) = checked(rendered, &cloud.document.spec, &prefer)?;
+        Ok(Prepared { group, apps, bundles, terms, answers })
     }
+}
+
+/// Checks what apps may write, and reads what they demand.
+fn checked(
+    rendered: Vec<AppObjects>,
+    cloud: &LogicalCloudSpec,
+    prefer: &BTreeMap<String, PreferredPeers>,
+) -> Result<(Vec<ApprovedApp>, Vec<Rendered>), Error> {
+    let (mut apps, mut bundles, mut not_granted, mut differing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for AppObjects { app, namespace, mut rendered } in rendered {
+        if let Some(peers) = prefer.get(&app) {
+            rendered = rendered.preferring(peers);
+        }
+        let demand_of =
+            |objects: &[Value]| demand::of(objects, &namespace).map_err(|error| Error::Demand { app: app.clone(), source: error });
+        let demand = demand_of(&rendered.objects)?;
+        if let Some(grants) = cloud.grants() {
+            let all = rendered.variants.values().chain([&rendered.objects]);
+            not_granted.extend(all.flat_map(|objects| grants::refusals(&grants, cloud.namespace(), &app, objects)));
+        }
+        for (member, objects) in &rendered.variants {
+            // The ledger has one demand per app, wherever it runs.
+            if demand_of(objects)?.groups != demand.groups {
+                differing.push(format!(
+                    "{app}: a change for single clusters must not change what pods request or which nodes they accept, as it does on {member}"
+                ));
+            }
+        }
+        apps.push(ApprovedApp { digest: rendered.digest.clone(), demand, app, namespace });
+        bundles.push(rendered);
+    }
+    if !differing.is_empty() {
+        return Err(Error::Inconsistent(differing));
+    }
+    if !not_granted.is_empty() {
+        let mut seen = BTreeSet::new();
+        not_granted.retain(|reason| seen.insert(reason.clone()));
+        return Err(Error::NotGranted(not_granted));
+    }
+    Ok((apps, bundles))
 }
 
 /// What is to be rendered, by app.

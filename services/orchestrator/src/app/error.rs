@@ -46,6 +46,12 @@ pub enum Error {
     /// The operation is past its pivot and cannot be cancelled.
     #[error("the operation is past its pivot and can no longer be undone")]
     PastThePivot,
+    /// A controller did not answer, or its answer cannot be used.
+    #[error("the controller {name} failed: {reason}")]
+    Controller { name: String, reason: String },
+    /// A controller refuses what was asked for.
+    #[error("the controller {name} refuses: {}", reasons.join("; "))]
+    Refused { name: String, reasons: Vec<String> },
     /// Not implemented in this version.
     #[error("{0} comes with a later version")]
     NotYet(&'static str),
@@ -95,6 +101,8 @@ impl From<Error> for Problem {
                 codes::RENDER_FAILED.problem(detail)
             }
             Error::PastThePivot => codes::PAST_THE_PIVOT.problem(detail),
+            Error::Controller { .. } => codes::CONTROLLER_FAILED.problem(detail),
+            Error::Refused { reasons, .. } => codes::CONTROLLER_REFUSED.problem(detail).reasons(reasons),
             Error::NotYet(_) => codes::NOT_YET.problem(detail),
             Error::Resource(error) => error.into(),
             Error::Peer(error) => error.into(),

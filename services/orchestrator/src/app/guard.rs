@@ -3,17 +3,21 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use drover_resources::{Change, Hooks, Verb};
+use drover_resources::{Change, Document, DocumentKind, Hooks, TypedDocument, Verb};
 use drover_service::{Problem, codes};
 use drover_store::Tx;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::Error;
+use super::{Error, logical_cloud};
 use crate::peers::Migration;
+use crate::resources::controllers::generic::GENERIC_INTENT;
+use crate::resources::controllers::hpa::HPA_INTENT;
+use crate::resources::controllers::traffic::TRAFFIC_GROUP_INTENT;
 use crate::resources::deployment_intent_group::DeploymentIntentGroupSpec;
+use crate::resources::logical_cloud::LogicalCloudSpec;
 use crate::resources::profile::ProfileSpec;
-use crate::resources::{APP, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, LOGICAL_CLOUD, PROFILE, PROJECT};
+use crate::resources::{APP, CLUSTER_QUOTA, COMPOSITE_APP, COMPOSITE_PROFILE, DEPENDENCY, DIG, LOGICAL_CLOUD, PROFILE, PROJECT};
 use crate::store::deployment::{self, DeploymentState};
 
 /// The checks of orchestrator before a document is written or deleted.
@@ -25,7 +29,9 @@ pub struct Guards {
 #[async_trait]
 impl Hooks for Guards {
     async fn guard(&self, tx: &mut Tx, change: &Change<'_>) -> Result<(), Problem> {
-        if let Some(holder) = holder(tx, change).await? {
+        if !read_at_approval(change)
+            && let Some(holder) = holder(tx, change).await?
+        {
             return Err(Error::Busy { holder }.into());
         }
         if change.verb == Verb::Delete {
@@ -35,11 +41,34 @@ impl Hooks for Guards {
             group(tx, change).await?;
         } else if change.kind.name == PROFILE.name {
             one_profile_per_app(tx, change).await?;
-        } else if change.kind.name == LOGICAL_CLOUD.name && change.verb == Verb::Delete {
-            // As long as a group names it, its reference prevents this.
-            super::logical_cloud::forget(tx, change.id()).await.map_err(Error::from)?;
+        } else if change.kind.name == LOGICAL_CLOUD.name && change.verb != Verb::Create {
+            cloud(tx, change).await?;
+        } else if change.kind.name == CLUSTER_QUOTA.name && change.verb == Verb::Create {
+            quota(tx, change).await?;
         }
         Ok(())
+    }
+}
+
+/// A logical cloud that is instantiated stays as its clusters have it.
+async fn cloud(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
+    let spec = |document: Option<&Document>| document.map(|document| document.spec::<LogicalCloudSpec>()).transpose();
+    let (before, after) = (spec(change.before).map_err(Problem::internal)?, spec(change.after).map_err(Problem::internal)?);
+    logical_cloud::guard(&mut *tx, change.id(), before.as_ref(), after.as_ref()).await?;
+    if change.verb == Verb::Delete {
+        // As long as a group names it, its reference prevents this.
+        logical_cloud::forget(tx, change.id()).await.map_err(Error::from)?;
+    }
+    Ok(())
+}
+
+/// Quotas are those of a namespace, which only clouds of level 1 have of their own.
+async fn quota(tx: &mut PgConnection, change: &Change<'_>) -> Result<(), Problem> {
+    let Some(path) = LOGICAL_CLOUD.within(change.path) else { return Ok(()) };
+    let cloud: Option<TypedDocument<LogicalCloudSpec>> = drover_resources::get(tx, &LOGICAL_CLOUD, path).await?;
+    match cloud {
+        Some(cloud) if cloud.spec.is_admin() => Err(codes::INVALID.problem("Cluster Quotas not allowed for Logical Cloud Level 0")),
+        _ => Ok(()),
     }
 }
 
@@ -55,6 +84,13 @@ impl Guards {
         }
         Ok(())
     }
+}
+
+/// Whether the document is one of a controller: what it says is read when the group is approved or updated, so no running operation uses it, and
+/// EMCO's scripts write such documents at any time.
+fn read_at_approval(change: &Change<'_>) -> bool {
+    const ROOTS: [&DocumentKind; 3] = [&TRAFFIC_GROUP_INTENT, &GENERIC_INTENT, &HPA_INTENT];
+    change.kind.kept.is_some() || ROOTS.iter().any(|root| root.within(change.path).is_some())
 }
 
 /// The running operation that uses the document.

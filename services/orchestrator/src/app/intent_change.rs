@@ -2,6 +2,7 @@
 
 use drover_api::scheduling::{Element, Intent, MemberKey};
 
+use super::actions::clusters::LabelledMembers;
 use crate::store::binding::Binding;
 
 /// Which copies stay, and where others have to be started.
@@ -13,33 +14,53 @@ pub struct IntentChange {
     pub adds: Option<Intent>,
 }
 
-/// Compares the copies of an app with its new intent. Without copies everything is missing. Labels and `*` are those of a changed intent
-/// only if placement has not resolved them ([`super::everywhere`]).
-///
-/// # Errors
-/// It cannot be said: the intent has changed and does not name its clusters.
-pub fn of(copies: &[&Binding], wanted: &Intent) -> Result<IntentChange, String> {
+/// Compares the copies of an app with its new intent. Without copies everything is missing. `*` is that of a changed intent only if
+/// placement has not resolved it ([`super::everywhere`]).
+pub fn of(copies: &[&Binding], wanted: &Intent, labelled: &LabelledMembers) -> IntentChange {
     let members: Vec<MemberKey> = copies.iter().map(|copy| copy.member.clone()).collect();
     if members.is_empty() {
-        return Ok(IntentChange { stays: members, adds: Some(wanted.clone()) });
+        return IntentChange { stays: members, adds: Some(wanted.clone()) };
     }
     if copies.iter().all(|copy| copy.request.terms.intent == *wanted) {
-        return Ok(IntentChange { stays: members, adds: None });
+        return IntentChange { stays: members, adds: None };
     }
-    compare(&members, wanted)
+    compare(&members, &by_name(wanted, labelled))
 }
 
-fn compare(members: &[MemberKey], wanted: &Intent) -> Result<IntentChange, String> {
+/// Whether an intent names clusters by label.
+pub fn names_labels(intent: &Intent) -> bool {
+    let all = intent.all_of.iter().flat_map(|element| element.any_of.iter().chain([element])).chain(&intent.any_of);
+    all.into_iter().any(|element| element.cluster_label.is_some())
+}
+
+/// The intent with labels replaced by the clusters of the logical cloud that have them now. A label that no cluster has stays, so that
+/// placement says so.
+fn by_name(intent: &Intent, labelled: &LabelledMembers) -> Intent {
+    let named = |element: &Element| -> Vec<Element> {
+        let (Some(provider), Some(label)) = (&element.cluster_provider, &element.cluster_label) else { return vec![element.clone()] };
+        let has = labelled.0.iter().filter(|(member, labels)| member.provider() == provider && labels.contains(label));
+        let named: Vec<Element> =
+            has.map(|(member, _)| Element { cluster: Some(member.cluster().to_owned()), cluster_label: None, ..element.clone() }).collect();
+        if named.is_empty() { vec![element.clone()] } else { named }
+    };
+    let all = |elements: &[Element]| elements.iter().flat_map(named).collect::<Vec<_>>();
+    let nested = |element: &Element| Element { any_of: all(&element.any_of), ..element.clone() };
+    Intent { all_of: all(&intent.all_of).iter().map(nested).collect(), any_of: all(&intent.any_of) }
+}
+
+fn compare(members: &[MemberKey], wanted: &Intent) -> IntentChange {
     let (mut stays, mut missing): (Vec<MemberKey>, Vec<Element>) = (Vec::new(), Vec::new());
     // What is mandatory by name first: a group of alternatives is satisfied by a cluster that is chosen already.
     for element in wanted.all_of.iter().filter(|element| element.any_of.is_empty()) {
-        let member = named(element)?;
-        if members.contains(&member) { stays.push(member) } else { missing.push(element.clone()) }
+        match named(element).filter(|member| members.contains(member)) {
+            Some(member) => stays.push(member),
+            None => missing.push(element.clone()),
+        }
     }
     let mandatory = missing.clone();
     let groups = wanted.all_of.iter().map(|element| &element.any_of).chain([&wanted.any_of]).filter(|group| !group.is_empty());
     for group in groups {
-        let alternatives: Vec<MemberKey> = group.iter().map(named).collect::<Result<_, _>>()?;
+        let alternatives: Vec<MemberKey> = group.iter().filter_map(named).collect();
         let chosen = stays.iter().any(|member| alternatives.contains(member)) || mandatory.iter().any(|element| group.contains(element));
         match members.iter().find(|member| alternatives.contains(member)) {
             _ if chosen => {}
@@ -50,19 +71,12 @@ fn compare(members: &[MemberKey], wanted: &Intent) -> Result<IntentChange, Strin
     stays.sort();
     stays.dedup();
     let adds = (!missing.is_empty()).then(|| Intent { all_of: missing, any_of: Vec::new() });
-    Ok(IntentChange { stays, adds })
+    IntentChange { stays, adds }
 }
 
-fn named(element: &Element) -> Result<MemberKey, String> {
-    match (&element.cluster_provider, &element.cluster, &element.cluster_label) {
-        (Some(provider), Some(cluster), None) => Ok(MemberKey::new(provider, cluster)),
-        (provider, _, label) => Err(format!(
-            "its placement intent has changed and names the clusters of {} by the label {}; an update follows only changes that name \
-             clusters: name them, or terminate and instantiate the group",
-            provider.as_deref().unwrap_or_default(),
-            label.as_deref().unwrap_or_default()
-        )),
-    }
+/// The cluster of an element that names one.
+fn named(element: &Element) -> Option<MemberKey> {
+    Some(MemberKey::new(element.cluster_provider.as_deref()?, element.cluster.as_deref()?))
 }
 
 #[cfg(test)]
@@ -80,7 +94,7 @@ mod tests {
 
     fn changed(running: &[&str], wanted: &Intent) -> (Vec<String>, Option<Intent>) {
         let members: Vec<MemberKey> = running.iter().map(|name| MemberKey::new("p", name)).collect();
-        let change = compare(&members, wanted).unwrap();
+        let change = compare(&members, wanted);
         (change.stays.iter().map(|member| member.cluster().to_owned()).collect(), change.adds)
     }
 
@@ -103,9 +117,19 @@ mod tests {
     }
 
     #[test]
-    fn changed_intent_with_a_label_is_refused() {
-        let label = Element { cluster_provider: Some("p".into()), cluster_label: Some("edge".into()), ..Element::default() };
-        let refused = compare(&[MemberKey::new("p", "a")], &Intent { all_of: vec![], any_of: vec![label] }).unwrap_err();
-        assert!(refused.contains("label edge"), "{refused}");
+    fn labels_are_the_clusters_that_have_them() {
+        let label = |label: &str| Element { cluster_provider: Some("p".into()), cluster_label: Some(label.into()), ..Element::default() };
+        let members = |of: &[(&str, &[&str])]| {
+            let member =
+                |(name, labels): &(&str, &[&str])| (MemberKey::new("p", name), labels.iter().map(|label| (*label).to_owned()).collect());
+            LabelledMembers(of.iter().map(member).collect())
+        };
+        let labelled = members(&[("a", &["edge"]), ("b", &["edge", "gpu"]), ("c", &[])]);
+        let wanted = Intent { all_of: vec![label("edge")], any_of: vec![element("c"), label("gpu")] };
+        assert!(names_labels(&wanted) && !names_labels(&by_name(&wanted, &labelled)));
+        assert_eq!(by_name(&wanted, &labelled), intent(&["a", "b"], &["c", "b"]));
+        let nowhere = Intent { all_of: vec![label("moon")], any_of: vec![] };
+        assert_eq!(by_name(&nowhere, &labelled), nowhere);
+        assert_eq!(changed(&["c"], &nowhere), (vec![], Some(nowhere)), "placement says that there is none");
     }
 }

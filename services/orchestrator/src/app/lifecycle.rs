@@ -1,14 +1,16 @@
 //! Starts operations. The check of the state, the hold and the row of the workflow are written in one transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::scheduling::{AppRequest, PlacementTerms};
+use drover_api::scheduling::{AppRequest, MemberKey, PlacementTerms};
 use drover_workflow::{StartError, Workflow};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::actions::clusters::LabelledMembers;
 use super::basis::Basis;
-use super::{App, Error, Group, GroupPath, approve, dependencies, everywhere, group, intent_change};
+use super::controllers::{ControllerAnswer, GroupAdvice};
+use super::{App, Error, Group, GroupPath, approve, dependencies, everywhere, group, intent_change, logical_cloud, terms};
 use crate::peers::Placement;
 use crate::store::binding::{self, Binding, Role};
 use crate::store::deployment::{self, ApprovedApp, DeploymentState};
@@ -41,49 +43,48 @@ impl App {
             Some(basis) => basis.changes(&self.preview(path, by).await?.basis),
             None => Vec::new(),
         };
+        let advice = self.advice(path, false).await?;
         let mut tx = self.store.begin().await?;
         let group = group::at(&mut tx, path).await?;
-        let id = self.instantiate_in(&mut tx, &group, None, by, changed).await?;
+        let id = self.instantiate_in(&mut tx, &group, &Placing { by, changed, advice, plan: None }).await?;
         tx.commit().await?;
         self.engine.nudge();
         Ok(id)
     }
 
-    /// As [`App::instantiate`], in a transaction, with this plan if one is given. `changed`: since the dry run.
-    pub(super) async fn instantiate_in(
-        &self,
-        tx: &mut PgConnection,
-        group: &Group,
-        plan: Option<Uuid>,
-        by: &Requester,
-        changed: Vec<String>,
-    ) -> Result<Uuid, Error> {
+    /// As [`App::instantiate`], in a transaction.
+    pub(super) async fn instantiate_in(&self, tx: &mut PgConnection, group: &Group, placing: &Placing<'_>) -> Result<Uuid, Error> {
         let id = Uuid::now_v7();
         let before = deployment::load(&mut *tx, group.dig.id, true).await?;
         hold::take(&mut *tx, id, &[group.dig.id]).await??;
         let apps = match before.state {
             DeploymentState::Approved | DeploymentState::Terminated | DeploymentState::InstantiateStopped => {
-                self.deliveries(&mut *tx, group).await?
+                self.deliveries(&mut *tx, group, &placing.advice).await?
             }
             state => return Err(Error::WrongState { verb: "instantiate", state, allowed: INSTANTIABLE }),
         };
+        self.require_cloud(&mut *tx, group).await?;
         if binding::of_dig(&mut *tx, group.dig.id).await?.iter().any(|binding| binding.role == Role::Current) {
             return Err(Error::Internal(format!("{} is {} but some of its apps are running", group.subject(), before.state)));
         }
         let revision = deployment::next_revision(&mut *tx, group.dig.id).await?;
         let revised: Vec<RevisionApp> = apps.iter().map(revision_app).collect();
+        let acted = deployment::controller_answers(&mut *tx, group.dig.id).await?;
+        let acted = acted.into_iter().filter(ControllerAnswer::is_action);
+        let controllers: Vec<ControllerAnswer> = acted.chain(placing.advice.answers.clone()).collect();
         let new = NewRevision {
             dig: group.dig.id,
             revision,
             operation: id,
             kind: Instantiate::KIND,
             from_revision: None,
-            requested_by: by,
+            requested_by: placing.by,
             description: "",
+            controllers: &controllers,
             apps: &revised,
         };
         revision::insert(&mut *tx, &new).await?;
-        let order = instantiate::Order { dig: group.dig.clone(), revision, apps, plan, changed };
+        let order = instantiate::Order { dig: group.dig.clone(), revision, apps, plan: placing.plan, changed: placing.changed.clone() };
         self.engine.start_in_tx::<Instantiate>(tx, id, &order).await?;
         Ok(id)
     }
@@ -137,15 +138,18 @@ impl App {
             Some(basis) => basis.changes(&self.preview_update(path, by).await?.basis.unwrap_or_default()),
             None => Vec::new(),
         };
-        let prepared = self
-            .prepare(path, |state| match state {
+        let mut prepared = self
+            .prepare(path, false, |state| match state {
                 DeploymentState::Instantiated => Ok(()),
                 state => Err(Error::WrongState { verb: "update", state, allowed: &["Instantiated"] }),
             })
             .await?;
+        self.advise(path, &mut prepared, false).await?;
+        let labelled = self.labelled_for(&prepared.revision()).await?;
         let mut tx = self.store.begin().await?;
         prepared.store_bundles(&mut tx).await?;
-        let change = RevisionChange { verb: Update::KIND, from_revision: None, by, description: "", changed };
+        let answers = &prepared.answers;
+        let change = RevisionChange { verb: Update::KIND, from_revision: None, by, description: "", answers, labelled, changed };
         let started = self.change_in(&mut tx, &prepared.group, &prepared.revision(), &change).await?;
         tx.commit().await?;
         self.engine.nudge();
@@ -166,8 +170,9 @@ impl App {
         if before.state != DeploymentState::Instantiated {
             return Err(Error::WrongState { verb: change.verb, state: before.state, allowed: &["Instantiated"] });
         }
+        self.require_cloud(&mut *tx, group).await?;
         let placement = self.services.placement.as_ref();
-        let order = update_order(&mut *tx, placement, group, apps, before.revision).await?;
+        let order = update_order(&mut *tx, placement, group, apps, &change.labelled, before.revision).await?;
         let order = update::Order { changed: change.changed.clone(), ..order };
         let new = NewRevision {
             dig: group.dig.id,
@@ -177,6 +182,7 @@ impl App {
             from_revision: change.from_revision,
             requested_by: change.by,
             description: change.description,
+            controllers: change.answers,
             apps,
         };
         revision::insert(&mut *tx, &new).await?;
@@ -184,9 +190,23 @@ impl App {
         Ok((id, order.revision))
     }
 
-    async fn deliveries(&self, tx: &mut PgConnection, group: &Group) -> Result<Vec<Delivery>, Error> {
+    /// The clusters of the logical cloud, with their labels if the intents of these apps name any.
+    pub(super) async fn labelled_for(&self, apps: &[RevisionApp]) -> Result<LabelledMembers, Error> {
+        let members: BTreeSet<MemberKey> = apps.iter().flat_map(|app| app.terms.logical_cloud.iter().cloned()).collect();
+        let labels = apps.iter().any(|app| intent_change::names_labels(&app.terms.intent));
+        self.labelled(&members.into_iter().collect::<Vec<_>>(), labels).await
+    }
+
+    /// Refuses to deploy into a logical cloud that is not there.
+    async fn require_cloud(&self, tx: &mut PgConnection, group: &Group) -> Result<(), Error> {
+        let cloud = terms::cloud(&mut *tx, group).await?;
+        logical_cloud::require(tx, &cloud.document, &cloud.members).await
+    }
+
+    async fn deliveries(&self, tx: &mut PgConnection, group: &Group, advice: &GroupAdvice) -> Result<Vec<Delivery>, Error> {
         let apps = deployment::approved_apps(&mut *tx, group.dig.id).await?;
-        let requests = approve::approved_requests(&mut *tx, group).await?;
+        let mut requests = approve::approved_requests(&mut *tx, group).await?;
+        requests.iter_mut().for_each(|request| advice.add_to(&mut request.terms, &request.app));
         let after = dependencies::of(tx, group).await?;
         Ok(apps
             .into_iter()
@@ -201,6 +221,18 @@ impl App {
     }
 }
 
+/// How a group is to be placed.
+pub(super) struct Placing<'a> {
+    /// Who asks for it.
+    pub by: &'a Requester,
+    /// What has changed since a dry run.
+    pub changed: Vec<String>,
+    /// What placement controllers say.
+    pub advice: GroupAdvice,
+    /// A plan that a user chose.
+    pub plan: Option<Uuid>,
+}
+
 /// How a revision came to be.
 pub(super) struct RevisionChange<'a> {
     /// `update` or `rollback`.
@@ -209,6 +241,10 @@ pub(super) struct RevisionChange<'a> {
     pub from_revision: Option<i64>,
     pub by: &'a Requester,
     pub description: &'a str,
+    /// What controllers answered.
+    pub answers: &'a [ControllerAnswer],
+    /// The labels of the clusters, which intents may name.
+    pub labelled: LabelledMembers,
     /// What has changed since a dry run.
     pub changed: Vec<String>,
 }
@@ -226,12 +262,13 @@ pub(super) async fn update_order(
     placement: &dyn Placement,
     group: &Group,
     apps: &[RevisionApp],
+    labelled: &LabelledMembers,
     from_revision: i64,
 ) -> Result<update::Order, Error> {
     let after: BTreeMap<String, Vec<After>> = dependencies::of(&mut *tx, group).await?;
     let running: Vec<_> =
         binding::of_dig(&mut *tx, group.dig.id).await?.into_iter().filter(|binding| binding.role == Role::Current).collect();
-    let (mut kept, mut added, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut kept, mut added) = (Vec::new(), Vec::new());
     let gone = |old: &&Binding| !apps.iter().any(|app| app.app.app == old.app);
     let mut dropped: Vec<Uuid> = running.iter().filter(gone).map(|old| old.id).collect();
     for revised @ RevisionApp { app, terms } in apps {
@@ -242,13 +279,7 @@ pub(super) async fn update_order(
             true => everywhere::resolved(placement, &group.dig, &revised.request(), &copies).await?,
             false => terms.intent.clone(),
         };
-        let change = match intent_change::of(&copies, &wanted) {
-            Ok(change) => change,
-            Err(reason) => {
-                refused.push(format!("{}: {reason}", app.app));
-                continue;
-            }
-        };
+        let change = intent_change::of(&copies, &wanted, labelled);
         let request =
             |intent| AppRequest { app: app.app.clone(), demand: app.demand.clone(), terms: PlacementTerms { intent, ..terms.clone() } };
         for old in copies {
@@ -270,9 +301,6 @@ pub(super) async fn update_order(
                 after: after.get(&app.app).cloned().unwrap_or_default(),
             });
         }
-    }
-    if !refused.is_empty() {
-        return Err(Error::Inconsistent(refused));
     }
     let revision = deployment::next_revision(tx, group.dig.id).await?;
     let approved = apps.iter().map(|app| app.app.clone()).collect();

@@ -32,7 +32,10 @@ impl App {
                 allowed: &["Approved", "Instantiated", "Terminated"],
             });
         }
-        let apps = approve::approved_requests(&mut tx, &group).await?;
+        let mut apps = approve::approved_requests(&mut tx, &group).await?;
+        tx.rollback().await?;
+        let advice = self.advice(path, true).await?;
+        apps.iter_mut().for_each(|request| advice.add_to(&mut request.terms, &request.app));
         Ok(DigTerms { dig: group.dig, state: deployment.state.to_string(), revision: deployment.revision, apps })
     }
 }

@@ -6,6 +6,8 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::controllers::GroupAdvice;
+use super::lifecycle::Placing;
 use super::preview::Preview;
 use super::{App, Error, GroupPath, group};
 use crate::store::deployment::{self, DeploymentState};
@@ -18,8 +20,9 @@ impl App {
     /// # Errors
     /// A group does not exist, is in another state or is being changed by an operation, or a query failed.
     pub async fn migrate(&self, source: &GroupPath, target: &GroupPath, by: &Requester) -> Result<Uuid, Error> {
+        let advice = self.advice(target, false).await?;
         let mut tx = self.store.begin().await?;
-        let operation = self.migrate_in(&mut tx, source, target, by).await?;
+        let operation = self.migrate_in(&mut tx, source, target, by, advice).await?;
         tx.commit().await?;
         self.engine.nudge();
         Ok(operation)
@@ -31,12 +34,19 @@ impl App {
     /// As [`App::migrate`] and [`App::preview`].
     pub async fn preview_migrate(&self, source: &GroupPath, target: &GroupPath, by: &Requester) -> Result<Preview, Error> {
         let mut tx = self.store.begin().await?;
-        self.migrate_in(&mut tx, source, target, by).await?;
+        self.migrate_in(&mut tx, source, target, by, GroupAdvice::default()).await?;
         tx.rollback().await?;
         self.preview(target, by).await
     }
 
-    async fn migrate_in(&self, tx: &mut PgConnection, source: &GroupPath, target: &GroupPath, by: &Requester) -> Result<Uuid, Error> {
+    async fn migrate_in(
+        &self,
+        tx: &mut PgConnection,
+        source: &GroupPath,
+        target: &GroupPath,
+        by: &Requester,
+        advice: GroupAdvice,
+    ) -> Result<Uuid, Error> {
         let from = group::at(&mut *tx, source).await?;
         let to = group::at(&mut *tx, target).await?;
         if from.dig.id == to.dig.id {
@@ -49,7 +59,8 @@ impl App {
         if let Some(holder) = hold::holder(&mut *tx, from.dig.id).await? {
             return Err(Error::Busy { holder });
         }
-        let operation = self.instantiate_in(&mut *tx, &to, None, by, Vec::new()).await?;
+        let placing = Placing { by, changed: Vec::new(), advice, plan: None };
+        let operation = self.instantiate_in(&mut *tx, &to, &placing).await?;
         let sql = "insert into deployment_migration (source_id, target_id, operation) values ($1, $2, $3) on conflict do nothing";
         let inserted = sqlx::query(sql).bind(from.dig.id).bind(to.dig.id).bind(operation).execute(&mut *tx).await?.rows_affected();
         if inserted == 0 {

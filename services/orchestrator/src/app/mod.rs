@@ -6,6 +6,9 @@ mod apps;
 pub mod basis;
 pub mod callers;
 mod calls;
+mod cloud_objects;
+pub mod cloud_parts;
+pub mod controllers;
 mod dependencies;
 mod error;
 pub mod everywhere;
@@ -59,6 +62,8 @@ pub struct Parts {
     pub engine: Engine,
     /// Wakes the task `retire`.
     pub retire: WakeSignal,
+    /// Calls the controllers of users.
+    pub controllers: controllers::ControllerCalls,
     /// Spans that were counted but not stored yet.
     pub measured: measured::Measured,
 }

@@ -5,7 +5,8 @@ use drover_api::scheduling::{Move, Plan};
 use drover_service::{Problem, codes};
 use uuid::Uuid;
 
-use super::{App, Error, group};
+use super::lifecycle::Placing;
+use super::{App, Error, GroupPath, group};
 use crate::store::revision::Requester;
 use crate::workflows::{Relocate, relocate};
 
@@ -40,9 +41,11 @@ impl App {
         let document = self.open_plan(id).await?;
         match &document.kind {
             PlanSubject::Newcomer(dig) => {
+                let advice = self.advice(&GroupPath::of(dig), false).await?;
                 let mut tx = self.store.begin().await?;
                 let group = group::by_id(&mut tx, dig.id).await?;
-                let operation = self.instantiate_in(&mut tx, &group, Some(id), by, Vec::new()).await?;
+                let placing = Placing { by, changed: Vec::new(), advice, plan: Some(id) };
+                let operation = self.instantiate_in(&mut tx, &group, &placing).await?;
                 tx.commit().await.map_err(Error::from)?;
                 self.engine.nudge();
                 Ok(operation)

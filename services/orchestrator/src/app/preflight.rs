@@ -7,12 +7,12 @@ use drover_api::grants::Grants;
 use drover_api::scheduling::{AppDecision, DigRef, MemberKey};
 use futures::StreamExt;
 use serde::Serialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::approve::Prepared;
 use super::{App, Error};
+use crate::render::Rendered;
 use crate::store::bundle;
 use crate::store::deployment::ApprovedApp;
 
@@ -31,7 +31,7 @@ pub struct Refusal {
 /// An app with its objects.
 pub(super) struct Candidate {
     pub app: ApprovedApp,
-    pub objects: Vec<Value>,
+    pub rendered: Rendered,
 }
 
 /// Where a decision places its apps.
@@ -47,7 +47,7 @@ impl Prepared {
     /// Its apps with their objects.
     pub(super) fn candidates(&self) -> Vec<Candidate> {
         let rendered = self.apps.iter().zip(&self.bundles);
-        rendered.map(|(app, rendered)| Candidate { app: app.clone(), objects: rendered.objects.clone() }).collect()
+        rendered.map(|(app, rendered)| Candidate { app: app.clone(), rendered: rendered.clone() }).collect()
     }
 }
 
@@ -57,8 +57,9 @@ impl App {
         let mut tx = self.store.begin().await?;
         let mut candidates = Vec::with_capacity(apps.len());
         for app in apps {
-            let objects = bundle::objects(&mut tx, &app.digest).await?;
-            candidates.push(Candidate { app, objects });
+            let (objects, variants) = (bundle::objects(&mut tx, &app.digest).await?, bundle::variants(&mut tx, &app.digest).await?);
+            let rendered = Rendered { objects, digest: app.digest.clone(), variants };
+            candidates.push(Candidate { app, rendered });
         }
         tx.rollback().await?;
         Ok(candidates)
@@ -75,6 +76,7 @@ impl App {
         let grants = grants.map(Arc::new);
         let asked = places.into_iter().filter_map(|(app, member)| {
             let candidate = candidates.iter().find(|candidate| candidate.app.app == app)?;
+            let objects = candidate.rendered.in_member(&member).to_vec();
             let binding = DesiredBinding {
                 id: Uuid::nil(),
                 dig: Arc::new(dig.clone()),
@@ -86,7 +88,7 @@ impl App {
                 fence: 0,
                 grants: grants.clone(),
             };
-            Some(Preflight { binding, objects: candidate.objects.clone() })
+            Some(Preflight { binding, objects })
         });
         let answers = futures::stream::iter(asked.collect::<Vec<_>>()).map(async |asked| {
             let answer = self.services.synchronizer.preflight(&asked).await;

@@ -87,12 +87,14 @@ impl App {
         if !matches!(state, DeploymentState::Approved | DeploymentState::Terminated | DeploymentState::InstantiateStopped) {
             return Err(Error::WrongState { verb: "instantiate", state, allowed: lifecycle::INSTANTIABLE });
         }
-        let apps = approve::approved_requests(&mut tx, &group).await?;
+        let mut apps = approve::approved_requests(&mut tx, &group).await?;
         let approved = deployment::approved_apps(&mut tx, group.dig.id).await?;
         let grants = grants::of_group(&mut tx, group.dig.id).await?;
         let excluded = hold::busy(&mut tx).await?;
         let refused = refused_destination::recent(&mut tx).await?;
         tx.rollback().await?;
+        let advice = self.advice(path, true).await?;
+        apps.iter_mut().for_each(|request| advice.add_to(&mut request.terms, &request.app));
         let candidates = self.stored(approved).await?;
         self.newcomer(group.dig, apps, (grants, &candidates), (excluded, refused), by).await
     }
@@ -102,7 +104,8 @@ impl App {
     /// # Errors
     /// As for approve; or another service is unavailable.
     pub async fn preview_of_documents(&self, path: &GroupPath, by: &Requester) -> Result<Preview, Error> {
-        let prepared = self.approve(path, true).await?;
+        let mut prepared = self.approve(path, true).await?;
+        self.advise(path, &mut prepared, true).await?;
         let mut tx = self.store.begin().await?;
         let grants = grants::of_group(&mut tx, prepared.group.dig.id).await?;
         let excluded = hold::busy(&mut tx).await?;
@@ -187,15 +190,18 @@ impl App {
     /// The group does not exist or is in another state, its documents are inconsistent, or another service is unavailable.
     /// Also: an app cannot be rendered.
     pub async fn preview_update(&self, path: &GroupPath, by: &Requester) -> Result<Change, Error> {
-        let prepared = self
-            .prepare(path, |state| match state {
+        let mut prepared = self
+            .prepare(path, true, |state| match state {
                 DeploymentState::Instantiated => Ok(()),
                 state => Err(Error::WrongState { verb: "update", state, allowed: &["Instantiated"] }),
             })
             .await?;
+        self.advise(path, &mut prepared, true).await?;
+        let labelled = self.labelled_for(&prepared.revision()).await?;
         let mut tx = self.store.begin().await?;
         let running = binding::of_dig(&mut tx, prepared.group.dig.id).await?;
-        let order = lifecycle::update_order(&mut tx, self.services.placement.as_ref(), &prepared.group, &prepared.revision(), 0).await?;
+        let placement = self.services.placement.as_ref();
+        let order = lifecycle::update_order(&mut tx, placement, &prepared.group, &prepared.revision(), &labelled, 0).await?;
         let excluded = hold::busy(&mut tx).await?;
         let refused = refused_destination::recent(&mut tx).await?;
         let grants = grants::of_group(&mut tx, prepared.group.dig.id).await?;

@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::controllers::ControllerAnswer;
 use super::lifecycle::RevisionChange;
 use super::{App, Error, Group, GroupPath, group};
 use crate::store::deployment::{self, DeploymentState};
@@ -42,6 +43,9 @@ pub struct RevisionView {
     /// Changes if any object of any app changes.
     pub digest: String,
     pub apps: Vec<AppDigest>,
+    /// What controllers answered when it was made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub controllers: Vec<ControllerAnswer>,
 }
 
 /// An app of a revision.
@@ -126,7 +130,12 @@ impl App {
             return Err(Error::Busy { holder });
         }
         let (_, apps) = at(&mut tx, &group, to).await?;
-        let change = RevisionChange { verb: "rollback", from_revision: Some(to), by, description, changed: Vec::new() };
+        // Labels are another service's, which is asked without a connection.
+        tx.rollback().await?;
+        let labelled = self.labelled_for(&apps).await?;
+        let mut tx = self.store.begin().await?;
+        let (verb, changed) = ("rollback", Vec::new());
+        let change = RevisionChange { verb, from_revision: Some(to), by, description, answers: &[], labelled, changed };
         let started = self.change_in(&mut tx, &group, &apps, &change).await?;
         tx.commit().await?;
         self.engine.nudge();
@@ -165,6 +174,7 @@ fn view(found: Revision, apps: &[RevisionApp], current: bool) -> RevisionView {
         description: found.description,
         digest: digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
         apps: apps.iter().map(|app| AppDigest { app: app.app.app.clone(), digest: app.app.digest.clone() }).collect(),
+        controllers: found.controllers.0,
     }
 }
 
@@ -176,10 +186,14 @@ impl Objects {
     /// Adds the objects of an app.
     pub fn add(&mut self, app: &str, objects: impl IntoIterator<Item = Value>) {
         for object in objects {
-            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            let (kind, name, namespace) = (text("/kind"), text("/metadata/name"), text("/metadata/namespace"));
-            let name = if namespace.is_empty() { format!("{kind}/{name}") } else { format!("{kind}/{namespace}/{name}") };
-            self.0.insert((app.to_owned(), name), object);
+            self.0.insert((app.to_owned(), name_of(&object)), object);
+        }
+    }
+
+    /// Adds the objects that an app has on one member only.
+    fn add_on(&mut self, app: &str, member: &str, objects: impl IntoIterator<Item = Value>) {
+        for object in objects {
+            self.0.insert((app.to_owned(), format!("{} on {member}", name_of(&object))), object);
         }
     }
 }
@@ -187,9 +201,21 @@ impl Objects {
 async fn objects(tx: &mut PgConnection, apps: &[RevisionApp]) -> Result<Objects, Error> {
     let mut found = Objects::default();
     for app in apps {
-        found.add(&app.app.app, bundle::objects(&mut *tx, &app.app.digest).await?);
+        let everywhere = bundle::objects(&mut *tx, &app.app.digest).await?;
+        for (member, objects) in bundle::variants(&mut *tx, &app.app.digest).await? {
+            let own = objects.into_iter().filter(|object| !everywhere.contains(object));
+            found.add_on(&app.app.app, &member.to_string(), own);
+        }
+        found.add(&app.app.app, everywhere);
     }
     Ok(found)
+}
+
+/// `Deployment/web`
+fn name_of(object: &Value) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (kind, name, namespace) = (text("/kind"), text("/metadata/name"), text("/metadata/namespace"));
+    if namespace.is_empty() { format!("{kind}/{name}") } else { format!("{kind}/{namespace}/{name}") }
 }
 
 /// The objects that differ, in order.

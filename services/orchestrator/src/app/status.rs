@@ -117,7 +117,11 @@ impl App {
             let status = self.environment.statuses.get(binding.id);
             let objects = match status.as_ref().map(|status| status.objects.clone()).filter(|objects| !objects.is_empty()) {
                 Some(objects) => objects,
-                None => bundle::objects(&mut *tx, &binding.digest).await?.iter().map(|object| unseen(object, &binding.namespace)).collect(),
+                None => bundle::objects_in(&mut *tx, &binding.digest, &binding.member)
+                    .await?
+                    .iter()
+                    .map(|object| unseen(object, &binding.namespace))
+                    .collect(),
             };
             copies.push(AppCopy {
                 binding: binding.id,
@@ -144,7 +148,7 @@ fn named(group: &Group) -> DigStatus {
 }
 
 /// An object of a bundle that the synchronizer has not reported yet.
-fn unseen(object: &Value, namespace: &str) -> ObjectStatus {
+pub(super) fn unseen(object: &Value, namespace: &str) -> ObjectStatus {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let api = text(&object["apiVersion"]);
     let (group, version) = api.split_once('/').unwrap_or(("", &api));

@@ -76,6 +76,8 @@ pub async fn of(
             packing: intent.and_then(|spec| spec.packing).or(defaults.packing).unwrap_or_default(),
             allow_dependants: intent.and_then(|spec| spec.allow_dependants).or(defaults.allow_dependants).unwrap_or(false),
             calls: graph.as_ref().map(|graph| graph.terms(app, &cloud.members)),
+            // Controllers are asked when the app is placed.
+            advice: Vec::new(),
         }
     };
     Ok(apps.iter().map(|app| (app.clone(), terms(app))).collect())

@@ -37,11 +37,13 @@ impl Services {
         let migration = peer("migration", &common.peers.migration).timeout_of("plan_put", Duration::from_secs(30));
         let synchronizer =
             peer("resource-synchronizer", &common.peers.resource_synchronizer).timeout_of("bundle_put", Duration::from_secs(30));
+        // A cluster's authority takes a moment to sign.
+        let cluster_manager = peer("cluster-manager", &common.peers.cluster_manager).timeout_of("member_user_put", Duration::from_secs(30));
         Self {
             placement: Arc::new(clients::placement::Client::from(peer("placement", &common.peers.placement))),
             migration: Arc::new(migration::RestMigration::new(migration)),
             synchronizer: Arc::new(clients::resource_synchronizer::Client::from(synchronizer)),
-            cluster_manager: Arc::new(clients::cluster_manager::Client::from(peer("cluster-manager", &common.peers.cluster_manager))),
+            cluster_manager: Arc::new(cluster_manager::RestClusterManager::new(cluster_manager)),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Logical clouds: which clusters the apps of a project may use, and their namespace. At level 0 (admin) nothing has to be created
-//! in the clusters, so instantiating one takes effect immediately.
+//! in the clusters, so instantiating one takes effect immediately. At level 1 each cluster gets its namespace, quotas, roles and a user.
 
 use std::collections::BTreeMap;
 
 use drover_api::grants::Grants;
-use drover_resources::{DocumentKind, Invalid, Spec, is_dns_label};
+use drover_resources::{DocumentKind, Invalid, Spec, is_dns_label, is_name};
 use drover_service::codes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -53,6 +53,11 @@ impl LogicalCloudSpec {
         if self.namespace.is_empty() { "default" } else { &self.namespace }
     }
 
+    /// Whether it is of level 0: nothing of its own is in the clusters.
+    pub fn is_admin(&self) -> bool {
+        self.level != "1"
+    }
+
     /// What its apps may write besides namespaced objects in its namespace. `None`: everything.
     pub fn grants(&self) -> Option<Grants> {
         let is_admin = self.level == "0" && self.namespace() == "default";
@@ -73,6 +78,13 @@ impl Spec for LogicalCloudSpec {
             "0" => Ok(()),
             "1" if self.namespace.is_empty() => {
                 Err(Invalid::rule("spec.namespace is empty; a logical cloud of level 1 creates its namespace"))
+            }
+            "1" if self.namespace == "default" || self.namespace.starts_with("kube-") => Err(Invalid::rule(format!(
+                "spec.namespace: {:?} belongs to Kubernetes; a logical cloud of level 1 has its own",
+                self.namespace
+            ))),
+            "1" if !self.user.user_name.is_empty() && !is_name(&self.user.user_name) => {
+                Err(Invalid::rule(format!("spec.user.userName: {:?} is not a name", self.user.user_name)))
             }
             "1" => Ok(()),
             other => Err(Invalid::rule(format!("spec.level must be \"0\" or \"1\", not {other:?}"))),

@@ -10,6 +10,8 @@ use sqlx::types::Json;
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
+use crate::render::sent_digest;
+
 /// The role of a binding for its app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
@@ -53,7 +55,7 @@ impl Binding {
             app: self.app.clone(),
             member: self.member.clone(),
             namespace: self.namespace.clone(),
-            digest: self.digest.as_str().into(),
+            digest: sent_digest(&self.digest, &self.member).into(),
             state,
             fence,
             grants: None,

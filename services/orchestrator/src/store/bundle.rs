@@ -1,5 +1,8 @@
 //! Bundles: rendered objects by digest. A bundle never changes, so writing it twice has no effect.
 
+use std::collections::BTreeMap;
+
+use drover_api::scheduling::MemberKey;
 use drover_store::StoreResult;
 use serde_json::Value;
 use sqlx::types::Json;
@@ -16,12 +19,20 @@ pub async fn put(tx: &mut PgConnection, rendered: &Rendered) -> StoreResult<()> 
     sqlx::query("insert into bundle (digest, objects) values ($1, $2) on conflict do nothing")
         .bind(&rendered.digest)
         .bind(Json(&rendered.objects))
-        .execute(tx)
+        .execute(&mut *tx)
         .await?;
+    for (member, objects) in &rendered.variants {
+        sqlx::query("insert into bundle_variant (digest, member, objects) values ($1, $2, $3) on conflict do nothing")
+            .bind(&rendered.digest)
+            .bind(&member.0)
+            .bind(Json(objects))
+            .execute(&mut *tx)
+            .await?;
+    }
     Ok(())
 }
 
-/// The objects of a bundle.
+/// The objects of a bundle, as they are in clusters without a variant.
 ///
 /// # Errors
 /// The query failed, or there is no bundle of that digest.
@@ -29,6 +40,27 @@ pub async fn objects(tx: &mut PgConnection, digest: &str) -> StoreResult<Vec<Val
     let Json(objects) =
         sqlx::query_scalar::<_, Json<Vec<Value>>>("select objects from bundle where digest = $1").bind(digest).fetch_one(tx).await?;
     Ok(objects)
+}
+
+/// The objects of a bundle in this member.
+///
+/// # Errors
+/// The query failed, or there is no bundle of that digest.
+pub async fn objects_in(tx: &mut PgConnection, digest: &str, member: &MemberKey) -> StoreResult<Vec<Value>> {
+    let sql = "select coalesce(variant.objects, bundle.objects) from bundle
+        left join bundle_variant variant on variant.digest = bundle.digest and variant.member = $2 where bundle.digest = $1";
+    let Json(objects) = sqlx::query_scalar::<_, Json<Vec<Value>>>(sql).bind(digest).bind(&member.0).fetch_one(tx).await?;
+    Ok(objects)
+}
+
+/// The clusters in which the objects of a bundle differ, with the objects there.
+///
+/// # Errors
+/// The query failed.
+pub async fn variants(tx: &mut PgConnection, digest: &str) -> StoreResult<BTreeMap<MemberKey, Vec<Value>>> {
+    let sql = "select member, objects from bundle_variant where digest = $1";
+    let rows: Vec<(String, Json<Vec<Value>>)> = sqlx::query_as(sql).bind(digest).fetch_all(tx).await?;
+    Ok(rows.into_iter().map(|(member, Json(objects))| (MemberKey(member), objects)).collect())
 }
 
 /// An app that runs, with its objects.

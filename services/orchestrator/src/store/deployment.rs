@@ -10,6 +10,8 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use crate::app::controllers::ControllerAnswer;
+
 /// States of a deployment intent group: those of EMCO that Drover uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeploymentState {
@@ -165,6 +167,36 @@ pub async fn approve_apps(tx: &mut PgConnection, dig: Uuid, apps: &[ApprovedApp]
             .await?;
     }
     Ok(())
+}
+
+/// Records what controllers answered when a group was approved.
+///
+/// # Errors
+/// The query failed.
+pub async fn set_controller_answers(tx: &mut PgConnection, dig: Uuid, answers: &[ControllerAnswer]) -> StoreResult<()> {
+    sqlx::query("update deployment set controllers = $2 where dig_id = $1").bind(dig).bind(Json(answers)).execute(tx).await?;
+    Ok(())
+}
+
+/// Records that the answers of controllers for this revision count for the approved apps, which an update has made those of the revision.
+///
+/// # Errors
+/// The query failed.
+pub async fn keep_controller_answers(tx: &mut PgConnection, dig: Uuid, revision: i64) -> StoreResult<()> {
+    let sql = "update deployment set controllers = made.controllers from deployment_revision made
+        where deployment.dig_id = $1 and made.dig_id = $1 and made.revision = $2";
+    sqlx::query(sql).bind(dig).bind(revision).execute(tx).await?;
+    Ok(())
+}
+
+/// What controllers answered when a group was approved.
+///
+/// # Errors
+/// The query failed.
+pub async fn controller_answers(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<ControllerAnswer>> {
+    let found: Option<Json<Vec<ControllerAnswer>>> =
+        sqlx::query_scalar("select controllers from deployment where dig_id = $1").bind(dig).fetch_optional(tx).await?;
+    Ok(found.map(|Json(answers)| answers).unwrap_or_default())
 }
 
 /// The approved apps of a group, ordered by name.

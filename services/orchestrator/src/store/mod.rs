@@ -4,6 +4,7 @@
 pub mod binding;
 pub mod bundle;
 pub mod call_edge;
+pub mod cloud_copy;
 pub mod deployment;
 pub mod grants;
 pub mod hold;

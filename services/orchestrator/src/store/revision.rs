@@ -7,6 +7,7 @@ use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
 use super::deployment::ApprovedApp;
+use crate::app::controllers::ControllerAnswer;
 
 /// Who asks for an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub struct NewRevision<'a> {
     pub from_revision: Option<i64>,
     pub requested_by: &'a Requester,
     pub description: &'a str,
+    pub controllers: &'a [ControllerAnswer],
     pub apps: &'a [RevisionApp],
 }
 
@@ -55,6 +57,7 @@ pub struct Revision {
     pub from_revision: Option<i64>,
     pub requested_by: String,
     pub description: String,
+    pub controllers: Json<Vec<ControllerAnswer>>,
     /// When it became current.
     pub at: Timestamp,
 }
@@ -65,8 +68,9 @@ pub struct Revision {
 /// The query failed.
 pub async fn insert(tx: &mut PgConnection, new: &NewRevision<'_>) -> StoreResult<()> {
     sqlx::query(
-        "insert into deployment_revision (dig_id, revision, operation, kind, from_revision, requested_by, description, movable_projects)
-            values ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "insert into deployment_revision
+             (dig_id, revision, operation, kind, from_revision, requested_by, description, movable_projects, controllers)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     )
     .bind(new.dig)
     .bind(new.revision)
@@ -76,6 +80,7 @@ pub async fn insert(tx: &mut PgConnection, new: &NewRevision<'_>) -> StoreResult
     .bind(&new.requested_by.name)
     .bind(new.description)
     .bind(&new.requested_by.movable_projects)
+    .bind(Json(new.controllers))
     .execute(&mut *tx)
     .await?;
     for RevisionApp { app, terms } in new.apps {
@@ -110,7 +115,7 @@ pub async fn movable_projects(tx: &mut PgConnection, operation: Uuid) -> StoreRe
 /// # Errors
 /// The query failed.
 pub async fn reached(tx: &mut PgConnection, dig: Uuid) -> StoreResult<Vec<Revision>> {
-    let sql = "select distinct on (revision) revision, operation, kind, from_revision, requested_by, description, at
+    let sql = "select distinct on (revision) revision, operation, kind, from_revision, requested_by, description, controllers, at
         from deployment_revision join deployment_action using (dig_id, revision)
         where dig_id = $1 and state = 'Instantiated' and instance = operation order by revision, seq";
     Ok(sqlx::query_as(sql).bind(dig).fetch_all(tx).await?)

@@ -1,6 +1,7 @@
 //! Background tasks: level-triggered, without input, woken by a signal or a period.
 
 mod batch;
+pub mod clouds;
 mod extend;
 pub mod follow;
 mod hand_over;
@@ -33,6 +34,8 @@ pub fn spawn(app: &App, common: &Common, config: &Config, woken: UnboundedReceiv
     common.spawn("sweep", OnFailure::Restart, move |task| sweep::run(of.clone(), task));
     let of = app.clone();
     common.spawn("extend", OnFailure::Restart, move |task| extend::run(of.clone(), task));
+    let of = app.clone();
+    common.spawn("clouds", OnFailure::Restart, move |task| clouds::run(of.clone(), task));
     let of = app.clone();
     common.spawn("hand-over", OnFailure::Restart, move |task| hand_over::run(of.clone(), task));
     let (engine, woken) = (app.engine.clone(), Arc::new(Mutex::new(woken)));

@@ -15,6 +15,7 @@ use super::{After, now};
 use crate::config::Deadlines;
 use crate::environment::{Environment, binding_key};
 use crate::peers::PeerError;
+use crate::render::sent_digest;
 use crate::store::binding::Binding;
 use crate::store::{bundle, grants};
 
@@ -73,8 +74,9 @@ pub async fn send(environment: &Environment, binding: &Binding, fence: i64) -> R
 }
 
 async fn put_bundle(environment: &Environment, binding: &Binding) -> Result<(), StepError> {
-    let objects = bundle::objects(&mut *environment.store.pool().acquire().await?, &binding.digest).await?;
-    environment.services.synchronizer.put_bundle(&binding.digest, &Bundle { objects }).await.map_err(refused)
+    let objects = bundle::objects_in(&mut *environment.store.pool().acquire().await?, &binding.digest, &binding.member).await?;
+    let digest = sent_digest(&binding.digest, &binding.member);
+    environment.services.synchronizer.put_bundle(&digest, &Bundle { objects }).await.map_err(refused)
 }
 
 async fn put_binding(environment: &Environment, binding: &Binding, fence: i64) -> Result<(), StepError> {
@@ -111,7 +113,7 @@ impl ApplyProgress {
         for binding in bindings {
             let due = self.may_start(after.get(&binding.app).map_or(&[], Vec::as_slice), bindings);
             if !self.sent.contains_key(&binding.id) && due.is_ok() {
-                if stored.insert(&binding.digest) {
+                if stored.insert(sent_digest(&binding.digest, &binding.member)) {
                     put_bundle(environment, binding).await?;
                 }
                 put_binding(environment, binding, fence).await?;

@@ -229,6 +229,7 @@ async fn become_current(ctx: &mut Ctx<Update>, tx: &mut PgConnection) -> StepRes
     binding::set_role(&mut *tx, &new, Role::Current, ctx.id).await?;
     binding::set_role(&mut *tx, &ctx.input.dropped, Role::Retiring, ctx.id).await?;
     deployment::approve_apps(&mut *tx, ctx.input.dig.id, &ctx.input.approved).await?;
+    deployment::keep_controller_answers(&mut *tx, ctx.input.dig.id, ctx.input.revision).await?;
     deployment::record(&mut *tx, ctx.input.dig.id, "Updated", ctx.input.from_revision, Some(ctx.id)).await?;
     deployment::reach(tx, ctx.input.dig.id, DeploymentState::Instantiated, ctx.input.revision, Some(ctx.id)).await?;
     Ok(Outcome::next())

@@ -79,7 +79,7 @@ fn controller(path: &str) -> Option<&'static str> {
     match under_group {
         Some("traffic-group-intents") => return Some("dtc: traffic intents (carried out as network policies)"),
         Some("generic-k8s-intents") => return Some("gac: generic Kubernetes intents (carried out)"),
-        Some("hpa-intents") => return Some("hpa-placement: hardware intents (kept)"),
+        Some("hpa-intents") => return Some("hpa-placement: hardware intents (carried out)"),
         Some("network-controller-intent") => return Some("ovnaction: network intents (kept)"),
         Some("network-chains" | "sfc-clients") => return Some("sfc, sfcclient: network chains (kept)"),
         Some("temporal-action-controller" | "temporal-workflow-intents") => return Some("tac, workflowmgr: Temporal (kept)"),

@@ -48,6 +48,17 @@ pub async fn approved_with(stack: &Stack, name: &str, manifests: &str, on: &[&st
     dig
 }
 
+/// An approved group of one app, both of this name, which must run on each of these clusters.
+pub async fn approved_on_all(stack: &Stack, name: &str, on: &[&str]) -> String {
+    let dig = stack.group(name, &[(name, &deployment(name, "300m", 1))], &MEMBERS).await;
+    stack.post(&format!("{dig}/generic-placement-intents"), doc("gpi", None), 201).await;
+    let all_of: Vec<_> = on.iter().map(|cluster| json!({"clusterProvider": member(cluster).provider(), "cluster": cluster})).collect();
+    let spec = json!({"app": name, "intent": {"allOf": all_of}});
+    stack.post(&format!("{dig}/generic-placement-intents/gpi/app-intents"), doc(name, Some(spec)), 201).await;
+    assert_eq!(stack.call("POST", &format!("{dig}/approve"), None).await.status, 202);
+    dig
+}
+
 /// Starts an operation by POST and returns it when it has ended.
 pub async fn run(stack: &Stack, path: &str) -> Value {
     let answer = stack.call("POST", path, None).await;

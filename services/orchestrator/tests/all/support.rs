@@ -1,11 +1,13 @@
 //! A separate orchestrator for each test, and helpers for requests to it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::bindings::{Bundle, DesiredBinding, Preflight};
 use drover_api::ledger::{ClaimHead, LedgerReceipt, LedgerTransaction};
+use drover_api::members::{UserKubeconfig, UserOrder, UserState};
 use drover_api::plans::{PlanAcceptance, PlanDocument, PlanOrder};
 use drover_api::scheduling::{Claim, Decision, DecisionRequest, MemberKey};
 use drover_orchestrator::app::App;
@@ -103,6 +105,18 @@ impl ClusterManager for NoPeers {
     async fn cordon(&self, _: &MemberKey, _: &str) -> Result<(), PeerError> {
         no_peer()
     }
+    async fn labels(&self, _: &str) -> Result<BTreeMap<String, BTreeSet<String>>, PeerError> {
+        no_peer()
+    }
+    async fn issue_user(&self, _: &MemberKey, _: Uuid, _: &UserOrder) -> Result<UserState, PeerError> {
+        no_peer()
+    }
+    async fn user_kubeconfig(&self, _: &MemberKey, _: Uuid) -> Result<UserKubeconfig, PeerError> {
+        no_peer()
+    }
+    async fn forget_user(&self, _: &MemberKey, _: Uuid) -> Result<(), PeerError> {
+        no_peer()
+    }
 }
 
 /// A renderer for tests without helm: every chart fails with an error as helm reports it.
@@ -145,23 +159,35 @@ impl WaitSeconds {
 impl Stack {
     /// An orchestrator with these peers.
     pub async fn start(services: Services) -> Self {
-        Self::of(services, Peers::default(), None, true, WaitSeconds::SHORT).await
+        Self::of(services, Peers::default(), None, true, WaitSeconds::SHORT, &[]).await
     }
 
     /// An orchestrator without peers, whose responses are not checked against the OpenAPI document.
     pub async fn undocumented() -> Self {
-        Self::of(no_peers(), Peers::default(), None, false, WaitSeconds::SHORT).await
+        Self::of(no_peers(), Peers::default(), None, false, WaitSeconds::SHORT, &[]).await
     }
 
     /// An orchestrator with these peers and deadlines.
     pub async fn waiting(fakes: &Fakes, wait: WaitSeconds) -> Self {
+        Self::calling(fakes, wait, &[]).await
+    }
+
+    /// An orchestrator with these peers and deadlines that may call controllers at these origins.
+    pub async fn calling(fakes: &Fakes, wait: WaitSeconds, controllers: &[String]) -> Self {
         let feed = OpenApiRouter::<()>::new().routes(fakes.members.feed.route("/internal/feeds/bindings", "bindings_feed"));
         let server = HttpServer::start(feed.split_for_parts().0).await;
         let peers = Peers { resource_synchronizer: server.url("/").parse().unwrap(), ..Peers::default() };
-        Self::of(fakes.services(), peers, Some(server), true, wait).await
+        Self::of(fakes.services(), peers, Some(server), true, wait, controllers).await
     }
 
-    async fn of(services: Services, peers: Peers, feed: Option<HttpServer>, documented: bool, wait: WaitSeconds) -> Self {
+    async fn of(
+        services: Services,
+        peers: Peers,
+        feed: Option<HttpServer>,
+        documented: bool,
+        wait: WaitSeconds,
+        controllers: &[String],
+    ) -> Self {
         let db = migrated_db().await;
         let config = Config {
             listen: ([127, 0, 0, 1], 0).into(),
@@ -170,6 +196,7 @@ impl Stack {
             unschedulable_seconds: 1,
             unreachable_seconds: 1,
             gone_seconds: 5,
+            controller_origins: controllers.iter().map(|origin| origin.parse().unwrap()).collect(),
             ..Config::default()
         };
         let common = Common::new(db.url.expose_secret(), "peer", peers).scoped("orchestrator");

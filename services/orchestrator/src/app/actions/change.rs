@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// Merges `patch` into `object`.
-pub(super) fn merge(object: &mut Value, patch: &Value) {
+pub(in crate::app) fn merge(object: &mut Value, patch: &Value) {
     match (object, patch) {
         (Value::Object(fields), Value::Object(changes)) => {
             for (key, change) in changes {

@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 
 use super::change;
+use super::clusters::LabelledMembers;
+use super::objects::{Clusters, Objects};
 use crate::app::Error;
 use crate::resources::controllers::generic::{CUSTOMIZATION, CustomizationSpec, GENERIC_RESOURCE, GenericResourceSpec, ResourceGvk};
 
@@ -18,6 +20,8 @@ pub struct ObjectAction {
     /// How the document is named to people.
     name: String,
     target: Target,
+    /// Where a new object is added: everywhere, unless all of its changes are for single clusters.
+    clusters: Clusters,
     changes: Vec<Customization>,
 }
 
@@ -32,6 +36,7 @@ enum Target {
 #[derive(Clone, Debug, Default)]
 struct Customization {
     spec: CustomizationSpec,
+    clusters: Clusters,
     /// Name and content.
     files: Vec<(String, Vec<u8>)>,
 }
@@ -40,24 +45,20 @@ struct Customization {
 pub(super) async fn of(
     tx: &mut PgConnection,
     intent: &TypedDocument<NoSpec>,
+    members: &LabelledMembers,
     broken: &mut Vec<String>,
 ) -> Result<Vec<ObjectAction>, Error> {
     let mut actions = Vec::new();
     for resource in children::<GenericResourceSpec>(&mut *tx, &GENERIC_RESOURCE, intent.id).await? {
         let mut changes = Vec::new();
         for customization in children::<CustomizationSpec>(&mut *tx, &CUSTOMIZATION, resource.id).await? {
-            if customization.spec.cluster_specific == "true" {
-                broken.push(format!(
-                    "{}: Drover changes objects in all clusters of an app; clusterSpecific must be false",
-                    customization.path
-                ));
-            }
+            let clusters = customization.spec.chosen().map_or(Clusters::Everywhere, |by| members.chosen(by));
             let stored = file(&mut *tx, customization.file_digest.as_deref()).await?;
-            changes.push(Customization { spec: customization.spec, files: files(&stored) });
+            changes.push(Customization { spec: customization.spec, clusters, files: files(&stored) });
         }
         let stored = file(&mut *tx, resource.file_digest.as_deref()).await?;
         match target(&resource.spec, &stored) {
-            Ok(target) => actions.push(ObjectAction { app: resource.spec.app, name: resource.name, target, changes }),
+            Ok(target) => actions.push(ObjectAction::new(resource.spec.app, resource.name, target, changes)),
             Err(reason) => broken.push(format!("{}: {reason}", resource.path)),
         }
     }
@@ -94,26 +95,48 @@ fn target(spec: &GenericResourceSpec, stored: &[u8]) -> Result<Target, String> {
 }
 
 impl ObjectAction {
+    fn new(app: String, name: String, target: Target, changes: Vec<Customization>) -> Self {
+        let clusters = match (&target, changes.is_empty()) {
+            (Target::New(_), false) => Clusters::union(changes.iter().map(|change| &change.clusters)),
+            _ => Clusters::Everywhere,
+        };
+        Self { app, name, target, clusters, changes }
+    }
+
     /// Adds or changes the object among those of its app.
-    pub(super) fn carry_out(&self, objects: &mut Vec<Value>) -> Result<(), String> {
-        let at = match &self.target {
-            Target::New(object) => {
+    pub(super) fn carry_out(&self, objects: &mut Objects) -> Result<(), String> {
+        match &self.target {
+            Target::New(object) => objects.change(&self.clusters, |objects| {
                 objects.push(object.clone());
-                objects.len() - 1
-            }
+                Ok(())
+            })?,
+            Target::Existing(_) => objects.change(&Clusters::Everywhere, |objects| self.find(objects).map(drop))?,
+        }
+        for customization in &self.changes {
+            objects.change(&customization.clusters, |objects| {
+                customization.apply(self.find(objects)?).map_err(|reason| format!("{}: {reason}", self.name))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn find<'a>(&self, objects: &'a mut [Value]) -> Result<&'a mut Value, String> {
+        let found = match &self.target {
+            // It was added as the last one.
+            Target::New(_) => objects.last_mut(),
             Target::Existing(gvk) => {
-                let is = |object: &Value| {
+                let is = |object: &&mut Value| {
                     object["kind"] == gvk.kind.as_str()
                         && object["metadata"]["name"] == gvk.name.as_str()
                         && (gvk.api_version.is_empty() || object["apiVersion"] == gvk.api_version.as_str())
                 };
-                objects.iter().position(is).ok_or_else(|| format!("{}: the app has no {} {}", self.name, gvk.kind, gvk.name))?
+                objects.iter_mut().find(is)
             }
         };
-        for customization in &self.changes {
-            customization.apply(&mut objects[at]).map_err(|reason| format!("{}: {reason}", self.name))?;
-        }
-        Ok(())
+        found.ok_or_else(|| match &self.target {
+            Target::New(_) => format!("{}: the object was not added", self.name),
+            Target::Existing(gvk) => format!("{}: the app has no {} {}", self.name, gvk.kind, gvk.name),
+        })
     }
 }
 
@@ -165,15 +188,27 @@ impl Customization {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use drover_api::scheduling::MemberKey;
+
     use super::*;
+    use crate::render::Rendered;
 
     fn customization(spec: Value, files: &[(&str, &[u8])]) -> Customization {
         let files = files.iter().map(|(name, content)| ((*name).to_owned(), content.to_vec())).collect();
-        Customization { spec: serde_json::from_value(spec).unwrap(), files }
+        Customization { spec: serde_json::from_value(spec).unwrap(), clusters: Clusters::Everywhere, files }
     }
 
     fn action(target: Target, changes: Vec<Customization>) -> ObjectAction {
-        ObjectAction { app: "web".into(), name: "one".into(), target, changes }
+        ObjectAction::new("web".into(), "one".into(), target, changes)
+    }
+
+    /// The objects of the app after the action.
+    fn carried_out(action: &ObjectAction, objects: Vec<Value>) -> Result<Vec<Value>, String> {
+        let mut objects = Objects::of(Rendered { objects, digest: String::new(), variants: BTreeMap::new() });
+        action.carry_out(&mut objects)?;
+        Ok(objects.rendered()?.objects)
     }
 
     #[test]
@@ -182,9 +217,7 @@ mod tests {
             let gvk = json!({"apiVersion": "v1", "kind": kind, "name": "made"});
             let spec_of: GenericResourceSpec =
                 serde_json::from_value(json!({"app": "web", "newObject": "true", "resourceGVK": gvk})).unwrap();
-            let mut objects = Vec::new();
-            action(target(&spec_of, b"").unwrap(), vec![customization(spec, files)]).carry_out(&mut objects).unwrap();
-            objects.remove(0)
+            carried_out(&action(target(&spec_of, b"").unwrap(), vec![customization(spec, files)]), Vec::new()).unwrap().remove(0)
         };
         let options =
             json!({"clusterSpecific": "false", "configMapOptions": {"dataKeyOptions": [{"fileName": "a.txt", "keyName": "first"}]}});
@@ -204,12 +237,32 @@ mod tests {
             customization(json!({"clusterSpecific": "false", "patchType": "json", "patchJson": patch}), &[])
         };
         let merge = customization(json!({"clusterSpecific": "false", "patchType": "merge"}), &[("p.yaml", b"metadata: {labels: {a: b}}")]);
-        let mut objects = vec![deployment];
-        action(target("web"), vec![replicas("/spec/replicas"), merge]).carry_out(&mut objects).unwrap();
+        let objects = carried_out(&action(target("web"), vec![replicas("/spec/replicas"), merge]), vec![deployment]).unwrap();
         assert_eq!((&objects[0]["spec"]["replicas"], &objects[0]["metadata"]["labels"]["a"]), (&json!(3), &json!("b")));
-        let missing = action(target("db"), vec![]).carry_out(&mut objects).unwrap_err();
+        let missing = carried_out(&action(target("db"), vec![]), objects.clone()).unwrap_err();
         assert_eq!(missing, "one: the app has no Deployment db");
-        let unfit = action(target("web"), vec![replicas("/spec/nothing/here")]).carry_out(&mut objects).unwrap_err();
+        let unfit = carried_out(&action(target("web"), vec![replicas("/spec/nothing/here")]), objects).unwrap_err();
         assert!(unfit.contains("does not fit"), "{unfit}");
+    }
+
+    #[test]
+    fn new_object_is_only_in_the_clusters_of_its_changes_if_all_are_for_single_clusters() {
+        let gvk = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "made"});
+        let spec: GenericResourceSpec = serde_json::from_value(json!({"app": "web", "newObject": "true", "resourceGVK": gvk})).unwrap();
+        let edge = MemberKey::new("p", "edge");
+        let only = |content: &'static [u8]| Customization {
+            clusters: Clusters::These([edge.clone()].into()),
+            ..customization(json!({"clusterSpecific": "true"}), &[("a", content)])
+        };
+        let base = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "base"}});
+        let of = |changes| {
+            let mut objects = Objects::of(Rendered::of(vec![base.clone()]).unwrap());
+            action(target(&spec, b"").unwrap(), changes).carry_out(&mut objects).unwrap();
+            objects.rendered().unwrap()
+        };
+        let one = of(vec![only(b"1")]);
+        assert_eq!((one.objects.len(), one.in_member(&edge).len(), &one.in_member(&edge)[1]["data"]), (1, 2, &json!({"a": "1"})));
+        let both = of(vec![customization(json!({"clusterSpecific": "false"}), &[("b", b"2")]), only(b"1")]);
+        assert_eq!((&both.objects[1]["data"], &both.in_member(&edge)[1]["data"]), (&json!({"b": "2"}), &json!({"a": "1", "b": "2"})));
     }
 }

@@ -55,13 +55,11 @@ impl Spec for GenericResourceSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomizationSpec {
-    /// `true`: only in the clusters of `clusterInfo`, which Drover refuses at approval; `false`: in all clusters.
+    /// `true`: only in the clusters of `clusterInfo`; `false`: in all clusters.
     #[serde(default)]
     pub cluster_specific: String,
-    /// EMCO's choice of clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Object)]
-    pub cluster_info: Option<Value>,
+    pub cluster_info: Option<ClusterInfo>,
     /// `json`: `patchJson` is a JSON patch (RFC 6902); `merge`: each file is merged into the object; empty: the files are data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch_type: Option<String>,
@@ -71,6 +69,48 @@ pub struct CustomizationSpec {
     pub config_map_options: Option<DataOptions>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_options: Option<DataOptions>,
+}
+
+/// The clusters that a change is for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterInfo {
+    /// `name` or `label`.
+    pub scope: String,
+    pub cluster_provider: String,
+    /// With the scope `name`: the cluster.
+    pub cluster: String,
+    /// With the scope `label`: a label of the clusters.
+    pub cluster_label: String,
+    /// `allow`: in these clusters; `deny`: in all others of the logical cloud.
+    pub mode: String,
+}
+
+impl ClusterInfo {
+    /// Whether clusters are chosen by label.
+    pub fn by_label(&self) -> bool {
+        self.scope.eq_ignore_ascii_case("label")
+    }
+
+    /// Whether all other clusters are meant.
+    pub fn denies(&self) -> bool {
+        self.mode.eq_ignore_ascii_case("deny")
+    }
+
+    fn broken(&self) -> Vec<String> {
+        let one_of = |field: &str, value: &str, words: [&str; 2]| {
+            let known = words.iter().any(|word| value.eq_ignore_ascii_case(word));
+            (!known).then(|| format!("spec.clusterInfo.{field}: {value:?} is not {} or {}", words[0], words[1]))
+        };
+        let scope = one_of("scope", &self.scope, ["name", "label"]);
+        let mode = one_of("mode", &self.mode, ["allow", "deny"]);
+        let named = match self.by_label() {
+            true => ("clusterLabel", &self.cluster_label),
+            false => ("cluster", &self.cluster),
+        };
+        let empty = [("clusterProvider", &self.cluster_provider), named].into_iter().filter(|(_, value)| value.is_empty());
+        scope.into_iter().chain(mode).chain(empty.map(|(field, _)| format!("spec.clusterInfo.{field} is empty"))).collect()
+    }
 }
 
 /// Under which keys files become data.
@@ -92,6 +132,11 @@ pub struct DataKey {
 }
 
 impl CustomizationSpec {
+    /// The clusters that it is for, unless it is for all.
+    pub fn chosen(&self) -> Option<&ClusterInfo> {
+        self.cluster_info.as_ref().filter(|_| self.cluster_specific == "true")
+    }
+
     /// The key of a file in the data of a ConfigMap or Secret: the name of the file, unless the options say otherwise.
     pub fn key_of(&self, file: &str) -> String {
         let options = self.config_map_options.iter().chain(&self.secret_options).flat_map(|options| &options.data_key_options);
@@ -105,6 +150,12 @@ impl Spec for CustomizationSpec {
         let mut reasons = Vec::new();
         if !["true", "false"].contains(&self.cluster_specific.as_str()) {
             reasons.push(format!("spec.clusterSpecific: {:?} is not \"true\" or \"false\"", self.cluster_specific));
+        }
+        if self.cluster_specific == "true" {
+            match &self.cluster_info {
+                Some(info) => reasons.extend(info.broken()),
+                None => reasons.push("spec.clusterInfo is missing, although spec.clusterSpecific is true".to_owned()),
+            }
         }
         if !["", "json", "merge"].contains(&self.patch_type.as_deref().unwrap_or_default()) {
             reasons.push("spec.patchType must be json, merge or empty".to_owned());

@@ -1,4 +1,4 @@
-//! EMCO's hardware intents (hpa-placement). Drover reads what pods request from their manifests, and only stores these documents.
+//! EMCO's hardware intents (hpa-placement): what the containers of a workload request, and which nodes its pods accept.
 
 use drover_resources::{DocumentKind, Invalid, Put, Spec};
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,6 @@ use utoipa::ToSchema;
 
 use super::not_names;
 use crate::resources::DIG;
-
-const KEPT: &str = "Drover places apps by what their manifests request and select, not by hardware intents";
 
 /// The app of a hardware intent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -50,8 +48,10 @@ impl Spec for HpaConsumerSpec {
 pub struct HpaRequirementSpec {
     /// Whether an amount is needed (`name`, `requests`), or a label of the node (`key`, `value`).
     pub allocatable: bool,
+    /// Stored. As in EMCO, everything that is named is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mandatory: Option<bool>,
+    /// Stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<i32>,
     pub resource: HpaResource,
@@ -100,8 +100,7 @@ impl Spec for HpaRequirementSpec {
 pub static HPA_INTENT: DocumentKind = DocumentKind::of::<HpaIntentSpec>("hpa-intent", "HpaIntent", "hpa-intents", &["hpaIntent"])
     .below(&DIG)
     .put(Put::Upsert)
-    .filters(&[("intent", "metadata.name")])
-    .kept(KEPT);
+    .filters(&[("intent", "metadata.name")]);
 
 /// `…/hpa-resource-consumers/{hpaConsumer}`
 pub static HPA_CONSUMER: DocumentKind =
@@ -109,8 +108,7 @@ pub static HPA_CONSUMER: DocumentKind =
         .below(&HPA_INTENT)
         .put(Put::Upsert)
         .filters(&[("consumer", "metadata.name")])
-        .tag("hpa-intents")
-        .kept(KEPT);
+        .tag("hpa-intents");
 
 /// `…/resource-requirements/{hpaResource}`
 pub static HPA_REQUIREMENT: DocumentKind =
@@ -118,5 +116,4 @@ pub static HPA_REQUIREMENT: DocumentKind =
         .below(&HPA_CONSUMER)
         .put(Put::Upsert)
         .filters(&[("resource", "metadata.name")])
-        .tag("hpa-intents")
-        .kept(KEPT);
+        .tag("hpa-intents");

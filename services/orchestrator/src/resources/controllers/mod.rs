@@ -1,5 +1,6 @@
-//! The documents of EMCO's controllers. Those of the traffic controller (`traffic`) and the generic action controller (`generic`) are carried
-//! out when a group is approved (`app::actions`). All others (`kept`) are only stored, and the response to each write says so.
+//! The documents of EMCO's controllers. Those of the traffic controller (`traffic`), the generic action controller (`generic`) and hardware
+//! placement (`hpa`) are carried out when a group is approved (`app::actions`). All others (`kept`) are only stored, and the response to each
+//! write says so.
 
 pub mod generic;
 pub mod hpa;

@@ -1,11 +1,12 @@
 //! Placement in memory: the ledger code of production, with its behaviour for repeated requests and stale fences.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use drover_api::ledger::{ClaimHead, LedgerChange, LedgerReceipt, LedgerTransaction};
+use drover_api::members::{SecretKubeconfig, UserKubeconfig, UserOrder, UserState};
 use drover_api::scheduling::{
     Amounts, Capacity, Claim, Cordon, Decision, DecisionRequest, Difference, FleetMember, Ledger, MemberKey, Observed,
 };
@@ -26,6 +27,8 @@ struct Inner {
     dry_decisions: usize,
     full_until_refused: Option<MemberKey>,
     troubles: HashMap<Uuid, ReleaseFault>,
+    /// Users of logical clouds: `user@cluster in namespace`.
+    users: BTreeMap<Uuid, String>,
 }
 
 /// A fault of all releases of a claim until [`FakeLedger::heal`].
@@ -147,6 +150,20 @@ impl FakeLedger {
         self.0.lock().unwrap().ledger.clone()
     }
 
+    /// Gives a member a label.
+    pub fn label(&self, key: &MemberKey, label: &str) {
+        let mut inner = self.0.lock().unwrap();
+        let member = inner.ledger.room(key).and_then(|room| room.member.clone()).unwrap();
+        inner.ledger.set_member(FleetMember { labels: vec![label.to_owned()], ..member });
+    }
+
+    /// The users of logical clouds as `user@cluster in namespace`, sorted.
+    pub fn users(&self) -> Vec<String> {
+        let mut users: Vec<String> = self.0.lock().unwrap().users.values().cloned().collect();
+        users.sort();
+        users
+    }
+
     pub fn put(&self, claim: Claim) {
         self.0.lock().unwrap().ledger.put_claim(claim.id, Some(Arc::new(claim)));
     }
@@ -160,6 +177,28 @@ impl ClusterManager for FakeLedger {
         let cordoned = Some(Cordon { since: "now".to_owned(), reason: reason.to_owned() });
         inner.ledger.set_member(FleetMember { cordoned, ..member.unwrap() });
         Ok(())
+    }
+
+    async fn issue_user(&self, member: &MemberKey, id: Uuid, order: &UserOrder) -> Result<UserState, PeerError> {
+        self.0.lock().unwrap().users.insert(id, format!("{}@{member} in {}", order.user_name, order.namespace));
+        Ok(UserState { expires: Some("2030-01-01T00:00:00Z".to_owned()), reason: None })
+    }
+
+    async fn user_kubeconfig(&self, _: &MemberKey, id: Uuid) -> Result<UserKubeconfig, PeerError> {
+        let user = self.0.lock().unwrap().users.get(&id).cloned();
+        user.map(|user| UserKubeconfig { kubeconfig: SecretKubeconfig::new(user) })
+            .ok_or_else(|| super::refused("cluster-manager", 404, "not_found", vec![]))
+    }
+
+    async fn forget_user(&self, _: &MemberKey, id: Uuid) -> Result<(), PeerError> {
+        self.0.lock().unwrap().users.remove(&id);
+        Ok(())
+    }
+
+    async fn labels(&self, provider: &str) -> Result<BTreeMap<String, BTreeSet<String>>, PeerError> {
+        let inner = self.0.lock().unwrap();
+        let members = inner.ledger.rooms().filter_map(|room| room.member.clone()).filter(|member| member.key.provider() == provider);
+        Ok(members.map(|member| (member.key.cluster().to_owned(), member.labels.iter().map(ToString::to_string).collect())).collect())
     }
 }
 

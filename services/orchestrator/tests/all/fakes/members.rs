@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use drover_api::bindings::{BindingStatus, Bundle, DesiredBinding, DesiredState, ObjectStatus, Phase, Preflight};
 use drover_orchestrator::peers::{PeerError, Synchronizer};
 use drover_service::FeedHub;
+use serde_json::Value;
 use uuid::Uuid;
 
 /// How an app behaves on a member.
@@ -29,7 +30,7 @@ pub enum Behaviour {
 
 #[derive(Default)]
 struct Inner {
-    bundles: BTreeSet<String>,
+    bundles: BTreeMap<String, Vec<Value>>,
     desired: BTreeMap<Uuid, DesiredBinding>,
     behaviour: HashMap<(String, String), Behaviour>,
     statuses: BTreeMap<Uuid, BindingStatus>,
@@ -90,6 +91,12 @@ impl FakeMembers {
             .map(|desired| desired.digest.to_string())
     }
 
+    /// The objects of an app on a cluster.
+    pub fn objects(&self, app: &str, cluster: &str) -> Vec<Value> {
+        let digest = self.digest(app, cluster).unwrap_or_default();
+        self.inner.lock().unwrap().bundles.get(&digest).cloned().unwrap_or_default()
+    }
+
     pub fn history(&self) -> Vec<String> {
         self.inner.lock().unwrap().history.clone()
     }
@@ -100,7 +107,7 @@ impl FakeMembers {
 
     pub fn seed(&self, desired: DesiredBinding) {
         let mut inner = self.inner.lock().unwrap();
-        inner.bundles.insert(desired.digest.to_string());
+        inner.bundles.insert(desired.digest.to_string(), Vec::new());
         inner.desired.insert(desired.id, desired.clone());
         self.report(&mut inner, &desired);
     }
@@ -152,14 +159,14 @@ impl FakeMembers {
 impl Synchronizer for FakeMembers {
     async fn put_bundle(&self, digest: &str, bundle: &Bundle) -> Result<(), PeerError> {
         assert!(!bundle.objects.is_empty(), "the bundle is empty");
-        self.inner.lock().unwrap().bundles.insert(digest.to_owned());
+        self.inner.lock().unwrap().bundles.insert(digest.to_owned(), bundle.objects.clone());
         Ok(())
     }
 
     async fn put_binding(&self, binding: &DesiredBinding) -> Result<(), PeerError> {
         let mut inner = self.inner.lock().unwrap();
         assert!(
-            binding.state == DesiredState::Absent || inner.bundles.contains(&*binding.digest),
+            binding.state == DesiredState::Absent || inner.bundles.contains_key(&*binding.digest),
             "a binding was sent before its bundle: {binding:?}"
         );
         let before = inner.desired.get(&binding.id);
