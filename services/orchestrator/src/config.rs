@@ -37,6 +37,10 @@ pub struct Config {
     /// Base URL of the Prometheus that is queried for call graphs; without it only spans and declarations count
     #[arg(long = "prometheus-url", env = "DROVER_PROMETHEUS_URL")]
     pub prometheus: Option<Url>,
+    /// Base URLs of the processes of the data path of routes (drover-traffic), comma separated; a move of an app that has a route waits
+    /// until each of them has followed it
+    #[arg(long = "traffic-url", env = "DROVER_TRAFFIC_URLS", value_delimiter = ',', value_name = "URLS")]
+    pub traffic: Vec<Url>,
     /// Stable name of this instance: after a restart under the same name it resumes its own workflows at once
     #[arg(long, env = "DROVER_INSTANCE", default_value = "orchestrator-0")]
     pub instance: String,
@@ -54,6 +58,7 @@ impl Default for Config {
             unreachable_seconds: 20,
             gone_seconds: 60,
             prometheus: None,
+            traffic: Vec::new(),
             instance: "orchestrator-0".to_owned(),
         }
     }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::config::Deadlines;
 use crate::peers::Services;
+use crate::traffic::Traffic;
 
 /// The environment of every workflow of this service.
 pub struct Environment {
@@ -22,6 +23,8 @@ pub struct Environment {
     pub services: Services,
     /// Latest status of each binding, as resource-synchronizer reports it.
     pub statuses: Statuses,
+    /// Routes and what the data path reports of them.
+    pub traffic: Traffic,
     /// Maximum waiting times.
     pub deadlines: Deadlines,
     /// Wakes parked workflows.
@@ -134,4 +137,9 @@ pub fn turn_key(workflow: Uuid) -> String {
 /// The key on which a workflow parks to be woken when the status of `binding` changes.
 pub fn binding_key(binding: Uuid) -> String {
     format!("binding:{binding}")
+}
+
+/// The key on which a workflow parks to be woken when the data path reports of `route`.
+pub fn route_key(route: Uuid) -> String {
+    format!("route:{route}")
 }

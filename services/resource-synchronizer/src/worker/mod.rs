@@ -8,6 +8,7 @@
 //! binding. `session` connects and takes events in, `schedule` decides which binding is reconciled when.
 //! Invariant: nothing is written before all lists are complete, so a restart applies only what really differs.
 
+mod endpoints;
 mod hooks;
 mod judge;
 mod kinds;
@@ -100,6 +101,8 @@ pub struct Worker {
     bindings: BTreeMap<Uuid, Box<BindingState>>,
     view: MemberView,
     watches: HashMap<ApiKind, watch::Watch>,
+    /// Runs in members that have a Service of Drover.
+    endpoints: Option<watch::Watch>,
     events: Option<mpsc::Sender<Event>>,
     due: BTreeMap<Uuid, Instant>,
     writes: JoinSet<Written>,
@@ -124,6 +127,7 @@ impl Worker {
             bindings: BTreeMap::new(),
             view: MemberView::default(),
             watches: HashMap::new(),
+            endpoints: None,
             events: None,
             due: BTreeMap::new(),
             writes: JoinSet::new(),
@@ -144,6 +148,7 @@ impl Worker {
             self.writes.shutdown().await;
             self.writing.clear();
             self.watches.clear();
+            self.endpoints = None;
             self.events = None;
             self.listing = None;
             self.unwatched = kinds::UnwatchedKinds::default();

@@ -180,6 +180,7 @@ fn rules(also: &[String]) -> Result<Vec<Value>> {
     }
     let mut rules = vec![
         json!({"apiGroups": [""], "resources": ["nodes", "events", "pods/log"], "verbs": ["get", "list", "watch"]}),
+        json!({"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}),
         json!({"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["get", "list"]}),
         json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}),
     ];
